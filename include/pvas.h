@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * pvas.h - Partitioned Virtual Address Space: many programs in one address space.
+ *
+ * A *space* is one partitioned virtual address space, owned by the process that
+ * created it. A *segment* is a slice of fixed size; segment `id` begins at
+ * base + id * segment_size, and its first PVAS_EXPORT_SIZE bytes are its *export
+ * area*. A *task* is a child process whose whole memory lies in one segment, while
+ * all tasks and the owner share one set of page tables: a pointer means the same
+ * thing to everyone.
+ *
+ * The four calls of the paper (Shimada et al., "A Proposal of a New Process Model
+ * for Many-Core Architectures", Table 1) are pvas_create, pvas_fork, pvas_execve and
+ * pvas_destroy. The rest is Nagaya's. Unless said otherwise a call returns 0 on
+ * success, or -1 with errno set; pvas_error() then has the reason in words.
+ *
+ * Linux 5.15 or newer, x86-64. Link with -lpvas (pkg-config pvas). See pvas(7).
+ */
+#ifndef PVAS_H
+#define PVAS_H
+
+#include <sched.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Size of the export area at the head of every segment, in bytes. The first half
+ * (PVAS_EXPORT_USER bytes) is the program's own, zero at start; the second half holds
+ * the directory that pvas_export writes. */
+#define PVAS_EXPORT_SIZE 65536
+#define PVAS_EXPORT_USER 32768
+
+/* Most names that one task can export, and the longest name in bytes, without its
+ * terminating zero. */
+#define PVAS_EXPORT_NAMES 255
+#define PVAS_NAME_MAX 95
+
+/* As a space descriptor: the space that the calling task lives in. */
+#define PVAS_SELF (-1)
+
+/* As an ID for pvas_spawn: the lowest free one. */
+#define PVAS_ANY_ID (-1)
+
+/* ---- spaces ------------------------------------------------------------------- */
+
+/* Attributes of a space. `fields` says which members are meant; the others take their
+ * defaults. Later versions add members behind these. */
+struct pvas_space_attr {
+	uint64_t fields;       /* PVAS_SPACE_* flags */
+	size_t   segment_size; /* bytes; a power of two, 64 MiB to 16 TiB; default 32 GiB */
+	int      max_tasks;    /* IDs are 0 .. max_tasks-1; default: half of the address
+	                          space that no other space of this process has taken */
+};
+#define PVAS_SPACE_SEGMENT_SIZE (1u << 0)
+#define PVAS_SPACE_MAX_TASKS    (1u << 1)
+
+/* Makes a space in the calling process; returns its descriptor (>= 0). The default
+ * segment size can be set by the environment variable PVAS_SEGMENT_SIZE (bytes, or
+ * with a suffix K, M, G or T).
+ * Errors: ENOMEM (no address space or memory left), EINVAL (PVAS_SEGMENT_SIZE is not
+ * a size), EPERM (the caller is itself a task). */
+int pvas_create(void);
+
+/* The same with attributes. Errors also: EINVAL (a value is out of its range, or an
+ * unknown field), EFAULT (attr is NULL). */
+int pvas_create_attr(const struct pvas_space_attr *attr);
+
+/* Removes a space. Tasks that still run are killed (SIGKILL) and their memory is
+ * returned; they remain children of the caller, who may still wait for them.
+ * Errors: EBADF (no such space), EPERM (the caller did not create it). */
+int pvas_destroy(int pvd);
+
+/* ---- tasks -------------------------------------------------------------------- */
+
+/* Makes a task with the ID `pvid` in space `pvd`. Returns the child's PID to the
+ * parent and 0 to the child. Until it calls pvas_execve (or execve, or _exit) the
+ * child borrows the parent's memory and stack, and the calling thread of the parent
+ * waits, as with vfork(2): it may set up descriptors, directory, umask and the like,
+ * and must not return from the function that called pvas_fork. Where the child calls
+ * execve instead, it becomes an ordinary process and the ID is free again.
+ * Errors: EBADF, EINVAL (ID out of range), EBUSY (ID taken), EAGAIN (no more
+ * processes), ENOMEM, EPERM (the caller did not create the space). */
+pid_t pvas_fork(int pvd, int pvid) __attribute__((returns_twice));
+
+/* Called by the child of pvas_fork: runs the program `path` in its segment. Does not
+ * return on success. NULL for argv or envp means an empty list. Programs must be
+ * position-independent executables (PIE, static PIE) or scripts whose interpreter is.
+ * Errors: EPERM (not the child of pvas_fork; or set-user-ID, set-group-ID or file
+ * capabilities), ENOENT (no such file, interpreter or dynamic linker), EACCES, ENOEXEC
+ * (not ELF, wrong machine, not PIE, truncated or malformed), E2BIG, ELOOP, ENOMEM (the
+ * segment is too small, or vm.max_map_count is reached), and those of open(2). */
+int pvas_execve(const char *path, char *const argv[], char *const envp[]);
+
+/* Attributes of a task for pvas_spawn; `fields` as above. */
+struct pvas_spawn_attr {
+	uint64_t         fields;      /* PVAS_SPAWN_* flags */
+	const int      (*fd_map)[2];  /* pairs {descriptor here, descriptor there}: the task
+	                                 gets these and no others. Default: all that are
+	                                 not close-on-exec, at their numbers */
+	size_t           n_fds;       /* number of pairs */
+	const char      *cwd;         /* working directory */
+	const cpu_set_t *cpus;        /* affinity */
+	size_t           cpus_size;   /* bytes at `cpus` */
+	int              pdeathsig;   /* signal when the calling *thread* ends (PR_SET_PDEATHSIG) */
+	pid_t            pgid;        /* process group to join; 0: one of its own */
+};
+#define PVAS_SPAWN_FDS       (1u << 0) /* fd_map and n_fds */
+#define PVAS_SPAWN_CWD       (1u << 1)
+#define PVAS_SPAWN_CPUS      (1u << 2) /* cpus and cpus_size */
+#define PVAS_SPAWN_PDEATHSIG (1u << 3)
+#define PVAS_SPAWN_PGID      (1u << 4)
+
+/* pvas_fork and pvas_execve in one call. `pvid` may be PVAS_ANY_ID. `attr` may be
+ * NULL. Returns the PID once the program has been loaded.
+ * Errors: those of pvas_fork, pvas_execve, and of what the attributes ask for. */
+pid_t pvas_spawn(int pvd, int pvid, const char *path, char *const argv[],
+                 char *const envp[], const struct pvas_spawn_attr *attr);
+
+/* ---- who and where ------------------------------------------------------------ */
+
+/* What a space is like. Addresses are the same for everyone in it. */
+struct pvas_space_info {
+	uint64_t  fields;       /* out: which members this library filled */
+	uintptr_t base;         /* segment 0 begins here */
+	size_t    segment_size; /* bytes */
+	int       max_tasks;    /* IDs are 0 .. max_tasks-1 */
+	int       tasks;        /* tasks that live now */
+	pid_t     owner;        /* PID of the process that created it */
+};
+
+/* The calling task's ID. Error: ESRCH (the caller is no task). */
+int pvas_getid(void);
+
+/* Number of tasks that live in the space now. Errors: EBADF, ESRCH (PVAS_SELF in a
+ * process that is no task). */
+int pvas_ntasks(int pvd);
+
+/* Describes the space. Errors: as pvas_ntasks, EFAULT (info is NULL). */
+int pvas_getspace(int pvd, struct pvas_space_info *info);
+
+/* PID of the living task `pvid`. Errors: as pvas_ntasks, EINVAL, ESRCH (none lives). */
+pid_t pvas_getpid(int pvd, int pvid);
+
+/* Where the segment of `pvid` begins; NULL with errno on error (as pvas_ntasks, EINVAL).
+ * The address follows from the ID alone: no task need live there. */
+void *pvas_segment(int pvd, int pvid);
+
+/* The export area of `pvid` (the same address as its segment): its first
+ * PVAS_EXPORT_USER bytes are for the program. From the first start of a task with this
+ * ID until pvas_destroy it stays readable, zero when no task lives there.
+ * Errors: as pvas_segment, ESRCH (no task has ever had this ID). */
+void *pvas_export_area(int pvd, int pvid);
+
+/* ID of the segment that `addr` lies in. Errors: as pvas_ntasks, EINVAL (in none). */
+int pvas_id_of(int pvd, const void *addr);
+
+/* ---- finding each other's memory ------------------------------------------------ */
+
+/* Publishes `size` bytes at `addr` under `name` in the calling task's export area, and
+ * wakes those who wait for it. An existing name is replaced.
+ * Errors: ESRCH (the caller is no task), EINVAL (name empty), ENAMETOOLONG, ENOSPC. */
+int pvas_export(const char *name, const void *addr, size_t size);
+
+/* Takes the name back. Errors: ESRCH (no task), EINVAL, ENOENT. */
+int pvas_unexport(const char *name);
+
+/* Looks up what task `pvid` exported under `name`; waits up to `timeout_ms` ms for it
+ * (0: does not wait; negative: without limit). `*addr` and `*size` (each may be NULL)
+ * receive the answer.
+ * Errors: as pvas_ntasks, EINVAL, ENAMETOOLONG, ENOENT (not there, and timeout_ms is 0),
+ * ETIMEDOUT, ESRCH also when the task ended while we waited, EINTR. */
+int pvas_import(int pvd, int pvid, const char *name, void **addr, size_t *size,
+                int timeout_ms);
+
+/* ---- errors --------------------------------------------------------------------- */
+
+/* The reason for the calling thread's last error, in one line: what, where, and what to
+ * do. Never NULL; valid until the thread's next call into this library. */
+const char *pvas_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
