@@ -20,17 +20,17 @@ int main(void)
 	pid_t pid[PROCESS_NUM];
 	int pvd, i, failed;
 
-	pvd = pvas_create();                                  /* (1) */
+	pvd = pvas_create(); /* (1) */
 	if (pvd < 0) {
 		fprintf(stderr, "figure6: %s\n", pvas_error());
 		return 1;
 	}
 
 	for (i = 0; i < PROCESS_NUM; i++) {
-		pid[i] = pvas_fork(pvd, i);                   /* (2) */
+		pid[i] = pvas_fork(pvd, i); /* (2) */
 		if (pid[i] == 0) {
-			/* The child borrows our memory and stack: it may only run a
-			 * program or leave with _exit. */
+			/* We share memory and stack with the parent, so we
+			 * may only run a program or leave with _exit. */
 			pvas_execve("./parallel", arg, NULL); /* (3) */
 			dprintf(STDERR_FILENO, "figure6: %s\n", pvas_error());
 			_exit(127);
@@ -41,13 +41,14 @@ int main(void)
 		}
 	}
 
-	/* Tasks are children like any other. Without this wait, pvas_destroy would kill
-	 * those that still run. */
+	/* Tasks are children like any other. Without this wait,
+	 * pvas_destroy would kill those that still run. */
 	failed = 0;
 	for (i = 0; i < PROCESS_NUM; i++) {
 		int status;
 
-		if (pid[i] < 0 || waitpid(pid[i], &status, 0) < 0 || status != 0)
+		if (pid[i] < 0 || waitpid(pid[i], &status, 0) < 0 ||
+		    status != 0)
 			failed = 1;
 	}
 

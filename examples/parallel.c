@@ -8,7 +8,7 @@
 
 int main(void)
 {
-	static int own; /* every task has its own, in its own segment */
+	static int own; /* every task has its own */
 	struct pvas_space_info space;
 	char *segment;
 	int id;
@@ -19,10 +19,10 @@ int main(void)
 		fprintf(stderr, "parallel: %s\n", pvas_error());
 		return 1;
 	}
-	printf("task %d: process %d, segment %p-%p, static variable at %p\n", id,
-	       (int)getpid(), (void *)segment, (void *)(segment + space.segment_size),
-	       (void *)&own);
+	printf("task %d: process %d, segment %p-%p, static variable at %p\n",
+	       id, (int)getpid(), (void *)segment,
+	       (void *)(segment + space.segment_size), (void *)&own);
 
-	/* All of this program lies in its segment. */
+	/* All memory of this program lies in its segment. */
 	return pvas_id_of(PVAS_SELF, &own) == id ? 0 : 1;
 }
