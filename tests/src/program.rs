@@ -1,0 +1,106 @@
+//! Compiles the programs of `tests/programs/`, once for each source and set of flags.
+//!
+//! What a build depends on is hashed into its directory's name, so nothing is ever stale,
+//! and a lock file keeps test executables that run at once from disturbing each other.
+
+use std::collections::hash_map::DefaultHasher;
+use std::fs::{self, File};
+use std::hash::{Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FlockOperation;
+
+use crate::{Cmd, bin_dir, scratch_dir};
+
+/// The directory of the programs' sources.
+pub fn source_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
+}
+
+/// The repository's `include/`.
+pub fn include_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../include")
+}
+
+/// A C program.
+pub fn c(source: &str) -> PathBuf {
+    build("gcc", source, &["-pthread"])
+}
+
+/// A C program, with flags.
+pub fn c_with(source: &str, flags: &[&str]) -> PathBuf {
+    build("gcc", source, flags)
+}
+
+/// A C program linked with `libpvas.so` as it lies in [`bin_dir`].
+pub fn c_pvas(source: &str) -> PathBuf {
+    let bin = bin_dir();
+    assert!(
+        bin.join("libpvas.so").exists(),
+        "{}/libpvas.so is missing: run `cargo build --workspace` first, or set NAGAYA_BIN_DIR",
+        bin.display()
+    );
+    let include = format!("-I{}", include_dir().display());
+    let search = format!("-L{}", bin.display());
+    let run_path = format!("-Wl,-rpath,{}", bin.display());
+    let flags = ["-pthread", &include, &search, "-lpvas", &run_path];
+    build("gcc", source, &flags)
+}
+
+/// The smallest program there is: `_start` calls exit(0). Static PIE, no libc.
+pub fn tiny() -> PathBuf {
+    c_with("tiny.c", &["-static-pie", "-nostdlib", "-fno-stack-protector"])
+}
+
+/// Compiles `programs/SOURCE` and returns the executable, named as the source is without
+/// its ending.
+pub fn build(compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let path = source_dir().join(source);
+    let name = path.file_stem().expect("a source has a name").to_owned();
+    made_once(&name.to_string_lossy(), &key(compiler, &path, flags), |output| {
+        let command = Cmd::new(compiler)
+            .args(["-g", "-O1", "-Wall", "-o"])
+            .arg(output)
+            .arg(&path)
+            .args(flags);
+        command.run().ok();
+    })
+}
+
+/// What a build depends on.
+fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
+    let read =
+        |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut hasher = DefaultHasher::new();
+    compiler.hash(&mut hasher);
+    flags.hash(&mut hasher);
+    read(source).hash(&mut hasher);
+    read(&source_dir().join("check.h")).hash(&mut hasher);
+    read(&include_dir().join("pvas.h")).hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Makes a file or directory with `make`, unless that has been done: by this test, another,
+/// or an earlier run. `key` says what it depends on.
+pub(crate) fn made_once(
+    name: &str,
+    key: &impl std::hash::Hash,
+    make: impl FnOnce(&Path),
+) -> PathBuf {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let dir = scratch_dir().join(format!("{name}-{:016x}", hasher.finish()));
+    let made = dir.join(name);
+
+    fs::create_dir_all(&dir).expect("make a directory");
+    let lock = File::create(dir.join("lock")).expect("make a lock file");
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).expect("lock");
+    if !made.exists() {
+        let unfinished = dir.join(format!("{name}.unfinished"));
+        let _ = fs::remove_dir_all(&unfinished);
+        let _ = fs::remove_file(&unfinished);
+        make(&unfinished);
+        fs::rename(&unfinished, &made).expect("name what was made");
+    }
+    made
+}
