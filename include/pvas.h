@@ -145,6 +145,10 @@ int pvas_getspace(int pvd, struct pvas_space_info *info);
 /* PID of the living task `pvid`. Errors: as pvas_ntasks, EINVAL, ESRCH (none lives). */
 pid_t pvas_getpid(int pvd, int pvid);
 
+/* ID of the living task with this PID, such as one that PVAS_ANY_ID gave.
+ * Errors: as pvas_ntasks, EINVAL, ESRCH (no task of the space has it). */
+int pvas_id_of_pid(int pvd, pid_t pid);
+
 /* Where the segment of `pvid` begins; NULL with errno on error (as pvas_ntasks, EINVAL).
  * The address follows from the ID alone: no task need live there. */
 void *pvas_segment(int pvd, int pvid);

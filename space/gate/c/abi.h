@@ -1,0 +1,117 @@
+/* abi.h - what the gate shares with the rest of Nagaya: the space's parameters and task
+ * table in the control area, and each task's control block in its segment.
+ *
+ * src/abi.rs mirrors these structures; a test compares every size and offset.
+ * The gate is mapped once a space, followed by the page of `struct space`, so that its
+ * code finds the space relative to itself. */
+#ifndef NAGAYA_GATE_ABI_H
+#define NAGAYA_GATE_ABI_H
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
+
+#define GATE_MAGIC 0x65746167u /* "gate" */
+#define GATE_ABI 1
+#define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
+#define PAGE 4096ul
+#define HUGE_PAGE (2ul << 20)
+#define PIDS_MAX (4u << 20)
+#define EXE_MAX 4096
+
+/* One a task ID, in the control area. Written by the owner, but `dirty` and `state`. */
+struct slot {
+	u32 pid;   /* 0: free */
+	u32 state; /* enum slot_state */
+	u32 dirty; /* has mappings that a fork would still copy */
+	u32 export_mapped; /* the export area has been mapped, and stays so */
+	u64 generation;    /* counts the tasks that had this ID */
+	u64 task;          /* address of its control block */
+	u64 start_ns;      /* CLOCK_MONOTONIC */
+	u64 pidfd;         /* the owner's */
+	u64 reserved[2];
+};
+enum slot_state { SLOT_FREE, SLOT_STARTING, SLOT_RUNNING, SLOT_LEAVING };
+
+/* A system-call site in an executable image, relative to the image's mapping. */
+struct site {
+	u32 offset;  /* where the jump goes */
+	u16 nr;      /* number, or SITE_ANY if it is in a register */
+	u8 moved;    /* bytes between the first instruction and `syscall`, copied to the stub */
+	u8 first;    /* bytes of the first instruction, where the jump goes */
+};
+#define SITE_ANY 0xffff
+
+/* Result of one scan; a file that other tasks map again need not be scanned again. */
+struct image {
+	u32 state; /* 0 empty, 1 being written, 2 complete */
+	u32 sites;
+	u64 dev, ino, size, mtime_s, mtime_ns;
+	u64 offset, length;
+	u32 first_site;
+	u32 unreached;
+};
+#define IMAGES_MAX 512
+#define SITES_MAX 32768
+
+struct space {
+	u32 magic, abi;
+	u64 base, segment_size, window;
+	u32 tasks_max;
+	u32 tasks_high;  /* IDs ever used are below this */
+	u32 tasks_alive;
+	u32 owner_pid;
+	u32 watcher_tid; /* the owner's thread that hears of tasks that leave */
+	u32 fork_lock;   /* TID of the holder */
+	u32 event;       /* futex: counts exports, starts and ends */
+	u32 images_used, sites_used;
+	u32 reserved;
+	struct slot *slots;
+	u32 *pids;       /* ID + 1 of the task with this PID */
+	struct image *images;
+	struct site *sites;
+};
+
+/* The kernel's struct sigaction. */
+struct ksigaction {
+	u64 handler, flags, restorer, mask;
+};
+
+/* An attached System V segment. */
+struct shm {
+	u64 address, size;
+};
+#define SHMS_MAX 64
+
+/* What gate_start needs; it lies in the task's block, as the starter's stack does not
+ * live long enough. */
+struct start {
+	u64 sp, entry;
+	u32 *wake; /* set to 2 and woken when nothing of the starter is used any more */
+	u64 sigmask;
+};
+
+struct task {
+	u64 segment, segment_end;
+	struct space *space;
+	u32 id, pid;
+	u32 detached; /* a fork has taken this copy out of the space */
+	u32 reserved;
+	u64 thunk; /* enters the fault handler with this task; see patch.c */
+	u64 brk_start, brk, brk_limit;
+	u64 own_start; /* below: export area, this block, bitmap, stubs; not the program's */
+	u64 mmap_start, mmap_end;
+	u64 *bitmap;   /* bit n: page n of the mmap area is taken */
+	u64 small_cursor, large_cursor; /* pages; where the next searches begin */
+	u64 stub_next, stub_end;
+	struct ksigaction fault_actions[2]; /* SIGSEGV, SIGBUS: as the program set them */
+	u64 copies, copied_bytes; /* transfers done in user space */
+	u64 sites_patched, sites_unreached;
+	struct start start;
+	struct shm shms[SHMS_MAX];
+	u32 exe_length;
+	u32 tid_word; /* cleared by the kernel should the task end before its libc starts */
+	char exe[EXE_MAX];
+};
+#endif

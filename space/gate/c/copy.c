@@ -1,0 +1,121 @@
+/* copy.c - process_vm_readv and process_vm_writev between tasks of one space.
+ *
+ * Both sides' memory is mapped here, so the transfer is one copy in user space. Order of
+ * checks, partial results and error numbers are those of mm/process_vm_access.c; any
+ * PID that is not a task of this space goes to the kernel. */
+#include "gate.h"
+
+struct iovec {
+	u64 base, size;
+};
+#define IOVECS_MAX 1024
+#define TRANSFER_MAX 0x7ffff000ul
+#define USER_END 0x7ffffffff000ul
+
+static const u64 fault_signals = 1ul << (11 - 1) | 1ul << (7 - 1); /* SIGSEGV, SIGBUS */
+
+static int is_task(struct task *t, u64 pid)
+{
+	return !t->detached && pid < PIDS_MAX && __atomic_load_n(&space.pids[pid], __ATOMIC_ACQUIRE);
+}
+
+static int load(struct iovec *to, const struct iovec *from)
+{
+	return safe_copy(to, from, sizeof *to) ? -EFAULT : 0;
+}
+
+/* As import_iovec: the bytes that the local side holds, or an error. */
+static long check_local(const struct iovec *vec, u64 count)
+{
+	u64 total = 0;
+	if (count > IOVECS_MAX)
+		return -EINVAL;
+	for (u64 i = 0; i < count; i++) {
+		struct iovec v;
+		if (load(&v, &vec[i]))
+			return -EFAULT;
+		if ((long)v.size < 0)
+			return -EINVAL;
+		if (v.base > USER_END || v.size > USER_END - v.base)
+			return -EFAULT;
+		if (v.size > TRANSFER_MAX - total)
+			v.size = TRANSFER_MAX - total;
+		total += v.size;
+	}
+	return total;
+}
+
+/* As iovec_from_user. Returns 1 if there is anything to transfer. */
+static long check_remote(const struct iovec *vec, u64 count)
+{
+	long any = 0;
+	if (count > IOVECS_MAX)
+		return -EINVAL;
+	for (u64 i = 0; i < count; i++) {
+		struct iovec v;
+		if (load(&v, &vec[i]))
+			return -EFAULT;
+		if ((long)v.size < 0)
+			return -EINVAL;
+		any |= v.size != 0;
+	}
+	return any;
+}
+
+static long transfer(const struct iovec *local, const struct iovec *remote, u64 remotes,
+                     u64 total, int write)
+{
+	struct iovec l = {0, 0}, m = {0, 0};
+	u64 done = 0, next_remote = 0;
+	while (done < total) {
+		if (!m.size) {
+			if (next_remote == remotes)
+				break;
+			if (load(&m, &remote[next_remote++]))
+				break;
+			continue;
+		}
+		if (!l.size) {
+			if (load(&l, local++))
+				break;
+			continue;
+		}
+		u64 size = l.size < m.size ? l.size : m.size;
+		if (size > total - done)
+			size = total - done;
+		u64 left = write ? safe_copy((void *)m.base, (void *)l.base, size)
+		                 : safe_copy((void *)l.base, (void *)m.base, size);
+		done += size - left;
+		if (left)
+			return done ? (long)done : -EFAULT;
+		l.base += size, l.size -= size;
+		m.base += size, m.size -= size;
+	}
+	return done;
+}
+
+enum verdict gate_process_vm(struct task *t, struct regs *r)
+{
+	const struct iovec *local = (void *)r->a2, *remote = (void *)r->a4;
+	if (!is_task(t, r->a1) || r->a6)
+		return PASS;
+	/* A fault while its signal is blocked would kill us, and progress threads block all
+	 * signals. */
+	u64 blocked;
+	raw6(SYS_rt_sigprocmask, 1 /* SIG_UNBLOCK */, (long)&fault_signals, (long)&blocked, 8, 0, 0);
+	long result = check_local(local, r->a3);
+	if (result > 0) {
+		u64 total = result;
+		result = check_remote(remote, r->a5);
+		if (result > 0)
+			result = transfer(local, remote, r->a5, total, r->nr == SYS_process_vm_writev);
+	}
+	if (blocked & fault_signals)
+		raw6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&blocked, 0, 8, 0, 0);
+	if (result > 0) {
+		t->copies++;
+		t->copied_bytes += result;
+	}
+	r->nr = result;
+	return DONE;
+}

@@ -1,0 +1,63 @@
+/* dispatch.c - the system calls that a shared address space makes wrong, and who
+ * answers them. All others never leave entry.S. */
+#include "gate.h"
+
+#define BIT(nr) (1ul << ((nr)&63))
+const u64 handled[8] = {
+	/* 0..63 */
+	BIT(SYS_open) | BIT(SYS_mmap) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) |
+		BIT(SYS_mremap) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
+	/* 64..127 */
+	BIT(SYS_shmdt) | BIT(SYS_readlink),
+	/* 128..191 */
+	BIT(SYS_mlockall),
+	/* 192..255 */
+	0,
+	/* 256..319 */
+	BIT(SYS_openat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev),
+	/* 320..383 */
+	BIT(SYS_execveat),
+	/* 384..447 */
+	BIT(SYS_clone3),
+	0,
+};
+
+enum verdict gate_dispatch(struct task *t, struct regs *r)
+{
+	switch (r->nr) {
+	case SYS_brk: return gate_brk(t, r);
+	case SYS_mmap: return gate_mmap(t, r);
+	case SYS_munmap: return gate_munmap(t, r);
+	case SYS_mremap: return gate_mremap(t, r);
+	case SYS_shmat: return gate_shmat(t, r);
+	case SYS_shmdt: return gate_shmdt(t, r);
+	case SYS_process_vm_readv:
+	case SYS_process_vm_writev: return gate_process_vm(t, r);
+	case SYS_rt_sigaction: return gate_sigaction(t, r);
+	case SYS_clone:
+	case SYS_fork:
+	case SYS_clone3: return gate_clone(t, r);
+	case SYS_execve:
+	case SYS_execveat: return gate_execve(t, r);
+	case SYS_readlink:
+	case SYS_readlinkat: return gate_readlink(t, r);
+	case SYS_open:
+	case SYS_openat: return gate_open(t, r);
+	case SYS_mlockall:
+		/* It would lock the memory of every task, under the limit of one. */
+		r->nr = -EPERM;
+		return DONE;
+	}
+	return PASS;
+}
+
+/* Sizes and offsets, for the test that compares them with src/abi.rs. */
+#define AT(type, member) __builtin_offsetof(struct type, member)
+const u32 gate_offsets[] = {
+	sizeof(struct slot), sizeof(struct site), sizeof(struct image), sizeof(struct space),
+	sizeof(struct task), AT(slot, generation), AT(slot, pidfd), AT(image, offset),
+	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
+	AT(space, slots), AT(space, sites), AT(task, id), AT(task, brk_start), AT(task, mmap_start),
+	AT(task, bitmap), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
+	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),
+};

@@ -1,0 +1,128 @@
+/* entry.S - where control enters and leaves the gate.
+ *
+ * Assembly, since each of these keeps a register contract that C cannot state: a
+ * system-call site may lose rax, rcx and r11, and nothing else. */
+	.section .head, "a"
+	.globl gate_head
+gate_head: /* struct Head in src/lib.rs */
+	.long 0x65746167, 1
+	.long gate_entry - gate_head
+	.long gate_fault_entry - gate_head
+	.long gate_start - gate_head
+	.long gate_patch - gate_head
+	.long gate_restore - gate_head
+	.long safe_copy - gate_head
+	.long gate_offsets - gate_head
+	.long gate_faults_init - gate_head
+	.long gate_thunk_init - gate_head
+
+	.text
+/* Called by a stub with rax = number, r11 = task, and rcx free; the stack is below the
+ * site's red zone. Returns rcx = 0 if rax holds the result, 1 if the stub is to
+ * execute the system call. */
+	.globl gate_entry
+gate_entry:
+	cmp $512, %rax
+	jae pass
+	bt %rax, handled(%rip)
+	jnc pass
+	push %r9
+	push %r8
+	push %r10
+	push %rdx
+	push %rsi
+	push %rdi
+	push %rax
+	push %rbp
+	mov %rsp, %rbp
+	lea 8(%rsp), %rsi
+	mov %r11, %rdi
+	and $-16, %rsp
+	call gate_dispatch
+	mov %rbp, %rsp
+	pop %rbp
+	mov %rax, %rcx
+	pop %rax
+	pop %rdi
+	pop %rsi
+	pop %rdx
+	pop %r10
+	pop %r8
+	pop %r9
+	ret
+pass:
+	mov $1, %ecx
+	ret
+
+/* u64 safe_copy(to, from, size): bytes not copied. A fault at the one instruction that
+ * copies leaves the rest in rcx; the fault handler then continues behind it. */
+	.globl safe_copy, safe_copy_at, safe_copy_done
+safe_copy:
+	mov %rdx, %rcx
+safe_copy_at:
+	rep movsb
+safe_copy_done:
+	mov %rcx, %rax
+	ret
+
+/* Signal handler for SIGSEGV and SIGBUS; a task's thunk has put the task into rcx.
+ * Runs the program's own handler, if it has one, as if the kernel had called it. */
+	.globl gate_fault_entry
+gate_fault_entry:
+	push %rdi
+	push %rsi
+	push %rdx
+	call gate_fault
+	pop %rdx
+	pop %rsi
+	pop %rdi
+	test %rax, %rax
+	jz 1f
+	mov %rax, %rcx
+	xor %eax, %eax
+	jmp *%rcx
+1:	ret
+
+/* Where a handler without a restorer of its own returns to. */
+	.globl gate_restore
+gate_restore:
+	mov $15, %eax /* rt_sigreturn */
+	syscall
+
+/* gate_start(struct start *): becomes the program. From the wake-up on, the stack and
+ * the thread area that we borrowed belong to the starter again. */
+	.globl gate_start
+gate_start:
+	mov %rdi, %rbx
+	mov 0(%rbx), %rsp
+	mov 16(%rbx), %rdi
+	test %rdi, %rdi
+	jz 1f
+	movl $2, (%rdi)
+	mov $202, %eax /* futex */
+	mov $1, %esi   /* FUTEX_WAKE, as the kernel does at exit */
+	mov $0x7fffffff, %edx
+	syscall
+1:	mov $14, %eax /* rt_sigprocmask */
+	mov $2, %edi  /* SIG_SETMASK */
+	lea 24(%rbx), %rsi
+	xor %edx, %edx
+	mov $8, %r10d
+	syscall
+	mov 8(%rbx), %r11
+	xor %eax, %eax
+	xor %ebx, %ebx
+	xor %ecx, %ecx
+	xor %edx, %edx
+	xor %esi, %esi
+	xor %edi, %edi
+	xor %ebp, %ebp
+	xor %r8d, %r8d
+	xor %r9d, %r9d
+	xor %r10d, %r10d
+	xor %r12d, %r12d
+	xor %r13d, %r13d
+	xor %r14d, %r14d
+	xor %r15d, %r15d
+	jmp *%r11
+	.section .note.GNU-stack, "", @progbits

@@ -1,0 +1,123 @@
+/* fault.c - SIGSEGV and SIGBUS, which the gate must hear of before the program does.
+ *
+ * A copy in user space meets the bad addresses that the kernel would answer with EFAULT.
+ * So the kernel's handler for these two signals is always the gate's; what the program
+ * asked for is kept in its control block, told back to it, and called with the flags,
+ * mask and stack that it chose. A fault without a handler is left to happen again with
+ * the default action, so that status and core file are the true ones. */
+#include "gate.h"
+
+#define SIG_DFL 0
+#define SIG_IGN 1
+#define SA_SIGINFO 4ul
+#define SA_RESTORER 0x04000000ul
+#define SA_ONSTACK 0x08000000ul
+#define SA_RESETHAND 0x80000000ul
+
+#define UCONTEXT_RIP 21 /* 64-bit words into ucontext_t: uc_mcontext.gregs[REG_RIP] */
+
+static int index_of(int signal)
+{
+	return signal == 11 ? 0 : 1;
+}
+
+/* What the kernel is told when the program wants `wanted`. */
+static struct ksigaction kernel_action(struct task *t, struct ksigaction wanted)
+{
+	struct ksigaction k = wanted;
+	if (wanted.handler == SIG_IGN)
+		return k;
+	if (wanted.handler == SIG_DFL) {
+		k.flags = SA_ONSTACK;
+		k.mask = 0;
+	}
+	if (!(k.flags & SA_RESTORER))
+		k.restorer = (u64)gate_restore;
+	k.flags = (k.flags & ~SA_RESETHAND) | SA_SIGINFO | SA_RESTORER;
+	k.handler = t->thunk;
+	return k;
+}
+
+static long set_action(int signal, struct ksigaction *action, struct ksigaction *old)
+{
+	return raw6(SYS_rt_sigaction, signal, (long)action, (long)old, 8, 0, 0);
+}
+
+/* Called once in the new task by its starter: an inherited SIG_IGN stays. */
+void gate_faults_init(struct task *t)
+{
+	static const int signals[2] = {11, 7};
+	for (int i = 0; i < 2; i++) {
+		struct ksigaction now = {SIG_DFL, 0, 0, 0};
+		set_action(signals[i], 0, &now);
+		if (now.handler == SIG_DFL) {
+			now = (struct ksigaction){SIG_DFL, 0, 0, 0};
+			struct ksigaction k = kernel_action(t, now);
+			set_action(signals[i], &k, 0);
+		}
+		t->fault_actions[i] = now;
+	}
+}
+
+enum verdict gate_sigaction(struct task *t, struct regs *r)
+{
+	int signal = r->a1;
+	if ((signal != 11 && signal != 7) || r->a4 != 8)
+		return PASS;
+	if (raw1(SYS_getpid, 0) != t->pid)
+		return PASS; /* a vfork child has a signal table of its own */
+	struct ksigaction *shadow = &t->fault_actions[index_of(signal)], old = *shadow, wanted;
+	if (r->a2) {
+		if (safe_copy(&wanted, (void *)r->a2, sizeof wanted)) {
+			r->nr = -EFAULT;
+			return DONE;
+		}
+		struct ksigaction k = kernel_action(t, wanted);
+		*shadow = wanted;
+		set_action(signal, &k, 0);
+	}
+	r->nr = r->a3 && safe_copy((void *)r->a3, &old, sizeof old) ? -EFAULT : 0;
+	return DONE;
+}
+
+/* A core file need hold the dying task's segment only, not everybody's. */
+static void dump_only(struct task *t)
+{
+	u64 limit[2] = {0, 0};
+	raw6(SYS_prlimit64, 0, 4 /* RLIMIT_CORE */, 0, (long)limit, 0, 0);
+	if (!limit[0] || t->detached)
+		return;
+	for (u32 id = 0; id < space.tasks_high; id++)
+		if (id != t->id && space.slots[id].pid)
+			raw3(SYS_madvise, space.base + id * space.segment_size, space.segment_size,
+			     16 /* MADV_DONTDUMP */);
+	raw3(SYS_madvise, t->segment, t->segment_end - t->segment, 17 /* MADV_DODUMP */);
+}
+
+/* Returns the program's handler to run, or 0 to return from the signal. */
+u64 gate_fault(int signal, int *info, u64 *context,
+                                                     struct task *t)
+{
+	int code = info[2];
+	u8 *rip = (u8 *)context[UCONTEXT_RIP];
+	if (code > 0 && rip >= safe_copy_at && rip < safe_copy_done) {
+		context[UCONTEXT_RIP] = (u64)safe_copy_done;
+		return 0;
+	}
+	struct ksigaction *shadow = &t->fault_actions[index_of(signal)];
+	u64 handler = shadow->handler;
+	if (handler > SIG_IGN) {
+		if (shadow->flags & SA_RESETHAND)
+			shadow->handler = SIG_DFL;
+		return handler;
+	}
+	if (handler == SIG_IGN && code <= 0)
+		return 0;
+	struct ksigaction fatal = {SIG_DFL, SA_RESTORER, (u64)gate_restore, 0};
+	dump_only(t);
+	set_action(signal, &fatal, 0);
+	if (code <= 0) /* sent, not caused: it will not happen again by itself */
+		raw6(SYS_rt_tgsigqueueinfo, raw1(SYS_getpid, 0), raw1(SYS_gettid, 0), signal, (long)info,
+		     0, 0);
+	return 0;
+}

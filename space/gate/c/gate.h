@@ -1,0 +1,134 @@
+/* gate.h - what the gate's files know of each other, and the few kernel constants that
+ * freestanding code must spell out. */
+#ifndef NAGAYA_GATE_H
+#define NAGAYA_GATE_H
+#include "abi.h"
+
+/* Declarations too: addresses are then taken relative to the code, without a table of
+ * offsets that nobody would relocate. */
+#pragma GCC visibility push(hidden)
+
+/* Registers at a system-call site, as entry.S lays them on the stack. */
+struct regs {
+	u64 nr, a1, a2, a3, a4, a5, a6;
+};
+
+/* What the stub does next: return `nr` of struct regs as the result, or execute the
+ * system call itself, with the registers as they now stand. */
+enum verdict { DONE, PASS };
+
+static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
+{
+	long result;
+	register long r10 __asm__("r10") = d;
+	register long r8 __asm__("r8") = e;
+	register long r9 __asm__("r9") = f;
+	__asm__ volatile("syscall"
+	                 : "=a"(result)
+	                 : "a"(nr), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+	                 : "rcx", "r11", "memory");
+	return result;
+}
+#define raw3(nr, a, b, c) raw6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
+#define raw1(nr, a) raw3(nr, a, 0, 0)
+
+#define SYS_open 2
+#define SYS_close 3
+#define SYS_fstat 5
+#define SYS_mmap 9
+#define SYS_mprotect 10
+#define SYS_munmap 11
+#define SYS_brk 12
+#define SYS_rt_sigaction 13
+#define SYS_rt_sigprocmask 14
+#define SYS_mremap 25
+#define SYS_madvise 28
+#define SYS_shmat 30
+#define SYS_shmctl 31
+#define SYS_getpid 39
+#define SYS_clone 56
+#define SYS_fork 57
+#define SYS_execve 59
+#define SYS_shmdt 67
+#define SYS_readlink 89
+#define SYS_mlockall 151
+#define SYS_gettid 186
+#define SYS_tkill 200
+#define SYS_futex 202
+#define SYS_tgkill 234
+#define SYS_openat 257
+#define SYS_readlinkat 267
+#define SYS_rt_tgsigqueueinfo 297
+#define SYS_prlimit64 302
+#define SYS_process_vm_readv 310
+#define SYS_process_vm_writev 311
+#define SYS_execveat 322
+#define SYS_clone3 435
+
+#define EPERM 1
+#define ENOENT 2
+#define ESRCH 3
+#define ENOMEM 12
+#define EFAULT 14
+#define EEXIST 17
+#define EINVAL 22
+
+#define PROT_READ 1
+#define PROT_WRITE 2
+#define PROT_EXEC 4
+#define MAP_SHARED 1
+#define MAP_TYPE 0xf
+#define MAP_FIXED 0x10
+#define MAP_ANONYMOUS 0x20
+#define MAP_32BIT 0x40
+#define MAP_HUGETLB 0x40000
+#define MAP_FIXED_NOREPLACE 0x100000
+
+#define is_error(x) ((u64)(x) > (u64)-4096)
+#define align_up(x, a) (((x) + (a)-1) & ~((a)-1))
+#define align_down(x, a) ((x) & ~((a)-1))
+
+extern struct space space;
+
+/* memory.c */
+u64 claim(struct task *t, u64 size, u64 align);
+u64 claim_near(struct task *t, u64 address, u64 size);
+void release(struct task *t, u64 address, u64 size);
+enum verdict gate_brk(struct task *t, struct regs *r);
+enum verdict gate_mmap(struct task *t, struct regs *r);
+enum verdict gate_munmap(struct task *t, struct regs *r);
+enum verdict gate_mremap(struct task *t, struct regs *r);
+enum verdict gate_shmat(struct task *t, struct regs *r);
+enum verdict gate_shmdt(struct task *t, struct regs *r);
+
+/* copy.c; safe_copy (entry.S) returns the bytes that it could not copy. */
+u64 safe_copy(void *to, const void *from, u64 size);
+enum verdict gate_process_vm(struct task *t, struct regs *r);
+
+/* entry.S */
+extern const u8 gate_entry[], gate_fault_entry[], gate_restore[], safe_copy_at[],
+	safe_copy_done[];
+/* dispatch.c: bit NR is set if the gate answers NR */
+extern const u64 handled[8];
+enum verdict gate_dispatch(struct task *t, struct regs *r);
+extern const u32 gate_offsets[];
+
+/* fault.c */
+void gate_faults_init(struct task *t);
+u64 gate_fault(int signal, int *info, u64 *context, struct task *t);
+enum verdict gate_sigaction(struct task *t, struct regs *r);
+
+/* family.c */
+enum verdict gate_clone(struct task *t, struct regs *r);
+enum verdict gate_execve(struct task *t, struct regs *r);
+
+/* exe.c */
+int is_own_exe(const char *path);
+enum verdict gate_readlink(struct task *t, struct regs *r);
+enum verdict gate_open(struct task *t, struct regs *r);
+
+/* patch.c */
+void gate_patch(struct task *t, u8 *text, u64 length, int fd, u64 offset, int prot);
+long gate_thunk_init(struct task *t);
+#pragma GCC visibility pop
+#endif

@@ -1,0 +1,374 @@
+/* memory.c - brk, mmap, munmap, mremap and System V memory, each inside the caller's
+ * segment.
+ *
+ * The kernel has one break and one search for free addresses an mm; a space needs one a
+ * task. Which pages of the mmap area are taken stands in a bitmap. It is changed by
+ * atomic bit operations alone: no lock, so a signal handler, a thread or a vfork child
+ * may enter at any instant and a killed thread leaves nothing locked. A page is claimed
+ * before it is mapped and released after it is unmapped. Mappings that did not come
+ * through here (a site that the patcher cannot reach) are found by the kernel's
+ * MAP_FIXED_NOREPLACE and then left alone. */
+#include "gate.h"
+
+#define WORD_PAGES 64ul
+#define FULL (~0ul)
+
+static u64 area_pages(struct task *t)
+{
+	return (t->mmap_end - t->mmap_start) / PAGE;
+}
+
+/* Bits [from, to) of one word. */
+static u64 mask_of(u64 from, u64 to)
+{
+	u64 high = to == WORD_PAGES ? FULL : (1ul << to) - 1;
+	return high & ~((1ul << from) - 1);
+}
+
+static void clear_pages(struct task *t, u64 page, u64 end)
+{
+	while (page < end) {
+		u64 word = page / WORD_PAGES, from = page % WORD_PAGES;
+		u64 to = end - word * WORD_PAGES < WORD_PAGES ? end - word * WORD_PAGES : WORD_PAGES;
+		__atomic_fetch_and(&t->bitmap[word], ~mask_of(from, to), __ATOMIC_RELEASE);
+		page = (word + 1) * WORD_PAGES;
+	}
+}
+
+/* Takes the pages if all are free; otherwise none, and returns the end of what stood in
+ * the way. Returns 0 on success. */
+static u64 take_pages(struct task *t, u64 start, u64 end)
+{
+	for (u64 page = start; page < end;) {
+		u64 word = page / WORD_PAGES, from = page % WORD_PAGES;
+		u64 to = end - word * WORD_PAGES < WORD_PAGES ? end - word * WORD_PAGES : WORD_PAGES;
+		u64 mask = mask_of(from, to);
+		u64 old = __atomic_load_n(&t->bitmap[word], __ATOMIC_ACQUIRE);
+		do {
+			if (old & mask) {
+				clear_pages(t, start, page);
+				return word * WORD_PAGES + 64 - __builtin_clzl(old & mask);
+			}
+		} while (!__atomic_compare_exchange_n(&t->bitmap[word], &old, old | mask, 0,
+		                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE));
+		page = (word + 1) * WORD_PAGES;
+	}
+	return 0;
+}
+
+/* First run of `count` free pages at a multiple of `align` pages (counted from address
+ * 0) in [from, to), taken; or FULL. */
+static u64 search(struct task *t, u64 from, u64 to, u64 count, u64 align)
+{
+	u64 bias = t->mmap_start / PAGE;
+	for (u64 page = from; page < to;) {
+		u64 word = page / WORD_PAGES;
+		u64 bits = __atomic_load_n(&t->bitmap[word], __ATOMIC_RELAXED) >> (page % WORD_PAGES);
+		if (bits & 1) { /* skip what is taken */
+			u64 run = ~bits ? (u64)__builtin_ctzl(~bits) : WORD_PAGES;
+			u64 left = WORD_PAGES - page % WORD_PAGES;
+			page += run < left ? run : left;
+			continue;
+		}
+		u64 start = align_up(page + bias, align) - bias;
+		if (start + count > to || start + count < start)
+			return FULL;
+		u64 obstacle = take_pages(t, start, start + count);
+		if (!obstacle)
+			return start;
+		page = obstacle;
+	}
+	return FULL;
+}
+
+/* Small and large requests search from cursors of their own, so that 4 KB mappings do
+ * not eat the huge pages' room. All below the small cursor is taken. */
+u64 claim(struct task *t, u64 size, u64 align)
+{
+	u64 count = size / PAGE, pages = area_pages(t);
+	u64 *cursor = size < HUGE_PAGE ? &t->small_cursor : &t->large_cursor;
+	u64 from = __atomic_load_n(cursor, __ATOMIC_RELAXED);
+	if (from >= pages)
+		from = 0;
+	if (count == 0 || count > pages)
+		return 0;
+	u64 page = search(t, from, pages, count, align / PAGE);
+	if (page == FULL && from)
+		page = search(t, 0, from + count < pages ? from + count : pages, count, align / PAGE);
+	if (page == FULL)
+		return 0;
+	__atomic_store_n(cursor, page + count, __ATOMIC_RELAXED);
+	return t->mmap_start + page * PAGE;
+}
+
+/* Within reach of a 32-bit jump from `address`; for stubs. */
+u64 claim_near(struct task *t, u64 address, u64 size)
+{
+	u64 reach = 0x70000000ul;
+	if (address - t->segment < reach) { /* the stub area in front of the image */
+		u64 at = __atomic_fetch_add(&t->stub_next, size, __ATOMIC_RELAXED);
+		if (at + size <= t->stub_end)
+			return at;
+	}
+	u64 low = address > t->mmap_start + reach ? (address - reach - t->mmap_start) / PAGE : 0;
+	u64 high = address + reach < t->mmap_end ? (address + reach - t->mmap_start) / PAGE : area_pages(t);
+	if (address + reach < t->mmap_start)
+		return 0;
+	u64 page = search(t, low, high, size / PAGE, 1);
+	return page == FULL ? 0 : t->mmap_start + page * PAGE;
+}
+
+/* The part of [address, address + size) that lies in the mmap area, as pages. */
+static int in_area(struct task *t, u64 address, u64 size, u64 *from, u64 *to)
+{
+	u64 end = address + size;
+	if (address < t->mmap_start)
+		address = t->mmap_start;
+	if (end > t->mmap_end)
+		end = t->mmap_end;
+	if (address >= end)
+		return 0;
+	*from = (address - t->mmap_start) / PAGE;
+	*to = (end - t->mmap_start + PAGE - 1) / PAGE;
+	return 1;
+}
+
+void release(struct task *t, u64 address, u64 size)
+{
+	u64 from, to;
+	if (!in_area(t, address, size, &from, &to))
+		return;
+	clear_pages(t, from, to);
+	if (from < __atomic_load_n(&t->small_cursor, __ATOMIC_RELAXED))
+		__atomic_store_n(&t->small_cursor, from, __ATOMIC_RELAXED);
+	if (from < __atomic_load_n(&t->large_cursor, __ATOMIC_RELAXED) && to - from >= HUGE_PAGE / PAGE)
+		__atomic_store_n(&t->large_cursor, from, __ATOMIC_RELAXED);
+}
+
+/* A fixed mapping took these pages, whoever had them before. */
+static void mark(struct task *t, u64 address, u64 size)
+{
+	u64 page, to;
+	if (!in_area(t, address, size, &page, &to))
+		return;
+	while (page < to) {
+		u64 word = page / WORD_PAGES, from = page % WORD_PAGES;
+		u64 end = to - word * WORD_PAGES < WORD_PAGES ? to - word * WORD_PAGES : WORD_PAGES;
+		__atomic_fetch_or(&t->bitmap[word], mask_of(from, end), __ATOMIC_RELEASE);
+		page = (word + 1) * WORD_PAGES;
+	}
+}
+
+static int take_exact(struct task *t, u64 address, u64 size)
+{
+	if (address < t->mmap_start || size > t->mmap_end - t->mmap_start ||
+	    address > t->mmap_end - size)
+		return 0;
+	u64 page = (address - t->mmap_start) / PAGE;
+	return take_pages(t, page, page + size / PAGE) == 0;
+}
+
+/* Whether the program may map here: in its segment, behind what is ours. */
+static int is_own(struct task *t, u64 address, u64 size)
+{
+	return address >= t->own_start && size <= t->segment_end - t->own_start &&
+	       address <= t->segment_end - size;
+}
+
+static void set_dirty(struct task *t)
+{
+	if (!t->detached)
+		space.slots[t->id].dirty = 1;
+}
+
+static enum verdict answer(struct regs *r, long result)
+{
+	r->nr = result;
+	return DONE;
+}
+
+enum verdict gate_brk(struct task *t, struct regs *r)
+{
+	u64 wanted = r->a1, now = t->brk;
+	if (wanted < t->brk_start || wanted > t->brk_limit)
+		return answer(r, now);
+	u64 old_end = align_up(now, PAGE), new_end = align_up(wanted, PAGE);
+	if (new_end > old_end) {
+		long at = raw6(SYS_mmap, old_end, new_end - old_end, PROT_READ | PROT_WRITE,
+		               2 /* MAP_PRIVATE */ | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+		if (is_error(at))
+			return answer(r, now);
+		set_dirty(t);
+	} else if (new_end < old_end) {
+		raw3(SYS_munmap, new_end, old_end - new_end, 0);
+	}
+	t->brk = wanted;
+	return answer(r, wanted);
+}
+
+enum verdict gate_mmap(struct task *t, struct regs *r)
+{
+	u64 size = align_up(r->a2, PAGE), flags = r->a4, hint = r->a1;
+	if (r->a2 == 0 || size == 0)
+		return PASS; /* the kernel words the error */
+	long at;
+	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
+		if (!is_own(t, hint, size))
+			return answer(r, -ENOMEM);
+		at = raw6(SYS_mmap, hint, r->a2, r->a3, flags, r->a5, r->a6);
+		if (!is_error(at))
+			mark(t, at, size);
+	} else {
+		if (flags & MAP_32BIT)
+			return answer(r, -ENOMEM);
+		u64 align = size >= HUGE_PAGE ? HUGE_PAGE : PAGE;
+		if (flags & MAP_HUGETLB) {
+			u64 shift = (flags >> 26) & 63;
+			align = shift ? 1ul << shift : HUGE_PAGE;
+			size = align_up(size, align);
+		}
+		u64 want = 0;
+		if (hint && !(hint % align) && take_exact(t, hint, size))
+			want = hint;
+		for (int tries = 0;; tries++) {
+			if (!want && !(want = claim(t, size, align)))
+				return answer(r, -ENOMEM);
+			at = raw6(SYS_mmap, want, r->a2, r->a3, flags | MAP_FIXED_NOREPLACE, r->a5, r->a6);
+			if (at == -EEXIST && tries < 64) {
+				want = 0; /* not ours to give: stays taken */
+				continue;
+			}
+			if (is_error(at))
+				release(t, want, size);
+			break;
+		}
+	}
+	if (!is_error(at)) {
+		set_dirty(t);
+		if ((r->a3 & PROT_EXEC) && !(flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) != MAP_SHARED)
+			gate_patch(t, (u8 *)at, r->a2, r->a5, r->a6, r->a3);
+	}
+	return answer(r, at);
+}
+
+enum verdict gate_munmap(struct task *t, struct regs *r)
+{
+	u64 size = align_up(r->a2, PAGE);
+	u64 end = space.base + space.segment_size * space.tasks_max;
+	if (r->a1 + size > space.window && r->a1 < end && !is_own(t, r->a1, size))
+		return answer(r, -EINVAL); /* somebody else's, or ours */
+	long result = raw3(SYS_munmap, r->a1, r->a2, 0);
+	if (!result)
+		release(t, r->a1, size);
+	return answer(r, result);
+}
+
+enum verdict gate_mremap(struct task *t, struct regs *r)
+{
+	enum { MAYMOVE = 1, FIXED = 2, DONTUNMAP = 4 };
+	u64 old = r->a1, old_size = align_up(r->a2, PAGE), new_size = align_up(r->a3, PAGE);
+	u64 flags = r->a4;
+	long at;
+	if (!is_own(t, old, old_size))
+		return answer(r, -EFAULT);
+	if (flags & FIXED) {
+		if (!is_own(t, r->a5, new_size))
+			return answer(r, -ENOMEM);
+		at = raw6(SYS_mremap, old, r->a2, r->a3, flags, r->a5, 0);
+		if (!is_error(at)) {
+			if (!(flags & DONTUNMAP))
+				release(t, old, old_size);
+			mark(t, at, new_size);
+			set_dirty(t);
+		}
+		return answer(r, at);
+	}
+	if (!new_size || (new_size <= old_size && !(flags & DONTUNMAP))) {
+		at = raw6(SYS_mremap, old, r->a2, r->a3, flags, 0, 0);
+		if (!is_error(at))
+			release(t, old + new_size, old_size - new_size);
+		return answer(r, at);
+	}
+	at = -ENOMEM;
+	if (old_size && !(flags & DONTUNMAP)) { /* grow in place, where the pages behind are free */
+		u64 tail = old + old_size, more = new_size - old_size;
+		int taken = take_exact(t, tail, more);
+		if (taken || tail < t->mmap_start) {
+			at = raw6(SYS_mremap, old, r->a2, r->a3, 0, 0, 0);
+			if (!is_error(at)) {
+				set_dirty(t);
+				return answer(r, at);
+			}
+			if (taken)
+				release(t, tail, more);
+			if (at != -ENOMEM)
+				return answer(r, at);
+		}
+	}
+	if (!(flags & MAYMOVE))
+		return answer(r, at);
+	u64 want = claim(t, new_size, new_size >= HUGE_PAGE ? HUGE_PAGE : PAGE);
+	if (!want)
+		return answer(r, -ENOMEM);
+	at = raw6(SYS_mremap, old, r->a2, r->a3, flags | FIXED, want, 0);
+	if (is_error(at))
+		release(t, want, new_size);
+	else {
+		if (old_size && !(flags & DONTUNMAP))
+			release(t, old, old_size);
+		set_dirty(t);
+	}
+	return answer(r, at);
+}
+
+static void remember_shm(struct task *t, u64 address, u64 size)
+{
+	for (int i = 0; i < SHMS_MAX; i++) {
+		u64 none = 0;
+		if (__atomic_compare_exchange_n(&t->shms[i].address, &none, 1, 0, __ATOMIC_ACQ_REL,
+		                                __ATOMIC_RELAXED)) {
+			t->shms[i].size = size;
+			__atomic_store_n(&t->shms[i].address, address, __ATOMIC_RELEASE);
+			return;
+		}
+	}
+	/* A full table costs address space at shmdt, nothing else. */
+}
+
+enum verdict gate_shmat(struct task *t, struct regs *r)
+{
+	u64 description[14]; /* struct shmid64_ds; the size follows 48 bytes of permissions */
+	long error = raw3(SYS_shmctl, r->a1, 2 /* IPC_STAT */, description);
+	if (error)
+		return answer(r, error);
+	u64 size = align_up(description[6], PAGE), want = r->a2;
+	if (want) {
+		if (!is_own(t, align_down(want, PAGE), size))
+			return answer(r, -ENOMEM);
+	} else if (!(want = claim(t, size, size >= HUGE_PAGE ? HUGE_PAGE : PAGE))) {
+		return answer(r, -ENOMEM);
+	}
+	long at = raw3(SYS_shmat, r->a1, want, r->a3);
+	if (is_error(at)) {
+		if (!r->a2)
+			release(t, want, size);
+		return answer(r, at);
+	}
+	mark(t, at, size);
+	set_dirty(t);
+	remember_shm(t, at, size);
+	return answer(r, at);
+}
+
+enum verdict gate_shmdt(struct task *t, struct regs *r)
+{
+	long result = raw1(SYS_shmdt, r->a1);
+	for (int i = 0; !result && i < SHMS_MAX; i++) {
+		if (__atomic_load_n(&t->shms[i].address, __ATOMIC_ACQUIRE) == r->a1) {
+			release(t, r->a1, t->shms[i].size);
+			__atomic_store_n(&t->shms[i].address, 0, __ATOMIC_RELEASE);
+			break;
+		}
+	}
+	return answer(r, result);
+}

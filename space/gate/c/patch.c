@@ -1,0 +1,354 @@
+/* patch.c - finds the system-call sites in executable mappings and leads those that
+ * matter through the gate.
+ *
+ * A site is `syscall` (0f 05) after the instruction that loads its number. Two shapes
+ * are rewritten:
+ *
+ *   mov $NR,%eax ; up to 43 bytes of plain register moves ; syscall
+ *   mov 8(%rsp),%r9 ; syscall           (libc's syscall(): any number)
+ *
+ * The first instruction is at least five bytes long, so it alone becomes `jmp stub`; the
+ * moves behind it stay where they are and are repeated in the stub. Code that jumps into
+ * the middle therefore still works, and makes a plain system call. The stub steps below
+ * the red zone, asks the gate, and executes the system call itself if the gate passes it
+ * on: clone with a new stack then returns where it should.
+ *
+ * Sites whose number is loaded otherwise are counted (`sites_unreached`) and left alone;
+ * ARCHITECTURE.md says why that is safe. Text is patched before anything can run in it
+ * and is never writable and executable at once; each image gets stub pages of its own.
+ * What a scan found is kept in the space, by device, inode and time, so that a file is
+ * read through once a space and not once a task. */
+#include "gate.h"
+
+#define MOVED_MAX 43
+#define STUB_SIZE 96
+
+static int is_handled(u32 nr)
+{
+	return nr < 512 && handled[nr / 64] >> (nr % 64) & 1;
+}
+
+static u32 load32(const u8 *p)
+{
+	return p[0] | p[1] << 8 | p[2] << 16 | (u32)p[3] << 24;
+}
+
+/* Length of the ModRM byte, SIB and displacement at `p`; 0 for what must not be moved
+ * (RIP-relative). */
+static int modrm_length(const u8 *p)
+{
+	int mod = p[0] >> 6, rm = p[0] & 7, length = 1;
+	if (mod == 3)
+		return 1;
+	if (rm == 4) {
+		length++;
+		if (mod == 0 && (p[1] & 7) == 5)
+			length += 4;
+	} else if (mod == 0 && rm == 5) {
+		return 0;
+	}
+	return length + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
+}
+
+/* Length of one instruction that neither branches, nor writes rax, nor depends on where
+ * it stands; 0 for all others. These are what compilers put between a system call's
+ * number and the call: moves, address computations and simple arithmetic. */
+static int movable_length(const u8 *p)
+{
+	const u8 *start = p;
+	int rex = 0;
+	if (*p == 0x66)
+		p++;
+	if ((*p & 0xf0) == 0x40)
+		rex = *p++;
+	u8 op = *p++;
+	int length, reg = (p[0] >> 3 & 7) | (rex & 4 ? 8 : 0);
+	int rm = p[0] >> 6 == 3 ? (p[0] & 7) | (rex & 1 ? 8 : 0) : -1;
+	switch (op) {
+	case 0x8b: case 0x8d: case 0x63: case 0x33: case 0x03: case 0x2b: case 0x23: case 0x0b:
+		/* reg <- op rm */
+		if (reg == 0 || !(length = modrm_length(p)))
+			return 0;
+		return p + length - start;
+	case 0x89: case 0x31: case 0x01: case 0x29: case 0x21: case 0x09:
+		/* rm <- op reg */
+		if (rm == 0 || !(length = modrm_length(p)))
+			return 0;
+		return p + length - start;
+	case 0x85: case 0x39: case 0x3b: /* test, cmp */
+		return (length = modrm_length(p)) ? p + length - start : 0;
+	case 0xc7: /* mov imm32 */
+		if (rm == 0 || (p[0] & 0x38) || !(length = modrm_length(p)) || *start == 0x66)
+			return 0;
+		return p + length + 4 - start;
+	case 0x83: case 0x81: /* add, or, and, sub, cmp ... imm */
+		if (rm == 0 || !(length = modrm_length(p)) || *start == 0x66)
+			return 0;
+		return p + length + (op == 0x83 ? 1 : 4) - start;
+	case 0xb9: case 0xba: case 0xbb: case 0xbd: case 0xbe: case 0xbf: /* mov imm, reg */
+	case 0xb8:
+		if ((op == 0xb8 && !(rex & 1)) || *start == 0x66)
+			return 0;
+		return p + (rex & 8 ? 8 : 4) - start;
+	case 0x90:
+		return p - start;
+	case 0x0f: /* movzx, movsx */
+		if (p[0] != 0xb6 && p[0] != 0xb7 && p[0] != 0xbe && p[0] != 0xbf)
+			return 0;
+		reg = (p[1] >> 3 & 7) | (rex & 4 ? 8 : 0);
+		if (reg == 0 || !(length = modrm_length(p + 1)))
+			return 0;
+		return p + 1 + length - start;
+	}
+	return 0;
+}
+
+/* Whether the instructions from `p` on are movable and end right at `end`. */
+static int leads_to(const u8 *p, const u8 *end)
+{
+	while (p < end) {
+		int length = movable_length(p);
+		if (!length)
+			return 0;
+		p += length;
+	}
+	return p == end;
+}
+
+enum reach { REACHED, HARMLESS, UNREACHED };
+
+/* What stands in front of the `syscall` at text[at]. */
+static enum reach classify(const u8 *text, u64 at, struct site *site)
+{
+	const u8 *call = text + at;
+	if (at >= 5 && call[-5] == 0x4c && call[-4] == 0x8b && call[-3] == 0x4c && call[-2] == 0x24 &&
+	    call[-1] == 8) {
+		*site = (struct site){at - 5, SITE_ANY, 0, 5};
+		return REACHED;
+	}
+	for (u64 back = 2; back <= MOVED_MAX + 7 && back <= at; back++) {
+		const u8 *p = call - back;
+		u32 nr, first;
+		if (p[0] == 0xb8 && back >= 5) { /* mov $nr,%eax, and no prefix makes it another */
+			nr = load32(p + 1), first = 5;
+			if (back < at && (p[-1] & 0xf0) == 0x40)
+				continue;
+		} else if (p[0] == 0x48 && p[1] == 0xc7 && p[2] == 0xc0 && back >= 7) {
+			nr = load32(p + 3), first = 7;
+		} else if (p[0] == 0x31 && p[1] == 0xc0) { /* xor %eax,%eax: read */
+			nr = 0, first = 2;
+		} else {
+			continue;
+		}
+		if (nr >= 512 || back - first > MOVED_MAX || !leads_to(p + first, call))
+			continue;
+		if (!is_handled(nr))
+			return HARMLESS;
+		*site = (struct site){at - back, nr, back - first, first};
+		return REACHED;
+	}
+	return UNREACHED;
+}
+
+/* Finds the sites; stores at most `room`. Returns how many there are. */
+static u32 scan(const u8 *text, u64 length, struct site *sites, u32 room, u32 *unreached)
+{
+	const u64 ones = 0x0101010101010101ul, highs = ones << 7, wanted = 0x0f * ones;
+	u32 count = 0;
+	*unreached = 0;
+	for (u64 i = 0; i + 1 < length;) {
+		if (i % 8 == 0 && i + 8 < length) { /* eight bytes without 0x0f at a time */
+			u64 word = *(const u64 *)(text + i) ^ wanted;
+			if (!((word - ones) & ~word & highs)) {
+				i += 8;
+				continue;
+			}
+		}
+		if (text[i] == 0x0f && text[i + 1] == 0x05) {
+			struct site site;
+			enum reach reach = classify(text, i, &site);
+			if (reach == REACHED) {
+				if (count < room)
+					sites[count] = site;
+				count++;
+			} else if (reach == UNREACHED) {
+				++*unreached;
+			}
+		}
+		i++;
+	}
+	return count;
+}
+
+static u8 *put(u8 *to, const void *bytes, u32 count)
+{
+	for (const u8 *from = bytes; count; count--)
+		*to++ = *from++;
+	return to;
+}
+
+static u8 *put_number(u8 *to, u64 number, u32 count)
+{
+	return put(to, &number, count);
+}
+
+/* Writes the stub for `site` at `to`, where it will run as well. */
+static u8 *write_stub(struct task *t, u8 *to, const struct site *site, const u8 *at)
+{
+	const u8 *call = at + site->first + site->moved;
+	to = put(to, at, site->first);                      /* the number, or r9 */
+	to = put(to, at + site->first, site->moved);
+	to = put(to, "\x48\x8d\x64\x24\x80", 5);            /* lea -128(%rsp),%rsp */
+	to = put_number(put(to, "\x49\xbb", 2), (u64)t, 8); /* movabs task,%r11 */
+	to = put_number(put(to, "\x48\xb9", 2), (u64)gate_entry, 8); /* movabs ...,%rcx */
+	to = put(to, "\xff\xd1", 2);                        /* call *%rcx */
+	to = put(to, "\x48\x8d\xa4\x24\x80\0\0\0", 8);      /* lea 128(%rsp),%rsp */
+	to = put(to, "\xe3\x02", 2);                        /* jrcxz over the syscall */
+	to = put(to, "\x0f\x05", 2);                        /* syscall */
+	*to++ = 0xe9;                                       /* jmp back */
+	return put_number(to, (u64)(call + 2 - (to + 4)), 4);
+}
+
+static void patch_sites(struct task *t, u8 *text, u64 length, int prot, const struct site *sites,
+                        u32 count)
+{
+	if (!count)
+		return;
+	u64 size = align_up(count * STUB_SIZE, PAGE), stubs;
+	do {
+		stubs = claim_near(t, (u64)text + length / 2, size);
+		if (!stubs) {
+			t->sites_unreached += count;
+			return;
+		}
+	} while (raw6(SYS_mmap, stubs, size, PROT_READ | PROT_WRITE,
+	              2 | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == -EEXIST);
+
+	u64 low = align_down((u64)text + sites[0].offset, PAGE);
+	u64 high = align_up((u64)text + sites[count - 1].offset + 16, PAGE);
+	if (raw3(SYS_mprotect, low, high - low, PROT_READ | PROT_WRITE)) {
+		raw3(SYS_munmap, stubs, size, 0);
+		release(t, stubs, size);
+		t->sites_unreached += count;
+		return;
+	}
+	u8 *to = (u8 *)stubs;
+	for (u32 i = 0; i < count; i++) {
+		const struct site *s = &sites[i];
+		u8 *at = text + s->offset, *call = at + s->first + s->moved;
+		/* The scan may be another task's, of a file that was written to since. */
+		if (s->offset + s->first + s->moved + 2u > length || call[0] != 0x0f || call[1] != 0x05 ||
+		    (s->nr != SITE_ANY && load32(at + s->first - 4) != s->nr)) {
+			t->sites_unreached++;
+			continue;
+		}
+		u8 *end = write_stub(t, to, s, at);
+		at[0] = 0xe9;
+		put_number(at + 1, (u64)(to - (at + 5)), 4);
+		for (u32 pad = 5; pad < s->first; pad++)
+			at[pad] = 0x90;
+		to = (u8 *)align_up((u64)end, 16);
+		t->sites_patched++;
+	}
+	raw3(SYS_mprotect, low, high - low, prot);
+	raw3(SYS_mprotect, stubs, size, PROT_READ | PROT_EXEC);
+}
+
+/* What the gate knows of an open file; the kernel's struct stat. */
+struct file {
+	u64 dev, ino, nlink;
+	u32 mode, uid, gid, pad;
+	u64 rdev, size, block_size, blocks, atime[2], mtime_s, mtime_ns, ctime[2], reserved[3];
+};
+
+static struct image *find_image(const struct file *f, u64 offset, u64 length)
+{
+	u32 used = __atomic_load_n(&space.images_used, __ATOMIC_ACQUIRE);
+	for (u32 i = 0; i < used && i < IMAGES_MAX; i++) {
+		struct image *m = &space.images[i];
+		if (__atomic_load_n(&m->state, __ATOMIC_ACQUIRE) == 2 && m->ino == f->ino &&
+		    m->dev == f->dev && m->offset == offset && m->length == length && m->size == f->size &&
+		    m->mtime_s == f->mtime_s && m->mtime_ns == f->mtime_ns)
+			return m;
+	}
+	return 0;
+}
+
+/* Room for `count` sites in the space, or 0. */
+static struct site *reserve_sites(u32 count)
+{
+	u32 first = __atomic_load_n(&space.sites_used, __ATOMIC_RELAXED);
+	do {
+		if (count > SITES_MAX - first)
+			return 0;
+	} while (!__atomic_compare_exchange_n(&space.sites_used, &first, first + count, 0,
+	                                      __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+	return &space.sites[first];
+}
+
+static void publish(const struct file *f, u64 offset, u64 length, struct site *sites, u32 count,
+                    u32 unreached)
+{
+	u32 n = __atomic_load_n(&space.images_used, __ATOMIC_RELAXED);
+	do {
+		if (n >= IMAGES_MAX)
+			return;
+	} while (!__atomic_compare_exchange_n(&space.images_used, &n, n + 1, 0, __ATOMIC_ACQ_REL,
+	                                      __ATOMIC_RELAXED));
+	struct image *m = &space.images[n];
+	m->dev = f->dev, m->ino = f->ino, m->size = f->size;
+	m->mtime_s = f->mtime_s, m->mtime_ns = f->mtime_ns;
+	m->offset = offset, m->length = length;
+	m->sites = count, m->first_site = sites - space.sites, m->unreached = unreached;
+	__atomic_store_n(&m->state, 2, __ATOMIC_RELEASE);
+}
+
+/* Patches a private mapping of `fd` that has just been made and has not run yet. */
+void gate_patch(struct task *t, u8 *text, u64 length, int fd,
+                                                      u64 offset, int prot)
+{
+	struct file f;
+	if (raw3(SYS_fstat, fd, &f, 0) || offset >= f.size || !(prot & PROT_READ))
+		return;
+	if (length > f.size - offset)
+		length = f.size - offset; /* beyond the end of the file is SIGBUS */
+	struct image *known = find_image(&f, offset, length);
+	if (known) {
+		t->sites_unreached += known->unreached;
+		patch_sites(t, text, length, prot, &space.sites[known->first_site], known->sites);
+		return;
+	}
+	u32 unreached, count = scan(text, length, 0, 0, &unreached);
+	struct site *sites = reserve_sites(count);
+	u64 size = align_up(count * sizeof *sites, PAGE), private = 0;
+	if (!sites) { /* the space's table is full: scan again each time */
+		private = raw6(SYS_mmap, 0, size, PROT_READ | PROT_WRITE, 2 | MAP_ANONYMOUS, -1, 0);
+		if (is_error(private))
+			return;
+		sites = (struct site *)private;
+	}
+	scan(text, length, sites, count, &unreached);
+	if (!private)
+		publish(&f, offset, length, sites, count, unreached);
+	t->sites_unreached += unreached;
+	patch_sites(t, text, length, prot, sites, count);
+	if (private)
+		raw3(SYS_munmap, private, size, 0);
+}
+
+/* Makes the page through which the kernel enters gate_fault_entry with `t` in rcx.
+ * Returns 0 or a negative errno. */
+long gate_thunk_init(struct task *t)
+{
+	u64 page = t->stub_next;
+	t->stub_next += PAGE;
+	long at = raw6(SYS_mmap, page, PAGE, PROT_READ | PROT_WRITE,
+	               2 | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (is_error(at))
+		return at;
+	u8 *to = put_number(put((u8 *)page, "\x48\xb9", 2), (u64)t, 8);      /* movabs task,%rcx */
+	to = put_number(put(to, "\x48\xb8", 2), (u64)gate_fault_entry, 8); /* movabs ...,%rax */
+	put(to, "\xff\xe0", 2);                                            /* jmp *%rax */
+	t->thunk = page;
+	return raw3(SYS_mprotect, page, PAGE, PROT_READ | PROT_EXEC);
+}

@@ -1,0 +1,228 @@
+//! The structures that the gate shares with its owner; `c/abi.h` in Rust.
+//!
+//! They lie in memory that every task of the space can write. So they are reached
+//! through atomics or raw pointers, never through a reference to plain fields.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes that the gate's code may take; the page of [`Space`] follows.
+pub const TEXT_SIZE: usize = 65536;
+/// Scanned images that a space remembers.
+pub const IMAGES_MAX: usize = 512;
+/// System-call sites that a space remembers.
+pub const SITES_MAX: usize = 32768;
+/// Bytes of a program's path, with its terminating zero.
+pub const EXE_MAX: usize = 4096;
+
+/// State of a slot, as it stands in [`Slot::state`].
+pub mod slot_state {
+    /// No task.
+    pub const FREE: u32 = 0;
+    /// Taken; the program has not started yet.
+    pub const STARTING: u32 = 1;
+    /// A task lives.
+    pub const RUNNING: u32 = 2;
+    /// The task is about to leave by `execve`.
+    pub const LEAVING: u32 = 3;
+}
+
+/// One entry a task ID.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Slot {
+    /// PID of the task; 0 if the ID is free.
+    pub pid: AtomicU32,
+    /// One of [`slot_state`].
+    pub state: AtomicU32,
+    /// Has mappings that a fork elsewhere would still copy.
+    pub dirty: AtomicU32,
+    /// The export area is mapped, and stays so.
+    pub export_mapped: AtomicU32,
+    /// Counts the tasks that had this ID.
+    pub generation: AtomicU64,
+    /// Address of the control block.
+    pub task: AtomicU64,
+    /// CLOCK_MONOTONIC at start, nanoseconds.
+    pub start_ns: AtomicU64,
+    /// The owner's descriptor of the process.
+    pub pidfd: AtomicU64,
+    reserved: [u64; 2],
+}
+
+/// A system-call site in an image.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Site {
+    offset: u32,
+    nr: u16,
+    moved: u8,
+    first: u8,
+}
+
+/// What the scan of a file's executable part found.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Image {
+    state: u32,
+    sites: u32,
+    file: [u64; 5],
+    offset: u64,
+    length: u64,
+    first_site: u32,
+    unreached: u32,
+}
+
+/// Parameters and state of a space, right behind the gate's code.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Space {
+    /// [`crate::MAGIC`].
+    pub magic: u32,
+    /// [`crate::ABI`].
+    pub abi: u32,
+    /// Address of segment 0.
+    pub base: u64,
+    /// Bytes.
+    pub segment_size: u64,
+    /// Start of the control area.
+    pub window: u64,
+    /// IDs are below this.
+    pub tasks_max: u32,
+    /// IDs ever used are below this.
+    pub tasks_high: AtomicU32,
+    /// Tasks that live.
+    pub tasks_alive: AtomicU32,
+    /// PID of the creator.
+    pub owner_pid: u32,
+    /// Its thread that hears of tasks that leave.
+    pub watcher_tid: AtomicU32,
+    fork_lock: AtomicU32,
+    /// Futex: counts exports, starts and ends.
+    pub event: AtomicU32,
+    images_used: AtomicU32,
+    sites_used: AtomicU32,
+    reserved: u32,
+    /// `tasks_max` slots.
+    pub slots: *mut Slot,
+    /// ID + 1 by PID.
+    pub pids: *mut AtomicU32,
+    /// [`IMAGES_MAX`] entries.
+    pub images: *mut Image,
+    /// [`SITES_MAX`] entries.
+    pub sites: *mut Site,
+}
+
+/// The kernel's `struct sigaction`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct KernelSigaction {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+/// Where and how a program starts.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Start {
+    /// Initial stack pointer.
+    pub sp: u64,
+    /// Entry point of the dynamic linker, or of a static program.
+    pub entry: u64,
+    /// Set to 2 and woken once the starter's memory is no longer used; may be null.
+    pub wake: *const AtomicU32,
+    /// The program's signal mask.
+    pub sigmask: u64,
+}
+
+/// A task's control block, in its segment behind the export area.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Task {
+    /// Start of the segment.
+    pub segment: u64,
+    /// End of the segment.
+    pub segment_end: u64,
+    /// The space.
+    pub space: *const Space,
+    /// ID.
+    pub id: u32,
+    /// PID.
+    pub pid: u32,
+    /// Not 0 in the child of a fork, which has left the space.
+    pub detached: AtomicU32,
+    reserved: u32,
+    thunk: u64,
+    /// Where the heap begins.
+    pub brk_start: u64,
+    /// Where it ends now.
+    pub brk: AtomicU64,
+    /// Where it must end.
+    pub brk_limit: u64,
+    /// The program's mappings begin here; what is below is ours.
+    pub own_start: u64,
+    /// Start of the mmap area.
+    pub mmap_start: u64,
+    /// End of the mmap area.
+    pub mmap_end: u64,
+    /// One bit a page of the mmap area.
+    pub bitmap: *mut AtomicU64,
+    small_cursor: AtomicU64,
+    large_cursor: AtomicU64,
+    /// Next free byte of the stub area.
+    pub stub_next: u64,
+    /// End of the stub area.
+    pub stub_end: u64,
+    fault_actions: [KernelSigaction; 2],
+    /// Transfers that were one copy in user space.
+    pub copies: AtomicU64,
+    /// Their bytes.
+    pub copied_bytes: AtomicU64,
+    /// System-call sites led through the gate.
+    pub sites_patched: AtomicU64,
+    /// Sites whose number the patcher could not tell, or not reach.
+    pub sites_unreached: AtomicU64,
+    /// How the program starts.
+    pub start: Start,
+    shms: [[u64; 2]; 64],
+    /// Bytes of `exe` without its terminating zero.
+    pub exe_length: u32,
+    /// The kernel clears it should the task end before its libc has started.
+    pub tid_word: AtomicU32,
+    /// Absolute path of the program.
+    pub exe: [u8; EXE_MAX],
+}
+
+/// Sizes and offsets in the order of `gate_offsets` in `c/dispatch.c`.
+#[cfg(test)]
+pub(crate) fn offsets() -> Vec<usize> {
+    use core::mem::{offset_of, size_of};
+    vec![
+        size_of::<Slot>(),
+        size_of::<Site>(),
+        size_of::<Image>(),
+        size_of::<Space>(),
+        size_of::<Task>(),
+        offset_of!(Slot, generation),
+        offset_of!(Slot, pidfd),
+        offset_of!(Image, offset),
+        offset_of!(Image, unreached),
+        offset_of!(Space, base),
+        offset_of!(Space, tasks_max),
+        offset_of!(Space, event),
+        offset_of!(Space, slots),
+        offset_of!(Space, sites),
+        offset_of!(Task, id),
+        offset_of!(Task, brk_start),
+        offset_of!(Task, mmap_start),
+        offset_of!(Task, bitmap),
+        offset_of!(Task, stub_next),
+        offset_of!(Task, fault_actions),
+        offset_of!(Task, copies),
+        offset_of!(Task, start),
+        offset_of!(Task, shms),
+        offset_of!(Task, exe_length),
+        offset_of!(Task, exe),
+    ]
+}

@@ -1,0 +1,164 @@
+//! The gate: freestanding code that a task's patched system-call sites jump to.
+//!
+//! A shared address space makes some system calls wrong (one `brk` an mm, one search for
+//! free addresses, one `/proc/self/exe`, a `fork` that would copy everybody) and one kind
+//! needless (`process_vm_readv` between tasks is a plain copy). The gate answers these in
+//! user space. It is written in C and assembly (`c/`), since it may touch no thread area,
+//! no libc and no vector register; `build.rs` turns it into one flat image that is mapped
+//! once a space. This crate embeds that image and gives its entry points to the loader.
+//!
+//! `c/entry.S` is the best place to begin reading, then `c/dispatch.c` and `c/patch.c`.
+
+pub mod abi;
+
+use abi::{Space, Start, Task};
+
+/// `magic` of the head and of [`Space`].
+pub const MAGIC: u32 = 0x6574_6167;
+/// Version of `c/abi.h`.
+pub const ABI: u32 = 1;
+
+/// The code, to be mapped at the start of a space's control area.
+pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate.bin"));
+
+/// `gate_head` in `c/entry.S`: offsets of the entry points.
+struct Head;
+
+impl Head {
+    const FAULTS_INIT: usize = 9;
+    const THUNK_INIT: usize = 10;
+    const START: usize = 4;
+    const PATCH: usize = 5;
+
+    fn word(index: usize) -> usize {
+        let at = index * 4;
+        u32::from_le_bytes([IMAGE[at], IMAGE[at + 1], IMAGE[at + 2], IMAGE[at + 3]]) as usize
+    }
+}
+
+/// The gate of one space, at the address where its image is mapped executable.
+#[derive(Debug, Clone, Copy)]
+pub struct Gate {
+    address: usize,
+}
+
+impl Gate {
+    /// The gate that is mapped at `address`.
+    ///
+    /// # Safety
+    /// [`IMAGE`] is mapped there, readable and executable, a filled-in [`Space`] lies
+    /// [`abi::TEXT_SIZE`] bytes behind it, and both stay as long as the value is used.
+    pub unsafe fn at(address: usize) -> Self {
+        assert_eq!((Head::word(0) as u32, Head::word(1) as u32), (MAGIC, ABI));
+        Self { address }
+    }
+
+    /// The space's parameters.
+    pub fn space(&self) -> *mut Space {
+        (self.address + abi::TEXT_SIZE) as *mut Space
+    }
+
+    fn entry(&self, index: usize) -> usize {
+        self.address + Head::word(index)
+    }
+
+    /// Leads the system-call sites of a mapping that was just made from the file `fd`
+    /// through the gate. Sites that cannot be led are counted in the task.
+    ///
+    /// # Safety
+    /// `task` is a control block of this space that nobody else uses yet; `text` is a
+    /// private mapping of `length` bytes at `offset` of the file with protection `prot`,
+    /// in which nothing runs.
+    pub unsafe fn patch(
+        &self,
+        task: *mut Task,
+        text: usize,
+        length: u64,
+        fd: i32,
+        offset: u64,
+        prot: u32,
+    ) {
+        type Patch = unsafe extern "C" fn(*mut Task, usize, u64, i32, u64, u32);
+        // SAFETY: the entry has this type (gate_patch in c/gate.h) and is mapped
+        // executable, which the caller of `at` vouched for; the rest is our caller's.
+        unsafe {
+            let patch: Patch = core::mem::transmute(self.entry(Head::PATCH));
+            patch(task, text, length, fd, offset, prot);
+        }
+    }
+
+    /// Makes the page through which the kernel enters the task's fault handler.
+    /// Error: a negative errno of mmap or mprotect.
+    ///
+    /// # Safety
+    /// As for [`Gate::patch`]; the stub area of the task is unmapped.
+    pub unsafe fn thunk_init(&self, task: *mut Task) -> Result<(), i32> {
+        type ThunkInit = unsafe extern "C" fn(*mut Task) -> i64;
+        // SAFETY: as in `patch`; the type is gate_thunk_init's.
+        let result = unsafe {
+            let init: ThunkInit = core::mem::transmute(self.entry(Head::THUNK_INIT));
+            init(task)
+        };
+        if result < 0 { Err(-result as i32) } else { Ok(()) }
+    }
+
+    /// Installs the gate's handlers for SIGSEGV and SIGBUS in the calling process.
+    ///
+    /// # Safety
+    /// The caller is the process that becomes `task`, and `thunk_init` succeeded.
+    pub unsafe fn faults_init(&self, task: *mut Task) {
+        type FaultsInit = unsafe extern "C" fn(*mut Task);
+        // SAFETY: as in `patch`; the type is gate_faults_init's.
+        unsafe {
+            let init: FaultsInit = core::mem::transmute(self.entry(Head::FAULTS_INIT));
+            init(task);
+        }
+    }
+
+    /// Becomes the program: switches to its stack, wakes the starter, jumps.
+    ///
+    /// # Safety
+    /// `start` lies in the task's block and describes a loaded program; nothing that the
+    /// calling process must still release is left.
+    pub unsafe fn start(&self, start: *const Start) -> ! {
+        type StartFn = unsafe extern "C" fn(*const Start) -> !;
+        // SAFETY: as in `patch`; the type is gate_start's.
+        unsafe {
+            let enter: StartFn = core::mem::transmute(self.entry(Head::START));
+            enter(start)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_names_this_version() {
+        assert_eq!(Head::word(0) as u32, MAGIC);
+        assert_eq!(Head::word(1) as u32, ABI);
+        assert!(IMAGE.len() <= abi::TEXT_SIZE);
+        for index in 2..=10 {
+            assert!(Head::word(index) < IMAGE.len(), "entry {index}");
+        }
+    }
+
+    #[test]
+    fn rust_and_c_agree_on_every_structure() {
+        let table = Head::word(8);
+        let read = |n: usize| {
+            let at = table + n * 4;
+            u32::from_le_bytes(IMAGE[at..at + 4].try_into().unwrap()) as usize
+        };
+        let ours = abi::offsets();
+        let theirs: Vec<usize> = (0..ours.len()).map(read).collect();
+        assert_eq!(theirs, ours);
+    }
+
+    #[test]
+    fn a_space_fits_into_its_page_and_a_task_into_its_block() {
+        assert!(size_of::<Space>() <= 4096);
+        assert!(size_of::<Task>() <= 16 << 10);
+    }
+}

@@ -1,0 +1,270 @@
+//! Fills a segment: control block, image, dynamic linker and stack, laid out as Linux
+//! would lay out a process.
+
+use std::ffi::CString;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use nagaya_gate::Gate;
+use nagaya_gate::abi::{EXE_MAX, Task};
+use nagaya_layout::{
+    EXPORT_SIZE, HUGE_PAGE_SIZE, PAGE_SIZE, SegmentLayout, TASK_BLOCK_SIZE, align_up,
+};
+use rustix::io::Errno;
+
+use crate::error::{LoadError, LoadErrorKind};
+use crate::program::{Executable, Program};
+use crate::stack;
+
+/// What is known of a task besides its program.
+#[derive(Debug)]
+pub struct TaskInfo<'a> {
+    /// ID in the space.
+    pub id: u32,
+    /// PID: the caller's, which becomes the task.
+    pub pid: u32,
+    /// Its environment.
+    pub environment: &'a [CString],
+    /// Soft RLIMIT_STACK in bytes; `u64::MAX` if unlimited.
+    pub stack_limit: u64,
+    /// Signal mask to start with, bit n-1 for signal n.
+    pub sigmask: u64,
+    /// Whether the export area of this ID is mapped already.
+    pub export_mapped: bool,
+}
+
+/// An image in memory.
+struct Mapped {
+    bias: u64,
+    end: u64,
+}
+
+/// Anonymous or file memory at a fixed address.
+///
+/// # Safety
+/// The range lies in the segment that is being filled and holds nothing of use.
+unsafe fn map(
+    address: u64,
+    size: u64,
+    protection: u32,
+    flags: i32,
+    file: Option<(i32, u64)>,
+) -> Result<(), Errno> {
+    let (fd, offset) = file.unwrap_or((-1, 0));
+    let anonymous = if file.is_none() { libc::MAP_ANONYMOUS } else { 0 };
+    // SAFETY: a fixed mapping over a range that our caller vouches for.
+    let at = unsafe {
+        libc::mmap(
+            address as *mut _,
+            size as usize,
+            protection as i32,
+            libc::MAP_PRIVATE | libc::MAP_FIXED | anonymous | flags,
+            fd,
+            offset as i64,
+        )
+    };
+    if at == libc::MAP_FAILED {
+        return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOMEM));
+    }
+    Ok(())
+}
+
+const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+
+/// Loads `program` into `segment` and returns its control block; the program starts with
+/// [`Gate::start`] on the block's `start`.
+///
+/// On an error the segment may be half filled; the caller unmaps it.
+///
+/// # Safety
+/// The segment belongs to the space of `gate`, nothing is mapped in it (but its export
+/// area, if `info.export_mapped`), and nobody else uses it.
+pub unsafe fn load(
+    gate: Gate,
+    segment: SegmentLayout,
+    program: &Program,
+    info: &TaskInfo<'_>,
+) -> Result<*mut Task, LoadError> {
+    let path = &program.executable.path;
+    let memory = |errno| LoadError::new(path, LoadErrorKind::Memory(errno));
+    let image_start = place(&program.executable, segment.image());
+    let image_end = image_start + program.executable.headers.span();
+    let too_small = || {
+        let linker = program.linker.as_ref().map_or(0, |l| l.headers.span());
+        let needed = program.executable.headers.span() + linker;
+        LoadError::new(path, LoadErrorKind::SegmentTooSmall { needed, segment: segment.size() })
+    };
+    let mmap_start = segment.mmap_area_start(image_end).ok_or_else(too_small)?;
+    let mmap_end = segment.mmap_area_end(info.stack_limit);
+
+    let head = if info.export_mapped { segment.task_block() } else { segment.start() };
+    // SAFETY: the head of a segment that is ours to fill.
+    unsafe { map(head, segment.stubs() - head, READ_WRITE, 0, None) }.map_err(memory)?;
+    let task = segment.task_block() as *mut Task;
+    // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and
+    // not yet known to anybody else.
+    unsafe {
+        (*task).segment = segment.start();
+        (*task).segment_end = segment.end();
+        (*task).space = gate.space();
+        (*task).id = info.id;
+        (*task).pid = info.pid;
+        (*task).own_start = segment.image();
+        (*task).mmap_start = mmap_start;
+        (*task).mmap_end = mmap_end;
+        (*task).bitmap = segment.bitmap() as *mut AtomicU64;
+        (*task).stub_next = segment.stubs();
+        (*task).stub_end = segment.image();
+        (*task).start.sigmask = info.sigmask;
+        (*task).start.wake = ptr::null::<AtomicU32>();
+        set_exe(task, &program.real_path);
+    }
+    // SAFETY: the block is filled in, the stub area is unmapped.
+    unsafe { gate.thunk_init(task) }.map_err(|e| memory(Errno::from_raw_os_error(e)))?;
+
+    // SAFETY: `image_start..image_end` lies before the mmap area and is unmapped.
+    let image = unsafe { map_image(gate, task, &program.executable, image_start) }?;
+    let own_entry = image.bias.wrapping_add(program.executable.headers.entry);
+    let mut entry = own_entry;
+    let mut linker_base = 0;
+    if let Some(linker) = &program.linker {
+        let at = place(linker, mmap_start);
+        let end = at + linker.headers.span();
+        if end > mmap_end {
+            return Err(too_small());
+        }
+        // SAFETY: the mmap area is unmapped, and its bitmap is told before anyone claims.
+        unsafe {
+            take(task, mmap_start, end);
+            map_image(gate, task, linker, at)?;
+        }
+        linker_base = at.wrapping_sub(linker.headers.start());
+        entry = linker_base.wrapping_add(linker.headers.entry);
+    }
+    // SAFETY: as above; the heap begins behind the image and ends before the mmap area.
+    unsafe {
+        (*task).brk_start = image.end;
+        (*task).brk = AtomicU64::new(image.end);
+        (*task).brk_limit = mmap_start - PAGE_SIZE;
+        (*task).start.entry = entry;
+    }
+
+    let contents = stack::Contents {
+        arguments: &program.arguments,
+        environment: info.environment,
+        name: &program.name,
+        auxiliary: stack::Auxiliary {
+            headers: image.bias.wrapping_add(program.executable.headers.headers_address),
+            headers_count: program.executable.headers.headers_count,
+            linker_base,
+            entry: own_entry,
+            task: task as u64,
+        },
+    };
+    let top = segment.end() - PAGE_SIZE;
+    let bytes = contents.build(top).map_err(memory)?;
+    let limit = info.stack_limit.min(segment.stack_size_max());
+    if bytes.len() as u64 > limit / 4 {
+        return Err(LoadError::new(path, LoadErrorKind::ArgumentsTooLong));
+    }
+    let sp = top - bytes.len() as u64;
+    // As the kernel does: the arguments and 128 KiB; it grows up to its limit by itself.
+    let size = align_up(bytes.len() as u64 + (128 << 10), PAGE_SIZE).unwrap_or(limit).min(limit);
+    let executable = program.executable.headers.executable_stack;
+    let protection = READ_WRITE | if executable { libc::PROT_EXEC as u32 } else { 0 };
+    let flags = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_NORESERVE;
+    // SAFETY: the end of the segment is kept free of other mappings for the stack, and
+    // `bytes` was built for exactly this place.
+    unsafe {
+        map(top - size, size, protection, flags, None).map_err(memory)?;
+        ptr::copy_nonoverlapping(bytes.as_ptr(), sp as *mut u8, bytes.len());
+        (*task).start.sp = sp;
+    }
+    Ok(task)
+}
+
+/// Where the first page of an image goes that must not begin below `lowest`.
+fn place(executable: &Executable, lowest: u64) -> u64 {
+    let align = executable.headers.align;
+    lowest.next_multiple_of(align) + executable.headers.start() % align
+}
+
+/// # Safety
+/// `task` is a mapped control block that only we use.
+unsafe fn set_exe(task: *mut Task, path: &Path) {
+    let bytes = path.as_os_str().as_bytes();
+    let length = bytes.len().min(EXE_MAX - 1);
+    // SAFETY: `length` bytes and the zero that is already there fit.
+    unsafe {
+        ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut (*task).exe).cast::<u8>(), length);
+        (*task).exe_length = length as u32;
+    }
+}
+
+/// Takes the pages from the start of the mmap area up to `end`.
+///
+/// # Safety
+/// `task` is filled in and only we use it; `end` lies in its mmap area.
+unsafe fn take(task: *mut Task, start: u64, end: u64) {
+    let pages = (end - start).div_ceil(PAGE_SIZE);
+    for word in 0..pages.div_ceil(64) {
+        let left = (pages - word * 64).min(64);
+        let mask = if left == 64 { u64::MAX } else { (1 << left) - 1 };
+        // SAFETY: the bitmap has a bit for every page of the segment.
+        unsafe { (*(*task).bitmap.add(word as usize)).fetch_or(mask, Ordering::Relaxed) };
+    }
+}
+
+/// Maps the loadable parts of an executable so that its first page is at `at`, and leads
+/// its system-call sites through the gate.
+///
+/// # Safety
+/// Nothing is mapped in the image's span at `at`; `task` is as for [`Gate::patch`].
+unsafe fn map_image(
+    gate: Gate,
+    task: *mut Task,
+    executable: &Executable,
+    at: u64,
+) -> Result<Mapped, LoadError> {
+    let memory = |errno| LoadError::new(&executable.path, LoadErrorKind::Memory(errno));
+    let bias = at.wrapping_sub(executable.headers.start());
+    let fd = executable.file.as_raw_fd();
+    let mut end = at;
+    for load in &executable.headers.loads {
+        let in_page = load.address % PAGE_SIZE;
+        let start = bias.wrapping_add(load.address - in_page);
+        let file_end = start + in_page + load.file_size;
+        let memory_end = start + in_page + load.memory_size;
+        let file_pages_end = file_end.next_multiple_of(PAGE_SIZE);
+        let memory_pages_end = memory_end.next_multiple_of(PAGE_SIZE);
+        let zeros = if load.file_size == 0 { start } else { file_pages_end };
+        // SAFETY: all within the span, which is free; parts are in ascending order, so a
+        // later one may only replace the last page of an earlier one, as with execve.
+        unsafe {
+            if load.file_size > 0 {
+                let size = file_end - start;
+                let offset = load.offset - in_page;
+                map(start, size, load.protection, 0, Some((fd, offset))).map_err(memory)?;
+                if load.protection & libc::PROT_EXEC as u32 != 0 {
+                    gate.patch(task, start as usize, size, fd, offset, load.protection);
+                }
+                // Zero up to the end of the page only where the file's bytes would show;
+                // beyond the end of the file itself the kernel has done so.
+                if memory_end > file_end && load.protection & libc::PROT_WRITE as u32 != 0 {
+                    ptr::write_bytes(file_end as *mut u8, 0, (file_pages_end - file_end) as usize);
+                }
+            }
+            if memory_pages_end > zeros {
+                map(zeros, memory_pages_end - zeros, load.protection, 0, None).map_err(memory)?;
+            }
+        }
+        end = end.max(memory_pages_end);
+    }
+    Ok(Mapped { bias, end })
+}
+
+const _: () = assert!(EXPORT_SIZE.is_multiple_of(PAGE_SIZE) && TASK_BLOCK_SIZE >= size_of::<Task>() as u64);
+const _: () = assert!(HUGE_PAGE_SIZE.is_multiple_of(PAGE_SIZE));

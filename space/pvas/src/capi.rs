@@ -1,0 +1,460 @@
+//! The C ABI of `include/pvas.h`. Each function converts, calls, and turns errors into
+//! errno and a line for `pvas_error`.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use nagaya_gate::abi::slot_state;
+
+use crate::child::Attributes;
+use crate::control::Control;
+use crate::error::Error;
+use crate::space::{Space, SpaceOptions};
+use crate::{export, fork, this};
+
+/// Descriptors: the index is the number that C sees.
+static SPACES: Mutex<Vec<Option<Arc<Space>>>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
+}
+
+/// Remembers an error for `pvas_error` and sets errno.
+pub fn set_error(error: &Error) {
+    let text = CString::new(error.to_string()).ok();
+    LAST_ERROR.with(|last| *last.borrow_mut() = text);
+    // SAFETY: errno of this thread.
+    unsafe { *libc::__errno_location() = error.errno().raw_os_error() };
+}
+
+fn answer(result: Result<c_int, Error>) -> c_int {
+    result.unwrap_or_else(|error| {
+        set_error(&error);
+        -1
+    })
+}
+
+/// The space behind a descriptor of this process.
+pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
+    let spaces = SPACES.lock().expect("no panic while held");
+    let found = usize::try_from(pvd).ok().and_then(|index| spaces.get(index)?.clone());
+    found.ok_or(Error::NoSpace(pvd))
+}
+
+/// The control area that a descriptor or PVAS_SELF names. The space itself keeps it
+/// mapped: the caller must not destroy it meanwhile.
+fn control(pvd: c_int) -> Result<Control, Error> {
+    match pvd {
+        -1 => this::task().map(|task| task.control).ok_or(Error::NotATask),
+        _ => Ok(space(pvd)?.control()),
+    }
+}
+
+fn check_id(control: Control, pvid: c_int) -> Result<u32, Error> {
+    u32::try_from(pvid)
+        .ok()
+        .filter(|&id| id < control.tasks_max())
+        .ok_or(Error::IdRange(i64::from(pvid), control.tasks_max()))
+}
+
+fn create(options: SpaceOptions) -> Result<c_int, Error> {
+    let space = Arc::new(Space::create(options)?);
+    let mut spaces = SPACES.lock().expect("no panic while held");
+    let index = spaces.iter().position(Option::is_none).unwrap_or(spaces.len());
+    if index == spaces.len() {
+        spaces.push(None);
+    }
+    spaces[index] = Some(space);
+    Ok(index as c_int)
+}
+
+/// `struct pvas_space_attr`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SpaceAttr {
+    fields: u64,
+    segment_size: usize,
+    max_tasks: c_int,
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_create() -> c_int {
+    answer(create(SpaceOptions::default()))
+}
+
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// `attr` is null or points to a `struct pvas_space_attr`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_create_attr(attr: *const SpaceAttr) -> c_int {
+    // SAFETY: as the caller vouches.
+    let attr = unsafe { attr.as_ref() };
+    answer(attr.ok_or(Error::Null("attr")).and_then(|attr| {
+        if attr.fields & !3 != 0 {
+            return Err(Error::Invalid("fields (unknown flag)"));
+        }
+        let tasks_max = match attr.fields & 2 {
+            0 => None,
+            _ => Some(u32::try_from(attr.max_tasks).map_err(|_| Error::Invalid("max_tasks"))?),
+        };
+        let segment_size = (attr.fields & 1 != 0).then_some(attr.segment_size as u64);
+        create(SpaceOptions { segment_size, tasks_max })
+    }))
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_destroy(pvd: c_int) -> c_int {
+    answer(space(pvd).and_then(|space| {
+        space.check_owner()?;
+        let index = pvd as usize;
+        SPACES.lock().expect("no panic while held")[index] = None;
+        space.destroy()?;
+        Ok(0)
+    }))
+}
+
+/// A NULL-terminated list of strings; NULL means an empty one.
+///
+/// # Safety
+/// `list` is null, or an array of C strings that ends with a null pointer.
+unsafe fn strings(list: *const *const c_char) -> Vec<CString> {
+    let mut result = Vec::new();
+    if list.is_null() {
+        return result;
+    }
+    for index in 0.. {
+        // SAFETY: the caller vouches for the array and its end.
+        let entry = unsafe { *list.add(index) };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: as above.
+        result.push(unsafe { CStr::from_ptr(entry) }.to_owned());
+    }
+    result
+}
+
+/// # Safety
+/// `path` is null or a C string.
+unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Error> {
+    if path.is_null() {
+        return Err(Error::Null("path"));
+    }
+    // SAFETY: as the caller vouches.
+    Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())))
+}
+
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// `path` is null or a C string; `argv` and `envp` are null or NULL-terminated arrays of
+/// C strings.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_execve(
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    // SAFETY: as the caller vouches.
+    let (program, arguments, environment) =
+        unsafe { (self::path(path), strings(argv), strings(envp)) };
+    answer(program.and_then(|path| Err(fork::execve(path, arguments, &environment))))
+}
+
+/// `struct pvas_spawn_attr`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SpawnAttr {
+    fields: u64,
+    fd_map: *const [c_int; 2],
+    n_fds: usize,
+    cwd: *const c_char,
+    cpus: *const u8,
+    cpus_size: usize,
+    pdeathsig: c_int,
+    pgid: libc::pid_t,
+}
+
+impl SpawnAttr {
+    /// # Safety
+    /// The pointers that `fields` names are valid for the sizes beside them.
+    unsafe fn read(&self) -> Result<Attributes, Error> {
+        let mut attributes = Attributes::default();
+        if self.fields & !31 != 0 {
+            return Err(Error::Invalid("fields (unknown flag)"));
+        }
+        if self.fields & 1 != 0 {
+            if self.fd_map.is_null() && self.n_fds > 0 {
+                return Err(Error::Null("fd_map"));
+            }
+            // SAFETY: as the caller vouches.
+            let pairs = (0..self.n_fds).map(|n| unsafe { *self.fd_map.add(n) });
+            let pairs: Vec<_> = pairs.map(|[from, to]| (from, to)).collect();
+            if pairs.iter().any(|&(from, to)| from < 0 || to < 0) {
+                return Err(Error::Invalid("fd_map (negative descriptor)"));
+            }
+            attributes.fds = Some(pairs);
+        }
+        if self.fields & 2 != 0 {
+            if self.cwd.is_null() {
+                return Err(Error::Null("cwd"));
+            }
+            // SAFETY: as the caller vouches.
+            attributes.cwd = Some(unsafe { CStr::from_ptr(self.cwd) }.to_owned());
+        }
+        if self.fields & 4 != 0 {
+            if self.cpus.is_null() {
+                return Err(Error::Null("cpus"));
+            }
+            // SAFETY: as the caller vouches.
+            attributes.affinity =
+                unsafe { std::slice::from_raw_parts(self.cpus, self.cpus_size) }.to_vec();
+        }
+        attributes.parent_death_signal = (self.fields & 8 != 0).then_some(self.pdeathsig);
+        attributes.process_group = (self.fields & 16 != 0).then_some(self.pgid);
+        Ok(attributes)
+    }
+}
+
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// As for `pvas_execve`; `attr` is null or a `struct pvas_spawn_attr` whose pointers are
+/// valid where `fields` names them.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_spawn(
+    pvd: c_int,
+    pvid: c_int,
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    attr: *const SpawnAttr,
+) -> libc::pid_t {
+    let spawn = || {
+        let space = space(pvd)?;
+        let id = match pvid {
+            -1 => None,
+            _ => Some(check_id(space.control(), pvid)?),
+        };
+        // SAFETY: as the caller vouches.
+        let (program, arguments, environment, attributes) = unsafe {
+            let attributes = attr.as_ref().map_or(Ok(Attributes::default()), |a| a.read())?;
+            (self::path(path)?, strings(argv), strings(envp), attributes)
+        };
+        let (_, pid) = space.spawn(id, program, arguments, &environment, &attributes)?;
+        Ok(pid as libc::pid_t)
+    };
+    answer(spawn())
+}
+
+/// `struct pvas_space_info`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct SpaceInfo {
+    fields: u64,
+    base: usize,
+    segment_size: usize,
+    max_tasks: c_int,
+    tasks: c_int,
+    owner: libc::pid_t,
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_getid() -> c_int {
+    answer(this::task().map(|task| task.id as c_int).ok_or(Error::NotATask))
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_ntasks(pvd: c_int) -> c_int {
+    answer(control(pvd).map(|control| control.tasks_alive() as c_int))
+}
+
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// `info` is null or points to a `struct pvas_space_info`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_getspace(pvd: c_int, info: *mut SpaceInfo) -> c_int {
+    answer(control(pvd).and_then(|control| {
+        if info.is_null() {
+            return Err(Error::Null("info"));
+        }
+        let layout = control.layout();
+        let value = SpaceInfo {
+            fields: 0x1f,
+            base: layout.base() as usize,
+            segment_size: layout.segment_size() as usize,
+            max_tasks: layout.tasks_max() as c_int,
+            tasks: control.tasks_alive() as c_int,
+            owner: control.owner_pid() as libc::pid_t,
+        };
+        // SAFETY: as the caller vouches.
+        unsafe { info.write(value) };
+        Ok(0)
+    }))
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_getpid(pvd: c_int, pvid: c_int) -> libc::pid_t {
+    answer(control(pvd).and_then(|control| {
+        let id = check_id(control, pvid)?;
+        let slot = control.slot(id);
+        let pid = slot.pid.load(Ordering::Acquire);
+        if pid == 0 || slot.state.load(Ordering::Acquire) < slot_state::RUNNING {
+            return Err(Error::NoTask(id));
+        }
+        Ok(pid as libc::pid_t)
+    }))
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_id_of_pid(pvd: c_int, pid: libc::pid_t) -> c_int {
+    answer(control(pvd).and_then(|control| {
+        let raw = u32::try_from(pid).map_err(|_| Error::Invalid("PID"))?;
+        if u64::from(raw) >= nagaya_layout::PIDS_MAX {
+            return Err(Error::Invalid("PID"));
+        }
+        match control.pid_entry(raw).load(Ordering::Acquire) {
+            0 => Err(Error::NoPid(raw)),
+            entry => Ok(entry as c_int - 1),
+        }
+    }))
+}
+
+fn address(result: Result<u64, Error>) -> *mut c_void {
+    match result {
+        Ok(address) => address as *mut c_void,
+        Err(error) => {
+            set_error(&error);
+            ptr::null_mut()
+        }
+    }
+}
+
+fn segment(control: Control, pvid: c_int) -> Result<u64, Error> {
+    let id = check_id(control, pvid)?;
+    Ok(control.layout().segment(id).expect("checked").start())
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_segment(pvd: c_int, pvid: c_int) -> *mut c_void {
+    address(control(pvd).and_then(|control| segment(control, pvid)))
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_export_area(pvd: c_int, pvid: c_int) -> *mut c_void {
+    address(control(pvd).and_then(|control| {
+        let start = segment(control, pvid)?;
+        let id = pvid as u32;
+        match control.slot(id).export_mapped.load(Ordering::Acquire) {
+            0 => Err(Error::NoTask(id)),
+            _ => Ok(start),
+        }
+    }))
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_id_of(pvd: c_int, addr: *const c_void) -> c_int {
+    answer(control(pvd).and_then(|control| {
+        let id = control.layout().id_of(addr as u64).ok_or(Error::NoSegment)?;
+        Ok(id as c_int)
+    }))
+}
+
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn name<'a>(name: *const c_char) -> Result<&'a [u8], Error> {
+    if name.is_null() {
+        return Err(Error::Null("name"));
+    }
+    // SAFETY: as the caller vouches.
+    Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
+}
+
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_export(
+    name: *const c_char,
+    addr: *const c_void,
+    size: usize,
+) -> c_int {
+    // SAFETY: as the caller vouches.
+    let name = unsafe { self::name(name) };
+    answer(name.and_then(|name| {
+        let task = this::task().ok_or(Error::NotATask)?;
+        export::export(&task.control, task.id, name, addr as u64, size as u64)?;
+        Ok(0)
+    }))
+}
+
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// `name` is null or a C string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_unexport(name: *const c_char) -> c_int {
+    // SAFETY: as the caller vouches.
+    let name = unsafe { self::name(name) };
+    answer(name.and_then(|name| {
+        let task = this::task().ok_or(Error::NotATask)?;
+        export::unexport(&task.control, task.id, name)?;
+        Ok(0)
+    }))
+}
+
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// `name` is null or a C string; `addr` and `size` are each null or writable.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_import(
+    pvd: c_int,
+    pvid: c_int,
+    name: *const c_char,
+    addr: *mut *mut c_void,
+    size: *mut usize,
+    timeout_ms: c_int,
+) -> c_int {
+    // SAFETY: as the caller vouches.
+    let name = unsafe { self::name(name) };
+    answer(control(pvd).and_then(|control| {
+        let id = check_id(control, pvid)?;
+        let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+        let (found, bytes) = export::import(&control, id, name?, timeout)?;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if !addr.is_null() {
+                addr.write(found as *mut c_void);
+            }
+            if !size.is_null() {
+                size.write(bytes as usize);
+            }
+        }
+        Ok(0)
+    }))
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_error() -> *const c_char {
+    LAST_ERROR.with(|last| last.borrow().as_ref().map_or(c"no error".as_ptr(), |s| s.as_ptr()))
+}

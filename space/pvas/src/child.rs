@@ -1,0 +1,570 @@
+//! A child process that shares our memory: how it is made, and what it does until its
+//! program starts.
+//!
+//! The child runs beside the parent's thread in the same address space and with the same
+//! thread area, as a vfork child does. So between `clone` and the program's first
+//! instruction it takes no lock, allocates nothing, touches no thread-local and cannot
+//! panic: everything is prepared by the parent in a [`Plan`], and what is left are
+//! system calls. A SIGKILL at any instant leaves the parent's memory whole.
+
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nagaya_gate::Gate;
+use nagaya_gate::abi::Task;
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::control::Control;
+
+/// What differs between a new task and the process that starts it. Everything that is
+/// `None` or empty is inherited.
+#[derive(Debug, Default)]
+pub struct Attributes {
+    /// Descriptors of the task: {ours, its number}. `None`: all that are not
+    /// close-on-exec.
+    pub fds: Option<Vec<(RawFd, RawFd)>>,
+    /// Working directory, by path.
+    pub cwd: Option<CString>,
+    /// Working directory, by descriptor.
+    pub cwd_fd: Option<RawFd>,
+    /// File mode creation mask.
+    pub umask: Option<u32>,
+    /// CPU mask, as sched_setaffinity takes it.
+    pub affinity: Vec<u8>,
+    /// Resource limits: {resource, soft, hard}.
+    pub limits: Vec<(u32, u64, u64)>,
+    /// Signals to ignore, bit n-1 for signal n; all others get their default action.
+    pub ignored_signals: Option<u64>,
+    /// Signal mask, bit n-1 for signal n.
+    pub sigmask: Option<u64>,
+    /// A session of its own.
+    pub new_session: bool,
+    /// Process group to join; 0 for one of its own.
+    pub process_group: Option<i32>,
+    /// Where joining that group fails, stay in the parent's.
+    pub process_group_optional: bool,
+    /// Signal when the thread that starts the task ends.
+    pub parent_death_signal: Option<i32>,
+    /// Nice value.
+    pub nice: Option<i32>,
+    /// Scheduling policy and priority.
+    pub scheduler: Option<(i32, i32)>,
+    /// I/O priority, as ioprio_set takes it.
+    pub io_priority: Option<i32>,
+    /// Timer slack in nanoseconds.
+    pub timer_slack_ns: Option<u64>,
+    /// Allocation policy for memory: mode and node mask.
+    pub memory_policy: Option<(i32, Vec<u64>)>,
+    /// Directory of the cgroup (v2) to move to; failure to do so is not an error.
+    pub cgroup_procs: Option<CString>,
+}
+
+/// What the child could not do: an index into [`STEPS`], and the errno.
+#[derive(Debug, Default)]
+struct Failure {
+    step: AtomicU32,
+    errno: AtomicU32,
+}
+
+const STEPS: &[&str] = &[
+    "start",
+    "session",
+    "process group",
+    "parent death signal",
+    "working directory",
+    "descriptors",
+    "resource limits",
+    "CPU affinity",
+    "scheduling",
+    "signals",
+];
+
+#[derive(Clone, Copy)]
+#[repr(u32)]
+enum Step {
+    Session = 1,
+    ProcessGroup,
+    ParentDeath,
+    Cwd,
+    Descriptors,
+    Limits,
+    Affinity,
+    Scheduling,
+    Signals,
+}
+
+/// All that the child needs, at hand before it exists.
+struct Plan<'a> {
+    attributes: &'a Attributes,
+    /// Scratch for moving descriptors: their temporary numbers.
+    moved: Vec<RawFd>,
+    /// First number above all descriptors involved.
+    above: RawFd,
+    parent: u32,
+    comm: [u8; 16],
+    control: Control,
+    id: u32,
+    task: *mut Task,
+    gate: Gate,
+    /// 1; the kernel clears it when the child ends, gate_start sets it to 2.
+    state: AtomicU32,
+    failure: Failure,
+}
+
+/// How the start of a child ended.
+#[derive(Debug)]
+pub enum StartError {
+    /// clone failed.
+    Clone(Errno),
+    /// A step of the preparation failed.
+    Step(&'static str, Errno),
+    /// It was killed.
+    Killed,
+}
+
+core::arch::global_asm!(
+    // clone_on_stack(flags, stack, parent_tid, child_tid, function, argument)
+    ".globl pvas_clone_on_stack",
+    ".hidden pvas_clone_on_stack",
+    "pvas_clone_on_stack:",
+    "mov r10, rcx", // child_tid; r8 and r9 keep function and argument
+    "mov eax, 56",  // clone
+    "syscall",
+    "test eax, eax",
+    "jz 2f",
+    "ret",
+    "2: xor ebp, ebp",
+    "mov rdi, r9",
+    "call r8",
+    "ud2",
+);
+
+unsafe extern "C" {
+    fn pvas_clone_on_stack(
+        flags: u64,
+        stack: *mut u8,
+        parent_tid: *const u32,
+        child_tid: *const AtomicU32,
+        function: unsafe extern "C" fn(*const c_void) -> !,
+        argument: *const c_void,
+    ) -> i64;
+}
+
+/// Starts the program that was loaded as `task`, in a new child; returns its PID once
+/// the program runs.
+///
+/// # Safety
+/// `task` was filled in by the loader for slot `id` of `control`, and is started once.
+pub unsafe fn start(
+    control: Control,
+    id: u32,
+    task: *mut Task,
+    comm: &CStr,
+    attributes: &Attributes,
+) -> Result<u32, StartError> {
+    let highest = |a: RawFd, &(from, to): &(RawFd, RawFd)| a.max(from).max(to);
+    let fds = attributes.fds.as_deref().unwrap_or_default();
+    let mut name = [0; 16];
+    let length = comm.count_bytes().min(15);
+    name[..length].copy_from_slice(&comm.to_bytes()[..length]);
+    let plan = Plan {
+        attributes,
+        moved: vec![-1; fds.len()],
+        above: fds.iter().fold(2, highest) + 1,
+        parent: std::process::id(),
+        comm: name,
+        control,
+        id,
+        task,
+        gate: control.gate(),
+        state: AtomicU32::new(1),
+        failure: Failure::default(),
+    };
+    let flags = (libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD) as u64;
+    let blocked = BlockedSignals::new();
+    // SAFETY: the child runs on the new task's stack, of which at least 128 KiB below
+    // `sp` are mapped and unused, and reads `plan`, which outlives it in this mm: we do
+    // not return before it has started its program or ended.
+    let (pid, state) = unsafe {
+        if attributes.sigmask.is_none() {
+            (*task).start.sigmask = blocked.before;
+        }
+        let stack = ((*task).start.sp - 256) & !15;
+        let pid = pvas_clone_on_stack(
+            flags,
+            stack as *mut u8,
+            std::ptr::null(),
+            &plan.state,
+            child,
+            (&raw const plan).cast(),
+        );
+        if pid < 0 {
+            return Err(StartError::Clone(Errno::from_raw_os_error(-pid as i32)));
+        }
+        (pid as u32, wait_while(&plan.state, 1))
+    };
+    drop(blocked);
+    if state == 2 {
+        return Ok(pid);
+    }
+    // It has ended; nobody else knows of it, so it is ours to reap.
+    let status = reap(pid);
+    match plan.failure.step.load(Ordering::Acquire) {
+        0 => {
+            let _ = status;
+            Err(StartError::Killed)
+        }
+        step => {
+            let errno = plan.failure.errno.load(Ordering::Acquire) as i32;
+            let name = STEPS.get(step as usize).copied().unwrap_or("setup");
+            Err(StartError::Step(name, Errno::from_raw_os_error(errno)))
+        }
+    }
+}
+
+/// Waits while `word` is `value`; returns what it has become. The wake-up comes from the
+/// kernel (CLONE_CHILD_CLEARTID) or the gate; both use the shared kind of futex.
+pub fn wait_while(word: &AtomicU32, value: u32) -> u32 {
+    loop {
+        let now = word.load(Ordering::Acquire);
+        if now != value {
+            return now;
+        }
+        let _ = futex::wait(word, futex::Flags::empty(), value, None);
+    }
+}
+
+/// Reaps a child that has ended. `None` if somebody else did, or SIGCHLD is ignored.
+pub fn reap(pid: u32) -> Option<c_int> {
+    let mut status = 0;
+    loop {
+        // SAFETY: waitpid writes one int.
+        let result = unsafe { libc::waitpid(pid as i32, &raw mut status, libc::__WALL) };
+        if result == pid as i32 {
+            return Some(status);
+        }
+        if result < 0 && std::io::Error::last_os_error().raw_os_error() != Some(libc::EINTR) {
+            return None;
+        }
+    }
+}
+
+/// Blocks all signals of the calling thread until dropped, so that no handler runs in a
+/// child that shares its thread area.
+struct BlockedSignals {
+    before: u64,
+}
+
+impl BlockedSignals {
+    fn new() -> Self {
+        let before = sigprocmask(libc::SIG_SETMASK, &u64::MAX);
+        Self { before }
+    }
+}
+
+impl Drop for BlockedSignals {
+    fn drop(&mut self) {
+        sigprocmask(libc::SIG_SETMASK, &self.before);
+    }
+}
+
+/// The raw call, which also sees the signals that libc keeps for itself.
+fn sigprocmask(how: c_int, set: &u64) -> u64 {
+    let mut old = 0u64;
+    // SAFETY: both pointers are to eight bytes, as the kernel's sigset is.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, how, std::ptr::from_ref(set), &raw mut old, 8);
+    }
+    old
+}
+
+/// Runs in the child.
+///
+/// # Safety
+/// Called by `pvas_clone_on_stack` with the parent's plan.
+unsafe extern "C" fn child(plan: *const c_void) -> ! {
+    // SAFETY: the parent's plan, which it keeps until we have started or ended.
+    let plan = unsafe { &*plan.cast::<Plan<'static>>() };
+    if let Err((step, errno)) = prepare(plan) {
+        plan.failure.errno.store(errno.raw_os_error() as u32, Ordering::Release);
+        plan.failure.step.store(step as u32, Ordering::Release);
+        raw::exit(127);
+    }
+    // SAFETY: the control block is ours from here on; see `enter`.
+    unsafe { enter(plan.control, plan.id, plan.task, plan.gate, &plan.comm, &plan.state) }
+}
+
+/// The last steps of any new task, spawned or forked: from here it is one.
+///
+/// # Safety
+/// Called in the process that becomes the task, with its loaded control block, once.
+/// `wake` stays until it is set to 2.
+pub unsafe fn enter(
+    control: Control,
+    id: u32,
+    task: *mut Task,
+    gate: Gate,
+    comm: &[u8; 16],
+    wake: *const AtomicU32,
+) -> ! {
+    let pid = raw::getpid();
+    // SAFETY: the block is loaded and ours; the thunk exists. The kernel's clear-TID
+    // word moves into the segment, since `wake` is the parent's again once it is woken.
+    // Control words of the FPU are the starter's otherwise; execve resets them too.
+    unsafe {
+        (*task).pid = pid;
+        (*task).start.wake = wake;
+        raw::set_tid_address(&(*task).tid_word);
+        raw::set_comm(comm);
+        gate.faults_init(task);
+        let mxcsr = 0x1f80u32;
+        core::arch::asm!("fninit", "ldmxcsr [{}]", in(reg) &mxcsr, options(nostack));
+    }
+    let slot = control.slot(id);
+    slot.task.store(task as u64, Ordering::Release);
+    slot.pid.store(pid, Ordering::Release);
+    control.pid_entry(pid).store(id + 1, Ordering::Release);
+    // SAFETY: `start` is filled in by the loader.
+    unsafe { gate.start(&raw const (*task).start) }
+}
+
+/// Applies the attributes. No allocation, no lock, no thread-local.
+fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
+    let attributes = plan.attributes;
+    let at = |step| move |errno| (step, errno);
+    if attributes.new_session {
+        raw::call0(libc::SYS_setsid).map_err(at(Step::Session))?;
+    }
+    if let Some(group) = attributes.process_group {
+        let result = raw::call2(libc::SYS_setpgid, 0, group as usize);
+        if !attributes.process_group_optional {
+            result.map_err(at(Step::ProcessGroup))?;
+        }
+    }
+    if let Some(signal) = attributes.parent_death_signal {
+        raw::call2(libc::SYS_prctl, libc::PR_SET_PDEATHSIG as usize, signal as usize)
+            .map_err(at(Step::ParentDeath))?;
+        if raw::call0(libc::SYS_getppid) != Ok(plan.parent as usize) {
+            raw::exit(127);
+        }
+    }
+    if let Some(path) = &attributes.cgroup_procs {
+        raw::join_cgroup(path);
+    }
+    if let Some(mask) = attributes.umask {
+        let _ = raw::call1(libc::SYS_umask, mask as usize);
+    }
+    if let Some(fd) = attributes.cwd_fd {
+        raw::call1(libc::SYS_fchdir, fd as usize).map_err(at(Step::Cwd))?;
+    }
+    if let Some(path) = &attributes.cwd {
+        raw::call1(libc::SYS_chdir, path.as_ptr() as usize).map_err(at(Step::Cwd))?;
+    }
+    match &attributes.fds {
+        Some(pairs) => arrange_fds(plan, pairs).map_err(at(Step::Descriptors))?,
+        None => close_on_exec().map_err(at(Step::Descriptors))?,
+    }
+    for &(resource, soft, hard) in &attributes.limits {
+        let limit = [soft, hard];
+        raw::call4(libc::SYS_prlimit64, 0, resource as usize, limit.as_ptr() as usize, 0)
+            .map_err(at(Step::Limits))?;
+    }
+    if let Some((mode, nodes)) = &attributes.memory_policy {
+        // Advisory: a node may have gone since.
+        let bits = nodes.len() * 64;
+        let _ = raw::call3(libc::SYS_set_mempolicy, *mode as usize, nodes.as_ptr() as usize, bits);
+    }
+    if !attributes.affinity.is_empty() {
+        let mask = &attributes.affinity;
+        raw::call3(libc::SYS_sched_setaffinity, 0, mask.len(), mask.as_ptr() as usize)
+            .map_err(at(Step::Affinity))?;
+    }
+    if let Some((policy, priority)) = attributes.scheduler {
+        let parameter = [priority];
+        raw::call3(libc::SYS_sched_setscheduler, 0, policy as usize, parameter.as_ptr() as usize)
+            .map_err(at(Step::Scheduling))?;
+    }
+    if let Some(nice) = attributes.nice {
+        raw::call3(libc::SYS_setpriority, libc::PRIO_PROCESS as usize, 0, nice as usize)
+            .map_err(at(Step::Scheduling))?;
+    }
+    if let Some(priority) = attributes.io_priority {
+        let _ = raw::call3(libc::SYS_ioprio_set, 1, 0, priority as usize);
+    }
+    if let Some(slack) = attributes.timer_slack_ns {
+        let _ = raw::call2(libc::SYS_prctl, libc::PR_SET_TIMERSLACK as usize, slack as usize);
+    }
+    reset_signals(attributes.ignored_signals).map_err(at(Step::Signals))?;
+    if let Some(mask) = attributes.sigmask {
+        // SAFETY: the block is loaded and not yet anybody else's.
+        unsafe { (*plan.task).start.sigmask = mask };
+    }
+    Ok(())
+}
+
+/// As execve does: caught signals get their default action; or exactly those in
+/// `ignored` are ignored.
+pub fn reset_signals(ignored: Option<u64>) -> Result<(), Errno> {
+    for signal in 1..=64usize {
+        if signal == libc::SIGKILL as usize || signal == libc::SIGSTOP as usize {
+            continue;
+        }
+        let mut old = [0u64; 4];
+        raw::call4(libc::SYS_rt_sigaction, signal, 0, (&raw mut old) as usize, 8)?;
+        let wanted = match ignored {
+            Some(mask) => u64::from(mask & (1 << (signal - 1)) != 0),
+            None => u64::from(old[0] == 1),
+        };
+        if old[0] != wanted {
+            let new = [wanted, 0, 0, 0];
+            raw::call4(libc::SYS_rt_sigaction, signal, (&raw const new) as usize, 0, 8)?;
+        }
+    }
+    Ok(())
+}
+
+/// Gives the child exactly these descriptors: all are moved above the highest number
+/// involved first, so that no order of moves can overwrite one that is still needed.
+fn arrange_fds(plan: &Plan<'_>, pairs: &[(RawFd, RawFd)]) -> Result<(), Errno> {
+    let above = plan.above as usize;
+    let moved = plan.moved.as_ptr().cast_mut();
+    for (n, &(from, _)) in pairs.iter().enumerate() {
+        let to = raw::call3(libc::SYS_fcntl, from as usize, libc::F_DUPFD as usize, above)?;
+        // SAFETY: `moved` has an entry for each pair, and only this child uses it.
+        unsafe { *moved.add(n) = to as RawFd };
+    }
+    raw::call3(libc::SYS_close_range, 0, above - 1, 0)?;
+    for (n, &(_, to)) in pairs.iter().enumerate() {
+        // SAFETY: written above.
+        let from = unsafe { *moved.add(n) };
+        raw::call2(libc::SYS_dup2, from as usize, to as usize)?;
+    }
+    raw::call3(libc::SYS_close_range, above, u32::MAX as usize, 0)?;
+    Ok(())
+}
+
+/// Closes what is marked close-on-exec, as execve does.
+pub fn close_on_exec() -> Result<(), Errno> {
+    let flags = (libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) as usize;
+    let path = c"/proc/self/fd".as_ptr() as usize;
+    let directory = match raw::call4(libc::SYS_openat, libc::AT_FDCWD as usize, path, flags, 0) {
+        Ok(fd) => fd as RawFd,
+        Err(_) => return close_on_exec_by_number(),
+    };
+    // SAFETY: just opened; closed below.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(directory) };
+    let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
+    let mut entries = rustix::fs::RawDir::new(borrowed, &mut buffer);
+    while let Some(entry) = entries.next() {
+        let Ok(entry) = entry else { break };
+        let mut fd = 0usize;
+        let digits = entry.file_name().to_bytes();
+        if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
+            continue;
+        }
+        for digit in digits {
+            fd = fd.wrapping_mul(10).wrapping_add(usize::from(digit.wrapping_sub(b'0')));
+        }
+        if fd != directory as usize {
+            close_if_marked(fd);
+        }
+    }
+    // SAFETY: the descriptor is ours and used no more.
+    drop(unsafe { OwnedFd::from_raw_fd(directory) });
+    Ok(())
+}
+
+fn close_if_marked(fd: usize) {
+    let flags = raw::call3(libc::SYS_fcntl, fd, libc::F_GETFD as usize, 0);
+    if flags.is_ok_and(|flags| flags & libc::FD_CLOEXEC as usize != 0) {
+        let _ = raw::call1(libc::SYS_close, fd);
+    }
+}
+
+/// Without /proc: every number below the limit.
+fn close_on_exec_by_number() -> Result<(), Errno> {
+    let mut limit = [0usize; 2];
+    let resource = libc::RLIMIT_NOFILE as usize;
+    raw::call4(libc::SYS_prlimit64, 0, resource, 0, (&raw mut limit) as usize)?;
+    for fd in 0..limit[0].min(1 << 16) {
+        close_if_marked(fd);
+    }
+    Ok(())
+}
+
+/// System calls that touch no thread-local (libc's set errno).
+mod raw {
+    use super::{AtomicU32, CStr, Errno};
+
+    fn call(number: i64, arguments: [usize; 4]) -> Result<usize, Errno> {
+        let result: isize;
+        // SAFETY: a system call; what it does to memory is the caller's to argue, and
+        // the callers below pass pointers to live data of the size it expects.
+        unsafe {
+            core::arch::asm!(
+                "syscall",
+                inlateout("rax") number as isize => result,
+                in("rdi") arguments[0],
+                in("rsi") arguments[1],
+                in("rdx") arguments[2],
+                in("r10") arguments[3],
+                lateout("rcx") _,
+                lateout("r11") _,
+                options(nostack),
+            );
+        }
+        if (-4095..0).contains(&result) {
+            Err(Errno::from_raw_os_error(-result as i32))
+        } else {
+            Ok(result as usize)
+        }
+    }
+
+    pub fn call0(number: i64) -> Result<usize, Errno> {
+        call(number, [0; 4])
+    }
+    pub fn call1(number: i64, a: usize) -> Result<usize, Errno> {
+        call(number, [a, 0, 0, 0])
+    }
+    pub fn call2(number: i64, a: usize, b: usize) -> Result<usize, Errno> {
+        call(number, [a, b, 0, 0])
+    }
+    pub fn call3(number: i64, a: usize, b: usize, c: usize) -> Result<usize, Errno> {
+        call(number, [a, b, c, 0])
+    }
+    pub fn call4(number: i64, a: usize, b: usize, c: usize, d: usize) -> Result<usize, Errno> {
+        call(number, [a, b, c, d])
+    }
+
+    pub fn getpid() -> u32 {
+        call0(libc::SYS_getpid).unwrap_or(0) as u32
+    }
+
+    pub fn set_tid_address(word: &AtomicU32) {
+        let _ = call1(libc::SYS_set_tid_address, std::ptr::from_ref(word) as usize);
+    }
+
+    pub fn set_comm(name: &[u8; 16]) {
+        let _ = call2(libc::SYS_prctl, libc::PR_SET_NAME as usize, name.as_ptr() as usize);
+    }
+
+    pub fn join_cgroup(procs: &CStr) {
+        let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
+        let path = procs.as_ptr() as usize;
+        if let Ok(fd) = call4(libc::SYS_openat, libc::AT_FDCWD as usize, path, flags, 0) {
+            let _ = call3(libc::SYS_write, fd, c"0".as_ptr() as usize, 1);
+            let _ = call1(libc::SYS_close, fd);
+        }
+    }
+
+    pub fn exit(status: usize) -> ! {
+        let _ = call1(libc::SYS_exit_group, status);
+        loop {
+            core::hint::spin_loop();
+        }
+    }
+}
+

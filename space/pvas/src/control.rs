@@ -1,0 +1,292 @@
+//! The control area of a space: the gate's code, the space's parameters, and the table
+//! of tasks. Mapped once, never moved, unmapped with the space.
+//!
+//! Tasks write here too (through the gate and libpvas), so it is reached through atomics
+//! and raw pointers only.
+
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use nagaya_gate::abi::{IMAGES_MAX, Image, SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state};
+use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
+use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
+
+use crate::error::{Error, last};
+
+/// A view of a space's control area, from the owner or from a task.
+#[derive(Debug, Clone, Copy)]
+pub struct Control {
+    space: *mut Space,
+}
+
+// SAFETY: the control area is shared memory by design; every field that changes after
+// creation is an atomic.
+unsafe impl Send for Control {}
+// SAFETY: as above.
+unsafe impl Sync for Control {}
+
+const fn pages(bytes: usize) -> usize {
+    bytes.next_multiple_of(PAGE_SIZE as usize)
+}
+
+/// Bytes of the parts behind the gate's code: parameters, slots, images, sites, PIDs.
+fn parts(tasks_max: u32) -> [usize; 5] {
+    [
+        pages(size_of::<Space>()),
+        pages(tasks_max as usize * size_of::<Slot>()),
+        pages(IMAGES_MAX * size_of::<Image>()),
+        pages(SITES_MAX * size_of::<Site>()),
+        pages(PIDS_MAX as usize * size_of::<u32>()),
+    ]
+}
+
+fn size_of_area(tasks_max: u32) -> usize {
+    TEXT_SIZE + parts(tasks_max).iter().sum::<usize>()
+}
+
+impl Control {
+    /// Maps and fills the control area of `layout`. Error: the window is taken (EEXIST),
+    /// or ENOMEM.
+    pub fn create(layout: &SpaceLayout) -> Result<Self, Error> {
+        let size = size_of_area(layout.tasks_max());
+        // SAFETY: MAP_FIXED_NOREPLACE touches nothing that exists.
+        let at = unsafe {
+            libc::mmap(
+                layout.window() as *mut _,
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE
+                    | libc::MAP_ANONYMOUS
+                    | libc::MAP_NORESERVE
+                    | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            )
+        };
+        if at == libc::MAP_FAILED {
+            return Err(last("mmap of the control area"));
+        }
+        // SAFETY: the area was just mapped, is large enough for the gate's code and all
+        // parts in this order, and nobody else knows of it.
+        unsafe {
+            ptr::copy_nonoverlapping(IMAGE.as_ptr(), at.cast::<u8>(), IMAGE.len());
+            if libc::mprotect(at, TEXT_SIZE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
+                let error = last("mprotect of the gate");
+                libc::munmap(at, size);
+                return Err(error);
+            }
+            let mut part = at.cast::<u8>().add(TEXT_SIZE);
+            let [space_size, slots, images, sites, _] = parts(layout.tasks_max());
+            let space = part.cast::<Space>();
+            part = part.add(space_size);
+            (*space).slots = part.cast();
+            part = part.add(slots);
+            (*space).images = part.cast();
+            part = part.add(images);
+            (*space).sites = part.cast();
+            part = part.add(sites);
+            (*space).pids = part.cast();
+            (*space).magic = MAGIC;
+            (*space).abi = ABI;
+            (*space).base = layout.base();
+            (*space).segment_size = layout.segment_size();
+            (*space).window = layout.window();
+            (*space).tasks_max = layout.tasks_max();
+            (*space).owner_pid = std::process::id();
+            Ok(Self { space })
+        }
+    }
+
+    /// The control area that a task's block points to.
+    ///
+    /// # Safety
+    /// `space` comes from a living task's control block.
+    pub unsafe fn from_task(space: *const Space) -> Self {
+        Self { space: space.cast_mut() }
+    }
+
+    fn space(&self) -> &Space {
+        // SAFETY: mapped for as long as the space lives; fields that change are atomics.
+        unsafe { &*self.space }
+    }
+
+    /// Unmaps the area.
+    ///
+    /// # Safety
+    /// No task lives, and nobody uses this or a copy of it any more.
+    pub unsafe fn destroy(self) {
+        let size = size_of_area(self.tasks_max());
+        // SAFETY: mapped by `create` with this size; the caller vouches for the rest.
+        unsafe { libc::munmap(self.space().window as *mut _, size) };
+    }
+
+    /// The gate at the head of the area.
+    pub fn gate(&self) -> Gate {
+        // SAFETY: `create` mapped the image executable and filled in the space.
+        unsafe { Gate::at(self.space().window as usize) }
+    }
+
+    /// How the space is laid out.
+    pub fn layout(&self) -> SpaceLayout {
+        let space = self.space();
+        SpaceLayout::new(space.window, space.segment_size, space.tasks_max)
+            .expect("the control area was made from a layout")
+    }
+
+    /// IDs are below this.
+    pub fn tasks_max(&self) -> u32 {
+        self.space().tasks_max
+    }
+    /// IDs that were ever used are below this.
+    pub fn tasks_high(&self) -> u32 {
+        self.space().tasks_high.load(Ordering::Acquire)
+    }
+    /// Tasks that live now.
+    pub fn tasks_alive(&self) -> u32 {
+        self.space().tasks_alive.load(Ordering::Acquire)
+    }
+    /// PID of the creator.
+    pub fn owner_pid(&self) -> u32 {
+        self.space().owner_pid
+    }
+    /// Counts what those who wait might want to see.
+    pub fn event(&self) -> &AtomicU32 {
+        &self.space().event
+    }
+    /// Tells the gate which thread hears of tasks that leave.
+    pub fn set_watcher(&self, tid: u32) {
+        self.space().watcher_tid.store(tid, Ordering::Release);
+    }
+
+    /// The slot of an ID below `tasks_max`.
+    pub fn slot(&self, id: u32) -> &Slot {
+        assert!(id < self.tasks_max());
+        // SAFETY: the table has `tasks_max` entries, all atomics.
+        unsafe { &*self.space().slots.add(id as usize) }
+    }
+
+    /// Entry of a PID in the table by which the gate finds tasks: ID + 1, or 0.
+    pub fn pid_entry(&self, pid: u32) -> &AtomicU32 {
+        assert!(u64::from(pid) < PIDS_MAX);
+        // SAFETY: the table has `PIDS_MAX` entries.
+        unsafe { &*self.space().pids.add(pid as usize) }
+    }
+
+    /// Counts an event and wakes all who wait for one.
+    pub fn announce(&self) {
+        self.event().fetch_add(1, Ordering::Release);
+        let flags = rustix::thread::futex::Flags::PRIVATE;
+        // Nobody waiting is the usual case, and the only errors are programming ones.
+        let _ = rustix::thread::futex::wake(self.event(), flags, i32::MAX as u32);
+    }
+
+    /// Takes an ID: this one, or the lowest free one.
+    pub fn take_slot(&self, id: Option<u32>) -> Result<u32, Error> {
+        let take = |id: u32| {
+            let state = &self.slot(id).state;
+            state
+                .compare_exchange(
+                    slot_state::FREE,
+                    slot_state::STARTING,
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+        };
+        let id = match id {
+            Some(id) if id >= self.tasks_max() => {
+                return Err(Error::IdRange(i64::from(id), self.tasks_max()));
+            }
+            Some(id) if take(id) => id,
+            Some(id) => return Err(Error::IdTaken(id)),
+            None => (0..self.tasks_max())
+                .find(|&id| take(id))
+                .ok_or_else(|| Error::Full(self.tasks_max()))?,
+        };
+        self.space().tasks_high.fetch_max(id + 1, Ordering::AcqRel);
+        self.slot(id).dirty.store(1, Ordering::Relaxed);
+        Ok(id)
+    }
+
+    /// Gives an ID back whose task has not been announced.
+    pub fn release_slot(&self, id: u32) {
+        self.slot(id).pid.store(0, Ordering::Release);
+        self.slot(id).state.store(slot_state::FREE, Ordering::Release);
+    }
+
+    /// A task with this PID and control block now lives in the slot.
+    pub fn announce_start(&self, id: u32) {
+        self.slot(id).generation.fetch_add(1, Ordering::AcqRel);
+        self.slot(id).export_mapped.store(1, Ordering::Release);
+        // The gate may have moved it on to LEAVING already.
+        let _ = self.slot(id).state.compare_exchange(
+            slot_state::STARTING,
+            slot_state::RUNNING,
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        self.space().tasks_alive.fetch_add(1, Ordering::AcqRel);
+        self.announce();
+    }
+
+    /// The task has ended or left: peers no longer find it, its memory goes, its ID is
+    /// free. The export area stays mapped, and reads as zero.
+    ///
+    /// # Safety
+    /// No thread of the task runs in the segment any more.
+    pub unsafe fn reclaim(&self, id: u32) {
+        let slot = self.slot(id);
+        let pid = slot.pid.swap(0, Ordering::AcqRel);
+        self.pid_entry(pid).store(0, Ordering::Release);
+        // SAFETY: what our caller vouches for is what `clear_segment` asks.
+        unsafe { self.clear_segment(id) };
+        slot.task.store(0, Ordering::Release);
+        self.space().tasks_alive.fetch_sub(1, Ordering::AcqRel);
+        slot.state.store(slot_state::FREE, Ordering::Release);
+        self.announce();
+    }
+
+    /// Unmaps a segment but for its export area, which is zeroed.
+    ///
+    /// # Safety
+    /// Nobody runs in the segment or owns memory in it.
+    pub unsafe fn clear_segment(&self, id: u32) {
+        let segment = self.layout().segment(id).expect("IDs of slots are in range");
+        let block = segment.task_block();
+        // SAFETY: the segment is the task's alone, and the task is gone.
+        unsafe {
+            libc::munmap(block as *mut _, (segment.end() - block) as usize);
+            libc::madvise(
+                segment.start() as *mut _,
+                (block - segment.start()) as usize,
+                libc::MADV_DONTNEED,
+            );
+        }
+    }
+
+    /// Empties a segment whose program did not start.
+    ///
+    /// # Safety
+    /// No process runs in the segment.
+    pub unsafe fn clear_unstarted(&self, id: u32) {
+        // SAFETY: as the caller vouches; an export area that was never announced is
+        // nobody's yet.
+        unsafe {
+            if self.slot(id).export_mapped.load(Ordering::Acquire) == 1 {
+                self.clear_segment(id);
+            } else {
+                self.drop_segment(id);
+            }
+        }
+    }
+
+    /// Unmaps a segment with its export area.
+    ///
+    /// # Safety
+    /// As for `clear_segment`, and nobody reads the export area any more.
+    pub unsafe fn drop_segment(&self, id: u32) {
+        let segment = self.layout().segment(id).expect("IDs of slots are in range");
+        // SAFETY: as the caller vouches.
+        unsafe { libc::munmap(segment.start() as *mut _, segment.size() as usize) };
+    }
+}

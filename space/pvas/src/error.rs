@@ -1,0 +1,144 @@
+//! Why a call on a space or a task failed, in words and as an errno.
+
+use std::fmt;
+
+use nagaya_loader::{LoadError, describe, map_count_hint};
+use rustix::io::Errno;
+
+/// An error of this crate. `Display` is one line: what, where, what to do.
+#[derive(Debug)]
+pub enum Error {
+    /// The program cannot be loaded.
+    Load(LoadError),
+    /// No such space descriptor.
+    NoSpace(i32),
+    /// The caller is no task.
+    NotATask,
+    /// The caller is a task, and tasks cannot own spaces.
+    IsATask,
+    /// The caller did not create the space.
+    NotOwner,
+    /// pvas_execve outside of the child of pvas_fork.
+    NotForked,
+    /// The ID is not below the space's number of segments.
+    IdRange(i64, u32),
+    /// A task with this ID lives.
+    IdTaken(u32),
+    /// All IDs are taken.
+    Full(u32),
+    /// No task with this ID lives, or ever has.
+    NoTask(u32),
+    /// No task of the space has this PID.
+    NoPid(u32),
+    /// The task ended while we waited for it.
+    TaskEnded(u32),
+    /// An argument makes no sense.
+    Invalid(&'static str),
+    /// A pointer that must not be NULL is.
+    Null(&'static str),
+    /// No window of this size is free in the address space.
+    NoAddressSpace,
+    /// A name is longer than PVAS_NAME_MAX.
+    NameTooLong,
+    /// Nothing is exported under this name.
+    NoName,
+    /// The task exports PVAS_EXPORT_NAMES names already.
+    NamesFull,
+    /// Waited in vain.
+    TimedOut,
+    /// A signal arrived while waiting.
+    Interrupted,
+    /// The address lies in no segment.
+    NoSegment,
+    /// The new process could not be set up: what it tried last.
+    Setup(&'static str, Errno),
+    /// The new process was killed before its program started.
+    Killed,
+    /// A system call failed: which, and why.
+    System(&'static str, Errno),
+}
+
+impl Error {
+    /// The errno for a C caller.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Error::Load(error) => error.errno(),
+            Error::NoSpace(_) => Errno::BADF,
+            Error::NotATask
+            | Error::NoTask(_)
+            | Error::NoPid(_)
+            | Error::TaskEnded(_)
+            | Error::Killed => Errno::SRCH,
+            Error::IsATask | Error::NotOwner | Error::NotForked => Errno::PERM,
+            Error::IdRange(..) | Error::Invalid(_) | Error::NoSegment => Errno::INVAL,
+            Error::IdTaken(_) => Errno::BUSY,
+            Error::Full(_) => Errno::AGAIN,
+            Error::Null(_) => Errno::FAULT,
+            Error::NoAddressSpace => Errno::NOMEM,
+            Error::NameTooLong => Errno::NAMETOOLONG,
+            Error::NoName => Errno::NOENT,
+            Error::NamesFull => Errno::NOSPC,
+            Error::TimedOut => Errno::TIMEDOUT,
+            Error::Interrupted => Errno::INTR,
+            Error::Setup(_, errno) | Error::System(_, errno) => *errno,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Load(error) => error.fmt(f),
+            Error::NoSpace(pvd) => write!(f, "no space with descriptor {pvd}"),
+            Error::NotATask => write!(f, "the caller is not a task of a space"),
+            Error::IsATask => write!(f, "a task cannot create a space of its own"),
+            Error::NotOwner => write!(f, "only the process that created the space may do this"),
+            Error::NotForked => write!(f, "not the child of pvas_fork"),
+            Error::IdRange(id, max) => {
+                write!(f, "task ID {id} is out of range (this space has IDs 0 to {})", max - 1)
+            }
+            Error::IdTaken(id) => write!(f, "task ID {id} is taken"),
+            Error::Full(max) => write!(
+                f,
+                "all {max} task IDs of the space are taken (smaller segments give more)"
+            ),
+            Error::NoTask(id) => write!(f, "no task with ID {id}"),
+            Error::NoPid(pid) => write!(f, "no task of the space has PID {pid}"),
+            Error::TaskEnded(id) => write!(f, "task {id} ended"),
+            Error::Invalid(what) => write!(f, "invalid {what}"),
+            Error::Null(what) => write!(f, "{what} is NULL"),
+            Error::NoAddressSpace => write!(
+                f,
+                "no address space left for this space (fewer tasks or smaller segments fit)"
+            ),
+            Error::NameTooLong => write!(f, "name longer than {} bytes", crate::export::NAME_MAX),
+            Error::NoName => write!(f, "nothing is exported under this name"),
+            Error::NamesFull => {
+                write!(f, "the task exports {} names already", crate::export::NAMES_MAX)
+            }
+            Error::TimedOut => write!(f, "timed out"),
+            Error::Interrupted => write!(f, "interrupted by a signal"),
+            Error::NoSegment => write!(f, "the address lies in no segment of the space"),
+            Error::Setup(what, errno) => write!(f, "new task: {what}: {}", describe(*errno)),
+            Error::Killed => write!(f, "the new task was killed before its program started"),
+            Error::System(call, Errno::NOMEM) => {
+                write!(f, "{call}: out of memory{}", map_count_hint())
+            }
+            Error::System(call, errno) => write!(f, "{call}: {}", describe(*errno)),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<LoadError> for Error {
+    fn from(error: LoadError) -> Self {
+        Error::Load(error)
+    }
+}
+
+/// The last libc error, under the name of the call that failed.
+pub(crate) fn last(call: &'static str) -> Error {
+    let error = std::io::Error::last_os_error();
+    Error::System(call, Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}

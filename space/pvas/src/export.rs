@@ -1,0 +1,222 @@
+//! Names in the export area: how two tasks find each other's buffers without other
+//! means.
+//!
+//! The second half of a task's export area is a directory of fixed entries. Only the task
+//! itself writes it, under a lock; others read entries under a sequence count, and wait
+//! for new ones on the space's event word.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::time::{Duration, Instant};
+
+use nagaya_gate::abi::slot_state;
+use nagaya_layout::EXPORT_USER_SIZE;
+use rustix::io::Errno;
+use rustix::thread::futex;
+
+use crate::control::Control;
+use crate::error::Error;
+
+/// Longest name in bytes.
+pub const NAME_MAX: usize = 95;
+/// Most names that one task exports.
+pub const NAMES_MAX: usize = 255;
+
+const NAME_WORDS: usize = (NAME_MAX + 1) / 8;
+
+#[repr(C)]
+struct Entry {
+    /// Odd while the entry is written; 0 if it was never used.
+    sequence: AtomicU32,
+    used: AtomicU32,
+    address: AtomicU64,
+    size: AtomicU64,
+    name: [AtomicU64; NAME_WORDS],
+    reserved: u64,
+}
+
+#[repr(C)]
+struct Directory {
+    lock: AtomicU32,
+    reserved: [u32; 31],
+    entries: [Entry; NAMES_MAX],
+}
+
+const _: () = assert!(size_of::<Directory>() == EXPORT_USER_SIZE as usize);
+
+type Name = [u64; NAME_WORDS];
+
+fn encode(name: &[u8]) -> Result<Name, Error> {
+    if name.is_empty() || name.contains(&0) {
+        return Err(Error::Invalid("name"));
+    }
+    if name.len() > NAME_MAX {
+        return Err(Error::NameTooLong);
+    }
+    let mut bytes = [0; NAME_WORDS * 8];
+    bytes[..name.len()].copy_from_slice(name);
+    let mut words = [0; NAME_WORDS];
+    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+        *word = u64::from_le_bytes(bytes.try_into().expect("chunks of eight"));
+    }
+    Ok(words)
+}
+
+impl Entry {
+    fn name_is(&self, name: &Name) -> bool {
+        self.name.iter().zip(name).all(|(a, b)| a.load(Ordering::Relaxed) == *b)
+    }
+
+    fn write(&self, name: &Name, address: u64, size: u64, used: bool) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        self.sequence.store(sequence + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for (to, from) in self.name.iter().zip(name) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        self.address.store(address, Ordering::Relaxed);
+        self.size.store(size, Ordering::Relaxed);
+        self.used.store(u32::from(used), Ordering::Relaxed);
+        self.sequence.store(sequence + 2, Ordering::Release);
+    }
+
+    /// Address and size if this entry has the name; `None` also while it is written.
+    fn read(&self, name: &Name) -> Option<(u64, u64)> {
+        let before = self.sequence.load(Ordering::Acquire);
+        if before == 0 || before % 2 == 1 {
+            return None;
+        }
+        let found = self.used.load(Ordering::Relaxed) == 1 && self.name_is(name);
+        let answer = (self.address.load(Ordering::Relaxed), self.size.load(Ordering::Relaxed));
+        fence(Ordering::Acquire);
+        (found && self.sequence.load(Ordering::Relaxed) == before).then_some(answer)
+    }
+}
+
+/// Holds the directory's lock; only threads of one task compete for it.
+struct Locked<'a>(&'a Directory);
+
+impl<'a> Locked<'a> {
+    fn new(directory: &'a Directory) -> Self {
+        while directory.lock.swap(1, Ordering::Acquire) != 0 {
+            rustix::thread::sched_yield();
+        }
+        Self(directory)
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.lock.store(0, Ordering::Release);
+    }
+}
+
+/// The directory of a task whose export area is mapped.
+fn directory(control: &Control, id: u32) -> &Directory {
+    let segment = control.layout().segment(id).expect("the slot exists");
+    // SAFETY: once mapped, an export area stays until the space goes; all fields are
+    // atomics, and zero is a valid, empty directory.
+    unsafe { &*((segment.start() + EXPORT_USER_SIZE) as *const Directory) }
+}
+
+/// Publishes `size` bytes at `address` as `name` of task `id`, which must be the
+/// caller's.
+pub fn export(
+    control: &Control,
+    id: u32,
+    name: &[u8],
+    address: u64,
+    size: u64,
+) -> Result<(), Error> {
+    let name = encode(name)?;
+    let directory = directory(control, id);
+    let locked = Locked::new(directory);
+    let used = |e: &&Entry| e.used.load(Ordering::Relaxed) == 1;
+    let entry = directory
+        .entries
+        .iter()
+        .find(|e| used(e) && e.name_is(&name))
+        .or_else(|| directory.entries.iter().find(|e| !used(e)))
+        .ok_or(Error::NamesFull)?;
+    entry.write(&name, address, size, true);
+    drop(locked);
+    control.announce();
+    Ok(())
+}
+
+/// Takes a name of the calling task `id` back.
+pub fn unexport(control: &Control, id: u32, name: &[u8]) -> Result<(), Error> {
+    let name = encode(name)?;
+    let directory = directory(control, id);
+    let _locked = Locked::new(directory);
+    let entry = directory
+        .entries
+        .iter()
+        .find(|e| e.used.load(Ordering::Relaxed) == 1 && e.name_is(&name))
+        .ok_or(Error::NoName)?;
+    entry.write(&[0; NAME_WORDS], 0, 0, false);
+    Ok(())
+}
+
+/// Address and size of what task `id` exported as `name`; waits up to `timeout` for it,
+/// without limit if `None`.
+pub fn import(
+    control: &Control,
+    id: u32,
+    name: &[u8],
+    timeout: Option<Duration>,
+) -> Result<(u64, u64), Error> {
+    let name = encode(name)?;
+    let deadline = timeout.and_then(|t| Instant::now().checked_add(t));
+    let slot = control.slot(id);
+    let mut seen_alive = None;
+    loop {
+        let event = control.event().load(Ordering::Acquire);
+        let alive = slot.state.load(Ordering::Acquire) >= slot_state::RUNNING;
+        let generation = slot.generation.load(Ordering::Acquire);
+        if alive && slot.export_mapped.load(Ordering::Acquire) == 1 {
+            let entries = &directory(control, id).entries;
+            if let Some(answer) = entries.iter().find_map(|e| e.read(&name)) {
+                return Ok(answer);
+            }
+        }
+        match seen_alive {
+            Some(seen) if !alive || seen != generation => return Err(Error::TaskEnded(id)),
+            None if alive => seen_alive = Some(generation),
+            _ => {}
+        }
+        if timeout == Some(Duration::ZERO) {
+            return Err(if alive { Error::NoName } else { Error::NoTask(id) });
+        }
+        let left = match deadline {
+            None => None,
+            Some(deadline) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    return Err(Error::TimedOut);
+                }
+                Some(futex::Timespec {
+                    tv_sec: left.as_secs() as i64,
+                    tv_nsec: i64::from(left.subsec_nanos()),
+                })
+            }
+        };
+        match futex::wait(control.event(), futex::Flags::PRIVATE, event, left.as_ref()) {
+            Ok(()) | Err(Errno::AGAIN | Errno::TIMEDOUT) => {}
+            Err(Errno::INTR) => return Err(Error::Interrupted),
+            Err(errno) => return Err(Error::System("futex", errno)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        assert!(matches!(encode(b""), Err(Error::Invalid(_))));
+        assert!(matches!(encode(b"a\0b"), Err(Error::Invalid(_))));
+        assert!(matches!(encode(&[b'a'; NAME_MAX + 1]), Err(Error::NameTooLong)));
+        assert_eq!(encode(&[b'a'; NAME_MAX]).unwrap()[0], 0x6161_6161_6161_6161);
+    }
+}

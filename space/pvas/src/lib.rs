@@ -1,0 +1,25 @@
+//! Spaces and tasks: many programs in one address space, each in a segment of its own.
+//!
+//! A [`Space`] belongs to the process that created it. Its tasks are child processes made
+//! with `clone(CLONE_VM)`: own PID, descriptors, signal table, directory; one set of page
+//! tables (Shimada et al., PVAS). The C library libpvas (`include/pvas.h`) is the
+//! [`capi`] module of this crate.
+//!
+//! `child` holds what a new task does before its program starts, `watcher` what happens
+//! when it ends, `control` what all sides share.
+
+mod capi;
+mod child;
+mod control;
+mod error;
+pub mod export;
+mod fork;
+mod space;
+mod this;
+mod watcher;
+
+pub use child::Attributes;
+pub use control::Control;
+pub use error::Error;
+pub use space::{Space, SpaceOptions, parse_size};
+pub use this::{ThisTask, task as this_task};

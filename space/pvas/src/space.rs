@@ -1,0 +1,318 @@
+//! Spaces: creating them in the address space of this process, starting tasks in them,
+//! and removing them.
+
+use std::ffi::{CString, OsStr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, Once};
+
+use nagaya_gate::abi::Task;
+use nagaya_layout::{
+    CONTROL_SIZE, LayoutError, PAGE_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT,
+    SpaceLayout,
+};
+use nagaya_loader::{LoadError, Program, TaskInfo};
+use rustix::io::Errno;
+
+use crate::child::{self, Attributes, StartError};
+use crate::control::Control;
+use crate::error::Error;
+use crate::watcher::Watcher;
+
+/// How a space is to be laid out.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SpaceOptions {
+    /// Bytes of a segment; `None` for PVAS_SEGMENT_SIZE of the environment, or 32 GiB.
+    pub segment_size: Option<u64>,
+    /// Number of IDs; `None` for half of what is left.
+    pub tasks_max: Option<u32>,
+}
+
+/// A space that this process created.
+#[derive(Debug)]
+pub struct Space {
+    control: Control,
+    layout: SpaceLayout,
+    /// Names the space to the watcher.
+    key: u64,
+    destroyed: AtomicBool,
+}
+
+/// Windows that spaces of this process have taken, in ascending order.
+static WINDOWS: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+static KEYS: AtomicU64 = AtomicU64::new(1);
+
+/// Reads a size: a number of bytes with an optional suffix K, M, G or T.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let text = text.strip_suffix("iB").or(text.strip_suffix('B')).unwrap_or(text);
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 20),
+        b'g' | b'G' => (&text[..text.len() - 1], 30),
+        b't' | b'T' => (&text[..text.len() - 1], 40),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_shl(shift).filter(|n| n >> shift == digits.parse().unwrap_or(0))
+}
+
+fn default_segment_size() -> Result<u64, Error> {
+    match std::env::var("PVAS_SEGMENT_SIZE") {
+        Ok(text) => parse_size(&text)
+            .filter(|&size| SpaceLayout::window_size(size, 1).is_ok())
+            .ok_or(Error::Invalid(
+                "PVAS_SEGMENT_SIZE (a power of two from 64M to 16T, such as 32G)",
+            )),
+        Err(_) => Ok(SEGMENT_SIZE_DEFAULT),
+    }
+}
+
+/// Keeps system-call sites that the patcher cannot reach from moving the break, which
+/// is one for all: a page right behind it. libc's malloc goes on with mmap.
+fn guard_the_break() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: brk(0) changes nothing; the page is mapped only where nothing is.
+        unsafe {
+            let end = libc::syscall(libc::SYS_brk, 0) as u64;
+            let page = end.next_multiple_of(PAGE_SIZE);
+            libc::mmap(
+                page as *mut _,
+                PAGE_SIZE as usize,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE,
+                -1,
+                0,
+            );
+        }
+    });
+}
+
+impl Space {
+    /// Creates a space.
+    pub fn create(options: SpaceOptions) -> Result<Self, Error> {
+        if crate::this::task().is_some() {
+            return Err(Error::IsATask);
+        }
+        let segment_size = match options.segment_size {
+            Some(size) => size,
+            None => default_segment_size()?,
+        };
+        let bad = |error| match error {
+            LayoutError::SegmentSize => {
+                Error::Invalid("segment size (must be a power of two from 64 MiB to 16 TiB)")
+            }
+            LayoutError::Tasks => Error::Invalid("number of tasks (must be 1 to 65536)"),
+            LayoutError::NoRoom => Error::NoAddressSpace,
+        };
+        SpaceLayout::window_size(segment_size, options.tasks_max.unwrap_or(1)).map_err(bad)?;
+        let watcher = Watcher::get()?;
+        guard_the_break();
+        let mut windows = WINDOWS.lock().expect("no panic while held");
+        let (control, layout) = match options.tasks_max {
+            Some(tasks_max) => {
+                let size = SpaceLayout::window_size(segment_size, tasks_max).map_err(bad)?;
+                take_window(&mut windows, segment_size, |gap| (gap >= size).then_some(tasks_max))
+            }
+            None => take_window(&mut windows, segment_size, |gap| {
+                let half = SpaceLayout::tasks_within(segment_size, gap / 2);
+                let one = SpaceLayout::tasks_within(segment_size, gap).min(1);
+                Some(half.max(one)).filter(|&n| n > 0)
+            }),
+        }?;
+        control.set_watcher(watcher.tid());
+        let key = KEYS.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { control, layout, key, destroyed: AtomicBool::new(false) })
+    }
+
+    /// The space's shared state.
+    pub fn control(&self) -> Control {
+        self.control
+    }
+
+    /// Addresses.
+    pub fn layout(&self) -> SpaceLayout {
+        self.layout
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    pub(crate) fn check_owner(&self) -> Result<(), Error> {
+        if self.control.owner_pid() == std::process::id() { Ok(()) } else { Err(Error::NotOwner) }
+    }
+
+    /// Takes an ID, also one whose task has just ended.
+    pub(crate) fn take_slot(&self, id: Option<u32>) -> Result<u32, Error> {
+        match self.control.take_slot(id) {
+            Err(Error::IdTaken(id)) => {
+                Watcher::get()?.settle(self.key, id);
+                self.control.take_slot(Some(id))
+            }
+            result => result,
+        }
+    }
+
+    /// Starts `path` as task `id` (`None`: the lowest free ID); returns ID and PID once
+    /// the program runs. A relative path is resolved in the caller's directory.
+    pub fn spawn(
+        &self,
+        id: Option<u32>,
+        path: &Path,
+        arguments: Vec<CString>,
+        environment: &[CString],
+        attributes: &Attributes,
+    ) -> Result<(u32, u32), Error> {
+        self.check_owner()?;
+        let program = Program::open(path, arguments)?;
+        let id = self.take_slot(id)?;
+        let stack = attributes.limits.iter().find(|l| l.0 == libc::RLIMIT_STACK);
+        // SAFETY: we hold the slot.
+        let loaded = unsafe {
+            load_into(&self.control, id, &program, environment, stack.map(|l| l.1), 0)
+        };
+        let started = loaded.map_err(Error::from).and_then(|task| {
+            // SAFETY: just loaded for this slot.
+            let started =
+                unsafe { child::start(self.control, id, task, &comm(path), attributes) };
+            started.map_err(|error| match error {
+                StartError::Clone(errno) => Error::System("clone", errno),
+                StartError::Step(step, errno) => Error::Setup(step, errno),
+                StartError::Killed => Error::Killed,
+            })
+        });
+        let pid = match started {
+            Ok(pid) => pid,
+            Err(error) => {
+                // SAFETY: no process runs in the segment.
+                unsafe { abandon(&self.control, id) };
+                return Err(error);
+            }
+        };
+        Watcher::get()?
+            .add(self.key, self.control, id, pid)
+            .map_err(|errno| Error::System("pidfd_open (raise ulimit -n)", errno))?;
+        Ok((id, pid))
+    }
+
+    /// Kills what still runs and returns all memory. The tasks remain children of this
+    /// process, to be waited for.
+    pub fn destroy(&self) -> Result<(), Error> {
+        self.check_owner()?;
+        if self.destroyed.swap(true, Ordering::AcqRel) {
+            return Ok(());
+        }
+        Watcher::get()?.destroy(self.key);
+        let control = self.control;
+        // SAFETY: the watcher has reclaimed every task, and the space's handle is taken
+        // from its holders before it is destroyed.
+        unsafe {
+            for id in 0..control.tasks_high() {
+                control.drop_segment(id);
+            }
+            control.destroy();
+        }
+        WINDOWS.lock().expect("no panic while held").retain(|w| w.0 != self.layout.window());
+        Ok(())
+    }
+}
+
+/// Loads a program into the segment of a slot that the caller has taken.
+///
+/// # Safety
+/// The slot is taken and its segment empty.
+pub(crate) unsafe fn load_into(
+    control: &Control,
+    id: u32,
+    program: &Program,
+    environment: &[CString],
+    stack_limit: Option<u64>,
+    sigmask: u64,
+) -> Result<*mut Task, LoadError> {
+    let segment = control.layout().segment(id).expect("the slot exists");
+    let stack_limit = stack_limit.unwrap_or_else(|| {
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Stack);
+        limit.current.unwrap_or(u64::MAX)
+    });
+    let info = TaskInfo {
+        id,
+        pid: 0,
+        environment,
+        stack_limit,
+        sigmask,
+        export_mapped: control.slot(id).export_mapped.load(Ordering::Acquire) == 1,
+    };
+    // SAFETY: as our caller vouches.
+    unsafe { nagaya_loader::load(control.gate(), segment, program, &info) }
+}
+
+/// Gives back a slot whose program did not start.
+///
+/// # Safety
+/// No process runs in the segment.
+pub(crate) unsafe fn abandon(control: &Control, id: u32) {
+    // SAFETY: as the caller vouches.
+    unsafe { control.clear_unstarted(id) };
+    let pid = control.slot(id).pid.load(Ordering::Acquire);
+    if pid != 0 {
+        control.pid_entry(pid).store(0, Ordering::Release);
+    }
+    control.release_slot(id);
+}
+
+/// The name that the kernel shows for a program: the last part of its path.
+pub(crate) fn comm(path: &Path) -> CString {
+    let name = path.file_name().unwrap_or(OsStr::new("task"));
+    CString::new(name.as_bytes()).unwrap_or_default()
+}
+
+/// Maps a control area in the first gap between the windows in which `tasks` finds room.
+fn take_window(
+    windows: &mut Vec<(u64, u64)>,
+    segment_size: u64,
+    tasks: impl Fn(u64) -> Option<u32>,
+) -> Result<(Control, SpaceLayout), Error> {
+    let mut start = REGION_START;
+    let mut blocked = None;
+    for index in 0..=windows.len() {
+        let end = windows.get(index).map_or(REGION_END, |w| w.0);
+        // Something that is not ours may lie in the region; then try behind it.
+        while let Some(tasks_max) = tasks(end.saturating_sub(start)) {
+            let layout = SpaceLayout::new(start, segment_size, tasks_max)
+                .map_err(|_| Error::NoAddressSpace)?;
+            match Control::create(&layout) {
+                Ok(control) => {
+                    windows.insert(index, (start, layout.end().next_multiple_of(CONTROL_SIZE)));
+                    return Ok((control, layout));
+                }
+                Err(Error::System(_, Errno::EXIST)) => start += 1 << 40,
+                Err(error) => {
+                    blocked = Some(error);
+                    break;
+                }
+            }
+        }
+        if let Some(window) = windows.get(index) {
+            start = window.1;
+        }
+    }
+    Err(blocked.unwrap_or(Error::NoAddressSpace))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_suffixes() {
+        assert_eq!(parse_size("4G"), Some(4 << 30));
+        assert_eq!(parse_size("64M"), Some(64 << 20));
+        assert_eq!(parse_size("1TiB"), Some(1 << 40));
+        assert_eq!(parse_size("4096"), Some(4096));
+        assert_eq!(parse_size("four"), None);
+        assert_eq!(parse_size(""), None);
+        assert_eq!(parse_size("99999999999T"), None);
+    }
+}

@@ -1,0 +1,37 @@
+//! Who the calling process is: whether it is a task, and which.
+
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+
+use nagaya_gate::abi::Task;
+use nagaya_loader::stack::AT_NAGAYA_TASK;
+
+use crate::control::Control;
+
+/// The calling task.
+#[derive(Debug, Clone, Copy)]
+pub struct ThisTask {
+    /// Its ID.
+    pub id: u32,
+    /// Its space.
+    pub control: Control,
+}
+
+/// The calling task; `None` in an ordinary process, and in a forked child of a task,
+/// which has left the space.
+pub fn task() -> Option<ThisTask> {
+    static BLOCK: OnceLock<u64> = OnceLock::new();
+    // SAFETY: getauxval reads a table. Only our loader makes an entry of this type.
+    let block = *BLOCK.get_or_init(|| unsafe { libc::getauxval(AT_NAGAYA_TASK) });
+    if block == 0 {
+        return None;
+    }
+    let task = block as *const Task;
+    // SAFETY: the block lives as long as the task does, and a forked child has its copy.
+    unsafe {
+        if (*task).detached.load(Ordering::Acquire) != 0 || (*task).pid != std::process::id() {
+            return None;
+        }
+        Some(ThisTask { id: (*task).id, control: Control::from_task((*task).space) })
+    }
+}
