@@ -4,7 +4,7 @@
  * A site is `syscall` (0f 05) after the instruction that loads its number. Two shapes
  * are rewritten:
  *
- *   mov $NR,%eax ; up to 43 bytes of plain register moves ; syscall
+ *   mov $NR,%eax ; up to 43 bytes of moves, pushes and the like ; syscall
  *   mov 8(%rsp),%r9 ; syscall           (libc's syscall(): any number)
  *
  * The first instruction is at least five bytes long, so it alone becomes `jmp stub`; the
@@ -33,8 +33,12 @@ static u32 load32(const u8 *p)
 	return p[0] | p[1] << 8 | p[2] << 16 | (u32)p[3] << 24;
 }
 
-/* Length of the ModRM byte, SIB and displacement at `p`; 0 for what must not be moved
- * (RIP-relative). */
+/* One instruction: its length, and where in it a RIP-relative displacement stands. */
+struct instruction {
+	int length, displacement; /* 0: it must not be moved; 0: it has none */
+};
+
+/* Bytes of the ModRM byte, SIB and displacement at `p`. */
 static int modrm_length(const u8 *p)
 {
 	int mod = p[0] >> 6, rm = p[0] & 7, length = 1;
@@ -45,69 +49,85 @@ static int modrm_length(const u8 *p)
 		if (mod == 0 && (p[1] & 7) == 5)
 			length += 4;
 	} else if (mod == 0 && rm == 5) {
-		return 0;
+		return 5;
 	}
 	return length + (mod == 1 ? 1 : mod == 2 ? 4 : 0);
 }
 
-/* Length of one instruction that neither branches, nor writes rax, nor depends on where
- * it stands; 0 for all others. These are what compilers put between a system call's
- * number and the call: moves, address computations and simple arithmetic. */
-static int movable_length(const u8 *p)
+/* Decodes an instruction that neither branches nor writes rax. These are what compilers
+ * put between a system call's number and the call: moves, address computations, pushes
+ * and simple arithmetic. All others have length 0. */
+static struct instruction decode(const u8 *start)
 {
-	const u8 *start = p;
-	int rex = 0;
+	const struct instruction none = {0, 0};
+	const u8 *p = start;
+	int rex = 0, wide = *p != 0x66;
 	if (*p == 0x66)
 		p++;
 	if ((*p & 0xf0) == 0x40)
 		rex = *p++;
 	u8 op = *p++;
-	int length, reg = (p[0] >> 3 & 7) | (rex & 4 ? 8 : 0);
-	int rm = p[0] >> 6 == 3 ? (p[0] & 7) | (rex & 1 ? 8 : 0) : -1;
+	int immediate = 0, reads_only = 0, to_register = 0;
 	switch (op) {
-	case 0x8b: case 0x8d: case 0x63: case 0x33: case 0x03: case 0x2b: case 0x23: case 0x0b:
-		/* reg <- op rm */
-		if (reg == 0 || !(length = modrm_length(p)))
-			return 0;
-		return p + length - start;
-	case 0x89: case 0x31: case 0x01: case 0x29: case 0x21: case 0x09:
-		/* rm <- op reg */
-		if (rm == 0 || !(length = modrm_length(p)))
-			return 0;
-		return p + length - start;
-	case 0x85: case 0x39: case 0x3b: /* test, cmp */
-		return (length = modrm_length(p)) ? p + length - start : 0;
-	case 0xc7: /* mov imm32 */
-		if (rm == 0 || (p[0] & 0x38) || !(length = modrm_length(p)) || *start == 0x66)
-			return 0;
-		return p + length + 4 - start;
-	case 0x83: case 0x81: /* add, or, and, sub, cmp ... imm */
-		if (rm == 0 || !(length = modrm_length(p)) || *start == 0x66)
-			return 0;
-		return p + length + (op == 0x83 ? 1 : 4) - start;
-	case 0xb9: case 0xba: case 0xbb: case 0xbd: case 0xbe: case 0xbf: /* mov imm, reg */
-	case 0xb8:
-		if ((op == 0xb8 && !(rex & 1)) || *start == 0x66)
-			return 0;
-		return p + (rex & 8 ? 8 : 4) - start;
+	case 0x50 ... 0x57: /* push */
+		return (struct instruction){p - start, 0};
+	case 0x59 ... 0x5f: case 0x58: /* pop */
+		return op == 0x58 && !(rex & 1) ? none : (struct instruction){p - start, 0};
+	case 0xb8 ... 0xbf: /* mov imm, reg */
+		if ((op == 0xb8 && !(rex & 1)) || !wide)
+			return none;
+		return (struct instruction){p + (rex & 8 ? 8 : 4) - start, 0};
 	case 0x90:
-		return p - start;
-	case 0x0f: /* movzx, movsx */
-		if (p[0] != 0xb6 && p[0] != 0xb7 && p[0] != 0xbe && p[0] != 0xbf)
-			return 0;
-		reg = (p[1] >> 3 & 7) | (rex & 4 ? 8 : 0);
-		if (reg == 0 || !(length = modrm_length(p + 1)))
-			return 0;
-		return p + 1 + length - start;
+		return (struct instruction){p - start, 0};
+	case 0x8b: case 0x8d: case 0x63: case 0x33: case 0x03: case 0x2b: case 0x23: case 0x0b:
+		to_register = 1; /* reg <- op rm */
+		break;
+	case 0x89: case 0x31: case 0x01: case 0x29: case 0x21: case 0x09: /* rm <- op reg */
+		break;
+	case 0x85: case 0x39: case 0x3b: case 0x84: case 0x38: case 0x3a: /* test, cmp */
+		reads_only = 1;
+		break;
+	case 0xc7: case 0x81: /* mov imm32; add, or, and, sub, cmp ... imm32 */
+		immediate = 4;
+		if (!wide || (op == 0xc7 && (p[0] & 0x38)))
+			return none;
+		break;
+	case 0x83: case 0xc6: /* ... imm8 */
+		immediate = 1;
+		break;
+	case 0x0f:
+		op = *p++;
+		switch (op) {
+		case 0x10: case 0x28: case 0x6f: case 0xef: case 0x57: /* to vector registers */
+		case 0x11: case 0x29: case 0x7f: case 0xd6: /* from them to memory */
+		case 0x1f: /* nop */
+			reads_only = 1;
+			break;
+		case 0xb6: case 0xb7: case 0xbe: case 0xbf: /* movzx, movsx */
+			to_register = 1;
+			break;
+		default:
+			return none;
+		}
+		break;
+	default:
+		return none;
 	}
-	return 0;
+	int reg = (p[0] >> 3 & 7) | (rex & 4 ? 8 : 0);
+	int rm = p[0] >> 6 == 3 ? (p[0] & 7) | (rex & 1 ? 8 : 0) : -1;
+	if (!reads_only && (to_register ? reg : rm) == 0)
+		return none; /* writes rax */
+	struct instruction i = {p + modrm_length(p) + immediate - start, 0};
+	if ((p[0] & 0xc7) == 5)
+		i.displacement = p + 1 - start;
+	return i;
 }
 
-/* Whether the instructions from `p` on are movable and end right at `end`. */
+/* Whether the instructions from `p` on can be moved and end right at `end`. */
 static int leads_to(const u8 *p, const u8 *end)
 {
 	while (p < end) {
-		int length = movable_length(p);
+		int length = decode(p).length;
 		if (!length)
 			return 0;
 		p += length;
@@ -197,7 +217,16 @@ static u8 *write_stub(struct task *t, u8 *to, const struct site *site, const u8 
 {
 	const u8 *call = at + site->first + site->moved;
 	to = put(to, at, site->first);                      /* the number, or r9 */
-	to = put(to, at + site->first, site->moved);
+	for (const u8 *from = at + site->first; from < call;) {
+		struct instruction i = decode(from);
+		put(to, from, i.length);
+		if (i.displacement) { /* in reach: stubs lie within 2 GiB of the text */
+			u32 moved = load32(from + i.displacement) + (u32)(from - to);
+			put_number(to + i.displacement, moved, 4);
+		}
+		to += i.length;
+		from += i.length;
+	}
 	to = put(to, "\x48\x8d\x64\x24\x80", 5);            /* lea -128(%rsp),%rsp */
 	to = put_number(put(to, "\x49\xbb", 2), (u64)t, 8); /* movabs task,%r11 */
 	to = put_number(put(to, "\x48\xb9", 2), (u64)gate_entry, 8); /* movabs ...,%rcx */
