@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * pingpong.c - one-way time of MPI messages between two ranks of one machine.
+ *
+ *     pingpong BUFFERS REPETITIONS MILLISECONDS SIZE...
+ *
+ * BUFFERS is "unchanged", "fresh", or both with a comma. For each SIZE (bytes, a
+ * multiple of 8) the ranks send a message to and fro for about MILLISECONDS, REPETITIONS
+ * times; rank 0 prints one line for each repetition:
+ *
+ *     BUFFERS SIZE ITERATIONS ONE_WAY_NS DISTANCE_BEFORE_NS DISTANCE_AFTER_NS
+ *
+ * How the time is taken. Both ranks read the same clock (CLOCK_MONOTONIC is one for the
+ * machine). The sender stamps just before MPI_Send, the receiver just after its MPI_Recv
+ * returned; their difference is the one-way time of that message. What an iteration
+ * counts is the mean of its two messages, what a repetition reports is the mean of the
+ * middle half of its iterations (as deaf to outliers as a median, but finer than the
+ * clock's step, which is some per cent of a small message). What happens between a receive
+ * and the next send is in no interval, so:
+ *
+ *  - "unchanged" buffers are written once, and sent again and again, as most ping-pong
+ *    programs do. The sender's buffer then stays in the *receiver's* cache, too, which
+ *    flatters every mechanism.
+ *  - "fresh" buffers are written anew, every word of them, before each send: the receiver
+ *    must fetch lines that the other core has just modified, as in a real program. The
+ *    writing is done before the stamp, while the partner already waits in MPI_Recv.
+ *
+ * The distances tell where the two ranks ran: the time from one core's write to the
+ * other's read, seen on a shared cache line just before and after the repetition. On a
+ * virtual machine it changes with the host's placement of our processors, by a factor of
+ * five, and everything else with it; only what was measured at one distance compares.
+ *
+ * Every message is checked after the stamp: three of its words in measured iterations,
+ * all of them in the warm-up. A wrong word ends the program with status 1.
+ */
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ITERATIONS_MIN = 4, ITERATIONS_MAX = 4000, SIZES_MAX = 64 };
+enum { HAND_OVERS = 400, BATCHES = 5 };
+
+static int rank;
+static uint64_t *send_buffer, *receive_buffer;
+static _Atomic uint64_t *shared_word; /* on a cache line of its own; counts up for ever */
+static int64_t sent[ITERATIONS_MAX], received[ITERATIONS_MAX];
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "pingpong: rank %d: %s\n", rank, what);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+	exit(1);
+}
+
+static int64_t now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000LL + t.tv_nsec;
+}
+
+/* What the first word of a message holds; word k holds this plus k. */
+static uint64_t first_word(int sender, int iteration)
+{
+	return ((uint64_t)iteration << 32) + (uint64_t)(sender + 1);
+}
+
+static void write_message(size_t words, int iteration)
+{
+	uint64_t first = first_word(rank, iteration);
+	for (size_t k = 0; k < words; k++)
+		send_buffer[k] = first + k;
+}
+
+static void check_message(size_t words, int iteration, int every_word)
+{
+	uint64_t first = first_word(!rank, iteration);
+	if (every_word) {
+		for (size_t k = 0; k < words; k++)
+			if (receive_buffer[k] != first + k)
+				fail("a message arrived with wrong contents");
+		return;
+	}
+	size_t places[3] = { 0, words / 2, words - 1 };
+	for (int p = 0; p < 3; p++)
+		if (receive_buffer[places[p]] != first + places[p])
+			fail("a message arrived with wrong contents");
+}
+
+/* `n` round trips of `size` bytes; leaves the stamps in `sent` and `received`. */
+static void round_trips(int size, int n, int fresh, int warm_up)
+{
+	size_t words = (size_t)size / sizeof(uint64_t);
+	if (!fresh)
+		write_message(words, 0);
+	MPI_Barrier(MPI_COMM_WORLD);
+	for (int i = 0; i < n; i++) {
+		if (rank == 1) {
+			MPI_Recv(receive_buffer, size, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			received[i] = now_ns();
+			check_message(words, fresh ? i : 0, warm_up);
+		}
+		if (fresh)
+			write_message(words, i);
+		sent[i] = now_ns();
+		MPI_Send(send_buffer, size, MPI_BYTE, !rank, 0, MPI_COMM_WORLD);
+		if (rank == 0) {
+			MPI_Recv(receive_buffer, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+			received[i] = now_ns();
+			check_message(words, fresh ? i : 0, warm_up);
+		}
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+/* Mean of the middle half of the one-way times, in ns, from the stamps of both ranks; on
+ * rank 0. */
+static double usual_one_way_ns(int n)
+{
+	static int64_t partner_sent[ITERATIONS_MAX], partner_received[ITERATIONS_MAX];
+	static double one_way[ITERATIONS_MAX];
+	if (rank == 1) {
+		MPI_Send(sent, n, MPI_INT64_T, 0, 1, MPI_COMM_WORLD);
+		MPI_Send(received, n, MPI_INT64_T, 0, 1, MPI_COMM_WORLD);
+		return 0;
+	}
+	MPI_Recv(partner_sent, n, MPI_INT64_T, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	MPI_Recv(partner_received, n, MPI_INT64_T, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+	for (int i = 0; i < n; i++) {
+		int64_t to = partner_received[i] - sent[i];
+		int64_t fro = received[i] - partner_sent[i];
+		one_way[i] = (double)(to + fro) / 2;
+	}
+	qsort(one_way, (size_t)n, sizeof *one_way, by_value);
+	double sum = 0;
+	int from = n / 4, to = n - n / 4;
+	for (int i = from; i < to; i++)
+		sum += one_way[i];
+	return sum / (to - from);
+}
+
+/* Both ranks make a word in a window of the machine's shared memory. */
+static void share_a_word(MPI_Comm machine)
+{
+	MPI_Win window;
+	MPI_Aint size;
+	int unit;
+	void *memory;
+	MPI_Win_allocate_shared(rank ? 0 : 4096, 1, MPI_INFO_NULL, machine, &memory, &window);
+	MPI_Win_shared_query(window, 0, &size, &unit, &memory);
+	shared_word = (_Atomic uint64_t *)((char *)memory + 1024);
+	if (rank == 0)
+		atomic_store(shared_word, 0);
+	MPI_Barrier(machine);
+}
+
+/* Tells the processor that we spin. */
+static void relax(void)
+{
+#ifdef __x86_64__
+	__builtin_ia32_pause();
+#endif
+}
+
+/* The time from one rank's write to the other's read, ns: of some batches the fastest,
+ * which was not interrupted. The ranks raise the word in turns, rank 0 the even values. */
+static double distance_ns(void)
+{
+	static uint64_t value;
+	double fastest = 1e12;
+	for (int batch = 0; batch < BATCHES; batch++) {
+		MPI_Barrier(MPI_COMM_WORLD);
+		int64_t begin = now_ns();
+		for (int i = 0; i < HAND_OVERS; i++, value++) {
+			if ((value & 1) == (uint64_t)rank)
+				atomic_store_explicit(shared_word, value + 1, memory_order_release);
+			else
+				while (atomic_load_explicit(shared_word, memory_order_acquire) == value)
+					relax();
+		}
+		double each = (double)(now_ns() - begin) / HAND_OVERS;
+		fastest = each < fastest ? each : fastest;
+	}
+	return fastest;
+}
+
+static void measure(int size, int fresh, int repetitions, int milliseconds)
+{
+	int64_t start = 0;
+	int warm_up = size < 1 << 20 ? 10 : 3;
+	for (int pass = 0; pass < 2; pass++) { /* the first one meets page faults and set-up */
+		start = now_ns();
+		round_trips(size, warm_up, fresh, 1);
+	}
+	double round_trip_ns = (double)(now_ns() - start) / warm_up;
+	double fit = milliseconds * 1e6 / round_trip_ns;
+	int n = fit < ITERATIONS_MIN ? ITERATIONS_MIN : fit > ITERATIONS_MAX ? ITERATIONS_MAX : (int)fit;
+	MPI_Bcast(&n, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	double before = distance_ns();
+	for (int r = 0; r < repetitions; r++) {
+		round_trips(size, n, fresh, 0);
+		double after = distance_ns(), ns = usual_one_way_ns(n);
+		if (rank == 0) {
+			printf("%s %d %d %.1f %.1f %.1f\n", fresh ? "fresh" : "unchanged", size, n, ns, before,
+			       after);
+			fflush(stdout);
+		}
+		before = after;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	int ranks, neighbours, sizes[SIZES_MAX], n_sizes = 0, largest = 0;
+	MPI_Comm machine;
+	MPI_Init(&argc, &argv);
+	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+	MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &machine);
+	MPI_Comm_size(machine, &neighbours);
+	if (ranks != 2 || neighbours != 2)
+		fail("needs two ranks on one machine");
+	if (argc < 5 || argc - 4 > SIZES_MAX)
+		fail("usage: pingpong unchanged,fresh REPETITIONS MILLISECONDS SIZE...");
+	for (int a = 4; a < argc; a++) {
+		int size = atoi(argv[a]);
+		if (size <= 0 || size % (int)sizeof(uint64_t))
+			fail("a size must be a positive multiple of 8");
+		sizes[n_sizes++] = size;
+		largest = size > largest ? size : largest;
+	}
+	int repetitions = atoi(argv[2]), milliseconds = atoi(argv[3]);
+	send_buffer = aligned_alloc(4096, ((size_t)largest + 4095) / 4096 * 4096);
+	receive_buffer = aligned_alloc(4096, ((size_t)largest + 4095) / 4096 * 4096);
+	if (!send_buffer || !receive_buffer)
+		fail("no memory for the buffers");
+	share_a_word(machine);
+	for (int fresh = 0; fresh < 2; fresh++)
+		if (strstr(argv[1], fresh ? "fresh" : "unchanged"))
+			for (int s = 0; s < n_sizes; s++)
+				measure(sizes[s], fresh, repetitions, milliseconds);
+	MPI_Finalize();
+	return 0;
+}

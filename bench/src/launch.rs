@@ -1,0 +1,191 @@
+//! Running programs: as ordinary processes, or under the command `nagaya`.
+
+use std::env;
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::failure::Failure;
+
+/// How long a program that ran out of time may take to end after SIGTERM.
+const GRACE: Duration = Duration::from_secs(5);
+/// How often a running program is looked after: short against any of our programs.
+const LOOK: Duration = Duration::from_millis(5);
+/// Of what a failed program said, so many bytes at the end are shown.
+const COMPLAINT_MAX: usize = 600;
+
+/// The installed or built Nagaya that is measured.
+pub struct Nagaya {
+    /// The command.
+    pub command: PathBuf,
+    /// The directory that holds `libpvas.so`, where known.
+    library: Option<PathBuf>,
+}
+
+impl Nagaya {
+    /// Finds the command: as given, else `$NAGAYA`, else beside this program, else on PATH.
+    pub fn find(command: Option<&Path>, library: Option<&Path>) -> Result<Self, Failure> {
+        let beside = || Some(env::current_exe().ok()?.parent()?.join("nagaya"));
+        let named =
+            command.map(Path::to_path_buf).or_else(|| env::var_os("NAGAYA").map(PathBuf::from));
+        let found = match named {
+            Some(path) => Some(path).filter(|path| path.is_file()),
+            None => beside().filter(|path| path.is_file()).or_else(|| on_path("nagaya")),
+        };
+        let command = found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
+            Failure::new(
+                "nagaya: no such command; build it with `cargo build --release`, \
+                 or say where it is with --nagaya PATH or $NAGAYA",
+            )
+        })?;
+        let library = library
+            .map(Path::to_path_buf)
+            .or_else(|| env::var_os("NAGAYA_LIB").map(PathBuf::from))
+            .or_else(|| {
+                let bin = command.parent()?;
+                let places = [bin.to_path_buf(), bin.parent()?.join("lib")];
+                places.into_iter().find(|place| place.join("libpvas.so").is_file())
+            });
+        Ok(Nagaya { command, library })
+    }
+
+    /// The directory of `libpvas.so`.
+    pub fn library(&self) -> Result<&Path, Failure> {
+        self.library.as_deref().ok_or_else(|| {
+            Failure::new(format!(
+                "libpvas.so: neither beside {} nor in ../lib; build it with `cargo build \
+                 --release`, or say where it is with --lib DIR or $NAGAYA_LIB",
+                self.command.display()
+            ))
+        })
+    }
+}
+
+/// Where `program` stands on PATH.
+pub fn on_path(program: &str) -> Option<PathBuf> {
+    let path = env::var_os("PATH")?;
+    env::split_paths(&path).map(|place| place.join(program)).find(|file| file.is_file())
+}
+
+/// What a program wrote on its standard output; a failure when it ended badly or took
+/// longer than `patience`. It keeps our process group, so that Ctrl-C reaches it.
+pub fn output_of(command: &mut Command, patience: Duration) -> Result<String, Failure> {
+    let shown = shown(command);
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| Failure::new(format!("{shown}: cannot be started: {error}")))?;
+    let output = reader(child.stdout.take());
+    let complaint = reader(child.stderr.take());
+    let status = wait_until(&mut child, Instant::now() + patience)
+        .map_err(|error| Failure::new(format!("{shown}: {error}")))?;
+    let Some(status) = status else {
+        return Err(Failure::new(format!("{shown}: still ran after {patience:?}, was ended")));
+    };
+    let output = output.join().unwrap_or_default();
+    if status.success() {
+        return Ok(output);
+    }
+    let complaint = complaint.join().unwrap_or_default();
+    let said = if complaint.trim().is_empty() { output } else { complaint };
+    Err(Failure::new(format!("{shown}: {status}: {}", tail(&said))))
+}
+
+/// Waits for the child until the deadline; ends it then, and returns `None`.
+fn wait_until(
+    child: &mut Child,
+    deadline: Instant,
+) -> Result<Option<std::process::ExitStatus>, std::io::Error> {
+    let mut asked_to_end = false;
+    let mut deadline = deadline;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok((!asked_to_end).then_some(status));
+        }
+        if Instant::now() >= deadline && !asked_to_end {
+            // A launcher ends its ranks on SIGTERM, not on SIGKILL.
+            let _ = kill_process(Pid::from_child(child), Signal::TERM);
+            asked_to_end = true;
+            deadline += GRACE;
+        } else if Instant::now() >= deadline {
+            child.kill()?;
+            child.wait()?;
+            return Ok(None);
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Reads a pipe to its end in a thread of its own, so that the child never blocks on it.
+fn reader(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            let _ = pipe.read_to_end(&mut bytes);
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    })
+}
+
+/// The command line, as a shell would read it.
+fn shown(command: &Command) -> String {
+    let mut words = vec![name_only(command.get_program())];
+    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    words.join(" ")
+}
+
+/// The last part of a path.
+fn name_only(path: &OsStr) -> String {
+    let path = Path::new(path);
+    path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+}
+
+/// The end of a text, at a character boundary.
+fn tail(text: &str) -> &str {
+    let text = text.trim_end();
+    let from = text.len().saturating_sub(COMPLAINT_MAX);
+    let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(0);
+    &text[from..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    #[test]
+    fn output_comes_back() {
+        let output = output_of(Command::new("echo").arg("a b"), PATIENCE);
+        assert_eq!(output.unwrap(), "a b\n");
+    }
+
+    #[test]
+    fn a_failing_program_is_quoted_in_one_line() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one >&2; echo two >&2; exit 3"]);
+        let failure = output_of(&mut command, PATIENCE).unwrap_err().to_string();
+        assert!(failure.ends_with("exit status: 3: one | two"), "{failure}");
+    }
+
+    #[test]
+    fn a_program_without_end_is_ended() {
+        let begin = Instant::now();
+        let failure = output_of(Command::new("sleep").arg("60"), Duration::from_millis(50));
+        assert!(failure.unwrap_err().to_string().contains("still ran"));
+        assert!(begin.elapsed() < GRACE);
+    }
+
+    #[test]
+    fn a_missing_nagaya_says_what_to_do() {
+        let failure = Nagaya::find(Some(Path::new("/nowhere/nagaya")), None).err().unwrap();
+        assert!(failure.to_string().contains("--nagaya"));
+    }
+}

@@ -1,0 +1,80 @@
+//! What the figures were measured on: printed first, and kept beside them.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::mpi::Mpi;
+
+/// Prints the machine's facts, and writes them to `machine.txt`.
+pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let unknown = || "unknown".to_string();
+    let version = |mpi: Mpi| mpi.version().unwrap_or_else(|| "not installed".to_string());
+    let facts = [
+        ("date", said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))),
+        ("processor", processor()),
+        ("cores", available_parallelism().ok().map(|cores| format!("{cores} usable"))),
+        ("core to core", crate::cores::distance_ns().map(|ns| format!("{ns:.0} ns"))),
+        (
+            "memory",
+            memory_available_mib().map(|mib| format!("{:.1} GiB available", mib as f64 / 1024.0)),
+        ),
+        ("kernel", Some(kernel())),
+        ("ptrace_scope", Some(ptrace_scope())),
+        (
+            "load",
+            first_line("/proc/loadavg")
+                .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")),
+        ),
+        ("Open MPI", Some(version(Mpi::OpenMpi))),
+        ("MPICH", Some(version(Mpi::Mpich))),
+        ("Nagaya", said(Command::new(&nagaya.command).arg("--version"))),
+    ];
+    let lines: Vec<String> = facts
+        .into_iter()
+        .map(|(name, fact)| format!("{name:<14}{}", fact.unwrap_or_else(unknown)))
+        .collect();
+    println!("{}", lines.join("\n"));
+    crate::table::write_lines(&out.join("machine.txt"), &lines)
+}
+
+/// Memory that can be had without swapping, in MiB.
+pub fn memory_available_mib() -> Option<u64> {
+    let line = line_of("/proc/meminfo", "MemAvailable:")?;
+    let kib: u64 = line.split_whitespace().nth(1)?.parse().ok()?;
+    Some(kib / 1024)
+}
+
+/// What Yama allows: it decides whether a plain MPI may copy by process_vm_readv.
+fn ptrace_scope() -> String {
+    first_line("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_else(|| "no Yama".to_string())
+}
+
+fn processor() -> Option<String> {
+    Some(line_of("/proc/cpuinfo", "model name")?.split_once(':')?.1.trim().to_string())
+}
+
+fn kernel() -> String {
+    let names = rustix::system::uname();
+    let word = |name: &std::ffi::CStr| name.to_string_lossy().into_owned();
+    format!("{} {} {}", word(names.sysname()), word(names.release()), word(names.machine()))
+}
+
+/// The first line that a program prints.
+fn said(command: &mut Command) -> Option<String> {
+    let output = output_of(command, Duration::from_secs(10)).ok()?;
+    Some(output.lines().next()?.trim().to_string())
+}
+
+fn first_line(file: &str) -> Option<String> {
+    Some(fs::read_to_string(file).ok()?.lines().next()?.to_string())
+}
+
+fn line_of(file: &str, start: &str) -> Option<String> {
+    let text = fs::read_to_string(file).ok()?;
+    Some(text.lines().find(|line| line.starts_with(start))?.to_string())
+}

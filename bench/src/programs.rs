@@ -1,0 +1,72 @@
+//! The C programs that do the measuring: carried in this binary as source, compiled when
+//! needed. (They cannot come compiled: MPI programs differ by MPI, and the others have to
+//! be ordinary programs that know nothing of Nagaya but `pvas.h`.)
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, on_path, output_of};
+use crate::mpi::Mpi;
+
+/// Sources, by file name.
+const SOURCES: [(&str, &str); 7] = [
+    ("pingpong.c", include_str!("../programs/pingpong.c")),
+    ("noop.c", include_str!("../programs/noop.c")),
+    ("spawn.c", include_str!("../programs/spawn.c")),
+    ("syscall.c", include_str!("../programs/syscall.c")),
+    ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),
+    ("pagetables_processes.c", include_str!("../programs/pagetables_processes.c")),
+    ("pvas.h", include_str!("../../include/pvas.h")),
+];
+
+/// Position-independent executables, as distributions build their programs.
+const FLAGS: [&str; 8] =
+    ["-O2", "-g", "-std=gnu11", "-Wall", "-Wextra", "-fPIE", "-pie", "-pthread"];
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Compiles `name`.c with the system's C compiler.
+pub fn compile(name: &str, out: &Path) -> Result<PathBuf, Failure> {
+    compile_with(&c_compiler()?, name, name, out, &[])
+}
+
+/// Compiles `name`.c and links it with libpvas.
+pub fn compile_with_pvas(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    let library = nagaya.library()?.display();
+    let flags = [format!("-L{library}"), format!("-Wl,-rpath,{library}"), "-lpvas".to_string()];
+    compile_with(&c_compiler()?, name, name, out, &flags)
+}
+
+/// Compiles `name`.c with the compiler driver of `mpi`.
+pub fn compile_with_mpi(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
+    compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &[])
+}
+
+fn c_compiler() -> Result<PathBuf, Failure> {
+    on_path("cc").ok_or_else(|| Failure::new("cc: no C compiler; apt-get install gcc libc6-dev"))
+}
+
+fn compile_with(
+    compiler: &Path,
+    name: &str,
+    program: &str,
+    out: &Path,
+    flags: &[String],
+) -> Result<PathBuf, Failure> {
+    let place = out.join("programs");
+    let written = fs::create_dir_all(&place).and_then(|()| {
+        SOURCES.iter().try_for_each(|(file, text)| fs::write(place.join(file), text))
+    });
+    written.map_err(|error| {
+        Failure::new(format!("{}: cannot be written: {error}", place.display()))
+    })?;
+    let program = place.join(program);
+    let mut command = Command::new(compiler);
+    command.args(FLAGS).arg("-I").arg(&place).arg("-o").arg(&program);
+    command.arg(place.join(name).with_extension("c")).args(flags);
+    output_of(&mut command, PATIENCE)?;
+    Ok(program)
+}

@@ -1,0 +1,169 @@
+//! What it costs to start a program as a task: `pvas_spawn` against `posix_spawn` of the
+//! same program, each with the `waitpid` that follows; alone, and among living others.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::programs;
+use crate::table::{Table, write_lines};
+
+/// How much is spawned.
+#[derive(Parser)]
+pub struct Options {
+    /// Spawns each way, in turns, of which the median counts
+    #[arg(long, default_value_t = 500, value_parser = clap::value_parser!(u32).range(1..))]
+    spawns: u32,
+    /// Sleeping tasks, and as many sleeping processes, that live meanwhile
+    #[arg(long, value_delimiter = ',', default_value = "0,200")]
+    living: Vec<u32>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::parse_from(["spawn"])
+    }
+}
+
+/// The most that a task may cost, in posix_spawns of the same program.
+const TARGET: f64 = 1.5;
+/// With others living, a spawn may take so much longer than alone before we call it growth:
+/// more than the noise of two medians, far less than a cost for each of 200 tasks.
+const GROWTH: f64 = 1.1;
+
+const PATIENCE: Duration = Duration::from_secs(300);
+
+/// Medians for one program, both ways.
+struct Measured {
+    program: String,
+    living: u32,
+    posix: Times,
+    pvas: Times,
+}
+
+/// Medians in µs: of the call alone, and until waitpid returned.
+#[derive(Clone, Copy)]
+struct Times {
+    call_us: f64,
+    total_us: f64,
+}
+
+/// Measures, prints a table, writes `spawn.csv`.
+pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let noop = programs::compile("noop", out)?;
+    let spawn = programs::compile_with_pvas("spawn", nagaya, out)?;
+    let mut measured = Vec::new();
+    for &living in &options.living {
+        let mut command = Command::new(&spawn);
+        command.args([options.spawns, living].map(|n| n.to_string()));
+        command.arg(&noop).arg(&noop).arg("/bin/true");
+        let output = output_of(&mut command, PATIENCE)?;
+        let parsed = parse(&output, living)
+            .ok_or_else(|| Failure::new(format!("spawn: unexpected output: {output}")))?;
+        measured.extend(parsed);
+    }
+    report(&measured, options, out)
+}
+
+/// Reads lines of program, way, call (ns) and total (ns), two for each program.
+fn parse(output: &str, living: u32) -> Option<Vec<Measured>> {
+    let lines: Vec<Vec<&str>> = output.lines().map(|line| line.split(' ').collect()).collect();
+    let times = |line: &[&str], way: &str| {
+        let [_, this, call, total] = *line else { return None };
+        let us = |ns: &str| ns.parse::<f64>().ok().map(|ns| ns / 1000.0);
+        (this == way).then_some(Times { call_us: us(call)?, total_us: us(total)? })
+    };
+    let pair = |pair: &[Vec<&str>]| {
+        let [posix, pvas] = pair else { return None };
+        let program = Path::new(posix[0]).file_name()?.to_string_lossy().into_owned();
+        let (posix, pvas) = (times(posix, "posix_spawn")?, times(pvas, "pvas_spawn")?);
+        Some(Measured { program, living, posix, pvas })
+    };
+    lines.chunks(2).map(pair).collect()
+}
+
+fn report(measured: &[Measured], options: &Options, out: &Path) -> Result<(), Failure> {
+    let mut table = Table::new([
+        "program",
+        "living",
+        "posix_spawn µs",
+        "+ waitpid",
+        "pvas_spawn µs",
+        "+ waitpid",
+        "ratio",
+        "target",
+        "",
+    ]);
+    let mut lines = vec![
+        "program,living,posix_spawn_us,posix_total_us,pvas_spawn_us,pvas_total_us,ratio"
+            .to_string(),
+    ];
+    for at in measured {
+        let ratio = at.pvas.total_us / at.posix.total_us;
+        let [a, b, c, d] = [at.posix.call_us, at.posix.total_us, at.pvas.call_us, at.pvas.total_us]
+            .map(|us| format!("{us:.1}"));
+        lines.push(format!("{},{},{a},{b},{c},{d},{ratio:.3}", at.program, at.living));
+        let verdict = if ratio <= TARGET { "met" } else { "MISSED" };
+        table.row([
+            at.program.clone(),
+            at.living.to_string(),
+            a,
+            b,
+            c,
+            d,
+            format!("{ratio:.2}"),
+            format!("≤ {TARGET}"),
+            verdict.to_string(),
+        ]);
+    }
+    table.print(&format!("spawn and waitpid: median of {} each way, in turns", options.spawns));
+    for (program, growth) in growths(measured) {
+        let verdict = if growth <= GROWTH { "met" } else { "MISSED" };
+        println!(
+            "  {program}: with most others living, pvas_spawn and waitpid take {growth:.2} times \
+             what they take with fewest (target: no growth, ≤ {GROWTH}): {verdict}"
+        );
+    }
+    write_lines(&out.join("spawn.csv"), &lines)
+}
+
+/// For each program: a task's time among the most others over that among the fewest.
+fn growths(measured: &[Measured]) -> Vec<(&str, f64)> {
+    let mut programs: Vec<&str> = measured.iter().map(|at| at.program.as_str()).collect();
+    programs.sort();
+    programs.dedup();
+    let growth = |program: &&str| {
+        let of_program = || measured.iter().filter(|at| at.program == *program);
+        let fewest = of_program().min_by_key(|at| at.living)?;
+        let most = of_program().max_by_key(|at| at.living)?;
+        let grown = most.living > fewest.living;
+        grown.then_some(most.pvas.total_us / fewest.pvas.total_us)
+    };
+    programs.iter().filter_map(|program| Some((*program, growth(program)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_two_ways_become_a_pair_and_growth_is_seen() {
+        let alone = "/x/noop posix_spawn 100 200\n/x/noop pvas_spawn 150 240\n";
+        let crowd = "/x/noop posix_spawn 100 200\n/x/noop pvas_spawn 150 480\n";
+        let mut measured = parse(alone, 0).unwrap();
+        assert_eq!((measured[0].posix.call_us, measured[0].pvas.total_us), (0.1, 0.24));
+        assert!(growths(&measured).is_empty());
+        measured.extend(parse(crowd, 200).unwrap());
+        assert_eq!(growths(&measured), [("noop", 2.0)]);
+    }
+
+    #[test]
+    fn half_a_pair_is_refused() {
+        assert!(parse("/x/noop posix_spawn 100 200\n", 0).is_none());
+        assert!(parse("/x/noop pvas_spawn 1 2\n/x/noop posix_spawn 1 2\n", 0).is_none());
+    }
+}

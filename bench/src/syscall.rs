@@ -1,0 +1,143 @@
+//! What the gate adds to a system call that only passes through it.
+//!
+//! One program makes the same call from three sites (see `programs/syscall.c`), once as an
+//! ordinary process and once as a task, in turns. The gate's cost is formed twice, and the
+//! larger one is judged: a patched site against the unpatched one of the same task, and
+//! against itself, unpatched, in the ordinary process.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::mpi::Side;
+use crate::programs;
+use crate::spread::Spread;
+use crate::table::{Table, write_lines};
+
+/// How often it is measured.
+#[derive(Parser)]
+pub struct Options {
+    /// How often each side is run, in turns
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Repetitions a run (of 2,000 calls from each site)
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10000))]
+    repetitions: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::parse_from(["syscall"])
+    }
+}
+
+/// What the gate may add to a system call, in ns.
+const TARGET_NS: f64 = 60.0;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The sites, and how they stand in the table.
+const SITES: [(&str, &str); 3] = [
+    ("plain", "inline assembly, number in a register"),
+    ("syscall", "libc's syscall(SYS_getppid)"),
+    ("getppid", "libc's getppid()"),
+];
+
+/// Medians in ns, one a round, of both sides, by site.
+type Measured = BTreeMap<&'static str, [Vec<f64>; 2]>;
+
+/// Measures, prints a table, writes `syscall.csv`.
+pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let program = programs::compile("syscall", out)?;
+    let mut measured = Measured::new();
+    for _ in 0..options.rounds {
+        for side in Side::BOTH {
+            let mut command = match side {
+                Side::Plain => Command::new(&program),
+                Side::Nagaya => {
+                    let mut command = Command::new(&nagaya.command);
+                    command.args(["run", "-n", "1"]).arg(&program);
+                    command
+                }
+            };
+            let output = output_of(command.arg(options.repetitions.to_string()), PATIENCE)?;
+            for (site, _) in SITES {
+                let median = median_of_site(&output, site)
+                    .ok_or_else(|| Failure::new(format!("syscall: unexpected output: {output}")))?;
+                measured.entry(site).or_default()[side as usize].push(median);
+            }
+        }
+    }
+    report(&measured, options, out)
+}
+
+/// Reads the line of a site: its name, then median, smallest and largest (ns).
+fn median_of_site(output: &str, site: &str) -> Option<f64> {
+    let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    lines.into_iter().find(|words| words.first() == Some(&site))?.get(1)?.parse().ok()
+}
+
+fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Failure> {
+    let spread = |site: &str, side: Side| Spread::of(&measured[site][side as usize]);
+    let plain_in_task = spread("plain", Side::Nagaya);
+    let mut table = Table::new([
+        "site of the call",
+        "process ns",
+        "(min..max)",
+        "task ns",
+        "(min..max)",
+        "over plain in task",
+        "over itself in process",
+        "target",
+        "",
+    ]);
+    let mut lines = vec!["site,side,ns,ns_min,ns_max".to_string()];
+    for (site, words) in SITES {
+        let [process, task] = Side::BOTH.map(|side| spread(site, side));
+        for (side, of) in Side::BOTH.iter().zip([process, task]) {
+            lines.push(format!(
+                "{site},{},{:.2},{:.2},{:.2}",
+                side.name(),
+                of.median,
+                of.min,
+                of.max
+            ));
+        }
+        let over_plain = task.median - plain_in_task.median;
+        let over_process = task.median - process.median;
+        let range = |of: Spread| format!("({:.0}..{:.0})", of.min, of.max);
+        let judged = site != "plain";
+        let met = over_plain.max(over_process) < TARGET_NS;
+        let only_judged = |text: String| if judged { text } else { String::new() };
+        table.row([
+            words.to_string(),
+            format!("{:.1}", process.median),
+            range(process),
+            format!("{:.1}", task.median),
+            range(task),
+            only_judged(format!("{over_plain:+.1}")),
+            format!("{over_process:+.1}"),
+            only_judged(format!("< {TARGET_NS:.0} ns")),
+            only_judged(if met { "met" } else { "MISSED" }.to_string()),
+        ]);
+    }
+    table.print(&format!("one system call (getppid); median of {} rounds", options.rounds));
+    write_lines(&out.join("syscall.csv"), &lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sites_median_is_found() {
+        let output = "plain 100.50 99 130\nsyscall 110.25 109 150\n";
+        assert_eq!(median_of_site(output, "syscall"), Some(110.25));
+        assert_eq!(median_of_site(output, "getppid"), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Tables: aligned on the terminal, and as CSV files.
+
+use std::fs;
+use std::path::Path;
+
+use crate::failure::Failure;
+
+/// Rows of text under a heading, printed with aligned columns.
+pub struct Table {
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table with these column headings.
+    pub fn new<const COLUMNS: usize>(headings: [&str; COLUMNS]) -> Self {
+        Table { rows: vec![headings.map(str::to_string).to_vec()] }
+    }
+
+    /// Adds a row with a cell for each column.
+    pub fn row<const COLUMNS: usize>(&mut self, cells: [String; COLUMNS]) {
+        assert_eq!(COLUMNS, self.rows[0].len(), "a cell for each column");
+        self.rows.push(cells.to_vec());
+    }
+
+    /// Prints it with a title. Numbers stand right-aligned; so does everything else but the
+    /// first and the last column.
+    pub fn print(&self, title: &str) {
+        println!("\n{title}");
+        let last = self.rows[0].len() - 1;
+        let width = |column: usize| {
+            let cells = self.rows.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0)
+        };
+        let widths: Vec<usize> = (0..=last).map(width).collect();
+        for (at, row) in self.rows.iter().enumerate() {
+            let cells: Vec<String> = row
+                .iter()
+                .enumerate()
+                .map(|(column, cell)| {
+                    let width = widths[column];
+                    if column == last {
+                        cell.clone()
+                    } else if column == 0 {
+                        format!("{cell:<width$}")
+                    } else {
+                        format!("{cell:>width$}")
+                    }
+                })
+                .collect();
+            println!("  {}", cells.join("  "));
+            if at == 0 {
+                let rule: Vec<String> = widths.iter().map(|&width| "─".repeat(width)).collect();
+                println!("  {}", rule.join("  "));
+            }
+        }
+    }
+}
+
+/// Writes a text file: machine facts, or comma-separated lines under their headings.
+pub fn write_lines(file: &Path, lines: &[String]) -> Result<(), Failure> {
+    fs::write(file, lines.join("\n") + "\n")
+        .map_err(|error| Failure::new(format!("{}: cannot be written: {error}", file.display())))
+}
+
+/// A number with as many decimals as it needs to show three digits.
+pub fn three_digits(value: f64) -> String {
+    let decimals = match value.abs() {
+        0.0..9.995 => 2,
+        9.995..99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.decimals$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits() {
+        let values = [0.314, 9.994, 9.996, 99.96, 1234.5];
+        assert_eq!(values.map(three_digits), ["0.31", "9.99", "10.0", "100", "1234"]);
+    }
+}
