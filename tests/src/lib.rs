@@ -276,3 +276,57 @@ pub fn kill(pid: i32, signal: rustix::process::Signal) {
     let pid = rustix::process::Pid::from_raw(pid).expect("a PID");
     let _ = rustix::process::kill_process(pid, signal);
 }
+
+/// What `nagaya ps --parsable` says about one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Task {
+    /// The job's name.
+    pub job: String,
+    /// The task's ID.
+    pub id: i32,
+    /// Its PID.
+    pub pid: i32,
+    /// Its state, a letter as in ps(1).
+    pub state: String,
+    /// Resident kilobytes of its segment.
+    pub rss_kb: u64,
+    /// Copies between tasks that it made in user space.
+    pub copies: u64,
+    /// The bytes in these.
+    pub copied_bytes: u64,
+    /// Its command.
+    pub command: String,
+}
+
+/// The tasks that `nagaya ps --parsable` lists, with more arguments or variables.
+///
+/// # Panics
+/// If it fails or prints something else.
+#[track_caller]
+pub fn ps(more: impl FnOnce(Cmd) -> Cmd) -> Vec<Task> {
+    let output = more(nagaya("ps").arg("--parsable")).run();
+    let text = output.clone().ok();
+    let parse = |line: &str| -> Option<Task> {
+        let mut fields = line.splitn(8, ':');
+        let mut next = || fields.next();
+        Some(Task {
+            job: next()?.to_owned(),
+            id: next()?.parse().ok()?,
+            pid: next()?.parse().ok()?,
+            state: next()?.to_owned(),
+            rss_kb: next()?.parse().ok()?,
+            copies: next()?.parse().ok()?,
+            copied_bytes: next()?.parse().ok()?,
+            command: next()?.to_owned(),
+        })
+    };
+    let tasks =
+        text.lines().map(|line| parse(line).unwrap_or_else(|| panic!("`{line}`: {output}")));
+    tasks.collect()
+}
+
+/// The tasks of one job.
+#[track_caller]
+pub fn tasks_of(job: &str) -> Vec<Task> {
+    ps(|command| command.args(["--job", job]))
+}

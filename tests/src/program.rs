@@ -82,11 +82,7 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
 
 /// Makes a file or directory with `make`, unless that has been done: by this test, another,
 /// or an earlier run. `key` says what it depends on.
-pub(crate) fn made_once(
-    name: &str,
-    key: &impl std::hash::Hash,
-    make: impl FnOnce(&Path),
-) -> PathBuf {
+pub fn made_once(name: &str, key: &impl std::hash::Hash, make: impl FnOnce(&Path)) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);
     let dir = scratch_dir().join(format!("{name}-{:016x}", hasher.finish()));
