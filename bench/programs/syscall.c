@@ -4,18 +4,22 @@
  *
  *     syscall REPETITIONS
  *
- * Three sites make the same call, getppid, in turns; for each one line is printed:
+ * Two calls are made, each from two sites, in turns; for each site one line is printed:
  *
  *     SITE MEDIAN_NS MIN_NS MAX_NS       (per call, over the repetitions)
  *
- *     plain    inline assembly, with the number in a register that was loaded long before:
- *              no pattern that Nagaya patches, so in a task this goes straight to the kernel
- *     syscall  libc's syscall(SYS_getppid): in a task, patched, passes through the gate
- *     getppid  libc's getppid(): the other patched form (mov $NR,%eax; syscall)
+ *     getppid-plain  the cheapest call, by inline assembly with the number in a register
+ *                    that was loaded long before: no pattern that Nagaya patches, so in a
+ *                    task this goes straight to the kernel
+ *     getppid-libc   by libc's syscall(): in a task this site is patched, whatever the call
+ *     openat-plain   a call that fails early (descriptor -1), by inline assembly
+ *     openat-libc    by libc's openat(): patched, and the gate looks at the path before it
+ *                    passes the call on
  *
- * Run as an ordinary process the differences between the sites are those of libc's own
- * few instructions; run as a task, the gate comes on top.
+ * Run as an ordinary process the sites of a call differ by libc's own few instructions;
+ * run as a task, the gate comes on top.
  */
+#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +27,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CALLS = 2000, REPETITIONS_MAX = 10000, SITES = 3 };
+enum { CALLS = 2000, REPETITIONS_MAX = 10000, SITES = 4 };
 
 static int64_t now_ns(void)
 {
@@ -34,28 +38,43 @@ static int64_t now_ns(void)
 
 /* The assembly never sees the number as a constant, and NOPs keep the instruction away
  * from whatever would load it. */
-static void plain_site(long number)
+static inline long plain(long number, long a, const char *b, long c)
 {
-	for (int i = 0; i < CALLS; i++) {
-		long result = number;
-		__asm__ volatile("nop; nop; nop; nop; nop; nop; nop; syscall"
-		                 : "+a"(result)
-		                 :
-		                 : "rcx", "r11", "memory");
-	}
+	long result = number;
+	__asm__ volatile("nop; nop; nop; nop; nop; nop; nop; syscall"
+	                 : "+a"(result)
+	                 : "D"(a), "S"(b), "d"(c)
+	                 : "rcx", "r11", "memory");
+	return result;
 }
 
-static void syscall_site(long number)
+static volatile long getppid_number = SYS_getppid, openat_number = SYS_openat;
+
+static void getppid_plain(void)
 {
+	long number = getppid_number;
+	for (int i = 0; i < CALLS; i++)
+		plain(number, 0, NULL, 0);
+}
+
+static void getppid_libc(void)
+{
+	long number = getppid_number;
 	for (int i = 0; i < CALLS; i++)
 		syscall(number);
 }
 
-static void getppid_site(long number)
+static void openat_plain(void)
 {
-	(void)number;
+	long number = openat_number;
 	for (int i = 0; i < CALLS; i++)
-		getppid();
+		plain(number, -1, "file", O_RDONLY);
+}
+
+static void openat_libc(void)
+{
+	for (int i = 0; i < CALLS; i++)
+		openat(-1, "file", O_RDONLY);
 }
 
 static int by_value(const void *a, const void *b)
@@ -66,10 +85,11 @@ static int by_value(const void *a, const void *b)
 
 int main(int argc, char **argv)
 {
-	static const char *const names[SITES] = { "plain", "syscall", "getppid" };
-	static void (*const sites[SITES])(long) = { plain_site, syscall_site, getppid_site };
+	static const char *const names[SITES] = { "getppid-plain", "getppid-libc", "openat-plain",
+		                                      "openat-libc" };
+	static void (*const sites[SITES])(void) = { getppid_plain, getppid_libc, openat_plain,
+		                                        openat_libc };
 	static double ns[SITES][REPETITIONS_MAX];
-	static volatile long number = SYS_getppid;
 
 	int repetitions = argc > 1 ? atoi(argv[1]) : 200;
 	if (repetitions < 1 || repetitions > REPETITIONS_MAX) {
@@ -79,7 +99,7 @@ int main(int argc, char **argv)
 	for (int r = -5; r < repetitions; r++) /* the first five warm up */
 		for (int s = 0; s < SITES; s++) {
 			int64_t begin = now_ns();
-			sites[s](number);
+			sites[s]();
 			double each = (double)(now_ns() - begin) / CALLS;
 			if (r >= 0)
 				ns[s][r] = each;

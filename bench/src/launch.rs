@@ -50,7 +50,8 @@ impl Nagaya {
                 let bin = command.parent()?;
                 let places = [bin.to_path_buf(), bin.parent()?.join("lib")];
                 places.into_iter().find(|place| place.join("libpvas.so").is_file())
-            });
+            })
+            .map(|place| place.canonicalize().unwrap_or(place));
         Ok(Nagaya { command, library })
     }
 

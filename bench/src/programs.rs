@@ -3,6 +3,7 @@
 //! be ordinary programs that know nothing of Nagaya but `pvas.h`.)
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -35,9 +36,27 @@ pub fn compile(name: &str, out: &Path) -> Result<PathBuf, Failure> {
 
 /// Compiles `name`.c and links it with libpvas.
 pub fn compile_with_pvas(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
-    let library = nagaya.library()?.display();
-    let flags = [format!("-L{library}"), format!("-Wl,-rpath,{library}"), "-lpvas".to_string()];
+    let place = library_under_both_names(nagaya, out)?;
+    let place = place.display();
+    let flags = [format!("-L{place}"), format!("-Wl,-rpath,{place}"), "-lpvas".to_string()];
     compile_with(&c_compiler()?, name, name, out, &flags)
+}
+
+/// A directory with links to the library under the name that the linker looks for and the
+/// one that the dynamic linker looks for: in a build directory it has the first one only.
+fn library_under_both_names(nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    let place = out.join("lib");
+    let library = nagaya.library()?.join("libpvas.so");
+    let link = |name: &str| {
+        let link = place.join(name);
+        let _ = fs::remove_file(&link); // an earlier run's
+        symlink(&library, link)
+    };
+    fs::create_dir_all(&place)
+        .and_then(|()| library.canonicalize())
+        .and_then(|_| ["libpvas.so", "libpvas.so.0"].into_iter().try_for_each(link))
+        .map_err(|error| Failure::new(format!("{}: {error}", library.display())))?;
+    Ok(place)
 }
 
 /// Compiles `name`.c with the compiler driver of `mpi`.
