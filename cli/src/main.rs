@@ -1,1 +1,76 @@
-fn main(){}
+//! The command `nagaya`: one file a subcommand.
+//!
+//! There is no Rust runtime in front of `main`: it would ignore SIGPIPE and open missing
+//! standard descriptors, and the programs that we start inherit both.
+#![no_main]
+
+mod exec;
+mod gdb;
+mod info;
+mod maps;
+mod program;
+mod ps;
+mod run;
+mod server;
+
+use std::ffi::{c_char, c_int};
+
+use clap::{Parser, Subcommand};
+use nagaya_server::Failure;
+
+/// One virtual address space for parallel programs.
+///
+/// Programs run as tasks: processes that share one address space, each in a segment of
+/// its own. See nagaya(1).
+#[derive(Debug, Parser)]
+#[command(name = "nagaya", version, disable_help_subcommand = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run N tasks of a program in one space
+    Run(run::Options),
+    /// Run a program as a task of this job's space; for use under mpirun and the like
+    Exec(exec::Options),
+    /// List jobs and tasks
+    Ps(ps::Options),
+    /// Show which task owns which segment, and what lies in it
+    Maps(maps::Options),
+    /// Attach gdb to a task, with the symbols of all its images
+    Gdb(gdb::Options),
+    /// Show version, build, what this system allows, and which mechanism is active
+    Info(info::Options),
+    /// Serve a job (started by `nagaya exec`)
+    #[command(hide = true)]
+    Server(server::Options),
+}
+
+/// # Safety
+/// Called by the C runtime.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            let status = if error.use_stderr() { 125 } else { 0 };
+            let _ = error.print();
+            return status;
+        }
+    };
+    let result = match arguments.command {
+        Command::Run(options) => run::run(options),
+        Command::Exec(options) => exec::exec(options),
+        Command::Ps(options) => ps::ps(&options),
+        Command::Maps(options) => maps::maps(&options),
+        Command::Gdb(options) => gdb::gdb(&options),
+        Command::Info(options) => info::info(&options),
+        Command::Server(options) => server::server(options),
+    };
+    result.unwrap_or_else(|Failure { message, status }| {
+        eprintln!("nagaya: {message}");
+        status
+    })
+}

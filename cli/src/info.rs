@@ -1,0 +1,153 @@
+//! `nagaya info`: version and build, what this system allows, and which mechanism is
+//! active.
+
+use std::fs;
+
+use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
+use nagaya_server::{Failure, job, kernel_version, server};
+use pvas::this_task;
+
+use crate::ps::human;
+
+/// Options of `nagaya info`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Lines of key=value, for programs
+    #[arg(long)]
+    parsable: bool,
+}
+
+/// One line: a key for programs, words for people, the value.
+struct Fact {
+    key: &'static str,
+    title: &'static str,
+    value: String,
+}
+
+/// Prints the facts.
+pub fn info(options: &Options) -> Result<i32, Failure> {
+    for Fact { key, title, value } in facts() {
+        if options.parsable {
+            println!("{key}={value}");
+        } else {
+            println!("{title:<28} {value}");
+        }
+    }
+    Ok(0)
+}
+
+fn facts() -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut add = |key, title, value: String| facts.push(Fact { key, title, value });
+    let (major, minor) = kernel_version();
+    add("version", "nagaya", env!("CARGO_PKG_VERSION").into());
+    let build = if cfg!(debug_assertions) { "debug" } else { "release" };
+    add("build", "build", format!("{build}, {}", std::env::consts::ARCH));
+    add("kernel", "kernel", format!("{} ({})", read("/proc/sys/kernel/osrelease"), kernel(major, minor)));
+    add("spaces", "spaces", spaces());
+    let size = server::segment_size_for(None);
+    let tasks = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
+    add("segment_size", "segment size", format!("{size} ({}, {tasks} IDs)", human(size)));
+    add("mechanism", "single copy", mechanism());
+    add("job", "this process", this_process());
+    add("cma", "process_vm_readv by kernel", cma());
+    add("yama", "Yama ptrace_scope", or_none("/proc/sys/kernel/yama/ptrace_scope"));
+    add("seccomp", "seccomp", status_line("Seccomp", &["off", "strict", "filter"]));
+    add("max_map_count", "vm.max_map_count", max_map_count());
+    add("overcommit", "vm.overcommit_memory", read("/proc/sys/vm/overcommit_memory"));
+    add("core", "core files", cores(major, minor));
+    add("sockets", "sockets", match job::directory() {
+        Ok(path) => path.display().to_string(),
+        Err(failure) => format!("none: {failure}"),
+    });
+    add("gdb", "gdb", in_path("gdb"));
+    add("mpirun", "mpirun", in_path("mpirun"));
+    facts
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "unknown".into(), |text| text.trim().into())
+}
+
+fn or_none(path: &str) -> String {
+    fs::read_to_string(path).map_or_else(|_| "none".into(), |text| text.trim().into())
+}
+
+fn kernel(major: u32, minor: u32) -> &'static str {
+    match (major, minor) {
+        (5, 15..) | (6.., _) => "supported",
+        _ => "older than 5.15: not supported",
+    }
+}
+
+/// Whether a space can be made here: it is made.
+fn spaces() -> String {
+    if this_task().is_some() {
+        return "this process is a task".into();
+    }
+    match pvas::Space::create(pvas::SpaceOptions { segment_size: None, tasks_max: Some(1) }) {
+        Ok(space) => {
+            let _ = space.destroy();
+            "yes".into()
+        }
+        Err(error) => format!("no: {error}"),
+    }
+}
+
+fn mechanism() -> String {
+    match this_task() {
+        Some(_) => "user space: process_vm_readv/writev between tasks is a plain copy".into(),
+        None => "kernel: not in a space (start the program with nagaya run or nagaya exec)".into(),
+    }
+}
+
+fn this_process() -> String {
+    match this_task() {
+        Some(task) => format!("task {} of a space with {} tasks", task.id, task.control.tasks_alive()),
+        None => "an ordinary process".into(),
+    }
+}
+
+/// Asks the kernel for a copy within this process; inside a space the gate would answer,
+/// so the number is passed where the gate does not look.
+fn cma() -> String {
+    let (from, mut to) = ([1u8; 8], [0u8; 8]);
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: 8 };
+    let remote = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: 8 };
+    // SAFETY: both describe eight bytes of ours.
+    let result = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+    };
+    match (result, this_task().is_some()) {
+        (8, true) => "not asked: answered in user space".into(),
+        (8, false) => "allowed".into(),
+        _ => format!("refused: {}", std::io::Error::last_os_error()),
+    }
+}
+
+fn status_line(key: &str, names: &[&str]) -> String {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let number = value.and_then(|v| v.trim().parse::<usize>().ok());
+    number.and_then(|n| names.get(n)).map_or("unknown".into(), |name| (*name).to_string())
+}
+
+fn max_map_count() -> String {
+    let text = read("/proc/sys/vm/max_map_count");
+    match text.parse::<u64>() {
+        // A task with MPI has about 300 mappings.
+        Ok(count) => format!("{count} (one limit a space: about {} MPI tasks)", count / 300),
+        Err(_) => text,
+    }
+}
+
+fn cores(major: u32, minor: u32) -> String {
+    if (major, minor) < (5, 16) {
+        return "off in spaces: before Linux 5.16 a task that dumps kills all others".into();
+    }
+    format!("core_pattern {}", read("/proc/sys/kernel/core_pattern"))
+}
+
+fn in_path(name: &str) -> String {
+    crate::program::find(name.as_ref()).map_or("not found".into(), |p| p.display().to_string())
+}

@@ -1,0 +1,64 @@
+//! `nagaya maps`: who owns which segment, what lies in it, and how much is resident.
+
+use nagaya_server::Failure;
+use nagaya_server::maps::Mapping;
+use nagaya_server::query::{self, JobStatus};
+
+use crate::ps::human;
+
+/// Options of `nagaya maps`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// JOB, JOB.ID or the PID of a task (default: all jobs)
+    target: Option<String>,
+}
+
+/// Prints the segments.
+pub fn maps(options: &Options) -> Result<i32, Failure> {
+    match &options.target {
+        None => {
+            for job in query::jobs()? {
+                show(&job, None)?;
+            }
+        }
+        Some(target) => {
+            let selection = query::select(target)?;
+            show(&selection.job, selection.id)?;
+        }
+    }
+    Ok(0)
+}
+
+fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
+    let status = &job.status;
+    println!(
+        "job {}: server {}, segments of {} from {:#x}, {} tasks of {}",
+        status.job,
+        status.server,
+        human(status.segment_size),
+        status.base,
+        status.tasks.len(),
+        status.tasks_max
+    );
+    let mappings = job.maps()?;
+    for task in status.tasks.iter().filter(|t| id.is_none_or(|id| t.id == id)) {
+        let start = status.base + u64::from(task.id) * status.segment_size;
+        println!(
+            "task {} PID {} segment {:#x}-{:#x} resident {} sites {} patched, {} unknown: {}",
+            task.id,
+            task.pid,
+            start,
+            start + status.segment_size,
+            human(task.resident),
+            task.sites_patched,
+            task.sites_unreached,
+            task.arguments.join(" ")
+        );
+        for mapping in mappings.iter().filter(|m| m.id == task.id) {
+            let Mapping { start, end, permissions, part, resident, file, .. } = mapping;
+            let resident = human(*resident);
+            println!("  {start:x}-{end:x} {permissions} {part:<7} {resident:>10}  {file}");
+        }
+    }
+    Ok(())
+}

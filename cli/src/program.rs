@@ -1,0 +1,87 @@
+//! What `run` and `exec` share: finding a program, and ending as it did.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nagaya_server::Failure;
+use rustix::fs::{Access, AtFlags, CWD};
+
+/// Finds a program as execvp(3) does. Errors: status 127 (not found) or 126.
+pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
+    if name.is_empty() {
+        return Err(Failure { message: "the program's name is empty".into(), status: 127 });
+    }
+    if name.as_bytes().contains(&b'/') {
+        return Ok(PathBuf::from(name));
+    }
+    let path = std::env::var_os("PATH").unwrap_or("/usr/bin:/bin".into());
+    let mut denied = false;
+    for directory in std::env::split_paths(&path) {
+        let candidate = match directory.as_os_str().is_empty() {
+            true => Path::new(".").join(name),
+            false => directory.join(name),
+        };
+        if !candidate.is_file() {
+            continue;
+        }
+        if rustix::fs::accessat(CWD, &candidate, Access::EXEC_OK, AtFlags::EACCESS).is_ok() {
+            return Ok(candidate);
+        }
+        denied = true;
+    }
+    let name = name.display();
+    Err(match denied {
+        true => Failure { message: format!("{name}: permission denied"), status: 126 },
+        false => Failure { message: format!("{name}: not found in PATH"), status: 127 },
+    })
+}
+
+/// The status that a shell would show for a wait status: 128 + number for a signal.
+pub fn shell_status(status: i32) -> i32 {
+    if libc::WIFSIGNALED(status) {
+        128 + libc::WTERMSIG(status)
+    } else {
+        libc::WEXITSTATUS(status)
+    }
+}
+
+/// Ends this process with a task's wait status: the same exit status, or the same signal
+/// (without a core file of ours beside the task's).
+pub fn end_as(status: i32) -> i32 {
+    if !libc::WIFSIGNALED(status) {
+        return libc::WEXITSTATUS(status);
+    }
+    let signal = libc::WTERMSIG(status);
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: changes this process's own signal state; it ends here.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
+        libc::prctl(libc::PR_SET_DUMPABLE, 0);
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::kill(libc::getpid(), signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
+    }
+    128 + signal
+}
+
+/// The calling process's signal mask, bit n-1 for signal n.
+pub fn signal_mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: asks for the mask, eight bytes.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, 0, &raw mut mask, 8);
+    }
+    mask
+}
+
+/// Reads a size given on the command line.
+pub fn segment_size(text: &str) -> Result<u64, String> {
+    let size = pvas::parse_size(text).ok_or("not a size (such as 32G)")?;
+    nagaya_layout::SpaceLayout::window_size(size, 1)
+        .map_err(|_| "must be a power of two from 64M to 16T")?;
+    Ok(size)
+}

@@ -1,0 +1,63 @@
+//! `nagaya ps`: jobs and tasks of this user on this node.
+
+use nagaya_server::Failure;
+use nagaya_server::protocol::TaskStatus;
+use nagaya_server::query;
+
+/// Options of `nagaya ps`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Only this job
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+    /// A line a task, fields separated by tabs, sizes in bytes, no heading
+    #[arg(long)]
+    parsable: bool,
+}
+
+/// Prints the list.
+pub fn ps(options: &Options) -> Result<i32, Failure> {
+    let jobs = query::jobs()?;
+    if !options.parsable {
+        println!(
+            "{:<24} {:>4} {:>7} STATE {:>9} {:>9} {:>9} COMMAND",
+            "JOB", "ID", "PID", "RSS", "COPIES", "COPIED"
+        );
+    }
+    let wanted = |name: &str| options.job.as_deref().is_none_or(|job| job == name);
+    for job in jobs.iter().map(|j| &j.status).filter(|j| wanted(&j.job)) {
+        for task in &job.tasks {
+            let (state, command) = (state(task.pid), task.arguments.join(" "));
+            let command = command.replace(['\t', '\n'], " ");
+            let TaskStatus { id, pid, resident, copies, copied_bytes, .. } = task;
+            if options.parsable {
+                let job = &job.job;
+                println!("{job}\t{id}\t{pid}\t{state}\t{resident}\t{copies}\t{copied_bytes}\t{command}");
+            } else {
+                let (rss, copied) = (human(*resident), human(*copied_bytes));
+                let job = &job.job;
+                println!("{job:<24} {id:>4} {pid:>7} {state:<5} {rss:>9} {copies:>9} {copied:>9} {command}");
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// The letter that ps(1) shows.
+fn state(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    rest.trim_start().chars().next().unwrap_or('?')
+}
+
+/// Bytes in the largest unit that leaves at least 1.
+pub fn human(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
+}

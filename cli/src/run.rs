@@ -1,0 +1,339 @@
+//! `nagaya run`: N tasks of a program in a space that this process owns.
+
+use std::ffi::{CString, OsString};
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use nagaya_server::inherit::Inheritance;
+use nagaya_server::job::{Job, directory, rights};
+use nagaya_server::Failure;
+use nagaya_server::server::{Server, segment_size_for};
+use pvas::Attributes;
+
+use crate::program;
+use crate::server::raise_open_files;
+
+/// Options of `nagaya run`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Number of tasks
+    #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    n: u32,
+    /// Size of a segment, such as 32G (default: by memory and number of tasks)
+    #[arg(long, value_name = "SIZE", value_parser = program::segment_size)]
+    segment_size: Option<u64>,
+    /// Set a variable in the tasks, or pass one on
+    #[arg(short = 'x', value_name = "VAR[=VALUE]")]
+    variables: Vec<OsString>,
+    /// Begin each line of output with [ID]
+    #[arg(short, long)]
+    label: bool,
+    /// Working directory of the tasks
+    #[arg(short = 'C', long, value_name = "DIR")]
+    chdir: Option<PathBuf>,
+    /// Kill the rest when a task fails
+    #[arg(short = 'K', long)]
+    kill_on_bad_exit: bool,
+    /// Which tasks read standard input
+    #[arg(long, value_name = "all|none|ID", default_value = "0", value_parser = stdin_choice)]
+    stdin: StdinChoice,
+    /// Name of the job (default: run:PID)
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+    /// Program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    program: Vec<OsString>,
+}
+
+/// Who gets our standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum StdinChoice {
+    All,
+    None,
+    Task(u32),
+}
+
+fn stdin_choice(text: &str) -> Result<StdinChoice, String> {
+    match text {
+        "all" => Ok(StdinChoice::All),
+        "none" => Ok(StdinChoice::None),
+        id => id.parse().map(StdinChoice::Task).map_err(|_| "must be all, none or an ID".into()),
+    }
+}
+
+/// From the first Ctrl-C on: SIGTERM, then SIGKILL.
+const TERM_AFTER: Duration = Duration::from_secs(5);
+const KILL_AFTER: Duration = Duration::from_secs(10);
+
+/// Signals that are passed on to the tasks.
+const FORWARDED: &[i32] = &[
+    libc::SIGHUP,
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+];
+
+/// Runs the tasks; returns the first failing status, or 0.
+pub fn run(options: Options) -> Result<i32, Failure> {
+    let inheritance = Inheritance::of_this_process(program::signal_mask());
+    let inherited = inherited_fds();
+    let path = program::find(&options.program[0])?;
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let environment = environment(&options)?;
+    raise_open_files();
+
+    let name = options.job.clone().unwrap_or_else(|| format!("run:{}", std::process::id()));
+    let job = Job { name, local_tasks: Some(options.n), local_rank: None };
+    let stem = job.socket_stem(&directory()?, &rights());
+    let socket = Socket::listen(stem.with_added_extension("sock"))?;
+    let size = options.segment_size.unwrap_or_else(|| segment_size_for(Some(options.n)));
+    let signals = FORWARDED.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
+    let mut server = Server::new(&job.name, socket.listener()?, size, signals)?;
+
+    let null = File::open("/dev/null").map_err(|e| Failure::ours(format!("/dev/null: {e}")))?;
+    let mut labels = Vec::new();
+    // SAFETY: a plain read.
+    let base = inheritance.attributes(unsafe { libc::getsid(0) }, None);
+    for id in 0..options.n {
+        let reads = match options.stdin {
+            StdinChoice::All => true,
+            StdinChoice::None => false,
+            StdinChoice::Task(task) => task == id,
+        };
+        let mut fds: Vec<(RawFd, RawFd)> = inherited.iter().map(|&fd| (fd, fd)).collect();
+        if !reads {
+            fds.retain(|fd| fd.1 != 0);
+            fds.push((null.as_raw_fd(), 0));
+        }
+        let mut pipes: Vec<OwnedFd> = Vec::new();
+        if options.label {
+            for stream in [1, 2] {
+                let (reader, writer) =
+                    pipe().map_err(|e| Failure::ours(format!("pipe: {e} (raise ulimit -n)")))?;
+                fds.retain(|fd| fd.1 != stream);
+                fds.push((writer.as_raw_fd(), stream));
+                pipes.push(writer);
+                labels.push(label(id, stream, reader));
+            }
+        }
+        let attributes = Attributes { fds: Some(fds), cwd: cwd(&options)?, ..base_of(&base) };
+        let mut environment = environment.clone();
+        set(&mut environment, "NAGAYA_TASK_ID", &id.to_string());
+        set(&mut environment, "NAGAYA_TASKS", &options.n.to_string());
+        let arguments = arguments(&options)?;
+        if let Err(failure) = server.spawn(Some(id), &path, arguments, &environment, &attributes) {
+            // What runs already must not outlive the failure.
+            for pid in server.pids() {
+                server.signal(pid, libc::SIGKILL, None);
+            }
+            server.close();
+            return Err(failure);
+        }
+    }
+    let status = wait(&mut server, &options);
+    for label in labels {
+        let _ = label.join();
+    }
+    server.close();
+    Ok(status)
+}
+
+/// Serves until all tasks have ended.
+fn wait(server: &mut Server, options: &Options) -> i32 {
+    let mut first_failure = 0;
+    let mut interrupted: Option<Instant> = None;
+    let mut termed = false;
+    let all = |server: &Server, signal| {
+        for pid in server.pids() {
+            server.signal(pid, signal, None);
+        }
+    };
+    while !server.pids().is_empty() {
+        let turn = server.turn(interrupted.map(|_| Duration::from_millis(100)));
+        for ended in turn.ended {
+            let status = program::shell_status(ended.status);
+            if status == 0 {
+                continue;
+            }
+            if libc::WIFSIGNALED(ended.status) && interrupted.is_none() && first_failure == 0 {
+                eprintln!(
+                    "nagaya: task {} (PID {}) was killed by signal {}",
+                    ended.id,
+                    ended.pid,
+                    libc::WTERMSIG(ended.status)
+                );
+            }
+            if first_failure == 0 {
+                first_failure = status;
+                if options.kill_on_bad_exit {
+                    all(server, libc::SIGKILL);
+                }
+            }
+        }
+        for (signal, from_terminal) in turn.signals {
+            if signal == libc::SIGINT {
+                if interrupted.is_some() {
+                    all(server, libc::SIGKILL);
+                    continue;
+                }
+                interrupted = Some(Instant::now());
+            }
+            // The terminal has told the tasks itself: they are in our process group.
+            if !from_terminal {
+                all(server, signal);
+            }
+        }
+        if let Some(since) = interrupted {
+            if since.elapsed() > KILL_AFTER {
+                all(server, libc::SIGKILL);
+            } else if since.elapsed() > TERM_AFTER && !termed {
+                termed = true;
+                all(server, libc::SIGTERM);
+            }
+        }
+    }
+    match interrupted {
+        Some(_) if first_failure == 0 => 128 + libc::SIGINT,
+        _ => first_failure,
+    }
+}
+
+/// The job's socket, removed at the end.
+struct Socket {
+    path: PathBuf,
+    listener: UnixListener,
+}
+
+impl Socket {
+    fn listen(path: PathBuf) -> Result<Self, Failure> {
+        let fail = |e: std::io::Error| Failure::ours(format!("{}: {e}", path.display()));
+        if std::os::unix::net::UnixStream::connect(&path).is_ok() {
+            return Err(Failure::ours("a job of this name runs already (choose another --job)"));
+        }
+        let _ = std::fs::remove_file(&path);
+        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+        let listener = UnixListener::bind(&path);
+        rustix::process::umask(before);
+        let listener = listener.map_err(fail)?;
+        Ok(Self { path, listener })
+    }
+
+    fn listener(&self) -> Result<OwnedFd, Failure> {
+        self.listener
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|e| Failure::ours(format!("socket: {e}")))
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// The attributes that all tasks share; `Attributes` owns its lists, so each gets a copy.
+fn base_of(base: &Attributes) -> Attributes {
+    Attributes {
+        umask: base.umask,
+        affinity: base.affinity.clone(),
+        limits: base.limits.clone(),
+        ignored_signals: base.ignored_signals,
+        sigmask: base.sigmask,
+        parent_death_signal: base.parent_death_signal,
+        ..Attributes::default()
+    }
+}
+
+fn cwd(options: &Options) -> Result<Option<CString>, Failure> {
+    let Some(path) = &options.chdir else { return Ok(None) };
+    CString::new(path.clone().into_os_string().into_vec())
+        .map(Some)
+        .map_err(|_| Failure::ours("--chdir: contains a zero byte"))
+}
+
+fn arguments(options: &Options) -> Result<Vec<CString>, Failure> {
+    let convert = |a: &OsString| CString::new(a.clone().into_vec());
+    let arguments: Result<Vec<_>, _> = options.program.iter().map(convert).collect();
+    arguments.map_err(|_| Failure::ours("an argument contains a zero byte"))
+}
+
+/// Our environment with the variables of -x.
+fn environment(options: &Options) -> Result<Vec<CString>, Failure> {
+    let mut environment: Vec<CString> = std::env::vars_os()
+        .filter_map(|(mut key, value)| {
+            key.push("=");
+            key.push(value);
+            CString::new(key.into_vec()).ok()
+        })
+        .collect();
+    for variable in &options.variables {
+        let text = variable.to_string_lossy();
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() => set(&mut environment, key, value),
+            Some(_) => return Err(Failure::ours(format!("-x {text}: no name before ="))),
+            None if std::env::var_os(variable).is_some() => {}
+            None => {
+                return Err(Failure::ours(format!("-x {text}: not set here (give -x {text}=VALUE)")));
+            }
+        }
+    }
+    Ok(environment)
+}
+
+fn set(environment: &mut Vec<CString>, key: &str, value: &str) {
+    let prefix = format!("{key}=");
+    environment.retain(|entry| !entry.as_bytes().starts_with(prefix.as_bytes()));
+    if let Ok(entry) = CString::new(format!("{prefix}{value}")) {
+        environment.push(entry);
+    }
+}
+
+/// Descriptors that an exec would pass on.
+fn inherited_fds() -> Vec<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return vec![0, 1, 2] };
+    let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|&fd| {
+            // SAFETY: asks for flags; a number that is no descriptor gives an error.
+            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+            flags >= 0 && flags & libc::FD_CLOEXEC == 0
+        })
+        .collect()
+}
+
+fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
+    Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
+}
+
+/// Copies a task's output line by line, each behind its ID.
+fn label(id: u32, stream: i32, reader: OwnedFd) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(File::from(reader));
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+            if !line.ends_with(b"\n") {
+                line.push(b'\n');
+            }
+            let mut text = format!("[{id}] ").into_bytes();
+            text.append(&mut line);
+            // One write a line, so that lines of several tasks do not mix.
+            let result = match stream {
+                1 => std::io::stdout().lock().write_all(&text),
+                _ => std::io::stderr().lock().write_all(&text),
+            };
+            if result.is_err() {
+                return;
+            }
+        }
+    })
+}

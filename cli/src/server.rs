@@ -1,0 +1,72 @@
+//! `nagaya server`: the node server of a job whose tasks come through `nagaya exec`.
+//! Started by the first stub, with the listening socket as standard input.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+
+use nagaya_server::Failure;
+use nagaya_server::server::{Server, serve_job};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Options of `nagaya server`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[arg(long)]
+    job: String,
+    #[arg(long)]
+    socket: PathBuf,
+    #[arg(long)]
+    lock: PathBuf,
+    #[arg(long)]
+    segment_size: u64,
+}
+
+/// Serves until the last task and the last stub have gone.
+pub fn server(options: Options) -> Result<i32, Failure> {
+    let listener: OwnedFd = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .map_err(|e| Failure::ours(format!("no socket on standard input: {e}")))?;
+    detach(&listener);
+    raise_open_files();
+    let mut server = Server::new(&options.job, listener, options.segment_size, 0)?;
+    serve_job(&mut server, &options.lock, &options.socket);
+    server.close();
+    Ok(0)
+}
+
+/// Holds on to nothing of the stub that started us: its descriptors (readers would wait
+/// for their end), directory, process group and processors.
+fn detach(listener: &OwnedFd) {
+    use std::os::fd::AsRawFd;
+    let keep = listener.as_raw_fd();
+    let cpus = [0xffu8; 1024];
+    // SAFETY: descriptors other than the listener and the standard ones are not ours; the
+    // mask is a kilobyte; the rest has no arguments in memory.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, 3, keep - 1, 0);
+        libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0);
+        libc::setpgid(0, 0);
+        libc::syscall(libc::SYS_sched_setaffinity, 0, cpus.len(), cpus.as_ptr());
+        // The terminal's and the launcher's signals are for stubs; we end with the last.
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE] {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        libc::prctl(libc::PR_SET_NAME, c"nagaya-server".as_ptr());
+    }
+    let _ = std::env::set_current_dir("/");
+    if let Ok(null) = std::fs::File::open("/dev/null") {
+        let _ = rustix::stdio::dup2_stdin(null);
+    }
+    // Core files of a task that dumps must not take the others along on old kernels.
+    if nagaya_server::kernel_version() < (5, 16) {
+        // SAFETY: no arguments in memory.
+        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+    }
+}
+
+/// A descriptor a task and more; tasks get the limits of their stubs.
+pub fn raise_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}

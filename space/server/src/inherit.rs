@@ -1,0 +1,164 @@
+//! All that a process inherits besides descriptors, arguments and environment: read in
+//! the stub, given to the task.
+
+use std::ffi::CString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+
+use pvas::Attributes;
+use serde::{Deserialize, Serialize};
+
+/// A process's inherited state.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Inheritance {
+    umask: u32,
+    affinity: Vec<u8>,
+    limits: Vec<(u32, u64, u64)>,
+    ignored_signals: u64,
+    sigmask: u64,
+    session: i32,
+    group: i32,
+    pid: i32,
+    nice: i32,
+    scheduler: (i32, i32),
+    io_priority: i32,
+    timer_slack_ns: u64,
+    memory_policy: Option<(i32, Vec<u64>)>,
+    cgroup: Option<Vec<u8>>,
+}
+
+/// RLIMIT_CPU to RLIMIT_RTTIME.
+const LIMITS: u32 = 16;
+/// 64-bit words of a NUMA node mask (CONFIG_NODES_SHIFT is at most 10).
+const NODE_WORDS: usize = 16;
+
+impl Inheritance {
+    /// Reads the calling process's. `sigmask` is its signal mask at start.
+    pub fn of_this_process(sigmask: u64) -> Self {
+        let mut limits = Vec::new();
+        for resource in 0..LIMITS {
+            let mut limit = [0u64; 2];
+            // SAFETY: the kernel writes two 64-bit words.
+            let result = unsafe {
+                libc::syscall(libc::SYS_prlimit64, 0, resource, 0, (&raw mut limit).cast::<u64>())
+            };
+            if result == 0 {
+                limits.push((resource, limit[0], limit[1]));
+            }
+        }
+        let mut affinity = vec![0u8; 8192];
+        // SAFETY: the kernel writes at most as many bytes as there are.
+        let size = unsafe {
+            libc::syscall(libc::SYS_sched_getaffinity, 0, affinity.len(), affinity.as_mut_ptr())
+        };
+        affinity.truncate(size.max(0) as usize);
+        let mut nodes = vec![0u64; NODE_WORDS];
+        let mut mode = 0i32;
+        // SAFETY: the kernel writes one int and at most NODE_WORDS words.
+        let policy = unsafe {
+            libc::syscall(
+                libc::SYS_get_mempolicy,
+                &raw mut mode,
+                nodes.as_mut_ptr(),
+                NODE_WORDS * 64,
+                0,
+                0,
+            )
+        };
+        let umask = rustix::process::umask(rustix::fs::Mode::empty());
+        rustix::process::umask(umask);
+        let mut parameter = [0i32];
+        // SAFETY: plain reads of this process's scheduling; one int is written.
+        let (scheduler, io_priority, slack, nice) = unsafe {
+            let policy = libc::syscall(libc::SYS_sched_getscheduler, 0) as i32;
+            libc::syscall(libc::SYS_sched_getparam, 0, parameter.as_mut_ptr());
+            let io = libc::syscall(libc::SYS_ioprio_get, 1, 0) as i32;
+            let slack = libc::prctl(libc::PR_GET_TIMERSLACK);
+            // The raw call gives 20 - nice.
+            let nice = 20 - libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as i32;
+            ((policy.max(0), parameter[0]), io.max(0), slack.max(0) as u64, nice)
+        };
+        Self {
+            umask: umask.as_raw_mode(),
+            affinity,
+            limits,
+            ignored_signals: ignored_signals(),
+            sigmask,
+            // SAFETY: plain reads.
+            session: unsafe { libc::getsid(0) },
+            // SAFETY: a plain read.
+            group: unsafe { libc::getpgrp() },
+            pid: std::process::id() as i32,
+            nice,
+            scheduler,
+            io_priority,
+            timer_slack_ns: slack,
+            memory_policy: (policy == 0 && mode != 0).then_some((mode, nodes)),
+            cgroup: cgroup_procs(),
+        }
+    }
+
+    /// The stub's process group.
+    pub fn group(&self) -> i32 {
+        self.group
+    }
+
+    /// What the node server, in session `session`, asks of a new task.
+    pub fn attributes(&self, session: i32, own_cgroup: Option<&[u8]>) -> Attributes {
+        // A stub that leads a session gets a task that does too; one in our session a
+        // task in its group. A group of another session cannot be joined.
+        let new_session = self.session == self.pid;
+        let same_session = self.session == session && !new_session;
+        let cgroup = self.cgroup.as_deref().filter(|c| Some(*c) != own_cgroup);
+        Attributes {
+            umask: Some(self.umask),
+            affinity: self.affinity.clone(),
+            limits: self.limits.clone(),
+            ignored_signals: Some(self.ignored_signals),
+            sigmask: Some(self.sigmask),
+            new_session,
+            process_group: (!new_session).then_some(if same_session { self.group } else { 0 }),
+            process_group_optional: true,
+            parent_death_signal: Some(libc::SIGKILL),
+            nice: (self.nice != current_nice()).then_some(self.nice),
+            scheduler: (self.scheduler.0 != 0).then_some(self.scheduler),
+            io_priority: Some(self.io_priority),
+            timer_slack_ns: Some(self.timer_slack_ns),
+            memory_policy: self.memory_policy.clone(),
+            cgroup_procs: cgroup.and_then(|path| CString::new(path).ok()),
+            ..Attributes::default()
+        }
+    }
+}
+
+fn current_nice() -> i32 {
+    // SAFETY: a plain read.
+    20 - unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as i32
+}
+
+/// Signals with the disposition SIG_IGN, bit n-1 for signal n.
+fn ignored_signals() -> u64 {
+    let mut mask = 0;
+    for signal in 1..=64u64 {
+        let mut action = [0u64; 4];
+        // SAFETY: the kernel writes its sigaction of four words.
+        let result = unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, 0, (&raw mut action).cast::<u64>(), 8)
+        };
+        if result == 0 && action[0] == 1 {
+            mask |= 1 << (signal - 1);
+        }
+    }
+    mask
+}
+
+/// `cgroup.procs` of the calling process's cgroup, where version 2 is mounted.
+pub fn cgroup_procs() -> Option<Vec<u8>> {
+    let text = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let root = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
+        .into_iter()
+        .find(|root| fs::exists(format!("{root}/cgroup.procs")).unwrap_or(false))?;
+    let file = std::path::Path::new(root).join(path).join("cgroup.procs");
+    Some(file.into_os_string().into_vec())
+}

@@ -1,0 +1,194 @@
+//! Which processes form a job on this node, and where their node server listens.
+//!
+//! A job is what the launcher calls one; several jobs and users on a node stay apart.
+//! Processes of one job that differ in rights or namespaces stay apart too: tasks run
+//! with the rights of their server.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::Failure;
+
+/// The job of the calling process.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Job {
+    /// Shown to people, and what tasks are named after.
+    pub name: String,
+    /// How many tasks the launcher will start on this node, if it says so.
+    pub local_tasks: Option<u32>,
+    /// Which of them this is.
+    pub local_rank: Option<u32>,
+}
+
+/// The names under which launchers tell the number of processes on this node.
+const LOCAL_SIZE: &[&str] =
+    &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE", "PMIX_LOCAL_SIZE"];
+/// And which of them one is.
+const LOCAL_RANK: &[&str] =
+    &["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMIX_LOCAL_RANK"];
+
+impl Job {
+    /// From a name given by the user, or the launcher's environment; a job of its own if
+    /// there is neither.
+    pub fn of_environment(name: Option<&str>, variable: &dyn Fn(&str) -> Option<String>) -> Self {
+        let given = |key: &str| variable(key).filter(|value| !value.is_empty());
+        let number = |keys: &[&str]| keys.iter().find_map(|key| given(key)?.parse::<u32>().ok());
+        let name = if let Some(name) = name {
+            name.to_string()
+        } else if let Some(name) = given("NAGAYA_JOB") {
+            name
+        } else if let Some(namespace) = given("PMIX_NAMESPACE") {
+            format!("pmix:{namespace}")
+        } else if let (Some(job), Some(step)) = (given("SLURM_JOB_ID"), given("SLURM_STEP_ID")) {
+            format!("slurm:{job}.{step}")
+        } else if given("PMI_FD").or(given("PMI_PORT")).or(given("PMI_RANK")).is_some() {
+            let fd = given("PMI_FD").and_then(|fd| fd.parse().ok());
+            let launcher = fd.and_then(peer_pid).unwrap_or_else(parent_pid);
+            format!("pmi:{launcher}.{}", start_time(launcher).unwrap_or(0))
+        } else {
+            format!("exec:{}", std::process::id())
+        };
+        Self { name, local_tasks: number(LOCAL_SIZE), local_rank: number(LOCAL_RANK) }
+    }
+
+    /// Path of the socket in `directory`, without its suffix: a readable part and a
+    /// number that stands for name and rights.
+    pub fn socket_stem(&self, directory: &Path, rights: &str) -> PathBuf {
+        let readable: String = self
+            .name
+            .chars()
+            .map(|c| if c.is_ascii_alphanumeric() || "-_.@".contains(c) { c } else { '_' })
+            .take(40)
+            .collect();
+        let number = fnv1a(&[self.name.as_bytes(), b"\0", rights.as_bytes()].concat());
+        directory.join(format!("{readable}-{number:016x}"))
+    }
+}
+
+/// FNV-1a, 64 bits: the same in every build, which the stubs of one job need.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// The process at the other end of a launcher's PMI socket.
+fn peer_pid(fd: i32) -> Option<i32> {
+    if fd < 0 {
+        return None;
+    }
+    // SAFETY: only asked for its peer; a number that is no descriptor gives EBADF.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    let credentials = rustix::net::sockopt::socket_peercred(fd).ok()?;
+    Some(credentials.pid.as_raw_nonzero().get())
+}
+
+fn parent_pid() -> i32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
+}
+
+/// When a process started, in clock ticks since boot: tells it from a later one with the
+/// same PID.
+fn start_time(pid: i32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// Rights and namespaces of the calling process, as text that differs where they do.
+pub fn rights() -> String {
+    const LINES: &[&str] = &[
+        "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs",
+        "Seccomp", "Seccomp_filters",
+    ];
+    let mut text = String::new();
+    for line in fs::read_to_string("/proc/self/status").unwrap_or_default().lines() {
+        if line.split(':').next().is_some_and(|key| LINES.contains(&key)) {
+            let _ = writeln!(text, "{line}");
+        }
+    }
+    for name in ["mnt", "pid", "user", "net", "ipc", "uts", "cgroup", "time"] {
+        let link = fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
+        let _ = writeln!(text, "{}", link.display());
+    }
+    if let Ok(root) = fs::metadata("/") {
+        let _ = writeln!(text, "{}:{}", root.dev(), root.ino());
+    }
+    text
+}
+
+/// The directory for sockets: `$XDG_RUNTIME_DIR/nagaya`, or `/tmp/nagaya-UID`; ours
+/// alone (0700), made if it does not exist.
+pub fn directory() -> Result<PathBuf, Failure> {
+    let uid = rustix::process::geteuid().as_raw();
+    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|d| d.is_dir());
+    let directory = match base {
+        Some(base) => base.join("nagaya"),
+        None => PathBuf::from(format!("/tmp/nagaya-{uid}")),
+    };
+    let wrong = |what: &str| {
+        Failure::ours(format!("{}: {what} (remove it, or set XDG_RUNTIME_DIR)", directory.display()))
+    };
+    match fs::DirBuilder::new().mode(0o700).create(&directory) {
+        Ok(()) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(wrong(&format!("cannot make the directory for sockets: {error}"))),
+    }
+    let data = fs::symlink_metadata(&directory).map_err(|e| wrong(&e.to_string()))?;
+    if !data.is_dir() {
+        return Err(wrong("not a directory"));
+    }
+    if data.uid() != uid {
+        return Err(wrong("belongs to another user"));
+    }
+    if data.permissions().mode() & 0o077 != 0 {
+        return Err(wrong("others have access to it (should be mode 0700)"));
+    }
+    Ok(directory)
+}
+
+/// Refuses a peer that is not this user (or root).
+pub fn check_peer(socket: impl AsFd) -> Result<i32, Failure> {
+    let credentials = rustix::net::sockopt::socket_peercred(socket)
+        .map_err(|errno| Failure::ours(format!("cannot tell who is at the socket: {errno}")))?;
+    let uid = credentials.uid.as_raw();
+    if uid != rustix::process::geteuid().as_raw() {
+        return Err(Failure::ours(format!("user {uid} is at the socket, not we")));
+    }
+    Ok(credentials.pid.as_raw_nonzero().get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn job(variables: &[(&str, &str)]) -> Job {
+        Job::of_environment(None, &|key| {
+            variables.iter().find(|v| v.0 == key).map(|v| v.1.to_string())
+        })
+    }
+
+    #[test]
+    fn launchers_name_their_jobs() {
+        assert_eq!(job(&[("PMIX_NAMESPACE", "123")]).name, "pmix:123");
+        assert_eq!(job(&[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")]).name, "slurm:7.0");
+        assert!(job(&[("PMI_RANK", "0")]).name.starts_with("pmi:"));
+        assert_eq!(job(&[]).name, format!("exec:{}", std::process::id()));
+        assert_eq!(job(&[("NAGAYA_JOB", "mine"), ("PMIX_NAMESPACE", "1")]).name, "mine");
+        assert_eq!(job(&[("MPI_LOCALNRANKS", "8")]).local_tasks, Some(8));
+    }
+
+    #[test]
+    fn jobs_and_rights_have_sockets_of_their_own() {
+        let directory = Path::new("/d");
+        let one = job(&[("NAGAYA_JOB", "a/b")]);
+        let two = job(&[("NAGAYA_JOB", "a_b")]);
+        assert_ne!(one.socket_stem(directory, ""), two.socket_stem(directory, ""));
+        assert_ne!(one.socket_stem(directory, "x"), one.socket_stem(directory, "y"));
+        assert_eq!(one.socket_stem(directory, "x"), one.socket_stem(directory, "x"));
+        let name = one.socket_stem(directory, "").file_name().unwrap().to_owned();
+        assert!(!name.to_str().unwrap().contains('/'));
+    }
+}

@@ -1,0 +1,100 @@
+//! What tools ask the node servers of this user.
+
+use std::fs;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::Failure;
+use crate::job::{check_peer, directory};
+use crate::maps::Mapping;
+use crate::protocol::{Connection, Reply, Request, Status};
+
+/// A tool waits this long for an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Sockets of all jobs of this user on this node.
+fn sockets() -> Result<Vec<PathBuf>, Failure> {
+    let directory = directory()?;
+    let entries = fs::read_dir(&directory)
+        .map_err(|e| Failure::ours(format!("{}: {e}", directory.display())))?;
+    let paths = entries.flatten().map(|entry| entry.path());
+    let mut paths: Vec<PathBuf> =
+        paths.filter(|path| path.extension().is_some_and(|e| e == "sock")).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+fn ask(socket: &Path, request: &Request) -> Option<Reply> {
+    let stream = UnixStream::connect(socket).ok()?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
+    check_peer(&stream).ok()?;
+    let mut connection = Connection::new(stream.into());
+    connection.send(request, &[]).ok()?;
+    connection.receive().ok()?
+}
+
+/// A job, and where to ask for more.
+#[derive(Debug)]
+pub struct JobStatus {
+    socket: PathBuf,
+    /// What its server says.
+    pub status: Status,
+}
+
+impl JobStatus {
+    /// What lies in its segments.
+    pub fn maps(&self) -> Result<Vec<Mapping>, Failure> {
+        match ask(&self.socket, &Request::Maps) {
+            Some(Reply::Maps(mappings)) => Ok(mappings),
+            _ => Err(Failure::ours(format!("job {}: its server does not answer", self.status.job))),
+        }
+    }
+}
+
+/// All jobs of this user on this node. Sockets whose server is gone are passed over.
+pub fn jobs() -> Result<Vec<JobStatus>, Failure> {
+    let status = |socket: PathBuf| match ask(&socket, &Request::Status) {
+        Some(Reply::Status(status)) => Some(JobStatus { socket, status }),
+        _ => None,
+    };
+    Ok(sockets()?.into_iter().filter_map(status).collect())
+}
+
+/// Which tasks a user means by `JOB`, `JOB.ID` or `PID`.
+#[derive(Debug)]
+pub struct Selection {
+    /// The job.
+    pub job: JobStatus,
+    /// One task of it, or all.
+    pub id: Option<u32>,
+}
+
+/// Finds what `name` names: the PID of a living task (or of its stub) first, then a job,
+/// then JOB.ID with the last dot as separator.
+pub fn select(name: &str) -> Result<Selection, Failure> {
+    let jobs = jobs()?;
+    let pid = name.parse::<u32>().ok();
+    for (index, job) in jobs.iter().enumerate() {
+        let of_pid = |t: &&crate::protocol::TaskStatus| Some(t.pid) == pid || t.stub == pid;
+        if pid.is_some() && let Some(task) = job.status.tasks.iter().find(of_pid) {
+            let id = Some(task.id);
+            let job = jobs.into_iter().nth(index).expect("the index is its own");
+            return Ok(Selection { job, id });
+        }
+    }
+    let (stem, id) = match name.rsplit_once('.') {
+        Some((stem, id)) => (stem, id.parse::<u32>().ok()),
+        None => (name, None),
+    };
+    for job in jobs {
+        if job.status.job == name {
+            return Ok(Selection { job, id: None });
+        }
+        let has = |id| job.status.tasks.iter().any(|t| t.id == id);
+        if job.status.job == stem && id.is_some_and(has) {
+            return Ok(Selection { job, id });
+        }
+    }
+    Err(Failure::ours(format!("{name}: no such task or job (see nagaya ps)")))
+}

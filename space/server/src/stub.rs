@@ -1,0 +1,275 @@
+//! The stub: the process that a foreign launcher started with `nagaya exec`, and that
+//! stands for its task until the task ends.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+
+use crate::Failure;
+use crate::inherit::Inheritance;
+use crate::job::{Job, check_peer, directory, rights};
+use crate::protocol::{Connection, Reply, Request, Start};
+
+/// What `nagaya exec` was asked to do.
+#[derive(Debug)]
+pub struct Exec {
+    /// The job to join.
+    pub job: Job,
+    /// Program, with a path.
+    pub path: PathBuf,
+    /// `argv`.
+    pub arguments: Vec<OsString>,
+    /// ID that the task must get.
+    pub id: Option<u32>,
+    /// Segment size, where this stub starts the server.
+    pub segment_size: Option<u64>,
+    /// Signal mask that this process was started with.
+    pub sigmask: u64,
+    /// Say what happens.
+    pub verbose: bool,
+}
+
+/// How a stub ends.
+#[derive(Debug)]
+pub enum Outcome {
+    /// As its task did: a wait status.
+    Ended(i32),
+    /// The program cannot be a task; nothing was run.
+    Refused(Failure),
+}
+
+/// Runs the program as a task of the job and stands for it until it ends.
+pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
+    let inheritance = Inheritance::of_this_process(exec.sigmask);
+    let (numbers, fds) = inherited_fds()?;
+    // All signals from here on are the task's; they wait until there is one.
+    let signals = block_signals().map_err(|e| Failure::ours(format!("signalfd: {e}")))?;
+    let cwd = rustix::fs::open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
+    let (mut connection, lock) = connect(exec)?;
+    let start = Start {
+        path: exec.path.as_os_str().as_bytes().to_vec(),
+        arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
+        environment: environment(),
+        fds: numbers,
+        id: exec.id,
+        preferred_id: exec.job.local_rank,
+        inheritance,
+    };
+    let mut sent: Vec<BorrowedFd<'_>> = vec![cwd.as_fd()];
+    sent.extend(&fds);
+    let gone = || Failure::ours(format!("the node server of job {} is gone", exec.job.name));
+    connection.send(&Request::Start(Box::new(start)), &sent).map_err(|_| gone())?;
+    let (id, pid, in_group) = match connection.receive::<Reply>() {
+        Ok(Some(Reply::Started { id, pid, in_group })) => (id, pid, in_group),
+        Ok(Some(Reply::Refused(message, status))) => {
+            unblock_signals(exec.sigmask);
+            return Ok(Outcome::Refused(Failure { message, status }));
+        }
+        Ok(_) | Err(_) => return Err(gone()),
+    };
+    drop(lock);
+    if exec.verbose {
+        eprintln!("nagaya: job {}: task {id}, PID {pid}", exec.job.name);
+    }
+    // What we keep open, its readers would wait for: all but standard error, which the
+    // last line of a lost server needs.
+    drop((fds, cwd));
+    close_all_but(&[2, connection.as_fd().as_raw_fd(), signals.as_raw_fd()]);
+    stand_for(&mut connection, &signals, in_group).ok_or_else(|| {
+        Failure::ours(format!("the node server of job {} is gone, and task {id} with it", exec.job.name))
+    })
+}
+
+/// Forwards signals and waits for the end. `None` if the server has gone.
+fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> Option<Outcome> {
+    loop {
+        let mut fds = [
+            PollFd::new(connection, PollFlags::IN),
+            PollFd::new(signals, PollFlags::IN),
+        ];
+        let _ = poll(&mut fds, None); // EINTR cannot be: all signals are blocked
+        let (server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
+        if signal {
+            forward_signals(connection, signals, in_group);
+        }
+        if server {
+            let open = connection.fill().unwrap_or(false);
+            while let Ok(Some((reply, _))) = connection.next::<Reply>() {
+                match reply {
+                    Reply::Ended(status) => return Some(Outcome::Ended(status)),
+                    // The launcher is to see us stopped; SIGCONT lets both go on.
+                    // SAFETY: stops this process.
+                    Reply::Stopped(_) => unsafe {
+                        libc::kill(libc::getpid(), libc::SIGSTOP);
+                    },
+                    _ => {}
+                }
+            }
+            if !open {
+                return None;
+            }
+        }
+    }
+}
+
+fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) {
+    const SI_KERNEL: i32 = 0x80;
+    let mut buffer = [0u8; 128 * 8];
+    let Ok(size) = rustix::io::read(signals, &mut buffer) else { return };
+    for entry in buffer[..size].chunks_exact(128) {
+        let word = |n: usize| {
+            i32::from_le_bytes(entry[n * 4..n * 4 + 4].try_into().expect("four bytes"))
+        };
+        // struct signalfd_siginfo: signo, errno, code, …, and ssi_int at 44 bytes.
+        let (signal, code, value) = (word(0), word(2), word(11));
+        let from_terminal = code == SI_KERNEL && in_group;
+        if signal == libc::SIGCHLD || (from_terminal && signal != libc::SIGCONT) {
+            continue;
+        }
+        let value = (code == libc::SI_QUEUE).then_some(value);
+        // A server that has gone shows as the end of the connection.
+        let _ = connection.send(&Request::Signal(signal, value), &[]);
+    }
+}
+
+/// The environment as it is, also where it is not Unicode or has no `=`.
+fn environment() -> Vec<Vec<u8>> {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    let mut entries = Vec::new();
+    // SAFETY: libc's list of C strings, which this single-threaded process does not change.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            entries.push(std::ffi::CStr::from_ptr(*at).to_bytes().to_vec());
+            at = at.add(1);
+        }
+    }
+    entries
+}
+
+/// Descriptors that a program started by exec would have, and their numbers.
+fn inherited_fds() -> Result<(Vec<i32>, Vec<BorrowedFd<'static>>), Failure> {
+    let entries = fs::read_dir("/proc/self/fd")
+        .map_err(|e| Failure::ours(format!("/proc/self/fd: {e} (is /proc mounted?)")))?;
+    let mut numbers: Vec<i32> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&fd| {
+            // SAFETY: asks for flags; a number that is no descriptor gives an error.
+            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+            flags >= 0 && flags & libc::FD_CLOEXEC == 0
+        })
+        .collect();
+    numbers.sort_unstable();
+    // SAFETY: they stay open until close_all_but.
+    let fds = numbers.iter().map(|&fd| unsafe { BorrowedFd::borrow_raw(fd) }).collect();
+    Ok((numbers, fds))
+}
+
+fn block_signals() -> io::Result<OwnedFd> {
+    let all = u64::MAX;
+    // SAFETY: eight-byte sets, as the kernel's are. signalfd passes over KILL and STOP.
+    let fd = unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, 0, 8);
+        libc::syscall(libc::SYS_signalfd4, -1, &raw const all, 8, libc::SFD_CLOEXEC)
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn unblock_signals(mask: u64) {
+    // SAFETY: an eight-byte set.
+    unsafe {
+        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
+    }
+}
+
+fn close_all_but(keep: &[i32]) {
+    let mut keep = keep.to_vec();
+    keep.sort_unstable();
+    let mut from = 0;
+    for &fd in keep.iter().chain(&[i32::MAX]) {
+        if fd > from {
+            // SAFETY: closes what belongs to the task now; owners of the descriptors in
+            // `keep` are the only ones left.
+            unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, 0) };
+        }
+        from = fd.saturating_add(1);
+    }
+}
+
+/// Connects to the job's server, and starts it if there is none. The lock that is
+/// returned keeps the server from going away before our request has reached it.
+fn connect(exec: &Exec) -> Result<(Connection, File), Failure> {
+    let directory = directory()?;
+    let stem = exec.job.socket_stem(&directory, &rights());
+    let (socket, lock_path) = (stem.with_added_extension("sock"), stem.with_added_extension("lock"));
+    let lock = lock_file(&lock_path)?;
+    let stream = match UnixStream::connect(&socket) {
+        Ok(stream) => stream,
+        Err(_) => start_server(exec, &socket, &lock_path)?,
+    };
+    check_peer(&stream)?;
+    Ok((Connection::new(stream.into()), lock))
+}
+
+fn lock_file(path: &Path) -> Result<File, Failure> {
+    let fail = |e: io::Error| Failure::ours(format!("{}: {e}", path.display()));
+    loop {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(fail)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|e| fail(e.into()))?;
+        // A server that has just ended removed the file that we waited for.
+        use std::os::unix::fs::MetadataExt;
+        let same = match (file.metadata(), fs::metadata(path)) {
+            (Ok(ours), Ok(now)) => ours.ino() == now.ino() && ours.dev() == now.dev(),
+            _ => false,
+        };
+        if same {
+            return Ok(file);
+        }
+    }
+}
+
+/// Starts the node server, listening on `socket`, and connects to it.
+fn start_server(exec: &Exec, socket: &Path, lock: &Path) -> Result<UnixStream, Failure> {
+    let fail = |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
+    let _ = fs::remove_file(socket); // of a server that was killed
+    let before = rustix::process::umask(Mode::from_raw_mode(0o077));
+    let listener = UnixListener::bind(socket);
+    rustix::process::umask(before);
+    let listener = listener.map_err(|e| fail("cannot listen", e))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("server").arg("--job").arg(&exec.job.name).arg("--socket").arg(socket);
+    command.arg("--lock").arg(lock);
+    let size = exec
+        .segment_size
+        .unwrap_or_else(|| crate::server::segment_size_for(exec.job.local_tasks));
+    command.arg("--segment-size").arg(size.to_string());
+    command.env_clear();
+    command.stdin(Stdio::from(OwnedFd::from(listener)));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map_err(|e| fail("cannot start the node server", e))?;
+    UnixStream::connect(socket).map_err(|e| fail("cannot connect", e))
+}
