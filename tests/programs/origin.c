@@ -10,10 +10,7 @@
 
 int origin_library(void);
 
-static void same_file(const struct stat *a, const struct stat *b)
-{
-	CHECK(a->st_dev == b->st_dev && a->st_ino == b->st_ino);
-}
+#define same_file(a, b) CHECK((a)->st_dev == (b)->st_dev && (a)->st_ino == (b)->st_ino)
 
 int main(int argc, char **argv)
 {

@@ -21,6 +21,11 @@ fn code_data_heap_stacks_and_maps_lie_in_the_segment() {
 }
 
 #[test]
+fn system_calls_that_cannot_be_patched_are_safe() {
+    holds("unreached_calls_are_safe", 4);
+}
+
+#[test]
 fn each_task_has_its_own_program_break() {
     holds("program_break", 4);
 }
@@ -63,8 +68,8 @@ fn many_mappings_end_in_enomem() {
 #[test]
 fn a_small_segment_runs_out_gracefully() {
     let program = program::c_pvas("memory.c");
-    for case in ["program_break", "more_than_the_segment"] {
-        nagaya("run").args(["--segment-size", "256M"]).arg(&program).args([case, "1"]).run().ok();
+    for (size, case) in [("256M", "more_than_the_segment"), ("1G", "program_break")] {
+        nagaya("run").args(["--segment-size", size]).arg(&program).args([case, "1"]).run().ok();
     }
 }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,18 @@ struct Peer {
     connection: Connection,
     pid: i32,
     task: Option<u32>,
+}
+
+/// What is shown of a task's control block.
+#[derive(Debug, Default)]
+struct Block {
+    heap: u64,
+    mmap: u64,
+    mmap_end: u64,
+    copies: u64,
+    copied_bytes: u64,
+    sites_patched: u64,
+    sites_unreached: u64,
 }
 
 /// A task that has ended.
@@ -383,13 +396,36 @@ impl Server {
         Ok(Reply::Started { id, pid, in_group: group == start.inheritance.group() })
     }
 
-    /// The control block of a living task.
-    fn block(&self, id: u32) -> Option<&Task> {
+    /// What a living task's control block says now. Read through the kernel: the task may
+    /// end, and its block go, at any moment.
+    fn block(&self, id: u32) -> Option<Block> {
         let address = self.space.control().slot(id).task.load(Ordering::Acquire);
-        // SAFETY: an entry of the slot is a mapped block until the watcher reclaims it;
-        // tasks that this loop knows have not been reaped, but may have ended: their
-        // block may go at any moment. So check before use, and copy at once.
-        (address != 0).then(|| unsafe { &*(address as *const Task) })
+        if address == 0 {
+            return None;
+        }
+        let mut task = MaybeUninit::<Task>::uninit();
+        let size = size_of::<Task>();
+        let local = libc::iovec { iov_base: task.as_mut_ptr().cast(), iov_len: size };
+        let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
+        // SAFETY: writes at most the size of a Task to `task`; a bad address is EFAULT.
+        let copied = unsafe {
+            libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+        };
+        if copied != size as isize {
+            return None;
+        }
+        // SAFETY: filled above, and any bytes are a valid Task: integers, raw pointers
+        // (never followed here) and atomics.
+        let task = unsafe { task.assume_init() };
+        Some(Block {
+            heap: task.brk_start,
+            mmap: task.mmap_start,
+            mmap_end: task.mmap_end,
+            copies: task.copies.into_inner(),
+            copied_bytes: task.copied_bytes.into_inner(),
+            sites_patched: task.sites_patched.into_inner(),
+            sites_unreached: task.sites_unreached.into_inner(),
+        })
     }
 
     fn status(&self) -> Status {
@@ -402,18 +438,15 @@ impl Server {
             .tasks
             .iter()
             .map(|(&pid, task)| {
-                let block = self.block(task.id);
-                let count = |f: fn(&Task) -> &std::sync::atomic::AtomicU64| {
-                    block.map_or(0, |b| f(b).load(Ordering::Relaxed))
-                };
+                let block = self.block(task.id).unwrap_or_default();
                 TaskStatus {
                     id: task.id,
                     pid,
                     stub: task.stub.and_then(|key| Some(self.peers.get(&key)?.pid as u32)),
-                    copies: count(|b| &b.copies),
-                    copied_bytes: count(|b| &b.copied_bytes),
-                    sites_patched: count(|b| &b.sites_patched),
-                    sites_unreached: count(|b| &b.sites_unreached),
+                    copies: block.copies,
+                    copied_bytes: block.copied_bytes,
+                    sites_patched: block.sites_patched,
+                    sites_unreached: block.sites_unreached,
                     resident: resident.get(&task.id).copied().unwrap_or(0),
                     path: task.path.clone(),
                     arguments: task.arguments.clone(),
@@ -437,12 +470,8 @@ impl Server {
             .values()
             .filter_map(|task| {
                 let block = self.block(task.id)?;
-                Some(Bounds {
-                    id: task.id,
-                    heap: block.brk_start,
-                    mmap: block.mmap_start,
-                    mmap_end: block.mmap_end,
-                })
+                let Block { heap, mmap, mmap_end, .. } = block;
+                Some(Bounds { id: task.id, heap, mmap, mmap_end })
             })
             .collect();
         maps::read(&self.space.layout(), &bounds).unwrap_or_default()
