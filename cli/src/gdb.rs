@@ -44,7 +44,9 @@ pub fn gdb(options: &Options) -> Result<i32, Failure> {
     let mappings = selection.job.maps()?;
     let of_task = || mappings.iter().filter(|m| m.id == id && m.file.starts_with('/'));
     for mapping in of_task().filter(|m| m.offset == 0) {
-        let runs = |m: &&nagaya_server::maps::Mapping| m.file == mapping.file && m.permissions.contains('x');
+        let runs = |m: &&nagaya_server::maps::Mapping| {
+            m.file == mapping.file && m.permissions.contains('x')
+        };
         if of_task().any(|m| runs(&m)) && !images.values().any(|file| *file == mapping.file) {
             images.insert(mapping.start, mapping.file.clone());
         }

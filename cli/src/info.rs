@@ -43,7 +43,11 @@ fn facts() -> Vec<Fact> {
     add("version", "nagaya", env!("CARGO_PKG_VERSION").into());
     let build = if cfg!(debug_assertions) { "debug" } else { "release" };
     add("build", "build", format!("{build}, {}", std::env::consts::ARCH));
-    add("kernel", "kernel", format!("{} ({})", read("/proc/sys/kernel/osrelease"), kernel(major, minor)));
+    add(
+        "kernel",
+        "kernel",
+        format!("{} ({})", read("/proc/sys/kernel/osrelease"), kernel(major, minor)),
+    );
     add("spaces", "spaces", spaces());
     let size = server::segment_size_for(None);
     let tasks = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
@@ -56,10 +60,14 @@ fn facts() -> Vec<Fact> {
     add("max_map_count", "vm.max_map_count", max_map_count());
     add("overcommit", "vm.overcommit_memory", read("/proc/sys/vm/overcommit_memory"));
     add("core", "core files", cores(major, minor));
-    add("sockets", "sockets", match job::directory() {
-        Ok(path) => path.display().to_string(),
-        Err(failure) => format!("none: {failure}"),
-    });
+    add(
+        "sockets",
+        "sockets",
+        match job::directory() {
+            Ok(path) => path.display().to_string(),
+            Err(failure) => format!("none: {failure}"),
+        },
+    );
     add("gdb", "gdb", in_path("gdb"));
     add("mpirun", "mpirun", in_path("mpirun"));
     facts
@@ -103,7 +111,9 @@ fn mechanism() -> String {
 
 fn this_process() -> String {
     match this_task() {
-        Some(task) => format!("task {} of a space with {} tasks", task.id, task.control.tasks_alive()),
+        Some(task) => {
+            format!("task {} of a space with {} tasks", task.id, task.control.tasks_alive())
+        }
         None => "an ordinary process".into(),
     }
 }

@@ -39,11 +39,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
 
 /// The status that a shell would show for a wait status: 128 + number for a signal.
 pub fn shell_status(status: i32) -> i32 {
-    if libc::WIFSIGNALED(status) {
-        128 + libc::WTERMSIG(status)
-    } else {
-        libc::WEXITSTATUS(status)
-    }
+    if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
 }
 
 /// Ends this process with a task's wait status: the same exit status, or the same signal

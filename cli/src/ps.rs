@@ -32,11 +32,15 @@ pub fn ps(options: &Options) -> Result<i32, Failure> {
             let TaskStatus { id, pid, resident, copies, copied_bytes, .. } = task;
             if options.parsable {
                 let job = &job.job;
-                println!("{job}\t{id}\t{pid}\t{state}\t{resident}\t{copies}\t{copied_bytes}\t{command}");
+                println!(
+                    "{job}\t{id}\t{pid}\t{state}\t{resident}\t{copies}\t{copied_bytes}\t{command}"
+                );
             } else {
                 let (rss, copied) = (human(*resident), human(*copied_bytes));
                 let job = &job.job;
-                println!("{job:<24} {id:>4} {pid:>7} {state:<5} {rss:>9} {copies:>9} {copied:>9} {command}");
+                println!(
+                    "{job:<24} {id:>4} {pid:>7} {state:<5} {rss:>9} {copies:>9} {copied:>9} {command}"
+                );
             }
         }
     }

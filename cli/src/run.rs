@@ -10,9 +10,9 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nagaya_server::Failure;
 use nagaya_server::inherit::Inheritance;
 use nagaya_server::job::{Job, directory, rights};
-use nagaya_server::Failure;
 use nagaya_server::server::{Server, segment_size_for};
 use pvas::Attributes;
 
@@ -93,8 +93,7 @@ pub fn run(options: Options) -> Result<i32, Failure> {
 
     let name = options.job.clone().unwrap_or_else(|| format!("run:{}", std::process::id()));
     let job = Job { name, local_tasks: Some(options.n), local_rank: None };
-    let stem = job.socket_stem(&directory()?, &rights());
-    let socket = Socket::listen(stem.with_added_extension("sock"))?;
+    let socket = Socket::listen(job.file(&directory()?, &rights(), "sock"))?;
     let size = options.segment_size.unwrap_or_else(|| segment_size_for(Some(options.n)));
     let signals = FORWARDED.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
     let mut server = Server::new(&job.name, socket.listener()?, size, signals)?;
@@ -283,7 +282,9 @@ fn environment(options: &Options) -> Result<Vec<CString>, Failure> {
             Some(_) => return Err(Failure::ours(format!("-x {text}: no name before ="))),
             None if std::env::var_os(variable).is_some() => {}
             None => {
-                return Err(Failure::ours(format!("-x {text}: not set here (give -x {text}=VALUE)")));
+                return Err(Failure::ours(format!(
+                    "-x {text}: not set here (give -x {text}=VALUE)"
+                )));
             }
         }
     }

@@ -253,8 +253,9 @@ static void patch_sites(struct task *t, u8 *text, u64 length, int prot, const st
 	} while (raw6(SYS_mmap, stubs, size, PROT_READ | PROT_WRITE,
 	              2 | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == -EEXIST);
 
-	u64 low = align_down((u64)text + sites[0].offset, PAGE);
-	u64 high = align_up((u64)text + sites[count - 1].offset + 16, PAGE);
+	/* All of it: a part would split the mapping in three for good, and the kernel walks
+	 * all mappings of the space whenever a task ends. */
+	u64 low = (u64)text, high = align_up((u64)text + length, PAGE);
 	if (raw3(SYS_mprotect, low, high - low, PROT_READ | PROT_WRITE)) {
 		raw3(SYS_munmap, stubs, size, 0);
 		release(t, stubs, size);

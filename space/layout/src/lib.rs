@@ -203,7 +203,10 @@ impl SegmentLayout {
     /// End of the mmap area in front of a stack of at most `stack_size` bytes, with a
     /// gap that stays unmapped (the kernel's own guard gap is 1 MiB).
     pub fn mmap_area_end(&self, stack_size: u64) -> u64 {
-        align_down(self.end() - stack_size.min(self.stack_size_max()) - HUGE_PAGE_SIZE, HUGE_PAGE_SIZE)
+        align_down(
+            self.end() - stack_size.min(self.stack_size_max()) - HUGE_PAGE_SIZE,
+            HUGE_PAGE_SIZE,
+        )
     }
 }
 

@@ -133,11 +133,7 @@ impl Headers {
         Ok(headers)
     }
 
-    fn add_load(
-        &mut self,
-        entry: &ProgramHeader64<LE>,
-        length: u64,
-    ) -> Result<(), LoadErrorKind> {
+    fn add_load(&mut self, entry: &ProgramHeader64<LE>, length: u64) -> Result<(), LoadErrorKind> {
         use LoadErrorKind::{Malformed, Truncated};
         let flags = entry.p_flags.get(LE);
         let prot = |flag, bit| if flags & flag != 0 { bit } else { 0 };
@@ -201,8 +197,7 @@ fn read_interpreter(file: &File, entry: &ProgramHeader64<LE>) -> Result<PathBuf,
         return Err(LoadErrorKind::Malformed("length of the interpreter's name"));
     }
     let mut name = vec![0; size as usize];
-    file.read_exact_at(&mut name, entry.p_offset.get(LE))
-        .map_err(|_| LoadErrorKind::Truncated)?;
+    file.read_exact_at(&mut name, entry.p_offset.get(LE)).map_err(|_| LoadErrorKind::Truncated)?;
     match name.iter().position(|&b| b == 0) {
         Some(end) if end > 0 => Ok(PathBuf::from(OsStr::from_bytes(&name[..end]))),
         _ => Err(LoadErrorKind::Malformed("interpreter's name")),

@@ -96,12 +96,11 @@ fn open_executable(path: &Path) -> Result<(File, u64), LoadError> {
     rustix::fs::accessat(CWD, path, Access::EXEC_OK, AtFlags::EACCESS)
         .map_err(|errno| fail("cannot execute", errno))?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let file = rustix::fs::open(path, flags, Mode::empty())
-        .map_err(|errno| match errno {
-            // Execute permission alone is enough for execve, but we must read it.
-            Errno::ACCESS => fail("no permission to read the program", errno),
-            _ => fail("open", errno),
-        })?;
+    let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
+        // Execute permission alone is enough for execve, but we must read it.
+        Errno::ACCESS => fail("no permission to read the program", errno),
+        _ => fail("open", errno),
+    })?;
     let file = File::from(file);
     let data = file.metadata().map_err(|e| system(path, "stat", &e))?;
     if !data.is_file() {

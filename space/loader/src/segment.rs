@@ -266,5 +266,6 @@ unsafe fn map_image(
     Ok(Mapped { bias, end })
 }
 
-const _: () = assert!(EXPORT_SIZE.is_multiple_of(PAGE_SIZE) && TASK_BLOCK_SIZE >= size_of::<Task>() as u64);
+const _: () =
+    assert!(EXPORT_SIZE.is_multiple_of(PAGE_SIZE) && TASK_BLOCK_SIZE >= size_of::<Task>() as u64);
 const _: () = assert!(HUGE_PAGE_SIZE.is_multiple_of(PAGE_SIZE));

@@ -98,10 +98,9 @@ impl fmt::Display for Error {
                 write!(f, "task ID {id} is out of range (this space has IDs 0 to {})", max - 1)
             }
             Error::IdTaken(id) => write!(f, "task ID {id} is taken"),
-            Error::Full(max) => write!(
-                f,
-                "all {max} task IDs of the space are taken (smaller segments give more)"
-            ),
+            Error::Full(max) => {
+                write!(f, "all {max} task IDs of the space are taken (smaller segments give more)")
+            }
             Error::NoTask(id) => write!(f, "no task with ID {id}"),
             Error::NoPid(pid) => write!(f, "no task of the space has PID {pid}"),
             Error::TaskEnded(id) => write!(f, "task {id} ended"),

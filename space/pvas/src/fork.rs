@@ -199,7 +199,13 @@ pub fn execve(path: &Path, arguments: Vec<CString>, environment: &[CString]) -> 
     let mut mask = 0u64;
     // SAFETY: asks for the mask, eight bytes.
     unsafe {
-        libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, ptr::null::<u64>(), &raw mut mask, 8)
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_BLOCK,
+            ptr::null::<u64>(),
+            &raw mut mask,
+            8,
+        )
     };
     // SAFETY: `prepare` took the slot, and an earlier attempt was cleared.
     let task = match unsafe { load_into(&control, record.id, &program, environment, None, mask) } {

@@ -54,16 +54,20 @@ pub fn parse_size(text: &str) -> Option<u64> {
         b't' | b'T' => (&text[..text.len() - 1], 40),
         _ => (text, 0),
     };
-    digits.parse::<u64>().ok()?.checked_shl(shift).filter(|n| n >> shift == digits.parse().unwrap_or(0))
+    digits
+        .parse::<u64>()
+        .ok()?
+        .checked_shl(shift)
+        .filter(|n| n >> shift == digits.parse().unwrap_or(0))
 }
 
 fn default_segment_size() -> Result<u64, Error> {
     match std::env::var("PVAS_SEGMENT_SIZE") {
-        Ok(text) => parse_size(&text)
-            .filter(|&size| SpaceLayout::window_size(size, 1).is_ok())
-            .ok_or(Error::Invalid(
-                "PVAS_SEGMENT_SIZE (a power of two from 64M to 16T, such as 32G)",
-            )),
+        Ok(text) => {
+            parse_size(&text).filter(|&size| SpaceLayout::window_size(size, 1).is_ok()).ok_or(
+                Error::Invalid("PVAS_SEGMENT_SIZE (a power of two from 64M to 16T, such as 32G)"),
+            )
+        }
         Err(_) => Ok(SEGMENT_SIZE_DEFAULT),
     }
 }
@@ -170,13 +174,11 @@ impl Space {
         let id = self.take_slot(id)?;
         let stack = attributes.limits.iter().find(|l| l.0 == libc::RLIMIT_STACK);
         // SAFETY: we hold the slot.
-        let loaded = unsafe {
-            load_into(&self.control, id, &program, environment, stack.map(|l| l.1), 0)
-        };
+        let loaded =
+            unsafe { load_into(&self.control, id, &program, environment, stack.map(|l| l.1), 0) };
         let started = loaded.map_err(Error::from).and_then(|task| {
             // SAFETY: just loaded for this slot.
-            let started =
-                unsafe { child::start(self.control, id, task, &comm(path), attributes) };
+            let started = unsafe { child::start(self.control, id, task, &comm(path), attributes) };
             started.map_err(|error| match error {
                 StartError::Clone(errno) => Error::System("clone", errno),
                 StartError::Step(step, errno) => Error::Setup(step, errno),

@@ -96,12 +96,13 @@ impl Watcher {
             libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, set, old, 8)
         };
         mask(&raw const all, &raw mut before);
-        let thread = std::thread::Builder::new().name("pvas-watcher".into()).spawn(move || {
-            match Loop::new(self) {
+        let thread =
+            std::thread::Builder::new().name("pvas-watcher".into()).spawn(move || match Loop::new(
+                self,
+            ) {
                 Ok(state) => state.run(),
                 Err(errno) => panic!("pvas: cannot watch tasks: {errno}"),
-            }
-        });
+            });
         mask(&raw const before, std::ptr::null_mut());
         thread.map(drop).map_err(|e| {
             self.started.store(false, Ordering::Release);
@@ -346,9 +347,8 @@ impl Watched {
     fn has_left(&self, own_exe: &std::path::Path) -> bool {
         const KCMP_VM: i32 = 1;
         // SAFETY: no arguments in memory.
-        let compared = unsafe {
-            libc::syscall(libc::SYS_kcmp, std::process::id(), self.pid, KCMP_VM, 0, 0)
-        };
+        let compared =
+            unsafe { libc::syscall(libc::SYS_kcmp, std::process::id(), self.pid, KCMP_VM, 0, 0) };
         if compared >= 0 {
             return compared != 0;
         }

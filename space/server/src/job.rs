@@ -54,9 +54,9 @@ impl Job {
         Self { name, local_tasks: number(LOCAL_SIZE), local_rank: number(LOCAL_RANK) }
     }
 
-    /// Path of the socket in `directory`, without its suffix: a readable part and a
-    /// number that stands for name and rights.
-    pub fn socket_stem(&self, directory: &Path, rights: &str) -> PathBuf {
+    /// Path of the job's socket (`sock`) or lock file (`lock`) in `directory`: a readable
+    /// part and a number that stands for name and rights.
+    pub fn file(&self, directory: &Path, rights: &str, suffix: &str) -> PathBuf {
         let readable: String = self
             .name
             .chars()
@@ -64,7 +64,7 @@ impl Job {
             .take(40)
             .collect();
         let number = fnv1a(&[self.name.as_bytes(), b"\0", rights.as_bytes()].concat());
-        directory.join(format!("{readable}-{number:016x}"))
+        directory.join(format!("{readable}-{number:016x}.{suffix}"))
     }
 }
 
@@ -100,8 +100,17 @@ fn start_time(pid: i32) -> Option<u64> {
 /// Rights and namespaces of the calling process, as text that differs where they do.
 pub fn rights() -> String {
     const LINES: &[&str] = &[
-        "Uid", "Gid", "Groups", "CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb", "NoNewPrivs",
-        "Seccomp", "Seccomp_filters",
+        "Uid",
+        "Gid",
+        "Groups",
+        "CapInh",
+        "CapPrm",
+        "CapEff",
+        "CapBnd",
+        "CapAmb",
+        "NoNewPrivs",
+        "Seccomp",
+        "Seccomp_filters",
     ];
     let mut text = String::new();
     for line in fs::read_to_string("/proc/self/status").unwrap_or_default().lines() {
@@ -129,12 +138,17 @@ pub fn directory() -> Result<PathBuf, Failure> {
         None => PathBuf::from(format!("/tmp/nagaya-{uid}")),
     };
     let wrong = |what: &str| {
-        Failure::ours(format!("{}: {what} (remove it, or set XDG_RUNTIME_DIR)", directory.display()))
+        Failure::ours(format!(
+            "{}: {what} (remove it, or set XDG_RUNTIME_DIR)",
+            directory.display()
+        ))
     };
     match fs::DirBuilder::new().mode(0o700).create(&directory) {
         Ok(()) => {}
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(wrong(&format!("cannot make the directory for sockets: {error}"))),
+        Err(error) => {
+            return Err(wrong(&format!("cannot make the directory for sockets: {error}")));
+        }
     }
     let data = fs::symlink_metadata(&directory).map_err(|e| wrong(&e.to_string()))?;
     if !data.is_dir() {
@@ -185,10 +199,10 @@ mod tests {
         let directory = Path::new("/d");
         let one = job(&[("NAGAYA_JOB", "a/b")]);
         let two = job(&[("NAGAYA_JOB", "a_b")]);
-        assert_ne!(one.socket_stem(directory, ""), two.socket_stem(directory, ""));
-        assert_ne!(one.socket_stem(directory, "x"), one.socket_stem(directory, "y"));
-        assert_eq!(one.socket_stem(directory, "x"), one.socket_stem(directory, "x"));
-        let name = one.socket_stem(directory, "").file_name().unwrap().to_owned();
+        assert_ne!(one.file(directory, "", "sock"), two.file(directory, "", "sock"));
+        assert_ne!(one.file(directory, "x", "sock"), one.file(directory, "y", "sock"));
+        assert_eq!(one.file(directory, "x", "sock"), one.file(directory, "x", "sock"));
+        let name = one.file(directory, "", "sock").file_name().unwrap().to_owned();
         assert!(!name.to_str().unwrap().contains('/'));
     }
 }

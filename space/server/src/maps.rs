@@ -103,4 +103,3 @@ fn describe(
     };
     Mapping { id, start, end, permissions, offset, part: part.into(), resident: 0, file }
 }
-

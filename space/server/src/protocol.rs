@@ -180,8 +180,7 @@ impl Connection {
             return Err(broken("descriptors do not fit"));
         }
         while !bytes.is_empty() {
-            match sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)
-            {
+            match sendmsg(&self.socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     bytes = &bytes[sent..];
                     control.clear();
@@ -237,7 +236,7 @@ impl Connection {
     }
 
     /// The next complete message that has arrived, with its descriptors.
-    pub fn next<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    pub fn take<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         if self.bytes.len() < HEADER_SIZE {
             return Ok(None);
         }
@@ -270,7 +269,7 @@ impl Connection {
     /// Waits for the next message on a blocking socket. `None`: the peer has closed.
     pub fn receive<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Option<T>> {
         loop {
-            if let Some((message, _)) = self.next()? {
+            if let Some((message, _)) = self.take()? {
                 return Ok(Some(message));
             }
             if !self.fill()? {
@@ -304,7 +303,7 @@ mod tests {
         a.send(&Request::Signal(15, None), &fds).unwrap();
         a.send(&Request::Status, &[]).unwrap();
         loop {
-            if let Some((message, fds)) = b.next::<Request>().unwrap() {
+            if let Some((message, fds)) = b.take::<Request>().unwrap() {
                 assert!(matches!(message, Request::Signal(15, None)));
                 assert_eq!(fds.len(), 300);
                 break;

@@ -77,7 +77,9 @@ pub fn select(name: &str) -> Result<Selection, Failure> {
     let pid = name.parse::<u32>().ok();
     for (index, job) in jobs.iter().enumerate() {
         let of_pid = |t: &&crate::protocol::TaskStatus| Some(t.pid) == pid || t.stub == pid;
-        if pid.is_some() && let Some(task) = job.status.tasks.iter().find(of_pid) {
+        if pid.is_some()
+            && let Some(task) = job.status.tasks.iter().find(of_pid)
+        {
             let id = Some(task.id);
             let job = jobs.into_iter().nth(index).expect("the index is its own");
             return Ok(Selection { job, id });

@@ -133,8 +133,8 @@ impl Server {
             OwnedFd::from_raw_fd(fd as i32)
         };
         let space = Space::create(options).map_err(|e| Failure::from(&e))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
-            .map_err(|e| fail("epoll", e.into()))?;
+        let epoll =
+            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| fail("epoll", e.into()))?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|e| fail("socket", e.into()))?;
         for (fd, key) in [(&listener, LISTENER), (&signals, SIGNALS)] {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)
@@ -315,7 +315,7 @@ impl Server {
         let open = peer.connection.fill();
         loop {
             let Some(peer) = self.peers.get_mut(&key) else { return };
-            match peer.connection.next::<Request>() {
+            match peer.connection.take::<Request>() {
                 Ok(Some((request, fds))) => self.handle(key, request, fds),
                 Ok(None) => break,
                 Err(_) => return self.disconnect(key),
@@ -355,8 +355,7 @@ impl Server {
         if peer.task.is_some() {
             return Err(Failure::ours("a stub stands for one task only"));
         }
-        let Some((cwd, fds)) = fds.split_first().filter(|(_, f)| f.len() == start.fds.len())
-        else {
+        let Some((cwd, fds)) = fds.split_first().filter(|(_, f)| f.len() == start.fds.len()) else {
             return Err(Failure::ours("descriptors and their numbers disagree"));
         };
         if start.fds.iter().any(|&fd| fd < 0) {
@@ -383,8 +382,7 @@ impl Server {
         let preferred = start.id.or(start.preferred_id.filter(|&id| {
             id < self.space.layout().tasks_max() && !self.tasks.values().any(|t| t.id == id)
         }));
-        let (id, pid) =
-            self.spawn(preferred, &path, arguments, &environment, &attributes)?;
+        let (id, pid) = self.spawn(preferred, &path, arguments, &environment, &attributes)?;
         if let Some(task) = self.tasks.get_mut(&pid) {
             task.stub = Some(key);
         }

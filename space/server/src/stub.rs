@@ -53,8 +53,9 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let (numbers, fds) = inherited_fds()?;
     // All signals from here on are the task's; they wait until there is one.
     let signals = block_signals().map_err(|e| Failure::ours(format!("signalfd: {e}")))?;
-    let cwd = rustix::fs::open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
+    let cwd =
+        rustix::fs::open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
     let (mut connection, lock) = connect(exec)?;
     let start = Start {
         path: exec.path.as_os_str().as_bytes().to_vec(),
@@ -86,17 +87,17 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     drop((fds, cwd));
     close_all_but(&[2, connection.as_fd().as_raw_fd(), signals.as_raw_fd()]);
     stand_for(&mut connection, &signals, in_group).ok_or_else(|| {
-        Failure::ours(format!("the node server of job {} is gone, and task {id} with it", exec.job.name))
+        Failure::ours(format!(
+            "the node server of job {} is gone, and task {id} with it",
+            exec.job.name
+        ))
     })
 }
 
 /// Forwards signals and waits for the end. `None` if the server has gone.
 fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> Option<Outcome> {
     loop {
-        let mut fds = [
-            PollFd::new(connection, PollFlags::IN),
-            PollFd::new(signals, PollFlags::IN),
-        ];
+        let mut fds = [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
         let _ = poll(&mut fds, None); // EINTR cannot be: all signals are blocked
         let (server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
         if signal {
@@ -104,7 +105,7 @@ fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> 
         }
         if server {
             let open = connection.fill().unwrap_or(false);
-            while let Ok(Some((reply, _))) = connection.next::<Reply>() {
+            while let Ok(Some((reply, _))) = connection.take::<Reply>() {
                 match reply {
                     Reply::Ended(status) => return Some(Outcome::Ended(status)),
                     // The launcher is to see us stopped; SIGCONT lets both go on.
@@ -127,9 +128,8 @@ fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) {
     let mut buffer = [0u8; 128 * 8];
     let Ok(size) = rustix::io::read(signals, &mut buffer) else { return };
     for entry in buffer[..size].chunks_exact(128) {
-        let word = |n: usize| {
-            i32::from_le_bytes(entry[n * 4..n * 4 + 4].try_into().expect("four bytes"))
-        };
+        let word =
+            |n: usize| i32::from_le_bytes(entry[n * 4..n * 4 + 4].try_into().expect("four bytes"));
         // struct signalfd_siginfo: signo, errno, code, …, and ssi_int at 44 bytes.
         let (signal, code, value) = (word(0), word(2), word(11));
         let from_terminal = code == SI_KERNEL && in_group;
@@ -217,8 +217,9 @@ fn close_all_but(keep: &[i32]) {
 /// returned keeps the server from going away before our request has reached it.
 fn connect(exec: &Exec) -> Result<(Connection, File), Failure> {
     let directory = directory()?;
-    let stem = exec.job.socket_stem(&directory, &rights());
-    let (socket, lock_path) = (stem.with_added_extension("sock"), stem.with_added_extension("lock"));
+    let rights = rights();
+    let socket = exec.job.file(&directory, &rights, "sock");
+    let lock_path = exec.job.file(&directory, &rights, "lock");
     let lock = lock_file(&lock_path)?;
     let stream = match UnixStream::connect(&socket) {
         Ok(stream) => stream,
@@ -254,7 +255,8 @@ fn lock_file(path: &Path) -> Result<File, Failure> {
 
 /// Starts the node server, listening on `socket`, and connects to it.
 fn start_server(exec: &Exec, socket: &Path, lock: &Path) -> Result<UnixStream, Failure> {
-    let fail = |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
+    let fail =
+        |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
     let _ = fs::remove_file(socket); // of a server that was killed
     let before = rustix::process::umask(Mode::from_raw_mode(0o077));
     let listener = UnixListener::bind(socket);
@@ -263,9 +265,8 @@ fn start_server(exec: &Exec, socket: &Path, lock: &Path) -> Result<UnixStream, F
     let mut command = Command::new("/proc/self/exe");
     command.arg("server").arg("--job").arg(&exec.job.name).arg("--socket").arg(socket);
     command.arg("--lock").arg(lock);
-    let size = exec
-        .segment_size
-        .unwrap_or_else(|| crate::server::segment_size_for(exec.job.local_tasks));
+    let size =
+        exec.segment_size.unwrap_or_else(|| crate::server::segment_size_for(exec.job.local_tasks));
     command.arg("--segment-size").arg(size.to_string());
     command.env_clear();
     command.stdin(Stdio::from(OwnedFd::from(listener)));

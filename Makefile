@@ -1,0 +1,64 @@
+# Nagaya's targets. `make` builds; see README.md for the two that newcomers want.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+CARGO ?= cargo
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+STAGE = $(DESTDIR)$(PREFIX)
+
+.PHONY: all deps demo check lint test bench soak install uninstall clean
+
+all:
+	$(CARGO) build --release --workspace
+
+# What the demo, the tests and the benchmarks need and the machine lacks.
+deps:
+	scripts/deps
+
+# The main job both ways: a stock MPI's messages with and without Nagaya.
+demo: deps
+	$(CARGO) build --release --quiet
+	$(RELEASE)/nagaya-bench demo
+
+check: deps lint test
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
+	scripts/check-man
+
+test:
+	$(CARGO) build --workspace
+	$(CARGO) test --workspace
+
+bench: deps all
+	$(RELEASE)/nagaya-bench all
+
+# Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn.
+soak: deps
+	$(CARGO) build --workspace
+	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
+
+install: all
+	install -d $(STAGE)/bin $(STAGE)/lib/pkgconfig $(STAGE)/include
+	install -m 755 $(RELEASE)/nagaya $(STAGE)/bin/nagaya
+	install -m 755 $(RELEASE)/libpvas.so $(STAGE)/lib/libpvas.so.$(VERSION)
+	ln -sf libpvas.so.$(VERSION) $(STAGE)/lib/libpvas.so.0
+	ln -sf libpvas.so.0 $(STAGE)/lib/libpvas.so
+	install -m 644 include/*.h $(STAGE)/include/
+	for f in pkgconfig/*.pc.in; do \
+		sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $$f \
+			> $(STAGE)/lib/pkgconfig/$$(basename $$f .in); done
+	for section in 1 3 7; do \
+		install -d $(STAGE)/share/man/man$$section; \
+		install -m 644 man/*.$$section $(STAGE)/share/man/man$$section/; done
+
+uninstall:
+	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
+	cd include && for f in *.h; do rm -f $(STAGE)/include/$$f; done
+	cd man && for f in *.[137]; do rm -f $(STAGE)/share/man/man*/$$f; done
+
+clean:
+	$(CARGO) clean
