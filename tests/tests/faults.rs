@@ -1,0 +1,48 @@
+//! Tasks that crash, are killed or stopped, fork or exec: the others work on, the memory comes
+//! back, nothing grows. The cases are in `programs/faults.c`.
+
+use std::time::Duration;
+
+use nagaya_tests::{Cmd, program};
+
+/// Runs one case of `programs/faults.c`.
+#[track_caller]
+fn holds(case: &str) -> String {
+    let command = Cmd::new(program::c_pvas("faults.c")).arg(case).arg(program::tiny());
+    let output = command.time_limit(Duration::from_secs(240)).run();
+    assert!(output.status.success(), "{output}");
+    output.stdout
+}
+
+#[test]
+fn a_task_that_ends_badly_leaves_the_others_working_and_its_segment_empty() {
+    holds("bad_ends");
+}
+
+#[test]
+fn a_fork_copies_the_callers_segment_and_costs_the_others_nothing() {
+    holds("fork_is_cheap_for_others");
+}
+
+#[test]
+fn a_task_stopped_or_killed_while_it_forks_blocks_nobody() {
+    holds("interrupted_forks");
+}
+
+#[test]
+fn ten_thousand_tasks_leave_no_trace() {
+    holds("ten_thousand_cycles");
+}
+
+#[test]
+fn tasks_that_crash_exec_or_fail_to_start_leave_no_trace() {
+    holds("cycles_of_all_kinds");
+}
+
+#[test]
+fn a_start_without_mappings_left_is_enomem() {
+    let text = holds("mappings_run_out");
+    if text.contains("unlimited") {
+        nagaya_tests::skip("vm.max_map_count is so high that it cannot be reached");
+    }
+}
