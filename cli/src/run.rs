@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
 use nagaya_server::inherit::Inheritance;
 use nagaya_server::job::{Job, directory, rights};
@@ -95,6 +96,14 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     let job = Job { name, local_tasks: Some(options.n), local_rank: None };
     let socket = Socket::listen(job.file(&directory()?, &rights(), "sock"))?;
     let size = options.segment_size.unwrap_or_else(|| segment_size_for(Some(options.n)));
+    let ids = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
+    if options.n > ids {
+        return Err(Failure::ours(format!(
+            "{} tasks do not fit: segments of {} give {ids} (choose a smaller --segment-size)",
+            options.n,
+            crate::ps::human(size)
+        )));
+    }
     let signals = FORWARDED.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
     let mut server = Server::new(&job.name, socket.listener()?, size, signals)?;
 

@@ -52,7 +52,12 @@ pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
 fn control(pvd: c_int) -> Result<Control, Error> {
     match pvd {
         -1 => this::task().map(|task| task.control).ok_or(Error::NotATask),
-        _ => Ok(space(pvd)?.control()),
+        _ => {
+            let control = space(pvd)?.control();
+            // The copy in a forked child of the owner has no tasks' memory in it.
+            let shares = control.owner_pid() == std::process::id() || fork::is_child();
+            if shares { Ok(control) } else { Err(Error::NoSpace(pvd)) }
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
 use crate::error::{Error, last};
 
 /// A view of a space's control area, from the owner or from a task.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Control {
     space: *mut Space,
 }
@@ -261,6 +261,28 @@ impl Control {
                 (block - segment.start()) as usize,
                 libc::MADV_DONTNEED,
             );
+        }
+    }
+
+    /// Marks what tasks have mapped since their last mark: forks do not copy it. The gate
+    /// does the same before a task's fork (`c/family.c`).
+    pub fn dont_fork(&self) {
+        let layout = self.layout();
+        for id in 0..self.tasks_high() {
+            let slot = self.slot(id);
+            if slot.pid.load(Ordering::Acquire) == 0 || slot.dirty.swap(0, Ordering::AcqRel) == 0 {
+                continue;
+            }
+            let segment = layout.segment(id).expect("IDs of slots are in range");
+            // SAFETY: changes what later forks copy, no memory. Gaps in the segment make
+            // it ENOMEM, after it has been done.
+            unsafe {
+                libc::madvise(
+                    segment.start() as *mut _,
+                    segment.size() as usize,
+                    libc::MADV_DONTFORK,
+                )
+            };
         }
     }
 

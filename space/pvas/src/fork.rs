@@ -181,6 +181,11 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     }
 }
 
+/// Whether the caller is the child of a `pvas_fork` that has not been anything else yet.
+pub fn is_child() -> bool {
+    !PENDING.get().is_null()
+}
+
 /// Runs a program in the segment of the task whose `pvas_fork` the caller is the child
 /// of. Returns only on error.
 pub fn execve(path: &Path, arguments: Vec<CString>, environment: &[CString]) -> Error {

@@ -93,6 +93,27 @@ fn guard_the_break() {
     });
 }
 
+/// Spaces that exist, for `before_fork`.
+static CONTROLS: Mutex<Vec<Control>> = Mutex::new(Vec::new());
+
+/// Keeps a fork of this process from copying its tasks' memory: neither does the child
+/// need it, nor should the tasks pay for it with copy-on-write faults.
+extern "C" fn before_fork() {
+    // Somebody who creates or destroys a space meanwhile costs a copy, no more.
+    if let Ok(controls) = CONTROLS.try_lock() {
+        controls.iter().for_each(Control::dont_fork);
+    }
+}
+
+fn watch_for_forks() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the handler lives as long as this code; libc drops handlers of a
+        // library that is closed.
+        unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
+    });
+}
+
 impl Space {
     /// Creates a space.
     pub fn create(options: SpaceOptions) -> Result<Self, Error> {
@@ -113,6 +134,7 @@ impl Space {
         SpaceLayout::window_size(segment_size, options.tasks_max.unwrap_or(1)).map_err(bad)?;
         let watcher = Watcher::get()?;
         guard_the_break();
+        watch_for_forks();
         let mut windows = WINDOWS.lock().expect("no panic while held");
         let (control, layout) = match options.tasks_max {
             Some(tasks_max) => {
@@ -126,6 +148,7 @@ impl Space {
             }),
         }?;
         control.set_watcher(watcher.tid());
+        CONTROLS.lock().expect("no panic while held").push(control);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
         Ok(Self { control, layout, key, destroyed: AtomicBool::new(false) })
     }
@@ -208,6 +231,7 @@ impl Space {
         }
         Watcher::get()?.destroy(self.key);
         let control = self.control;
+        CONTROLS.lock().expect("no panic while held").retain(|c| *c != control);
         // SAFETY: the watcher has reclaimed every task, and the space's handle is taken
         // from its holders before it is destroyed.
         unsafe {

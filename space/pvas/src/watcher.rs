@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -60,6 +60,8 @@ pub struct Watcher {
     requests: Mutex<Vec<Request>>,
     tid: AtomicU32,
     started: AtomicBool,
+    /// errno if the thread could not do its work.
+    failed: AtomicI32,
     pid: u32,
 }
 
@@ -72,6 +74,7 @@ impl Watcher {
             requests: Mutex::new(Vec::new()),
             tid: AtomicU32::new(0),
             started: AtomicBool::new(false),
+            failed: AtomicI32::new(0),
             pid: std::process::id(),
         });
         if watcher.pid != std::process::id() {
@@ -81,7 +84,12 @@ impl Watcher {
             watcher.start()?;
         }
         while watcher.tid.load(Ordering::Acquire) == 0 {
-            std::thread::yield_now();
+            match watcher.failed.load(Ordering::Acquire) {
+                0 => std::thread::yield_now(),
+                errno => {
+                    return Err(Error::System("watcher", Errno::from_raw_os_error(errno)));
+                }
+            }
         }
         Ok(watcher)
     }
@@ -101,7 +109,7 @@ impl Watcher {
                 self,
             ) {
                 Ok(state) => state.run(),
-                Err(errno) => panic!("pvas: cannot watch tasks: {errno}"),
+                Err(errno) => self.failed.store(errno.raw_os_error(), Ordering::Release),
             });
         mask(&raw const before, std::ptr::null_mut());
         thread.map(drop).map_err(|e| {

@@ -67,16 +67,10 @@ impl Inheritance {
         };
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
         rustix::process::umask(umask);
-        let mut parameter = [0i32];
-        // SAFETY: plain reads of this process's scheduling; one int is written.
-        let (scheduler, io_priority, slack, nice) = unsafe {
-            let policy = libc::syscall(libc::SYS_sched_getscheduler, 0) as i32;
-            libc::syscall(libc::SYS_sched_getparam, 0, parameter.as_mut_ptr());
+        // SAFETY: plain reads.
+        let (io_priority, slack) = unsafe {
             let io = libc::syscall(libc::SYS_ioprio_get, 1, 0) as i32;
-            let slack = libc::prctl(libc::PR_GET_TIMERSLACK);
-            // The raw call gives 20 - nice.
-            let nice = 20 - libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) as i32;
-            ((policy.max(0), parameter[0]), io.max(0), slack.max(0) as u64, nice)
+            (io.max(0), libc::prctl(libc::PR_GET_TIMERSLACK).max(0) as u64)
         };
         Self {
             umask: umask.as_raw_mode(),
@@ -89,8 +83,8 @@ impl Inheritance {
             // SAFETY: a plain read.
             group: unsafe { libc::getpgrp() },
             pid: std::process::id() as i32,
-            nice,
-            scheduler,
+            nice: current_nice(),
+            scheduler: current_scheduler(),
             io_priority,
             timer_slack_ns: slack,
             memory_policy: (policy == 0 && mode != 0).then_some((mode, nodes)),
@@ -121,7 +115,7 @@ impl Inheritance {
             process_group_optional: true,
             parent_death_signal: Some(libc::SIGKILL),
             nice: (self.nice != current_nice()).then_some(self.nice),
-            scheduler: (self.scheduler.0 != 0).then_some(self.scheduler),
+            scheduler: (self.scheduler != current_scheduler()).then_some(self.scheduler),
             io_priority: Some(self.io_priority),
             timer_slack_ns: Some(self.timer_slack_ns),
             memory_policy: self.memory_policy.clone(),
@@ -131,7 +125,18 @@ impl Inheritance {
     }
 }
 
+fn current_scheduler() -> (i32, i32) {
+    let mut parameter = [0i32];
+    // SAFETY: one int is written.
+    let policy = unsafe {
+        libc::syscall(libc::SYS_sched_getparam, 0, parameter.as_mut_ptr());
+        libc::syscall(libc::SYS_sched_getscheduler, 0) as i32
+    };
+    (policy.max(0), parameter[0])
+}
+
 fn current_nice() -> i32 {
+    // The raw call gives 20 - nice.
     // SAFETY: a plain read.
     20 - unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as i32
 }

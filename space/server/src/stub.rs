@@ -43,7 +43,7 @@ pub struct Exec {
 pub enum Outcome {
     /// As its task did: a wait status.
     Ended(i32),
-    /// The program cannot be a task; nothing was run.
+    /// The program cannot be a task, or there is no server for it; nothing was run.
     Refused(Failure),
 }
 
@@ -56,7 +56,14 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let cwd =
         rustix::fs::open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
-    let (mut connection, lock) = connect(exec)?;
+    let refuse = |failure| {
+        unblock_signals(exec.sigmask);
+        Ok(Outcome::Refused(failure))
+    };
+    let (mut connection, lock) = match connect(exec) {
+        Ok(connected) => connected,
+        Err(failure) => return refuse(failure),
+    };
     let start = Start {
         path: exec.path.as_os_str().as_bytes().to_vec(),
         arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
@@ -73,8 +80,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let (id, pid, in_group) = match connection.receive::<Reply>() {
         Ok(Some(Reply::Started { id, pid, in_group })) => (id, pid, in_group),
         Ok(Some(Reply::Refused(message, status))) => {
-            unblock_signals(exec.sigmask);
-            return Ok(Outcome::Refused(Failure { message, status }));
+            return refuse(Failure { message, status });
         }
         Ok(_) | Err(_) => return Err(gone()),
     };
