@@ -288,8 +288,8 @@ pub struct Task {
     pub pid: i32,
     /// Its state, a letter as in ps(1).
     pub state: String,
-    /// Resident kilobytes of its segment.
-    pub rss_kb: u64,
+    /// Resident bytes of its segment.
+    pub rss: u64,
     /// Copies between tasks that it made in user space.
     pub copies: u64,
     /// The bytes in these.
@@ -307,14 +307,14 @@ pub fn ps(more: impl FnOnce(Cmd) -> Cmd) -> Vec<Task> {
     let output = more(nagaya("ps").arg("--parsable")).run();
     let text = output.clone().ok();
     let parse = |line: &str| -> Option<Task> {
-        let mut fields = line.splitn(8, ':');
+        let mut fields = line.splitn(8, '\t');
         let mut next = || fields.next();
         Some(Task {
             job: next()?.to_owned(),
             id: next()?.parse().ok()?,
             pid: next()?.parse().ok()?,
             state: next()?.to_owned(),
-            rss_kb: next()?.parse().ok()?,
+            rss: next()?.parse().ok()?,
             copies: next()?.parse().ok()?,
             copied_bytes: next()?.parse().ok()?,
             command: next()?.to_owned(),

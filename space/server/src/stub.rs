@@ -102,29 +102,32 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
 
 /// Forwards signals and waits for the end. `None` if the server has gone.
 fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> Option<Outcome> {
+    let mut open = true;
     loop {
-        let mut fds = [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        // What has arrived comes first: the end may have come with the start.
+        while let Ok(Some((reply, _))) = connection.take::<Reply>() {
+            match reply {
+                Reply::Ended(status) => return Some(Outcome::Ended(status)),
+                // The launcher is to see us stopped; SIGCONT lets both go on.
+                // SAFETY: stops this process.
+                Reply::Stopped(_) => unsafe {
+                    libc::kill(libc::getpid(), libc::SIGSTOP);
+                },
+                _ => {}
+            }
+        }
+        if !open {
+            return None;
+        }
+        let mut fds =
+            [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
         let _ = poll(&mut fds, None); // EINTR cannot be: all signals are blocked
         let (server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
         if signal {
             forward_signals(connection, signals, in_group);
         }
         if server {
-            let open = connection.fill().unwrap_or(false);
-            while let Ok(Some((reply, _))) = connection.take::<Reply>() {
-                match reply {
-                    Reply::Ended(status) => return Some(Outcome::Ended(status)),
-                    // The launcher is to see us stopped; SIGCONT lets both go on.
-                    // SAFETY: stops this process.
-                    Reply::Stopped(_) => unsafe {
-                        libc::kill(libc::getpid(), libc::SIGSTOP);
-                    },
-                    _ => {}
-                }
-            }
-            if !open {
-                return None;
-            }
+            open = connection.fill().unwrap_or(false);
         }
     }
 }
