@@ -78,8 +78,10 @@ static pid_t start_sleeper(int pvd, int id)
 static void task_sleeps(const char *unused)
 {
 	(void)unused;
-	for (;;)
-		pause();
+	for (;;) {
+		check_parent();
+		sleep(1);
+	}
 }
 
 static void task_exits(const char *status)

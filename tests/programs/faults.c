@@ -53,6 +53,7 @@ static void *worker_thread(void *unused)
 {
 	char stack[20000];
 	for (unsigned char i = 1;; i++) {
+		check_parent();
 		memset(stack, i, sizeof stack);
 		sched_yield();
 		for (size_t k = 0; k < sizeof stack; k++)
@@ -67,6 +68,7 @@ static void task_works(void)
 	CHECK_EQ(pthread_create(&thread, NULL, worker_thread, NULL), 0);
 	CHECK(pvas_export("rounds", &rounds, sizeof rounds) == 0);
 	for (unsigned i = 1;; i++) {
+		check_parent();
 		unsigned char *block = malloc(300000);
 		memset(block, (int)i, 300000);
 		for (int k = 0; k < 10000; k++)
@@ -100,6 +102,8 @@ static void check_works(pid_t pid, atomic_long *counter)
 
 /* ---- victims ------------------------------------------------------------------------------ */
 
+#pragma GCC diagnostic ignored "-Wpragmas"
+#pragma GCC diagnostic ignored "-Winfinite-recursion"
 static int recurse(volatile char *above)
 {
 	volatile char frame[1000];
@@ -138,8 +142,11 @@ static void task_ends(void)
 	}
 	if (strcmp(argument, "thread-exit") == 0)
 		pthread_exit(NULL); /* its thread works on, until killed */
-	for (;;)
-		pause();
+	check_parent();
+	for (;;) {
+		check_parent();
+		sleep(1);
+	}
 }
 
 /* Bytes of the segment that are more than reserved, export area excepted. */
@@ -324,6 +331,7 @@ static void task_forks_for_ever(void)
 {
 	CHECK(pvas_export("rounds", &rounds, sizeof rounds) == 0);
 	for (;;) {
+		check_parent();
 		pid_t pid = fork();
 		CHECK(pid >= 0);
 		if (pid == 0)

@@ -63,13 +63,20 @@ int main(int argc, char **argv)
 	FILE *status = fopen("/proc/self/status", "r");
 	char line[1000];
 	while (fgets(line, sizeof line, status))
-		if (strncmp(line, "SigBlk", 6) == 0 || strncmp(line, "SigIgn", 6) == 0 ||
-		    strncmp(line, "SigCgt", 6) == 0 || strncmp(line, "Uid", 3) == 0 ||
+		if (strncmp(line, "SigBlk", 6) == 0 || strncmp(line, "SigIgn", 6) == 0 || strncmp(line, "Uid", 3) == 0 ||
 		    strncmp(line, "Gid", 3) == 0 || strncmp(line, "Groups", 6) == 0 ||
 		    strncmp(line, "Cap", 3) == 0 || strncmp(line, "NoNewPrivs", 10) == 0 ||
 		    strncmp(line, "Seccomp", 7) == 0 || strncmp(line, "CoreDumping", 11) == 0)
 			fputs(line, stdout);
 	fclose(status);
+	for (int number = 1; number <= SIGRTMAX; number++) {
+		struct sigaction action;
+		if (sigaction(number, NULL, &action) == 0)
+			printf("handler %d: %s\n", number,
+			       action.sa_handler == SIG_DFL   ? "default"
+			       : action.sa_handler == SIG_IGN ? "ignored"
+			                                      : "own");
+	}
 	printf("group: %d\n", getpgrp());
 	printf("session: %d\n", getsid(0));
 	printf("timer slack: %d\n", prctl(PR_GET_TIMERSLACK));

@@ -34,17 +34,29 @@ pub fn c_with(source: &str, flags: &[&str]) -> PathBuf {
 
 /// A C program linked with `libpvas.so` as it lies in [`bin_dir`].
 pub fn c_pvas(source: &str) -> PathBuf {
-    let bin = bin_dir();
-    assert!(
-        bin.join("libpvas.so").exists(),
-        "{}/libpvas.so is missing: run `cargo build --workspace` first, or set NAGAYA_BIN_DIR",
-        bin.display()
-    );
     let include = format!("-I{}", include_dir().display());
-    let search = format!("-L{}", bin.display());
-    let run_path = format!("-Wl,-rpath,{}", bin.display());
+    let libraries = libraries();
+    let search = format!("-L{}", libraries.display());
+    let run_path = format!("-Wl,-rpath,{}", libraries.display());
     let flags = ["-pthread", &include, &search, "-lpvas", &run_path];
     build("gcc", source, &flags)
+}
+
+/// A directory in which `libpvas.so` has the names that linker and dynamic linker look for;
+/// cargo gives it only the first.
+fn libraries() -> PathBuf {
+    let library = bin_dir().join("libpvas.so");
+    assert!(
+        library.exists(),
+        "{} is missing: run `cargo build --workspace` first, or set NAGAYA_BIN_DIR",
+        library.display()
+    );
+    made_once("lib", &library, |path| {
+        fs::create_dir(path).expect("make a directory");
+        for name in ["libpvas.so", "libpvas.so.0"] {
+            std::os::unix::fs::symlink(&library, path.join(name)).expect("make a link");
+        }
+    })
 }
 
 /// The smallest program there is: `_start` calls exit(0). Static PIE, no libc.

@@ -20,11 +20,11 @@ typedef unsigned long u64;
 #define PIDS_MAX (4u << 20)
 #define EXE_MAX 4096
 
-/* One a task ID, in the control area. Written by the owner, but `dirty` and `state`. */
+/* One a task ID, in the control area. Written by the owner, but `state`. */
 struct slot {
 	u32 pid;   /* 0: free */
 	u32 state; /* enum slot_state */
-	u32 dirty; /* has mappings that a fork would still copy */
+	u32 unused;
 	u32 export_mapped; /* the export area has been mapped, and stays so */
 	u64 generation;    /* counts the tasks that had this ID */
 	u64 task;          /* address of its control block */
@@ -63,10 +63,8 @@ struct space {
 	u32 tasks_alive;
 	u32 owner_pid;
 	u32 watcher_tid; /* the owner's thread that hears of tasks that leave */
-	u32 fork_lock;   /* TID of the holder */
 	u32 event;       /* futex: counts exports, starts and ends */
 	u32 images_used, sites_used;
-	u32 reserved;
 	struct slot *slots;
 	u32 *pids;       /* ID + 1 of the task with this PID */
 	struct image *images;
@@ -97,7 +95,8 @@ struct task {
 	struct space *space;
 	u32 id, pid;
 	u32 detached; /* a fork has taken this copy out of the space */
-	u32 reserved;
+	u32 fork_lock; /* TID of the thread that forks */
+	u32 forking, reserved;
 	u64 thunk; /* enters the fault handler with this task; see patch.c */
 	u64 brk_start, brk, brk_limit;
 	u64 own_start; /* below: export area, this block, bitmap, stubs; not the program's */

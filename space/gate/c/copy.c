@@ -24,29 +24,9 @@ static int load(struct iovec *to, const struct iovec *from)
 	return safe_copy(to, from, sizeof *to) ? -EFAULT : 0;
 }
 
-/* As import_iovec: the bytes that the local side holds, or an error. */
-static long check_local(const struct iovec *vec, u64 count)
-{
-	u64 total = 0;
-	if (count > IOVECS_MAX)
-		return -EINVAL;
-	for (u64 i = 0; i < count; i++) {
-		struct iovec v;
-		if (load(&v, &vec[i]))
-			return -EFAULT;
-		if ((long)v.size < 0)
-			return -EINVAL;
-		if (v.base > USER_END || v.size > USER_END - v.base)
-			return -EFAULT;
-		if (v.size > TRANSFER_MAX - total)
-			v.size = TRANSFER_MAX - total;
-		total += v.size;
-	}
-	return total;
-}
-
-/* As iovec_from_user. Returns 1 if there is anything to transfer. */
-static long check_remote(const struct iovec *vec, u64 count)
+/* As iovec_from_user: lengths come before addresses. Returns 1 if there is anything to
+ * transfer. */
+static long check_lengths(const struct iovec *vec, u64 count)
 {
 	long any = 0;
 	if (count > IOVECS_MAX)
@@ -60,6 +40,26 @@ static long check_remote(const struct iovec *vec, u64 count)
 		any |= v.size != 0;
 	}
 	return any;
+}
+
+/* As import_iovec: the bytes that the local side holds, or an error. */
+static long check_local(const struct iovec *vec, u64 count)
+{
+	u64 total = 0;
+	long any = check_lengths(vec, count);
+	if (any < 0)
+		return any;
+	for (u64 i = 0; i < count; i++) {
+		struct iovec v;
+		if (load(&v, &vec[i]))
+			return -EFAULT;
+		if (v.base > USER_END || v.size > USER_END - v.base)
+			return -EFAULT;
+		if (v.size > TRANSFER_MAX - total)
+			v.size = TRANSFER_MAX - total;
+		total += v.size;
+	}
+	return total;
 }
 
 static long transfer(const struct iovec *local, const struct iovec *remote, u64 remotes,
@@ -106,7 +106,7 @@ enum verdict gate_process_vm(struct task *t, struct regs *r)
 	long result = check_local(local, r->a3);
 	if (result > 0) {
 		u64 total = result;
-		result = check_remote(remote, r->a5);
+		result = check_lengths(remote, r->a5);
 		if (result > 0)
 			result = transfer(local, remote, r->a5, total, r->nr == SYS_process_vm_writev);
 	}

@@ -5,7 +5,7 @@
 #define BIT(nr) (1ul << ((nr)&63))
 const u64 handled[8] = {
 	/* 0..63 */
-	BIT(SYS_open) | BIT(SYS_mmap) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) |
+	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) |
 		BIT(SYS_mremap) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
 	/* 64..127 */
 	BIT(SYS_shmdt) | BIT(SYS_readlink),
@@ -14,9 +14,9 @@ const u64 handled[8] = {
 	/* 192..255 */
 	0,
 	/* 256..319 */
-	BIT(SYS_openat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev),
+	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev),
 	/* 320..383 */
-	BIT(SYS_execveat),
+	BIT(SYS_execveat) | BIT(SYS_statx),
 	/* 384..447 */
 	BIT(SYS_clone3),
 	0,
@@ -41,6 +41,9 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	case SYS_execveat: return gate_execve(t, r);
 	case SYS_readlink:
 	case SYS_readlinkat: return gate_readlink(t, r);
+	case SYS_stat:
+	case SYS_newfstatat:
+	case SYS_statx: return gate_stat(t, r);
 	case SYS_open:
 	case SYS_openat: return gate_open(t, r);
 	case SYS_mlockall:

@@ -44,6 +44,22 @@ enum verdict gate_readlink(struct task *t, struct regs *r)
 	return DONE;
 }
 
+/* stat, newfstatat and statx that follow the link. */
+enum verdict gate_stat(struct task *t, struct regs *r)
+{
+	enum { AT_SYMLINK_NOFOLLOW = 0x100 };
+	u64 *path = r->nr == SYS_stat ? &r->a1 : &r->a2;
+	u64 flags = r->nr == SYS_stat ? 0 : r->nr == SYS_statx ? r->a3 : r->a4;
+	long nr = r->nr, result = raw6(nr, r->a1, r->a2, r->a3, r->a4, r->a5, 0);
+	/* With AT_EMPTY_PATH the path may be missing. */
+	if (!result && *path && !(flags & AT_SYMLINK_NOFOLLOW) && is_own_exe((char *)*path)) {
+		*path = (u64)t->exe;
+		result = raw6(nr, r->a1, r->a2, r->a3, r->a4, r->a5, 0);
+	}
+	r->nr = result;
+	return DONE;
+}
+
 enum verdict gate_open(struct task *t, struct regs *r)
 {
 	int at = r->nr == SYS_openat;

@@ -1,11 +1,10 @@
 /* family.c - fork and execve: how a task leaves the space, or a copy of it does.
  *
- * fork copies an mm, and this one is everybody's. So all segments are kept
- * MADV_DONTFORK, and the caller's own is switched to MADV_DOFORK around the call, under
- * a lock. Marking is lazy: a task that has mapped something since its last mark is
- * dirty, and the next fork marks it, so that programs that never fork pay nothing. The
- * lock holds its owner's TID; a waiter takes it over from a dead owner, and the only
- * trace of that is a segment that stays DOFORK. */
+ * fork copies an mm, and this one is everybody's. So every mapping of a task is made
+ * MADV_DONTFORK, and the caller's own segment is switched to MADV_DOFORK around the
+ * call. Nobody touches another task's marks: a task that is stopped or killed anywhere
+ * in here holds up nobody else. Threads of one task take turns; the lock holds its
+ * owner's TID, since a vfork child can die with it. */
 #include "gate.h"
 
 #define CLONE_VM 0x100ul
@@ -14,37 +13,45 @@
 #define FUTEX_WAIT_PRIVATE 128
 #define FUTEX_WAKE_PRIVATE 129
 
-static void lock_forks(u32 tid)
+static void lock_forks(struct task *t, u32 tid)
 {
 	for (;;) {
 		u32 holder = 0;
-		if (__atomic_compare_exchange_n(&space.fork_lock, &holder, tid, 0, __ATOMIC_ACQUIRE,
+		if (__atomic_compare_exchange_n(&t->fork_lock, &holder, tid, 0, __ATOMIC_ACQUIRE,
 		                                __ATOMIC_RELAXED))
 			return;
 		u64 timeout[2] = {0, 20 * 1000 * 1000};
-		raw6(SYS_futex, (long)&space.fork_lock, FUTEX_WAIT_PRIVATE, holder, (long)timeout, 0, 0);
-		if (__atomic_load_n(&space.fork_lock, __ATOMIC_RELAXED) == holder &&
+		raw6(SYS_futex, (long)&t->fork_lock, FUTEX_WAIT_PRIVATE, holder, (long)timeout, 0, 0);
+		if (__atomic_load_n(&t->fork_lock, __ATOMIC_RELAXED) == holder &&
 		    raw3(SYS_tkill, holder, 0, 0) == -ESRCH)
-			__atomic_compare_exchange_n(&space.fork_lock, &holder, 0, 0, __ATOMIC_RELAXED,
+			__atomic_compare_exchange_n(&t->fork_lock, &holder, 0, 0, __ATOMIC_RELAXED,
 			                            __ATOMIC_RELAXED);
 	}
 }
 
-static void unlock_forks(void)
+static void unlock_forks(struct task *t)
 {
-	__atomic_store_n(&space.fork_lock, 0, __ATOMIC_RELEASE);
-	raw3(SYS_futex, &space.fork_lock, FUTEX_WAKE_PRIVATE, 1);
+	__atomic_store_n(&t->fork_lock, 0, __ATOMIC_RELEASE);
+	raw3(SYS_futex, &t->fork_lock, FUTEX_WAKE_PRIVATE, 1);
 }
 
-static void mark_others(struct task *t)
+/* Marks a mapping that has just been made and that its maker does not know of yet. While
+ * a fork of ours is under way the forking thread does it, at its end. */
+void keep_from_forks(struct task *t, u64 address, u64 size)
 {
-	u32 high = __atomic_load_n(&space.tasks_high, __ATOMIC_ACQUIRE);
-	for (u32 id = 0; id < high; id++) {
-		struct slot *s = &space.slots[id];
-		if (id == t->id || !s->pid || !__atomic_exchange_n(&s->dirty, 0, __ATOMIC_ACQ_REL))
-			continue;
-		raw3(SYS_madvise, space.base + id * space.segment_size, space.segment_size, MADV_DONTFORK);
-	}
+	if (!t->detached && !__atomic_load_n(&t->forking, __ATOMIC_ACQUIRE))
+		raw3(SYS_madvise, address, size, MADV_DONTFORK);
+}
+
+/* MADV_DOFORK for a range that may hold device memory, which refuses it (EINVAL) and ends
+ * the kernel's walk: then halve. Gaps make it ENOMEM after the rest has been done. */
+static void allow_fork(u64 from, u64 to)
+{
+	if (raw3(SYS_madvise, from, to - from, MADV_DOFORK) != -EINVAL || to - from <= PAGE)
+		return;
+	u64 middle = from + align_down((to - from) / 2, PAGE);
+	allow_fork(from, middle);
+	allow_fork(middle, to);
 }
 
 enum verdict gate_clone(struct task *t, struct regs *r)
@@ -67,15 +74,15 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 
 	u64 all = ~0ul, mask;
 	raw6(SYS_rt_sigprocmask, 2, (long)&all, (long)&mask, 8, 0, 0);
-	lock_forks(raw1(SYS_gettid, 0));
-	mark_others(t);
-	u64 size = t->segment_end - t->segment;
-	raw3(SYS_madvise, t->segment, size, MADV_DOFORK);
+	lock_forks(t, raw1(SYS_gettid, 0));
+	__atomic_store_n(&t->forking, 1, __ATOMIC_RELEASE);
+	allow_fork(t->segment, t->segment_end);
 	if (stack) {
 		/* The child starts on another stack, where our frame is not: the stub must make
-		 * the call. Our segment stays DOFORK until another task's fork marks it. */
-		space.slots[t->id].dirty = 1;
-		unlock_forks();
+		 * the call. Our segment stays DOFORK until our next fork: others' forks then
+		 * copy it, which costs time and harms nobody. */
+		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
+		unlock_forks(t);
 		raw6(SYS_rt_sigprocmask, 2, (long)&mask, 0, 8, 0, 0);
 		return PASS;
 	}
@@ -84,8 +91,10 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 		t->detached = 1;
 		t->pid = raw1(SYS_getpid, 0);
 	} else {
-		raw3(SYS_madvise, t->segment, size, MADV_DONTFORK);
-		unlock_forks();
+		/* First the flag: what is mapped from here on is marked by its maker. */
+		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
+		raw3(SYS_madvise, t->segment, t->segment_end - t->segment, MADV_DONTFORK);
+		unlock_forks(t);
 	}
 	raw6(SYS_rt_sigprocmask, 2, (long)&mask, 0, 8, 0, 0);
 	r->nr = child;
@@ -104,6 +113,7 @@ enum verdict gate_execve(struct task *t, struct regs *r)
 	path[length] = 0;
 	if (is_own_exe(path))
 		*argument = (u64)t->exe;
+	gate_faults_before_exec(t);
 	u32 pid = raw1(SYS_getpid, 0);
 	if (t->detached || pid != t->pid)
 		return PASS;
@@ -116,5 +126,6 @@ enum verdict gate_execve(struct task *t, struct regs *r)
 	r->nr = raw6(r->nr, r->a1, r->a2, r->a3, r->a4, r->a5, 0);
 	__atomic_store_n(&s->state, SLOT_RUNNING, __ATOMIC_RELEASE);
 	__atomic_store_n(&space.pids[pid], t->id + 1, __ATOMIC_RELEASE);
+	gate_faults_restore(t);
 	return DONE;
 }

@@ -25,9 +25,7 @@ static int index_of(int signal)
 static struct ksigaction kernel_action(struct task *t, struct ksigaction wanted)
 {
 	struct ksigaction k = wanted;
-	if (wanted.handler == SIG_IGN)
-		return k;
-	if (wanted.handler == SIG_DFL) {
+	if (wanted.handler <= SIG_IGN) {
 		k.flags = SA_ONSTACK;
 		k.mask = 0;
 	}
@@ -43,19 +41,35 @@ static long set_action(int signal, struct ksigaction *action, struct ksigaction 
 	return raw6(SYS_rt_sigaction, signal, (long)action, (long)old, 8, 0, 0);
 }
 
-/* Called once in the new task by its starter: an inherited SIG_IGN stays. */
+static const int fault_signals[2] = {11, 7};
+
+/* Called once in the new task by its starter, with the inherited actions in place. */
 void gate_faults_init(struct task *t)
 {
-	static const int signals[2] = {11, 7};
 	for (int i = 0; i < 2; i++) {
 		struct ksigaction now = {SIG_DFL, 0, 0, 0};
-		set_action(signals[i], 0, &now);
-		if (now.handler == SIG_DFL) {
-			now = (struct ksigaction){SIG_DFL, 0, 0, 0};
-			struct ksigaction k = kernel_action(t, now);
-			set_action(signals[i], &k, 0);
-		}
-		t->fault_actions[i] = now;
+		set_action(fault_signals[i], 0, &now);
+		t->fault_actions[i] = (struct ksigaction){now.handler == SIG_IGN, 0, 0, 0};
+	}
+	gate_faults_restore(t);
+}
+
+void gate_faults_restore(struct task *t)
+{
+	for (int i = 0; i < 2; i++) {
+		struct ksigaction k = kernel_action(t, t->fault_actions[i]);
+		set_action(fault_signals[i], &k, 0);
+	}
+}
+
+/* exec keeps ignored signals ignored, and gives caught ones their default action. */
+void gate_faults_before_exec(struct task *t)
+{
+	for (int i = 0; i < 2; i++) {
+		struct ksigaction now, ignore = {SIG_IGN, SA_RESTORER, (u64)gate_restore, 0};
+		if (t->fault_actions[i].handler == SIG_IGN && !set_action(fault_signals[i], 0, &now) &&
+		    now.handler == t->thunk)
+			set_action(fault_signals[i], &ignore, 0);
 	}
 }
 
@@ -112,7 +126,7 @@ u64 gate_fault(int signal, int *info, u64 *context,
 		return handler;
 	}
 	if (handler == SIG_IGN && code <= 0)
-		return 0;
+		return 0; /* a fault kills all the same */
 	struct ksigaction fatal = {SIG_DFL, SA_RESTORER, (u64)gate_restore, 0};
 	dump_only(t);
 	set_action(signal, &fatal, 0);

@@ -34,6 +34,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 
 #define SYS_open 2
 #define SYS_close 3
+#define SYS_stat 4
 #define SYS_fstat 5
 #define SYS_mmap 9
 #define SYS_mprotect 10
@@ -57,12 +58,14 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_futex 202
 #define SYS_tgkill 234
 #define SYS_openat 257
+#define SYS_newfstatat 262
 #define SYS_readlinkat 267
 #define SYS_rt_tgsigqueueinfo 297
 #define SYS_prlimit64 302
 #define SYS_process_vm_readv 310
 #define SYS_process_vm_writev 311
 #define SYS_execveat 322
+#define SYS_statx 332
 #define SYS_clone3 435
 
 #define EPERM 1
@@ -115,20 +118,24 @@ extern const u32 gate_offsets[];
 
 /* fault.c */
 void gate_faults_init(struct task *t);
+void gate_faults_before_exec(struct task *t);
+void gate_faults_restore(struct task *t);
 u64 gate_fault(int signal, int *info, u64 *context, struct task *t);
 enum verdict gate_sigaction(struct task *t, struct regs *r);
 
 /* family.c */
+void keep_from_forks(struct task *t, u64 address, u64 size);
 enum verdict gate_clone(struct task *t, struct regs *r);
 enum verdict gate_execve(struct task *t, struct regs *r);
 
 /* exe.c */
 int is_own_exe(const char *path);
 enum verdict gate_readlink(struct task *t, struct regs *r);
+enum verdict gate_stat(struct task *t, struct regs *r);
 enum verdict gate_open(struct task *t, struct regs *r);
 
 /* patch.c */
-void gate_patch(struct task *t, u8 *text, u64 length, int fd, u64 offset, int prot);
+long gate_patch(struct task *t, u8 *text, u64 length, int fd, u64 offset, int prot);
 long gate_thunk_init(struct task *t);
 #pragma GCC visibility pop
 #endif

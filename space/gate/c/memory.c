@@ -175,12 +175,6 @@ static int is_own(struct task *t, u64 address, u64 size)
 	       address <= t->segment_end - size;
 }
 
-static void set_dirty(struct task *t)
-{
-	if (!t->detached)
-		space.slots[t->id].dirty = 1;
-}
-
 static enum verdict answer(struct regs *r, long result)
 {
 	r->nr = result;
@@ -198,7 +192,7 @@ enum verdict gate_brk(struct task *t, struct regs *r)
 		               2 /* MAP_PRIVATE */ | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 		if (is_error(at))
 			return answer(r, now);
-		set_dirty(t);
+		keep_from_forks(t, old_end, new_end - old_end);
 	} else if (new_end < old_end) {
 		raw3(SYS_munmap, new_end, old_end - new_end, 0);
 	}
@@ -244,9 +238,15 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 		}
 	}
 	if (!is_error(at)) {
-		set_dirty(t);
-		if ((r->a3 & PROT_EXEC) && !(flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) != MAP_SHARED)
-			gate_patch(t, (u8 *)at, r->a2, r->a5, r->a6, r->a3);
+		keep_from_forks(t, at, size);
+		if ((r->a3 & PROT_EXEC) && !(flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) != MAP_SHARED) {
+			long error = gate_patch(t, (u8 *)at, r->a2, r->a5, r->a6, r->a3);
+			if (error) {
+				raw3(SYS_munmap, at, size, 0);
+				release(t, at, size);
+				return answer(r, error);
+			}
+		}
 	}
 	return answer(r, at);
 }
@@ -279,7 +279,6 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 			if (!(flags & DONTUNMAP))
 				release(t, old, old_size);
 			mark(t, at, new_size);
-			set_dirty(t);
 		}
 		return answer(r, at);
 	}
@@ -295,10 +294,8 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 		int taken = take_exact(t, tail, more);
 		if (taken || tail < t->mmap_start) {
 			at = raw6(SYS_mremap, old, r->a2, r->a3, 0, 0, 0);
-			if (!is_error(at)) {
-				set_dirty(t);
+			if (!is_error(at))
 				return answer(r, at);
-			}
 			if (taken)
 				release(t, tail, more);
 			if (at != -ENOMEM)
@@ -311,14 +308,13 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	if (!want)
 		return answer(r, -ENOMEM);
 	at = raw6(SYS_mremap, old, r->a2, r->a3, flags | FIXED, want, 0);
-	if (is_error(at))
+	if (is_error(at)) {
 		release(t, want, new_size);
-	else {
+	} else {
 		if (old_size && !(flags & DONTUNMAP))
 			release(t, old, old_size);
-		set_dirty(t);
 	}
-	return answer(r, at);
+	return answer(r, at); /* a moved mapping keeps its marks */
 }
 
 static void remember_shm(struct task *t, u64 address, u64 size)
@@ -355,7 +351,7 @@ enum verdict gate_shmat(struct task *t, struct regs *r)
 		return answer(r, at);
 	}
 	mark(t, at, size);
-	set_dirty(t);
+	keep_from_forks(t, at, size);
 	remember_shm(t, at, size);
 	return answer(r, at);
 }

@@ -238,29 +238,34 @@ static u8 *write_stub(struct task *t, u8 *to, const struct site *site, const u8 
 	return put_number(to, (u64)(call + 2 - (to + 4)), 4);
 }
 
-static void patch_sites(struct task *t, u8 *text, u64 length, int prot, const struct site *sites,
+/* Returns 0 or a negative errno; a mapping whose sites cannot be led must not run. */
+static long patch_sites(struct task *t, u8 *text, u64 length, int prot, const struct site *sites,
                         u32 count)
 {
 	if (!count)
-		return;
+		return 0;
 	u64 size = align_up(count * STUB_SIZE, PAGE), stubs;
+	long at;
 	do {
 		stubs = claim_near(t, (u64)text + length / 2, size);
-		if (!stubs) {
-			t->sites_unreached += count;
-			return;
-		}
-	} while (raw6(SYS_mmap, stubs, size, PROT_READ | PROT_WRITE,
-	              2 | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0) == -EEXIST);
+		if (!stubs)
+			return -ENOMEM;
+		at = raw6(SYS_mmap, stubs, size, PROT_READ | PROT_WRITE,
+		          2 | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	} while (at == -EEXIST);
+	if (is_error(at)) {
+		release(t, stubs, size);
+		return at;
+	}
 
 	/* All of it: a part would split the mapping in three for good, and the kernel walks
 	 * all mappings of the space whenever a task ends. */
 	u64 low = (u64)text, high = align_up((u64)text + length, PAGE);
-	if (raw3(SYS_mprotect, low, high - low, PROT_READ | PROT_WRITE)) {
+	long error = raw3(SYS_mprotect, low, high - low, PROT_READ | PROT_WRITE);
+	if (error) {
 		raw3(SYS_munmap, stubs, size, 0);
 		release(t, stubs, size);
-		t->sites_unreached += count;
-		return;
+		return error;
 	}
 	u8 *to = (u8 *)stubs;
 	for (u32 i = 0; i < count; i++) {
@@ -280,8 +285,9 @@ static void patch_sites(struct task *t, u8 *text, u64 length, int prot, const st
 		to = (u8 *)align_up((u64)end, 16);
 		t->sites_patched++;
 	}
-	raw3(SYS_mprotect, low, high - low, prot);
-	raw3(SYS_mprotect, stubs, size, PROT_READ | PROT_EXEC);
+	keep_from_forks(t, stubs, size);
+	error = raw3(SYS_mprotect, low, high - low, prot);
+	return error ? error : raw3(SYS_mprotect, stubs, size, PROT_READ | PROT_EXEC);
 }
 
 /* What the gate knows of an open file; the kernel's struct stat. */
@@ -333,20 +339,20 @@ static void publish(const struct file *f, u64 offset, u64 length, struct site *s
 	__atomic_store_n(&m->state, 2, __ATOMIC_RELEASE);
 }
 
-/* Patches a private mapping of `fd` that has just been made and has not run yet. */
-void gate_patch(struct task *t, u8 *text, u64 length, int fd,
+/* Patches a private mapping of `fd` that has just been made and has not run yet. Returns
+ * 0 or a negative errno. */
+long gate_patch(struct task *t, u8 *text, u64 length, int fd,
                                                       u64 offset, int prot)
 {
 	struct file f;
 	if (raw3(SYS_fstat, fd, &f, 0) || offset >= f.size || !(prot & PROT_READ))
-		return;
+		return 0;
 	if (length > f.size - offset)
 		length = f.size - offset; /* beyond the end of the file is SIGBUS */
 	struct image *known = find_image(&f, offset, length);
 	if (known) {
 		t->sites_unreached += known->unreached;
-		patch_sites(t, text, length, prot, &space.sites[known->first_site], known->sites);
-		return;
+		return patch_sites(t, text, length, prot, &space.sites[known->first_site], known->sites);
 	}
 	u32 unreached, count = scan(text, length, 0, 0, &unreached);
 	struct site *sites = reserve_sites(count);
@@ -354,16 +360,17 @@ void gate_patch(struct task *t, u8 *text, u64 length, int fd,
 	if (!sites) { /* the space's table is full: scan again each time */
 		private = raw6(SYS_mmap, 0, size, PROT_READ | PROT_WRITE, 2 | MAP_ANONYMOUS, -1, 0);
 		if (is_error(private))
-			return;
+			return private;
 		sites = (struct site *)private;
 	}
 	scan(text, length, sites, count, &unreached);
 	if (!private)
 		publish(&f, offset, length, sites, count, unreached);
 	t->sites_unreached += unreached;
-	patch_sites(t, text, length, prot, sites, count);
+	long error = patch_sites(t, text, length, prot, sites, count);
 	if (private)
 		raw3(SYS_munmap, private, size, 0);
+	return error;
 }
 
 /* Makes the page through which the kernel enters gate_fault_entry with `t` in rcx.

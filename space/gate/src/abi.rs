@@ -34,8 +34,7 @@ pub struct Slot {
     pub pid: AtomicU32,
     /// One of [`slot_state`].
     pub state: AtomicU32,
-    /// Has mappings that a fork elsewhere would still copy.
-    pub dirty: AtomicU32,
+    unused: u32,
     /// The export area is mapped, and stays so.
     pub export_mapped: AtomicU32,
     /// Counts the tasks that had this ID.
@@ -96,12 +95,10 @@ pub struct Space {
     pub owner_pid: u32,
     /// Its thread that hears of tasks that leave.
     pub watcher_tid: AtomicU32,
-    fork_lock: AtomicU32,
     /// Futex: counts exports, starts and ends.
     pub event: AtomicU32,
     images_used: AtomicU32,
     sites_used: AtomicU32,
-    reserved: u32,
     /// `tasks_max` slots.
     pub slots: *mut Slot,
     /// ID + 1 by PID.
@@ -152,6 +149,8 @@ pub struct Task {
     pub pid: u32,
     /// Not 0 in the child of a fork, which has left the space.
     pub detached: AtomicU32,
+    fork_lock: AtomicU32,
+    forking: AtomicU32,
     reserved: u32,
     thunk: u64,
     /// Where the heap begins.

@@ -63,7 +63,8 @@ impl Gate {
     }
 
     /// Leads the system-call sites of a mapping that was just made from the file `fd`
-    /// through the gate. Sites that cannot be led are counted in the task.
+    /// through the gate. Sites whose number cannot be told are counted in the task.
+    /// Error: errno of mmap or mprotect; then the mapping must not run.
     ///
     /// # Safety
     /// `task` is a control block of this space that nobody else uses yet; `text` is a
@@ -77,14 +78,15 @@ impl Gate {
         fd: i32,
         offset: u64,
         prot: u32,
-    ) {
-        type Patch = unsafe extern "C" fn(*mut Task, usize, u64, i32, u64, u32);
+    ) -> Result<(), i32> {
+        type Patch = unsafe extern "C" fn(*mut Task, usize, u64, i32, u64, u32) -> i64;
         // SAFETY: the entry has this type (gate_patch in c/gate.h) and is mapped
         // executable, which the caller of `at` vouched for; the rest is our caller's.
-        unsafe {
+        let result = unsafe {
             let patch: Patch = core::mem::transmute(self.entry(Head::PATCH));
-            patch(task, text, length, fd, offset, prot);
-        }
+            patch(task, text, length, fd, offset, prot)
+        };
+        if result < 0 { Err(-result as i32) } else { Ok(()) }
     }
 
     /// Makes the page through which the kernel enters the task's fault handler.

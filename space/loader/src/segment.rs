@@ -182,6 +182,9 @@ pub unsafe fn load(
         map(top - size, size, protection, flags, None).map_err(memory)?;
         ptr::copy_nonoverlapping(bytes.as_ptr(), sp as *mut u8, bytes.len());
         (*task).start.sp = sp;
+        // Forks of others do not copy us (see the gate's family.c). Gaps in the segment
+        // make it ENOMEM, after it has been done.
+        libc::madvise(segment.start() as *mut _, segment.size() as usize, libc::MADV_DONTFORK);
     }
     Ok(task)
 }
@@ -249,7 +252,8 @@ unsafe fn map_image(
                 let offset = load.offset - in_page;
                 map(start, size, load.protection, 0, Some((fd, offset))).map_err(memory)?;
                 if load.protection & libc::PROT_EXEC as u32 != 0 {
-                    gate.patch(task, start as usize, size, fd, offset, load.protection);
+                    gate.patch(task, start as usize, size, fd, offset, load.protection)
+                        .map_err(|e| memory(Errno::from_raw_os_error(e)))?;
                 }
                 // Zero up to the end of the page only where the file's bytes would show;
                 // beyond the end of the file itself the kernel has done so.

@@ -42,6 +42,9 @@ fn answer(result: Result<c_int, Error>) -> c_int {
 
 /// The space behind a descriptor of this process.
 pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
+    if pvd == -1 && this::task().is_some() {
+        return Err(Error::NotOwner);
+    }
     let spaces = SPACES.lock().expect("no panic while held");
     let found = usize::try_from(pvd).ok().and_then(|index| spaces.get(index)?.clone());
     found.ok_or(Error::NoSpace(pvd))
@@ -59,6 +62,16 @@ fn control(pvd: c_int) -> Result<Control, Error> {
             if shares { Ok(control) } else { Err(Error::NoSpace(pvd)) }
         }
     }
+}
+
+/// The same, for calls that tell who lives: a task whose end the owner has waited for is
+/// not counted, even if the watcher has not heard of it yet.
+fn settled(pvd: c_int) -> Result<Control, Error> {
+    let control = control(pvd)?;
+    if pvd >= 0 && control.owner_pid() == std::process::id() {
+        space(pvd)?.settle()?;
+    }
+    Ok(control)
 }
 
 fn check_id(control: Control, pvid: c_int) -> Result<u32, Error> {
@@ -282,7 +295,7 @@ pub extern "C" fn pvas_getid() -> c_int {
 /// See `include/pvas.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvas_ntasks(pvd: c_int) -> c_int {
-    answer(control(pvd).map(|control| control.tasks_alive() as c_int))
+    answer(settled(pvd).map(|control| control.tasks_alive() as c_int))
 }
 
 /// See `include/pvas.h`.
@@ -291,7 +304,7 @@ pub extern "C" fn pvas_ntasks(pvd: c_int) -> c_int {
 /// `info` is null or points to a `struct pvas_space_info`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_getspace(pvd: c_int, info: *mut SpaceInfo) -> c_int {
-    answer(control(pvd).and_then(|control| {
+    answer(settled(pvd).and_then(|control| {
         if info.is_null() {
             return Err(Error::Null("info"));
         }
@@ -313,7 +326,7 @@ pub unsafe extern "C" fn pvas_getspace(pvd: c_int, info: *mut SpaceInfo) -> c_in
 /// See `include/pvas.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvas_getpid(pvd: c_int, pvid: c_int) -> libc::pid_t {
-    answer(control(pvd).and_then(|control| {
+    answer(settled(pvd).and_then(|control| {
         let id = check_id(control, pvid)?;
         let slot = control.slot(id);
         let pid = slot.pid.load(Ordering::Acquire);
@@ -327,7 +340,7 @@ pub extern "C" fn pvas_getpid(pvd: c_int, pvid: c_int) -> libc::pid_t {
 /// See `include/pvas.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvas_id_of_pid(pvd: c_int, pid: libc::pid_t) -> c_int {
-    answer(control(pvd).and_then(|control| {
+    answer(settled(pvd).and_then(|control| {
         let raw = u32::try_from(pid).map_err(|_| Error::Invalid("PID"))?;
         if u64::from(raw) >= nagaya_layout::PIDS_MAX {
             return Err(Error::Invalid("PID"));

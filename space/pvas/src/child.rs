@@ -327,6 +327,8 @@ pub unsafe fn enter(
     slot.task.store(task as u64, Ordering::Release);
     slot.pid.store(pid, Ordering::Release);
     control.pid_entry(pid).store(id + 1, Ordering::Release);
+    // Before its first instruction, so that it can ask who it is.
+    control.announce_start(id);
     // SAFETY: `start` is filled in by the loader.
     unsafe { gate.start(&raw const (*task).start) }
 }

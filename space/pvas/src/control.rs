@@ -204,13 +204,13 @@ impl Control {
                 .ok_or_else(|| Error::Full(self.tasks_max()))?,
         };
         self.space().tasks_high.fetch_max(id + 1, Ordering::AcqRel);
-        self.slot(id).dirty.store(1, Ordering::Relaxed);
         Ok(id)
     }
 
     /// Gives an ID back whose task has not been announced.
     pub fn release_slot(&self, id: u32) {
-        self.slot(id).pid.store(0, Ordering::Release);
+        let pid = self.slot(id).pid.swap(0, Ordering::AcqRel);
+        self.pid_entry(pid).store(0, Ordering::Release);
         self.slot(id).state.store(slot_state::FREE, Ordering::Release);
     }
 
@@ -261,28 +261,6 @@ impl Control {
                 (block - segment.start()) as usize,
                 libc::MADV_DONTNEED,
             );
-        }
-    }
-
-    /// Marks what tasks have mapped since their last mark: forks do not copy it. The gate
-    /// does the same before a task's fork (`c/family.c`).
-    pub fn dont_fork(&self) {
-        let layout = self.layout();
-        for id in 0..self.tasks_high() {
-            let slot = self.slot(id);
-            if slot.pid.load(Ordering::Acquire) == 0 || slot.dirty.swap(0, Ordering::AcqRel) == 0 {
-                continue;
-            }
-            let segment = layout.segment(id).expect("IDs of slots are in range");
-            // SAFETY: changes what later forks copy, no memory. Gaps in the segment make
-            // it ENOMEM, after it has been done.
-            unsafe {
-                libc::madvise(
-                    segment.start() as *mut _,
-                    segment.size() as usize,
-                    libc::MADV_DONTFORK,
-                )
-            };
         }
     }
 

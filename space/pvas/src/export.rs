@@ -185,7 +185,7 @@ pub fn import(
             _ => {}
         }
         if timeout == Some(Duration::ZERO) {
-            return Err(if alive { Error::NoName } else { Error::NoTask(id) });
+            return Err(Error::NoName);
         }
         let left = match deadline {
             None => None,

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
-use nagaya_gate::abi::Task;
+use nagaya_gate::abi::{Task, slot_state};
 use nagaya_layout::{
     CONTROL_SIZE, LayoutError, PAGE_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT,
     SpaceLayout,
@@ -93,27 +93,6 @@ fn guard_the_break() {
     });
 }
 
-/// Spaces that exist, for `before_fork`.
-static CONTROLS: Mutex<Vec<Control>> = Mutex::new(Vec::new());
-
-/// Keeps a fork of this process from copying its tasks' memory: neither does the child
-/// need it, nor should the tasks pay for it with copy-on-write faults.
-extern "C" fn before_fork() {
-    // Somebody who creates or destroys a space meanwhile costs a copy, no more.
-    if let Ok(controls) = CONTROLS.try_lock() {
-        controls.iter().for_each(Control::dont_fork);
-    }
-}
-
-fn watch_for_forks() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        // SAFETY: the handler lives as long as this code; libc drops handlers of a
-        // library that is closed.
-        unsafe { libc::pthread_atfork(Some(before_fork), None, None) };
-    });
-}
-
 impl Space {
     /// Creates a space.
     pub fn create(options: SpaceOptions) -> Result<Self, Error> {
@@ -134,7 +113,6 @@ impl Space {
         SpaceLayout::window_size(segment_size, options.tasks_max.unwrap_or(1)).map_err(bad)?;
         let watcher = Watcher::get()?;
         guard_the_break();
-        watch_for_forks();
         let mut windows = WINDOWS.lock().expect("no panic while held");
         let (control, layout) = match options.tasks_max {
             Some(tasks_max) => {
@@ -148,7 +126,6 @@ impl Space {
             }),
         }?;
         control.set_watcher(watcher.tid());
-        CONTROLS.lock().expect("no panic while held").push(control);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
         Ok(Self { control, layout, key, destroyed: AtomicBool::new(false) })
     }
@@ -171,11 +148,17 @@ impl Space {
         if self.control.owner_pid() == std::process::id() { Ok(()) } else { Err(Error::NotOwner) }
     }
 
+    /// Returns once the tasks that have ended are reclaimed.
+    pub fn settle(&self) -> Result<(), Error> {
+        Watcher::get()?.settle(self.key);
+        Ok(())
+    }
+
     /// Takes an ID, also one whose task has just ended.
     pub(crate) fn take_slot(&self, id: Option<u32>) -> Result<u32, Error> {
         match self.control.take_slot(id) {
             Err(Error::IdTaken(id)) => {
-                Watcher::get()?.settle(self.key, id);
+                self.settle()?;
                 self.control.take_slot(Some(id))
             }
             result => result,
@@ -231,7 +214,6 @@ impl Space {
         }
         Watcher::get()?.destroy(self.key);
         let control = self.control;
-        CONTROLS.lock().expect("no panic while held").retain(|c| *c != control);
         // SAFETY: the watcher has reclaimed every task, and the space's handle is taken
         // from its holders before it is destroyed.
         unsafe {
@@ -280,12 +262,15 @@ pub(crate) unsafe fn load_into(
 /// No process runs in the segment.
 pub(crate) unsafe fn abandon(control: &Control, id: u32) {
     // SAFETY: as the caller vouches.
-    unsafe { control.clear_unstarted(id) };
-    let pid = control.slot(id).pid.load(Ordering::Acquire);
-    if pid != 0 {
-        control.pid_entry(pid).store(0, Ordering::Release);
+    unsafe {
+        if control.slot(id).state.load(Ordering::Acquire) >= slot_state::RUNNING {
+            // Killed between its announcement and its first instruction.
+            control.reclaim(id);
+        } else {
+            control.clear_unstarted(id);
+            control.release_slot(id);
+        }
     }
-    control.release_slot(id);
 }
 
 /// The name that the kernel shows for a program: the last part of its path.

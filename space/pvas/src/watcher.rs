@@ -24,8 +24,8 @@ use crate::error::Error;
 enum Request {
     /// Watch the new task in this slot.
     Add { space: u64, control: Control, id: u32, pid: u32, answer: Arc<Answer> },
-    /// Reclaim this task at once if it has ended.
-    Settle { space: u64, id: u32, answer: Arc<Answer> },
+    /// Reclaim what has ended at once.
+    Settle { space: u64, answer: Arc<Answer> },
     /// Kill all tasks of the space, and answer when their memory is back.
     Destroy { space: u64, answer: Arc<Answer> },
 }
@@ -141,11 +141,11 @@ impl Watcher {
         answer.wait()
     }
 
-    /// Returns once the ID of a task that has ended is free. Its parent may have waited
-    /// for it before we heard of its end.
-    pub fn settle(&self, space: u64, id: u32) {
+    /// Returns once the tasks of a space that have ended are reclaimed. Their parent may
+    /// have waited for them before we heard of their end.
+    pub fn settle(&self, space: u64) {
         let answer = Arc::<Answer>::default();
-        self.send(Request::Settle { space, id, answer: answer.clone() });
+        self.send(Request::Settle { space, answer: answer.clone() });
         let _ = answer.wait();
     }
 
@@ -262,10 +262,11 @@ impl Loop {
                     let result = self.add(space, control, id, pid);
                     answer.give(result);
                 }
-                Request::Settle { space, id, answer } => {
-                    let matches = |t: &Watched| t.space == space && t.id == id && t.has_ended();
-                    let ended = self.tasks.iter().find(|(_, t)| matches(t)).map(|(&key, _)| key);
-                    if let Some(key) = ended {
+                Request::Settle { space, answer } => {
+                    let ended = |(_, t): &(&u64, &Watched)| t.space == space && t.has_ended();
+                    let ended: Vec<u64> =
+                        self.tasks.iter().filter(ended).map(|(&key, _)| key).collect();
+                    for key in ended {
                         self.reclaim(key);
                     }
                     answer.give(Ok(()));
@@ -284,7 +285,6 @@ impl Loop {
         let key = self.next;
         self.next += 1;
         let target = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
-        control.announce_start(id);
         let pidfd = match pidfd_open(target, PidfdFlags::empty()) {
             Ok(fd) => fd,
             // Ended and reaped already, as where SIGCHLD is ignored.

@@ -122,8 +122,10 @@ impl Server {
         // The watcher's thread inherits the signal mask: block first.
         let set = signals | 1 << (libc::SIGCHLD - 1);
         let fail = |what: &str, e: std::io::Error| Failure::ours(format!("{what}: {e}"));
-        // SAFETY: eight-byte sets, as the kernel's are.
+        // SAFETY: eight-byte sets, as the kernel's are. SIGCHLD may have come to us
+        // ignored, and tasks would vanish unseen.
         let signals = unsafe {
+            libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const set, 0, 8);
             let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
             let fd = libc::syscall(libc::SYS_signalfd4, -1, &raw const set, 8, flags);

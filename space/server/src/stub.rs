@@ -119,8 +119,7 @@ fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> 
         if !open {
             return None;
         }
-        let mut fds =
-            [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
+        let mut fds = [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
         let _ = poll(&mut fds, None); // EINTR cannot be: all signals are blocked
         let (server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
         if signal {
