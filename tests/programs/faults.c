@@ -459,6 +459,8 @@ static void cycles_of_all_kinds(void)
 		char *argv[] = {"x", NULL};
 		CHECK_FAILS(pvas_spawn(pvd, 3, "/nonexistent", argv, environ, NULL), ENOENT);
 		CHECK_FAILS(pvas_spawn(pvd, 3, "/etc/passwd", argv, environ, NULL), EACCES);
+		for (int i = 0; i < 5; i++)
+			check_reclaimed(pvd, i);
 		if (round == 11)
 			before = measure();
 	}
