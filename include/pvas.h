@@ -107,12 +107,16 @@ struct pvas_spawn_attr {
 	size_t           cpus_size;   /* bytes at `cpus` */
 	int              pdeathsig;   /* signal when the calling *thread* ends (PR_SET_PDEATHSIG) */
 	pid_t            pgid;        /* process group to join; 0: one of its own */
+	size_t           segment_size; /* the part of its segment that the task may use: a power
+	                                 of two from 64 MiB up to the space's segment size; what
+	                                 does not fit is ENOMEM to the task */
 };
 #define PVAS_SPAWN_FDS       (1u << 0) /* fd_map and n_fds */
 #define PVAS_SPAWN_CWD       (1u << 1)
 #define PVAS_SPAWN_CPUS      (1u << 2) /* cpus and cpus_size */
 #define PVAS_SPAWN_PDEATHSIG (1u << 3)
 #define PVAS_SPAWN_PGID      (1u << 4)
+#define PVAS_SPAWN_SEGMENT_SIZE (1u << 5)
 
 /* pvas_fork and pvas_execve in one call. `pvid` may be PVAS_ANY_ID. `attr` may be
  * NULL. Returns the PID once the program has been loaded.

@@ -155,6 +155,12 @@ pub struct SegmentLayout {
 }
 
 impl SegmentLayout {
+    /// The same segment for a task that may only use its first `size` bytes. Error: not a
+    /// power of two from `SEGMENT_SIZE_MIN` to the segment's size.
+    pub fn limited(&self, size: u64) -> Result<Self, LayoutError> {
+        let fits = size.is_power_of_two() && (SEGMENT_SIZE_MIN..=self.size).contains(&size);
+        if fits { Ok(Self { start: self.start, size }) } else { Err(LayoutError::SegmentSize) }
+    }
     /// Start of the segment and of its export area.
     pub fn start(&self) -> u64 {
         self.start
@@ -264,6 +270,18 @@ mod tests {
         let segment = SpaceLayout::new(REGION_START, 64 << 20, 1).unwrap().segment(0).unwrap();
         assert_eq!(segment.mmap_area_start(segment.start() + (50 << 20)), None);
         assert_eq!(segment.mmap_area_start(u64::MAX), None);
+    }
+
+    #[test]
+    fn a_limited_segment_lies_in_the_whole_one() {
+        let whole = SpaceLayout::new(REGION_START, 4 << 30, 2).unwrap().segment(1).unwrap();
+        let part = whole.limited(64 << 20).unwrap();
+        assert_eq!(part.start(), whole.start());
+        assert_eq!(part.end(), whole.start() + (64 << 20));
+        assert_eq!(part.task_block(), whole.task_block());
+        for bad in [0, 32 << 20, 65 << 20, 8 << 30] {
+            assert_eq!(whole.limited(bad), Err(LayoutError::SegmentSize));
+        }
     }
 
     #[test]

@@ -200,6 +200,7 @@ pub struct SpawnAttr {
     cpus_size: usize,
     pdeathsig: c_int,
     pgid: libc::pid_t,
+    segment_size: usize,
 }
 
 impl SpawnAttr {
@@ -207,7 +208,7 @@ impl SpawnAttr {
     /// The pointers that `fields` names are valid for the sizes beside them.
     unsafe fn read(&self) -> Result<Attributes, Error> {
         let mut attributes = Attributes::default();
-        if self.fields & !31 != 0 {
+        if self.fields & !63 != 0 {
             return Err(Error::Invalid("fields (unknown flag)"));
         }
         if self.fields & 1 != 0 {
@@ -239,6 +240,7 @@ impl SpawnAttr {
         }
         attributes.parent_death_signal = (self.fields & 8 != 0).then_some(self.pdeathsig);
         attributes.process_group = (self.fields & 16 != 0).then_some(self.pgid);
+        attributes.segment_size = (self.fields & 32 != 0).then_some(self.segment_size as u64);
         Ok(attributes)
     }
 }

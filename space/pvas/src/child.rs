@@ -26,6 +26,8 @@ pub struct Attributes {
     /// Descriptors of the task: {ours, its number}. `None`: all that are not
     /// close-on-exec.
     pub fds: Option<Vec<(RawFd, RawFd)>>,
+    /// Bytes of its segment that the task may use.
+    pub segment_size: Option<u64>,
     /// Working directory, by path.
     pub cwd: Option<CString>,
     /// Working directory, by descriptor.

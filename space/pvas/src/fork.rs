@@ -212,15 +212,17 @@ pub fn execve(path: &Path, arguments: Vec<CString>, environment: &[CString]) -> 
             8,
         )
     };
+    let size = record.space.layout().segment_size();
     // SAFETY: `prepare` took the slot, and an earlier attempt was cleared.
-    let task = match unsafe { load_into(&control, record.id, &program, environment, None, mask) } {
-        Ok(task) => task,
-        Err(error) => {
-            // SAFETY: nobody runs there yet.
-            unsafe { control.clear_unstarted(record.id) };
-            return error.into();
-        }
-    };
+    let task =
+        match unsafe { load_into(&control, record.id, &program, environment, size, None, mask) } {
+            Ok(task) => task,
+            Err(error) => {
+                // SAFETY: nobody runs there yet.
+                unsafe { control.clear_unstarted(record.id) };
+                return error.into();
+            }
+        };
     let name = comm(path);
     let mut comm = [0; 16];
     let length = name.as_bytes().len().min(15);

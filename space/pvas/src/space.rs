@@ -177,11 +177,21 @@ impl Space {
     ) -> Result<(u32, u32), Error> {
         self.check_owner()?;
         let program = Program::open(path, arguments)?;
+        let limit = match (attributes.segment_size, self.layout.segment(0)) {
+            (Some(size), Some(whole)) => {
+                whole.limited(size).map_err(|_| Error::Invalid(
+                    "segment size of a task (must be a power of two from 64 MiB to the space's)",
+                ))?;
+                size
+            }
+            _ => self.layout.segment_size(),
+        };
         let id = self.take_slot(id)?;
         let stack = attributes.limits.iter().find(|l| l.0 == libc::RLIMIT_STACK);
         // SAFETY: we hold the slot.
-        let loaded =
-            unsafe { load_into(&self.control, id, &program, environment, stack.map(|l| l.1), 0) };
+        let loaded = unsafe {
+            load_into(&self.control, id, &program, environment, limit, stack.map(|l| l.1), 0)
+        };
         let started = loaded.map_err(Error::from).and_then(|task| {
             // SAFETY: just loaded for this slot.
             let started = unsafe { child::start(self.control, id, task, &comm(path), attributes) };
@@ -236,10 +246,12 @@ pub(crate) unsafe fn load_into(
     id: u32,
     program: &Program,
     environment: &[CString],
+    segment_size: u64,
     stack_limit: Option<u64>,
     sigmask: u64,
 ) -> Result<*mut Task, LoadError> {
     let segment = control.layout().segment(id).expect("the slot exists");
+    let segment = segment.limited(segment_size).expect("the caller has checked the size");
     let stack_limit = stack_limit.unwrap_or_else(|| {
         let limit = rustix::process::getrlimit(rustix::process::Resource::Stack);
         limit.current.unwrap_or(u64::MAX)
