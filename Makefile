@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test bench soak install uninstall clean
+.PHONY: all deps demo check lint test check-install bench soak install uninstall clean
 
 all:
 	$(CARGO) build --release --workspace
@@ -21,7 +21,7 @@ demo: deps
 	$(CARGO) build --release --quiet
 	$(RELEASE)/nagaya-bench demo
 
-check: deps lint test
+check: deps lint test check-install
 
 lint:
 	$(CARGO) fmt --all --check
@@ -32,6 +32,10 @@ lint:
 test:
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace
+
+# Installs into a scratch directory, builds the examples against that, and runs them.
+check-install:
+	scripts/check-install
 
 bench: deps all
 	$(RELEASE)/nagaya-bench all
