@@ -153,3 +153,8 @@ fn figure_6_of_the_paper_works() {
 fn a_reason_is_its_threads_own() {
     holds("reasons_are_the_threads_own");
 }
+
+#[test]
+fn a_task_is_limited_to_a_part_of_its_segment() {
+    Cmd::new(program::c_pvas("segment_limit.c")).run().ok();
+}
