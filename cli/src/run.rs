@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
-use nagaya_server::inherit::Inheritance;
-use nagaya_server::job::{Job, directory, rights};
+use nagaya_server::inherit::{self, Inheritance};
+use nagaya_server::job::{Job, directory, listen, rights};
 use nagaya_server::server::{Server, segment_size_for};
 use pvas::Attributes;
 
@@ -86,7 +86,7 @@ const FORWARDED: &[i32] = &[
 /// Runs the tasks; returns the first failing status, or 0.
 pub fn run(options: Options) -> Result<i32, Failure> {
     let inheritance = Inheritance::of_this_process(program::signal_mask());
-    let inherited = inherited_fds();
+    let inherited = inherit::fds().unwrap_or_else(|_| vec![0, 1, 2]);
     let path = program::find(&options.program[0])?;
     let path = std::path::absolute(&path).unwrap_or(path);
     let environment = environment(&options)?;
@@ -227,11 +227,7 @@ impl Socket {
         if std::os::unix::net::UnixStream::connect(&path).is_ok() {
             return Err(Failure::ours("a job of this name runs already (choose another --job)"));
         }
-        let _ = std::fs::remove_file(&path);
-        let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-        let listener = UnixListener::bind(&path);
-        rustix::process::umask(before);
-        let listener = listener.map_err(fail)?;
+        let listener = listen(&path).map_err(fail)?;
         Ok(Self { path, listener })
     }
 
@@ -277,13 +273,8 @@ fn arguments(options: &Options) -> Result<Vec<CString>, Failure> {
 
 /// Our environment with the variables of -x.
 fn environment(options: &Options) -> Result<Vec<CString>, Failure> {
-    let mut environment: Vec<CString> = std::env::vars_os()
-        .filter_map(|(mut key, value)| {
-            key.push("=");
-            key.push(value);
-            CString::new(key.into_vec()).ok()
-        })
-        .collect();
+    let mut environment: Vec<CString> =
+        inherit::environment().into_iter().filter_map(|entry| CString::new(entry).ok()).collect();
     for variable in &options.variables {
         let text = variable.to_string_lossy();
         match text.split_once('=') {
@@ -306,19 +297,6 @@ fn set(environment: &mut Vec<CString>, key: &str, value: &str) {
     if let Ok(entry) = CString::new(format!("{prefix}{value}")) {
         environment.push(entry);
     }
-}
-
-/// Descriptors that an exec would pass on.
-fn inherited_fds() -> Vec<RawFd> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return vec![0, 1, 2] };
-    let numbers = entries.flatten().filter_map(|e| e.file_name().to_str()?.parse().ok());
-    numbers
-        .filter(|&fd| {
-            // SAFETY: asks for flags; a number that is no descriptor gives an error.
-            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-            flags >= 0 && flags & libc::FD_CLOEXEC == 0
-        })
-        .collect()
 }
 
 fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {

@@ -190,7 +190,7 @@ fn apply(change: &Change, bytes: &mut Vec<u8>) {
             // Words 1 to 6 are offset, addresses, sizes and alignment; word 0 is type and
             // flags, which stay of the right kind.
             let at = header(index) + field * 8;
-            let value = if *field == 0 { value % 8 << 32 | value % 7 } else { *value };
+            let value = if *field == 0 { ((value % 8) << 32) | (value % 7) } else { *value };
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
         Change::Swap(a, b) if count > 0 => {

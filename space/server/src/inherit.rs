@@ -1,8 +1,10 @@
 //! All that a process inherits besides descriptors, arguments and environment: read in
 //! the stub, given to the task.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
+use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt;
 
 use pvas::Attributes;
@@ -139,6 +141,39 @@ fn current_nice() -> i32 {
     // The raw call gives 20 - nice.
     // SAFETY: a plain read.
     20 - unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as i32
+}
+
+/// Descriptors that a program started by exec would have.
+pub fn fds() -> io::Result<Vec<RawFd>> {
+    let entries = fs::read_dir("/proc/self/fd")?;
+    let mut numbers: Vec<RawFd> = entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&fd| {
+            // SAFETY: asks for flags; a number that is no descriptor gives an error.
+            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
+            flags >= 0 && flags & libc::FD_CLOEXEC == 0
+        })
+        .collect();
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The environment as it is, also where it is not Unicode or has no `=`.
+pub fn environment() -> Vec<Vec<u8>> {
+    unsafe extern "C" {
+        static environ: *const *const libc::c_char;
+    }
+    let mut entries = Vec::new();
+    // SAFETY: libc's list of C strings, which our single-threaded callers do not change.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            entries.push(CStr::from_ptr(*at).to_bytes().to_vec());
+            at = at.add(1);
+        }
+    }
+    entries
 }
 
 /// Signals with the disposition SIG_IGN, bit n-1 for signal n.

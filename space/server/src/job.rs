@@ -6,8 +6,10 @@
 
 use std::fmt::Write as _;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use crate::Failure;
@@ -161,6 +163,15 @@ pub fn directory() -> Result<PathBuf, Failure> {
         return Err(wrong("others have access to it (should be mode 0700)"));
     }
     Ok(directory)
+}
+
+/// Listens on `path`, for this user alone, in place of a server that was killed.
+pub fn listen(path: &Path) -> io::Result<UnixListener> {
+    let _ = fs::remove_file(path);
+    let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
+    let listener = UnixListener::bind(path);
+    rustix::process::umask(before);
+    listener
 }
 
 /// Refuses a peer that is not this user (or root).

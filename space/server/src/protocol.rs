@@ -31,6 +31,9 @@ pub const FDS_MAX: usize = 15 * FDS_BATCH;
 /// Descriptors of one sendmsg; the kernel's limit is 253.
 const FDS_BATCH: usize = 128;
 
+/// `si_code` of signals that the terminal sends.
+pub const SI_KERNEL: i32 = 0x80;
+
 /// To the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {

@@ -23,7 +23,7 @@ use rustix::io::Errno;
 
 use crate::job::check_peer;
 use crate::maps::{self, Bounds, Mapping};
-use crate::protocol::{Connection, Reply, Request, Start, Status, TaskStatus};
+use crate::protocol::{Connection, Reply, Request, SI_KERNEL, Start, Status, TaskStatus};
 use crate::{Failure, inherit};
 
 /// What the loop must know of a task.
@@ -483,9 +483,6 @@ impl Server {
         let _ = self.space.destroy();
     }
 }
-
-/// `si_code` of signals that the terminal sends.
-const SI_KERNEL: i32 = 0x80;
 
 /// Runs a node server until nobody needs it. `lock` is the file that stubs lock while
 /// they connect, `socket` the path to remove at the end.

@@ -7,7 +7,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -15,9 +15,9 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 
 use crate::Failure;
-use crate::inherit::Inheritance;
-use crate::job::{Job, check_peer, directory, rights};
-use crate::protocol::{Connection, Reply, Request, Start};
+use crate::inherit::{self, Inheritance};
+use crate::job::{Job, check_peer, directory, listen, rights};
+use crate::protocol::{Connection, Reply, Request, SI_KERNEL, Start};
 
 /// What `nagaya exec` was asked to do.
 #[derive(Debug)]
@@ -50,7 +50,11 @@ pub enum Outcome {
 /// Runs the program as a task of the job and stands for it until it ends.
 pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let inheritance = Inheritance::of_this_process(exec.sigmask);
-    let (numbers, fds) = inherited_fds()?;
+    let numbers = inherit::fds()
+        .map_err(|e| Failure::ours(format!("/proc/self/fd: {e} (is /proc mounted?)")))?;
+    // SAFETY: they stay open until `close_all_but`.
+    let fds: Vec<BorrowedFd<'_>> =
+        numbers.iter().map(|&fd| unsafe { BorrowedFd::borrow_raw(fd) }).collect();
     // All signals from here on are the task's; they wait until there is one.
     let signals = block_signals().map_err(|e| Failure::ours(format!("signalfd: {e}")))?;
     let cwd =
@@ -67,7 +71,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let start = Start {
         path: exec.path.as_os_str().as_bytes().to_vec(),
         arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
-        environment: environment(),
+        environment: inherit::environment(),
         fds: numbers,
         id: exec.id,
         preferred_id: exec.job.local_rank,
@@ -132,7 +136,6 @@ fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> 
 }
 
 fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) {
-    const SI_KERNEL: i32 = 0x80;
     let mut buffer = [0u8; 128 * 8];
     let Ok(size) = rustix::io::read(signals, &mut buffer) else { return };
     for entry in buffer[..size].chunks_exact(128) {
@@ -148,42 +151,6 @@ fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) {
         // A server that has gone shows as the end of the connection.
         let _ = connection.send(&Request::Signal(signal, value), &[]);
     }
-}
-
-/// The environment as it is, also where it is not Unicode or has no `=`.
-fn environment() -> Vec<Vec<u8>> {
-    unsafe extern "C" {
-        static environ: *const *const libc::c_char;
-    }
-    let mut entries = Vec::new();
-    // SAFETY: libc's list of C strings, which this single-threaded process does not change.
-    unsafe {
-        let mut at = environ;
-        while !at.is_null() && !(*at).is_null() {
-            entries.push(std::ffi::CStr::from_ptr(*at).to_bytes().to_vec());
-            at = at.add(1);
-        }
-    }
-    entries
-}
-
-/// Descriptors that a program started by exec would have, and their numbers.
-fn inherited_fds() -> Result<(Vec<i32>, Vec<BorrowedFd<'static>>), Failure> {
-    let entries = fs::read_dir("/proc/self/fd")
-        .map_err(|e| Failure::ours(format!("/proc/self/fd: {e} (is /proc mounted?)")))?;
-    let mut numbers: Vec<i32> = entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|&fd| {
-            // SAFETY: asks for flags; a number that is no descriptor gives an error.
-            let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
-            flags >= 0 && flags & libc::FD_CLOEXEC == 0
-        })
-        .collect();
-    numbers.sort_unstable();
-    // SAFETY: they stay open until close_all_but.
-    let fds = numbers.iter().map(|&fd| unsafe { BorrowedFd::borrow_raw(fd) }).collect();
-    Ok((numbers, fds))
 }
 
 fn block_signals() -> io::Result<OwnedFd> {
@@ -265,11 +232,7 @@ fn lock_file(path: &Path) -> Result<File, Failure> {
 fn start_server(exec: &Exec, socket: &Path, lock: &Path) -> Result<UnixStream, Failure> {
     let fail =
         |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
-    let _ = fs::remove_file(socket); // of a server that was killed
-    let before = rustix::process::umask(Mode::from_raw_mode(0o077));
-    let listener = UnixListener::bind(socket);
-    rustix::process::umask(before);
-    let listener = listener.map_err(|e| fail("cannot listen", e))?;
+    let listener = listen(socket).map_err(|e| fail("cannot listen", e))?;
     let mut command = Command::new("/proc/self/exe");
     command.arg("server").arg("--job").arg(&exec.job.name).arg("--socket").arg(socket);
     command.arg("--lock").arg(lock);
