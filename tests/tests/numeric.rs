@@ -17,7 +17,7 @@ fn openmp_threads_throw_exceptions_and_open_plugins() {
 fn openmp_programs_run_side_by_side() {
     let program = build("g++", "openmp.cc", &["-fopenmp", "-ldl"]);
     let plugin = build("g++", "plugin.cc", &["-shared", "-fPIC"]);
-    tasks(3, program).arg(plugin).run().prints(&"carried 3\n100000 right\n".repeat(3).as_str());
+    tasks(3, program).arg(plugin).run().prints(&"carried 3\n100000 right\n".repeat(3));
 }
 
 #[test]
