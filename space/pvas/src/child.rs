@@ -175,7 +175,7 @@ pub unsafe fn start(
     let plan = Plan {
         attributes,
         moved: vec![-1; fds.len()],
-        above: fds.iter().fold(2, highest) + 1,
+        above: fds.iter().fold(2, highest).saturating_add(1),
         parent: std::process::id(),
         comm: name,
         control,
