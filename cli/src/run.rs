@@ -32,8 +32,8 @@ pub struct Options {
     /// Set a variable in the tasks, or pass one on
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
     variables: Vec<OsString>,
-    /// Begin each line of output with [ID]
-    #[arg(short, long)]
+    /// Whether output is labelled.
+    #[arg(short, long, help = "Begin each line of output with [ID]")]
     label: bool,
     /// Working directory of the tasks
     #[arg(short = 'C', long, value_name = "DIR")]

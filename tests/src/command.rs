@@ -202,6 +202,11 @@ impl Running {
         self.child.try_wait().expect("wait for a child").is_none()
     }
 
+    /// Whether its time is over.
+    pub fn is_overdue(&self) -> bool {
+        Instant::now() > self.deadline
+    }
+
     /// Waits until `condition` holds for its standard output, and returns that.
     ///
     /// # Panics

@@ -80,11 +80,12 @@ impl Chaos {
     fn collect(&mut self) {
         let mut i = 0;
         while i < self.works.len() {
-            if self.works[i].running.is_running() {
+            if self.works[i].running.is_running() && !self.works[i].running.is_overdue() {
                 i += 1;
                 continue;
             }
             let work = self.works.swap_remove(i);
+            // Panics if it is overdue.
             let output = work.running.wait();
             self.finished += 1;
             if !work.disturbed {
@@ -165,7 +166,6 @@ fn chaos_leaves_the_undisturbed_right_and_nothing_behind() {
     }
     println!("{} works ended", chaos.finished);
     wait_until("no task is left", Duration::from_secs(10), || chaos.tasks().is_empty());
-    let left = || std::fs::read_dir(chaos.runtime.join("nagaya")).map_or(0, Iterator::count);
     let ours = chaos.runtime.path().to_str().expect("UTF-8").to_owned();
     wait_until("no process of ours is left", Duration::from_secs(10), || {
         let processes = std::fs::read_dir("/proc").expect("/proc").flatten();

@@ -3,7 +3,7 @@
 //! A [`Space`] belongs to the process that created it. Its tasks are child processes made
 //! with `clone(CLONE_VM)`: own PID, descriptors, signal table, directory; one set of page
 //! tables (Shimada et al., PVAS). The C library libpvas (`include/pvas.h`) is the
-//! [`capi`] module of this crate.
+//! `capi` module of this crate.
 //!
 //! `child` holds what a new task does before its program starts, `watcher` what happens
 //! when it ends, `control` what all sides share.
