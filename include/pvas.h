@@ -12,7 +12,9 @@
  * The four calls of the paper (Shimada et al., "A Proposal of a New Process Model
  * for Many-Core Architectures", Table 1) are pvas_create, pvas_fork, pvas_execve and
  * pvas_destroy. The rest is Nagaya's. Unless said otherwise a call returns 0 on
- * success, or -1 with errno set; pvas_error() then has the reason in words.
+ * success, or -1 with errno set; pvas_error() then has the reason in words. All calls
+ * may be made by several threads at once, but nobody may use a space while pvas_destroy
+ * removes it.
  *
  * Linux 5.15 or newer, x86-64. Link with -lpvas (pkg-config pvas). See pvas(7).
  */
@@ -29,8 +31,9 @@ extern "C" {
 #endif
 
 /* Size of the export area at the head of every segment, in bytes. The first half
- * (PVAS_EXPORT_USER bytes) is the program's own, zero at start; the second half holds
- * the directory that pvas_export writes. */
+ * (PVAS_EXPORT_USER bytes) is the program's own; the second half holds the directory
+ * that pvas_export writes. Zero at the first start of a task with this ID, and zeroed
+ * when a task ends. */
 #define PVAS_EXPORT_SIZE 65536
 #define PVAS_EXPORT_USER 32768
 
@@ -39,7 +42,9 @@ extern "C" {
 #define PVAS_EXPORT_NAMES 255
 #define PVAS_NAME_MAX 95
 
-/* As a space descriptor: the space that the calling task lives in. */
+/* As a space descriptor: the space that the calling task lives in. Not for pvas_fork,
+ * pvas_spawn and pvas_destroy: a task does not own its space (EPERM; EBADF where the
+ * caller is no task). */
 #define PVAS_SELF (-1)
 
 /* As an ID for pvas_spawn: the lowest free one. */
@@ -52,17 +57,20 @@ extern "C" {
 struct pvas_space_attr {
 	uint64_t fields;       /* PVAS_SPACE_* flags */
 	size_t   segment_size; /* bytes; a power of two, 64 MiB to 16 TiB; default 32 GiB */
-	int      max_tasks;    /* IDs are 0 .. max_tasks-1; default: half of the address
-	                          space that no other space of this process has taken */
+	int      max_tasks;    /* 1 to 65536, IDs are 0 .. max_tasks-1; default: as many as
+	                          half of the first free stretch of the 84 TiB for spaces
+	                          holds */
 };
 #define PVAS_SPACE_SEGMENT_SIZE (1u << 0)
 #define PVAS_SPACE_MAX_TASKS    (1u << 1)
 
-/* Makes a space in the calling process; returns its descriptor (>= 0). The default
- * segment size can be set by the environment variable PVAS_SEGMENT_SIZE (bytes, or
- * with a suffix K, M, G or T).
- * Errors: ENOMEM (no address space or memory left), EINVAL (PVAS_SEGMENT_SIZE is not
- * a size), EPERM (the caller is itself a task). */
+/* Makes a space in the calling process; returns its descriptor (>= 0), the lowest free
+ * one. The default segment size can be set by the environment variable
+ * PVAS_SEGMENT_SIZE (bytes, or with a suffix K, M, G or T). The first call starts a
+ * thread, which takes the memory of tasks back when they end.
+ * Errors: ENOMEM (no address space or memory left), EINVAL (PVAS_SEGMENT_SIZE is not a
+ * power of two from 64M to 16T), EPERM (the caller is itself a task, or was forked from
+ * a process that had made a space), EAGAIN (no more threads). */
 int pvas_create(void);
 
 /* The same with attributes. Errors also: EINVAL (a value is out of its range, or an
@@ -70,7 +78,9 @@ int pvas_create(void);
 int pvas_create_attr(const struct pvas_space_attr *attr);
 
 /* Removes a space. Tasks that still run are killed (SIGKILL) and their memory is
- * returned; they remain children of the caller, who may still wait for them.
+ * returned, which the call waits for; they remain children of the caller, who may still
+ * wait for them. A process that ends without this call leaves its tasks running, as
+ * other children (see PVAS_SPAWN_PDEATHSIG).
  * Errors: EBADF (no such space), EPERM (the caller did not create it). */
 int pvas_destroy(int pvd);
 
@@ -81,28 +91,33 @@ int pvas_destroy(int pvd);
  * child borrows the parent's memory and stack, and the calling thread of the parent
  * waits, as with vfork(2): it may set up descriptors, directory, umask and the like,
  * and must not return from the function that called pvas_fork. Where the child calls
- * execve instead, it becomes an ordinary process and the ID is free again.
- * Errors: EBADF, EINVAL (ID out of range), EBUSY (ID taken), EAGAIN (no more
- * processes), ENOMEM, EPERM (the caller did not create the space). */
+ * execve instead, it becomes an ordinary process and the ID is free again. An ID is also
+ * free as soon as waitpid has told of its task's end.
+ * Errors: EBADF, EINVAL (ID out of range; PVAS_ANY_ID is for pvas_spawn), EBUSY (ID
+ * taken), EAGAIN (no more processes), EMFILE (RLIMIT_NOFILE of the caller is not above
+ * the number of its tasks), ENOMEM, EPERM (the caller did not create the space). */
 pid_t pvas_fork(int pvd, int pvid) __attribute__((returns_twice));
 
 /* Called by the child of pvas_fork: runs the program `path` in its segment. Does not
  * return on success. NULL for argv or envp means an empty list. Programs must be
  * position-independent executables (PIE, static PIE) or scripts whose interpreter is.
- * Errors: EPERM (not the child of pvas_fork; or set-user-ID, set-group-ID or file
- * capabilities), ENOENT (no such file, interpreter or dynamic linker), EACCES, ENOEXEC
- * (not ELF, wrong machine, not PIE, truncated or malformed), E2BIG, ELOOP, ENOMEM (the
- * segment is too small, or vm.max_map_count is reached), and those of open(2). */
+ * As with execve, the task keeps the child's signal mask, umask, ignored signals and
+ * descriptors that are not close-on-exec.
+ * Errors: EFAULT (path is NULL), EPERM (not the child of pvas_fork; or set-user-ID,
+ * set-group-ID or file capabilities), ENOENT (no such file, interpreter or dynamic
+ * linker), EACCES, ENOEXEC (not ELF, wrong machine, not PIE, truncated or malformed),
+ * E2BIG, ELOOP, ENOMEM (the segment is too small, or vm.max_map_count is reached), and
+ * those of open(2). */
 int pvas_execve(const char *path, char *const argv[], char *const envp[]);
 
 /* Attributes of a task for pvas_spawn; `fields` as above. */
 struct pvas_spawn_attr {
 	uint64_t         fields;      /* PVAS_SPAWN_* flags */
-	const int      (*fd_map)[2];  /* pairs {descriptor here, descriptor there}: the task
-	                                 gets these and no others. Default: all that are
-	                                 not close-on-exec, at their numbers */
+	const int      (*fd_map)[2];  /* pairs {descriptor here, descriptor there}, all moved
+	                                 at once: the task gets these and no others. Default:
+	                                 all that are not close-on-exec, at their numbers */
 	size_t           n_fds;       /* number of pairs */
-	const char      *cwd;         /* working directory */
+	const char      *cwd;         /* working directory; `path` is not relative to it */
 	const cpu_set_t *cpus;        /* affinity */
 	size_t           cpus_size;   /* bytes at `cpus` */
 	int              pdeathsig;   /* signal when the calling *thread* ends (PR_SET_PDEATHSIG) */
@@ -119,8 +134,13 @@ struct pvas_spawn_attr {
 #define PVAS_SPAWN_SEGMENT_SIZE (1u << 5)
 
 /* pvas_fork and pvas_execve in one call. `pvid` may be PVAS_ANY_ID. `attr` may be
- * NULL. Returns the PID once the program has been loaded.
- * Errors: those of pvas_fork, pvas_execve, and of what the attributes ask for. */
+ * NULL. A relative `path` starts at the caller's working directory. What no attribute
+ * sets, the task inherits: also the signal mask of the calling thread and the umask.
+ * Returns the PID once the program has been loaded.
+ * Errors: those of pvas_fork, pvas_execve, and of what the attributes ask for; EAGAIN
+ * also where PVAS_ANY_ID finds no free ID; EFAULT (path, or a pointer that `fields`
+ * names, is NULL); EINVAL also for an unknown field and a bad segment_size; ESRCH (the
+ * new process was killed before its program started). */
 pid_t pvas_spawn(int pvd, int pvid, const char *path, char *const argv[],
                  char *const envp[], const struct pvas_spawn_attr *attr);
 
@@ -136,11 +156,13 @@ struct pvas_space_info {
 	pid_t     owner;        /* PID of the process that created it */
 };
 
-/* The calling task's ID. Error: ESRCH (the caller is no task). */
+/* The calling task's ID. Error: ESRCH (the caller is no task; its own children by
+ * fork(2) and vfork(2) are none). */
 int pvas_getid(void);
 
-/* Number of tasks that live in the space now. Errors: EBADF, ESRCH (PVAS_SELF in a
- * process that is no task). */
+/* Number of tasks that live in the space now; to its owner, without those that it has
+ * waited for. Errors: EBADF (no such space, or a child by fork(2) of its owner asks),
+ * ESRCH (PVAS_SELF in a process that is no task). */
 int pvas_ntasks(int pvd);
 
 /* Describes the space. Errors: as pvas_ntasks, EFAULT (info is NULL). */
@@ -150,7 +172,7 @@ int pvas_getspace(int pvd, struct pvas_space_info *info);
 pid_t pvas_getpid(int pvd, int pvid);
 
 /* ID of the living task with this PID, such as one that PVAS_ANY_ID gave.
- * Errors: as pvas_ntasks, EINVAL, ESRCH (no task of the space has it). */
+ * Errors: as pvas_ntasks, EINVAL (no possible PID), ESRCH (no task of the space has it). */
 int pvas_id_of_pid(int pvd, pid_t pid);
 
 /* Where the segment of `pvid` begins; NULL with errno on error (as pvas_ntasks, EINVAL).
@@ -159,7 +181,8 @@ void *pvas_segment(int pvd, int pvid);
 
 /* The export area of `pvid` (the same address as its segment): its first
  * PVAS_EXPORT_USER bytes are for the program. From the first start of a task with this
- * ID until pvas_destroy it stays readable, zero when no task lives there.
+ * ID until pvas_destroy it stays readable and writable; the end of a task zeroes it.
+ * What others write to it after that, the next task with this ID finds.
  * Errors: as pvas_segment, ESRCH (no task has ever had this ID). */
 void *pvas_export_area(int pvd, int pvid);
 
@@ -169,25 +192,30 @@ int pvas_id_of(int pvd, const void *addr);
 /* ---- finding each other's memory ------------------------------------------------ */
 
 /* Publishes `size` bytes at `addr` under `name` in the calling task's export area, and
- * wakes those who wait for it. An existing name is replaced.
- * Errors: ESRCH (the caller is no task), EINVAL (name empty), ENAMETOOLONG, ENOSPC. */
+ * wakes those who wait for it. An existing name is replaced. A release operation: who
+ * imports the name sees what the task wrote before.
+ * Errors: ESRCH (the caller is no task), EFAULT (name is NULL), EINVAL (name empty),
+ * ENAMETOOLONG, ENOSPC. */
 int pvas_export(const char *name, const void *addr, size_t size);
 
-/* Takes the name back. Errors: ESRCH (no task), EINVAL, ENOENT. */
+/* Takes the name back. Errors: as pvas_export but ENOSPC; ENOENT. */
 int pvas_unexport(const char *name);
 
 /* Looks up what task `pvid` exported under `name`; waits up to `timeout_ms` ms for it
- * (0: does not wait; negative: without limit). `*addr` and `*size` (each may be NULL)
- * receive the answer.
- * Errors: as pvas_ntasks, EINVAL, ENAMETOOLONG, ENOENT (not there, and timeout_ms is 0),
- * ETIMEDOUT, ESRCH also when the task ended while we waited, EINTR. */
+ * (0: does not wait; negative: without limit), also where no task with this ID has
+ * started yet. `*addr` and `*size` (each may be NULL) receive the answer. An acquire
+ * operation, see pvas_export.
+ * Errors: as pvas_ntasks, EFAULT (name is NULL), EINVAL, ENAMETOOLONG, ENOENT (not there,
+ * and timeout_ms is 0), ETIMEDOUT, ESRCH also when the task lived and ended while we
+ * waited, EINTR. */
 int pvas_import(int pvd, int pvid, const char *name, void **addr, size_t *size,
                 int timeout_ms);
 
 /* ---- errors --------------------------------------------------------------------- */
 
 /* The reason for the calling thread's last error, in one line: what, where, and what to
- * do. Never NULL; valid until the thread's next call into this library. */
+ * do. Never NULL; valid until the thread's next call into this library. The child of
+ * pvas_fork runs as the parent's thread: its last error becomes the parent's. */
 const char *pvas_error(void);
 
 #ifdef __cplusplus
