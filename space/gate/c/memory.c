@@ -304,11 +304,24 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	}
 	if (!(flags & MAYMOVE))
 		return answer(r, at);
-	u64 want = claim(t, new_size, new_size >= HUGE_PAGE ? HUGE_PAGE : PAGE);
-	if (!want)
+	/* MREMAP_FIXED would replace a mapping that the bitmap does not know: make sure that
+	 * the pages are ours. Without memory for that, RLIMIT_AS may still allow the move. */
+	u64 want;
+	long kept;
+	int tries = 0;
+	do {
+		want = claim(t, new_size, new_size >= HUGE_PAGE ? HUGE_PAGE : PAGE);
+		if (!want)
+			return answer(r, -ENOMEM);
+		kept = raw6(SYS_mmap, want, new_size, 0 /* PROT_NONE */,
+		            2 | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	} while (kept == -EEXIST && ++tries < 64);
+	if (kept == -EEXIST)
 		return answer(r, -ENOMEM);
 	at = raw6(SYS_mremap, old, r->a2, r->a3, flags | FIXED, want, 0);
 	if (is_error(at)) {
+		if (!is_error(kept))
+			raw3(SYS_munmap, want, new_size, 0);
 		release(t, want, new_size);
 	} else {
 		if (old_size && !(flags & DONTUNMAP))

@@ -1,0 +1,356 @@
+//! `c/patch.c` on real libraries, against objdump: where it finds a system call's number,
+//! there is one; what it moves are whole instructions, moved rightly; and no call that the
+//! gate must answer escapes it in libc and its dynamic linker.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+mod driver;
+
+const LIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
+const OTHERS: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu/libstdc++.so.6",
+    "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0",
+    "/usr/lib/x86_64-linux-gnu/libgomp.so.1",
+    "/usr/lib/x86_64-linux-gnu/libfabric.so.1",
+    "/usr/lib/x86_64-linux-gnu/libasan.so.8",
+    "/usr/lib/x86_64-linux-gnu/libtsan.so.2",
+    "/bin/bash",
+];
+
+fn patcher() -> &'static Path {
+    static DRIVER: OnceLock<PathBuf> = OnceLock::new();
+    DRIVER.get_or_init(|| driver::compile("patch_sites"))
+}
+
+/// System calls that the gate answers.
+fn handled() -> HashSet<u32> {
+    let text = driver::succeed(Command::new(patcher()).arg("handled"));
+    text.lines().map(|line| line.parse().expect("a number")).collect()
+}
+
+/// An executable part of a file.
+struct Text {
+    offset: u64,
+    length: u64,
+    address: u64,
+}
+
+fn texts(path: &str) -> Vec<Text> {
+    let bytes = fs::read(path).expect("read");
+    let word = |at: u64| {
+        let at = at as usize;
+        u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+    };
+    let (headers, count) = (word(32), word(56) & 0xffff);
+    let headers = (0..count).map(|n| headers + n * 56);
+    // PT_LOAD with PF_X.
+    let executable = headers.filter(|&at| word(at) as u32 == 1 && word(at) >> 32 & 1 != 0);
+    executable
+        .map(|at| Text { offset: word(at + 8), address: word(at + 16), length: word(at + 32) })
+        .collect()
+}
+
+/// An instruction as objdump shows it.
+#[derive(Debug, Clone)]
+struct Instruction {
+    length: u64,
+    text: String,
+}
+
+type Listing = BTreeMap<u64, Instruction>;
+
+fn disassemble(arguments: &[&str]) -> Listing {
+    let mut command = Command::new("objdump");
+    let listing = driver::succeed(command.args(["-d", "-w"]).args(arguments));
+    let parse = |line: &str| {
+        let mut fields = line.split('\t');
+        let address = u64::from_str_radix(fields.next()?.trim().strip_suffix(':')?, 16).ok()?;
+        let length = fields.next()?.split_whitespace().count() as u64;
+        let text = fields.next().unwrap_or_default();
+        // What follows # says where a RIP-relative address leads; its name is left out, as a
+        // stub's listing has none.
+        let text: String = match text.split_once('#') {
+            Some((text, target)) => {
+                let target = target.split_whitespace().next().unwrap_or_default();
+                let target = target.trim_start_matches("0x");
+                let operands = text.split_whitespace().collect::<Vec<_>>().join(" ");
+                // The displacement itself differs where the instruction lies elsewhere.
+                let (from, to) = (operands.rfind(' '), operands.find("(%rip)"));
+                match (from, to) {
+                    (Some(_), Some(to)) => {
+                        let start = operands[..to]
+                            .rfind(|c: char| !c.is_ascii_hexdigit() && c != 'x' && c != '-')
+                            .map_or(0, |at| at + 1);
+                        format!("{}[0x{target}]{}", &operands[..start], &operands[to..])
+                    }
+                    _ => operands,
+                }
+            }
+            None => text.split_whitespace().collect::<Vec<_>>().join(" "),
+        };
+        Some((address, Instruction { length, text }))
+    };
+    listing.lines().filter_map(parse).collect()
+}
+
+fn present(path: &str) -> bool {
+    let present = Path::new(path).exists();
+    if !present {
+        println!("SKIPPED: {path} is not installed");
+    }
+    present
+}
+
+fn hexadecimal(text: &str) -> u64 {
+    u64::from_str_radix(text, 16).expect("a hexadecimal number")
+}
+
+/// Whether the instruction writes rax or a part of it.
+fn writes_rax(text: &str) -> bool {
+    let mnemonic = text.split(' ').next().unwrap_or_default();
+    let reads_only = ["test", "cmp", "push", "nop"].iter().any(|m| mnemonic.starts_with(m));
+    let last = text.rsplit([',', ' ']).next().unwrap_or_default();
+    let both = mnemonic.starts_with("xchg") && text.contains("ax");
+    let names = ["%rax", "%eax", "%ax", "%al", "%ah"];
+    !reads_only && text != "xchg %ax,%ax" && (names.contains(&last) || both)
+}
+
+/// The number that `eax` holds at `at`, where a look back through straight code tells. If it
+/// comes from another register, that of the nearest load in front: compilers keep the
+/// number of a repeated call so.
+fn number_at(listing: &Listing, at: u64) -> Option<u32> {
+    let number = |text: &str, register: &str| {
+        let rest = text.strip_prefix("mov $0x")?.strip_suffix(register)?;
+        u32::from_str_radix(rest.strip_suffix(",%")?, 16).ok()
+    };
+    for (&copied, Instruction { text, .. }) in listing.range(..at).rev().take(40) {
+        if let Some(number) = number(text, "eax").or(number(text, "rax")) {
+            return Some(number);
+        }
+        if text == "xor %eax,%eax" {
+            return Some(0);
+        }
+        let source = text.strip_prefix("mov %").and_then(|rest| rest.strip_suffix(",%eax"));
+        if let Some(register) = source.filter(|register| !register.contains('(')) {
+            let before = listing.range(..copied).rev().take(1000);
+            return before.map(|(_, i)| number(&i.text, register)).find_map(|number| number);
+        }
+        let mnemonic = text.split(' ').next().unwrap_or_default();
+        let ends = ["jmp", "ret", "call", "syscall", "ud2", "hlt", "(bad)", "notrack"];
+        let implicit = ["cpuid", "cltq", "cqto", "mul", "imul", "div", "idiv", "rdtsc", "xgetbv"];
+        if ends.contains(&mnemonic)
+            || implicit.contains(&mnemonic)
+            || mnemonic.contains("cmpxchg")
+            || mnemonic.starts_with("xadd")
+            || writes_rax(text)
+        {
+            return None;
+        }
+    }
+    None
+}
+
+/// What the decoder may take for movable, by the beginning of its name.
+const MOVABLE: &[&str] = &[
+    "mov",
+    "lea",
+    "push",
+    "pop",
+    "xor",
+    "pxor",
+    "add",
+    "adc",
+    "sub",
+    "sbb",
+    "and",
+    "or",
+    "test",
+    "cmp",
+    "nop",
+    "xchg %ax,%ax",
+    "data16 lea",
+];
+
+/// The decoder on every instruction of the file: what it takes for movable has the length
+/// that objdump says, neither branches nor writes rax, and its displacement is found.
+fn check_decoder(path: &str, listing: &Listing) {
+    let mut movable = 0;
+    for text in texts(path) {
+        let mut child = Command::new(patcher())
+            .args(["decode", path, &text.offset.to_string(), &text.length.to_string()])
+            .arg(text.address.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start the driver");
+        let range = text.address..text.address + text.length;
+        let starts = listing.range(range).fold(String::new(), |mut all, (start, _)| {
+            let _ = writeln!(all, "{start:x}");
+            all
+        });
+        let mut input = child.stdin.take().expect("piped");
+        let writer = std::thread::spawn(move || input.write_all(starts.as_bytes()));
+        let output = child.wait_with_output().expect("wait");
+        writer.join().expect("join").expect("write");
+        assert!(output.status.success(), "{path}: {}", output.status);
+        for line in String::from_utf8(output.stdout).expect("text").lines() {
+            let fields: Vec<_> = line.split(' ').collect();
+            let (start, length) = (hexadecimal(fields[0]), fields[1].parse::<u64>().unwrap());
+            let Instruction { length: wanted, text } = &listing[&start];
+            let at = format!("{path}: {start:x}: {text}");
+            assert_eq!(length, *wanted, "{at}");
+            assert!(!writes_rax(text), "{at}");
+            assert!(MOVABLE.iter().any(|name| text.starts_with(name)), "{at}");
+            assert_eq!(fields[2] != "0", text.contains("(%rip)"), "{at}");
+            movable += 1;
+        }
+    }
+    println!("{path}: {movable} of {} instructions may be moved", listing.len());
+    assert!(movable > 0, "{path}");
+}
+
+/// The sites of the file. Returns the lines that tell of unreached ones.
+fn check_sites(path: &str, listing: &Listing) -> Vec<String> {
+    let handled = handled();
+    let stubs =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.stubs", path.replace('/', "_")));
+    let (mut reached, mut unreached, mut escaped) = (0, Vec::new(), Vec::new());
+    for text in texts(path) {
+        let output = driver::succeed(
+            Command::new(patcher())
+                .args(["sites", path, &text.offset.to_string(), &text.length.to_string()])
+                .arg(text.address.to_string())
+                .arg(&stubs),
+        );
+        let stub_area = text.address + text.length.next_multiple_of(4096);
+        let area = format!("--adjust-vma={stub_area:#x}");
+        let file = stubs.to_str().expect("text");
+        let stub_listing = match output.contains(" stub ") {
+            true => disassemble(&["-D", "-b", "binary", "-m", "i386:x86-64", &area, file]),
+            false => Listing::new(),
+        };
+        for line in output.lines().filter(|line| !line.starts_with("total")) {
+            let (site, stub) = line.split_once(" stub ").unwrap_or((line, ""));
+            let fields: Vec<_> = site.split(' ').collect();
+            let call = hexadecimal(fields[0]);
+            let is_call = listing.get(&call).is_some_and(|i| i.text == "syscall");
+            let number = if is_call { number_at(listing, call) } else { None };
+            match fields[1] {
+                "reached" => {
+                    assert!(is_call, "{path}: no system call at {call:x}");
+                    check_site(path, listing, call, fields[2], &fields[3..]);
+                    check_stub(path, listing, &stub_listing, call, &fields[3..], stub);
+                    reached += 1;
+                }
+                // Bytes that only look like a call.
+                _ if !is_call => {}
+                "harmless" => {
+                    let wrong = number.is_some_and(|number| handled.contains(&number));
+                    assert!(!wrong, "{path}: {call:x} has the number {number:?}");
+                }
+                _ => {
+                    let number = number.map_or("an unknown number".into(), |n| format!("{n}"));
+                    let line = format!("{path}: {call:x} is not reached: {number}");
+                    if number.parse().is_ok_and(|n| handled.contains(&n)) {
+                        escaped.push(line.clone());
+                    }
+                    unreached.push(line);
+                }
+            }
+        }
+    }
+    println!("{path}: {reached} sites reached, {} not", unreached.len());
+    for line in &unreached {
+        println!("{line}");
+    }
+    let _ = fs::remove_file(stubs);
+    escaped
+}
+
+/// objdump shows the same instructions: the one with the number, those moved, the call.
+fn check_site(path: &str, listing: &Listing, call: u64, number: &str, starts: &[&str]) {
+    let first = hexadecimal(starts[0]);
+    let head = &listing.get(&first).unwrap_or_else(|| panic!("{path}: nothing at {first:x}")).text;
+    let number_there = match number {
+        "any" => head == "mov 0x8(%rsp),%r9",
+        n => {
+            let n: u32 = n.parse().expect("a number");
+            *head == format!("mov ${n:#x},%eax") || *head == format!("mov ${n:#x},%rax")
+        }
+    };
+    assert!(number_there, "{path}: {first:x}: {head}, not the number {number}");
+    let shown: Vec<u64> = listing.range(first..call).map(|(&at, _)| at).collect();
+    let ours: Vec<u64> = starts.iter().map(|at| hexadecimal(at)).collect();
+    assert_eq!(shown, ours, "{path}: the instructions in front of {call:x}");
+    assert!(listing[&first].length >= 5, "{path}: no room for a jump at {first:x}");
+    for (at, Instruction { text, .. }) in listing.range(first + 1..call) {
+        assert!(!writes_rax(text), "{path}: {at:x}: {text}");
+    }
+}
+
+/// The stub repeats them, calls the gate below the red zone, makes the system call or
+/// jumps over it, and returns behind the original.
+fn check_stub(
+    path: &str,
+    listing: &Listing,
+    stubs: &Listing,
+    call: u64,
+    starts: &[&str],
+    range: &str,
+) {
+    let (start, end) = range.split_once(' ').expect("two addresses");
+    let stub: Vec<&str> = stubs
+        .range(hexadecimal(start)..hexadecimal(end))
+        .map(|(_, instruction)| instruction.text.as_str())
+        .collect();
+    let moved: Vec<&str> =
+        starts.iter().map(|at| listing[&hexadecimal(at)].text.as_str()).collect();
+    assert_eq!(&stub[..moved.len()], moved, "{path}: the stub for {call:x}");
+    let jump = format!("jmp {:#x}", call + 2);
+    let rest = &stub[moved.len()..];
+    let behind_call = hexadecimal(end) - 5;
+    let skip = format!("jrcxz {behind_call:#x}");
+    let wanted = [
+        "lea -0x80(%rsp),%rsp",
+        "movabs $0x123456789abc,%r11",
+        rest.get(2).copied().unwrap_or_default(), // the gate's address
+        "call *%rcx",
+        "lea 0x80(%rsp),%rsp",
+        &skip,
+        "syscall",
+        &jump,
+    ];
+    assert_eq!(rest, wanted, "{path}: the stub for {call:x}");
+}
+
+#[test]
+fn libc_and_its_linker_are_reached_wherever_it_matters() {
+    for path in [LIBC, LINKER] {
+        let path = fs::canonicalize(path).expect("every Linux has them");
+        let path = path.to_str().expect("text");
+        let listing = disassemble(&[path]);
+        check_decoder(path, &listing);
+        let escaped = check_sites(path, &listing);
+        assert!(escaped.is_empty(), "{escaped:#?}");
+    }
+}
+
+#[test]
+fn other_libraries_are_patched_rightly() {
+    for path in OTHERS.iter().filter(|path| present(path)) {
+        let path = fs::canonicalize(path).expect("present");
+        let path = path.to_str().expect("text");
+        let listing = disassemble(&[path]);
+        check_decoder(path, &listing);
+        for line in check_sites(path, &listing) {
+            println!("{line}, which the gate answers");
+        }
+    }
+}
