@@ -1,7 +1,7 @@
 /* A program whose data alone are 200 MB. */
 #include <stdio.h>
 
-static char data[200 << 20];
+static volatile char data[200 << 20];
 
 int main(void)
 {
