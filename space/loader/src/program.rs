@@ -111,8 +111,9 @@ fn open_executable(path: &Path) -> Result<(File, u64), LoadError> {
     if mode & libc::S_ISUID != 0 || set_group {
         return Err(LoadError::new(path, LoadErrorKind::SetId));
     }
-    let mut none: [u8; 0] = [];
-    if rustix::fs::fgetxattr(&file, c"security.capability", &mut none).is_ok_and(|size| size > 0) {
+    let mut capabilities = [0u8; 64];
+    let found = rustix::fs::fgetxattr(&file, c"security.capability", &mut capabilities);
+    if found.is_ok_and(|size| size > 0) {
         return Err(LoadError::new(path, LoadErrorKind::Capabilities));
     }
     if data.len() == 0 {

@@ -108,6 +108,20 @@ pub fn segment_size_for(tasks: Option<u32>) -> u64 {
     memory.next_power_of_two().clamp(SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX).min(fits)
 }
 
+/// Keeps this process's malloc supplied: a task that uses up the mappings of the mm, which
+/// is everybody's, must not make an allocation of ours fail. Address space only; none of it
+/// is touched.
+fn keep_memory_in_reserve() {
+    const RESERVE_SIZE: usize = 64 << 20;
+    // SAFETY: settings of malloc, and a block that is freed at once and stays in its heap.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, i32::MAX);
+        libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
+        libc::free(libc::malloc(RESERVE_SIZE));
+    }
+}
+
 impl Server {
     /// Creates the job's space and serves it on `listener`. Signals in `signals` (bit n-1
     /// for signal n) are blocked and reported by [`Server::turn`]; SIGCHLD always is.
@@ -118,6 +132,7 @@ impl Server {
         signals: u64,
     ) -> Result<Self, Failure> {
         let tasks_max = SpaceLayout::tasks_within(segment_size, REGION_END - REGION_START);
+        keep_memory_in_reserve();
         let options = SpaceOptions { segment_size: Some(segment_size), tasks_max: Some(tasks_max) };
         // The watcher's thread inherits the signal mask: block first.
         let set = signals | 1 << (libc::SIGCHLD - 1);
