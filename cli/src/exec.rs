@@ -38,13 +38,14 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     let sigmask = program::signal_mask();
     let variable = |key: &str| std::env::var(key).ok();
     let fallback = options.fallback || variable("NAGAYA_FALLBACK").is_some_and(|v| v == "1");
+    program::check_name(&options.program[0])?;
     let path = program::find(&options.program[0])?;
     let exec = Exec {
         job: Job::of_environment(options.job.as_deref(), &variable),
         path: path.clone(),
         arguments: options.program.clone(),
         id: options.id,
-        segment_size: options.segment_size,
+        segment_size: program::wanted_segment_size(options.segment_size)?,
         sigmask,
         verbose: options.verbose,
     };
@@ -52,7 +53,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         Outcome::Ended(status) => return Ok(program::end_as(status)),
         Outcome::Refused(failure) => failure,
     };
-    if !fallback {
+    if !fallback || refused.status == 127 {
         return Err(refused);
     }
     eprintln!("nagaya: {refused}; running it as an ordinary process");

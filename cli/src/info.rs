@@ -49,7 +49,8 @@ fn facts() -> Vec<Fact> {
         format!("{} ({})", read("/proc/sys/kernel/osrelease"), kernel(major, minor)),
     );
     add("spaces", "spaces", spaces());
-    let size = server::segment_size_for(None);
+    let wanted = crate::program::wanted_segment_size(None).ok().flatten();
+    let size = wanted.unwrap_or_else(|| server::segment_size_for(None));
     let tasks = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
     add("segment_size", "segment size", format!("{size} ({}, {tasks} IDs)", human(size)));
     add("mechanism", "single copy", mechanism());

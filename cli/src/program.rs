@@ -74,6 +74,24 @@ pub fn signal_mask() -> u64 {
     mask
 }
 
+/// Refuses a misspelt option that was taken for the program's name.
+pub fn check_name(name: &OsStr) -> Result<(), Failure> {
+    if name.as_bytes().starts_with(b"-") {
+        return Err(Failure::ours(format!("unknown option {} (see --help)", name.display())));
+    }
+    Ok(())
+}
+
+/// The size of segments: as asked for, else by the environment, else `None`.
+pub fn wanted_segment_size(option: Option<u64>) -> Result<Option<u64>, Failure> {
+    match (option, std::env::var("PVAS_SEGMENT_SIZE")) {
+        (None, Ok(text)) => segment_size(&text)
+            .map(Some)
+            .map_err(|e| Failure::ours(format!("PVAS_SEGMENT_SIZE={text}: {e}"))),
+        (option, _) => Ok(option),
+    }
+}
+
 /// Reads a size given on the command line.
 pub fn segment_size(text: &str) -> Result<u64, String> {
     let size = pvas::parse_size(text).ok_or("not a size (such as 32G)")?;

@@ -2,7 +2,7 @@
 
 use std::ffi::{CString, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixListener;
@@ -87,15 +87,16 @@ const FORWARDED: &[i32] = &[
 pub fn run(options: Options) -> Result<i32, Failure> {
     let inheritance = Inheritance::of_this_process(program::signal_mask());
     let inherited = inherit::fds().unwrap_or_else(|_| vec![0, 1, 2]);
-    let path = program::find(&options.program[0])?;
-    let path = std::path::absolute(&path).unwrap_or(path);
+    program::check_name(&options.program[0])?;
+    let path = find(&options)?;
     let environment = environment(&options)?;
     raise_open_files();
 
     let name = options.job.clone().unwrap_or_else(|| format!("run:{}", std::process::id()));
     let job = Job { name, local_tasks: Some(options.n), local_rank: None };
     let socket = Socket::listen(job.file(&directory()?, &rights(), "sock"))?;
-    let size = options.segment_size.unwrap_or_else(|| segment_size_for(Some(options.n)));
+    let size = program::wanted_segment_size(options.segment_size)?
+        .unwrap_or_else(|| segment_size_for(Some(options.n)));
     let ids = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
     if options.n > ids {
         return Err(Failure::ours(format!(
@@ -109,24 +110,34 @@ pub fn run(options: Options) -> Result<i32, Failure> {
 
     let null = File::open("/dev/null").map_err(|e| Failure::ours(format!("/dev/null: {e}")))?;
     let mut labels = Vec::new();
+    let mut readers = Vec::new();
+    // A task that closes its input, or whoever reads our output, must not end us.
+    // SAFETY: changes what a signal does to this process; tasks have their own.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     // SAFETY: a plain read.
     let base = inheritance.attributes(unsafe { libc::getsid(0) }, None);
     for id in 0..options.n {
-        let reads = match options.stdin {
-            StdinChoice::All => true,
-            StdinChoice::None => false,
-            StdinChoice::Task(task) => task == id,
-        };
         let mut fds: Vec<(RawFd, RawFd)> = inherited.iter().map(|&fd| (fd, fd)).collect();
-        if !reads {
-            fds.retain(|fd| fd.1 != 0);
-            fds.push((null.as_raw_fd(), 0));
-        }
         let mut pipes: Vec<OwnedFd> = Vec::new();
+        let new_pipe = || pipe().map_err(|e| Failure::ours(format!("pipe: {e} (raise ulimit -n)")));
+        let input = match options.stdin {
+            StdinChoice::Task(task) if task == id => None,
+            StdinChoice::All => {
+                let (reader, writer) = new_pipe()?;
+                let input = reader.as_raw_fd();
+                pipes.push(reader);
+                readers.push(File::from(writer));
+                Some(input)
+            }
+            _ => Some(null.as_raw_fd()),
+        };
+        if let Some(input) = input {
+            fds.retain(|fd| fd.1 != 0);
+            fds.push((input, 0));
+        }
         if options.label {
             for stream in [1, 2] {
-                let (reader, writer) =
-                    pipe().map_err(|e| Failure::ours(format!("pipe: {e} (raise ulimit -n)")))?;
+                let (reader, writer) = new_pipe()?;
                 fds.retain(|fd| fd.1 != stream);
                 fds.push((writer.as_raw_fd(), stream));
                 pipes.push(writer);
@@ -146,6 +157,9 @@ pub fn run(options: Options) -> Result<i32, Failure> {
             server.close();
             return Err(failure);
         }
+    }
+    if options.stdin == StdinChoice::All {
+        std::thread::spawn(|| copy_input(readers));
     }
     let status = wait(&mut server, &options);
     for label in labels {
@@ -243,6 +257,25 @@ impl Drop for Socket {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
     }
+}
+
+/// Gives each task a copy of our standard input, until it ends.
+fn copy_input(mut readers: Vec<File>) {
+    let mut input = std::io::stdin().lock();
+    let mut buffer = [0; 64 << 10];
+    while let Ok(size @ 1..) = input.read(&mut buffer) {
+        readers.retain_mut(|reader| reader.write_all(&buffer[..size]).is_ok());
+    }
+}
+
+/// The program's absolute path; one with a slash is meant as seen from --chdir.
+fn find(options: &Options) -> Result<PathBuf, Failure> {
+    let name = &options.program[0];
+    let path = match &options.chdir {
+        Some(directory) if name.as_encoded_bytes().contains(&b'/') => directory.join(name),
+        _ => program::find(name)?,
+    };
+    Ok(std::path::absolute(&path).unwrap_or(path))
 }
 
 /// The attributes that all tasks share; `Attributes` owns its lists, so each gets a copy.

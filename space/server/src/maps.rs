@@ -1,10 +1,11 @@
 //! What lies in the segments of a space: `/proc/self/smaps` of its owner, read with the
 //! layout in mind.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 
-use nagaya_layout::{EXPORT_SIZE, SpaceLayout};
+use nagaya_layout::{EXPORT_SIZE, PAGE_SIZE, SpaceLayout};
 use serde::{Deserialize, Serialize};
 
 /// One mapping in a segment.
@@ -53,20 +54,51 @@ pub fn read(layout: &SpaceLayout, bounds: &[Bounds]) -> io::Result<Vec<Mapping>>
                 let id = layout.id_of(start);
                 wanted = id.is_some();
                 if let Some(id) = id {
-                    mappings.push(describe(layout, bounds, id, (start, end), rest));
+                    mappings.extend(describe(layout, bounds, id, (start, end), rest));
                 }
             }
             None if wanted => {
+                // The export area shares its mapping with the control block, and has
+                // been counted by itself.
+                let split_off = match mappings.as_slice() {
+                    [.., export, last] if export.end == last.start && export.part == "export" => {
+                        export.resident
+                    }
+                    _ => 0,
+                };
                 let Some(value) = line.strip_prefix("Rss:") else { continue };
                 let kib = value.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
                 if let Some(last) = mappings.last_mut() {
-                    last.resident = kib << 10;
+                    last.resident = (kib << 10).saturating_sub(split_off);
                 }
             }
             None => {}
         }
     }
+    name_images(&mut mappings);
     Ok(mappings)
+}
+
+/// Libraries lie in the mmap area; what a file that is mapped executable fills is an image.
+fn name_images(mappings: &mut [Mapping]) {
+    let runs = |m: &&Mapping| m.permissions.contains('x') && m.file.starts_with('/');
+    let images: HashSet<(u32, String)> =
+        mappings.iter().filter(runs).map(|m| (m.id, m.file.clone())).collect();
+    for mapping in mappings.iter_mut().filter(|m| m.part == "mmap" && !m.file.is_empty()) {
+        if images.contains(&(mapping.id, mapping.file.clone())) {
+            mapping.part = "image".into();
+        }
+    }
+}
+
+/// Resident bytes of `start..end`, anonymous memory of this mm.
+fn resident(start: u64, end: u64) -> u64 {
+    let mut pages = vec![0u8; ((end - start) / PAGE_SIZE) as usize];
+    // SAFETY: writes a byte for each page of the range; a gap in it is ENOMEM.
+    let result =
+        unsafe { libc::mincore(start as *mut _, (end - start) as usize, pages.as_mut_ptr()) };
+    let counted = pages.iter().filter(|&&page| page & 1 == 1).count() as u64;
+    if result == 0 { counted * PAGE_SIZE } else { 0 }
 }
 
 /// Splits `start-end rest`; `None` for the other lines of smaps.
@@ -82,7 +114,7 @@ fn describe(
     id: u32,
     (start, end): (u64, u64),
     rest: &str,
-) -> Mapping {
+) -> Vec<Mapping> {
     let mut fields = rest.splitn(5, ' ');
     let permissions = fields.next().unwrap_or_default().to_string();
     let offset = fields.next().and_then(|o| u64::from_str_radix(o, 16).ok()).unwrap_or(0);
@@ -101,5 +133,17 @@ fn describe(
             _ => "image",
         }
     };
-    Mapping { id, start, end, permissions, offset, part: part.into(), resident: 0, file }
+    let whole =
+        Mapping { id, start, end, permissions, offset, part: part.into(), resident: 0, file };
+    let export_end = segment.start() + EXPORT_SIZE;
+    if start < export_end && export_end < end {
+        let export = Mapping {
+            end: export_end,
+            part: "export".into(),
+            resident: resident(start, export_end),
+            ..whole.clone()
+        };
+        return vec![export, Mapping { start: export_end, ..whole }];
+    }
+    vec![whole]
 }
