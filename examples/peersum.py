@@ -50,7 +50,9 @@ def barrier(me, tasks):
 
 def main():
     me = pvas.getid()
-    tasks = int(os.environ["NAGAYA_TASKS"])  # nagaya run sets it
+    tasks = int(os.environ.get("NAGAYA_TASKS", "0"))  # nagaya run sets it
+    if tasks < 1:
+        sys.exit("peersum.py: NAGAYA_TASKS is not set; start me with 'nagaya run'")
     n = int(sys.argv[1]) if len(sys.argv) > 1 else ELEMENTS
     if not 1 <= n <= ELEMENTS_MAX:
         sys.exit(f"peersum.py: the number of elements must be 1 to {ELEMENTS_MAX}")
