@@ -31,7 +31,7 @@ lint:
 
 test:
 	$(CARGO) build --workspace
-	$(CARGO) test --workspace
+	$(CARGO) test --workspace --no-fail-fast
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:

@@ -90,6 +90,18 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     program::check_name(&options.program[0])?;
     let path = find(&options)?;
     let environment = environment(&options)?;
+    if let StdinChoice::Task(task) = options.stdin
+        && task >= options.n
+        && task != 0
+    {
+        let n = options.n;
+        return Err(Failure::ours(format!("--stdin {task}: no such task (there are {n})")));
+    }
+    if let Some(directory) = &options.chdir
+        && let Err(error) = std::fs::metadata(directory.join("."))
+    {
+        return Err(Failure::ours(format!("--chdir {}: {error}", directory.display())));
+    }
     raise_open_files();
 
     let name = options.job.clone().unwrap_or_else(|| format!("run:{}", std::process::id()));
