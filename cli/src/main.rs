@@ -48,6 +48,13 @@ enum Command {
     Server(server::Options),
 }
 
+/// What clap says of a wrong command line, without its usage.
+fn one_line(text: &str) -> String {
+    let text = text.strip_prefix("error: ").unwrap_or(text);
+    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|l| !l.is_empty()).collect();
+    format!("{} (see --help)", lines.join(" "))
+}
+
 /// # Safety
 /// Called by the C runtime.
 #[unsafe(no_mangle)]
@@ -55,9 +62,12 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            let status = if error.use_stderr() { 125 } else { 0 };
-            let _ = error.print();
-            return status;
+            if !error.use_stderr() {
+                let _ = error.print(); // --help, --version
+                return 0;
+            }
+            eprintln!("nagaya: {}", one_line(&error.render().to_string()));
+            return 125;
         }
     };
     let result = match arguments.command {
