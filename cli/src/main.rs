@@ -15,6 +15,7 @@ mod server;
 
 use std::ffi::{c_char, c_int};
 
+use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 use nagaya_server::Failure;
 
@@ -65,6 +66,10 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
             if !error.use_stderr() {
                 let _ = error.print(); // --help, --version
                 return 0;
+            }
+            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+                let _ = error.print();
+                return 125;
             }
             eprintln!("nagaya: {}", one_line(&error.render().to_string()));
             return 125;
