@@ -117,7 +117,9 @@ pub fn run(options: Options) -> Result<i32, Failure> {
             crate::ps::human(size)
         )));
     }
-    let signals = FORWARDED.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
+    // What we were started to ignore, as a script's background jobs do SIGINT, stays so.
+    let heard = FORWARDED.iter().filter(|&&signal| !inheritance.ignores(signal));
+    let signals = heard.fold(0, |set, signal| set | 1u64 << (signal - 1));
     let mut server = Server::new(&job.name, socket.listener()?, size, signals)?;
 
     let null = File::open("/dev/null").map_err(|e| Failure::ours(format!("/dev/null: {e}")))?;

@@ -58,11 +58,6 @@ fn detach(listener: &OwnedFd) {
     if let Ok(null) = std::fs::File::open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(null);
     }
-    // Core files of a task that dumps must not take the others along on old kernels.
-    if nagaya_server::kernel_version() < (5, 16) {
-        // SAFETY: no arguments in memory.
-        unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
-    }
 }
 
 /// A descriptor a task and more; tasks get the limits of their stubs.

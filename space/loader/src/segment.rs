@@ -100,6 +100,13 @@ pub unsafe fn load(
     let mmap_start = segment.mmap_area_start(image_end).ok_or_else(too_small)?;
     let mmap_end = segment.mmap_area_end(info.stack_limit);
 
+    if info.export_mapped {
+        // Peers may have written to it since the last task of this ID ended.
+        // SAFETY: the export area of a segment that is ours to fill.
+        unsafe {
+            libc::madvise(segment.start() as *mut _, EXPORT_SIZE as usize, libc::MADV_DONTNEED)
+        };
+    }
     let head = if info.export_mapped { segment.task_block() } else { segment.start() };
     // SAFETY: the head of a segment that is ours to fill.
     unsafe { map(head, segment.stubs() - head, READ_WRITE, 0, None) }.map_err(memory)?;

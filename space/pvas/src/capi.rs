@@ -144,7 +144,7 @@ pub extern "C" fn pvas_destroy(pvd: c_int) -> c_int {
 ///
 /// # Safety
 /// `list` is null, or an array of C strings that ends with a null pointer.
-unsafe fn strings(list: *const *const c_char) -> Vec<CString> {
+pub unsafe fn strings(list: *const *const c_char) -> Vec<CString> {
     let mut result = Vec::new();
     if list.is_null() {
         return result;
@@ -163,7 +163,7 @@ unsafe fn strings(list: *const *const c_char) -> Vec<CString> {
 
 /// # Safety
 /// `path` is null or a C string.
-unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Error> {
+pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Error> {
     if path.is_null() {
         return Err(Error::Null("path"));
     }
@@ -183,9 +183,10 @@ pub unsafe extern "C" fn pvas_execve(
     envp: *const *const c_char,
 ) -> c_int {
     // SAFETY: as the caller vouches.
-    let (program, arguments, environment) =
-        unsafe { (self::path(path), strings(argv), strings(envp)) };
-    answer(program.and_then(|path| Err(fork::execve(path, arguments, &environment))))
+    if let Some(error) = unsafe { fork::execve(fork::Request { path, argv, envp, sigmask: 0 }) } {
+        set_error(&error);
+    }
+    -1
 }
 
 /// `struct pvas_spawn_attr`.

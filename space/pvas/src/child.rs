@@ -274,7 +274,7 @@ impl Drop for BlockedSignals {
 }
 
 /// The raw call, which also sees the signals that libc keeps for itself.
-fn sigprocmask(how: c_int, set: &u64) -> u64 {
+pub fn sigprocmask(how: c_int, set: &u64) -> u64 {
     let mut old = 0u64;
     // SAFETY: both pointers are to eight bytes, as the kernel's sigset is.
     unsafe {

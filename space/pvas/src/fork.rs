@@ -7,14 +7,15 @@
 //! there.
 
 use std::cell::Cell;
-use std::ffi::CString;
-use std::path::Path;
+use std::ffi::c_char;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use nagaya_gate::abi::Task;
 use nagaya_loader::Program;
 use rustix::io::Errno;
+use rustix::thread::futex;
 
 use crate::capi;
 use crate::child;
@@ -31,11 +32,36 @@ struct Record {
     /// 1; cleared by the kernel when the child ends or execs, 2 when it is a task.
     state: AtomicU32,
     child: i32,
+    /// Top of a stack of the parent's own, for `serve`.
+    stack_top: u64,
+    _stack: Vec<u8>,
     space: Arc<Space>,
     id: u32,
-    /// Signal mask of the parent's thread, which the child has too.
     parent: u32,
+    /// Signal mask of the parent's thread before.
+    sigmask: u64,
+    /// What the child asks for in `pvas_execve`, and what it gets (null: an error).
+    request: Request,
+    task: *mut Task,
+    comm: [u8; 16],
 }
+
+/// Arguments of `pvas_execve`, as C gave them.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    pub path: *const c_char,
+    pub argv: *const *const c_char,
+    pub envp: *const *const c_char,
+    /// The child's signal mask.
+    pub sigmask: u64,
+}
+
+/// Values of [`Record::state`] besides 0 (the child has left or ended) and 2 (it is a task):
+/// the child runs, or waits for the parent to load its program.
+const RUNS: u32 = 1;
+const ASKS: u32 = 3;
+/// Loading a program needs less.
+const STACK_SIZE: usize = 512 << 10;
 
 thread_local! {
     /// The fork whose child runs on this thread's area. Only that child can read it: the
@@ -80,12 +106,19 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
         "jz 7f",
         "mov [rbx + 68], eax",
         "js 6f",
-        // while (state == 1) futex(&state, FUTEX_WAIT, 1, NULL)
-        "5: cmp dword ptr [rbx + 64], 1",
+        // while (state == RUNS) futex(&state, FUTEX_WAIT, RUNS, NULL); if it ASKS, serve
+        // it, on a stack of our own
+        "5: mov edx, [rbx + 64]",
+        "cmp edx, 1",
+        "je 4f",
+        "cmp edx, 3",
         "jne 6f",
-        "lea rdi, [rbx + 64]",
+        "mov rsp, [rbx + 72]",
+        "mov rdi, rbx",
+        "call {serve}",
+        "jmp 5b",
+        "4: lea rdi, [rbx + 64]",
         "xor esi, esi",
-        "mov edx, 1",
         "xor r10d, r10d",
         "mov eax, 202",
         "syscall",
@@ -103,14 +136,20 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
         "mov rdi, rbx",
         "mov rbx, [rbx]",
         "jmp {finish}",
-        // The child: rbx back, 0.
-        "7: mov rbx, [rbx]",
+        // The child: its signals and rbx back, 0.
+        "7: mov rdi, rbx",
+        "sub rsp, 8",
+        "call {as_child}",
+        "add rsp, 8",
+        "mov rbx, [rbx]",
         "xor eax, eax",
         "ret",
         "9: mov eax, -1",
         "ret",
         prepare = sym prepare,
         finish = sym finish,
+        serve = sym serve,
+        as_child = sym as_child,
         flags = const libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD,
     )
 }
@@ -122,13 +161,22 @@ extern "C" fn prepare(pvd: i32, pvid: i32) -> *mut Record {
         let range = || Error::IdRange(i64::from(pvid), space.layout().tasks_max());
         let id = u32::try_from(pvid).map_err(|_| range())?;
         let id = space.take_slot(Some(id))?;
+        let stack = vec![0; STACK_SIZE];
+        let none = Request { path: ptr::null(), argv: ptr::null(), envp: ptr::null(), sigmask: 0 };
         Ok(Box::into_raw(Box::new(Record {
             registers: [0; 8],
-            state: AtomicU32::new(1),
+            state: AtomicU32::new(RUNS),
             child: 0,
+            stack_top: (stack.as_ptr() as u64 + STACK_SIZE as u64) & !15,
+            _stack: stack,
             space,
             id,
             parent: std::process::id(),
+            // A handler of the waiting parent would run on the child's stack.
+            sigmask: child::sigprocmask(libc::SIG_SETMASK, &u64::MAX),
+            request: none,
+            task: ptr::null_mut(),
+            comm: [0; 16],
         })))
     };
     match record() {
@@ -153,6 +201,7 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     // SAFETY: made by Box::into_raw, and the child uses it no more.
     let record = unsafe { Box::from_raw(record) };
     let control = record.space.control();
+    child::sigprocmask(libc::SIG_SETMASK, &record.sigmask);
     let failed = |error: &Error| {
         // SAFETY: no process runs in the segment.
         unsafe { abandon(&control, record.id) };
@@ -186,52 +235,117 @@ pub fn is_child() -> bool {
     !PENDING.get().is_null()
 }
 
-/// Runs a program in the segment of the task whose `pvas_fork` the caller is the child
-/// of. Returns only on error.
-pub fn execve(path: &Path, arguments: Vec<CString>, environment: &[CString]) -> Error {
-    let record = PENDING.get();
-    // SAFETY: PENDING is null or the record of the fork that runs on this thread's area;
-    // only its child can see it, and the parent keeps it until then.
-    let Some(record) = (unsafe { record.as_ref() }) else { return Error::NotForked };
-    if std::process::id() == record.parent {
-        return Error::NotForked;
-    }
-    let control = record.space.control();
-    let program = match Program::open(path, arguments) {
-        Ok(program) => program,
-        Err(error) => return error.into(),
+/// In the child, before it returns from `pvas_fork`.
+///
+/// # Safety
+/// Called by `pvas_fork` with the record that `prepare` made.
+unsafe extern "C" fn as_child(record: *const Record) {
+    // SAFETY: the parent keeps the record until we have left or ended.
+    child::sigprocmask(libc::SIG_SETMASK, unsafe { &(*record).sigmask });
+}
+
+/// In the parent: loads the program that the child asks for. The child waits, so the thread
+/// area is ours; were it to load by itself, a SIGKILL could leave our malloc locked.
+///
+/// # Safety
+/// Called by `pvas_fork` with its record, in whose request the child has put pointers that
+/// `pvas_execve` was given.
+unsafe extern "C" fn serve(record: *mut Record) {
+    // SAFETY: the child only waits for `state` meanwhile.
+    let record = unsafe { &mut *record };
+    // SAFETY: as the caller of `pvas_execve` vouched.
+    let loaded = unsafe { load(record) };
+    record.task = loaded.unwrap_or_else(|error| {
+        capi::set_error(&error);
+        ptr::null_mut()
+    });
+    // Unless it has been killed, and the kernel has cleared the word.
+    let _ = record.state.compare_exchange(ASKS, RUNS, Ordering::AcqRel, Ordering::Relaxed);
+    let _ = futex::wake(&record.state, futex::Flags::empty(), 1);
+}
+
+/// # Safety
+/// As for `serve`.
+unsafe fn load(record: &mut Record) -> Result<*mut Task, Error> {
+    // SAFETY: as the caller vouches.
+    let (path, arguments, environment) = unsafe {
+        let request = record.request;
+        (capi::path(request.path)?, capi::strings(request.argv), capi::strings(request.envp))
     };
-    let mut mask = 0u64;
-    // SAFETY: asks for the mask, eight bytes.
-    unsafe {
+    // Relative to the child's directory, which need not be ours.
+    let mut found = path.to_path_buf();
+    if path.is_relative() && !path.as_os_str().is_empty() {
+        let directory = std::fs::read_link(format!("/proc/{}/cwd", record.child));
+        if let Ok(directory) = directory {
+            found = directory.join(path);
+        }
+    }
+    let program = Program::open(&found, arguments)?;
+    let name = comm(path);
+    let length = name.as_bytes().len().min(15);
+    record.comm = [0; 16];
+    record.comm[..length].copy_from_slice(&name.as_bytes()[..length]);
+    let child = rustix::process::Pid::from_raw(record.child);
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Stack).current;
+    let limit = child.map_or(limit, |pid| stack_limit_of(pid).unwrap_or(limit));
+    let control = record.space.control();
+    let size = record.space.layout().segment_size();
+    let (id, mask) = (record.id, record.request.sigmask);
+    let stack = Some(limit.unwrap_or(u64::MAX));
+    // SAFETY: `prepare` took the slot, and an earlier attempt was cleared.
+    let task = unsafe { load_into(&control, id, &program, &environment, size, stack, mask) };
+    task.map_err(|error| {
+        // SAFETY: nobody runs there yet.
+        unsafe { control.clear_unstarted(id) };
+        error.into()
+    })
+}
+
+/// The child may have set another limit than ours.
+fn stack_limit_of(pid: rustix::process::Pid) -> Option<Option<u64>> {
+    let mut limit = [0u64; 2];
+    // SAFETY: the kernel writes two 64-bit words.
+    let result = unsafe {
         libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_BLOCK,
-            ptr::null::<u64>(),
-            &raw mut mask,
-            8,
+            libc::SYS_prlimit64,
+            pid.as_raw_nonzero().get(),
+            libc::RLIMIT_STACK,
+            0,
+            (&raw mut limit).cast::<u64>(),
         )
     };
-    let size = record.space.layout().segment_size();
-    // SAFETY: `prepare` took the slot, and an earlier attempt was cleared.
-    let task =
-        match unsafe { load_into(&control, record.id, &program, environment, size, None, mask) } {
-            Ok(task) => task,
-            Err(error) => {
-                // SAFETY: nobody runs there yet.
-                unsafe { control.clear_unstarted(record.id) };
-                return error.into();
-            }
-        };
-    let name = comm(path);
-    let mut comm = [0; 16];
-    let length = name.as_bytes().len().min(15);
-    comm[..length].copy_from_slice(&name.as_bytes()[..length]);
+    (result == 0).then_some((limit[0] != u64::MAX).then_some(limit[0]))
+}
+
+/// Runs a program in the segment of the task whose `pvas_fork` the caller is the child of.
+/// Returns only on error: `Some`, or `None` if the parent has set it already.
+///
+/// # Safety
+/// The pointers of `request` are those of `pvas_execve`.
+pub unsafe fn execve(mut request: Request) -> Option<Error> {
+    let record = PENDING.get();
+    // SAFETY: PENDING is null or the record of the fork that runs on this thread's area; only
+    // its child can see it, and the parent keeps it until then.
+    let Some(shared) = (unsafe { record.as_ref() }) else { return Some(Error::NotForked) };
+    if std::process::id() == shared.parent {
+        return Some(Error::NotForked);
+    }
+    request.sigmask = child::sigprocmask(libc::SIG_BLOCK, &0);
+    // SAFETY: the parent reads the request only after it sees ASKS.
+    unsafe { (*record).request = request };
+    shared.state.store(ASKS, Ordering::Release);
+    let _ = futex::wake(&shared.state, futex::Flags::empty(), 1);
+    child::wait_while(&shared.state, ASKS);
+    // SAFETY: written by the parent before it gave the word back.
+    let (task, comm) = unsafe { ((*record).task, (*record).comm) };
+    if task.is_null() {
+        return None;
+    }
     // From here on nothing may be owned on this stack: it is the parent's again soon.
-    drop((program, name));
+    let control = shared.space.control();
     let _ = child::close_on_exec();
     let _ = child::reset_signals(None);
-    // SAFETY: loaded above for this slot; the state word belongs to the record, which the
-    // parent frees only after it is set to 2.
-    unsafe { child::enter(control, record.id, task, control.gate(), &comm, &record.state) }
+    // SAFETY: loaded for this slot; the state word belongs to the record, which the parent
+    // frees only after it is set to 2.
+    unsafe { child::enter(control, shared.id, task, control.gate(), &comm, &shared.state) }
 }

@@ -94,6 +94,11 @@ impl Inheritance {
         }
     }
 
+    /// Whether it ignores a signal.
+    pub fn ignores(&self, signal: i32) -> bool {
+        self.ignored_signals & 1 << (signal - 1) != 0
+    }
+
     /// The stub's process group.
     pub fn group(&self) -> i32 {
         self.group

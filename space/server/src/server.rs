@@ -133,6 +133,11 @@ impl Server {
     ) -> Result<Self, Failure> {
         let tasks_max = SpaceLayout::tasks_within(segment_size, REGION_END - REGION_START);
         keep_memory_in_reserve();
+        // Before Linux 5.16 a task that dumps core kills all who share its mm.
+        if crate::kernel_version() < (5, 16) {
+            // SAFETY: no arguments in memory.
+            unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
+        }
         let options = SpaceOptions { segment_size: Some(segment_size), tasks_max: Some(tasks_max) };
         // The watcher's thread inherits the signal mask: block first.
         let set = signals | 1 << (libc::SIGCHLD - 1);
