@@ -158,3 +158,13 @@ fn a_reason_is_its_threads_own() {
 fn a_task_is_limited_to_a_part_of_its_segment() {
     Cmd::new(program::c_pvas("segment_limit.c")).run().ok();
 }
+
+#[test]
+fn handlers_of_a_waiting_parent_stay_off_its_childs_stack() {
+    Cmd::new(program::c_pvas("fork_disturbed.c")).arg("signals").run().ok();
+}
+
+#[test]
+fn children_killed_while_they_start_leave_their_parent_well() {
+    Cmd::new(program::c_pvas("fork_disturbed.c")).arg("kills").run().ok();
+}
