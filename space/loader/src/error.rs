@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io::Read;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
@@ -87,7 +87,7 @@ impl LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         use LoadErrorKind::*;
-        write!(f, "{}: ", self.path.display())?;
+        write!(f, "{}: ", printable(&self.path))?;
         match &self.kind {
             System(call, errno) => write!(f, "{call}: {}", describe(*errno)),
             NotAFile => write!(f, "not a regular file"),
@@ -119,7 +119,7 @@ impl fmt::Display for LoadError {
             NoInterpreter(path) => write!(
                 f,
                 "its dynamic linker {} does not exist (install it, or rebuild the program)",
-                path.display()
+                printable(path)
             ),
             TooManyInterpreters => write!(f, "#! interpreters nested too deep"),
             SegmentTooSmall { needed, segment } => write!(
@@ -136,6 +136,15 @@ impl fmt::Display for LoadError {
 }
 
 impl std::error::Error for LoadError {}
+
+/// A path for a message of one line: it may come from a hostile file.
+fn printable(path: &Path) -> String {
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    path.to_string_lossy().chars().map(escape).collect()
+}
 
 /// strerror's words for an errno.
 pub fn describe(errno: Errno) -> String {
@@ -169,5 +178,18 @@ fn count_mappings() -> std::io::Result<usize> {
             0 => return Ok(lines),
             size => lines += buffer[..size].iter().filter(|&&byte| byte == b'\n').count(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by `a_mutated_program_is_sound_or_refused`: PT_INTERP led to text with newlines.
+    #[test]
+    fn names_from_a_file_do_not_break_the_line() {
+        let linker = LoadErrorKind::NoInterpreter("a\nb\x1b".into());
+        let text = LoadError::new("p\n", linker).to_string();
+        assert!(text.starts_with("p\\n: its dynamic linker a\\nb\\u{1b} does"), "{text}");
     }
 }
