@@ -24,7 +24,8 @@ typedef unsigned long u64;
 struct slot {
 	u32 pid;   /* 0: free */
 	u32 state; /* enum slot_state */
-	u32 unused;
+	u32 starting; /* futex: 1, then 2 when the program starts; the kernel clears it if the
+	                 task ends before its libc has a word of its own */
 	u32 export_mapped; /* the export area has been mapped, and stays so */
 	u64 generation;    /* counts the tasks that had this ID */
 	u64 task;          /* address of its control block */
@@ -60,7 +61,7 @@ struct space {
 	u64 base, segment_size, window;
 	u32 tasks_max;
 	u32 tasks_high;  /* IDs ever used are below this */
-	u32 tasks_alive;
+	u32 reserved;
 	u32 owner_pid;
 	u32 watcher_tid; /* the owner's thread that hears of tasks that leave */
 	u32 event;       /* futex: counts exports, starts and ends */
@@ -110,7 +111,7 @@ struct task {
 	struct start start;
 	struct shm shms[SHMS_MAX];
 	u32 exe_length;
-	u32 tid_word; /* cleared by the kernel should the task end before its libc starts */
+	u32 unused;
 	char exe[EXE_MAX];
 };
 #endif

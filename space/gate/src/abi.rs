@@ -34,7 +34,9 @@ pub struct Slot {
     pub pid: AtomicU32,
     /// One of [`slot_state`].
     pub state: AtomicU32,
-    unused: u32,
+    /// Futex of the start: 1, then 2 when the program starts. The kernel clears it if the
+    /// task ends, or leaves, before its libc has given it another word to clear.
+    pub starting: AtomicU32,
     /// The export area is mapped, and stays so.
     pub export_mapped: AtomicU32,
     /// Counts the tasks that had this ID.
@@ -89,8 +91,7 @@ pub struct Space {
     pub tasks_max: u32,
     /// IDs ever used are below this.
     pub tasks_high: AtomicU32,
-    /// Tasks that live.
-    pub tasks_alive: AtomicU32,
+    reserved: u32,
     /// PID of the creator.
     pub owner_pid: u32,
     /// Its thread that hears of tasks that leave.
@@ -187,8 +188,7 @@ pub struct Task {
     shms: [[u64; 2]; 64],
     /// Bytes of `exe` without its terminating zero.
     pub exe_length: u32,
-    /// The kernel clears it should the task end before its libc has started.
-    pub tid_word: AtomicU32,
+    unused: u32,
     /// Absolute path of the program.
     pub exe: [u8; EXE_MAX],
 }

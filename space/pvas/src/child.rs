@@ -111,8 +111,6 @@ struct Plan<'a> {
     id: u32,
     task: *mut Task,
     gate: Gate,
-    /// 1; the kernel clears it when the child ends, gate_start sets it to 2.
-    state: AtomicU32,
     failure: Failure,
 }
 
@@ -182,11 +180,13 @@ pub unsafe fn start(
         id,
         task,
         gate: control.gate(),
-        state: AtomicU32::new(1),
         failure: Failure::default(),
     };
     let flags = (libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD) as u64;
     let blocked = BlockedSignals::new();
+    // The kernel clears this word at the child's end, whenever that is: so it lies in the
+    // control area, which outlives the child.
+    let starting = &control.slot(id).starting;
     // SAFETY: the child runs on the new task's stack, of which at least 128 KiB below
     // `sp` are mapped and unused, and reads `plan`, which outlives it in this mm: we do
     // not return before it has started its program or ended.
@@ -199,17 +199,18 @@ pub unsafe fn start(
             flags,
             stack as *mut u8,
             std::ptr::null(),
-            &plan.state,
+            starting,
             child,
             (&raw const plan).cast(),
         );
         if pid < 0 {
             return Err(StartError::Clone(Errno::from_raw_os_error(-pid as i32)));
         }
-        (pid as u32, wait_while(&plan.state, 1))
+        (pid as u32, wait_while(starting, 1))
     };
     drop(blocked);
-    if state == 2 {
+    // One that was announced and has ended since ends as a task: its parent waits for it.
+    if state == 2 || control.is_announced(id) {
         return Ok(pid);
     }
     // It has ended; nobody else knows of it, so it is ours to reap.
@@ -296,36 +297,27 @@ unsafe extern "C" fn child(plan: *const c_void) -> ! {
         raw::exit(127);
     }
     // SAFETY: the control block is ours from here on; see `enter`.
-    unsafe { enter(plan.control, plan.id, plan.task, plan.gate, &plan.comm, &plan.state) }
+    unsafe { enter(plan.control, plan.id, plan.task, plan.gate, &plan.comm) }
 }
 
 /// The last steps of any new task, spawned or forked: from here it is one.
 ///
 /// # Safety
-/// Called in the process that becomes the task, with its loaded control block, once.
-/// `wake` stays until it is set to 2.
-pub unsafe fn enter(
-    control: Control,
-    id: u32,
-    task: *mut Task,
-    gate: Gate,
-    comm: &[u8; 16],
-    wake: *const AtomicU32,
-) -> ! {
+/// Called in the process that becomes the task, with its loaded control block, once. It
+/// was cloned with the slot's `starting` as the word to clear.
+pub unsafe fn enter(control: Control, id: u32, task: *mut Task, gate: Gate, comm: &[u8; 16]) -> ! {
     let pid = raw::getpid();
-    // SAFETY: the block is loaded and ours; the thunk exists. The kernel's clear-TID
-    // word moves into the segment, since `wake` is the parent's again once it is woken.
-    // Control words of the FPU are the starter's otherwise; execve resets them too.
+    let slot = control.slot(id);
+    // SAFETY: the block is loaded and ours; the thunk exists. Control words of the FPU are
+    // the starter's otherwise; execve resets them too.
     unsafe {
         (*task).pid = pid;
-        (*task).start.wake = wake;
-        raw::set_tid_address(&(*task).tid_word);
+        (*task).start.wake = &slot.starting;
         raw::set_comm(comm);
         gate.faults_init(task);
         let mxcsr = 0x1f80u32;
         core::arch::asm!("fninit", "ldmxcsr [{}]", in(reg) &mxcsr, options(nostack));
     }
-    let slot = control.slot(id);
     slot.task.store(task as u64, Ordering::Release);
     slot.pid.store(pid, Ordering::Release);
     control.pid_entry(pid).store(id + 1, Ordering::Release);
@@ -501,7 +493,7 @@ fn close_on_exec_by_number() -> Result<(), Errno> {
 
 /// System calls that touch no thread-local (libc's set errno).
 mod raw {
-    use super::{AtomicU32, CStr, Errno};
+    use super::{CStr, Errno};
 
     fn call(number: i64, arguments: [usize; 4]) -> Result<usize, Errno> {
         let result: isize;
@@ -545,10 +537,6 @@ mod raw {
 
     pub fn getpid() -> u32 {
         call0(libc::SYS_getpid).unwrap_or(0) as u32
-    }
-
-    pub fn set_tid_address(word: &AtomicU32) {
-        let _ = call1(libc::SYS_set_tid_address, std::ptr::from_ref(word) as usize);
     }
 
     pub fn set_comm(name: &[u8; 16]) {

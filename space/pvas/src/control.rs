@@ -143,7 +143,8 @@ impl Control {
     }
     /// Tasks that live now.
     pub fn tasks_alive(&self) -> u32 {
-        self.space().tasks_alive.load(Ordering::Acquire)
+        // Counted, not kept: a task can be killed between any two stores of its own.
+        (0..self.tasks_high()).filter(|&id| self.is_announced(id)).count() as u32
     }
     /// PID of the creator.
     pub fn owner_pid(&self) -> u32 {
@@ -204,6 +205,7 @@ impl Control {
                 .ok_or_else(|| Error::Full(self.tasks_max()))?,
         };
         self.space().tasks_high.fetch_max(id + 1, Ordering::AcqRel);
+        self.slot(id).starting.store(1, Ordering::Release);
         Ok(id)
     }
 
@@ -212,6 +214,11 @@ impl Control {
         let pid = self.slot(id).pid.swap(0, Ordering::AcqRel);
         self.pid_entry(pid).store(0, Ordering::Release);
         self.slot(id).state.store(slot_state::FREE, Ordering::Release);
+    }
+
+    /// Whether a task was announced in the slot, however it has fared since.
+    pub fn is_announced(&self, id: u32) -> bool {
+        self.slot(id).state.load(Ordering::Acquire) >= slot_state::RUNNING
     }
 
     /// A task with this PID and control block now lives in the slot.
@@ -225,7 +232,6 @@ impl Control {
             Ordering::AcqRel,
             Ordering::Relaxed,
         );
-        self.space().tasks_alive.fetch_add(1, Ordering::AcqRel);
         self.announce();
     }
 
@@ -241,7 +247,6 @@ impl Control {
         // SAFETY: what our caller vouches for is what `clear_segment` asks.
         unsafe { self.clear_segment(id) };
         slot.task.store(0, Ordering::Release);
-        self.space().tasks_alive.fetch_sub(1, Ordering::AcqRel);
         slot.state.store(slot_state::FREE, Ordering::Release);
         self.announce();
     }

@@ -29,21 +29,29 @@ use crate::watcher::Watcher;
 struct Record {
     /// rbx, rbp, r12 to r15, rsp, return address of pvas_fork's caller.
     registers: [u64; 8],
-    /// 1; cleared by the kernel when the child ends or execs, 2 when it is a task.
-    state: AtomicU32,
+    /// The slot's `starting`: [`RUNS`] or [`ASKS`]; cleared by the kernel when the child ends
+    /// or execs, 2 when it is a task. It outlives the record, as the child does.
+    state: *const AtomicU32,
     child: i32,
+    parent: u32,
     /// Top of a stack of the parent's own, for `serve`.
     stack_top: u64,
     _stack: Vec<u8>,
     space: Arc<Space>,
     id: u32,
-    parent: u32,
     /// Signal mask of the parent's thread before.
     sigmask: u64,
     /// What the child asks for in `pvas_execve`, and what it gets (null: an error).
     request: Request,
     task: *mut Task,
     comm: [u8; 16],
+}
+
+impl Record {
+    fn state(&self) -> &AtomicU32 {
+        // SAFETY: in the control area, which the space keeps, and the record the space.
+        unsafe { &*self.state }
+    }
 }
 
 /// Arguments of `pvas_execve`, as C gave them.
@@ -94,31 +102,31 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
         "mov rcx, [rsp]",
         "mov [rax + 56], rcx",
         "mov rbx, rax",
-        // clone(CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, 0, 0, &state)
+        // clone(CLONE_VM | CLONE_CHILD_CLEARTID | SIGCHLD, 0, 0, state)
         "mov edi, {flags}",
         "xor esi, esi",
         "xor edx, edx",
-        "lea r10, [rbx + 64]",
+        "mov r10, [rbx + 64]",
         "xor r8d, r8d",
         "mov eax, 56",
         "syscall",
         "test eax, eax",
         "jz 7f",
-        "mov [rbx + 68], eax",
+        "mov [rbx + 72], eax",
         "js 6f",
-        // while (state == RUNS) futex(&state, FUTEX_WAIT, RUNS, NULL); if it ASKS, serve
+        // while (*state == RUNS) futex(state, FUTEX_WAIT, RUNS, NULL); if it ASKS, serve
         // it, on a stack of our own
-        "5: mov edx, [rbx + 64]",
+        "5: mov rdi, [rbx + 64]",
+        "mov edx, [rdi]",
         "cmp edx, 1",
         "je 4f",
         "cmp edx, 3",
         "jne 6f",
-        "mov rsp, [rbx + 72]",
+        "mov rsp, [rbx + 80]",
         "mov rdi, rbx",
         "call {serve}",
         "jmp 5b",
-        "4: lea rdi, [rbx + 64]",
-        "xor esi, esi",
+        "4: xor esi, esi",
         "xor r10d, r10d",
         "mov eax, 202",
         "syscall",
@@ -165,13 +173,13 @@ extern "C" fn prepare(pvd: i32, pvid: i32) -> *mut Record {
         let none = Request { path: ptr::null(), argv: ptr::null(), envp: ptr::null(), sigmask: 0 };
         Ok(Box::into_raw(Box::new(Record {
             registers: [0; 8],
-            state: AtomicU32::new(RUNS),
+            state: &space.control().slot(id).starting,
             child: 0,
+            parent: std::process::id(),
             stack_top: (stack.as_ptr() as u64 + STACK_SIZE as u64) & !15,
             _stack: stack,
             space,
             id,
-            parent: std::process::id(),
             // A handler of the waiting parent would run on the child's stack.
             sigmask: child::sigprocmask(libc::SIG_SETMASK, &u64::MAX),
             request: none,
@@ -211,7 +219,7 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     if record.child < 0 {
         return failed(&Error::System("clone", Errno::from_raw_os_error(-record.child)));
     }
-    if record.state.load(Ordering::Acquire) != 2 {
+    if !control.is_announced(record.id) {
         // SAFETY: as above; an ordinary process, or none.
         unsafe { abandon(&control, record.id) };
         return record.child;
@@ -259,9 +267,10 @@ unsafe extern "C" fn serve(record: *mut Record) {
         capi::set_error(&error);
         ptr::null_mut()
     });
+    let state = record.state();
     // Unless it has been killed, and the kernel has cleared the word.
-    let _ = record.state.compare_exchange(ASKS, RUNS, Ordering::AcqRel, Ordering::Relaxed);
-    let _ = futex::wake(&record.state, futex::Flags::empty(), 1);
+    let _ = state.compare_exchange(ASKS, RUNS, Ordering::AcqRel, Ordering::Relaxed);
+    let _ = futex::wake(state, futex::Flags::empty(), 1);
 }
 
 /// # Safety
@@ -333,9 +342,9 @@ pub unsafe fn execve(mut request: Request) -> Option<Error> {
     request.sigmask = child::sigprocmask(libc::SIG_BLOCK, &0);
     // SAFETY: the parent reads the request only after it sees ASKS.
     unsafe { (*record).request = request };
-    shared.state.store(ASKS, Ordering::Release);
-    let _ = futex::wake(&shared.state, futex::Flags::empty(), 1);
-    child::wait_while(&shared.state, ASKS);
+    shared.state().store(ASKS, Ordering::Release);
+    let _ = futex::wake(shared.state(), futex::Flags::empty(), 1);
+    child::wait_while(shared.state(), ASKS);
     // SAFETY: written by the parent before it gave the word back.
     let (task, comm) = unsafe { ((*record).task, (*record).comm) };
     if task.is_null() {
@@ -345,7 +354,6 @@ pub unsafe fn execve(mut request: Request) -> Option<Error> {
     let control = shared.space.control();
     let _ = child::close_on_exec();
     let _ = child::reset_signals(None);
-    // SAFETY: loaded for this slot; the state word belongs to the record, which the parent
-    // frees only after it is set to 2.
-    unsafe { child::enter(control, shared.id, task, control.gate(), &comm, &shared.state) }
+    // SAFETY: loaded for this slot, with whose word this child was cloned.
+    unsafe { child::enter(control, shared.id, task, control.gate(), &comm) }
 }

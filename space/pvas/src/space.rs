@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once};
 
-use nagaya_gate::abi::{Task, slot_state};
+use nagaya_gate::abi::Task;
 use nagaya_layout::{
     CONTROL_SIZE, LayoutError, PAGE_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT,
     SpaceLayout,
@@ -274,15 +274,8 @@ pub(crate) unsafe fn load_into(
 /// No process runs in the segment.
 pub(crate) unsafe fn abandon(control: &Control, id: u32) {
     // SAFETY: as the caller vouches.
-    unsafe {
-        if control.slot(id).state.load(Ordering::Acquire) >= slot_state::RUNNING {
-            // Killed between its announcement and its first instruction.
-            control.reclaim(id);
-        } else {
-            control.clear_unstarted(id);
-            control.release_slot(id);
-        }
-    }
+    unsafe { control.clear_unstarted(id) };
+    control.release_slot(id);
 }
 
 /// The name that the kernel shows for a program: the last part of its path.
