@@ -8,6 +8,7 @@ const SOURCES: &[&str] = &[
     "c/entry.S",
     "c/dispatch.c",
     "c/memory.c",
+    "c/region.c",
     "c/copy.c",
     "c/fault.c",
     "c/family.c",

@@ -31,9 +31,24 @@ struct slot {
 	u64 task;          /* address of its control block */
 	u64 start_ns;      /* CLOCK_MONOTONIC */
 	u64 pidfd;         /* the owner's */
-	u64 reserved[2];
+	u64 regions;       /* bit n: the task uses region n */
+	u64 reserved;
 };
-enum slot_state { SLOT_FREE, SLOT_STARTING, SLOT_RUNNING, SLOT_LEAVING };
+/* SLOT_REGION: no task may live here, a region lies in the segment. */
+enum slot_state { SLOT_FREE, SLOT_STARTING, SLOT_RUNNING, SLOT_LEAVING, SLOT_REGION };
+
+/* A file that tasks map at one address, outside their segments; see region.c. */
+struct region {
+	u32 state; /* enum region_state */
+	u32 maker; /* ID of the task that maps it */
+	u32 slot;  /* ID + 1 of the segment that it lies in, or 0 */
+	u32 prot;
+	u64 address, size; /* 0 before they are known */
+	u64 dev, ino, offset;
+	u64 reserved;
+};
+enum region_state { REGION_FREE, REGION_MAKING, REGION_LIVE, REGION_REMOVING };
+#define REGIONS_MAX 64 /* bits of slot.regions */
 
 /* A system-call site in an executable image, relative to the image's mapping. */
 struct site {
@@ -61,7 +76,7 @@ struct space {
 	u64 base, segment_size, window;
 	u32 tasks_max;
 	u32 tasks_high;  /* IDs ever used are below this */
-	u32 reserved;
+	u32 regions_left; /* 1: a task has given a region up; the owner's watcher sees to it */
 	u32 owner_pid;
 	u32 watcher_tid; /* the owner's thread that hears of tasks that leave */
 	u32 event;       /* futex: counts exports, starts and ends */
@@ -70,6 +85,7 @@ struct space {
 	u32 *pids;       /* ID + 1 of the task with this PID */
 	struct image *images;
 	struct site *sites;
+	struct region *regions;
 };
 
 /* The kernel's struct sigaction. */

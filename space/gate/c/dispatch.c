@@ -58,9 +58,10 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 #define AT(type, member) __builtin_offsetof(struct type, member)
 const u32 gate_offsets[] = {
 	sizeof(struct slot), sizeof(struct site), sizeof(struct image), sizeof(struct space),
-	sizeof(struct task), AT(slot, generation), AT(slot, pidfd), AT(image, offset),
+	sizeof(struct task), AT(slot, generation), AT(slot, pidfd), AT(slot, regions), AT(image, offset),
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
-	AT(space, slots), AT(space, sites), AT(task, id), AT(task, brk_start), AT(task, mmap_start),
+	AT(space, slots), AT(space, sites), AT(space, regions), sizeof(struct region),
+	AT(region, address), AT(task, id), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
 	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),
 };

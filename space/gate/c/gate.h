@@ -42,6 +42,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_brk 12
 #define SYS_rt_sigaction 13
 #define SYS_rt_sigprocmask 14
+#define SYS_sched_yield 24
 #define SYS_mremap 25
 #define SYS_madvise 28
 #define SYS_shmat 30
@@ -51,6 +52,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_fork 57
 #define SYS_execve 59
 #define SYS_shmdt 67
+#define SYS_fcntl 72
 #define SYS_readlink 89
 #define SYS_mlockall 151
 #define SYS_gettid 186
@@ -72,6 +74,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define ENOENT 2
 #define ESRCH 3
 #define ENOMEM 12
+#define EACCES 13
 #define EFAULT 14
 #define EEXIST 17
 #define EINVAL 22
@@ -103,6 +106,10 @@ enum verdict gate_munmap(struct task *t, struct regs *r);
 enum verdict gate_mremap(struct task *t, struct regs *r);
 enum verdict gate_shmat(struct task *t, struct regs *r);
 enum verdict gate_shmdt(struct task *t, struct regs *r);
+
+/* region.c */
+long region_map(struct task *t, const struct regs *r);
+int region_unmap(struct task *t, u64 address, u64 size);
 
 /* copy.c; safe_copy (entry.S) returns the bytes that it could not copy. */
 u64 safe_copy(void *to, const void *from, u64 size);

@@ -207,14 +207,18 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 		return PASS; /* the kernel words the error */
 	long at;
 	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
-		if (!is_own(t, hint, size))
-			return answer(r, -ENOMEM);
+		if (!is_own(t, hint, size)) {
+			at = flags & MAP_FIXED ? 0 : region_map(t, r);
+			return answer(r, at ? at : flags & MAP_FIXED ? -ENOMEM : -EEXIST);
+		}
 		at = raw6(SYS_mmap, hint, r->a2, r->a3, flags, r->a5, r->a6);
 		if (!is_error(at))
 			mark(t, at, size);
 	} else {
 		if (flags & MAP_32BIT)
 			return answer(r, -ENOMEM);
+		if (hint && !is_own(t, hint, size) && (at = region_map(t, r)))
+			return answer(r, at);
 		u64 align = size >= HUGE_PAGE ? HUGE_PAGE : PAGE;
 		if (flags & MAP_HUGETLB) {
 			u64 shift = (flags >> 26) & 63;
@@ -254,9 +258,14 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 enum verdict gate_munmap(struct task *t, struct regs *r)
 {
 	u64 size = align_up(r->a2, PAGE);
-	u64 end = space.base + space.segment_size * space.tasks_max;
-	if (r->a1 + size > space.window && r->a1 < end && !is_own(t, r->a1, size))
-		return answer(r, -EINVAL); /* somebody else's, or ours */
+	/* A fork's child holds no segment but its own, and its copies of regions. */
+	u64 end = t->detached ? space.base : space.base + space.segment_size * space.tasks_max;
+	if (!is_own(t, r->a1, size)) {
+		if (region_unmap(t, r->a1, size))
+			return answer(r, 0);
+		if (r->a1 + size > space.window && r->a1 < end)
+			return answer(r, -EINVAL); /* somebody else's, or ours */
+	}
 	long result = raw3(SYS_munmap, r->a1, r->a2, 0);
 	if (!result)
 		release(t, r->a1, size);

@@ -3,7 +3,7 @@
 //! They lie in memory that every task of the space can write. So they are reached
 //! through atomics or raw pointers, never through a reference to plain fields.
 
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Bytes that the gate's code may take; the page of [`Space`] follows.
 pub const TEXT_SIZE: usize = 65536;
@@ -11,6 +11,8 @@ pub const TEXT_SIZE: usize = 65536;
 pub const IMAGES_MAX: usize = 512;
 /// System-call sites that a space remembers.
 pub const SITES_MAX: usize = 32768;
+/// Regions that a space can have at a time: the bits of [`Slot::regions`].
+pub const REGIONS_MAX: usize = 64;
 /// Bytes of a program's path, with its terminating zero.
 pub const EXE_MAX: usize = 4096;
 
@@ -24,6 +26,20 @@ pub mod slot_state {
     pub const RUNNING: u32 = 2;
     /// The task is about to leave by `execve`.
     pub const LEAVING: u32 = 3;
+    /// No task may live here: a [`super::Region`] lies in the segment.
+    pub const REGION: u32 = 4;
+}
+
+/// State of a region, as it stands in [`Region::state`].
+pub mod region_state {
+    /// No region.
+    pub const FREE: u32 = 0;
+    /// Its maker maps it.
+    pub const MAKING: u32 = 1;
+    /// Mapped; tasks may join.
+    pub const LIVE: u32 = 2;
+    /// Nobody seems to use it any more, and the owner unmaps it.
+    pub const REMOVING: u32 = 3;
 }
 
 /// One entry a task ID.
@@ -47,7 +63,36 @@ pub struct Slot {
     pub start_ns: AtomicU64,
     /// The owner's descriptor of the process.
     pub pidfd: AtomicU64,
-    reserved: [u64; 2],
+    /// Bit n: the task uses region n.
+    pub regions: AtomicU64,
+    reserved: u64,
+}
+
+impl Slot {
+    /// Whether a task was announced here, however it has fared since.
+    pub fn is_announced(&self) -> bool {
+        let state = self.state.load(Ordering::Acquire);
+        state == slot_state::RUNNING || state == slot_state::LEAVING
+    }
+}
+
+/// A file that tasks map at one address, outside their segments (`c/region.c`).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Region {
+    /// One of [`region_state`].
+    pub state: AtomicU32,
+    /// ID of the task that maps it.
+    pub maker: AtomicU32,
+    /// ID + 1 of the segment that it lies in, or 0.
+    pub slot: AtomicU32,
+    prot: AtomicU32,
+    /// Where it lies; 0 before that is known.
+    pub address: AtomicU64,
+    /// Bytes.
+    pub size: AtomicU64,
+    file: [AtomicU64; 3],
+    reserved: u64,
 }
 
 /// A system-call site in an image.
@@ -91,7 +136,8 @@ pub struct Space {
     pub tasks_max: u32,
     /// IDs ever used are below this.
     pub tasks_high: AtomicU32,
-    reserved: u32,
+    /// 1: a task has given a region up.
+    pub regions_left: AtomicU32,
     /// PID of the creator.
     pub owner_pid: u32,
     /// Its thread that hears of tasks that leave.
@@ -108,6 +154,8 @@ pub struct Space {
     pub images: *mut Image,
     /// [`SITES_MAX`] entries.
     pub sites: *mut Site,
+    /// [`REGIONS_MAX`] entries.
+    pub regions: *mut Region,
 }
 
 /// The kernel's `struct sigaction`.
@@ -205,6 +253,7 @@ pub(crate) fn offsets() -> Vec<usize> {
         size_of::<Task>(),
         offset_of!(Slot, generation),
         offset_of!(Slot, pidfd),
+        offset_of!(Slot, regions),
         offset_of!(Image, offset),
         offset_of!(Image, unreached),
         offset_of!(Space, base),
@@ -212,6 +261,9 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, event),
         offset_of!(Space, slots),
         offset_of!(Space, sites),
+        offset_of!(Space, regions),
+        size_of::<Region>(),
+        offset_of!(Region, address),
         offset_of!(Task, id),
         offset_of!(Task, brk_start),
         offset_of!(Task, mmap_start),

@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use nagaya_gate::abi::slot_state;
 
 use crate::child::Attributes;
 use crate::control::Control;
@@ -333,7 +332,7 @@ pub extern "C" fn pvas_getpid(pvd: c_int, pvid: c_int) -> libc::pid_t {
         let id = check_id(control, pvid)?;
         let slot = control.slot(id);
         let pid = slot.pid.load(Ordering::Acquire);
-        if pid == 0 || slot.state.load(Ordering::Acquire) < slot_state::RUNNING {
+        if pid == 0 || !slot.is_announced() {
             return Err(Error::NoTask(id));
         }
         Ok(pid as libc::pid_t)

@@ -7,7 +7,9 @@
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nagaya_gate::abi::{IMAGES_MAX, Image, SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state};
+use nagaya_gate::abi::{
+    IMAGES_MAX, Image, REGIONS_MAX, Region, SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state,
+};
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
 use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
 
@@ -29,13 +31,15 @@ const fn pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_SIZE as usize)
 }
 
-/// Bytes of the parts behind the gate's code: parameters, slots, images, sites, PIDs.
-fn parts(tasks_max: u32) -> [usize; 5] {
+/// Bytes of the parts behind the gate's code: parameters, slots, images, sites, regions,
+/// PIDs.
+fn parts(tasks_max: u32) -> [usize; 6] {
     [
         pages(size_of::<Space>()),
         pages(tasks_max as usize * size_of::<Slot>()),
         pages(IMAGES_MAX * size_of::<Image>()),
         pages(SITES_MAX * size_of::<Site>()),
+        pages(REGIONS_MAX * size_of::<Region>()),
         pages(PIDS_MAX as usize * size_of::<u32>()),
     ]
 }
@@ -76,7 +80,7 @@ impl Control {
                 return Err(error);
             }
             let mut part = at.cast::<u8>().add(TEXT_SIZE);
-            let [space_size, slots, images, sites, _] = parts(layout.tasks_max());
+            let [space_size, slots, images, sites, regions, _] = parts(layout.tasks_max());
             let space = part.cast::<Space>();
             part = part.add(space_size);
             (*space).slots = part.cast();
@@ -85,6 +89,8 @@ impl Control {
             part = part.add(images);
             (*space).sites = part.cast();
             part = part.add(sites);
+            (*space).regions = part.cast();
+            part = part.add(regions);
             (*space).pids = part.cast();
             (*space).magic = MAGIC;
             (*space).abi = ABI;
@@ -105,7 +111,7 @@ impl Control {
         Self { space: space.cast_mut() }
     }
 
-    fn space(&self) -> &Space {
+    pub(crate) fn space(&self) -> &Space {
         // SAFETY: mapped for as long as the space lives; fields that change are atomics.
         unsafe { &*self.space }
     }
@@ -218,7 +224,7 @@ impl Control {
 
     /// Whether a task was announced in the slot, however it has fared since.
     pub fn is_announced(&self, id: u32) -> bool {
-        self.slot(id).state.load(Ordering::Acquire) >= slot_state::RUNNING
+        self.slot(id).is_announced()
     }
 
     /// A task with this PID and control block now lives in the slot.
@@ -246,6 +252,7 @@ impl Control {
         self.pid_entry(pid).store(0, Ordering::Release);
         // SAFETY: what our caller vouches for is what `clear_segment` asks.
         unsafe { self.clear_segment(id) };
+        crate::regions::leave(*self, id);
         slot.task.store(0, Ordering::Release);
         slot.state.store(slot_state::FREE, Ordering::Release);
         self.announce();

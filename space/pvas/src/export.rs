@@ -8,7 +8,6 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use nagaya_gate::abi::slot_state;
 use nagaya_layout::EXPORT_USER_SIZE;
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -171,7 +170,7 @@ pub fn import(
     let mut seen_alive = None;
     loop {
         let event = control.event().load(Ordering::Acquire);
-        let alive = slot.state.load(Ordering::Acquire) >= slot_state::RUNNING;
+        let alive = slot.is_announced();
         let generation = slot.generation.load(Ordering::Acquire);
         if alive && slot.export_mapped.load(Ordering::Acquire) == 1 {
             let entries = &directory(control, id).entries;

@@ -14,6 +14,7 @@ mod control;
 mod error;
 pub mod export;
 mod fork;
+mod regions;
 mod space;
 mod this;
 mod watcher;

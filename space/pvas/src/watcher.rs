@@ -255,6 +255,9 @@ impl Loop {
     fn handle_requests(&mut self) {
         let mut sink = [0; 1024];
         while rustix::io::read(&self.signals, &mut sink).is_ok_and(|n| n > 0) {}
+        for task in self.tasks.values() {
+            crate::regions::remove_left(task.control);
+        }
         let requests = std::mem::take(&mut *self.watcher.requests.lock().expect("never panics"));
         for request in requests {
             match request {

@@ -190,6 +190,16 @@ void keep_from_forks(struct task *t, u64 address, u64 size)
 {
 	(void)t, (void)address, (void)size;
 }
+long region_map(struct task *t, const struct regs *r)
+{
+	(void)t, (void)r;
+	return 0;
+}
+int region_unmap(struct task *t, u64 address, u64 size)
+{
+	(void)t, (void)address, (void)size;
+	return 0;
+}
 long gate_patch(struct task *t, u8 *text, u64 length, int fd, u64 offset, int prot)
 {
 	(void)t, (void)text, (void)length, (void)fd, (void)offset, (void)prot;

@@ -1,0 +1,197 @@
+/* region.c - files that several tasks map at one address outside their segments.
+ *
+ * PMIx (gds/shmem2), hwloc (shared topologies) and others put absolute pointers into a
+ * file and have every process map it where the first one did. In one mm the first
+ * request makes the mapping and the others are given it: a region. What each process
+ * sees is what it asked for: this file at this address.
+ *
+ * A region lives as long as a task uses it. Bit n in a task's slot says that it uses
+ * region n; the owner's watcher, and nobody else, takes away what nobody uses. One who
+ * joins sets its bit first and then looks whether the region is there; the watcher
+ * first marks the region and then looks for bits. So one of them sees the other. */
+#include "gate.h"
+
+#define MAP_SHARED_VALIDATE 3
+#define USER_START 65536ul /* vm.mmap_min_addr */
+#define USER_END 0x7ffffffff000ul
+#define F_GETFL 3
+#define O_ACCMODE 3
+#define O_RDWR 2
+/* How often to yield to somebody in the middle of making or removing a region; both
+ * take microseconds unless they are stopped. */
+#define YIELDS_MAX 10000
+
+struct file {
+	u64 dev, ino;
+	u64 rest[16]; /* of the kernel's struct stat */
+};
+
+static u64 *bits_of(struct task *t)
+{
+	return &space.slots[t->id].regions;
+}
+
+static u32 state_of(struct region *g)
+{
+	return __atomic_load_n(&g->state, __ATOMIC_SEQ_CST);
+}
+
+static int overlaps(struct region *g, u64 address, u64 size)
+{
+	return g->address < address + size && address < g->address + g->size;
+}
+
+/* Keeps tasks out of the segment that the region lies in, if it lies in one. Returns 0
+ * if a task has it. */
+static int keep_segment(struct region *g)
+{
+	if (!g->slot)
+		return 1;
+	u32 free = SLOT_FREE;
+	return __atomic_compare_exchange_n(&space.slots[g->slot - 1].state, &free, SLOT_REGION, 0,
+	                                   __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST) ||
+	       free == SLOT_REGION;
+}
+
+static void forget(struct region *g)
+{
+	u32 kept = SLOT_REGION, slot = g->slot;
+	g->size = 0;
+	__atomic_store_n(&g->state, REGION_FREE, __ATOMIC_SEQ_CST);
+	if (!slot)
+		return;
+	__atomic_compare_exchange_n(&space.slots[slot - 1].state, &kept, SLOT_FREE, 0,
+	                            __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	for (int i = 0; i < REGIONS_MAX; i++) /* others in this segment keep it */
+		if (state_of(&space.regions[i]) != REGION_FREE && space.regions[i].slot == slot)
+			keep_segment(&space.regions[i]);
+}
+
+/* The address, 0 if something else is in the way, or an error. */
+static long make(struct task *t, const struct regs *r, const struct file *file, u64 size)
+{
+	u64 end = space.base + space.segment_size * space.tasks_max;
+	u32 slot = 0;
+	if (r->a1 < end && r->a1 + size > space.window) {
+		if (r->a1 < space.base)
+			return 0;
+		slot = (r->a1 - space.base) / space.segment_size + 1;
+		if ((r->a1 + size - 1 - space.base) / space.segment_size + 1 != slot)
+			return 0;
+	}
+	struct region *g = 0;
+	int n;
+	for (n = 0; n < REGIONS_MAX; n++) {
+		u32 free = REGION_FREE;
+		g = &space.regions[n];
+		if (__atomic_compare_exchange_n(&g->state, &free, REGION_MAKING, 0, __ATOMIC_SEQ_CST,
+		                                __ATOMIC_SEQ_CST))
+			break;
+	}
+	if (n == REGIONS_MAX)
+		return 0;
+	g->maker = t->id;
+	g->slot = slot;
+	g->prot = r->a3;
+	g->dev = file->dev, g->ino = file->ino, g->offset = r->a6;
+	g->address = r->a1;
+	__atomic_store_n(&g->size, size, __ATOMIC_SEQ_CST);
+	long at = 0;
+	if (keep_segment(g))
+		at = raw6(SYS_mmap, r->a1, r->a2, r->a3, r->a4 | MAP_FIXED_NOREPLACE, r->a5, r->a6);
+	if (at == 0 || is_error(at)) {
+		forget(g);
+		return at == -EEXIST ? 0 : at;
+	}
+	__atomic_fetch_or(bits_of(t), 1ul << n, __ATOMIC_SEQ_CST);
+	__atomic_store_n(&g->state, REGION_LIVE, __ATOMIC_SEQ_CST);
+	return at;
+}
+
+/* The region has what the descriptor may not give, or lacks what it wants. */
+static long widen(struct region *g, const struct regs *r)
+{
+	if (r->a3 & PROT_WRITE && (raw3(SYS_fcntl, r->a5, F_GETFL, 0) & O_ACCMODE) != O_RDWR)
+		return -EACCES;
+	u32 prot = __atomic_load_n(&g->prot, __ATOMIC_ACQUIRE) | r->a3;
+	if (prot == g->prot)
+		return 0;
+	long error = raw3(SYS_mprotect, g->address, g->size, prot);
+	if (error) /* made with a lesser descriptor: the same pages through ours */
+		error = raw6(SYS_mmap, g->address, g->size, prot, MAP_SHARED | MAP_FIXED, r->a5, r->a6);
+	if (error && is_error(error))
+		return error;
+	__atomic_fetch_or(&g->prot, prot, __ATOMIC_ACQ_REL);
+	return 0;
+}
+
+/* As `make`; -EEXIST: look again. */
+static long join(struct task *t, const struct regs *r, const struct file *file, u64 size, int n)
+{
+	struct region *g = &space.regions[n];
+	u64 bit = 1ul << n;
+	if (__atomic_fetch_or(bits_of(t), bit, __ATOMIC_SEQ_CST) & bit)
+		return 0; /* ours already: as in any process, the address is taken */
+	u32 state = state_of(g);
+	long result = state == REGION_LIVE ? 0 : -EEXIST;
+	if (state == REGION_LIVE && g->address == r->a1 && size <= g->size && g->dev == file->dev &&
+	    g->ino == file->ino && g->offset == r->a6 && !(result = widen(g, r)))
+		return r->a1;
+	__atomic_fetch_and(bits_of(t), ~bit, __ATOMIC_SEQ_CST);
+	return result;
+}
+
+/* mmap of a file, shared, with an address outside the caller's segment. Returns the
+ * address, an error, or 0 if this is no case for a region. */
+long region_map(struct task *t, const struct regs *r)
+{
+	u64 size = align_up(r->a2, PAGE), type = r->a4 & MAP_TYPE;
+	struct file file;
+	if (t->detached || (type != MAP_SHARED && type != MAP_SHARED_VALIDATE) ||
+	    (r->a4 & MAP_ANONYMOUS) || (r->a1 | r->a6) % PAGE || r->a1 < USER_START ||
+	    size > USER_END || r->a1 > USER_END - size || raw3(SYS_fstat, r->a5, &file, 0))
+		return 0;
+	for (int yields = 0, taken = 0; yields < YIELDS_MAX; yields++) {
+		int n = 0;
+		while (n < REGIONS_MAX && (state_of(&space.regions[n]) == REGION_FREE ||
+		                           !overlaps(&space.regions[n], r->a1, size)))
+			n++;
+		long at;
+		if (n < REGIONS_MAX)
+			at = join(t, r, &file, size, n);
+		else if (taken)
+			return 0; /* by no region */
+		else if (!(at = make(t, r, &file, size)))
+			at = -EEXIST, taken = 1; /* perhaps by a region that was made meanwhile */
+		if (at != -EEXIST)
+			return at;
+		if (n < REGIONS_MAX)
+			raw1(SYS_sched_yield, 0);
+	}
+	return 0;
+}
+
+/* Whether the range touches regions that the task uses; those within it are given up.
+ * Parts of one stay mapped. */
+int region_unmap(struct task *t, u64 address, u64 size)
+{
+	u64 mine = __atomic_load_n(bits_of(t), __ATOMIC_ACQUIRE);
+	int touched = 0, left = 0;
+	if (t->detached)
+		return 0;
+	for (int n = 0; n < REGIONS_MAX; n++) {
+		struct region *g = &space.regions[n];
+		if (!(mine >> n & 1) || !overlaps(g, address, size))
+			continue;
+		touched = 1;
+		if (address > g->address || address + size < g->address + g->size)
+			continue;
+		__atomic_fetch_and(bits_of(t), ~(1ul << n), __ATOMIC_SEQ_CST);
+		left = 1;
+	}
+	if (left) {
+		__atomic_store_n(&space.regions_left, 1, __ATOMIC_SEQ_CST);
+		raw3(SYS_tgkill, space.owner_pid, space.watcher_tid, 23 /* SIGURG */);
+	}
+	return touched;
+}
