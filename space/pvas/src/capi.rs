@@ -10,7 +10,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-
 use crate::child::Attributes;
 use crate::control::Control;
 use crate::error::Error;
