@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use nagaya_server::Failure;
-use nagaya_server::server::{Server, serve_job};
+use nagaya_server::server::{Server, refuse, serve_job};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Options of `nagaya server`.
@@ -29,7 +29,13 @@ pub fn server(options: Options) -> Result<i32, Failure> {
         .map_err(|e| Failure::ours(format!("no socket on standard input: {e}")))?;
     detach(&listener);
     raise_open_files();
-    let mut server = Server::new(&options.job, listener, options.segment_size, 0)?;
+    let for_stub = listener.try_clone();
+    let created = Server::new(&options.job, listener, options.segment_size, 0);
+    let mut server = created.inspect_err(|failure| {
+        if let Ok(listener) = for_stub {
+            refuse(listener, &options.lock, &options.socket, failure);
+        }
+    })?;
     serve_job(&mut server, &options.lock, &options.socket);
     server.close();
     Ok(0)

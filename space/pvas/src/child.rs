@@ -428,7 +428,9 @@ fn arrange_fds(plan: &Plan<'_>, pairs: &[(RawFd, RawFd)]) -> Result<(), Errno> {
     let above = plan.above as usize;
     let moved = plan.moved.as_ptr().cast_mut();
     for (n, &(from, _)) in pairs.iter().enumerate() {
-        let to = raw::call3(libc::SYS_fcntl, from as usize, libc::F_DUPFD as usize, above)?;
+        let to = raw::call3(libc::SYS_fcntl, from as usize, libc::F_DUPFD as usize, above);
+        // fcntl's name for a number above the limit.
+        let to = to.map_err(|errno| if errno == Errno::INVAL { Errno::MFILE } else { errno })?;
         // SAFETY: `moved` has an entry for each pair, and only this child uses it.
         unsafe { *moved.add(n) = to as RawFd };
     }

@@ -118,13 +118,27 @@ impl fmt::Display for Error {
             Error::TimedOut => write!(f, "timed out"),
             Error::Interrupted => write!(f, "interrupted by a signal"),
             Error::NoSegment => write!(f, "the address lies in no segment of the space"),
-            Error::Setup(what, errno) => write!(f, "new task: {what}: {}", describe(*errno)),
+            Error::Setup(what, errno) => {
+                write!(f, "new task: {what}: {}{}", describe(*errno), hint(*errno))
+            }
             Error::Killed => write!(f, "the new task was killed before its program started"),
             Error::System(call, Errno::NOMEM) => {
                 write!(f, "{call}: out of memory{}", map_count_hint())
             }
-            Error::System(call, errno) => write!(f, "{call}: {}", describe(*errno)),
+            Error::System(call, errno) => {
+                write!(f, "{call}: {}{}", describe(*errno), hint(*errno))
+            }
         }
+    }
+}
+
+/// What to do when a system call gives this.
+fn hint(errno: Errno) -> &'static str {
+    match errno {
+        Errno::MFILE => " (raise ulimit -n)",
+        Errno::AGAIN => " (raise ulimit -u, or the limit of the cgroup or system)",
+        Errno::PERM | Errno::NOSYS => " (Nagaya needs this: does a seccomp filter deny it?)",
+        _ => "",
     }
 }
 

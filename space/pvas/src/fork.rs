@@ -227,7 +227,7 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     let added = Watcher::get().and_then(|watcher| {
         watcher
             .add(record.space.key(), control, record.id, record.child as u32)
-            .map_err(|errno| Error::System("pidfd_open (raise ulimit -n)", errno))
+            .map_err(|errno| Error::System("pidfd_open", errno))
     });
     match added {
         Ok(()) => record.child,

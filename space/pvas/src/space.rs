@@ -211,7 +211,7 @@ impl Space {
         };
         Watcher::get()?
             .add(self.key, self.control, id, pid)
-            .map_err(|errno| Error::System("pidfd_open (raise ulimit -n)", errno))?;
+            .map_err(|errno| Error::System("pidfd_open", errno))?;
         Ok((id, pid))
     }
 

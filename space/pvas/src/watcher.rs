@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -60,8 +60,8 @@ pub struct Watcher {
     requests: Mutex<Vec<Request>>,
     tid: AtomicU32,
     started: AtomicBool,
-    /// errno if the thread could not do its work.
-    failed: AtomicI32,
+    /// The call that the thread cannot work without, if it failed.
+    failed: OnceLock<(&'static str, Errno)>,
     pid: u32,
 }
 
@@ -74,7 +74,7 @@ impl Watcher {
             requests: Mutex::new(Vec::new()),
             tid: AtomicU32::new(0),
             started: AtomicBool::new(false),
-            failed: AtomicI32::new(0),
+            failed: OnceLock::new(),
             pid: std::process::id(),
         });
         if watcher.pid != std::process::id() {
@@ -84,11 +84,9 @@ impl Watcher {
             watcher.start()?;
         }
         while watcher.tid.load(Ordering::Acquire) == 0 {
-            match watcher.failed.load(Ordering::Acquire) {
-                0 => std::thread::yield_now(),
-                errno => {
-                    return Err(Error::System("watcher", Errno::from_raw_os_error(errno)));
-                }
+            match watcher.failed.get() {
+                None => std::thread::yield_now(),
+                Some(&(call, errno)) => return Err(Error::System(call, errno)),
             }
         }
         Ok(watcher)
@@ -109,7 +107,7 @@ impl Watcher {
                 self,
             ) {
                 Ok(state) => state.run(),
-                Err(errno) => self.failed.store(errno.raw_os_error(), Ordering::Release),
+                Err(failure) => self.failed.set(failure).expect("set by this thread only"),
             });
         mask(&raw const before, std::ptr::null_mut());
         thread.map(drop).map_err(|e| {
@@ -185,28 +183,30 @@ const SIGNALS: u64 = 0;
 const LEAVE_POLL: Duration = Duration::from_millis(1);
 
 impl Loop {
-    fn new(watcher: &'static Watcher) -> Result<Self, Errno> {
+    /// Fails with the name of the call that failed.
+    fn new(watcher: &'static Watcher) -> Result<Self, (&'static str, Errno)> {
+        let last = |call| {
+            let error = std::io::Error::last_os_error();
+            (call, Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
+        };
         // A table of our own, empty (Linux 5.9).
         // SAFETY: no arguments in memory. Only this thread's table is emptied.
         let result = unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 2) };
         if result < 0 {
-            return Err(Errno::from_raw_os_error(
-                std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOSYS),
-            ));
+            return Err(last("close_range"));
         }
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| ("epoll", e))?;
         let set = 1u64 << (libc::SIGURG - 1);
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
         // SAFETY: an eight-byte set.
         let fd = unsafe { libc::syscall(libc::SYS_signalfd4, -1, &raw const set, 8, flags) };
         if fd < 0 {
-            return Err(Errno::from_raw_os_error(
-                std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::ENOSYS),
-            ));
+            return Err(last("signalfd"));
         }
         // SAFETY: a new descriptor.
         let signals = unsafe { OwnedFd::from_raw_fd(fd as i32) };
-        epoll::add(&epoll, &signals, epoll::EventData::new_u64(SIGNALS), epoll::EventFlags::IN)?;
+        epoll::add(&epoll, &signals, epoll::EventData::new_u64(SIGNALS), epoll::EventFlags::IN)
+            .map_err(|e| ("epoll", e))?;
         let own_exe = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         watcher.tid.store(tid as u32, Ordering::Release);

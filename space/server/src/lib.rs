@@ -10,6 +10,7 @@
 //! - [`server`]: the server itself, also inside `nagaya run`;
 //! - [`query`]: what `nagaya ps` and `nagaya maps` ask.
 
+mod block;
 pub mod inherit;
 pub mod job;
 pub mod maps;

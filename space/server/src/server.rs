@@ -6,21 +6,21 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
-use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nagaya_gate::abi::Task;
 use nagaya_layout::{
     CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SpaceLayout,
 };
 use pvas::{Attributes, Space, SpaceOptions};
-use rustix::event::epoll;
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
+use crate::block::{self, Block};
 use crate::job::check_peer;
 use crate::maps::{self, Bounds, Mapping};
 use crate::protocol::{Connection, Reply, Request, SI_KERNEL, Start, Status, TaskStatus};
@@ -42,18 +42,6 @@ struct Peer {
     connection: Connection,
     pid: i32,
     task: Option<u32>,
-}
-
-/// What is shown of a task's control block.
-#[derive(Debug, Default)]
-struct Block {
-    heap: u64,
-    mmap: u64,
-    mmap_end: u64,
-    copies: u64,
-    copied_bytes: u64,
-    sites_patched: u64,
-    sites_unreached: u64,
 }
 
 /// A task that has ended.
@@ -90,6 +78,7 @@ pub struct Server {
     next_key: u64,
     session: i32,
     cgroup: Option<Vec<u8>>,
+    blocks: block::Reader,
 }
 
 const LISTENER: u64 = 0;
@@ -174,6 +163,7 @@ impl Server {
             // SAFETY: a plain read.
             session: unsafe { libc::getsid(0) },
             cgroup: inherit::cgroup_procs(),
+            blocks: block::Reader::new().map_err(|e| fail("pipe", e.into()))?,
         })
     }
 
@@ -209,10 +199,8 @@ impl Server {
     /// Waits for something to happen, at most `timeout`, and handles it.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Turn {
         let mut turn = Turn::default();
-        let timeout = timeout.map(|t| rustix::event::Timespec {
-            tv_sec: t.as_secs() as i64,
-            tv_nsec: i64::from(t.subsec_nanos()),
-        });
+        let timeout = timeout
+            .map(|t| Timespec { tv_sec: t.as_secs() as i64, tv_nsec: i64::from(t.subsec_nanos()) });
         let mut events = Vec::with_capacity(64);
         let buffer = rustix::buffer::spare_capacity(&mut events);
         if epoll::wait(&self.epoll, buffer, timeout.as_ref()).is_err() {
@@ -334,7 +322,15 @@ impl Server {
 
     fn serve(&mut self, key: u64) {
         let Some(peer) = self.peers.get_mut(&key) else { return };
-        let open = peer.connection.fill();
+        let open = match peer.connection.fill() {
+            Ok(open) => open,
+            Err(error) => {
+                // It may be our limit of open files and not the peer's fault.
+                let message = format!("the node server of job {}: {error}", self.job);
+                self.reply(key, &Reply::Refused(message, 125));
+                return self.disconnect(key);
+            }
+        };
         loop {
             let Some(peer) = self.peers.get_mut(&key) else { return };
             match peer.connection.take::<Request>() {
@@ -343,7 +339,7 @@ impl Server {
                 Err(_) => return self.disconnect(key),
             }
         }
-        if !open.unwrap_or(false) {
+        if !open {
             self.disconnect(key);
         }
     }
@@ -416,36 +412,10 @@ impl Server {
         Ok(Reply::Started { id, pid, in_group: group == start.inheritance.group() })
     }
 
-    /// What a living task's control block says now. Read through the kernel: the task may
-    /// end, and its block go, at any moment.
+    /// What a living task's control block says now.
     fn block(&self, id: u32) -> Option<Block> {
         let address = self.space.control().slot(id).task.load(Ordering::Acquire);
-        if address == 0 {
-            return None;
-        }
-        let mut task = MaybeUninit::<Task>::uninit();
-        let size = size_of::<Task>();
-        let local = libc::iovec { iov_base: task.as_mut_ptr().cast(), iov_len: size };
-        let remote = libc::iovec { iov_base: address as *mut _, iov_len: size };
-        // SAFETY: writes at most the size of a Task to `task`; a bad address is EFAULT.
-        let copied = unsafe {
-            libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
-        };
-        if copied != size as isize {
-            return None;
-        }
-        // SAFETY: filled above, and any bytes are a valid Task: integers, raw pointers
-        // (never followed here) and atomics.
-        let task = unsafe { task.assume_init() };
-        Some(Block {
-            heap: task.brk_start,
-            mmap: task.mmap_start,
-            mmap_end: task.mmap_end,
-            copies: task.copies.into_inner(),
-            copied_bytes: task.copied_bytes.into_inner(),
-            sites_patched: task.sites_patched.into_inner(),
-            sites_unreached: task.sites_unreached.into_inner(),
-        })
+        if address == 0 { None } else { self.blocks.read(address) }
     }
 
     fn status(&self) -> Status {
@@ -502,6 +472,27 @@ impl Server {
         // The process ends next; an error could only say that the space is gone.
         let _ = self.space.destroy();
     }
+}
+
+/// Tells the stub that started this process why there will be no server: its standard error
+/// is the only one that people see. Removes the files, whose lock that stub holds.
+pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) {
+    let stub_is_late = Duration::from_secs(10);
+    let listener = UnixListener::from(listener);
+    let mut fds = [PollFd::new(&listener, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: stub_is_late.as_secs() as i64, tv_nsec: 0 };
+    if !poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
+        return;
+    }
+    let Ok((stub, _)) = listener.accept() else { return };
+    let _ = stub.set_read_timeout(Some(stub_is_late));
+    let _ = stub.set_nonblocking(false);
+    let mut connection = Connection::new(stub.into());
+    // What is unread when we close would be an error to the stub.
+    let _ = connection.receive::<Request>();
+    let _ = std::fs::remove_file(socket);
+    let _ = std::fs::remove_file(lock);
+    let _ = connection.send(&Reply::Refused(failure.message.clone(), failure.status), &[]);
 }
 
 /// Runs a node server until nobody needs it. `lock` is the file that stubs lock while

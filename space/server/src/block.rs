@@ -1,0 +1,100 @@
+//! What a living task's control block says. The task may end, and its block go, at any
+//! moment, so the block is never read by pointer: the kernel is asked to copy it, through a
+//! pipe, which gives EFAULT where nothing is. (`process_vm_readv` would do in one call, but
+//! container runtimes forbid it, and `/proc/self/mem` needs `/proc`.)
+
+use std::mem::offset_of;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use nagaya_gate::abi::Task;
+use rustix::io::Errno;
+use rustix::pipe::PipeFlags;
+
+/// What is shown of a task's control block.
+#[derive(Debug, Default)]
+pub struct Block {
+    /// Begin of the heap.
+    pub heap: u64,
+    /// Begin of the mmap area.
+    pub mmap: u64,
+    /// End of the mmap area.
+    pub mmap_end: u64,
+    /// Copies between tasks that it made in user space.
+    pub copies: u64,
+    /// Bytes in these.
+    pub copied_bytes: u64,
+    /// System-call sites that the gate patched.
+    pub sites_patched: u64,
+    /// System-call sites whose number it could not tell.
+    pub sites_unreached: u64,
+}
+
+/// Reads control blocks.
+#[derive(Debug)]
+pub struct Reader {
+    from: OwnedFd,
+    to: OwnedFd,
+}
+
+/// The part of the block that is read: all in front of the long path of the program.
+const SIZE: usize = offset_of!(Task, exe_length);
+// A pipe takes this much at once, however many the user has.
+const _: () = assert!(SIZE <= 4096);
+
+impl Reader {
+    /// Errors: EMFILE, ENFILE.
+    pub fn new() -> Result<Self, Errno> {
+        let (from, to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok(Self { from, to })
+    }
+
+    /// The block at `address`, if one is there.
+    pub fn read(&self, address: u64) -> Option<Block> {
+        // SAFETY: the kernel reads; an address that is not mapped gives EFAULT, or less
+        // than was asked for.
+        let written = unsafe { libc::write(self.to.as_raw_fd(), address as *const _, SIZE) };
+        let mut bytes = [0u8; SIZE];
+        // Also what is not a whole block must leave the pipe.
+        let read = rustix::io::read(&self.from, &mut bytes);
+        if written != SIZE as isize || read != Ok(SIZE) {
+            return None;
+        }
+        let word = |offset: usize| {
+            u64::from_ne_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
+        };
+        Some(Block {
+            heap: word(offset_of!(Task, brk_start)),
+            mmap: word(offset_of!(Task, mmap_start)),
+            mmap_end: word(offset_of!(Task, mmap_end)),
+            copies: word(offset_of!(Task, copies)),
+            copied_bytes: word(offset_of!(Task, copied_bytes)),
+            sites_patched: word(offset_of!(Task, sites_patched)),
+            sites_unreached: word(offset_of!(Task, sites_unreached)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_none_and_disturbs_no_later_read() {
+        let page = 4096;
+        // SAFETY: a new mapping of two pages, of which the second is given back.
+        let memory = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let memory = libc::mmap(std::ptr::null_mut(), 2 * page, protection, flags, -1, 0);
+            assert_ne!(memory, libc::MAP_FAILED);
+            libc::munmap(memory.byte_add(page), page);
+            memory as u64
+        };
+        let reader = Reader::new().expect("a pipe");
+        for _ in 0..3 {
+            assert!(reader.read(0x1000).is_none());
+            assert!(reader.read(memory + page as u64 - SIZE as u64 / 2).is_none());
+            assert_eq!(reader.read(memory).expect("is there").copies, 0);
+        }
+    }
+}
