@@ -105,7 +105,7 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     raise_open_files();
 
     let name = options.job.clone().unwrap_or_else(|| format!("run:{}", std::process::id()));
-    let job = Job { name, local_tasks: Some(options.n), local_rank: None };
+    let job = Job { name, local_tasks: Some(options.n), local_rank: None, expected_tasks: None };
     let socket = Socket::listen(job.file(&directory()?, &rights(), "sock"))?;
     let size = program::wanted_segment_size(options.segment_size)?
         .unwrap_or_else(|| segment_size_for(Some(options.n)));

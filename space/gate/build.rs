@@ -10,6 +10,7 @@ const SOURCES: &[&str] = &[
     "c/memory.c",
     "c/region.c",
     "c/copy.c",
+    "c/probe.c",
     "c/fault.c",
     "c/family.c",
     "c/exe.c",

@@ -86,6 +86,8 @@ struct space {
 	struct image *images;
 	struct site *sites;
 	struct region *regions;
+	u32 tasks_expected; /* processes that the job has on this node; 0: nobody knows */
+	u32 unused;
 };
 
 /* The kernel's struct sigaction. */

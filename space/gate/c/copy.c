@@ -14,7 +14,7 @@ struct iovec {
 
 static const u64 fault_signals = 1ul << (11 - 1) | 1ul << (7 - 1); /* SIGSEGV, SIGBUS */
 
-static int is_task(struct task *t, u64 pid)
+int is_task(struct task *t, u64 pid)
 {
 	return !t->detached && pid < PIDS_MAX && __atomic_load_n(&space.pids[pid], __ATOMIC_ACQUIRE);
 }

@@ -14,7 +14,7 @@ const u64 handled[8] = {
 	/* 192..255 */
 	0,
 	/* 256..319 */
-	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev),
+	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp),
 	/* 320..383 */
 	BIT(SYS_execveat) | BIT(SYS_statx),
 	/* 384..447 */
@@ -33,6 +33,7 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	case SYS_shmdt: return gate_shmdt(t, r);
 	case SYS_process_vm_readv:
 	case SYS_process_vm_writev: return gate_process_vm(t, r);
+	case SYS_kcmp: return gate_kcmp(t, r);
 	case SYS_rt_sigaction: return gate_sigaction(t, r);
 	case SYS_clone:
 	case SYS_fork:
@@ -60,7 +61,7 @@ const u32 gate_offsets[] = {
 	sizeof(struct slot), sizeof(struct site), sizeof(struct image), sizeof(struct space),
 	sizeof(struct task), AT(slot, generation), AT(slot, pidfd), AT(slot, regions), AT(image, offset),
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
-	AT(space, slots), AT(space, sites), AT(space, regions), sizeof(struct region),
+	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, tasks_expected), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
 	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),

@@ -69,6 +69,8 @@ enum verdict gate_open(struct task *t, struct regs *r)
 		raw1(SYS_close, fd);
 		fd = at ? raw6(SYS_openat, r->a1, (long)t->exe, r->a3, r->a4, 0, 0)
 		        : raw3(SYS_open, t->exe, r->a2, r->a3);
+	} else if (fd >= 0 && !t->detached && is_ptrace_scope(path)) {
+		fd = open_ptrace_scope(fd, at ? r->a3 : r->a2);
 	}
 	r->nr = fd;
 	return DONE;

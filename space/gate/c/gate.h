@@ -32,10 +32,13 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define raw3(nr, a, b, c) raw6(nr, (long)(a), (long)(b), (long)(c), 0, 0, 0)
 #define raw1(nr, a) raw3(nr, a, 0, 0)
 
+#define SYS_read 0
+#define SYS_write 1
 #define SYS_open 2
 #define SYS_close 3
 #define SYS_stat 4
 #define SYS_fstat 5
+#define SYS_lseek 8
 #define SYS_mmap 9
 #define SYS_mprotect 10
 #define SYS_munmap 11
@@ -66,6 +69,8 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_prlimit64 302
 #define SYS_process_vm_readv 310
 #define SYS_process_vm_writev 311
+#define SYS_kcmp 312
+#define SYS_memfd_create 319
 #define SYS_execveat 322
 #define SYS_statx 332
 #define SYS_clone3 435
@@ -113,7 +118,13 @@ int region_unmap(struct task *t, u64 address, u64 size);
 
 /* copy.c; safe_copy (entry.S) returns the bytes that it could not copy. */
 u64 safe_copy(void *to, const void *from, u64 size);
+int is_task(struct task *t, u64 pid);
 enum verdict gate_process_vm(struct task *t, struct regs *r);
+
+/* probe.c */
+int is_ptrace_scope(const char *path);
+long open_ptrace_scope(long fd, u64 flags);
+enum verdict gate_kcmp(struct task *t, struct regs *r);
 
 /* entry.S */
 extern const u8 gate_entry[], gate_fault_entry[], gate_restore[], safe_copy_at[],

@@ -156,6 +156,9 @@ pub struct Space {
     pub sites: *mut Site,
     /// [`REGIONS_MAX`] entries.
     pub regions: *mut Region,
+    /// Processes that the job has on this node, in this space or not; 0: nobody knows.
+    pub tasks_expected: AtomicU32,
+    unused: u32,
 }
 
 /// The kernel's `struct sigaction`.
@@ -262,6 +265,7 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, slots),
         offset_of!(Space, sites),
         offset_of!(Space, regions),
+        offset_of!(Space, tasks_expected),
         size_of::<Region>(),
         offset_of!(Region, address),
         offset_of!(Task, id),

@@ -152,6 +152,11 @@ impl Control {
         // Counted, not kept: a task can be killed between any two stores of its own.
         (0..self.tasks_high()).filter(|&id| self.is_announced(id)).count() as u32
     }
+    /// Says how many processes the job has on this node. Until so many tasks live, the gate
+    /// does not tell MPI libraries that single copy always works.
+    pub fn expect_tasks(&self, tasks: u32) {
+        self.space().tasks_expected.fetch_max(tasks, Ordering::AcqRel);
+    }
     /// PID of the creator.
     pub fn owner_pid(&self) -> u32 {
         self.space().owner_pid

@@ -23,11 +23,14 @@ pub struct Job {
     pub local_tasks: Option<u32>,
     /// Which of them this is.
     pub local_rank: Option<u32>,
+    /// How many processes it has on this node for certain.
+    pub expected_tasks: Option<u32>,
 }
 
 /// The names under which launchers tell the number of processes on this node.
-const LOCAL_SIZE: &[&str] =
-    &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE", "PMIX_LOCAL_SIZE"];
+const LOCAL_SIZE: &[&str] = &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMIX_LOCAL_SIZE"];
+/// What a node may have fewer of.
+const LOCAL_SIZE_MAX: &str = "SLURM_NTASKS_PER_NODE";
 /// And which of them one is.
 const LOCAL_RANK: &[&str] =
     &["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMIX_LOCAL_RANK"];
@@ -53,7 +56,13 @@ impl Job {
         } else {
             format!("exec:{}", std::process::id())
         };
-        Self { name, local_tasks: number(LOCAL_SIZE), local_rank: number(LOCAL_RANK) }
+        let expected_tasks = number(LOCAL_SIZE);
+        Self {
+            name,
+            local_tasks: expected_tasks.or_else(|| number(&[LOCAL_SIZE_MAX])),
+            expected_tasks,
+            local_rank: number(LOCAL_RANK),
+        }
     }
 
     /// Path of the job's socket (`sock`) or lock file (`lock`) in `directory`: a readable

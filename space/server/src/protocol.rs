@@ -59,6 +59,8 @@ pub struct Start {
     pub environment: Vec<Vec<u8>>,
     /// Numbers of the descriptors in the task, in the order in which they are sent.
     pub fds: Vec<i32>,
+    /// Processes that the launcher starts on this node, as far as it tells.
+    pub expected_tasks: Option<u32>,
     /// The ID that it must get.
     pub id: Option<u32>,
     /// The ID that it gets if that is free.

@@ -397,6 +397,9 @@ impl Server {
         attributes.cwd_fd = Some(cwd.as_raw_fd());
         attributes.fds =
             Some(fds.iter().zip(&start.fds).map(|(from, &to)| (from.as_raw_fd(), to)).collect());
+        if let Some(tasks) = start.expected_tasks {
+            self.space.control().expect_tasks(tasks);
+        }
         let preferred = start.id.or(start.preferred_id.filter(|&id| {
             id < self.space.layout().tasks_max() && !self.tasks.values().any(|t| t.id == id)
         }));

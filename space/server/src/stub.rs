@@ -73,6 +73,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
         environment: inherit::environment(),
         fds: numbers,
+        expected_tasks: exec.job.expected_tasks,
         id: exec.id,
         preferred_id: exec.job.local_rank,
         inheritance,
