@@ -127,6 +127,8 @@ fn start(sigmask: u64) -> Start {
         arguments: vec![b"true".to_vec()],
         environment: Vec::new(),
         fds: Vec::new(),
+        expected_tasks: None,
+        expected_tasks: None,
         id: None,
         preferred_id: None,
         inheritance: Inheritance::of_this_process(sigmask),
