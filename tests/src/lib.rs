@@ -22,8 +22,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 mod command;
+pub mod messages;
 pub mod program;
 pub mod python;
+pub mod user;
 
 pub use command::{Cmd, Output, Running};
 

@@ -2,10 +2,10 @@
 //! (`process_vm_readv`, `kcmp`) it does not need in a space, and its large messages are
 //! single copies all the same.
 
-use std::path::PathBuf;
+use std::path::Path;
 
-use nagaya_tests::program::{build, c};
-use nagaya_tests::{Cmd, WorkDir, nagaya, ps, task, tool};
+use nagaya_tests::program::c;
+use nagaya_tests::{Cmd, WorkDir, messages, nagaya, task};
 
 /// What the profiles of container runtimes deny: all of them the first three, unless the
 /// container may trace; older ones the calls that they did not know.
@@ -26,37 +26,11 @@ fn denied(rules: &[&str], command: Cmd) -> Cmd {
     Cmd::new(c("denied.c")).args(rules).arg("--").command(command)
 }
 
-/// Large messages arrive and are copied once, in user space; `nagaya ps` tells so from
-/// inside the filter and from outside.
+/// Also `nagaya ps` runs under the filter.
 fn messages_are_single_copies(suffix: &str, rules: &[&str]) {
-    let compiler = format!("mpicc.{suffix}");
-    tool(&compiler);
-    let program: PathBuf = build(&compiler, "mpi_messages.c", &["-Wno-stringop-overflow"]);
     let dir = WorkDir::new();
-    let done = dir.join("done");
-    let launcher = Cmd::new(tool(&format!("mpirun.{suffix}"))).args(["-n", "2"]);
-    let launcher = match suffix {
-        "openmpi" => launcher.args(["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]),
-        _ => launcher,
-    };
-    let launcher = launcher.command(nagaya("exec").arg(&program).arg(&done));
-    let mut job = denied(rules, launcher).spawn();
-    job.wait_for("`ready` twice", |text| text.matches("ready").count() == 2);
-    let ours = done.to_str().expect("UTF-8");
-    let outside = ps(|command| command);
-    let inside = ps(|command| denied(rules, command));
-    std::fs::write(&done, "").expect("write");
-    assert_eq!(job.wait().ok().matches("messages arrived").count(), 1);
-
-    for tasks in [outside, inside] {
-        let tasks: Vec<_> = tasks.iter().filter(|task| task.command.contains(ours)).collect();
-        assert_eq!(tasks.len(), 2, "{tasks:?}");
-        let copies: u64 = tasks.iter().map(|task| task.copies).sum();
-        let bytes: u64 = tasks.iter().map(|task| task.copied_bytes).sum();
-        assert!(copies > 40, "{tasks:?}");
-        // 20 fresh buffers of 4 MiB each way, at the least.
-        assert!(bytes > 2 * 20 * (4 << 20), "{tasks:?}");
-    }
+    let bring = |path: &Path| path.to_owned();
+    messages::are_single_copies(suffix, &dir.join("done"), bring, |command| denied(rules, command));
 }
 
 #[test]
