@@ -128,7 +128,6 @@ fn start(sigmask: u64) -> Start {
         environment: Vec::new(),
         fds: Vec::new(),
         expected_tasks: None,
-        expected_tasks: None,
         id: None,
         preferred_id: None,
         inheritance: Inheritance::of_this_process(sigmask),
