@@ -37,7 +37,8 @@ test:
 check-install:
 	scripts/check-install
 
-bench: deps all
+bench: all
+	scripts/deps bench
 	$(RELEASE)/nagaya-bench all
 
 # Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn.
