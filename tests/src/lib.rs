@@ -8,7 +8,7 @@
 //! - [`nagaya`], [`task`], [`tasks`] and [`exec`] are commands that begin with `nagaya`.
 //! - [`program`] holds the compiler front ends, [`python`] a position-independent CPython.
 //!
-//! `nagaya` and `libpvas.so` are looked for in the target directory that the test
+//! `nagaya` and its libraries are looked for in the target directory that the test
 //! executable lies in, or in `NAGAYA_BIN_DIR`. Where something that the tests need is
 //! missing they fail and name `scripts/deps`. They skip only what this *kernel or user*
 //! cannot do, and say so; with `NAGAYA_TESTS_NO_SKIP` set, that fails too.
@@ -33,7 +33,7 @@ pub use command::{Cmd, Output, Running};
 /// busy, and what hangs hangs for ever.
 pub const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The directory with `nagaya` and `libpvas.so`.
+/// The directory with `nagaya` and its libraries.
 pub fn bin_dir() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| match std::env::var_os("NAGAYA_BIN_DIR") {

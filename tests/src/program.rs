@@ -34,27 +34,39 @@ pub fn c_with(source: &str, flags: &[&str]) -> PathBuf {
 
 /// A C program linked with `libpvas.so` as it lies in [`bin_dir`].
 pub fn c_pvas(source: &str) -> PathBuf {
+    c_with_libraries(source, &["pvas"])
+}
+
+/// A C program linked with libraries of Nagaya's.
+pub fn c_with_libraries(source: &str, names: &[&str]) -> PathBuf {
     let include = format!("-I{}", include_dir().display());
     let libraries = libraries();
     let search = format!("-L{}", libraries.display());
     let run_path = format!("-Wl,-rpath,{}", libraries.display());
-    let flags = ["-pthread", &include, &search, "-lpvas", &run_path];
+    let names: Vec<_> = names.iter().map(|name| format!("-l{name}")).collect();
+    let mut flags = vec!["-pthread", &include, &search, &run_path];
+    flags.extend(names.iter().map(String::as_str));
     build("gcc", source, &flags)
 }
 
-/// A directory in which `libpvas.so` has the names that linker and dynamic linker look for;
-/// cargo gives it only the first.
-fn libraries() -> PathBuf {
-    let library = bin_dir().join("libpvas.so");
-    assert!(
-        library.exists(),
-        "{} is missing: run `cargo build --workspace` first, or set NAGAYA_BIN_DIR",
-        library.display()
-    );
-    made_once("lib", &library, |path| {
+/// A directory in which Nagaya's libraries have the names that linker and dynamic linker
+/// look for; cargo gives them only the first.
+pub fn libraries() -> PathBuf {
+    let libraries = ["pvas", "xpmem"].map(|name| {
+        let file = bin_dir().join(format!("lib{name}.so"));
+        assert!(
+            file.exists(),
+            "{} is missing: run `cargo build --workspace` first, or set NAGAYA_BIN_DIR",
+            file.display()
+        );
+        (name, file)
+    });
+    made_once("lib", &libraries, |path| {
         fs::create_dir(path).expect("make a directory");
-        for name in ["libpvas.so", "libpvas.so.0"] {
-            std::os::unix::fs::symlink(&library, path.join(name)).expect("make a link");
+        for (name, file) in &libraries {
+            for link in [format!("lib{name}.so"), format!("lib{name}.so.0")] {
+                std::os::unix::fs::symlink(file, path.join(link)).expect("make a link");
+            }
         }
     })
 }
@@ -88,7 +100,9 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     flags.hash(&mut hasher);
     read(source).hash(&mut hasher);
     read(&source_dir().join("check.h")).hash(&mut hasher);
-    read(&include_dir().join("pvas.h")).hash(&mut hasher);
+    for header in ["pvas.h", "xpmem.h"] {
+        read(&include_dir().join(header)).hash(&mut hasher);
+    }
     hasher.finish()
 }
 
