@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test check-install bench soak install uninstall clean
+.PHONY: all deps demo check lint test check-install bench soak install install-xpmem uninstall clean
 
 all:
 	$(CARGO) build --release --workspace
@@ -52,7 +52,7 @@ install: all
 	install -m 755 $(RELEASE)/libpvas.so $(STAGE)/lib/libpvas.so.$(VERSION)
 	ln -sf libpvas.so.$(VERSION) $(STAGE)/lib/libpvas.so.0
 	ln -sf libpvas.so.0 $(STAGE)/lib/libpvas.so
-	install -m 644 include/*.h $(STAGE)/include/
+	install -m 644 $(filter-out include/xpmem.h,$(wildcard include/*.h)) $(STAGE)/include/
 	for f in pkgconfig/*.pc.in; do \
 		sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $$f \
 			> $(STAGE)/lib/pkgconfig/$$(basename $$f .in); done
@@ -60,9 +60,25 @@ install: all
 		install -d $(STAGE)/share/man/man$$section; \
 		install -m 644 man/*.$$section $(STAGE)/share/man/man$$section/; done
 
+# XPMEM's library gets a prefix of its own, so that it replaces a system's XPMEM only for
+# those who say so: by LD_LIBRARY_PATH, by PKG_CONFIG_PATH, or by --with-xpmem=DIR.
+XPMEM = $(PREFIX)/lib/nagaya/xpmem
+install: install-xpmem
+install-xpmem: all
+	install -d $(DESTDIR)$(XPMEM)/include $(DESTDIR)$(XPMEM)/lib/pkgconfig
+	install -m 644 include/xpmem.h $(DESTDIR)$(XPMEM)/include/
+	install -m 755 $(RELEASE)/libxpmem.so $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0.0.0
+	ln -sf libxpmem.so.0.0.0 $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0
+	ln -sf libxpmem.so.0 $(DESTDIR)$(XPMEM)/lib/libxpmem.so
+	sed -e 's|@PREFIX@|$(XPMEM)|' message/xpmem/cray-xpmem.pc.in \
+		> $(DESTDIR)$(XPMEM)/lib/pkgconfig/cray-xpmem.pc
+
 uninstall:
+	rm -rf $(DESTDIR)$(XPMEM)
+	rmdir $(STAGE)/lib/nagaya 2>/dev/null || true
 	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
-	cd include && for f in *.h; do rm -f $(STAGE)/include/$$f; done
+	cd include && for f in *.h; do \
+		[ $$f = xpmem.h ] || rm -f $(STAGE)/include/$$f; done
 	cd man && for f in *.[137]; do rm -f $(STAGE)/share/man/man*/$$f; done
 
 clean:
