@@ -26,6 +26,12 @@ pub struct Options {
 /// Becomes gdb.
 pub fn gdb(options: &Options) -> Result<i32, Failure> {
     let selection = query::select(&options.task)?;
+    if !selection.job.same_pids {
+        let task = &options.task;
+        return Err(Failure::ours(format!(
+            "{task}: in another PID namespace (run nagaya gdb in the container of that job)"
+        )));
+    }
     let id = match (selection.id, selection.job.status.tasks.as_slice()) {
         (Some(id), _) => id,
         (None, [only]) => only.id,

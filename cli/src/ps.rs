@@ -25,9 +25,10 @@ pub fn ps(options: &Options) -> Result<i32, Failure> {
         );
     }
     let wanted = |name: &str| options.job.as_deref().is_none_or(|job| job == name);
-    for job in jobs.iter().map(|j| &j.status).filter(|j| wanted(&j.job)) {
-        for task in &job.tasks {
-            let (state, command) = (state(task.pid), task.arguments.join(" "));
+    for query::JobStatus { status: job, same_pids, .. } in &jobs {
+        for task in job.tasks.iter().filter(|_| wanted(&job.job)) {
+            let state = if *same_pids { state(task.pid) } else { '?' };
+            let command = task.arguments.join(" ");
             let command = command.replace(['\t', '\n'], " ");
             let TaskStatus { id, pid, resident, copies, copied_bytes, .. } = task;
             if options.parsable {

@@ -25,13 +25,14 @@ fn sockets() -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-fn ask(socket: &Path, request: &Request) -> Option<Reply> {
+/// The answer, and the server's PID as we see it.
+fn ask(socket: &Path, request: &Request) -> Option<(Reply, i32)> {
     let stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
-    check_peer(&stream).ok()?;
+    let pid = check_peer(&stream).ok()?;
     let mut connection = Connection::new(stream.into());
     connection.send(request, &[]).ok()?;
-    connection.receive().ok()?
+    Some((connection.receive().ok()??, pid))
 }
 
 /// A job, and where to ask for more.
@@ -40,13 +41,15 @@ pub struct JobStatus {
     socket: PathBuf,
     /// What its server says.
     pub status: Status,
+    /// Whether its PIDs mean the same to us: it may be in another PID namespace.
+    pub same_pids: bool,
 }
 
 impl JobStatus {
     /// What lies in its segments.
     pub fn maps(&self) -> Result<Vec<Mapping>, Failure> {
         match ask(&self.socket, &Request::Maps) {
-            Some(Reply::Maps(mappings)) => Ok(mappings),
+            Some((Reply::Maps(mappings), _)) => Ok(mappings),
             _ => Err(Failure::ours(format!("job {}: its server does not answer", self.status.job))),
         }
     }
@@ -55,7 +58,10 @@ impl JobStatus {
 /// All jobs of this user on this node. Sockets whose server is gone are passed over.
 pub fn jobs() -> Result<Vec<JobStatus>, Failure> {
     let status = |socket: PathBuf| match ask(&socket, &Request::Status) {
-        Some(Reply::Status(status)) => Some(JobStatus { socket, status }),
+        Some((Reply::Status(status), pid)) => {
+            let same_pids = status.server as i32 == pid;
+            Some(JobStatus { socket, status, same_pids })
+        }
         _ => None,
     };
     Ok(sockets()?.into_iter().filter_map(status).collect())
@@ -78,6 +84,7 @@ pub fn select(name: &str) -> Result<Selection, Failure> {
     for (index, job) in jobs.iter().enumerate() {
         let of_pid = |t: &&crate::protocol::TaskStatus| Some(t.pid) == pid || t.stub == pid;
         if pid.is_some()
+            && job.same_pids
             && let Some(task) = job.status.tasks.iter().find(of_pid)
         {
             let id = Some(task.id);
