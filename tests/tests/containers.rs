@@ -139,13 +139,11 @@ fn messages_are_single_copies_whatever_yama_says(suffix: &str) {
 }
 
 #[test]
-#[ignore = "the gate does not answer for Yama's file yet"]
 fn open_mpi_makes_single_copies_whatever_yama_says() {
     messages_are_single_copies_whatever_yama_says("openmpi");
 }
 
 #[test]
-#[ignore = "the gate does not answer for Yama's file yet"]
 fn mpich_makes_single_copies_whatever_yama_says() {
     messages_are_single_copies_whatever_yama_says("mpich");
 }

@@ -34,6 +34,7 @@ fn an_ordinary_user_runs_tasks_and_sees_them() {
     assert!(line.starts_with("task 0 of 1"), "{line}");
     let tasks = ps_of(&user);
     assert_eq!(tasks.len(), 1, "{tasks:?}");
+    assert_eq!(tasks[0].state, "S", "{tasks:?}");
     let maps = user.command(user.nagaya("maps").arg("same.0")).run().ok();
     assert!(maps.contains("who"), "{maps}");
     let info = user.command(user.nagaya("info").arg("--parsable")).run().ok();

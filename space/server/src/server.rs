@@ -81,6 +81,9 @@ pub struct Server {
     blocks: block::Reader,
 }
 
+/// Stubs that may wait to be accepted; the kernel has its own limit, net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const FIRST_PEER: u64 = 2;
@@ -146,6 +149,8 @@ impl Server {
         let space = Space::create(options).map_err(|e| Failure::from(&e))?;
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| fail("epoll", e.into()))?;
+        // It may be the stub's until now: who connects sees the PID of who called listen last.
+        rustix::net::listen(&listener, BACKLOG).map_err(|e| fail("socket", e.into()))?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|e| fail("socket", e.into()))?;
         for (fd, key) in [(&listener, LISTENER), (&signals, SIGNALS)] {
             epoll::add(&epoll, fd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)

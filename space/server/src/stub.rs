@@ -81,7 +81,10 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let mut sent: Vec<BorrowedFd<'_>> = vec![cwd.as_fd()];
     sent.extend(&fds);
     let gone = || Failure::ours(format!("the node server of job {} is gone", exec.job.name));
-    connection.send(&Request::Start(Box::new(start)), &sent).map_err(|_| gone())?;
+    // A server that refuses may not have read it all: its reply is there all the same.
+    if connection.send(&Request::Start(Box::new(start)), &sent).is_err() {
+        let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Write);
+    }
     let (id, pid, in_group) = match connection.receive::<Reply>() {
         Ok(Some(Reply::Started { id, pid, in_group })) => (id, pid, in_group),
         Ok(Some(Reply::Refused(message, status))) => {
