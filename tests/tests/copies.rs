@@ -3,10 +3,13 @@
 
 use std::path::{Path, PathBuf};
 
-use nagaya_tests::{Cmd, WorkDir, program, same_as_plain, seed, task, tasks, tool};
+use nagaya_tests::{Cmd, WorkDir, program, seed, task, tasks, tool};
 
 /// How SIGSEGV and SIGBUS stand while the copies are made.
 const SIGNALS: [&str; 4] = ["default", "blocked", "ignored", "caught"];
+
+/// The gate's loops that copy.
+const LOOPS: [&str; 3] = ["string", "vector", "stream"];
 
 /// A case of `programs/copies.c` and its arguments.
 struct Case<'a> {
@@ -32,9 +35,9 @@ impl Case<'_> {
         Cmd::new(copies()).args(self.args(Path::new("."))).run().ok()
     }
 
-    /// Runs it as one task.
-    fn alone_task(&self) -> String {
-        task(copies()).args(self.args(Path::new("."))).run().ok()
+    /// Runs it as one task, whose copies this loop makes.
+    fn alone_task(&self, by: &str) -> String {
+        task(copies()).env("NAGAYA_COPY", by).args(self.args(Path::new("."))).run().ok()
     }
 
     /// Runs it as two ordinary processes.
@@ -48,10 +51,10 @@ impl Case<'_> {
         text
     }
 
-    /// Runs it as two tasks.
-    fn pair_tasks(&self) -> String {
+    /// Runs it as two tasks, whose copies this loop makes.
+    fn pair_tasks(&self, by: &str) -> String {
         let dir = WorkDir::new();
-        tasks(2, copies()).args(self.args(dir.path())).run().ok()
+        tasks(2, copies()).env("NAGAYA_COPY", by).args(self.args(dir.path())).run().ok()
     }
 }
 
@@ -63,8 +66,11 @@ fn copies() -> PathBuf {
 fn random_copies_in_a_task_itself_equal_the_kernels() {
     let seed = seed();
     for signals in SIGNALS {
-        let case = Case { name: "on_itself", seed, count: 1500, signals };
-        assert_eq!(case.alone_task(), case.alone_plain(), "SIGSEGV {signals}");
+        let case = Case { name: "on_itself", seed, count: 800, signals };
+        let plain = case.alone_plain();
+        for by in LOOPS {
+            assert_eq!(case.alone_task(by), plain, "SIGSEGV {signals}, {by}");
+        }
     }
 }
 
@@ -72,8 +78,11 @@ fn random_copies_in_a_task_itself_equal_the_kernels() {
 fn random_copies_between_tasks_equal_the_kernels() {
     let seed = seed();
     for signals in SIGNALS {
-        let case = Case { name: "with_peer", seed, count: 1000, signals };
-        assert_eq!(case.pair_tasks(), case.pair_plain(), "SIGSEGV {signals}");
+        let case = Case { name: "with_peer", seed, count: 500, signals };
+        let plain = case.pair_plain();
+        for by in LOOPS {
+            assert_eq!(case.pair_tasks(by), plain, "SIGSEGV {signals}, {by}");
+        }
     }
 }
 
@@ -81,15 +90,15 @@ fn random_copies_between_tasks_equal_the_kernels() {
 fn thread_ids_strangers_and_the_dead_are_left_to_the_kernel() {
     let case = Case { name: "threads_and_ends", seed: 1, count: 1, signals: "default" };
     case.pair_plain();
-    case.pair_tasks();
+    case.pair_tasks("string");
 }
 
 #[test]
 fn memory_that_vanishes_during_a_copy_is_efault_or_a_short_count() {
     let case = Case { name: "races", seed: 1, count: 1, signals: "default" };
     case.pair_plain();
-    for signals in SIGNALS {
-        Case { signals, ..case }.pair_tasks();
+    for (i, signals) in SIGNALS.into_iter().enumerate() {
+        Case { signals, ..case }.pair_tasks(LOOPS[i % 3]);
     }
 }
 
@@ -97,14 +106,18 @@ fn memory_that_vanishes_during_a_copy_is_efault_or_a_short_count() {
 fn big_unaligned_copies_arrive_whole() {
     let case = Case { name: "bulk", seed: 1, count: 1, signals: "default" };
     case.pair_plain();
-    case.pair_tasks();
+    for by in LOOPS {
+        case.pair_tasks(by);
+    }
 }
 
 #[test]
 fn copies_work_in_signal_handlers_on_small_stacks() {
     let case = Case { name: "in_handlers", seed: 1, count: 1, signals: "default" };
     case.alone_plain();
-    case.alone_task();
+    for by in LOOPS {
+        case.alone_task(by);
+    }
 }
 
 #[test]
@@ -131,5 +144,15 @@ fn libcs_copies_between_tasks_do_not_reach_the_kernel() {
 #[test]
 fn a_gated_system_call_preserves_registers_vectors_and_the_red_zone() {
     let program = program::c("registers.c");
-    same_as_plain(&[program.to_str().expect("UTF-8")]).ok();
+    let plain = Cmd::new(&program).run().ok();
+    for by in LOOPS {
+        task(&program).env("NAGAYA_COPY", by).run().prints(&plain);
+    }
+}
+
+#[test]
+fn a_copy_loop_that_does_not_exist_is_refused() {
+    let refused = task("/bin/true").env("NAGAYA_COPY", "fast").run();
+    assert_eq!(refused.status.code(), Some(125), "{refused}");
+    assert_eq!(refused.stderr, "nagaya: invalid NAGAYA_COPY (string, vector or stream)\n");
 }

@@ -7,11 +7,6 @@
 #ifndef NAGAYA_GATE_ABI_H
 #define NAGAYA_GATE_ABI_H
 
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long u64;
-
 #define GATE_MAGIC 0x65746167u /* "gate" */
 #define GATE_ABI 1
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
@@ -19,6 +14,16 @@ typedef unsigned long u64;
 #define HUGE_PAGE (2ul << 20)
 #define PIDS_MAX (4u << 20)
 #define EXE_MAX 4096
+
+/* For loops.S: bits of copy_plan.features, and its offset in struct space. */
+#define COPY_AVX512 1
+#define COPY_FEATURES_AT 168
+
+#ifndef __ASSEMBLER__
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long u64;
 
 /* One a task ID, in the control area. Written by the owner, but `state`. */
 struct slot {
@@ -71,6 +76,14 @@ struct image {
 #define IMAGES_MAX 512
 #define SITES_MAX 32768
 
+/* Which of the loops in loops.S copies how much; the owner chooses for its processor. */
+struct copy_plan {
+	u8 loops[64]; /* enum copy_loop, by the size's highest bit */
+	u32 features;
+	u32 unused;
+};
+enum copy_loop { COPY_STRING, COPY_VECTOR, COPY_STREAM };
+
 struct space {
 	u32 magic, abi;
 	u64 base, segment_size, window;
@@ -86,6 +99,7 @@ struct space {
 	struct image *images;
 	struct site *sites;
 	struct region *regions;
+	struct copy_plan copy;
 	u32 tasks_expected; /* processes that the job has on this node; 0: nobody knows */
 	u32 unused;
 };
@@ -132,4 +146,5 @@ struct task {
 	u32 unused;
 	char exe[EXE_MAX];
 };
+#endif
 #endif

@@ -11,10 +11,12 @@ gate_head: /* struct Head in src/lib.rs */
 	.long gate_start - gate_head
 	.long gate_patch - gate_head
 	.long gate_restore - gate_head
-	.long safe_copy - gate_head
+	.long copy_string - gate_head
 	.long gate_offsets - gate_head
 	.long gate_faults_init - gate_head
 	.long gate_thunk_init - gate_head
+	.long copy_vector - gate_head
+	.long copy_stream - gate_head
 
 	.text
 /* Called by a stub with rax = number, r11 = task, and rcx free; the stack is below the
@@ -52,17 +54,6 @@ gate_entry:
 	ret
 pass:
 	mov $1, %ecx
-	ret
-
-/* u64 safe_copy(to, from, size): bytes not copied. A fault at the one instruction that
- * copies leaves the rest in rcx; the fault handler then continues behind it. */
-	.globl safe_copy, safe_copy_at, safe_copy_done
-safe_copy:
-	mov %rdx, %rcx
-safe_copy_at:
-	rep movsb
-safe_copy_done:
-	mov %rcx, %rax
 	ret
 
 /* Signal handler for SIGSEGV and SIGBUS; a task's thunk has put the task into rcx.

@@ -113,10 +113,12 @@ u64 gate_fault(int signal, int *info, u64 *context,
                                                      struct task *t)
 {
 	int code = info[2];
-	u8 *rip = (u8 *)context[UCONTEXT_RIP];
-	if (code > 0 && rip >= safe_copy_at && rip < safe_copy_done) {
-		context[UCONTEXT_RIP] = (u64)safe_copy_done;
-		return 0;
+	u64 at = context[UCONTEXT_RIP] - (u64)gate_head;
+	for (const u32 *range = copy_faults; code > 0 && *range; range += 3) {
+		if (at >= range[0] && at < range[1]) {
+			context[UCONTEXT_RIP] = (u64)gate_head + range[2];
+			return 0;
+		}
 	}
 	struct ksigaction *shadow = &t->fault_actions[index_of(signal)];
 	u64 handler = shadow->handler;

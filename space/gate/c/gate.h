@@ -116,8 +116,14 @@ enum verdict gate_shmdt(struct task *t, struct regs *r);
 long region_map(struct task *t, const struct regs *r);
 int region_unmap(struct task *t, u64 address, u64 size);
 
-/* copy.c; safe_copy (entry.S) returns the bytes that it could not copy. */
-u64 safe_copy(void *to, const void *from, u64 size);
+/* loops.S: each returns the bytes that it could not copy. */
+u64 copy_string(void *to, const void *from, u64 size);
+u64 copy_vector(void *to, const void *from, u64 size);
+u64 copy_stream(void *to, const void *from, u64 size);
+extern const u32 copy_faults[];
+#define safe_copy copy_string /* for what is small */
+
+/* copy.c */
 int is_task(struct task *t, u64 pid);
 enum verdict gate_process_vm(struct task *t, struct regs *r);
 
@@ -127,8 +133,7 @@ long open_ptrace_scope(long fd, u64 flags);
 enum verdict gate_kcmp(struct task *t, struct regs *r);
 
 /* entry.S */
-extern const u8 gate_entry[], gate_fault_entry[], gate_restore[], safe_copy_at[],
-	safe_copy_done[];
+extern const u8 gate_head[], gate_entry[], gate_fault_entry[], gate_restore[];
 /* dispatch.c: bit NR is set if the gate answers NR */
 extern const u64 handled[8];
 enum verdict gate_dispatch(struct task *t, struct regs *r);

@@ -3,7 +3,7 @@
 //! They lie in memory that every task of the space can write. So they are reached
 //! through atomics or raw pointers, never through a reference to plain fields.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes that the gate's code may take; the page of [`Space`] follows.
 pub const TEXT_SIZE: usize = 65536;
@@ -118,6 +118,20 @@ pub struct Image {
     unreached: u32,
 }
 
+/// Which of the gate's loops copies how much.
+#[repr(C)]
+#[derive(Debug)]
+pub struct CopyPlan {
+    /// [`crate::CopyLoop`] by the number of the size's highest bit.
+    pub loops: [AtomicU8; 64],
+    /// [`COPY_AVX512`].
+    pub features: AtomicU32,
+    unused: u32,
+}
+
+/// Bit of [`CopyPlan::features`]: registers are 64 bytes wide, and must be kept so.
+pub const COPY_AVX512: u32 = 1;
+
 /// Parameters and state of a space, right behind the gate's code.
 #[repr(C)]
 #[derive(Debug)]
@@ -156,6 +170,8 @@ pub struct Space {
     pub sites: *mut Site,
     /// [`REGIONS_MAX`] entries.
     pub regions: *mut Region,
+    /// How copies are made.
+    pub copy: CopyPlan,
     /// Processes that the job has on this node, in this space or not; 0: nobody knows.
     pub tasks_expected: AtomicU32,
     unused: u32,
@@ -265,6 +281,9 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, slots),
         offset_of!(Space, sites),
         offset_of!(Space, regions),
+        offset_of!(Space, copy),
+        offset_of!(Space, copy.features),
+        offset_of!(Space, copy.features),
         offset_of!(Space, tasks_expected),
         size_of::<Region>(),
         offset_of!(Region, address),

@@ -4,7 +4,7 @@
 //! free addresses, one `/proc/self/exe`, a `fork` that would copy everybody) and one kind
 //! needless (`process_vm_readv` between tasks is a plain copy). The gate answers these in
 //! user space. It is written in C and assembly (`c/`), since it may touch no thread area,
-//! no libc and no vector register; `build.rs` turns it into one flat image that is mapped
+//! no libc and no vector register (but those that `c/loops.S` gives back); `build.rs` turns it into one flat image that is mapped
 //! once a space. This crate embeds that image and gives its entry points to the loader.
 //!
 //! `c/entry.S` is the best place to begin reading, then `c/dispatch.c` and `c/patch.c`.
@@ -27,6 +27,9 @@ struct Head;
 impl Head {
     const FAULTS_INIT: usize = 9;
     const THUNK_INIT: usize = 10;
+    const COPY_STRING: usize = 7;
+    const COPY_VECTOR: usize = 11;
+    const COPY_STREAM: usize = 12;
     const START: usize = 4;
     const PATCH: usize = 5;
 
@@ -40,6 +43,17 @@ impl Head {
 #[derive(Debug, Clone, Copy)]
 pub struct Gate {
     address: usize,
+}
+
+/// The loops that copy (`c/loops.S`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyLoop {
+    /// `rep movsb`.
+    String = 0,
+    /// AVX2, with prefetch.
+    Vector = 1,
+    /// AVX2, non-temporal stores.
+    Stream = 2,
 }
 
 impl Gate {
@@ -117,6 +131,26 @@ impl Gate {
         }
     }
 
+    /// Copies with one of the loops, outside a task: a bad address is an ordinary fault.
+    ///
+    /// # Safety
+    /// As for `copy_nonoverlapping`; the processor and the system know AVX2 and XGETBV
+    /// with ECX = 1, if the loop is a vector loop.
+    pub unsafe fn copy(&self, by: CopyLoop, to: *mut u8, from: *const u8, size: usize) {
+        type Copy = unsafe extern "C" fn(*mut u8, *const u8, usize) -> u64;
+        let entry = match by {
+            CopyLoop::String => Head::COPY_STRING,
+            CopyLoop::Vector => Head::COPY_VECTOR,
+            CopyLoop::Stream => Head::COPY_STREAM,
+        };
+        // SAFETY: as in `patch`; the type is that of all loops.
+        let left = unsafe {
+            let copy: Copy = core::mem::transmute(self.entry(entry));
+            copy(to, from, size)
+        };
+        assert_eq!(left, 0);
+    }
+
     /// Becomes the program: switches to its stack, wakes the starter, jumps.
     ///
     /// # Safety
@@ -141,7 +175,7 @@ mod tests {
         assert_eq!(Head::word(0) as u32, MAGIC);
         assert_eq!(Head::word(1) as u32, ABI);
         assert!(IMAGE.len() <= abi::TEXT_SIZE);
-        for index in 2..=10 {
+        for index in 2..=12 {
             assert!(Head::word(index) < IMAGE.len(), "entry {index}");
         }
     }

@@ -8,11 +8,13 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nagaya_gate::abi::{
-    IMAGES_MAX, Image, REGIONS_MAX, Region, SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state,
+    COPY_AVX512, IMAGES_MAX, Image, REGIONS_MAX, Region, SITES_MAX, Site, Slot, Space, TEXT_SIZE,
+    slot_state,
 };
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
 use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
 
+use crate::copy_plan::CopyPlan;
 use crate::error::{Error, last};
 
 /// A view of a space's control area, from the owner or from a task.
@@ -151,6 +153,15 @@ impl Control {
     pub fn tasks_alive(&self) -> u32 {
         // Counted, not kept: a task can be killed between any two stores of its own.
         (0..self.tasks_high()).filter(|&id| self.is_announced(id)).count() as u32
+    }
+    /// Says which loop copies how much in this space.
+    pub fn set_copy_plan(&self, plan: &CopyPlan) {
+        let copy = &self.space().copy;
+        let features = if is_x86_feature_detected!("avx512f") { COPY_AVX512 } else { 0 };
+        copy.features.store(features, Ordering::Release);
+        for (entry, &by) in copy.loops.iter().zip(plan.loops()) {
+            entry.store(by as u8, Ordering::Release);
+        }
     }
     /// Says how many processes the job has on this node. Until so many tasks live, the gate
     /// does not tell MPI libraries that single copy always works.

@@ -11,6 +11,7 @@
 mod capi;
 mod child;
 mod control;
+pub mod copy_plan;
 mod error;
 pub mod export;
 mod fork;

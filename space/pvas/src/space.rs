@@ -17,6 +17,7 @@ use rustix::io::Errno;
 
 use crate::child::{self, Attributes, StartError};
 use crate::control::Control;
+use crate::copy_plan;
 use crate::error::Error;
 use crate::watcher::Watcher;
 
@@ -111,6 +112,7 @@ impl Space {
             LayoutError::NoRoom => Error::NoAddressSpace,
         };
         SpaceLayout::window_size(segment_size, options.tasks_max.unwrap_or(1)).map_err(bad)?;
+        let (copies, _) = copy_plan::current()?;
         let watcher = Watcher::get()?;
         guard_the_break();
         let mut windows = WINDOWS.lock().expect("no panic while held");
@@ -126,6 +128,7 @@ impl Space {
             }),
         }?;
         control.set_watcher(watcher.tid());
+        control.set_copy_plan(&copies);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
         Ok(Self { control, layout, key, destroyed: AtomicBool::new(false) })
     }

@@ -244,6 +244,10 @@ fn start_server(exec: &Exec, socket: &Path, lock: &Path) -> Result<UnixStream, F
         exec.segment_size.unwrap_or_else(|| crate::server::segment_size_for(exec.job.local_tasks));
     command.arg("--segment-size").arg(size.to_string());
     command.env_clear();
+    // What says how copies are made; see pvas::copy_plan.
+    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY"] {
+        command.envs(std::env::var_os(name).map(|value| (name, value)));
+    }
     command.stdin(Stdio::from(OwnedFd::from(listener)));
     command.stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map_err(|e| fail("cannot start the node server", e))?;
