@@ -297,6 +297,23 @@ static void detaching(void)
 	CHECK_EQ(xpmem_detach((void *)-1), 0);
 }
 
+/* Other tasks find segments by a name of the export area. */
+static void no_name_left(void)
+{
+	static long value;
+	char name[16];
+	for (int i = 0; i < PVAS_EXPORT_NAMES; i++) {
+		snprintf(name, sizeof(name), "n%d", i);
+		tell(name, &value);
+	}
+	char *memory = pages(1);
+	CHECK_FAILS(xpmem_make(memory, PAGE, MODE(0600)), ENOMEM);
+	CHECK_FAILS(xpmem_make(memory, PAGE, MODE(0600)), ENOMEM);
+	CHECK_FAILS(xpmem_remove(getpid()), ENOENT);
+	CHECK_EQ(pvas_unexport("n7"), 0);
+	CHECK(attach(get(make(memory, PAGE, 0600)), 0, PAGE) == memory);
+}
+
 static void forking(void)
 {
 	char *memory = pages(1);
@@ -597,7 +614,7 @@ int main(int argc, char **argv)
 		{"detaching", detaching},   {"forking", forking},   {"threads", threads},
 		{"sharing", sharing},       {"ending", ending},     {"modes", modes},
 		{"chaos", chaos},           {"chaos_user", chaos_user},
-		{"chaos_maker", chaos_maker}, {0},
+		{"chaos_maker", chaos_maker}, {"no_name_left", no_name_left}, {0},
 	};
 	return check_main(cases, argc, argv);
 }

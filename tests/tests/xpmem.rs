@@ -42,6 +42,11 @@ fn segids_are_unique_and_enough() {
 }
 
 #[test]
+fn without_a_name_to_be_found_by_nothing_is_made() {
+    holds("no_name_left");
+}
+
+#[test]
 fn permits_are_got_and_released() {
     holds("getting");
 }

@@ -43,7 +43,9 @@ const PAGE_SIZE: u64 = nagaya_layout::PAGE_SIZE;
 /// What this process knows: as `/dev/xpmem`, opened by the first call, would.
 struct Process {
     creator: Creator,
+    /// None before the first segment is made.
     segments: OnceLock<Segments>,
+    making_segments: Mutex<()>,
     permits: Mutex<Permits>,
 }
 
@@ -55,6 +57,7 @@ fn open() -> Result<(ThisTask, &'static Process), Errno> {
     let process = PROCESS.get_or_init(|| Process {
         creator: Creator::current(),
         segments: OnceLock::new(),
+        making_segments: Mutex::default(),
         permits: Mutex::default(),
     });
     Ok((task, process))
@@ -65,11 +68,12 @@ impl Process {
         if let Some(segments) = self.segments.get() {
             return Ok(segments);
         }
-        // Two threads may both come here; one table stays unused and unknown.
-        let made = Segments::new()?;
-        let segments = self.segments.get_or_init(|| made);
-        segments.publish(task)?;
-        Ok(segments)
+        let _one = self.making_segments.lock().expect("no panic while held");
+        if let Some(segments) = self.segments.get() {
+            return Ok(segments);
+        }
+        let made = Segments::publish(task)?;
+        Ok(self.segments.get_or_init(|| made))
     }
 }
 

@@ -11,8 +11,9 @@
 //!
 //! A record is valid while it holds its segid, which is written last when a segment is
 //! made and cleared first when it is removed; so a task killed in between leaves no half
-//! record. A reader copies segid, body, and segid again. Since no record ever holds a
-//! segid twice, the body between two equal ones belongs to it.
+//! record. A reader copies the body, then the segid. It has got the segid from somebody
+//! for whom it was made, so the body was complete; and if the record still holds the segid,
+//! which no record ever does twice, nothing has changed since.
 //!
 //! Uses are counted from a number that follows from the time at which the table was made:
 //! a segid of the past names nothing in a later task that has got the same PID.
@@ -120,8 +121,9 @@ struct Free {
 }
 
 impl Segments {
-    /// An empty table. Error: ENOMEM.
-    pub fn new() -> Result<Self, Errno> {
+    /// An empty table that the other tasks can find. Error: ENOMEM (also where 255 names are
+    /// exported already).
+    pub fn publish(task: &ThisTask) -> Result<Self, Errno> {
         let bytes = SEGMENTS_MAX * size_of::<Record>();
         // SAFETY: a new mapping, of which pages come when records are used.
         let at = unsafe {
@@ -137,19 +139,17 @@ impl Segments {
         if at == libc::MAP_FAILED {
             return Err(Errno::NOMEM);
         }
+        if export::export(&task.control, task.id, TABLE_NAME, at as u64, bytes as u64).is_err() {
+            // SAFETY: just mapped, and known to nobody.
+            unsafe { libc::munmap(at, bytes) };
+            return Err(Errno::NOMEM);
+        }
         // SAFETY: as many as the mapping holds; zero is a valid record; never unmapped.
         let records = unsafe { std::slice::from_raw_parts(at.cast::<Record>(), SEGMENTS_MAX) };
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
         // About milliseconds; they come again after nine hours.
         let first_use = ((now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) >> 20) as u32;
         Ok(Self { records, first_use, free: Mutex::default() })
-    }
-
-    /// Tells the other tasks of the table. Error: ENOMEM (255 names are exported already).
-    pub fn publish(&self, task: &ThisTask) -> Result<(), Errno> {
-        let at = self.records.as_ptr() as u64;
-        let bytes = size_of_val(self.records) as u64;
-        export::export(&task.control, task.id, TABLE_NAME, at, bytes).map_err(|_| Errno::NOMEM)
     }
 
     /// Makes a segment known; its segid. Error: ENOMEM (SEGMENTS_MAX segments).
@@ -187,7 +187,7 @@ impl Segments {
         }
         record.segid.store(0, Ordering::Relaxed);
         // What `make` writes into the record next must not be seen before.
-        fence(Ordering::SeqCst);
+        fence(Ordering::Release);
         if record.uses.load(Ordering::Relaxed) < USES_MAX {
             free.again.push(index);
         }
@@ -226,7 +226,6 @@ pub fn find(task: &ThisTask, segid: u64) -> Result<Segment, Errno> {
     }
     let record = table.checked_add(offset).ok_or(Errno::NOENT)?;
     let mut body = [0; size_of::<Body>()];
-    check_segid(name.pid, record, segid)?;
     copy(name.pid, record + size_of::<AtomicU64>() as u64, &mut body)?;
     check_segid(name.pid, record, segid)?;
     let word = |at: usize| u64::from_ne_bytes(body[at..at + 8].try_into().expect("eight"));
