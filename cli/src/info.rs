@@ -54,6 +54,7 @@ fn facts() -> Vec<Fact> {
     let tasks = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
     add("segment_size", "segment size", format!("{size} ({}, {tasks} IDs)", human(size)));
     add("mechanism", "single copy", mechanism());
+    add("copy", "copies by", copies());
     add("job", "this process", this_process());
     add("cma", "process_vm_readv by kernel", cma());
     add("yama", "Yama ptrace_scope", or_none("/proc/sys/kernel/yama/ptrace_scope"));
@@ -107,6 +108,13 @@ fn mechanism() -> String {
     match this_task() {
         Some(_) => "user space: process_vm_readv/writev between tasks is a plain copy".into(),
         None => "kernel: not in a space (start the program with nagaya run or nagaya exec)".into(),
+    }
+}
+
+fn copies() -> String {
+    match pvas::copy_plan::current() {
+        Ok((plan, source)) => format!("{plan} ({source})"),
+        Err(error) => format!("none: {error}"),
     }
 }
 

@@ -12,6 +12,7 @@ mod program;
 mod ps;
 mod run;
 mod server;
+mod tune;
 
 use std::ffi::{c_char, c_int};
 
@@ -44,6 +45,8 @@ enum Command {
     Gdb(gdb::Options),
     /// Show version, build, what this system allows, and which mechanism is active
     Info(info::Options),
+    /// Measure which loop copies messages fastest on this processor
+    Tune(tune::Options),
     /// Serve a job (started by `nagaya exec`)
     #[command(hide = true)]
     Server(server::Options),
@@ -82,6 +85,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Maps(options) => maps::maps(&options),
         Command::Gdb(options) => gdb::gdb(&options),
         Command::Info(options) => info::info(&options),
+        Command::Tune(options) => tune::tune(&options),
         Command::Server(options) => server::server(options),
     };
     result.unwrap_or_else(|Failure { message, status }| {

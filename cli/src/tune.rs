@@ -1,0 +1,176 @@
+//! `nagaya tune`: measures which loop copies messages fastest on this processor, and keeps
+//! the answer for the spaces that are made from now on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use nagaya_server::Failure;
+use pvas::copy_plan::{self, CopyLoop, CopyPlan};
+use pvas::{Space, SpaceOptions};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// Options of `nagaya tune`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Print what was measured, and keep nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Keep the plan in this file (default: nagaya/copy in the user's configuration;
+    /// /etc/nagaya/copy serves all users)
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+const LOOPS: [CopyLoop; 3] = [CopyLoop::String, CopyLoop::Vector, CopyLoop::Stream];
+/// Sizes measured: powers of two from 1 KiB to 32 MiB.
+const SIZE_BITS: std::ops::RangeInclusive<u32> = 10..=25;
+/// Another loop must be this much faster than string instructions to be taken, twice.
+const GAIN_MIN: f64 = 1.05;
+/// Bytes copied by one loop at one size, if that is enough copies.
+const BYTES_WANTED: usize = 32 << 20;
+
+/// Measures, prints, and keeps the plan.
+pub fn tune(options: &Options) -> Result<i32, Failure> {
+    let fail = |error: pvas::Error| Failure::ours(error.to_string());
+    let processor = copy_plan::processor();
+    if !copy_plan::is_available(CopyLoop::Vector) {
+        println!("processor {processor} has string instructions only: nothing to choose");
+        return Ok(0);
+    }
+    let space = Space::create(SpaceOptions { segment_size: None, tasks_max: Some(1) });
+    let space = space.map_err(fail)?;
+    let cores = cores()?;
+    match cores {
+        [a, b] if a == b => println!("processor {processor}, core {a} alone"),
+        [a, b] => println!("processor {processor}, from core {a} to core {b}"),
+    }
+    println!("GB/s of fresh data, copied and read; medians");
+    println!("{:>10} {:>8} {:>8} {:>8}   taken", "bytes", "string", "vector", "stream");
+    let mut plan = CopyPlan::uniform(CopyLoop::String);
+    measure(&space, cores, 1 << 20)?; // for the processors' clocks to rise
+    for bit in SIZE_BITS {
+        let size = 1usize << bit;
+        let runs = [measure(&space, cores, size)?, measure(&space, cores, size)?];
+        let gain = |n: usize| (runs[0][n] / runs[0][0]).min(runs[1][n] / runs[1][0]);
+        let best = (0..LOOPS.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b))).unwrap_or(0);
+        let taken = if gain(best) > GAIN_MIN { LOOPS[best] } else { CopyLoop::String };
+        plan.set_from(size as u64, taken);
+        let [string, vector, stream] = [0, 1, 2].map(|n| (runs[0][n] + runs[1][n]) / 2.0);
+        let name = copy_plan::name(taken);
+        println!("{size:>10} {string:>8.1} {vector:>8.1} {stream:>8.1}   {name}");
+    }
+    space.destroy().map_err(fail)?;
+    println!("plan: {plan}");
+    if !options.dry_run {
+        let file = options.output.clone().or_else(|| copy_plan::files().into_iter().next());
+        let file =
+            file.ok_or_else(|| Failure::ours("no home directory; name a file (--output)"))?;
+        keep(&file, &plan, &processor)?;
+        println!("kept in {}", file.display());
+    }
+    Ok(0)
+}
+
+/// The first and the last core that we may run on: the sender's and the receiver's.
+fn cores() -> Result<[usize; 2], Failure> {
+    let set = sched_getaffinity(None)
+        .map_err(|e| Failure::ours(format!("cannot tell which cores we may use: {e}")))?;
+    let mut ours = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
+    let first = ours.next().unwrap_or(0);
+    Ok([first, ours.next_back().unwrap_or(first)])
+}
+
+fn stay_on(core: usize) {
+    let mut set = CpuSet::new();
+    set.set(core);
+    // Not permitted, then noisier.
+    let _ = sched_setaffinity(None, &set);
+}
+
+/// GB/s of each loop at one size, all in turns: one core writes the data, the other copies
+/// it and reads the copy, as the receiver of a message does.
+fn measure(space: &Space, cores: [usize; 2], size: usize) -> Result<[f64; 3], Failure> {
+    let copies = (BYTES_WANTED / size).clamp(7, 400);
+    let (mut from, mut to) = (vec![0u64; size / 8], vec![0u64; size / 8]);
+    // Odd: the writer's turn is over; even: the copier's is.
+    let turn = AtomicU64::new(0);
+    let wait_for = |value: u64| {
+        let mut spins = 0u32;
+        while turn.load(Ordering::Acquire) < value {
+            spins += 1;
+            if spins.is_multiple_of(1000) {
+                thread::yield_now();
+            }
+        }
+    };
+    let turns = (copies * LOOPS.len()) as u64;
+    let mut times: [Vec<Duration>; 3] = Default::default();
+    let source = from.as_mut_ptr() as usize;
+    let (turn, wait_for, target, measured) = (&turn, &wait_for, &mut to, &mut times);
+    thread::scope(|scope| {
+        let fail = |e| Failure::ours(format!("cannot start a thread: {e}"));
+        let write = move || {
+            stay_on(cores[0]);
+            for round in 0..turns {
+                wait_for(2 * round);
+                // SAFETY: `from` outlives the scope; the turns keep the copier out of it.
+                unsafe { std::ptr::write_bytes(source as *mut u8, round as u8, size) };
+                turn.store(2 * round + 1, Ordering::Release);
+            }
+        };
+        thread::Builder::new().spawn_scoped(scope, write).map_err(fail)?;
+        let copier = thread::Builder::new()
+            .spawn_scoped(scope, move || {
+                stay_on(cores[1]);
+                for round in 0..turns {
+                    wait_for(2 * round + 1);
+                    let which = round as usize % LOOPS.len();
+                    let begin = Instant::now();
+                    // SAFETY: two buffers of `size` bytes, and the writer waits.
+                    unsafe {
+                        space.control().gate().copy(
+                            LOOPS[which],
+                            target.as_mut_ptr().cast(),
+                            source as *const u8,
+                            size,
+                        );
+                    }
+                    let sum = target.iter().fold(0u64, |sum, word| sum.wrapping_add(*word));
+                    std::hint::black_box(sum);
+                    measured[which].push(begin.elapsed());
+                    turn.store(2 * round + 2, Ordering::Release);
+                }
+            })
+            .map_err(fail)?;
+        let _ = copier.join();
+        Ok::<(), Failure>(())
+    })?;
+    Ok(times.map(|mut times| {
+        times.sort_unstable();
+        let median = times.get(times.len() / 2).map_or(f64::INFINITY, Duration::as_secs_f64);
+        size as f64 / median / 1e9
+    }))
+}
+
+/// Puts the plan into the file, whose other sections stay. Readers see the old or the new.
+fn keep(file: &Path, plan: &CopyPlan, processor: &str) -> Result<(), Failure> {
+    let fail = |e: std::io::Error| Failure::ours(format!("{}: {e}", file.display()));
+    if let Some(directory) = file.parent().filter(|d| !d.as_os_str().is_empty()) {
+        fs::create_dir_all(directory).map_err(fail)?;
+    }
+    let before = match fs::read_to_string(file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(fail(error)),
+    };
+    let mut new = file.as_os_str().to_owned();
+    new.push(format!(".{}", std::process::id()));
+    fs::write(&new, plan.write_into(&before, processor)).map_err(fail)?;
+    fs::rename(&new, file).map_err(|error| {
+        let _ = fs::remove_file(&new);
+        fail(error)
+    })
+}
