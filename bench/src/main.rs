@@ -2,10 +2,11 @@
 //!
 //! Every figure is printed with the peer's and the ratio of the two, both taken from the
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
-//! [`pingpong`] (with [`netpipe`]), [`spawn`], [`syscall`], [`pagetables`]. The measuring
+//! [`pingpong`] (with [`netpipe`]), [`spawn`], [`syscall`], [`pagetables`], [`apps`]. The measuring
 //! itself is done by the C programs in `programs/`; this program compiles them, runs them
 //! in turns, and reports. `README.md` says how to read the result.
 
+mod apps;
 mod cores;
 mod failure;
 mod launch;
@@ -58,6 +59,8 @@ enum Topic {
     Syscall(syscall::Options),
     /// Page tables of tasks that read each other, against processes that map each other
     Pagetables(pagetables::Options),
+    /// Applications of others, without us and with us
+    Apps(apps::Options),
     /// All of these
     All,
     /// Only the main job, under a minute: our ping-pong, Open MPI and MPICH, both ways
@@ -88,6 +91,7 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         Topic::Spawn(options) => spawn::run(options, nagaya, out),
         Topic::Syscall(options) => syscall::run(options, nagaya, out),
         Topic::Pagetables(options) => pagetables::run(options, nagaya, out),
+        Topic::Apps(options) => apps::run(options, nagaya, out),
         Topic::Demo => pingpong::run(&pingpong::Options::demo(), nagaya, out),
         Topic::All => all(nagaya, out),
     }
@@ -99,6 +103,7 @@ fn all(nagaya: &Nagaya, out: &std::path::Path) -> Result<(), Failure> {
         ("syscall", syscall::run(&syscall::Options::default(), nagaya, out)),
         ("spawn", spawn::run(&spawn::Options::default(), nagaya, out)),
         ("pagetables", pagetables::run(&pagetables::Options::default(), nagaya, out)),
+        ("apps", apps::run(&apps::Options::default(), nagaya, out)),
         ("pingpong", pingpong::run(&pingpong::Options::default(), nagaya, out)),
     ];
     let mut failed = Vec::new();

@@ -13,13 +13,14 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 7] = [
+const SOURCES: [(&str, &str); 8] = [
     ("pingpong.c", include_str!("../programs/pingpong.c")),
     ("noop.c", include_str!("../programs/noop.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),
     ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),
     ("pagetables_processes.c", include_str!("../programs/pagetables_processes.c")),
+    ("python.c", include_str!("../../examples/python.c")),
     ("pvas.h", include_str!("../../include/pvas.h")),
 ];
 
@@ -62,6 +63,17 @@ fn library_under_both_names(nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Fail
 /// Compiles `name`.c with the compiler driver of `mpi`.
 pub fn compile_with_mpi(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
     compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &[])
+}
+
+/// Makes a Python interpreter that is position-independent, as Debian's is not.
+pub fn compile_python(out: &Path) -> Result<PathBuf, Failure> {
+    let config = |option: &str| {
+        // The distribution's own, whatever else stands first in PATH: its packages are used.
+        output_of(Command::new("/usr/bin/python3-config").args([option, "--embed"]), PATIENCE)
+    };
+    let flags = config("--includes")? + " " + &config("--ldflags")?;
+    let flags: Vec<String> = flags.split_whitespace().map(str::to_string).collect();
+    compile_with(&c_compiler()?, "python", "python3", out, &flags)
 }
 
 fn c_compiler() -> Result<PathBuf, Failure> {

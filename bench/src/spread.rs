@@ -27,9 +27,13 @@ impl Spread {
 
     /// The quotients of measurements that were taken in pairs, one pair after the other.
     pub fn of_quotients(above: &[f64], below: &[f64]) -> Self {
+        Self::of(&Self::quotients(above, below))
+    }
+
+    /// The quotients themselves.
+    pub fn quotients(above: &[f64], below: &[f64]) -> Vec<f64> {
         assert_eq!(above.len(), below.len(), "measured in pairs");
-        let quotients: Vec<f64> = above.iter().zip(below).map(|(a, b)| a / b).collect();
-        Self::of(&quotients)
+        above.iter().zip(below).map(|(a, b)| a / b).collect()
     }
 }
 

@@ -1,0 +1,237 @@
+//! Applications of others, as Debian ships them: the time of the same job without us and
+//! with us, and whether it computed the same.
+//!
+//! The time is that of the whole `mpirun`, start and end included, as a user waits for it.
+//! What an application says about its own messages stands in a second table. The inputs are
+//! those of `tests/inputs` and shipped ones, made larger (`--quick` keeps them small). One
+//! file a field: [`linpack`], [`molecules`], [`electrons`], [`python`].
+
+mod application;
+mod electrons;
+mod linpack;
+mod molecules;
+mod python;
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::mpi::{Mpi, Side};
+use crate::spread::Spread;
+use crate::table::{Table, three_digits, write_lines};
+
+use application::{Application, Figure, Said};
+
+/// What is run, and how often.
+#[derive(Parser)]
+pub struct Options {
+    /// How often each side is run, in turns
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Small inputs and two rounds: whether everything runs, not how fast it is
+    #[arg(long)]
+    quick: bool,
+    /// Only applications whose names begin so, such as `lammps`
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::parse_from(["apps"])
+    }
+}
+
+impl Options {
+    fn rounds(&self) -> u32 {
+        if self.quick { 2 } else { self.rounds }
+    }
+
+    fn wants(&self, application: &Application) -> bool {
+        let begins = |only: &String| application.name.to_lowercase().starts_with(only.as_str());
+        self.only.is_empty() || self.only.iter().any(begins)
+    }
+}
+
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// One run.
+struct Run {
+    seconds: f64,
+    said: Said,
+}
+
+/// All runs of an application: plain and nagaya of a round beside each other.
+struct Measured {
+    application: Application,
+    version: String,
+    rounds: Vec<[Run; 2]>,
+}
+
+/// Measures, prints two tables, writes `apps.csv`. Fails where results differ, and where
+/// something could not be run.
+pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let applications = [linpack::all(), molecules::all(), electrons::all(), python::all()];
+    let mut measured = Vec::new();
+    let mut failed = Vec::new();
+    for application in applications.into_iter().flatten().filter(|each| options.wants(each)) {
+        let name = application.name;
+        match measure(application, options, nagaya, out) {
+            Ok(application) => {
+                if !application.agrees() {
+                    failed.push(format!("{name} computed something else"));
+                }
+                measured.push(application);
+            }
+            Err(failure) => {
+                eprintln!("nagaya-bench: {name}: {failure}");
+                failed.push(format!("{name} was not measured"));
+            }
+        }
+    }
+    print_times(&measured);
+    print_figures(&measured);
+    write_lines(&out.join("apps.csv"), &samples(&measured))?;
+    match failed.as_slice() {
+        [] => Ok(()),
+        failed => Err(Failure::new(failed.join(", "))),
+    }
+}
+
+fn measure(
+    application: Application,
+    options: &Options,
+    nagaya: &Nagaya,
+    out: &Path,
+) -> Result<Measured, Failure> {
+    let program = (application.program)(out)?;
+    let version = application.version();
+    let place = out.join("apps");
+    let mut rounds = Vec::new();
+    for round in 0..options.rounds() {
+        let run = |side: Side| -> Result<Run, Failure> {
+            let _ = std::fs::remove_dir_all(&place); // what an earlier run left
+            std::fs::create_dir_all(&place)
+                .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
+            (application.prepare)(&place, options.quick)?;
+            let mut command = Mpi::OpenMpi.two_ranks(side, nagaya, &program)?;
+            command.args(&application.arguments).current_dir(&place).env("OMP_NUM_THREADS", "1");
+            let begin = Instant::now();
+            let output = output_of(&mut command, PATIENCE)?;
+            let seconds = begin.elapsed().as_secs_f64();
+            let said = (application.read)(&place, &output);
+            let said = said.ok_or_else(|| Failure::new("said nothing that could be read"))?;
+            Ok(Run { seconds, said })
+        };
+        // Either side goes first as often as the other.
+        let [plain, tasks] = Side::BOTH;
+        rounds.push(if round % 2 == 0 {
+            let plain = run(plain)?;
+            [plain, run(tasks)?]
+        } else {
+            let tasks = run(tasks)?;
+            [run(plain)?, tasks]
+        });
+    }
+    let _ = std::fs::remove_dir_all(&place);
+    Ok(Measured { application, version, rounds })
+}
+
+impl Measured {
+    /// Whether all runs of both sides computed the same.
+    fn agrees(&self) -> bool {
+        let first = &self.rounds[0][0].said.results;
+        self.rounds.iter().flatten().all(|run| run.said.results == *first)
+    }
+
+    /// What `value` is in each round, on one side.
+    fn each(&self, side: Side, value: impl Fn(&Run) -> f64) -> Vec<f64> {
+        self.rounds.iter().map(|round| value(&round[side as usize])).collect()
+    }
+}
+
+/// Median and extremes.
+fn spread(values: &[f64]) -> String {
+    let Spread { median, min, max } = Spread::of(values);
+    format!("{} ({}..{})", three_digits(median), three_digits(min), three_digits(max))
+}
+
+fn print_times(measured: &[Measured]) {
+    let mut table = Table::new([
+        "application",
+        "version",
+        "plain, s",
+        "nagaya, s",
+        "ratio",
+        "in messages",
+        "same result",
+    ]);
+    for application in measured {
+        let [plain, tasks] = Side::BOTH.map(|side| application.each(side, |run| run.seconds));
+        let share = |side: Side| {
+            let shares = application.rounds.iter().map(|round| {
+                let said = &round[side as usize].said;
+                said.in_messages.map(|share| 100.0 * share)
+            });
+            let shares: Option<Vec<f64>> = shares.collect();
+            shares.map(|shares| Spread::of(&shares).median)
+        };
+        let in_messages = match (share(Side::Plain), share(Side::Nagaya)) {
+            (Some(plain), Some(tasks)) => format!("{plain:.1} % → {tasks:.1} %"),
+            _ => "does not tell".to_string(),
+        };
+        table.row([
+            application.application.name.to_string(),
+            application.version.clone(),
+            spread(&plain),
+            spread(&tasks),
+            spread(&Spread::quotients(&plain, &tasks)),
+            in_messages,
+            if application.agrees() { "yes" } else { "NO" }.to_string(),
+        ]);
+    }
+    table.print("Applications, two ranks, Open MPI: the whole mpirun, median (min..max)");
+}
+
+fn print_figures(measured: &[Measured]) {
+    let mut table = Table::new(["application", "figure", "plain", "nagaya", "ratio"]);
+    for application in measured {
+        for (at, figure) in application.rounds[0][0].said.figures.iter().enumerate() {
+            let value = |run: &Run| run.said.figures[at].value;
+            let [plain, tasks] = Side::BOTH.map(|side| application.each(side, value));
+            // Above 1 where we are better.
+            let gains = match figure.is_rate {
+                true => Spread::quotients(&tasks, &plain),
+                false => Spread::quotients(&plain, &tasks),
+            };
+            table.row([
+                application.application.name.to_string(),
+                figure.name.to_string(),
+                spread(&plain),
+                spread(&tasks),
+                spread(&gains),
+            ]);
+        }
+    }
+    table.print("What they say about it themselves, median (min..max)");
+}
+
+fn samples(measured: &[Measured]) -> Vec<String> {
+    let mut lines = vec!["application,round,side,figure,value".to_string()];
+    for application in measured {
+        for (at, round) in application.rounds.iter().enumerate() {
+            for side in Side::BOTH {
+                let run = &round[side as usize];
+                let start = format!("{},{at},{}", application.application.name, side.name());
+                lines.push(format!("{start},whole s,{:.4}", run.seconds));
+                for Figure { name, value, .. } in &run.said.figures {
+                    lines.push(format!("{start},{name},{value}"));
+                }
+            }
+        }
+    }
+    lines
+}
