@@ -133,6 +133,8 @@ impl Cmd {
             // mpirun refuses root otherwise.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
             .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+            .env("PRTE_ALLOW_RUN_AS_ROOT", "1")
+            .env("PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
             // Messages in English.
             .env("LC_ALL", "C.UTF-8");
         for (name, value) in &self.env {

@@ -6,6 +6,7 @@
 //!
 //! - [`Cmd`] runs a command with a time limit and captures what it prints ([`Output`]).
 //! - [`nagaya`], [`task`], [`tasks`] and [`exec`] are commands that begin with `nagaya`.
+//! - [`mpi`] is the table of MPI implementations, with their compilers and launchers.
 //! - [`program`] holds the compiler front ends, [`python`] a position-independent CPython.
 //!
 //! `nagaya` and its libraries are looked for in the target directory that the test
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 
 mod command;
 pub mod messages;
+pub mod mpi;
 pub mod program;
 pub mod python;
 pub mod user;

@@ -3,32 +3,25 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::program::build;
-use crate::{Cmd, nagaya_path, ps, tool};
+use crate::mpi::Mpi;
+use crate::{Cmd, nagaya_path, ps};
 
-/// Runs `mpi_messages.c` as two tasks under the launcher of the MPI whose tools' names end
-/// with `suffix`, and asserts that its messages arrive and are copied in user space.
+/// Runs `mpi_messages.c` as two tasks under the MPI's launcher, and asserts that its messages
+/// arrive and are copied in user space.
 ///
 /// `under` says how the launcher and `nagaya ps` are run, as by another user or under a
 /// filter; `bring` gives the path at which such a command finds a program. `done` is a file
 /// that it can see.
 #[track_caller]
 pub fn are_single_copies(
-    suffix: &str,
+    mpi: Mpi,
     done: &Path,
     bring: impl Fn(&Path) -> PathBuf,
     under: impl Fn(Cmd) -> Cmd,
 ) {
-    let compiler = format!("mpicc.{suffix}");
-    tool(&compiler);
-    let program = bring(&build(&compiler, "mpi_messages.c", &["-Wno-stringop-overflow"]));
-    let launcher = Cmd::new(tool(&format!("mpirun.{suffix}"))).args(["-n", "2"]);
-    let launcher = match suffix {
-        "openmpi" => launcher.args(["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]),
-        _ => launcher,
-    };
+    let program = bring(&mpi.compile("mpi_messages.c"));
     let exec = Cmd::new(bring(&nagaya_path())).arg("exec").arg(&program).arg(done);
-    let mut job = under(launcher.command(exec)).spawn();
+    let mut job = under(mpi.launch(2).command(exec)).spawn();
     job.wait_for("`ready` twice", |text| text.matches("ready").count() == 2);
     let tasks = ps(|_| under(Cmd::new(bring(&nagaya_path())).args(["ps", "--parsable"])));
     std::fs::write(done, "").expect("write");

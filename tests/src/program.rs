@@ -99,7 +99,9 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     compiler.hash(&mut hasher);
     flags.hash(&mut hasher);
     read(source).hash(&mut hasher);
-    read(&source_dir().join("check.h")).hash(&mut hasher);
+    for header in ["check.h", "mpi_check.h"] {
+        read(&source_dir().join(header)).hash(&mut hasher);
+    }
     for header in ["pvas.h", "xpmem.h"] {
         read(&include_dir().join(header)).hash(&mut hasher);
     }

@@ -6,6 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use nagaya_tests::mpi::{MPICH_4, Mpi, OPEN_MPI_4};
 use nagaya_tests::user::User;
 use nagaya_tests::{
     Cmd, WorkDir, bin_dir, exec, job, messages, nagaya, ps, skip, task, wait_until,
@@ -49,7 +50,7 @@ fn a_rootless_container_runs_tasks() {
 }
 
 /// One container: the launcher, and `nagaya ps` beside it.
-fn rootless_messages_are_single_copies(suffix: &str) {
+fn rootless_messages_are_single_copies(mpi: Mpi) {
     let user = User::ordinary();
     let container = user.command(inside(ROOTLESS, ROOTLESS_SCRIPT, Cmd::new("sleep").arg("600")));
     let container = container.spawn();
@@ -79,17 +80,17 @@ fn rootless_messages_are_single_copies(suffix: &str) {
         user.command(prefix.args(variables).command(command))
     };
     let bring = |path: &Path| user.bring(path);
-    messages::are_single_copies(suffix, &user.path("done"), bring, enter);
+    messages::are_single_copies(mpi, &user.path("done"), bring, enter);
 }
 
 #[test]
 fn open_mpi_makes_single_copies_in_a_rootless_container() {
-    rootless_messages_are_single_copies("openmpi");
+    rootless_messages_are_single_copies(OPEN_MPI_4);
 }
 
 #[test]
 fn mpich_makes_single_copies_in_a_rootless_container() {
-    rootless_messages_are_single_copies("mpich");
+    rootless_messages_are_single_copies(MPICH_4);
 }
 
 #[test]
@@ -125,7 +126,7 @@ fn yama(value: u32, command: Cmd) -> Cmd {
     inside(&["--mount"], &script, command)
 }
 
-fn messages_are_single_copies_whatever_yama_says(suffix: &str) {
+fn messages_are_single_copies_whatever_yama_says(mpi: Mpi) {
     if !possible(&["--mount"], "mount -t tmpfs tmpfs /proc/sys/kernel") {
         return;
     }
@@ -134,18 +135,18 @@ fn messages_are_single_copies_whatever_yama_says(suffix: &str) {
         assert!(info.contains(&format!("\nyama={value}\n")), "{info}");
         let dir = WorkDir::new();
         let bring = |path: &Path| path.to_owned();
-        messages::are_single_copies(suffix, &dir.join("done"), bring, |c| yama(value, c));
+        messages::are_single_copies(mpi, &dir.join("done"), bring, |c| yama(value, c));
     }
 }
 
 #[test]
 fn open_mpi_makes_single_copies_whatever_yama_says() {
-    messages_are_single_copies_whatever_yama_says("openmpi");
+    messages_are_single_copies_whatever_yama_says(OPEN_MPI_4);
 }
 
 #[test]
 fn mpich_makes_single_copies_whatever_yama_says() {
-    messages_are_single_copies_whatever_yama_says("mpich");
+    messages_are_single_copies_whatever_yama_says(MPICH_4);
 }
 
 #[test]
@@ -155,14 +156,14 @@ fn a_proc_that_hides_other_users_is_enough() {
     if !possible(flags, hidepid) {
         return;
     }
-    for suffix in ["openmpi", "mpich"] {
+    for mpi in [OPEN_MPI_4, MPICH_4] {
         let user = User::ordinary();
         let hidden = |command: Cmd| inside(flags, hidepid, user.command(command));
         // The second process is root's sleep.
         hidden(Cmd::new("ls").args(["-d", "/proc/2"])).run().ends_with(2);
         hidden(user.nagaya("run").args(["echo", "ran"])).run().prints("ran\n");
         let bring = |path: &Path| user.bring(path);
-        messages::are_single_copies(suffix, &user.path("done"), bring, hidden);
+        messages::are_single_copies(mpi, &user.path("done"), bring, hidden);
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use nagaya_tests::mpi::{MPICH_4, Mpi, OPEN_MPI_4};
 use nagaya_tests::program::c;
 use nagaya_tests::{Cmd, WorkDir, messages, nagaya, task};
 
@@ -27,10 +28,10 @@ fn denied(rules: &[&str], command: Cmd) -> Cmd {
 }
 
 /// Also `nagaya ps` runs under the filter.
-fn messages_are_single_copies(suffix: &str, rules: &[&str]) {
+fn messages_are_single_copies(mpi: Mpi, rules: &[&str]) {
     let dir = WorkDir::new();
     let bring = |path: &Path| path.to_owned();
-    messages::are_single_copies(suffix, &dir.join("done"), bring, |command| denied(rules, command));
+    messages::are_single_copies(mpi, &dir.join("done"), bring, |command| denied(rules, command));
 }
 
 #[test]
@@ -48,32 +49,32 @@ fn the_filter_denies_what_it_is_told_to() {
 
 #[test]
 fn open_mpi_makes_single_copies_where_cma_is_denied() {
-    messages_are_single_copies("openmpi", NO_CMA);
+    messages_are_single_copies(OPEN_MPI_4, NO_CMA);
 }
 
 #[test]
 fn mpich_makes_single_copies_where_cma_is_denied() {
-    messages_are_single_copies("mpich", NO_CMA);
+    messages_are_single_copies(MPICH_4, NO_CMA);
 }
 
 #[test]
 fn open_mpi_makes_single_copies_under_an_old_runtimes_filter() {
-    messages_are_single_copies("openmpi", OLD_RUNTIME);
+    messages_are_single_copies(OPEN_MPI_4, OLD_RUNTIME);
 }
 
 #[test]
 fn mpich_makes_single_copies_under_an_old_runtimes_filter() {
-    messages_are_single_copies("mpich", OLD_RUNTIME);
+    messages_are_single_copies(MPICH_4, OLD_RUNTIME);
 }
 
 #[test]
 fn open_mpi_asks_the_kernel_for_no_copy_at_all() {
-    messages_are_single_copies("openmpi", CMA_KILLS);
+    messages_are_single_copies(OPEN_MPI_4, CMA_KILLS);
 }
 
 #[test]
 fn mpich_asks_the_kernel_for_no_copy_at_all() {
-    messages_are_single_copies("mpich", CMA_KILLS);
+    messages_are_single_copies(MPICH_4, CMA_KILLS);
 }
 
 #[test]

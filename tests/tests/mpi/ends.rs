@@ -1,0 +1,122 @@
+//! Ranks that end badly: the launcher hears of it as it does without us, and soon; no process
+//! remains, of the ranks or of ours.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nagaya_tests::mpi::Mpi;
+use nagaya_tests::{WorkDir, is_alive, kill, proc_status, seed, wait_until};
+use rustix::process::Signal;
+
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// The launcher ends as it does without us.
+pub fn are_seen(mpi: Mpi) {
+    let program = mpi.compile("mpi_ends.c");
+    let ends = [("abort", Some(33)), ("segv", mpi.segv), ("exit", mpi.exit), ("kill", mpi.killed)];
+    for (end, status) in ends {
+        let plain = mpi.launch(2).arg(&program).arg(end).time_limit(TIME_LIMIT).run();
+        let remains = Remains::new();
+        let as_tasks = mpi.launch_tasks(2, &program).arg(end).time_limit(TIME_LIMIT);
+        let as_tasks = as_tasks.env(MARK, remains.mark()).run();
+        for output in [plain, as_tasks] {
+            match status {
+                Some(status) => assert_eq!(output.code(), status, "{end}: {output}"),
+                None => assert_ne!(output.code(), 0, "{end}: {output}"),
+            }
+        }
+        remains.none(end);
+    }
+}
+
+/// A rank's task, or its stub, or the node server is killed while all exchange large messages.
+pub fn while_messages_fly(mpi: Mpi) {
+    let program = mpi.compile("mpi_ends.c");
+    let mut random = seed();
+    for (victim, signal) in [
+        ("task", Signal::KILL),
+        ("task", Signal::SEGV),
+        ("stub", Signal::KILL),
+        ("server", Signal::KILL),
+        ("task", Signal::KILL),
+    ] {
+        let remains = Remains::new();
+        let job = mpi.launch_tasks(3, &program).arg("fly").env(MARK, remains.mark());
+        let mut job = job.time_limit(TIME_LIMIT).spawn();
+        let text = job.wait_for_lines(3).join("\n");
+        let pids: Vec<i32> =
+            text.lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+        assert_eq!(pids.len(), 3, "{text}");
+        let task = pids[usize::try_from(random % 3).expect("small")];
+        let server = parent(task);
+        let pid = match victim {
+            "task" => task,
+            "stub" => remains.stub_of(server, &pids),
+            _ => server,
+        };
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_micros(random >> 48));
+        kill(pid, signal);
+        let output = job.wait();
+        assert_ne!(output.code(), 0, "{victim}: {output}");
+        // Wrong words would be said.
+        assert!(!output.stderr.contains("not so"), "{victim}: {output}");
+        remains.none(victim);
+    }
+}
+
+fn parent(pid: i32) -> i32 {
+    proc_status(pid, "PPid").and_then(|pid| pid.parse().ok()).expect("a parent")
+}
+
+/// The variable by which processes that a job leaves behind are known.
+const MARK: &str = "NAGAYA_TESTS_MARK";
+
+/// Finds the processes of one job, by its own mark in their environment.
+struct Remains(WorkDir);
+
+impl Remains {
+    fn new() -> Self {
+        Self(WorkDir::new())
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.0.path().to_owned()
+    }
+
+    /// Living processes with the mark.
+    fn processes(&self) -> Vec<(i32, String)> {
+        let mark = format!("{MARK}={}", self.mark().display());
+        let entries = std::fs::read_dir("/proc").expect("/proc").flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        pids.filter_map(|pid| {
+            let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}"));
+            let environment = of("environ").ok()?;
+            let ours = environment.split(|&b| b == 0).any(|v| v == mark.as_bytes());
+            let command = String::from_utf8_lossy(&of("cmdline").unwrap_or_default()).into_owned();
+            (ours && is_alive(pid)).then(|| (pid, command.replace('\0', " ")))
+        })
+        .collect()
+    }
+
+    /// A stub: runs `nagaya exec`, and is neither server nor task.
+    fn stub_of(&self, server: i32, tasks: &[i32]) -> i32 {
+        let name = |pid| proc_status(pid, "Name").unwrap_or_default();
+        let stub = self.processes().into_iter().find(|(pid, command)| {
+            *pid != server
+                && !tasks.contains(pid)
+                && name(*pid) == "nagaya"
+                && command.contains("nagaya exec")
+        });
+        stub.expect("a stub").0
+    }
+
+    /// Asserts that none is left, soon.
+    #[track_caller]
+    fn none(&self, what: &str) {
+        let limit = Duration::from_secs(20);
+        wait_until(&format!("after {what} all processes are gone"), limit, || {
+            self.processes().is_empty()
+        });
+    }
+}

@@ -1,0 +1,79 @@
+//! Stock MPI under its own launcher, its ranks tasks of one space by `nagaya exec`.
+//!
+//! The cells of the matrix (an MPI, what it does) are tests of their own, such as
+//! `openmpi5::collectives`; the columns are in [`matrix`], [`copies`] and [`ends`].
+
+mod applications;
+mod copies;
+mod ends;
+mod jobs;
+mod matrix;
+
+use nagaya_tests::mpi::{INTEL_MPI, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5};
+
+/// A module for each MPI, with a test for each thing that must work.
+macro_rules! cells {
+    ($($module:ident: $mpi:ident),* $(,)?) => {
+        $(mod $module {
+            use super::*;
+
+            #[test]
+            fn messages() {
+                matrix::messages($mpi);
+            }
+
+            #[test]
+            fn modes() {
+                matrix::modes($mpi);
+            }
+
+            #[test]
+            fn collectives() {
+                matrix::collectives($mpi);
+            }
+
+            #[test]
+            fn one_sided() {
+                matrix::one_sided($mpi);
+            }
+
+            #[test]
+            fn threads() {
+                matrix::threads($mpi);
+            }
+
+            #[test]
+            fn spawned_tasks() {
+                matrix::spawned_tasks($mpi);
+            }
+
+            #[test]
+            fn spawned_processes() {
+                matrix::spawned_processes($mpi);
+            }
+
+            #[test]
+            fn copies_are_in_user_space() {
+                copies::are_in_user_space($mpi);
+            }
+
+            #[test]
+            fn ends_are_seen() {
+                ends::are_seen($mpi);
+            }
+
+            #[test]
+            fn a_rank_killed_while_messages_fly() {
+                ends::while_messages_fly($mpi);
+            }
+        })*
+    };
+}
+
+cells! {
+    openmpi4: OPEN_MPI_4,
+    openmpi5: OPEN_MPI_5,
+    mpich4: MPICH_4,
+    mpich5: MPICH_5,
+    impi: INTEL_MPI,
+}
