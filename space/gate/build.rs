@@ -11,6 +11,7 @@ const SOURCES: &[&str] = &[
     "c/region.c",
     "c/copy.c",
     "c/loops.S",
+    "c/mask.c",
     "c/probe.c",
     "c/fault.c",
     "c/family.c",

@@ -10,6 +10,7 @@
 #include "check.h"
 
 #include <limits.h>
+#include <setjmp.h>
 #include <sys/uio.h>
 
 #define PAGE 4096ul
@@ -553,6 +554,97 @@ static void in_handlers(void)
 	}
 }
 
+/* ---- signal masks: wherever SIGSEGV is blocked, a bad address is EFAULT all the same ---- */
+
+static sigset_t all_signals;
+
+static void good_and_bad(void)
+{
+	static char from[100], to[100];
+	struct iovec local = {to, 100}, remote = {from, 100}, nowhere = {(void *)8, 100};
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), 100);
+	CHECK_FAILS(process_vm_readv(getpid(), &local, 1, &nowhere, 1, 0), EFAULT);
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), 100);
+}
+
+static void in_a_handler(int number)
+{
+	good_and_bad();
+	handler_result = number;
+}
+
+static void *with_inherited_mask(void *unused)
+{
+	good_and_bad();
+	return unused;
+}
+
+static sigjmp_buf out;
+
+static void jumps_out(int number)
+{
+	good_and_bad();
+	siglongjmp(out, number);
+}
+
+static void masks_change(void)
+{
+	sigset_t old;
+	sigfillset(&all_signals);
+	for (int round = 0; round < 20; round++) {
+		good_and_bad();
+		CHECK(sigprocmask(SIG_SETMASK, &all_signals, &old) == 0);
+		CHECK(!sigismember(&old, SIGSEGV));
+		good_and_bad();
+		pthread_t thread;
+		CHECK(pthread_create(&thread, NULL, with_inherited_mask, NULL) == 0);
+		CHECK(pthread_join(thread, NULL) == 0);
+		CHECK(sigprocmask(SIG_SETMASK, &old, NULL) == 0);
+		CHECK(pthread_create(&thread, NULL, with_inherited_mask, NULL) == 0);
+		CHECK(pthread_join(thread, NULL) == 0);
+		good_and_bad();
+		CHECK(sigprocmask(SIG_BLOCK, &all_signals, NULL) == 0);
+		good_and_bad();
+		CHECK(sigprocmask(SIG_UNBLOCK, &all_signals, &old) == 0);
+		CHECK(sigismember(&old, SIGSEGV) && sigismember(&old, SIGBUS));
+		good_and_bad();
+
+		/* Handlers that mask everything, and say so. */
+		struct sigaction action = {.sa_handler = in_a_handler}, before;
+		sigfillset(&action.sa_mask);
+		for (int number = 1; number < 32; number++) {
+			if (number == SIGKILL || number == SIGSTOP)
+				continue;
+			CHECK(sigaction(number, &action, NULL) == 0);
+			CHECK(raise(number) == 0);
+			CHECK_EQ(handler_result, number);
+			good_and_bad();
+			CHECK(sigaction(number, NULL, &before) == 0);
+			CHECK(before.sa_handler == in_a_handler);
+			CHECK(sigismember(&before.sa_mask, SIGSEGV) && sigismember(&before.sa_mask, SIGBUS));
+			before.sa_handler = SIG_DFL;
+			sigemptyset(&before.sa_mask);
+			CHECK(sigaction(number, &before, &before) == 0); /* one for both */
+			CHECK(before.sa_handler == in_a_handler && sigismember(&before.sa_mask, SIGSEGV));
+			CHECK(sigaction(number, NULL, &before) == 0);
+			CHECK(before.sa_handler == SIG_DFL && !sigismember(&before.sa_mask, SIGSEGV));
+		}
+
+		/* A handler for SIGSEGV that is left by a jump, with and without its mask. */
+		action.sa_handler = jumps_out;
+		CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+		int save = round % 2;
+		if (!sigsetjmp(out, save))
+			*(volatile int *)8 = 1;
+		good_and_bad();
+		CHECK(sigprocmask(SIG_SETMASK, NULL, &old) == 0);
+		CHECK_EQ(sigismember(&old, SIGSEGV), !save);
+		CHECK(sigprocmask(SIG_UNBLOCK, &all_signals, NULL) == 0);
+		CHECK(signal(SIGSEGV, SIG_DFL) == jumps_out);
+	}
+	puts("masks changed");
+}
+
 static const struct check_case cases[] = {
 	{"on_itself", on_itself},
 	{"with_peer", with_peer},
@@ -560,6 +652,7 @@ static const struct check_case cases[] = {
 	{"races", races},
 	{"bulk", bulk},
 	{"in_handlers", in_handlers},
+	{"masks_change", masks_change},
 	{NULL, NULL},
 };
 

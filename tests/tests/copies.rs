@@ -112,6 +112,13 @@ fn big_unaligned_copies_arrive_whole() {
 }
 
 #[test]
+fn a_bad_address_is_efault_under_every_signal_mask() {
+    let case = Case { name: "masks_change", seed: 1, count: 1, signals: "default" };
+    assert_eq!(case.alone_plain(), "masks changed\n");
+    assert_eq!(case.alone_task("string"), "masks changed\n");
+}
+
+#[test]
 fn copies_work_in_signal_handlers_on_small_stacks() {
     let case = Case { name: "in_handlers", seed: 1, count: 1, signals: "default" };
     case.alone_plain();

@@ -16,7 +16,8 @@
 #define EXE_MAX 4096
 
 /* For loops.S: bits of copy_plan.features, and its offset in struct space. */
-#define COPY_AVX512 1
+#define COPY_AVX512 1   /* vector registers have 64 bytes */
+#define COPY_FSGSBASE 2 /* programs may execute rdfsbase */
 #define COPY_FEATURES_AT 168
 
 #ifndef __ASSEMBLER__
@@ -114,6 +115,7 @@ struct shm {
 	u64 address, size;
 };
 #define SHMS_MAX 64
+#define THREADS_REMEMBERED 64
 
 /* What gate_start needs; it lies in the task's block, as the starter's stack does not
  * live long enough. */
@@ -140,6 +142,8 @@ struct task {
 	struct ksigaction fault_actions[2]; /* SIGSEGV, SIGBUS: as the program set them */
 	u64 copies, copied_bytes; /* transfers done in user space */
 	u64 sites_patched, sites_unreached;
+	u64 takes_faults[THREADS_REMEMBERED]; /* thread pointers; see mask.c */
+	u64 masks_fault[2]; /* bit n-1: the handler of signal n wants SIGSEGV, SIGBUS masked */
 	struct start start;
 	struct shm shms[SHMS_MAX];
 	u32 exe_length;

@@ -12,8 +12,6 @@ struct iovec {
 #define TRANSFER_MAX 0x7ffff000ul
 #define USER_END 0x7ffffffff000ul
 
-static const u64 fault_signals = 1ul << (11 - 1) | 1ul << (7 - 1); /* SIGSEGV, SIGBUS */
-
 int is_task(struct task *t, u64 pid)
 {
 	return !t->detached && pid < PIDS_MAX && __atomic_load_n(&space.pids[pid], __ATOMIC_ACQUIRE);
@@ -109,10 +107,7 @@ enum verdict gate_process_vm(struct task *t, struct regs *r)
 	const struct iovec *local = (void *)r->a2, *remote = (void *)r->a4;
 	if (!is_task(t, r->a1) || r->a6)
 		return PASS;
-	/* A fault while its signal is blocked would kill us, and progress threads block all
-	 * signals. */
-	u64 blocked;
-	raw6(SYS_rt_sigprocmask, 1 /* SIG_UNBLOCK */, (long)&fault_signals, (long)&blocked, 8, 0, 0);
+	u64 blocked = begin_copies(t);
 	long result = check_local(local, r->a3);
 	if (result > 0) {
 		u64 total = result;
@@ -120,8 +115,7 @@ enum verdict gate_process_vm(struct task *t, struct regs *r)
 		if (result > 0)
 			result = transfer(local, remote, r->a5, total, r->nr == SYS_process_vm_writev);
 	}
-	if (blocked & fault_signals)
-		raw6(SYS_rt_sigprocmask, 2 /* SIG_SETMASK */, (long)&blocked, 0, 8, 0, 0);
+	end_copies(blocked);
 	if (result > 0) {
 		t->copies++;
 		t->copied_bytes += result;

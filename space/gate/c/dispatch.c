@@ -5,7 +5,7 @@
 #define BIT(nr) (1ul << ((nr)&63))
 const u64 handled[8] = {
 	/* 0..63 */
-	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) |
+	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) | BIT(SYS_rt_sigprocmask) |
 		BIT(SYS_mremap) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
 	/* 64..127 */
 	BIT(SYS_shmdt) | BIT(SYS_readlink),
@@ -34,6 +34,7 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	case SYS_process_vm_readv:
 	case SYS_process_vm_writev: return gate_process_vm(t, r);
 	case SYS_kcmp: return gate_kcmp(t, r);
+	case SYS_rt_sigprocmask: return gate_sigprocmask(t, r);
 	case SYS_rt_sigaction: return gate_sigaction(t, r);
 	case SYS_clone:
 	case SYS_fork:

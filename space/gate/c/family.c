@@ -8,6 +8,7 @@
 #include "gate.h"
 
 #define CLONE_VM 0x100ul
+#define CLONE_SETTLS 0x80000ul
 #define MADV_DONTFORK 10
 #define MADV_DOFORK 11
 #define FUTEX_WAIT_PRIVATE 128
@@ -56,19 +57,23 @@ static void allow_fork(u64 from, u64 to)
 
 enum verdict gate_clone(struct task *t, struct regs *r)
 {
-	u64 flags = 0, stack = 0;
+	u64 flags = 0, stack = 0, tls = 0;
 	if (t->detached)
 		return PASS;
 	if (r->nr == SYS_clone) {
 		flags = r->a1;
 		stack = r->a2;
+		tls = r->a5;
 	} else if (r->nr == SYS_clone3) {
 		u64 args[8];
 		if (r->a2 < sizeof args || safe_copy(args, (void *)r->a1, sizeof args))
 			return PASS;
 		flags = args[0];
 		stack = args[5];
+		tls = args[7];
 	}
+	if (flags & CLONE_SETTLS)
+		forget_thread(t, tls);
 	if (flags & CLONE_VM)
 		return PASS; /* a thread or a vfork: shares our segment as in any process */
 

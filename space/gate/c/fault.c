@@ -76,8 +76,10 @@ void gate_faults_before_exec(struct task *t)
 enum verdict gate_sigaction(struct task *t, struct regs *r)
 {
 	int signal = r->a1;
-	if ((signal != 11 && signal != 7) || r->a4 != 8)
+	if (r->a4 != 8)
 		return PASS;
+	if (signal != 11 && signal != 7)
+		return gate_other_sigaction(t, r);
 	if (raw1(SYS_getpid, 0) != t->pid)
 		return PASS; /* a vfork child has a signal table of its own */
 	struct ksigaction *shadow = &t->fault_actions[index_of(signal)], old = *shadow, wanted;
@@ -125,6 +127,7 @@ u64 gate_fault(int signal, int *info, u64 *context,
 	if (handler > SIG_IGN) {
 		if (shadow->flags & SA_RESETHAND)
 			shadow->handler = SIG_DFL;
+		forget_this_thread(t); /* the signal is blocked in its handler */
 		return handler;
 	}
 	if (handler == SIG_IGN && code <= 0)

@@ -127,6 +127,14 @@ extern const u32 copy_faults[];
 int is_task(struct task *t, u64 pid);
 enum verdict gate_process_vm(struct task *t, struct regs *r);
 
+/* mask.c */
+u64 begin_copies(struct task *t);
+void end_copies(u64 blocked);
+void forget_thread(struct task *t, u64 pointer);
+void forget_this_thread(struct task *t);
+enum verdict gate_sigprocmask(struct task *t, struct regs *r);
+enum verdict gate_other_sigaction(struct task *t, struct regs *r);
+
 /* probe.c */
 int is_ptrace_scope(const char *path);
 long open_ptrace_scope(long fd, u64 flags);

@@ -124,13 +124,15 @@ pub struct Image {
 pub struct CopyPlan {
     /// [`crate::CopyLoop`] by the number of the size's highest bit.
     pub loops: [AtomicU8; 64],
-    /// [`COPY_AVX512`].
+    /// [`COPY_AVX512`], [`COPY_FSGSBASE`].
     pub features: AtomicU32,
     unused: u32,
 }
 
 /// Bit of [`CopyPlan::features`]: registers are 64 bytes wide, and must be kept so.
 pub const COPY_AVX512: u32 = 1;
+/// Bit of [`CopyPlan::features`]: programs may execute `rdfsbase`.
+pub const COPY_FSGSBASE: u32 = 2;
 
 /// Parameters and state of a space, right behind the gate's code.
 #[repr(C)]
@@ -250,6 +252,8 @@ pub struct Task {
     pub sites_patched: AtomicU64,
     /// Sites whose number the patcher could not tell, or not reach.
     pub sites_unreached: AtomicU64,
+    takes_faults: [AtomicU64; 64],
+    masks_fault: [AtomicU64; 2],
     /// How the program starts.
     pub start: Start,
     shms: [[u64; 2]; 64],

@@ -8,8 +8,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nagaya_gate::abi::{
-    COPY_AVX512, IMAGES_MAX, Image, REGIONS_MAX, Region, SITES_MAX, Site, Slot, Space, TEXT_SIZE,
-    slot_state,
+    COPY_AVX512, COPY_FSGSBASE, IMAGES_MAX, Image, REGIONS_MAX, Region, SITES_MAX, Site, Slot,
+    Space, TEXT_SIZE, slot_state,
 };
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
 use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
@@ -157,7 +157,11 @@ impl Control {
     /// Says which loop copies how much in this space.
     pub fn set_copy_plan(&self, plan: &CopyPlan) {
         let copy = &self.space().copy;
-        let features = if is_x86_feature_detected!("avx512f") { COPY_AVX512 } else { 0 };
+        const HWCAP2_FSGSBASE: u64 = 2;
+        // SAFETY: a plain read.
+        let fsgsbase = unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE != 0;
+        let features = if is_x86_feature_detected!("avx512f") { COPY_AVX512 } else { 0 }
+            | if fsgsbase { COPY_FSGSBASE } else { 0 };
         copy.features.store(features, Ordering::Release);
         for (entry, &by) in copy.loops.iter().zip(plan.loops()) {
             entry.store(by as u8, Ordering::Release);
