@@ -8,6 +8,7 @@
 //! - [`job`]: which processes belong together, and where their socket is;
 //! - [`protocol`]: what stub and server say;
 //! - [`server`]: the server itself, also inside `nagaya run`;
+//! - [`settings`]: what MPI libraries must be told;
 //! - [`query`]: what `nagaya ps` and `nagaya maps` ask.
 
 mod block;
@@ -17,6 +18,7 @@ pub mod maps;
 pub mod protocol;
 pub mod query;
 pub mod server;
+pub mod settings;
 pub mod stub;
 
 /// A failure with one line to show, and the exit status that goes with it.

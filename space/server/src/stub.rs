@@ -18,6 +18,7 @@ use crate::Failure;
 use crate::inherit::{self, Inheritance};
 use crate::job::{Job, check_peer, directory, listen, rights};
 use crate::protocol::{Connection, Reply, Request, SI_KERNEL, Start};
+use crate::settings;
 
 /// What `nagaya exec` was asked to do.
 #[derive(Debug)]
@@ -68,10 +69,12 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         Ok(connected) => connected,
         Err(failure) => return refuse(failure),
     };
+    let mut environment = inherit::environment();
+    environment.extend(settings::missing(&environment));
     let start = Start {
         path: exec.path.as_os_str().as_bytes().to_vec(),
         arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
-        environment: inherit::environment(),
+        environment,
         fds: numbers,
         expected_tasks: exec.job.expected_tasks,
         id: exec.id,
