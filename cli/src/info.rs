@@ -1,12 +1,15 @@
 //! `nagaya info`: version and build, what this system allows, and which mechanism is
 //! active.
 
+use std::ffi::OsString;
 use std::fs;
+use std::path::PathBuf;
 
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::{Failure, job, kernel_version, server};
 use pvas::this_task;
 
+use crate::mpi;
 use crate::ps::human;
 
 /// Options of `nagaya info`.
@@ -15,6 +18,21 @@ pub struct Options {
     /// Lines of key=value, for programs
     #[arg(long)]
     parsable: bool,
+    /// Whether messages of the MPI with this launcher go through the space (default: mpirun)
+    #[arg(
+        long,
+        value_name = "LAUNCHER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "mpirun"
+    )]
+    mpi: Option<OsString>,
+    /// With --mpi: compile and run a ping-pong, with and without nagaya
+    #[arg(long = "try", requires = "mpi")]
+    run_trial: bool,
+    /// With --mpi: look at this program, too; it is not run
+    #[arg(requires = "mpi")]
+    program: Option<PathBuf>,
 }
 
 /// One line: a key for programs, words for people, the value.
@@ -26,6 +44,10 @@ struct Fact {
 
 /// Prints the facts.
 pub fn info(options: &Options) -> Result<i32, Failure> {
+    let Options { parsable, run_trial, program, .. } = options;
+    if let Some(launcher) = &options.mpi {
+        return mpi::report(launcher, program.as_ref(), *run_trial, *parsable);
+    }
     for Fact { key, title, value } in facts() {
         if options.parsable {
             println!("{key}={value}");
@@ -34,6 +56,16 @@ pub fn info(options: &Options) -> Result<i32, Failure> {
         }
     }
     Ok(0)
+}
+
+/// Whether the kernel copies between ordinary processes, and what may forbid it: key, words,
+/// value.
+pub fn kernels_copy() -> [(&'static str, &'static str, String); 3] {
+    [
+        ("cma", "process_vm_readv by kernel", cma()),
+        ("yama", "Yama ptrace_scope", or_none("/proc/sys/kernel/yama/ptrace_scope")),
+        ("seccomp", "seccomp", status_line("Seccomp", &["off", "strict", "filter"])),
+    ]
 }
 
 fn facts() -> Vec<Fact> {
@@ -56,9 +88,9 @@ fn facts() -> Vec<Fact> {
     add("mechanism", "single copy", mechanism());
     add("copy", "copies by", copies());
     add("job", "this process", this_process());
-    add("cma", "process_vm_readv by kernel", cma());
-    add("yama", "Yama ptrace_scope", or_none("/proc/sys/kernel/yama/ptrace_scope"));
-    add("seccomp", "seccomp", status_line("Seccomp", &["off", "strict", "filter"]));
+    for (key, title, value) in kernels_copy() {
+        add(key, title, value);
+    }
     add("max_map_count", "vm.max_map_count", max_map_count());
     add("overcommit", "vm.overcommit_memory", read("/proc/sys/vm/overcommit_memory"));
     add("core", "core files", cores(major, minor));
@@ -104,10 +136,31 @@ fn spaces() -> String {
     }
 }
 
+/// In a task, a copy is made as an MPI would, and the task's counter says by whom.
 fn mechanism() -> String {
-    match this_task() {
-        Some(_) => "user space: process_vm_readv/writev between tasks is a plain copy".into(),
-        None => "kernel: not in a space (start the program with nagaya run or nagaya exec)".into(),
+    let Some(task) = this_task() else {
+        return "kernel: not in a space (start the program with nagaya run or nagaya exec)".into();
+    };
+    let before = task.copies();
+    let copied = copy_within(std::process::id() as i32);
+    match (copied, task.copies() > before) {
+        (Ok(()), true) => {
+            "user space: process_vm_readv/writev between tasks is a plain copy".into()
+        }
+        (Ok(()), false) => "kernel: the gate does not reach process_vm_readv of this libc".into(),
+        (Err(error), _) => format!("none: process_vm_readv: {error}"),
+    }
+}
+
+/// Eight bytes by process_vm_readv.
+fn copy_within(pid: i32) -> std::io::Result<()> {
+    let (from, mut to) = ([1u8; 8], [0u8; 8]);
+    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: 8 };
+    let remote = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: 8 };
+    // SAFETY: both describe eight bytes of ours.
+    match unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) } {
+        8 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 
@@ -133,18 +186,13 @@ fn cma() -> String {
     if this_task().is_some() {
         return "not asked: answered in user space".into();
     }
-    let (from, mut to) = ([1u8; 8], [0u8; 8]);
-    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: 8 };
-    let remote = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: 8 };
     let mut status = 0;
-    // SAFETY: the child makes system calls only; both vectors describe eight bytes of ours;
-    // waitpid writes one int.
+    // SAFETY: the child makes system calls only; waitpid writes one int.
     unsafe {
         let child = libc::fork();
         if child == 0 {
-            let pid = libc::getpid();
-            let copied = libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0);
-            libc::_exit(if copied == 8 { 0 } else { *libc::__errno_location() });
+            let result = copy_within(libc::getpid());
+            libc::_exit(result.map_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO), |()| 0));
         }
         if child < 0 || libc::waitpid(child, &raw mut status, 0) != child {
             return format!("unknown: {}", std::io::Error::last_os_error());

@@ -8,6 +8,7 @@ mod exec;
 mod gdb;
 mod info;
 mod maps;
+mod mpi;
 mod program;
 mod ps;
 mod run;

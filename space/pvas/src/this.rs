@@ -17,6 +17,15 @@ pub struct ThisTask {
     pub control: Control,
 }
 
+impl ThisTask {
+    /// Transfers of this task that were one copy in user space.
+    pub fn copies(&self) -> u64 {
+        let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
+        // SAFETY: our own block, which lives as long as we do.
+        unsafe { (*task).copies.load(Ordering::Relaxed) }
+    }
+}
+
 /// The calling task; `None` in an ordinary process, and in a forked child of a task,
 /// which has left the space.
 pub fn task() -> Option<ThisTask> {

@@ -1,0 +1,179 @@
+//! `nagaya info --mpi`: whether the large messages of an MPI will be single copies inside
+//! the space, and if not, why.
+//!
+//! First what can be read without running a user's program: which MPI it is ([`library`]),
+//! how it copies in a node and which settings switch that off ([`single_copy`]), and
+//! whether tasks can be made here. `--try` is the proof: it runs a ping-pong and reads the
+//! counters ([`trial`]).
+
+mod library;
+mod single_copy;
+mod trial;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use nagaya_server::{Failure, kernel_version};
+
+use crate::ps::human;
+use library::Library;
+
+/// What is wrong and what to do about it: one line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    why: String,
+    hint: String,
+}
+
+impl Obstacle {
+    fn new(why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { why: why.into(), hint: hint.into() }
+    }
+}
+
+/// One line of the report.
+struct Line {
+    key: &'static str,
+    title: &'static str,
+    value: String,
+}
+
+/// Reports on the MPI whose launcher is `launcher` (a name to be looked for in PATH, or a
+/// path), and on `program` if there is one. Returns 0 if messages will go through the
+/// space, 1 if not.
+pub fn report(
+    launcher: &OsString,
+    program: Option<&PathBuf>,
+    run_trial: bool,
+    parsable: bool,
+) -> Result<i32, Failure> {
+    let library = Library::of_launcher(launcher)?;
+    let mut lines = Vec::new();
+    let mut obstacles = Vec::new();
+    let mut add = |key, title, value: String| lines.push(Line { key, title, value });
+
+    add("mpi", "MPI", library.to_string());
+    add("launcher", "launcher", library.launcher.display().to_string());
+    if let Some(program) = program {
+        match library.check_program(program) {
+            Ok(linked) => add("program", "program", linked),
+            Err(obstacle) => {
+                add("program", "program", program.display().to_string());
+                obstacles.push(obstacle);
+            }
+        }
+    }
+    let plan = single_copy::plan(&library);
+    add("method", "single copy by", plan.method.clone());
+    add(
+        "threshold",
+        "from",
+        match plan.threshold {
+            Some(bytes) => format!("{bytes} ({})", human(bytes)),
+            None => "unknown (--try measures it)".into(),
+        },
+    );
+    add(
+        "settings",
+        "settings that matter",
+        match plan.settings.as_slice() {
+            [] => "none".into(),
+            settings => settings.join(", "),
+        },
+    );
+    let tasks = tasks();
+    add(
+        "tasks",
+        "tasks",
+        match &tasks {
+            Ok(value) => value.clone(),
+            Err(obstacle) => obstacle.why.clone(),
+        },
+    );
+    for (key, title, value) in crate::info::kernels_copy() {
+        add(key, title, value);
+    }
+    let mut threshold = plan.threshold;
+    match (tasks, plan.obstacle) {
+        (Err(obstacle), _) => obstacles.push(obstacle),
+        (Ok(_), expected) if run_trial => {
+            let trial = trial::run(&library)?;
+            for line in trial.lines() {
+                add("trial", "tried", line);
+            }
+            threshold = trial.threshold();
+            if threshold.is_none() {
+                obstacles.push(expected.unwrap_or_else(|| {
+                    Obstacle::new(
+                        "no message of the trial was a single copy in the space",
+                        "please report this, with the output of nagaya info --mpi --try",
+                    )
+                }));
+            }
+        }
+        (Ok(_), expected) => obstacles.extend(expected),
+    }
+
+    let verdict = match (obstacles.first(), threshold) {
+        (Some(obstacle), _) => format!("no: {}", obstacle.why),
+        (None, Some(bytes)) => format!(
+            "yes: messages of {} and more go through the space, one copy in user space",
+            human(bytes)
+        ),
+        (None, None) => {
+            "yes: large messages go through the space, one copy in user space".to_string()
+        }
+    };
+    let lines = [Line { key: "verdict", title: "messages", value: verdict }]
+        .into_iter()
+        .chain(obstacles.iter().flat_map(|Obstacle { why, hint }| {
+            let hint = format!("{why}: {hint}");
+            [Line { key: "hint", title: "what to do", value: hint }]
+        }))
+        .chain(lines);
+    for Line { key, title, value } in lines {
+        if parsable {
+            println!("{key}={value}");
+        } else {
+            println!("{title:<28} {value}");
+        }
+    }
+    Ok(i32::from(!obstacles.is_empty()))
+}
+
+/// Whether tasks can be made here and the gate reaches their libc: a task is started, which
+/// copies as an MPI does.
+fn tasks() -> Result<String, Obstacle> {
+    let (major, minor) = kernel_version();
+    if (major, minor) < (5, 15) {
+        return Err(Obstacle::new(
+            format!("Linux {major}.{minor} is too old for tasks"),
+            "run Linux 5.15 or newer",
+        ));
+    }
+    let fails = |why: String| {
+        Obstacle::new(format!("no task can be started here: {why}"), "see nagaya info")
+    };
+    let nagaya = std::env::current_exe().map_err(|e| fails(e.to_string()))?;
+    let output = Command::new(&nagaya)
+        .arg("run")
+        .arg(&nagaya)
+        .args(["info", "--parsable"])
+        .output()
+        .map_err(|e| fails(e.to_string()))?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let mechanism = text.lines().find_map(|line| line.strip_prefix("mechanism="));
+    match mechanism {
+        Some(value) if value.starts_with("user space") => Ok(format!("work here: {value}")),
+        Some(value) => Err(Obstacle::new(
+            format!("a task's copies are not made in user space: {value}"),
+            "the gate does not know this libc: please report it, with nagaya info",
+        )),
+        None => {
+            let error = String::from_utf8_lossy(&output.stderr);
+            let error = error.lines().next().unwrap_or("it printed nothing");
+            Err(fails(error.trim_start_matches("nagaya: ").to_string()))
+        }
+    }
+}
