@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 mod command;
 pub mod messages;
 pub mod mpi;
+pub mod nodes;
 pub mod program;
 pub mod python;
 pub mod user;

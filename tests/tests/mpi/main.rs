@@ -1,13 +1,14 @@
 //! Stock MPI under its own launcher, its ranks tasks of one space by `nagaya exec`.
 //!
 //! The cells of the matrix (an MPI, what it does) are tests of their own, such as
-//! `openmpi5::collectives`; the columns are in [`matrix`], [`copies`] and [`ends`].
+//! `openmpi5::collectives`; the columns are in [`matrix`], [`copies`], [`ends`] and [`nodes`].
 
 mod applications;
 mod copies;
 mod ends;
 mod jobs;
 mod matrix;
+mod nodes;
 
 use nagaya_tests::mpi::{INTEL_MPI, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5};
 
@@ -65,6 +66,16 @@ macro_rules! cells {
             #[test]
             fn a_rank_killed_while_messages_fly() {
                 ends::while_messages_fly($mpi);
+            }
+
+            #[test]
+            fn across_nodes() {
+                nodes::messages_and_collectives($mpi);
+            }
+
+            #[test]
+            fn a_rank_killed_on_another_node() {
+                nodes::a_rank_is_killed($mpi);
             }
         })*
     };

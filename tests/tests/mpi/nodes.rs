@@ -1,0 +1,87 @@
+//! One job on two nodes: what stays on a node goes through its space, what does not through
+//! the MPI's own network.
+
+use std::time::Duration;
+
+use nagaya_tests::mpi::{Mpi, OPEN_MPI_4};
+use nagaya_tests::nodes::{NAMES, Nodes, Shares};
+use nagaya_tests::{Cmd, Task, kill, nagaya, skip};
+use rustix::process::Signal;
+
+use crate::ends::{MARK, Remains};
+
+const NEEDS_ROOT: &str = "only root can make network namespaces";
+
+fn launch(nodes: &Nodes, mpi: Mpi, program: Cmd) -> Cmd {
+    let launcher = mpi.launch_on(NAMES, &nodes.agent());
+    nodes.on(0, launcher.command(nagaya("exec").command(program)))
+}
+
+/// Runs the messages of `mpi_messages.c` round a ring of four ranks, two a node, and returns
+/// the tasks of each node as they were at the end.
+fn messages(nodes: &Nodes, mpi: Mpi) -> [Vec<Task>; 2] {
+    let done = nodes.dir().join("done");
+    let program = Cmd::new(mpi.compile("mpi_messages.c")).arg(&done);
+    let mut job = launch(nodes, mpi, program).time_limit(Duration::from_secs(300)).spawn();
+    job.wait_for("`ready` four times", |text| text.matches("ready").count() == 4);
+    let tasks = [0, 1].map(|node| nodes.tasks(node));
+    std::fs::write(&done, "").expect("write");
+    assert_eq!(job.wait().ok().matches("messages arrived").count(), 1);
+    tasks
+}
+
+/// On each node one rank of the ring sends to the other: 20 fresh buffers of 4 MiB, and more.
+#[track_caller]
+fn assert_copies_within(tasks: &[Task]) {
+    let bytes: u64 = tasks.iter().map(|task| task.copied_bytes).sum();
+    assert_eq!(tasks.len(), 2, "{tasks:?}");
+    assert!(bytes > 20 * (4 << 20), "{tasks:?}");
+}
+
+/// Two ranks on each of two nodes.
+pub fn messages_and_collectives(mpi: Mpi) {
+    let Some(nodes) = Nodes::new(Shares::Files) else {
+        return skip(NEEDS_ROOT);
+    };
+    for tasks in messages(&nodes, mpi) {
+        assert_copies_within(&tasks);
+    }
+    for (source, prints) in
+        [("mpi_collectives.c", "collectives agree\n"), ("mpi_modes.c", "all modes work\n")]
+    {
+        let program = Cmd::new(mpi.compile(source));
+        launch(&nodes, mpi, program).time_limit(Duration::from_secs(300)).run().prints(prints);
+    }
+}
+
+/// The launcher ends, and no process remains on either node.
+pub fn a_rank_is_killed(mpi: Mpi) {
+    let Some(nodes) = Nodes::new(Shares::Files) else {
+        return skip(NEEDS_ROOT);
+    };
+    let remains = Remains::new();
+    let program = Cmd::new(mpi.compile("mpi_ends.c")).arg("fly");
+    let job = launch(&nodes, mpi, program).env(MARK, remains.mark());
+    let mut job = job.time_limit(Duration::from_secs(60)).spawn();
+    job.wait_for_lines(4);
+    kill(nodes.tasks(1)[0].pid, Signal::KILL);
+    let output = job.wait();
+    assert_ne!(output.code(), 0, "{output}");
+    remains.none("a rank on the other node");
+}
+
+/// Two nodes that see each other's sockets, and whose jobs have one name, keep apart.
+#[test]
+fn nodes_that_share_a_runtime_directory_have_spaces_of_their_own() {
+    let Some(nodes) = Nodes::new(Shares::Memory) else {
+        return skip(NEEDS_ROOT);
+    };
+    let tasks = messages(&nodes, OPEN_MPI_4);
+    // Each sees all.
+    assert_eq!(tasks.each_ref().map(Vec::len), [4, 4], "{tasks:?}");
+    let bytes: u64 = tasks[0].iter().map(|task| task.copied_bytes).sum();
+    assert!(bytes > 2 * 20 * (4 << 20), "{tasks:?}");
+    for id in [0, 1] {
+        assert_eq!(tasks[0].iter().filter(|task| task.id == id).count(), 2, "{tasks:?}");
+    }
+}
