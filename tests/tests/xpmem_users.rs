@@ -147,7 +147,7 @@ fn ucx_finds_xpmem_in_a_space_and_nowhere_else() {
 #[test]
 fn mpich_over_ucx_attaches_its_messages() {
     let preloads = format!("{} {}", witness().display(), transport().display());
-    let settings = ["-genv", "LD_PRELOAD", &preloads, "-genv", "UCX_TLS", "xpmem,self,tcp"];
+    let settings = ["-genv", "LD_PRELOAD", &preloads, "-genv", "UCX_TLS", "xpmem,self"];
     messages_are_attached("mpich", &settings);
 }
 
@@ -159,7 +159,7 @@ fn open_mpi_over_ucx_attaches_its_messages() {
         ["--mca", "opal_common_ucx_tls", "any"],
         ["--mca", "opal_common_ucx_devices", "any"],
     ];
-    let mut launcher = vec!["--oversubscribe", "-x", &preloads, "-x", "UCX_TLS=xpmem,self,tcp"];
+    let mut launcher = vec!["--oversubscribe", "-x", &preloads, "-x", "UCX_TLS=xpmem,self"];
     launcher.extend(settings.iter().flatten());
     messages_are_attached("openmpi", &launcher);
 }
