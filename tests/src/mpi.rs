@@ -114,18 +114,12 @@ pub const MPICH_5: Mpi = Mpi {
 };
 
 /// Intel MPI 2021 from PyPI, for programs compiled with MPICH. By default it copies twice
-/// through its own shared memory; here it is told to use process_vm_readv from 16 KiB on.
+/// through its own shared memory; `nagaya exec` tells it to use process_vm_readv.
 pub const INTEL_MPI: Mpi = Mpi {
     name: "Intel MPI",
     compiler: Place::Venv("mpich", "bin/mpicc"),
     launcher: Place::Venv("impi-rt", "bin/mpiexec.hydra"),
-    env: &[
-        ("I_MPI_PIN", "0"),
-        ("I_MPI_THREAD_YIELD", "3"),
-        ("I_MPI_SPAWN", "on"),
-        ("I_MPI_SHM_CMA", "1"),
-        ("I_MPI_SHM_CMA_THRESHOLD", "16384"),
-    ],
+    env: &[("I_MPI_PIN", "0"), ("I_MPI_THREAD_YIELD", "3"), ("I_MPI_SPAWN", "on")],
     library_path: Some(Place::Venv("impi-rt", "lib")),
     nodes: Nodes::IntelHydra,
     yields: true,

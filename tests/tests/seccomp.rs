@@ -4,9 +4,8 @@
 
 use std::path::Path;
 
-use nagaya_tests::mpi::{MPICH_4, Mpi, OPEN_MPI_4};
 use nagaya_tests::program::c;
-use nagaya_tests::{Cmd, WorkDir, messages, nagaya, task};
+use nagaya_tests::{Cmd, WorkDir, messages, mpi, nagaya, task};
 
 /// What the profiles of container runtimes deny: all of them the first three, unless the
 /// container may trace; older ones the calls that they did not know.
@@ -28,10 +27,13 @@ fn denied(rules: &[&str], command: Cmd) -> Cmd {
 }
 
 /// Also `nagaya ps` runs under the filter.
-fn messages_are_single_copies(mpi: Mpi, rules: &[&str]) {
-    let dir = WorkDir::new();
-    let bring = |path: &Path| path.to_owned();
-    messages::are_single_copies(mpi, &dir.join("done"), bring, |command| denied(rules, command));
+fn messages_are_single_copies(rules: &[&str]) {
+    for mpi in mpi::ALL {
+        println!("{}", mpi.name);
+        let dir = WorkDir::new();
+        let bring = |path: &Path| path.to_owned();
+        messages::are_single_copies(mpi, &dir.join("done"), bring, |c| denied(rules, c));
+    }
 }
 
 #[test]
@@ -48,33 +50,18 @@ fn the_filter_denies_what_it_is_told_to() {
 }
 
 #[test]
-fn open_mpi_makes_single_copies_where_cma_is_denied() {
-    messages_are_single_copies(OPEN_MPI_4, NO_CMA);
+fn every_mpi_makes_single_copies_where_cma_is_denied() {
+    messages_are_single_copies(NO_CMA);
 }
 
 #[test]
-fn mpich_makes_single_copies_where_cma_is_denied() {
-    messages_are_single_copies(MPICH_4, NO_CMA);
+fn every_mpi_makes_single_copies_under_an_old_runtimes_filter() {
+    messages_are_single_copies(OLD_RUNTIME);
 }
 
 #[test]
-fn open_mpi_makes_single_copies_under_an_old_runtimes_filter() {
-    messages_are_single_copies(OPEN_MPI_4, OLD_RUNTIME);
-}
-
-#[test]
-fn mpich_makes_single_copies_under_an_old_runtimes_filter() {
-    messages_are_single_copies(MPICH_4, OLD_RUNTIME);
-}
-
-#[test]
-fn open_mpi_asks_the_kernel_for_no_copy_at_all() {
-    messages_are_single_copies(OPEN_MPI_4, CMA_KILLS);
-}
-
-#[test]
-fn mpich_asks_the_kernel_for_no_copy_at_all() {
-    messages_are_single_copies(MPICH_4, CMA_KILLS);
+fn no_mpi_asks_the_kernel_for_a_copy_at_all() {
+    messages_are_single_copies(CMA_KILLS);
 }
 
 #[test]
