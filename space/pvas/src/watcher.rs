@@ -195,6 +195,9 @@ impl Loop {
         if result < 0 {
             return Err(last("close_range"));
         }
+        // Where it is forbidden, that shows before a program runs and not after.
+        pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
+            .map_err(|e| ("pidfd_open", e))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| ("epoll", e))?;
         let set = 1u64 << (libc::SIGURG - 1);
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
