@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use crate::failure::Failure;
-use crate::launch::{Nagaya, output_of};
-use crate::mpi::{Mpi, Side};
+use crate::launch::{Nagaya, Side, output_of};
+use crate::mpi::Mpi;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
 
@@ -31,21 +31,26 @@ pub struct Options {
     /// How often each side is run, in turns
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// Small inputs and two rounds: whether everything runs, not how fast it is
-    #[arg(long)]
+    /// Small inputs and two rounds
+    #[arg(skip)]
     quick: bool,
     /// Only applications whose names begin so, such as `lammps`
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
         Self::parse_from(["apps"])
     }
-}
 
-impl Options {
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        self.quick = true;
+        self
+    }
+
     fn rounds(&self) -> u32 {
         if self.quick { 2 } else { self.rounds }
     }
@@ -117,7 +122,7 @@ fn measure(
             std::fs::create_dir_all(&place)
                 .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
             (application.prepare)(&place, options.quick)?;
-            let mut command = Mpi::OpenMpi.two_ranks(side, nagaya, &program)?;
+            let mut command = Mpi::Ompi4.two_ranks(side, nagaya, &program)?;
             command.args(&application.arguments).current_dir(&place).env("OMP_NUM_THREADS", "1");
             let begin = Instant::now();
             let output = output_of(&mut command, PATIENCE)?;

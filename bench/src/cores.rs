@@ -24,12 +24,37 @@ const STEADY: f64 = 1.5;
 #[repr(align(256))]
 struct Line(AtomicU64);
 
-/// The time from one core's write to the other's read, in ns; `None` where we may use one
-/// processor only.
-pub fn distance_ns() -> Option<f64> {
+/// The processors that we may use.
+fn allowed() -> Option<Vec<usize>> {
     let allowed = sched_getaffinity(None).ok()?;
-    let mut cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
-    let (here, there) = (cpus.next()?, cpus.next()?);
+    Some((0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect())
+}
+
+/// The first two processors that we may use: where an MPI binds two ranks.
+pub fn first_pair() -> Option<(usize, usize)> {
+    let allowed = allowed()?;
+    Some((*allowed.first()?, *allowed.get(1)?))
+}
+
+/// The first processor with the one that is nearest to it, and with the one that is
+/// farthest; `None` where we may use one processor only.
+pub fn nearest_and_farthest() -> Option<[(usize, usize); 2]> {
+    let allowed = allowed()?;
+    let (first, others) = allowed.split_first()?;
+    let distance = |other: &usize| (distance_between_ns(*first, *other), *other);
+    let mut others: Vec<(Option<f64>, usize)> = others.iter().map(distance).collect();
+    others.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
+    Some([(*first, others.first()?.1), (*first, others.last()?.1)])
+}
+
+/// The time from one core's write to the other's read, in ns, between the [`first_pair`];
+/// `None` where we may use one processor only.
+pub fn distance_ns() -> Option<f64> {
+    let (here, there) = first_pair()?;
+    distance_between_ns(here, there)
+}
+
+fn distance_between_ns(here: usize, there: usize) -> Option<f64> {
     let batches = (0..BATCHES).filter_map(|_| batch_ns(here, there));
     batches.min_by(f64::total_cmp)
 }

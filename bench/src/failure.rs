@@ -12,6 +12,17 @@ impl Failure {
         let lines = text.as_ref().lines().map(str::trim).filter(|line| !line.is_empty());
         Failure(lines.collect::<Vec<_>>().join(" | "))
     }
+
+    /// One of all of them, if there are any.
+    pub fn of_all(failures: Vec<Failure>) -> Result<(), Failure> {
+        match failures.as_slice() {
+            [] => Ok(()),
+            all => {
+                let lines: Vec<&str> = all.iter().map(|failure| failure.0.as_str()).collect();
+                Err(Failure::new(lines.join("\n")))
+            }
+        }
+    }
 }
 
 impl fmt::Display for Failure {

@@ -19,6 +19,28 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Of what a failed program said, so many bytes at the end are shown.
 const COMPLAINT_MAX: usize = 600;
 
+/// Whether a program runs as an ordinary process or as a task of Nagaya.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// An ordinary process: the peer.
+    Plain,
+    /// A task.
+    Nagaya,
+}
+
+impl Side {
+    /// Both, in the order in which a round runs them.
+    pub const BOTH: [Side; 2] = [Side::Plain, Side::Nagaya];
+
+    /// As it is called in tables and files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Side::Plain => "plain",
+            Side::Nagaya => "nagaya",
+        }
+    }
+}
+
 /// The installed or built Nagaya that is measured.
 pub struct Nagaya {
     /// The command.

@@ -6,6 +6,8 @@ use std::process::Command;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use clap::ValueEnum;
+
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
 use crate::mpi::Mpi;
@@ -13,7 +15,10 @@ use crate::mpi::Mpi;
 /// Prints the machine's facts, and writes them to `machine.txt`.
 pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let unknown = || "unknown".to_string();
-    let version = |mpi: Mpi| mpi.version().unwrap_or_else(|| "not installed".to_string());
+    let version = |mpi: Mpi| {
+        format!("{} {}", mpi.name(), mpi.version().unwrap_or_else(|| "not installed".to_string()))
+    };
+    let versions: Vec<String> = Mpi::value_variants().iter().map(|&mpi| version(mpi)).collect();
     let facts = [
         ("date", said(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"]))),
         ("processor", processor()),
@@ -30,8 +35,7 @@ pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
             first_line("/proc/loadavg")
                 .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" ")),
         ),
-        ("Open MPI", Some(version(Mpi::OpenMpi))),
-        ("MPICH", Some(version(Mpi::Mpich))),
+        ("MPIs", Some(versions.join(", "))),
         ("Nagaya", said(Command::new(&nagaya.command).arg("--version"))),
     ];
     let lines: Vec<String> = facts
@@ -40,6 +44,14 @@ pub fn print_facts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         .collect();
     println!("{}", lines.join("\n"));
     crate::table::write_lines(&out.join("machine.txt"), &lines)
+}
+
+/// The machine in one line, for the captions of figures.
+pub fn caption() -> String {
+    let cores = available_parallelism().map_or(1, |cores| cores.get());
+    let date = said(Command::new("date").args(["-u", "+%Y-%m-%d"])).unwrap_or_default();
+    let processor = processor().unwrap_or_else(|| "unknown processor".to_string());
+    format!("{processor}, {cores} cores, {}, {date}", kernel())
 }
 
 /// Memory that can be had without swapping, in MiB.

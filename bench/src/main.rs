@@ -2,34 +2,42 @@
 //!
 //! Every figure is printed with the peer's and the ratio of the two, both taken from the
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
-//! [`pingpong`] (with [`netpipe`]), [`spawn`], [`syscall`], [`pagetables`], [`apps`]. The measuring
-//! itself is done by the C programs in `programs/`; this program compiles them, runs them
-//! in turns, and reports. `README.md` says how to read the result.
+//! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
+//! [`syscall`], [`pagetables`], [`apps`]; [`modes`] checks that the peers do what their names say. The
+//! measuring itself is done by the C programs in `programs/`; this program compiles them,
+//! runs them in turns, and reports. `README.md` says how to read the result.
 
 mod apps;
+mod collectives;
+mod copy;
 mod cores;
 mod failure;
+mod figure;
+mod footprint;
 mod launch;
 mod machine;
+mod mode;
+mod modes;
 mod mpi;
 mod netpipe;
 mod pagetables;
 mod pingpong;
-mod plot;
 mod programs;
+mod progress;
 mod sizes;
 mod spawn;
 mod spread;
 mod syscall;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use failure::Failure;
 use launch::Nagaya;
+use progress::progress;
 
 /// Measures Nagaya beside its peers.
 #[derive(Parser)]
@@ -44,6 +52,9 @@ struct Arguments {
     /// Where CSV files, plots and compiled programs go
     #[arg(long, global = true, value_name = "DIR", default_value = "out")]
     out: PathBuf,
+    /// A smoke run: a few seconds each, its figures mean nothing
+    #[arg(long, global = true)]
+    quick: bool,
     #[command(subcommand)]
     topic: Topic,
 }
@@ -51,8 +62,16 @@ struct Arguments {
 /// What to measure.
 #[derive(Subcommand)]
 enum Topic {
-    /// MPI messages between two ranks: plain, and under `nagaya exec`
+    /// MPI messages between two ranks, by every way that each MPI has, and under Nagaya
     Pingpong(pingpong::Options),
+    /// MPI's collective operations, plain and under Nagaya
+    Collectives(collectives::Options),
+    /// Memory a rank: private, shared buffers, page tables
+    Footprint(footprint::Options),
+    /// Copy loops: one core copies what another one holds
+    Copy(copy::Options),
+    /// Whether each way of a message does what its name says: calls into the kernel counted
+    Modes(modes::Options),
     /// posix_spawn against pvas_spawn
     Spawn(spawn::Options),
     /// A system call through the gate against a plain one
@@ -63,13 +82,13 @@ enum Topic {
     Apps(apps::Options),
     /// All of these
     All,
-    /// Only the main job, under a minute: our ping-pong, Open MPI and MPICH, both ways
+    /// Only the main job, under a minute: our ping-pong, Debian's MPIs, CMA and space
     Demo,
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    match run(&arguments) {
+    match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("nagaya-bench: {failure}");
@@ -78,7 +97,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), Failure> {
+fn run(arguments: Arguments) -> Result<(), Failure> {
     let out = &arguments.out;
     std::fs::create_dir_all(out)
         .map_err(|error| Failure::new(format!("{}: cannot be made: {error}", out.display())))?;
@@ -86,35 +105,57 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
         &out.canonicalize().map_err(|error| Failure::new(format!("{}: {error}", out.display())))?;
     let nagaya = &Nagaya::find(arguments.nagaya.as_deref(), arguments.lib.as_deref())?;
     machine::print_facts(nagaya, out)?;
-    match &arguments.topic {
-        Topic::Pingpong(options) => pingpong::run(options, nagaya, out),
-        Topic::Spawn(options) => spawn::run(options, nagaya, out),
-        Topic::Syscall(options) => syscall::run(options, nagaya, out),
-        Topic::Pagetables(options) => pagetables::run(options, nagaya, out),
-        Topic::Apps(options) => apps::run(options, nagaya, out),
-        Topic::Demo => pingpong::run(&pingpong::Options::demo(), nagaya, out),
-        Topic::All => all(nagaya, out),
+    match arguments.topic {
+        Topic::All => all(arguments.quick, nagaya, out),
+        topic => one(topic, arguments.quick, nagaya, out),
+    }
+}
+
+/// One topic, with what options it was given.
+fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    macro_rules! adjusted {
+        ($options:expr) => {
+            &(if quick { $options.quick() } else { $options })
+        };
+    }
+    match topic {
+        Topic::Pingpong(options) => pingpong::run(adjusted!(options), nagaya, out),
+        Topic::Collectives(options) => collectives::run(adjusted!(options), nagaya, out),
+        Topic::Footprint(options) => footprint::run(adjusted!(options), nagaya, out),
+        Topic::Copy(options) => copy::run(adjusted!(options), out),
+        Topic::Modes(options) => modes::run(&options, nagaya, out),
+        Topic::Spawn(options) => spawn::run(adjusted!(options), nagaya, out),
+        Topic::Syscall(options) => syscall::run(adjusted!(options), nagaya, out),
+        Topic::Pagetables(options) => pagetables::run(adjusted!(options), nagaya, out),
+        Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
+        Topic::Demo => pingpong::run(adjusted!(pingpong::Options::demo()), nagaya, out),
+        Topic::All => all(quick, nagaya, out),
     }
 }
 
 /// Every topic with its defaults. One that fails does not keep the others from running.
-fn all(nagaya: &Nagaya, out: &std::path::Path) -> Result<(), Failure> {
-    let results = [
-        ("syscall", syscall::run(&syscall::Options::default(), nagaya, out)),
-        ("spawn", spawn::run(&spawn::Options::default(), nagaya, out)),
-        ("pagetables", pagetables::run(&pagetables::Options::default(), nagaya, out)),
-        ("apps", apps::run(&apps::Options::default(), nagaya, out)),
-        ("pingpong", pingpong::run(&pingpong::Options::default(), nagaya, out)),
+fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let topics = [
+        ("modes", Topic::Modes(modes::Options::full())),
+        ("copy", Topic::Copy(copy::Options::full())),
+        ("syscall", Topic::Syscall(syscall::Options::full())),
+        ("spawn", Topic::Spawn(spawn::Options::full())),
+        ("pagetables", Topic::Pagetables(pagetables::Options::full())),
+        ("footprint", Topic::Footprint(footprint::Options::full())),
+        ("collectives", Topic::Collectives(collectives::Options::full())),
+        ("apps", Topic::Apps(apps::Options::full())),
+        ("pingpong", Topic::Pingpong(pingpong::Options::full())),
     ];
     let mut failed = Vec::new();
-    for (topic, result) in results {
-        if let Err(failure) = result {
-            eprintln!("nagaya-bench: {topic}: {failure}");
-            failed.push(topic);
+    for (name, topic) in topics {
+        progress(&format!("{name} …"));
+        if let Err(failure) = one(topic, quick, nagaya, out) {
+            eprintln!("nagaya-bench: {name}: {failure}");
+            failed.push(name);
         }
     }
     match failed.as_slice() {
         [] => Ok(()),
-        topics => Err(Failure::new(format!("not measured: {}", topics.join(", ")))),
+        names => Err(Failure::new(format!("not measured in full: {}", names.join(", ")))),
     }
 }

@@ -27,9 +27,16 @@ pub struct Options {
     megabytes: u32,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
         Self::parse_from(["pagetables"])
+    }
+
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        (self.tasks, self.megabytes) = (2, 1);
+        self
     }
 }
 

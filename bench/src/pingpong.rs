@@ -1,14 +1,17 @@
-//! Messages between two MPI ranks of one machine: as ordinary processes, and as tasks.
+//! Messages between two MPI ranks of one machine, by every way that each MPI has: Figures 9
+//! and 10 of the PVAS paper.
 //!
-//! The same binary under the same MPI is run without and with `nagaya exec`, in turns for
-//! several rounds. A table compares the medians; the ratio is the median of the rounds'
-//! ratios, so that what disturbs a round as a whole does not enter it. What was measured
-//! while the cores were at another distance than mostly is left aside (see [`crate::cores`]).
+//! The same binary under the same MPI is run in each [`Mode`], in turns for several rounds,
+//! and beside it the machine's limit is measured. Tables compare the medians; a ratio is the
+//! median of the rounds' ratios, so that what disturbs a round as a whole does not enter it.
+//! What was measured while the cores were at another distance than mostly is left aside (see
+//! [`crate::cores`]).
 
-mod pairs;
+mod figures;
 mod report;
+mod rounds;
+mod targets;
 
-use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,20 +19,28 @@ use clap::{Parser, ValueEnum};
 
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
-use crate::mpi::{Mpi, Side};
-use crate::{netpipe, programs, sizes};
+use crate::mode::Mode;
+use crate::mpi::Mpi;
+use crate::progress::progress;
+use crate::{copy, netpipe, programs, sizes};
 
 /// What is run, how often.
 #[derive(Parser)]
 pub struct Options {
     /// MPI implementations
-    #[arg(long, value_delimiter = ',', default_value = "openmpi,mpich")]
+    #[arg(long, value_delimiter = ',', default_value = Mpi::ALL)]
     mpi: Vec<Mpi>,
-    /// Our program with unchanged or freshly written buffers, and NetPIPE's
+    /// Ways of a message
+    #[arg(long, value_delimiter = ',', default_value = "eager,rendezvous,cma,space,limit")]
+    mode: Vec<Mode>,
+    /// Our program with unchanged or freshly written buffers, and NetPIPE's (CMA and space)
     #[arg(long, value_delimiter = ',', default_value = "unchanged,fresh,netpipe")]
     workload: Vec<Workload>,
-    /// How often each side is run, in turns
-    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Message sizes: bytes, or with K or M [default: 8 to 4M]
+    #[arg(long, value_delimiter = ',', value_parser = sizes::parse)]
+    sizes: Vec<usize>,
+    /// How often each mode is run, in turns
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Repetitions a run in our program, whose median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -39,16 +50,31 @@ pub struct Options {
     milliseconds: u32,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
         Self::parse_from(["pingpong"])
     }
-}
 
-impl Options {
-    /// The main job alone, under a minute.
+    /// The main job alone, under a minute: Debian's MPIs as they are, and under Nagaya.
     pub fn demo() -> Self {
-        Self::parse_from(["pingpong", "--workload", "unchanged,fresh"])
+        let words = "pingpong --mpi openmpi,mpich --mode cma,space,limit \
+                     --workload unchanged,fresh";
+        Self::parse_from(words.split_whitespace())
+    }
+
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        (self.rounds, self.repetitions, self.milliseconds) = (2, 1, 1);
+        self.workload.retain(|workload| *workload != Workload::NetPipe);
+        if self.sizes.is_empty() {
+            self.sizes = vec![8, 64 << 10, 1 << 20];
+        }
+        self
+    }
+
+    fn sizes(&self) -> Vec<usize> {
+        if self.sizes.is_empty() { sizes::all() } else { self.sizes.clone() }
     }
 }
 
@@ -91,18 +117,18 @@ struct Sample {
     distance_ns: [f64; 2],
 }
 
-/// One run of one side.
+/// One run in one mode.
 struct Run {
     mpi: Mpi,
-    side: Side,
+    mode: Mode,
     round: u32,
     samples: Vec<Sample>,
 }
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Measures, prints tables, writes `pingpong.csv`, `pingpong-samples.csv`, `pingpong.svg`.
-/// An MPI that fails is reported at the end; the others are measured all the same.
+/// Measures, prints tables, writes CSV files and figures. An MPI that fails is reported at
+/// the end; the others are measured all the same.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     two_cores()?;
     let mut failures = Vec::new();
@@ -116,8 +142,8 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     let mut runs = Vec::new();
     for round in 1..=options.rounds {
         runners.retain(|runner| match runner.round(round) {
-            Ok(both) => {
-                runs.extend(both);
+            Ok(all) => {
+                runs.extend(all);
                 true
             }
             Err(failure) => {
@@ -131,13 +157,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     if !runs.is_empty() {
         report::write(&runs, options, out)?;
     }
-    match failures.as_slice() {
-        [] => Ok(()),
-        all => {
-            let lines: Vec<String> = all.iter().map(Failure::to_string).collect();
-            Err(Failure::new(lines.join("\n")))
-        }
-    }
+    Failure::of_all(failures)
 }
 
 /// Two ranks that spin on one core would measure the scheduler.
@@ -150,7 +170,7 @@ fn two_cores() -> Result<(), Failure> {
     }
 }
 
-/// Runs both sides under one MPI.
+/// Runs all modes under one MPI.
 struct Runner<'a> {
     mpi: Mpi,
     options: &'a Options,
@@ -168,43 +188,52 @@ impl<'a> Runner<'a> {
         out: &'a Path,
     ) -> Result<Self, Failure> {
         if options.workload.contains(&Workload::NetPipe) {
-            mpi.netpipe()?;
+            mpi.netpipe().transpose()?;
         }
         let program = programs::compile_with_mpi("pingpong", mpi, out)?;
         Ok(Runner { mpi, options, nagaya, out, program })
     }
 
-    /// Each program on each side, plain first, one right after the other.
+    /// Each program in each mode, one right after the other.
     fn round(&self, round: u32) -> Result<Vec<Run>, Failure> {
-        type Program<'a> = fn(&Runner<'a>, Side) -> Result<Vec<Sample>, Failure>;
+        type Program<'a> = fn(&Runner<'a>, Mode) -> Result<Vec<Sample>, Failure>;
         let programs: [(&str, Program); 2] = [("own", Self::own), ("NetPIPE", Self::netpipe)];
         let mut runs = Vec::new();
         for (name, run) in programs {
-            for side in Side::BOTH {
+            for &mode in &self.options.mode {
                 let (mpi, of) = (self.mpi, self.options.rounds);
                 progress(&format!(
                     "round {round} of {of}: {}, {name}, {}",
                     mpi.name(),
-                    side.name()
+                    mode.words()
                 ));
-                runs.push(Run { mpi, side, round, samples: run(self, side)? });
+                runs.push(Run { mpi, mode, round, samples: run(self, mode)? });
             }
         }
         Ok(runs)
     }
 
-    /// Our program, with what buffers were asked for.
-    fn own(&self, side: Side) -> Result<Vec<Sample>, Failure> {
-        let own = |workload: &&Workload| **workload != Workload::NetPipe;
-        let buffers: Vec<&str> =
-            self.options.workload.iter().filter(own).map(|w| w.key()).collect();
+    /// What buffers our program was asked to use.
+    fn buffers(&self) -> Vec<Workload> {
+        let all = self.options.workload.iter().copied();
+        all.filter(|workload| *workload != Workload::NetPipe).collect()
+    }
+
+    /// Our program; no samples where the library has no such mode.
+    fn own(&self, mode: Mode) -> Result<Vec<Sample>, Failure> {
+        let buffers: Vec<&str> = self.buffers().into_iter().map(Workload::key).collect();
         if buffers.is_empty() {
             return Ok(Vec::new());
         }
-        let mut command = self.mpi.two_ranks(side, self.nagaya, &self.program)?;
+        if mode == Mode::Limit {
+            return self.limit();
+        }
+        let Some(mut command) = self.mpi.ranks(2, mode, self.nagaya, &self.program)? else {
+            return Ok(Vec::new());
+        };
         command.arg(buffers.join(","));
         command.args([self.options.repetitions, self.options.milliseconds].map(|n| n.to_string()));
-        command.args(sizes::all().iter().map(usize::to_string));
+        command.args(self.options.sizes().iter().map(usize::to_string));
         let output = output_of(&mut command, PATIENCE)?;
         let samples: Option<Vec<Sample>> = output.lines().map(sample).collect();
         samples
@@ -212,14 +241,30 @@ impl<'a> Runner<'a> {
             .ok_or_else(|| Failure::new(format!("pingpong: unexpected output: {output}")))
     }
 
+    /// What the machine can do: a copy by the best loop, with the same buffers.
+    fn limit(&self) -> Result<Vec<Sample>, Failure> {
+        let mut samples = Vec::new();
+        for workload in self.buffers() {
+            let times = copy::limit(workload.key(), &self.options.sizes(), self.out)?;
+            samples.extend(times.into_iter().map(|time| Sample {
+                workload,
+                bytes: time.bytes,
+                us: time.ns / 1000.0,
+                distance_ns: time.distance_ns,
+            }));
+        }
+        Ok(samples)
+    }
+
     /// NetPIPE, if asked for, at our sizes.
-    fn netpipe(&self, side: Side) -> Result<Vec<Sample>, Failure> {
-        if !self.options.workload.contains(&Workload::NetPipe) {
+    fn netpipe(&self, mode: Mode) -> Result<Vec<Sample>, Failure> {
+        let wanted = self.options.workload.contains(&Workload::NetPipe);
+        if !wanted || !matches!(mode, Mode::Cma | Mode::Space) {
             return Ok(Vec::new());
         }
-        let wanted = sizes::all();
-        let all = netpipe::run(self.mpi, side, self.nagaya, self.out)?;
-        let kept = all.into_iter().filter(|time| wanted.contains(&time.bytes));
+        let sizes = self.options.sizes();
+        let all = netpipe::run(self.mpi, mode, self.nagaya, self.out)?;
+        let kept = all.into_iter().filter(|time| sizes.contains(&time.bytes));
         Ok(kept
             .map(|netpipe::Time { bytes, us, distance_ns }| Sample {
                 workload: Workload::NetPipe,
@@ -247,13 +292,6 @@ fn sample(line: &str) -> Option<Sample> {
         us: number(ns)? / 1000.0,
         distance_ns: [before.min(after), before.max(after)],
     })
-}
-
-/// Overwrites one line on the terminal; says nothing elsewhere.
-fn progress(text: &str) {
-    if stderr().is_terminal() {
-        eprint!("\r\x1b[K{text}");
-    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,10 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 8] = [
+const SOURCES: [(&str, &str); 11] = [
+    ("collectives.c", include_str!("../programs/collectives.c")),
+    ("copy.c", include_str!("../programs/copy.c")),
+    ("footprint.c", include_str!("../programs/footprint.c")),
     ("pingpong.c", include_str!("../programs/pingpong.c")),
     ("noop.c", include_str!("../programs/noop.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),

@@ -1,8 +1,21 @@
-//! Message sizes: which ones are measured, how they are written, and what is asked of each.
+//! Message sizes: which ones are measured, and how they are written.
 
-/// The sizes of a full run, in bytes: two small ones, then powers of two, 4 KB to 16 MB.
+/// The sizes of a full run, in bytes: 8 B, then powers of two from 64 B to 4 MB.
 pub fn all() -> Vec<usize> {
-    [8, 1024].into_iter().chain((12..=24).map(|power| 1 << power)).collect()
+    [8, 64, 256].into_iter().chain((10..=22).map(|power| 1 << power)).collect()
+}
+
+/// A size as an option: bytes, or with K or M (`64K`, `4M`).
+pub fn parse(text: &str) -> Result<usize, String> {
+    let (digits, unit) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (&text[..at], 1 << 10),
+        Some((at, 'M' | 'm')) => (&text[..at], 1 << 20),
+        _ => (text, 1),
+    };
+    let number: usize =
+        digits.parse().map_err(|_| "a size is a number, with K or M".to_string())?;
+    let bytes = number.checked_mul(unit).filter(|bytes| *bytes > 0 && bytes % 8 == 0);
+    bytes.ok_or_else(|| "a size is a multiple of 8 bytes".to_string())
 }
 
 /// `65536` → `64 KB`. (In message sizes K is 1024, as is usual; in MB/s, M is 10⁶.)
@@ -11,16 +24,6 @@ pub fn shown(bytes: usize) -> String {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{} KB", bytes / 1024),
         _ => format!("{} MB", bytes / 1_048_576),
-    }
-}
-
-/// The ratio of bandwidths, nagaya to plain, to be reached at this size: 1.8 where the
-/// system call is the larger part of a message, 1.3 where memory is, and never below 1.
-pub fn target(bytes: usize) -> f64 {
-    match bytes {
-        0x4000..=0x40000 => 1.8, // 16 KB to 256 KB
-        0x400000 => 1.3,         // 4 MB
-        _ => 1.0,
     }
 }
 
@@ -35,8 +38,10 @@ mod tests {
     }
 
     #[test]
-    fn targets_cover_both_ends_of_their_range() {
-        let sizes = [8192, 16384, 262144, 524288, 4 << 20, 16 << 20];
-        assert_eq!(sizes.map(target), [1.0, 1.8, 1.8, 1.0, 1.3, 1.0]);
+    fn sizes_are_read_with_their_unit() {
+        assert_eq!(["8", "64K", "4M"].map(parse), [Ok(8), Ok(65536), Ok(4 << 20)]);
+        for wrong in ["", "K", "7", "0", "64G", "-8", "99999999999999999999M"] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -23,9 +23,17 @@ pub struct Options {
     living: Vec<u32>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
         Self::parse_from(["spawn"])
+    }
+
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        self.spawns = 5;
+        self.living = vec![0];
+        self
     }
 }
 

@@ -13,8 +13,7 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::failure::Failure;
-use crate::launch::{Nagaya, output_of};
-use crate::mpi::Side;
+use crate::launch::{Nagaya, Side, output_of};
 use crate::programs;
 use crate::spread::Spread;
 use crate::table::{Table, write_lines};
@@ -30,9 +29,16 @@ pub struct Options {
     repetitions: u32,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
         Self::parse_from(["syscall"])
+    }
+
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        (self.rounds, self.repetitions) = (1, 5);
+        self
     }
 }
 

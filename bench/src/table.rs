@@ -12,14 +12,15 @@ pub struct Table {
 
 impl Table {
     /// A table with these column headings.
-    pub fn new<const COLUMNS: usize>(headings: [&str; COLUMNS]) -> Self {
-        Table { rows: vec![headings.map(str::to_string).to_vec()] }
+    pub fn new<'a>(headings: impl IntoIterator<Item = &'a str>) -> Self {
+        Table { rows: vec![headings.into_iter().map(str::to_string).collect()] }
     }
 
     /// Adds a row with a cell for each column.
-    pub fn row<const COLUMNS: usize>(&mut self, cells: [String; COLUMNS]) {
-        assert_eq!(COLUMNS, self.rows[0].len(), "a cell for each column");
-        self.rows.push(cells.to_vec());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.rows[0].len(), "a cell for each column");
+        self.rows.push(cells);
     }
 
     /// Prints it with a title. Numbers stand right-aligned; so does everything else but the

@@ -1,134 +1,163 @@
-//! What a ping-pong run leaves: tables on the terminal, CSV files, and the figure.
+//! What a ping-pong run leaves: tables on the terminal, CSV files, and figures.
 
 use std::path::Path;
 
-use super::pairs::{Compared, Verdict, pairs_at_one_distance};
+use super::figures::{self, Series};
+use super::rounds::{Measured, Times, times_at_one_distance};
+use super::targets::{self, Aimed, Verdict};
 use super::{Options, Run, Sample, Workload};
 use crate::failure::Failure;
+use crate::mode::Mode;
 use crate::mpi::Mpi;
-use crate::plot::{Comparison, Point, Row};
+use crate::sizes;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
-use crate::{plot, sizes};
 
 /// 10⁶ bytes a second.
 fn mb_per_s(bytes: usize, us: f64) -> f64 {
     bytes as f64 / us
 }
 
-/// Prints the tables; writes `pingpong.csv`, `pingpong-samples.csv` and `pingpong.svg`.
+/// Prints the tables; writes `pingpong.csv`, `pingpong-targets.csv`, `pingpong-samples.csv`,
+/// `pingpong.svg`, and for each MPI `latency-MPI.svg` and `bandwidth-MPI.svg`.
 pub fn write(runs: &[Run], options: &Options, out: &Path) -> Result<(), Failure> {
-    let measured = pairs_at_one_distance(runs);
+    let (measured, distance_ns) = times_at_one_distance(runs);
     let mut workloads = options.workload.clone();
     workloads.sort();
     workloads.dedup();
+    let mut table = Table::new(["", "asked", "met at", "worst", "(min..max)", ""]);
     let mut verdicts = Vec::new();
-    let mut rows: Vec<Row> = Vec::new();
-    let mut summary = vec![SUMMARY_HEADINGS.to_string()];
-    for workload in workloads {
-        let mut comparisons = Vec::new();
-        for &mpi in &options.mpi {
-            let compared: Vec<Compared> = measured
-                .range((mpi, workload, 0)..=(mpi, workload, usize::MAX))
-                .map(|((_, _, bytes), pairs)| Compared::new(*bytes, pairs))
-                .collect();
-            if compared.is_empty() {
-                continue; // this MPI failed
+    let mut lines = vec![HEADINGS.to_string()];
+    let mut target_lines = vec![TARGET_HEADINGS.to_string()];
+    let mut series = Vec::new();
+    for &mpi in &options.mpi {
+        for &workload in &workloads {
+            let at = |bytes: &usize| Some((*bytes, measured.get(&(mpi, workload, *bytes))?));
+            let sizes = sizes_of(&measured, mpi, workload);
+            let all: Vec<(usize, &Times)> = sizes.iter().filter_map(at).collect();
+            if all.is_empty() {
+                continue; // this MPI failed, or has no NetPIPE
             }
-            print_table(mpi, workload, options.rounds, &compared);
-            summary.extend(compared.iter().map(|at| summary_line(mpi, workload, at)));
-            verdicts.extend(compared.iter().map(|at| at.verdict));
-            comparisons.push(Comparison { mpi, points: compared.iter().map(point).collect() });
+            print_table(mpi, workload, options, &all);
+            for (bytes, times) in &all {
+                lines.extend(summary_lines(mpi, workload, *bytes, times, &options.mode));
+            }
+            let aimed: Vec<Aimed> = all
+                .iter()
+                .flat_map(|(bytes, times)| targets::aimed(workload, *bytes, times))
+                .collect();
+            target_lines.extend(aimed.iter().map(|aimed| target_line(mpi, workload, aimed)));
+            let what = format!("{}, {}", mpi.name(), workload.key());
+            targets::add_lines(&mut table, &what, &aimed, sizes::shown);
+            verdicts.extend(aimed.iter().map(|aimed| aimed.verdict));
+            series.push(Series { mpi, workload, points: figures::points(&all, &options.mode) });
         }
-        rows.push(Row { title: workload.title().to_string(), comparisons });
     }
-    let files = ["pingpong.csv", "pingpong-samples.csv", "pingpong.svg"].map(|file| out.join(file));
-    write_lines(&files[0], &summary)?;
-    write_lines(&files[1], &sample_lines(runs))?;
-    plot::write(&files[2], &rows)?;
-
+    table.print("ping-pong: what is asked of the space, and whether it is reached");
     let count = |verdict: Verdict| verdicts.iter().filter(|&&v| v == verdict).count();
     let counts = [Verdict::Met, Verdict::Even, Verdict::Missed].map(count);
-    println!("\nping-pong targets: {} met, {} even, {} missed", counts[0], counts[1], counts[2]);
-    println!("written: {}", files.map(|file| file.display().to_string()).join("\n         "));
+    println!("ping-pong targets: {} met, {} even, {} missed", counts[0], counts[1], counts[2]);
+
+    write_lines(&out.join("pingpong.csv"), &lines)?;
+    write_lines(&out.join("pingpong-targets.csv"), &target_lines)?;
+    write_lines(&out.join("pingpong-samples.csv"), &sample_lines(runs))?;
+    let drawn = figures::write(&series, distance_ns, out)?;
+    println!("written: pingpong*.csv, {} in {}", drawn.join(", "), out.display());
     Ok(())
 }
 
-fn point(at: &Compared) -> Point {
-    Point {
-        bytes: at.bytes,
-        plain_us: at.plain.median,
-        nagaya_us: at.nagaya.median,
-        ratio: at.ratio.median,
-    }
+fn sizes_of(measured: &Measured, mpi: Mpi, workload: Workload) -> Vec<usize> {
+    let range = measured.range((mpi, workload, 0)..=(mpi, workload, usize::MAX));
+    range.map(|((_, _, bytes), _)| *bytes).collect()
 }
 
-fn print_table(mpi: Mpi, workload: Workload, rounds: u32, compared: &[Compared]) {
-    let mut table = Table::new([
-        "size",
-        "plain µs",
-        "(min..max)",
-        "MB/s",
-        "nagaya µs",
-        "(min..max)",
-        "MB/s",
-        "ratio",
-        "(min..max)",
-        "target",
-        "",
-    ]);
-    for at in compared {
-        let spread = |of: Spread| format!("({}..{})", three_digits(of.min), three_digits(of.max));
-        let rate = |of: Spread| format!("{:.0}", mb_per_s(at.bytes, of.median));
-        table.row([
-            sizes::shown(at.bytes),
-            three_digits(at.plain.median),
-            spread(at.plain),
-            rate(at.plain),
-            three_digits(at.nagaya.median),
-            spread(at.nagaya),
-            rate(at.nagaya),
-            format!("{:.2}", at.ratio.median),
-            format!("({:.2}..{:.2})", at.ratio.min, at.ratio.max),
-            format!("{:.1}", sizes::target(at.bytes)),
-            at.verdict.name().to_string(),
-        ]);
+fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &Times)]) {
+    let seen = |mode: &&Mode| all.iter().any(|(_, times)| times.of(**mode).is_some());
+    let modes: Vec<Mode> = options.mode.iter().filter(seen).copied().collect();
+    let mut headings = vec!["size".to_string()];
+    for mode in &modes {
+        headings.extend([format!("{} µs", mode.name()), "(min..max)".to_string()]);
     }
+    let ratios = ["CMA/space", "(min..max)", "space/limit", ""].map(str::to_string);
+    headings.extend(ratios);
+    let mut table = Table::new(headings.iter().map(String::as_str));
+    for (bytes, times) in all {
+        let mut cells = vec![sizes::shown(*bytes)];
+        for mode in &modes {
+            cells.extend(match times.of(*mode) {
+                Some(of) => [three_digits(of.median), range(of, three_digits)],
+                None => ["".to_string(), "".to_string()],
+            });
+        }
+        let two = |value: f64| format!("{value:.2}");
+        cells.extend(match times.quotient(Mode::Cma, Mode::Space) {
+            Some(of) => [format!("{}{:.2}", same(of), of.median), range(of, two)],
+            None => ["".to_string(), "".to_string()],
+        });
+        let over_limit = times.quotient(Mode::Space, Mode::Limit);
+        cells.push(over_limit.map(|of| two(of.median)).unwrap_or_default());
+        let verdicts = targets::aimed(workload, *bytes, times);
+        let worst = verdicts.iter().map(|aimed| aimed.verdict).max();
+        cells.push(worst.map(Verdict::name).unwrap_or_default().to_string());
+        table.row(cells);
+    }
+    let rounds = options.rounds;
     table.print(&format!("{}, {}; one way, {rounds} rounds", mpi.name(), workload.title()));
 }
 
-const SUMMARY_HEADINGS: &str = "mpi,workload,bytes,plain_us,plain_us_min,plain_us_max,\
-    nagaya_us,nagaya_us_min,nagaya_us_max,plain_mb_per_s,nagaya_mb_per_s,\
-    ratio,ratio_min,ratio_max,target,verdict";
+fn range(of: Spread, shown: impl Fn(f64) -> String) -> String {
+    format!("({}..{})", shown(of.min), shown(of.max))
+}
 
-fn summary_line(mpi: Mpi, workload: Workload, at: &Compared) -> String {
-    let times = [at.plain, at.nagaya].map(|s| format!("{:.4},{:.4},{:.4}", s.median, s.min, s.max));
-    format!(
-        "{},{},{},{},{:.1},{:.1},{:.4},{:.4},{:.4},{},{}",
-        mpi.key(),
-        workload.key(),
-        at.bytes,
-        times.join(","),
-        mb_per_s(at.bytes, at.plain.median),
-        mb_per_s(at.bytes, at.nagaya.median),
-        at.ratio.median,
-        at.ratio.min,
-        at.ratio.max,
-        sizes::target(at.bytes),
-        at.verdict.name().to_lowercase(),
-    )
+/// A ratio whose range includes 1 cannot be told from it.
+fn same(ratio: Spread) -> &'static str {
+    if ratio.min <= 1.0 && ratio.max >= 1.0 { "≈" } else { "" }
+}
+
+const HEADINGS: &str = "mpi,workload,bytes,mode,one_way_us,one_way_us_min,one_way_us_max,mb_per_s,cma_over_this,\
+     cma_over_this_min,cma_over_this_max";
+
+fn summary_lines(
+    mpi: Mpi,
+    workload: Workload,
+    bytes: usize,
+    times: &Times,
+    modes: &[Mode],
+) -> Vec<String> {
+    let line = |mode: &Mode| {
+        let Spread { median, min, max } = times.of(*mode)?;
+        let ratio = times
+            .quotient(Mode::Cma, *mode)
+            .map_or(",,".to_string(), |of| format!("{:.4},{:.4},{:.4}", of.median, of.min, of.max));
+        let (mpi, workload, mode) = (mpi.key(), workload.key(), mode.key());
+        let rate = mb_per_s(bytes, median);
+        Some(format!(
+            "{mpi},{workload},{bytes},{mode},{median:.4},{min:.4},{max:.4},{rate:.1},{ratio}"
+        ))
+    };
+    modes.iter().filter_map(line).collect()
+}
+
+const TARGET_HEADINGS: &str = "mpi,workload,bytes,aim,target,ratio,ratio_min,ratio_max,verdict";
+
+fn target_line(mpi: Mpi, workload: Workload, aimed: &Aimed) -> String {
+    let (mpi, workload, aim) = (mpi.key(), workload.key(), aimed.aim.key());
+    let Spread { median, min, max } = aimed.ratio;
+    let (bytes, target) = (aimed.bytes, aimed.target);
+    let verdict = aimed.verdict.name().to_lowercase();
+    format!("{mpi},{workload},{bytes},{aim},{target},{median:.4},{min:.4},{max:.4},{verdict}")
 }
 
 /// Every single measurement, with those that were left aside.
 fn sample_lines(runs: &[Run]) -> Vec<String> {
-    let headings = "mpi,workload,bytes,side,round,one_way_us,distance_min_ns,distance_max_ns";
+    let headings = "mpi,workload,bytes,mode,round,one_way_us,distance_min_ns,distance_max_ns";
     let mut lines = vec![headings.to_string()];
     for run in runs {
-        let (mpi, side, round) = (run.mpi.key(), run.side.name(), run.round);
+        let (mpi, mode, round) = (run.mpi.key(), run.mode.key(), run.round);
         for Sample { workload, bytes, us, distance_ns: [near, far] } in &run.samples {
             let workload = workload.key();
             lines.push(format!(
-                "{mpi},{workload},{bytes},{side},{round},{us:.4},{near:.1},{far:.1}"
+                "{mpi},{workload},{bytes},{mode},{round},{us:.4},{near:.1},{far:.1}"
             ));
         }
     }

@@ -1,0 +1,256 @@
+//! MPI's collective operations, as the library does them by itself and under `nagaya exec`.
+//!
+//! More ranks than cores share them, and then a time is mostly that of the scheduler: the
+//! tables say where that is so.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use crate::launch::{Nagaya, output_of};
+use crate::mode::Mode;
+use crate::mpi::Mpi;
+use crate::progress::progress;
+use crate::spread::Spread;
+use crate::table::{Table, three_digits, write_lines};
+use crate::{machine, programs, sizes};
+
+/// What is run, how often.
+#[derive(Parser)]
+pub struct Options {
+    /// MPI implementations
+    #[arg(long, value_delimiter = ',', default_value = Mpi::ALL)]
+    mpi: Vec<Mpi>,
+    /// How many ranks
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8",
+          value_parser = clap::value_parser!(u32).range(2..=1024))]
+    ranks: Vec<u32>,
+    /// Operations
+    #[arg(long, value_delimiter = ',', value_parser = OPERATIONS,
+          default_value = "barrier,bcast,reduce,allreduce,allgather,alltoall,gather,scatter")]
+    operation: Vec<String>,
+    /// Sizes of what one rank gives another: bytes, or with K or M
+    #[arg(long, value_delimiter = ',', value_parser = sizes::parse,
+          default_value = "8,1K,16K,128K,1M,4M")]
+    sizes: Vec<usize>,
+    /// How often each side is run, in turns; once where ranks share cores
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long each operation is repeated at each size
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
+    milliseconds: u32,
+}
+
+/// As `programs/collectives.c` calls them.
+const OPERATIONS: [&str; 8] =
+    ["barrier", "bcast", "reduce", "allreduce", "allgather", "alltoall", "gather", "scatter"];
+
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
+        Self::parse_from(["collectives"])
+    }
+
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        (self.rounds, self.milliseconds) = (1, 1);
+        self.sizes = vec![8, 64 << 10];
+        self.ranks.truncate(1);
+        self
+    }
+}
+
+/// The library as it is, and in one space.
+const SIDES: [Mode; 2] = [Mode::Cma, Mode::Space];
+
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Times in µs of both sides, one a round, by MPI, ranks, operation and size.
+type Measured = BTreeMap<(Mpi, u32, usize, usize), [Vec<f64>; 2]>;
+
+/// Measures, prints tables, writes `collectives.csv` and `collectives.svg`.
+pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let mut failures = Vec::new();
+    let mut measured = Measured::new();
+    for &mpi in &options.mpi {
+        match programs::compile_with_mpi("collectives", mpi, out) {
+            Ok(program) => {
+                for &ranks in &options.ranks {
+                    let all = rounds(mpi, ranks, &program, options, nagaya, &mut measured);
+                    failures.extend(all.err());
+                }
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    progress("");
+    // What one side lacks, since it failed, is not compared.
+    measured.retain(|_, times| times.iter().all(|side| !side.is_empty()));
+    if !measured.is_empty() {
+        report(&measured, options, out)?;
+    }
+    Failure::of_all(failures)
+}
+
+/// Both sides in turns.
+fn rounds(
+    mpi: Mpi,
+    ranks: u32,
+    program: &Path,
+    options: &Options,
+    nagaya: &Nagaya,
+    measured: &mut Measured,
+) -> Result<(), Failure> {
+    let rounds = rounds_of(ranks, options);
+    for round in 1..=rounds {
+        for (side, mode) in SIDES.into_iter().enumerate() {
+            let (name, words) = (mpi.name(), mode.words());
+            progress(&format!(
+                "collectives: {name}, {ranks} ranks, round {round} of {rounds}, {words}"
+            ));
+            let Some(mut command) = mpi.ranks(ranks as usize, mode, nagaya, program)? else {
+                return Ok(());
+            };
+            command.arg(options.milliseconds.to_string()).arg(options.operation.join(","));
+            command.args(options.sizes.iter().map(usize::to_string));
+            let output = output_of(&mut command, PATIENCE)?;
+            let times: Option<Vec<_>> = output.lines().map(line).collect();
+            let times = times
+                .filter(|times| !times.is_empty())
+                .ok_or_else(|| Failure::new(format!("collectives: unexpected output: {output}")))?;
+            for (operation, bytes, us) in times {
+                measured.entry((mpi, ranks, operation, bytes)).or_default()[side].push(us);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Reads a line of the program: operation, size, iterations, time (µs).
+fn line(line: &str) -> Option<(usize, usize, f64)> {
+    let [operation, bytes, _iterations, us] = line.split_whitespace().collect::<Vec<_>>()[..]
+    else {
+        return None;
+    };
+    let operation = OPERATIONS.iter().position(|name| *name == operation)?;
+    Some((operation, bytes.parse().ok()?, us.parse().ok()?))
+}
+
+/// With more ranks than cores.
+fn oversubscribed(ranks: u32) -> &'static str {
+    let cores = available_parallelism().map_or(1, |cores| cores.get());
+    if ranks as usize > cores { ", oversubscribed" } else { "" }
+}
+
+/// Ranks that wait for a core make a round last minutes, and its ratios rough in any case.
+fn rounds_of(ranks: u32, options: &Options) -> u32 {
+    if oversubscribed(ranks).is_empty() { options.rounds } else { 1 }
+}
+
+fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Failure> {
+    let headings = "mpi,ranks,oversubscribed,operation,bytes,cma_us,cma_us_min,cma_us_max,\
+                    space_us,space_us_min,space_us_max,ratio,ratio_min,ratio_max";
+    let mut lines = vec![headings.to_string()];
+    for &mpi in &options.mpi {
+        for &ranks in &options.ranks {
+            print_table(mpi, ranks, measured, options);
+        }
+    }
+    for ((mpi, ranks, operation, bytes), [cma, space]) in measured {
+        let (mpi, operation) = (mpi.key(), OPERATIONS[*operation]);
+        let crowded = !oversubscribed(*ranks).is_empty();
+        let spreads = [Spread::of(cma), Spread::of(space), Spread::of_quotients(cma, space)];
+        let numbers = spreads.map(|s| format!("{:.3},{:.3},{:.3}", s.median, s.min, s.max));
+        let numbers = numbers.join(",");
+        lines.push(format!("{mpi},{ranks},{crowded},{operation},{bytes},{numbers}"));
+    }
+    figure(measured, options).write(&out.join("collectives.svg"))?;
+    println!("\nwritten: collectives.csv, collectives.svg in {}", out.display());
+    write_lines(&out.join("collectives.csv"), &lines)
+}
+
+/// Operations by sizes: both times, and their ratio.
+fn print_table(mpi: Mpi, ranks: u32, measured: &Measured, options: &Options) {
+    let range = (mpi, ranks, 0, 0)..=(mpi, ranks, usize::MAX, usize::MAX);
+    if measured.range(range).next().is_none() {
+        return; // it failed
+    }
+    let headings: Vec<String> = options.sizes.iter().map(|&bytes| sizes::shown(bytes)).collect();
+    let headings = ["", "no data"].into_iter().chain(headings.iter().map(String::as_str));
+    let mut table = Table::new(headings.chain([""]));
+    for (operation, name) in OPERATIONS.iter().enumerate() {
+        let cell = |bytes: usize| match measured.get(&(mpi, ranks, operation, bytes)) {
+            Some([cma, space]) => {
+                let times = [cma, space].map(|side| three_digits(Spread::of(side).median));
+                let ratio = Spread::of_quotients(cma, space);
+                let same = if ratio.min <= 1.0 && ratio.max >= 1.0 { "≈" } else { "" };
+                format!("{}→{} {same}{:.2}", times[0], times[1], ratio.median)
+            }
+            None => String::new(),
+        };
+        let cells: Vec<String> =
+            std::iter::once(0).chain(options.sizes.iter().copied()).map(cell).collect();
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            table.row([name.to_string()].into_iter().chain(cells).chain([String::new()]));
+        }
+    }
+    let (crowded, rounds) = (oversubscribed(ranks), rounds_of(ranks, options));
+    table.print(&format!(
+        "{}, {ranks} ranks{crowded}; µs plain→space, and ratio (≈: not to be told from 1); \
+         rounds: {rounds}",
+        mpi.name()
+    ));
+}
+
+/// A row for each MPI, a panel for each number of ranks: the ratio of each operation.
+fn figure(measured: &Measured, options: &Options) -> Figure {
+    let look = |operation: usize| Look { colour: COLOURS[operation], kind: Kind::Solid };
+    let panel = |mpi: Mpi, ranks: u32| {
+        let ratios = |operation: usize| {
+            let range = (mpi, ranks, operation, 1)..=(mpi, ranks, operation, usize::MAX);
+            let points = measured.range(range).map(|((_, _, _, bytes), [cma, space])| {
+                (log2(*bytes), Spread::of_quotients(cma, space).median)
+            });
+            Line { points: points.collect(), look: look(operation) }
+        };
+        let ends = [options.sizes.iter().min(), options.sizes.iter().max()];
+        let even = ends.into_iter().flatten().map(|bytes| (log2(*bytes), 1.0)).collect();
+        let mut lines = vec![Line { points: even, look: GREY }];
+        lines.extend((1..OPERATIONS.len()).map(ratios));
+        Panel {
+            caption: format!("{ranks} ranks{}: times faster", oversubscribed(ranks)),
+            x_caption: "what one rank gives another",
+            x: Axis::sizes(options.sizes.iter().copied()),
+            y: Axis::from_zero(&lines),
+            lines,
+        }
+    };
+    let row = |mpi: &Mpi| Row {
+        title: format!("{}: collective operations, plain / space", mpi.name()),
+        panels: options.ranks.iter().map(|&ranks| panel(*mpi, ranks)).collect(),
+    };
+    let seen = |mpi: &&Mpi| measured.keys().any(|key| key.0 == **mpi);
+    let names = OPERATIONS.iter().enumerate().skip(1);
+    Figure {
+        caption: machine::caption(),
+        legend: names.map(|(at, name)| (name.to_string(), look(at))).collect(),
+        rows: options.mpi.iter().filter(seen).map(row).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_and_others_are_refused() {
+        assert_eq!(line("bcast 1024 30 2.125"), Some((1, 1024, 2.125)));
+        assert_eq!(line("bcast 1024 30"), None);
+        assert_eq!(line("scan 1024 30 2.125"), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! The ping-pong's figures. For each MPI the paper's two, latency and bandwidth over the
+//! message size, a line for each mode, unchanged and fresh buffers beside each other. And
+//! one over all MPIs: bandwidth, time, and the ratio of CMA and the space beside its target.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::rounds::Times;
+use super::{Workload, targets};
+use crate::failure::Failure;
+use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use crate::machine;
+use crate::mode::Mode;
+use crate::mpi::Mpi;
+
+/// One-way times in µs by mode, in ascending size.
+pub type Points = BTreeMap<Mode, Vec<(usize, f64)>>;
+
+/// What one MPI showed with one workload.
+pub struct Series {
+    /// The MPI.
+    pub mpi: Mpi,
+    /// What was run.
+    pub workload: Workload,
+    /// Medians.
+    pub points: Points,
+}
+
+/// The medians of what was measured, for drawing.
+pub fn points(all: &[(usize, &Times)], modes: &[Mode]) -> Points {
+    let of_mode = |mode: Mode| {
+        let points = all.iter().filter_map(|(bytes, times)| Some((*bytes, times.of(mode)?.median)));
+        (mode, points.collect::<Vec<_>>())
+    };
+    modes.iter().map(|mode| of_mode(*mode)).filter(|(_, points)| !points.is_empty()).collect()
+}
+
+/// Draws all of them; returns their names.
+pub fn write(
+    series: &[Series],
+    distance_ns: Option<f64>,
+    out: &Path,
+) -> Result<Vec<String>, Failure> {
+    let mut names = Vec::new();
+    let mut mpis: Vec<Mpi> = series.iter().map(|series| series.mpi).collect();
+    mpis.dedup();
+    for &mpi in &mpis {
+        let of_mpi: Vec<&Series> = series.iter().filter(|series| series.mpi == mpi).collect();
+        for (measure, draw) in [("latency", latency as Draw), ("bandwidth", bandwidth as Draw)] {
+            let name = format!("{measure}-{}.svg", mpi.key());
+            figure_of(mpi, &of_mpi, draw, distance_ns).write(&out.join(&name))?;
+            names.push(name);
+        }
+    }
+    overview(series, &mpis, distance_ns).write(&out.join("pingpong.svg"))?;
+    names.push("pingpong.svg".to_string());
+    Ok(names)
+}
+
+/// Makes a panel of lines of sizes and times.
+type Draw = fn(&str, Vec<(Look, &[(usize, f64)])>) -> Panel;
+
+fn latency(title: &str, lines: Vec<(Look, &[(usize, f64)])>) -> Panel {
+    panel(format!("one-way time, µs; {title}"), lines, |_, us| us.log10())
+}
+
+fn bandwidth(title: &str, lines: Vec<(Look, &[(usize, f64)])>) -> Panel {
+    panel(format!("bandwidth, MB/s; {title}"), lines, |bytes, us| (bytes as f64 / us).log10())
+}
+
+/// A log-log panel.
+fn panel(
+    caption: String,
+    lines: Vec<(Look, &[(usize, f64)])>,
+    place: impl Fn(usize, f64) -> f64,
+) -> Panel {
+    let x = Axis::sizes(lines.iter().flat_map(|(_, points)| points.iter().map(|at| at.0)));
+    let line = |(look, points): (Look, &[(usize, f64)])| {
+        let points = points.iter().map(|&(bytes, us)| (log2(bytes), place(bytes, us)));
+        Line { points: points.collect(), look }
+    };
+    let lines: Vec<Line> = lines.into_iter().map(line).collect();
+    Panel { caption, x_caption: "message size", x, y: Axis::decades(&lines), lines }
+}
+
+fn look_of_mode(mode: Mode) -> Look {
+    match mode {
+        Mode::Eager => Look { colour: COLOURS[2], kind: Kind::Dashed },
+        Mode::Rendezvous => Look { colour: COLOURS[3], kind: Kind::Dashed },
+        Mode::Cma => Look { colour: COLOURS[1], kind: Kind::Dashed },
+        Mode::Space => Look { colour: COLOURS[0], kind: Kind::Solid },
+        Mode::Limit => GREY,
+    }
+}
+
+fn caption(distance_ns: Option<f64>) -> String {
+    let distance = distance_ns.map(|ns| format!("; cores {ns:.0} ns apart")).unwrap_or_default();
+    format!("{}{distance}", machine::caption())
+}
+
+/// One measure of one MPI: a panel for each workload.
+fn figure_of(mpi: Mpi, series: &[&Series], draw: Draw, distance_ns: Option<f64>) -> Figure {
+    let own = series.iter().filter(|series| series.workload != Workload::NetPipe);
+    let own: Vec<&&Series> = own.collect();
+    let series: Vec<&&Series> = if own.is_empty() { series.iter().collect() } else { own };
+    let panels = series.iter().map(|series| {
+        let lines = series.points.iter().map(|(mode, points)| (look_of_mode(*mode), &points[..]));
+        draw(series.workload.title(), lines.collect())
+    });
+    let mut modes: Vec<Mode> = series.iter().flat_map(|s| s.points.keys().copied()).collect();
+    modes.sort();
+    modes.dedup();
+    let version = mpi.version().map(|version| format!(" ({version})")).unwrap_or_default();
+    Figure {
+        caption: caption(distance_ns),
+        legend: modes.iter().map(|m| (m.words().to_string(), look_of_mode(*m))).collect(),
+        rows: vec![Row { title: format!("{}{version}", mpi.name()), panels: panels.collect() }],
+    }
+}
+
+fn look_of_mpi(mpi: Mpi, mode: Mode) -> Look {
+    let kind = if mode == Mode::Space { Kind::Solid } else { Kind::Dashed };
+    Look { colour: COLOURS[mpi as usize], kind }
+}
+
+/// A row for each workload; CMA and the space only.
+fn overview(series: &[Series], mpis: &[Mpi], distance_ns: Option<f64>) -> Figure {
+    let compared = [Mode::Cma, Mode::Space];
+    let mut legend = Vec::new();
+    for &mpi in mpis {
+        legend.extend(
+            compared
+                .map(|mode| (format!("{}, {}", mpi.name(), mode.name()), look_of_mpi(mpi, mode))),
+        );
+    }
+    legend.push(("target".to_string(), GREY));
+    let mut workloads: Vec<Workload> = series.iter().map(|series| series.workload).collect();
+    workloads.sort();
+    workloads.dedup();
+    let row = |workload: &Workload| {
+        let of_workload: Vec<&Series> =
+            series.iter().filter(|series| series.workload == *workload).collect();
+        let lines = || {
+            let of_series = |series: &&'_ Series| {
+                let (mpi, points) = (series.mpi, &series.points);
+                compared.map(|mode| (mpi, mode, points.get(&mode).cloned().unwrap_or_default()))
+            };
+            of_workload.iter().flat_map(of_series).collect::<Vec<_>>()
+        };
+        let all = lines();
+        let looks =
+            || all.iter().map(|(mpi, mode, points)| (look_of_mpi(*mpi, *mode), &points[..]));
+        let title = workload.title().to_string();
+        let panels = vec![
+            bandwidth("", looks().collect()).captioned("bandwidth, MB/s"),
+            latency("", looks().collect()).captioned("one-way time, µs"),
+            ratio(*workload, &of_workload),
+        ];
+        Row { title, panels }
+    };
+    Figure { caption: caption(distance_ns), legend, rows: workloads.iter().map(row).collect() }
+}
+
+/// CMA / space, and the targets as steps.
+fn ratio(workload: Workload, series: &[&Series]) -> Panel {
+    let mut lines = Vec::new();
+    let mut sizes = Vec::new();
+    for series in series {
+        let of = |mode| series.points.get(&mode).cloned().unwrap_or_default();
+        let (cma, space) = (of(Mode::Cma), of(Mode::Space));
+        let both = cma.iter().zip(&space).filter(|(cma, space)| cma.0 == space.0);
+        let points: Vec<(f64, f64)> =
+            both.map(|(cma, space)| (log2(cma.0), cma.1 / space.1)).collect();
+        sizes = cma.iter().map(|at| at.0).collect();
+        lines.push(Line { points, look: look_of_mpi(series.mpi, Mode::Space) });
+    }
+    lines.insert(0, Line { points: target_steps(workload, &sizes), look: GREY });
+    let x = Axis::sizes(sizes.into_iter());
+    let caption = "times faster than CMA".to_string();
+    Panel { caption, x_caption: "message size", x, y: Axis::from_zero(&lines), lines }
+}
+
+/// Each size's target holds half-way to the sizes beside it.
+fn target_steps(workload: Workload, sizes: &[usize]) -> Vec<(f64, f64)> {
+    let mut steps = Vec::new();
+    for (at, &bytes) in sizes.iter().enumerate() {
+        let here = log2(bytes);
+        let half_way = |other: Option<&usize>| other.map_or(here, |o| (here + log2(*o)) / 2.0);
+        let before = half_way(at.checked_sub(1).and_then(|before| sizes.get(before)));
+        let target = targets::times_faster(workload, bytes).unwrap_or(1.0);
+        steps.extend([(before, target), (half_way(sizes.get(at + 1)), target)]);
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn target_steps_change_half_way_between_sizes() {
+        let steps = target_steps(Workload::Fresh, &[8192, 16384]);
+        assert_eq!(steps, [(13.0, 1.0), (13.5, 1.0), (13.5, 1.5), (14.0, 1.5)]);
+    }
+}

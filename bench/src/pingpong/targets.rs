@@ -1,0 +1,179 @@
+//! What is asked of the space, and whether it is reached.
+
+use super::Workload;
+use super::rounds::Times;
+use crate::mode::Mode;
+use crate::spread::Spread;
+use crate::table::Table;
+
+/// Something that is asked.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Aim {
+    /// So many times faster than CMA.
+    Faster,
+    /// At most so many times slower than CMA: where nothing is to be gained.
+    NotSlower,
+    /// At most so many times slower than the limit of the machine.
+    NearLimit,
+}
+
+/// Sizes at which much is to be gained, and the limit is near.
+const LARGE: std::ops::RangeInclusive<usize> = 16 << 10..=1 << 20;
+const FASTER_UNCHANGED: f64 = 2.0;
+const FASTER_FRESH: f64 = 1.5;
+const SLOWER_MAX: f64 = 1.03;
+const OVER_LIMIT_MAX: f64 = 1.3;
+
+/// "Not slower" takes this for noise where the times overlap.
+const SLOWER_MAX_IF_OVERLAP: f64 = 1.05;
+
+/// Whether a size reaches an aim.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Verdict {
+    /// It does.
+    Met,
+    /// "Not slower" only: slower by more than that, but by no more than 5 %, while the
+    /// fastest round of the space was no slower than the slowest of CMA: not to be told
+    /// from two runs of the same mode.
+    Even,
+    /// It does not.
+    Missed,
+}
+
+impl Verdict {
+    /// As it stands in the table.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Met => "met",
+            Verdict::Even => "even",
+            Verdict::Missed => "MISSED",
+        }
+    }
+}
+
+/// An aim at one size, with what was seen.
+pub struct Aimed {
+    /// What is asked.
+    pub aim: Aim,
+    /// The message's size.
+    pub bytes: usize,
+    /// What the ratio is to reach, or not to exceed.
+    pub target: f64,
+    /// CMA / space where it is to be faster, else space / CMA or space / limit.
+    pub ratio: Spread,
+    /// Whether it is reached.
+    pub verdict: Verdict,
+}
+
+/// How many times faster than CMA the space is to be at this size; `None` where it only
+/// must not be slower.
+pub fn times_faster(workload: Workload, bytes: usize) -> Option<f64> {
+    let target = if workload == Workload::Fresh { FASTER_FRESH } else { FASTER_UNCHANGED };
+    LARGE.contains(&bytes).then_some(target)
+}
+
+/// All that is asked at this size, of what was measured.
+pub fn aimed(workload: Workload, bytes: usize, times: &Times) -> Vec<Aimed> {
+    let mut all = Vec::new();
+    if let (Some(cma), Some(space)) = (times.of(Mode::Cma), times.of(Mode::Space)) {
+        all.extend(match times_faster(workload, bytes) {
+            Some(target) => times.quotient(Mode::Cma, Mode::Space).map(|ratio| {
+                let verdict = if ratio.median >= target { Verdict::Met } else { Verdict::Missed };
+                Aimed { aim: Aim::Faster, bytes, target, ratio, verdict }
+            }),
+            None => times.quotient(Mode::Space, Mode::Cma).map(|ratio| {
+                let verdict = not_slower(ratio.median, space.min <= cma.max);
+                Aimed { aim: Aim::NotSlower, bytes, target: SLOWER_MAX, ratio, verdict }
+            }),
+        });
+    }
+    if LARGE.contains(&bytes) {
+        all.extend(times.quotient(Mode::Space, Mode::Limit).map(|ratio| {
+            let met = ratio.median <= OVER_LIMIT_MAX;
+            let verdict = if met { Verdict::Met } else { Verdict::Missed };
+            Aimed { aim: Aim::NearLimit, bytes, target: OVER_LIMIT_MAX, ratio, verdict }
+        }));
+    }
+    all
+}
+
+fn not_slower(ratio: f64, overlap: bool) -> Verdict {
+    if ratio <= SLOWER_MAX {
+        Verdict::Met
+    } else if ratio <= SLOWER_MAX_IF_OVERLAP && overlap {
+        Verdict::Even
+    } else {
+        Verdict::Missed
+    }
+}
+
+impl Aim {
+    /// As it stands in the table of targets.
+    fn words(self, target: f64) -> String {
+        match self {
+            Aim::Faster => format!("16 KB to 1 MB: at least {target}× CMA's speed"),
+            Aim::NotSlower => format!("other sizes: at most {target}× CMA's time"),
+            Aim::NearLimit => format!("16 KB to 1 MB: at most {target}× the limit's time"),
+        }
+    }
+
+    /// Whether of two ratios the first is further from the aim.
+    fn is_worse(self, ratio: f64, other: f64) -> bool {
+        if self == Aim::Faster { ratio < other } else { ratio > other }
+    }
+
+    /// As it is called in files.
+    pub fn key(self) -> &'static str {
+        match self {
+            Aim::Faster => "faster_than_cma",
+            Aim::NotSlower => "not_slower_than_cma",
+            Aim::NearLimit => "near_limit",
+        }
+    }
+}
+
+/// A line for each aim of one MPI and workload: at how many sizes it is met, and the worst.
+pub fn add_lines(table: &mut Table, what: &str, all: &[Aimed], shown: impl Fn(usize) -> String) {
+    for aim in [Aim::Faster, Aim::NotSlower, Aim::NearLimit] {
+        let mut of_aim = all.iter().filter(|aimed| aimed.aim == aim);
+        let Some(first) = of_aim.clone().next() else { continue };
+        let worst = of_aim.clone().fold(first, |worst, aimed| {
+            let worse = aim.is_worse(aimed.ratio.median, worst.ratio.median);
+            if worse { aimed } else { worst }
+        });
+        let sizes = of_aim.clone().count();
+        let met = of_aim.clone().filter(|aimed| aimed.verdict == Verdict::Met).count();
+        let even = of_aim.clone().filter(|aimed| aimed.verdict == Verdict::Even).count();
+        let verdict = of_aim.by_ref().map(|aimed| aimed.verdict).max().unwrap_or(Verdict::Met);
+        let even = if even > 0 { format!(" (+{even} even)") } else { String::new() };
+        table.row([
+            what.to_string(),
+            aim.words(first.target),
+            format!("{met} of {sizes}{even}"),
+            format!("{:.2} at {}", worst.ratio.median, shown(worst.bytes)),
+            format!("({:.2}..{:.2})", worst.ratio.min, worst.ratio.max),
+            verdict.name().to_string(),
+        ]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn much_is_asked_from_16_kb_to_1_mb_and_less_of_fresh_buffers() {
+        let sizes = [8192, 16 << 10, 1 << 20, 2 << 20];
+        let of = |workload| sizes.map(|bytes| times_faster(workload, bytes));
+        assert_eq!(of(Workload::Unchanged), [None, Some(2.0), Some(2.0), None]);
+        assert_eq!(of(Workload::Fresh), [None, Some(1.5), Some(1.5), None]);
+    }
+
+    #[test]
+    fn even_is_only_where_times_overlap() {
+        assert_eq!(not_slower(1.03, false), Verdict::Met);
+        assert_eq!(not_slower(1.04, false), Verdict::Missed);
+        assert_eq!(not_slower(1.04, true), Verdict::Even);
+        assert_eq!(not_slower(1.06, true), Verdict::Missed);
+    }
+}

@@ -1,0 +1,119 @@
+//! The quick run of each subcommand: it ends well, and leaves its tables and figures. (What
+//! the figures say is no test's affair; whether messages go the way that `modes` says, is.)
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+/// Ranks spin: one subcommand at a time.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// Runs `nagaya-bench --quick` with these words; returns the directory of the results.
+fn quick(words: &[&str]) -> PathBuf {
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("quick-{}", words[0]));
+    let _ = fs::remove_dir_all(&out);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya-bench"));
+    let output = command.args(["--quick", "--out"]).arg(&out).args(words).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(
+        output.status.success(),
+        "{words:?}: {}\n{}\n{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    out
+}
+
+/// The lines of a table of results, without its headings; each has as many fields as these.
+fn lines(out: &Path, file: &str) -> Vec<Vec<String>> {
+    let text = fs::read_to_string(out.join(file)).unwrap();
+    let mut lines =
+        text.lines().map(|line| line.split(',').map(str::to_string).collect::<Vec<_>>());
+    let headings = lines.next().unwrap();
+    let lines: Vec<_> = lines.collect();
+    assert!(!lines.is_empty(), "{file} is empty");
+    assert!(lines.iter().all(|line| line.len() == headings.len()), "{file}: {lines:?}");
+    lines
+}
+
+fn is_drawn(out: &Path, file: &str) {
+    let text = fs::read_to_string(out.join(file)).unwrap();
+    assert!(text.starts_with("<svg") && text.contains("<polyline"), "{file} is no figure");
+}
+
+#[test]
+fn each_mode_of_each_mpi_does_what_its_name_says() {
+    let out = quick(&["modes"]);
+    let modes = lines(&out, "modes.csv");
+    // Five MPIs, four modes; Intel MPI has no eager of its own.
+    assert_eq!(modes.len(), 19);
+    assert!(modes.iter().all(|line| line.last().unwrap() == "true"), "{modes:?}");
+}
+
+#[test]
+fn pingpong_compares_all_modes_and_the_limit() {
+    let out = quick(&["pingpong", "--mpi", "openmpi,mpich"]);
+    let times = lines(&out, "pingpong.csv");
+    for mode in ["eager", "rendezvous", "cma", "space", "limit"] {
+        let of_mode = times.iter().filter(|line| line[3] == mode && line[2] == "65536");
+        assert_eq!(of_mode.count(), 4, "two MPIs, unchanged and fresh, in mode {mode}");
+    }
+    let targets = lines(&out, "pingpong-targets.csv");
+    for aim in ["faster_than_cma", "not_slower_than_cma", "near_limit"] {
+        assert!(targets.iter().any(|line| line[3] == aim), "{aim} was not judged");
+    }
+    for file in ["latency-openmpi.svg", "bandwidth-mpich.svg", "pingpong.svg"] {
+        is_drawn(&out, file);
+    }
+}
+
+#[test]
+fn collectives_compares_all_operations() {
+    let out = quick(&["collectives", "--mpi", "openmpi,mpich"]);
+    // Two MPIs; a barrier, and seven operations at two sizes.
+    assert_eq!(lines(&out, "collectives.csv").len(), 2 * (1 + 7 * 2));
+    is_drawn(&out, "collectives.svg");
+}
+
+#[test]
+fn footprint_counts_a_space_once() {
+    let out = quick(&["footprint", "--mpi", "openmpi", "--ranks", "4"]);
+    let all = lines(&out, "footprint.csv");
+    let total = |mode: &str| -> f64 {
+        let line = all.iter().find(|line| line[2] == mode).unwrap();
+        line.last().unwrap().parse().unwrap()
+    };
+    assert!(total("space") < 3.0 * total("cma"), "{all:?}");
+    assert!(total("space") > 0.3 * total("cma"), "{all:?}");
+    is_drawn(&out, "footprint.svg");
+}
+
+#[test]
+fn copy_tries_all_loops() {
+    let out = quick(&["copy"]);
+    let times = lines(&out, "copy.csv");
+    for (copier, states) in [("movsb", 6), ("movnti", 6), ("sse-nt", 6)] {
+        let of_loop = times.iter().filter(|line| line[4] == copier && line[3] == "65536");
+        assert_eq!(of_loop.count(), states, "sources and destinations of {copier}");
+    }
+    is_drawn(&out, "copy.svg");
+}
+
+#[test]
+fn spawn_syscall_and_pagetables_leave_their_tables() {
+    for topic in ["spawn", "syscall", "pagetables"] {
+        lines(&quick(&[topic]), &format!("{topic}.csv"));
+    }
+}
+
+#[test]
+fn a_wrong_word_is_answered_in_words() {
+    for words in [&["pingpong", "--sizes", "7"][..], &["copy", "--loops", "teleport"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_nagaya-bench")).args(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && !said.contains("panicked"), "{words:?}: {said}");
+    }
+}
