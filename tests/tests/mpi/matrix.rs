@@ -46,7 +46,8 @@ pub fn threads(mpi: Mpi) {
     prints(mpi.launch_tasks(ranks, mpi.compile("mpi_threads.c")), "threads agree\n");
 }
 
-/// MPI_Comm_spawn of `nagaya exec`: the children are tasks, of a job of their own.
+/// MPI_Comm_spawn of `nagaya exec`: the children are tasks, in most MPIs of a job of
+/// their own.
 pub fn spawned_tasks(mpi: Mpi) {
     let program = mpi.compile("mpi_spawn.c");
     let children = Cmd::new(nagaya_path()).arg("exec").arg(&program);
