@@ -5,8 +5,10 @@
  *
  *     footprint FILE BYTES
  *
- * Each rank exchanges a few small messages and one of BYTES with every other rank: a library
- * makes its buffers when they are first needed. Then each prints
+ * Each rank exchanges a few small messages with every other rank, and one of BYTES with
+ * those 1, 2, 4 … ranks away: a library makes its buffers when they are first needed. (The
+ * small ones all at once: where 64 ranks share two cores, each wait takes long.) Then each
+ * prints
  *
  *     PID
  *
@@ -18,33 +20,63 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SMALL_MESSAGES = 20, SMALL = 64, LOOK_US = 20000 }; /* Open MPI makes a pair's mailbox after 16 */
+/* Open MPI makes a pair's mailbox after 16 messages. */
+enum { SMALL_MESSAGES = 20, SMALL = 64, LOOK_US = 20000 };
+
+static int rank, ranks;
+
+static void fail(const char *what)
+{
+	fprintf(stderr, "footprint: rank %d: %s\n", rank, what);
+	MPI_Abort(MPI_COMM_WORLD, 1);
+	exit(1);
+}
+
+static void small_messages(void)
+{
+	static char give[SMALL];
+	int all = ranks * SMALL_MESSAGES;
+	char(*take)[SMALL] = calloc((size_t)all, SMALL);
+	MPI_Request *requests = malloc(2 * (size_t)all * sizeof *requests);
+	if (!take || !requests)
+		fail("no memory for the messages");
+	memset(give, rank + 1, SMALL);
+	for (int i = 0; i < all; i++)
+		MPI_Irecv(take[i], SMALL, MPI_BYTE, i % ranks, 0, MPI_COMM_WORLD, &requests[i]);
+	for (int i = 0; i < all; i++)
+		MPI_Isend(give, SMALL, MPI_BYTE, i % ranks, 0, MPI_COMM_WORLD, &requests[all + i]);
+	MPI_Waitall(2 * all, requests, MPI_STATUSES_IGNORE);
+	for (int i = 0; i < all; i++)
+		if (take[i][SMALL - 1] != (char)(i % ranks + 1))
+			fail("a message arrived with wrong contents");
+	free(requests);
+	free(take);
+}
+
+static void large_messages(int bytes)
+{
+	char *give = malloc((size_t)bytes), *take = malloc((size_t)bytes);
+	if (!give || !take)
+		fail("no memory for the messages");
+	memset(give, rank + 1, (size_t)bytes);
+	for (int step = 1; step < ranks; step *= 2) {
+		int to = (rank + step) % ranks, from = (rank - step + ranks) % ranks;
+		MPI_Sendrecv(give, bytes, MPI_BYTE, to, 0, take, bytes, MPI_BYTE, from, 0, MPI_COMM_WORLD,
+		             MPI_STATUS_IGNORE);
+		if (take[bytes - 1] != (char)(from + 1))
+			fail("a message arrived with wrong contents");
+	}
+}
 
 int main(int argc, char **argv)
 {
-	int rank, ranks;
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-	int bytes = argc == 3 ? atoi(argv[2]) : 0;
-	char *give = malloc((size_t)bytes + SMALL), *take = malloc((size_t)bytes + SMALL);
-	if (bytes <= 0 || !give || !take) {
-		fprintf(stderr, "footprint: usage: footprint FILE BYTES\n");
-		MPI_Abort(MPI_COMM_WORLD, 1);
-	}
-	for (int step = 1; step < ranks; step++) {
-		int to = (rank + step) % ranks, from = (rank - step + ranks) % ranks;
-		for (int i = 0; i <= SMALL_MESSAGES; i++) {
-			int size = i < SMALL_MESSAGES ? SMALL : bytes;
-			memset(give, rank, (size_t)size);
-			MPI_Sendrecv(give, size, MPI_BYTE, to, 0, take, size, MPI_BYTE, from, 0,
-			             MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-			if (take[size - 1] != (char)from) {
-				fprintf(stderr, "footprint: a message arrived with wrong contents\n");
-				MPI_Abort(MPI_COMM_WORLD, 1);
-			}
-		}
-	}
+	if (argc != 3 || atoi(argv[2]) <= 0)
+		fail("usage: footprint FILE BYTES");
+	small_messages();
+	large_messages(atoi(argv[2]));
 	MPI_Barrier(MPI_COMM_WORLD);
 	printf("%d\n", (int)getpid());
 	fflush(stdout);

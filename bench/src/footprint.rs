@@ -41,7 +41,7 @@ pub struct Options {
     /// Ways of a message
     #[arg(long, value_delimiter = ',', default_value = "rendezvous,cma,space")]
     mode: Vec<Mode>,
-    /// Largest message that each rank exchanges with each other one, in KiB
+    /// Size of the large messages, in KiB
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     kilobytes: u32,
 }
@@ -272,7 +272,7 @@ fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Fail
             }
         }
         table.print(&format!(
-            "{}: memory in MiB a rank, launcher and stubs included; messages of {} KiB between all",
+            "{}: memory in MiB a rank, launcher and stubs included; messages of up to {} KiB",
             mpi.name(),
             options.kilobytes
         ));

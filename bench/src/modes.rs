@@ -39,9 +39,12 @@ impl Options {
 
 /// Above every library's threshold.
 const BYTES: &str = "65536";
+const REPETITIONS: &str = "1";
 const MILLISECONDS: &str = "5";
-/// Long enough that `nagaya ps` sees the tasks several times.
-const MILLISECONDS_OF_SPACE: &str = "700";
+/// Long enough that `nagaya ps` sees the tasks several times: a repetition ends early where
+/// messages are fast.
+const REPETITIONS_OF_SPACE: &str = "60";
+const MILLISECONDS_OF_SPACE: &str = "20";
 const LOOK: Duration = Duration::from_millis(40);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -147,7 +150,8 @@ fn count_by_kernel(
     let script = "exec strace --seccomp-bpf -f -c -e trace=process_vm_readv,process_vm_writev \
                   -o \"$0/$$\" \"$@\"";
     command.args(["-c", script]).arg(&counts).arg(program);
-    let output = output_of(command.args(["unchanged", "1", MILLISECONDS, BYTES]), PATIENCE)?;
+    let output =
+        output_of(command.args(["unchanged", REPETITIONS, MILLISECONDS, BYTES]), PATIENCE)?;
     let files = fs::read_dir(&counts).into_iter().flatten().flatten();
     let texts = files.filter_map(|file| fs::read_to_string(file.path()).ok());
     let by_kernel = texts.map(|text| calls(&text)).sum();
@@ -170,7 +174,7 @@ fn count_in_space(mpi: Mpi, nagaya: &Nagaya, program: &Path) -> Result<Option<Co
             }
             most
         });
-        let arguments = ["unchanged", "1", MILLISECONDS_OF_SPACE, BYTES];
+        let arguments = ["unchanged", REPETITIONS_OF_SPACE, MILLISECONDS_OF_SPACE, BYTES];
         let output = output_of(command.args(arguments), PATIENCE);
         ended.store(true, Ordering::Relaxed);
         (output, looker.join().unwrap_or(0))
