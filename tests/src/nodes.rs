@@ -3,8 +3,9 @@
 //! reaches them through a script that takes ssh's arguments.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::{Cmd, Running, Task, WorkDir, nagaya, ps, runtime_dir, tool};
+use crate::{Cmd, Running, Task, WorkDir, nagaya, ps, runtime_dir, tool, wait_until};
 
 /// What the nodes are called, for launchers and by themselves.
 pub const NAMES: [&str; 2] = ["node1", "node2"];
@@ -67,7 +68,7 @@ impl Nodes {
                 .arg(name)
                 .arg(runtime_dir())
                 .arg(apart)
-                .time_limit(std::time::Duration::from_secs(600))
+                .time_limit(Duration::from_secs(600))
                 .spawn();
             holder.wait_for_word("ready");
             dir.write(&format!("{name}.pid"), holder.pid().to_string());
@@ -80,8 +81,14 @@ impl Nodes {
         ip(0, &pair).run().ok();
         for (node, address) in ["10.250.0.1/24", "10.250.0.2/24"].into_iter().enumerate() {
             ip(node, &["addr", "add", address, "dev", "eth0"]).run().ok();
-            // Without IPv6, whose addresses are not ready at once: Intel MPI would crash.
-            ip(node, &["link", "set", "eth0", "addrgenmode", "none", "up"]).run().ok();
+            ip(node, &["link", "set", "eth0", "up"]).run().ok();
+        }
+        // The kernel says so some time later. Intel MPI, which looks before, may crash (without
+        // us: 3 times of 38).
+        for node in [0, 1] {
+            wait_until("the nodes are connected", Duration::from_secs(60), || {
+                ip(node, &["link", "show", "eth0"]).run().ok().contains("state UP")
+            });
         }
         Some(nodes)
     }
