@@ -239,6 +239,19 @@ fn the_last_task_takes_the_server_down() {
 }
 
 #[test]
+fn the_server_goes_too_when_its_directory_has_gone() {
+    let runtime = WorkDir::short();
+    let job = job();
+    let task = exec(&job, "sleep").arg("600").env("XDG_RUNTIME_DIR", runtime.path()).spawn();
+    let tasks = || ps(|command| command.env("XDG_RUNTIME_DIR", runtime.path()));
+    wait_until("the task runs", SOON, || tasks().len() == 1);
+    let server = server_of(&tasks()[0]);
+    fs::remove_dir_all(runtime.join("nagaya")).expect("remove");
+    drop(task);
+    wait_until("the server is gone", SOON, || !is_alive(server));
+}
+
+#[test]
 fn a_stale_socket_does_not_hinder_the_next_job() {
     let job = job();
     let running = sleeper(&job);

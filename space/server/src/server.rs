@@ -514,7 +514,13 @@ pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
         served |= !server.is_idle();
         // A stub that holds the lock is on its way to us. Before the first has come, we
         // wait for it a while, since it is the one that started us.
-        if server.is_idle() && (served || first_stub_is_late()) && try_lock(lock).is_ok() {
+        if server.is_idle() && (served || first_stub_is_late()) {
+            let held = try_lock(lock);
+            if let Err(Errno::WOULDBLOCK | Errno::INTR | Errno::MFILE | Errno::NFILE) = held {
+                continue;
+            }
+            // With the lock, or where the directory has gone (a session's is removed at its
+            // end), so that nobody can reach us any more.
             let _ = std::fs::remove_file(socket);
             let _ = std::fs::remove_file(lock);
             return;
