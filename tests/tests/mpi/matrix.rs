@@ -68,8 +68,9 @@ fn spawned(mpi: Mpi, program: &Path, children: Cmd) {
     } else {
         let plain = mpi.launch(2).arg(program).command(children).time_limit(TIME_LIMIT);
         for output in [plain.run(), as_tasks.run()] {
-            assert!(output.stderr.contains("MPI_Comm_spawn"), "{output}");
+            // It mostly says that MPI_Comm_spawn failed, and sometimes nothing.
             assert_ne!(output.code(), 0, "{output}");
+            assert!(!output.stderr.contains("nagaya:"), "{output}");
         }
     }
 }
