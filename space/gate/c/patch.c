@@ -170,19 +170,29 @@ static enum reach classify(const u8 *text, u64 at, struct site *site)
 	return UNREACHED;
 }
 
+static u64 load64(const u8 *p)
+{
+	u64 value;
+	__builtin_memcpy(&value, p, sizeof value);
+	return value;
+}
+
 /* Finds the sites; stores at most `room`. Returns how many there are. */
 static u32 scan(const u8 *text, u64 length, struct site *sites, u32 room, u32 *unreached)
 {
-	const u64 ones = 0x0101010101010101ul, highs = ones << 7, wanted = 0x0f * ones;
+	const u64 ones = 0x0101010101010101ul, highs = ones << 7;
 	u32 count = 0;
 	*unreached = 0;
 	for (u64 i = 0; i + 1 < length;) {
-		if (i % 8 == 0 && i + 8 < length) { /* eight bytes without 0x0f at a time */
-			u64 word = *(const u64 *)(text + i) ^ wanted;
-			if (!((word - ones) & ~word & highs)) {
+		if (i % 8 == 0) { /* eight bytes at a time, of which none begins 0f 05 */
+			while (i + 9 <= length) {
+				u64 word = (load64(text + i) ^ 0x0f * ones) | (load64(text + i + 1) ^ 0x05 * ones);
+				if ((word - ones) & ~word & highs)
+					break;
 				i += 8;
-				continue;
 			}
+			if (i + 1 >= length)
+				break;
 		}
 		if (text[i] == 0x0f && text[i + 1] == 0x05) {
 			struct site site;
