@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <pvas.h>
 #include <sys/shm.h>
+#include <sys/uio.h>
 
 static uint64_t seed = 1;
 static uintptr_t segment, segment_end;
@@ -503,7 +504,55 @@ static void mappings_without_end(void)
 	memset(big, 1, 60 << 20);
 }
 
+/* ---- huge pages -------------------------------------------------------------------- */
+
+/* KB of huge pages in [start, start + size). */
+static long huge_kb(char *start, size_t size)
+{
+	char line[512];
+	unsigned long from = 0, to = 0;
+	long sum = 0, kb;
+	FILE *maps = fopen("/proc/self/smaps", "r");
+	CHECK(maps);
+	while (fgets(line, sizeof line, maps)) {
+		unsigned long a, b;
+		if (sscanf(line, "%lx-%lx ", &a, &b) == 2)
+			from = a, to = b;
+		else if (sscanf(line, "AnonHugePages: %ld", &kb) == 1 && from < (uintptr_t)start + size &&
+		         to > (uintptr_t)start)
+			sum += kb;
+	}
+	fclose(maps);
+	return sum;
+}
+
+static void huge_pages(void)
+{
+	size_t size = 16 << 20;
+	char *from = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *to = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(from != MAP_FAILED && to != MAP_FAILED);
+	if (segment)
+		CHECK((uintptr_t)from % (2 << 20) == 0 && (uintptr_t)to % (2 << 20) == 0);
+	CHECK(madvise(from, size, MADV_HUGEPAGE) == 0 && madvise(to, size, MADV_HUGEPAGE) == 0);
+	memset(from, 1, size);
+	memset(to, 2, size);
+	long before = huge_kb(from, size) + huge_kb(to, size);
+	struct iovec local = {to, size}, remote = {from, size};
+	CHECK_EQ(process_vm_readv(getpid(), &local, 1, &remote, 1, 0), size);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child)
+		_exit(memcmp(from, to, size) != 0);
+	int status;
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	CHECK_EQ(process_vm_writev(getpid(), &local, 1, &remote, 1, 0), size);
+	CHECK_EQ(huge_kb(from, size) + huge_kb(to, size), before);
+	puts(before == 2 * (long)size >> 10 ? "all huge" : before ? "some huge" : "none huge");
+}
+
 static const struct check_case cases[] = {
+	{"huge_pages", huge_pages},
 	{"everything_is_in_the_segment", everything_is_in_the_segment},
 	{"unreached_calls_are_safe", unreached_calls_are_safe},
 	{"program_break", program_break},

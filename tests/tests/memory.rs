@@ -56,6 +56,11 @@ fn threads_of_a_task_map_at_once() {
 }
 
 #[test]
+fn huge_pages_stay_huge_when_messages_are_copied() {
+    holds("huge_pages", 2);
+}
+
+#[test]
 fn address_space_that_was_unmapped_is_used_again() {
     holds("address_space_is_reused", 2);
 }

@@ -19,7 +19,7 @@ int is_task(struct task *t, u64 pid)
 
 static int load(struct iovec *to, const struct iovec *from)
 {
-	return safe_copy(to, from, sizeof *to) ? -EFAULT : 0;
+	return copy_pair(to, from) ? -EFAULT : 0;
 }
 
 /* As iovec_from_user: lengths come before addresses. Returns 1 if there is anything to
@@ -70,6 +70,30 @@ static u64 copy(void *to, const void *from, u64 size)
 	}
 }
 
+/* What nearly every caller wants: one piece on each side. As the general way below. */
+static long transfer_one(const struct iovec *local, const struct iovec *remote, int write)
+{
+	struct iovec l, m;
+	if (load(&l, local))
+		return -EFAULT;
+	if ((long)l.size < 0)
+		return -EINVAL;
+	if (l.base > USER_END || l.size > USER_END - l.base)
+		return -EFAULT;
+	if (!l.size)
+		return 0;
+	if (load(&m, remote))
+		return -EFAULT;
+	if ((long)m.size < 0)
+		return -EINVAL;
+	u64 size = l.size < m.size ? l.size : m.size;
+	if (size > TRANSFER_MAX)
+		size = TRANSFER_MAX;
+	u64 left = write ? copy((void *)m.base, (void *)l.base, size)
+	                 : copy((void *)l.base, (void *)m.base, size);
+	return left && left == size ? -EFAULT : (long)(size - left);
+}
+
 static long transfer(const struct iovec *local, const struct iovec *remote, u64 remotes,
                      u64 total, int write)
 {
@@ -108,12 +132,15 @@ enum verdict gate_process_vm(struct task *t, struct regs *r)
 	if (!is_task(t, r->a1) || r->a6)
 		return PASS;
 	u64 blocked = begin_copies(t);
-	long result = check_local(local, r->a3);
-	if (result > 0) {
+	int write = r->nr == SYS_process_vm_writev;
+	long result;
+	if (r->a3 == 1 && r->a5 == 1) {
+		result = transfer_one(local, remote, write);
+	} else if ((result = check_local(local, r->a3)) > 0) {
 		u64 total = result;
 		result = check_lengths(remote, r->a5);
 		if (result > 0)
-			result = transfer(local, remote, r->a5, total, r->nr == SYS_process_vm_writev);
+			result = transfer(local, remote, r->a5, total, write);
 	}
 	end_copies(blocked);
 	if (result > 0) {

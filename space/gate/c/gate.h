@@ -120,6 +120,7 @@ int region_unmap(struct task *t, u64 address, u64 size);
 u64 copy_string(void *to, const void *from, u64 size);
 u64 copy_vector(void *to, const void *from, u64 size);
 u64 copy_stream(void *to, const void *from, u64 size);
+u64 copy_pair(void *to, const void *from);
 extern const u32 copy_faults[];
 #define safe_copy copy_string /* for what is small */
 

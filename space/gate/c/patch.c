@@ -374,6 +374,9 @@ long gate_patch(struct task *t, u8 *text, u64 length, int fd,
 		sites = (struct site *)private;
 	}
 	scan(text, length, sites, count, &unreached);
+	/* What only the scan has read need not stay mapped. */
+	if (!(prot & PROT_WRITE))
+		raw3(SYS_madvise, align_down((u64)text, PAGE), align_up(length, PAGE), 4 /* MADV_DONTNEED */);
 	if (!private)
 		publish(&f, offset, length, sites, count, unreached);
 	t->sites_unreached += unreached;
