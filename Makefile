@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test check-install bench soak install install-xpmem uninstall clean
+.PHONY: all deps demo check lint test model check-install bench soak install install-xpmem uninstall clean
 
 all:
 	$(CARGO) build --release --workspace
@@ -21,7 +21,7 @@ demo: deps
 	$(CARGO) build --release --quiet
 	$(RELEASE)/nagaya-bench demo
 
-check: deps lint test check-install
+check: deps lint test model check-install
 
 lint:
 	$(CARGO) fmt --all --check
@@ -32,6 +32,11 @@ lint:
 test:
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace --no-fail-fast
+
+# Every interleaving of what has no lock, as far as loom goes.
+model:
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
+		$(CARGO) test -p nagaya-fcp --test ring_model --release
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:

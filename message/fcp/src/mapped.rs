@@ -1,0 +1,145 @@
+//! A ring in real memory, which processes share: where its parts lie, and plain copies.
+
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX, Word32, Word64};
+
+impl Word32 for AtomicU32 {
+    fn load(&self, order: Ordering) -> u32 {
+        self.load(order)
+    }
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.swap(value, order)
+    }
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        self.fetch_or(bits, order)
+    }
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        self.fetch_and(bits, order)
+    }
+}
+
+impl Word64 for AtomicU64 {
+    fn load(&self, order: Ordering) -> u64 {
+        self.load(order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.store(value, order);
+    }
+    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
+        self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+    }
+    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        self.fetch_or(bits, order)
+    }
+    fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        self.fetch_and(bits, order)
+    }
+}
+
+/// Where the parts of a ring lie, in bytes from its start. Tail and head have lines of
+/// their own: one is the senders', the other the receiver's.
+const TAIL_AT: usize = 0;
+const HEAD_AT: usize = LINE_SIZE;
+const CLAIMS_AT: usize = 2 * LINE_SIZE;
+
+fn lines_at(lines: u32) -> usize {
+    CLAIMS_AT + (lines as usize * size_of::<u64>()).next_multiple_of(LINE_SIZE)
+}
+
+/// Bytes of memory that a ring of so many lines takes.
+pub fn size_of_ring(lines: u32) -> usize {
+    lines_at(lines) + lines as usize * LINE_SIZE
+}
+
+/// A ring at an address.
+#[derive(Debug, Clone, Copy)]
+pub struct Mapped {
+    base: NonNull<u8>,
+    lines: u32,
+}
+
+// SAFETY: the memory is shared by design, and reached through atomics, or as the ring's
+// rules allow.
+unsafe impl Send for Mapped {}
+// SAFETY: as above.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// The ring of `lines` lines at `base`.
+    ///
+    /// # Safety
+    /// [`size_of_ring`] bytes are mapped there, readable and writable, for as long as this
+    /// or a copy is used. They were zero when the first such ring was made there, and only
+    /// rings of the same size use them.
+    ///
+    /// # Panics
+    /// If `lines` is no power of two from 4 to [`LINES_MAX`], or `base` no multiple of
+    /// [`LINE_SIZE`].
+    pub unsafe fn at(base: NonNull<u8>, lines: u32) -> Self {
+        assert!(lines.is_power_of_two() && (4..=LINES_MAX).contains(&lines));
+        assert!(base.as_ptr().addr().is_multiple_of(LINE_SIZE));
+        Self { base, lines }
+    }
+
+    fn word64(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: in the ring, aligned, and only ever reached as an atomic.
+        unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
+    }
+
+    /// Where `length` bytes of payload lie, `offset` bytes behind the header of `line`.
+    fn payload(&self, line: u32, offset: usize, length: usize) -> *mut u8 {
+        let at = line as usize * LINE_SIZE + HEADER_SIZE + offset;
+        assert!(at + length <= self.lines as usize * LINE_SIZE);
+        // SAFETY: in the ring, as was just checked.
+        unsafe { self.base.as_ptr().add(lines_at(self.lines) + at) }
+    }
+}
+
+impl Buffer for Mapped {
+    type Word32 = AtomicU32;
+    type Word64 = AtomicU64;
+
+    fn lines(&self) -> u32 {
+        self.lines
+    }
+    fn tail(&self) -> &AtomicU64 {
+        self.word64(TAIL_AT)
+    }
+    fn head(&self) -> &AtomicU32 {
+        // SAFETY: as for `word64`.
+        unsafe { &*self.base.as_ptr().add(HEAD_AT).cast::<AtomicU32>() }
+    }
+    fn claim(&self, index: u32) -> &AtomicU64 {
+        assert!(index < self.lines);
+        self.word64(CLAIMS_AT + index as usize * size_of::<u64>())
+    }
+    fn header(&self, line: u32) -> &AtomicU64 {
+        assert!(line < self.lines);
+        self.word64(lines_at(self.lines) + line as usize * LINE_SIZE)
+    }
+    unsafe fn write(&self, line: u32, offset: usize, bytes: &[u8]) {
+        let to = self.payload(line, offset, bytes.len());
+        // SAFETY: inside the ring; the caller has reserved the lines.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+    unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]) {
+        let from = self.payload(line, offset, bytes.len());
+        // SAFETY: inside the ring; published, and the caller has not consumed it. A peer
+        // that breaks the rules can make the bytes wrong, and nothing else.
+        unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
+    }
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+    fn prefetch(&self, line: u32) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
+            let address = std::ptr::from_ref(self.header(line)).cast::<i8>();
+            // SAFETY: a hint; it accesses nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(address) };
+        }
+    }
+}

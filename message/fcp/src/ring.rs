@@ -1,0 +1,456 @@
+//! A receive buffer: many senders, one receiver, no lock (FCP II).
+//!
+//! Only the receiver has a buffer, in its own memory; senders write into it (Kikuchi et
+//! al., §3.3). It is a ring of lines of 64 bytes. A message takes whole lines, one behind
+//! the other; its header of two 32-bit words stands first in its first line, so that a
+//! small message is one cache line on its way.
+//!
+//! ```text
+//! tail      message number, position, bit: senders wait for room     (senders)
+//! head      position, bit: the receiver sleeps                       (receiver)
+//! claims    who reserves how many lines, for message number n        (senders)
+//! lines     header │ payload …                                       (both)
+//! ```
+//! A sender *claims* message number n by a compare-and-swap on its claim, then moves the
+//! tail (or somebody else does it for him), writes the payload, and at last the header.
+//! The receiver takes what has a header, in order; it clears the first word of every line
+//! before it gives the line back, so a header is never an old payload. A sender that is
+//! killed between its claim and its header leaves a gap of known size: once the receiver
+//! knows that it is dead, it skips the gap.
+//!
+//! Claims carry their message number, so a sender that slept for a lap cannot take one
+//! that was used since; payload never overlies a claim.
+//!
+//! This file knows no system call and no clock; memory and atomics are a [`Buffer`]'s,
+//! which loom models (`tests/ring_model.rs`).
+
+use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
+
+/// Bytes of a line: what moves between cores in one piece.
+pub const LINE_SIZE: usize = 64;
+/// Bytes of a header: two 32-bit words.
+pub const HEADER_SIZE: usize = 8;
+
+/// Most lines in a ring: 2 MiB.
+pub const LINES_MAX: u32 = 1 << 15;
+
+const POSITION_MASK: u32 = (1 << 31) - 1;
+/// In the lowest bit of head: the receiver sleeps. Of tail: senders wait for room.
+const WAITS: u32 = 1;
+
+/// An atomic 32-bit word.
+pub trait Word32 {
+    /// As `AtomicU32`'s.
+    fn load(&self, order: Ordering) -> u32;
+    /// As `AtomicU32`'s.
+    fn swap(&self, value: u32, order: Ordering) -> u32;
+    /// As `AtomicU32`'s.
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
+    /// As `AtomicU32`'s.
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32;
+}
+
+/// An atomic 64-bit word.
+pub trait Word64 {
+    /// As `AtomicU64`'s.
+    fn load(&self, order: Ordering) -> u64;
+    /// As `AtomicU64`'s.
+    fn store(&self, value: u64, order: Ordering);
+    /// As `AtomicU64`'s, sequentially consistent.
+    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64>;
+    /// As `AtomicU64`'s.
+    fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
+    /// As `AtomicU64`'s.
+    fn fetch_and(&self, bits: u64, order: Ordering) -> u64;
+}
+
+/// The memory of one receive buffer, zero at first.
+pub trait Buffer {
+    /// Its 32-bit words.
+    type Word32: Word32;
+    /// Its 64-bit words.
+    type Word64: Word64;
+    /// Lines, a power of two from 4 to [`LINES_MAX`].
+    fn lines(&self) -> u32;
+    /// Message number and position of the next message.
+    fn tail(&self) -> &Self::Word64;
+    /// Where the receiver is.
+    fn head(&self) -> &Self::Word32;
+    /// The claim of message numbers `index` modulo `lines`.
+    fn claim(&self, index: u32) -> &Self::Word64;
+    /// The first word of a line.
+    fn header(&self, line: u32) -> &Self::Word64;
+    /// Writes payload behind the header of `line`, `offset` bytes in.
+    ///
+    /// # Safety
+    /// The caller has reserved the lines and not yet published the message.
+    unsafe fn write(&self, line: u32, offset: usize, bytes: &[u8]);
+    /// Reads payload behind the header of `line`, `offset` bytes in.
+    ///
+    /// # Safety
+    /// The caller is the receiver, and the message is published and not yet consumed.
+    unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]);
+    /// A full fence.
+    fn fence(&self);
+    /// Soon the line will be written.
+    fn prefetch(&self, _line: u32) {}
+}
+
+/// What a message is, as its header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The payload is the message.
+    Inline = 1,
+    /// The payload says where the message lies.
+    Remote = 2,
+    /// Nothing; the rest of the ring is too short for the next message.
+    Skip = 3,
+}
+
+/// A header: length in bytes and kind, and the sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What follows.
+    pub kind: Kind,
+    /// Bytes of payload.
+    pub length: u32,
+    /// The sender's number, as it gave it.
+    pub source: u32,
+}
+
+impl Header {
+    /// Longest payload that a header can tell.
+    pub const LENGTH_MAX: u32 = (1 << 30) - 1;
+
+    fn word(self) -> u64 {
+        u64::from(self.length) << 2 | self.kind as u64 | u64::from(self.source) << 32
+    }
+
+    fn parse(word: u64) -> Option<Self> {
+        let kind = match word & 3 {
+            1 => Kind::Inline,
+            2 => Kind::Remote,
+            3 => Kind::Skip,
+            _ => return None,
+        };
+        Some(Self { kind, length: word as u32 >> 2, source: (word >> 32) as u32 })
+    }
+}
+
+/// Lines that a payload of `length` bytes takes.
+pub fn lines_of(length: usize) -> u32 {
+    (HEADER_SIZE + length).div_ceil(LINE_SIZE) as u32
+}
+
+/// Message number and position, as the tail holds them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Place {
+    number: u32,
+    position: u32,
+}
+
+impl Place {
+    fn word(self, waits: u64) -> u64 {
+        u64::from(self.number) << 32 | u64::from(self.position) << 1 | waits
+    }
+
+    fn parse(word: u64) -> Self {
+        Self { number: (word >> 32) as u32, position: word as u32 >> 1 }
+    }
+
+    fn after(self, lines: u32) -> Self {
+        Self {
+            number: self.number.wrapping_add(1),
+            position: self.position.wrapping_add(lines) & POSITION_MASK,
+        }
+    }
+}
+
+/// Lines from `from` to `to`.
+fn distance(from: u32, to: u32) -> u32 {
+    to.wrapping_sub(from) & POSITION_MASK
+}
+
+/// A claim: which member takes how many lines for which message number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Claim {
+    /// The message number and 1: a zero word claims nothing.
+    after: u32,
+    lines: u32,
+    member: u16,
+}
+
+impl Claim {
+    fn word(self) -> u64 {
+        u64::from(self.after) << 32 | u64::from(self.lines) << 16 | u64::from(self.member)
+    }
+
+    fn parse(word: u64) -> Self {
+        Self { after: (word >> 32) as u32, lines: word as u32 >> 16, member: word as u16 }
+    }
+}
+
+/// Why a message was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SendError {
+    /// No room now.
+    Full,
+    /// It would not fit into an empty buffer.
+    TooLong,
+}
+
+/// One who sends to a buffer. Any number of them may, at once.
+#[derive(Debug)]
+pub struct Sender {
+    member: u16,
+    source: u32,
+    /// Where the receiver was when we last looked, and the message number then.
+    seen: Option<Place>,
+}
+
+impl Sender {
+    /// A sender whose messages say that they are from `source`. By `member` the receiver
+    /// asks whether it lives.
+    pub fn new(member: u16, source: u32) -> Self {
+        Self { member, source, seen: None }
+    }
+
+    /// Sends the concatenation of `parts`, or nothing. Returns whether the receiver
+    /// sleeps, and must be woken.
+    pub fn send<B: Buffer>(
+        &mut self,
+        buffer: &B,
+        kind: Kind,
+        parts: &[&[u8]],
+    ) -> Result<bool, SendError> {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        if length > Header::LENGTH_MAX as usize || lines_of(length) > buffer.lines() {
+            return Err(SendError::TooLong);
+        }
+        let line = self.reserve(buffer, lines_of(length))?;
+        let mut offset = 0;
+        for part in parts {
+            // SAFETY: reserved for `length` bytes, and not published.
+            unsafe { buffer.write(line, offset, part) };
+            offset += part.len();
+        }
+        let header = Header { kind, length: length as u32, source: self.source };
+        buffer.header(line).store(header.word(), Release);
+        buffer.fence();
+        Ok(buffer.head().load(Relaxed) & WAITS != 0)
+    }
+
+    /// Takes the next message number and this many lines in a row. Returns the first.
+    pub fn reserve<B: Buffer>(&mut self, buffer: &B, wanted: u32) -> Result<u32, SendError> {
+        let ring = buffer.lines();
+        loop {
+            let tail = buffer.tail().load(Acquire);
+            let place = Place::parse(tail);
+            let line = place.position & (ring - 1);
+            buffer.prefetch(line);
+            let to_end = ring - line;
+            let lines = wanted.min(to_end);
+            let has_room = |seen: &Place| distance(seen.position, place.position) + lines <= ring;
+            // Positions come round; what we saw so many messages ago says nothing.
+            let recent = |seen: &Place| place.number.wrapping_sub(seen.number) < ring;
+            if !self.seen.as_ref().is_some_and(|seen| recent(seen) && has_room(seen)) {
+                let position = buffer.head().load(Acquire) >> 1;
+                let seen = Place { number: place.number, position };
+                if buffer.tail().load(Acquire) >> 1 != tail >> 1 {
+                    continue; // the tail was old
+                }
+                if !has_room(&seen) {
+                    return Err(SendError::Full);
+                }
+                self.seen = Some(seen);
+            }
+            let after = place.number.wrapping_add(1);
+            let ours = Claim { after, lines, member: self.member };
+            let claim = buffer.claim(place.number & (ring - 1));
+            let before = claim.load(Acquire);
+            if Claim::parse(before).after == after {
+                advance(buffer, tail, Claim::parse(before).lines);
+                continue;
+            }
+            if buffer.tail().load(Acquire) >> 1 != tail >> 1 {
+                continue; // the claim may be a later one
+            }
+            if claim.compare_exchange(before, ours.word()).is_err() {
+                continue;
+            }
+            advance(buffer, tail, lines);
+            if lines == wanted {
+                return Ok(line);
+            }
+            let skip = Header { kind: Kind::Skip, length: 0, source: self.source };
+            buffer.header(line).store(skip.word(), Release);
+        }
+    }
+
+    /// Says that senders wait for room. Then `send` once more before waiting on
+    /// [`Buffer::head`]: the receiver changes it, and wakes, when it gives room.
+    pub fn wait_for_room<B: Buffer>(&self, buffer: &B) -> u32 {
+        let head = buffer.head().load(Acquire);
+        buffer.tail().fetch_or(u64::from(WAITS), SeqCst);
+        buffer.fence();
+        head
+    }
+}
+
+/// Moves the tail behind the message that was claimed, if nobody else has.
+fn advance<B: Buffer>(buffer: &B, mut tail: u64, lines: u32) {
+    let place = Place::parse(tail);
+    loop {
+        let next = place.after(lines).word(tail & u64::from(WAITS));
+        match buffer.tail().compare_exchange(tail, next) {
+            Ok(_) => return,
+            Err(now) if now >> 1 == tail >> 1 => tail = now, // somebody began to wait
+            Err(_) => return,
+        }
+    }
+}
+
+/// What the receiver finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing.
+    Nothing,
+    /// A sender is in the middle of sending, or dead: who.
+    Unfinished(u16),
+    /// A message, to be read and then consumed.
+    Message(Message),
+    /// The memory says what no sender writes. The receiver cannot go on.
+    Corrupt,
+}
+
+/// A message in the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Message {
+    /// Its header.
+    pub header: Header,
+    line: u32,
+}
+
+/// The one who receives from a buffer.
+#[derive(Debug, Default)]
+pub struct Receiver {
+    number: u32,
+    position: u32,
+    /// What `head` says.
+    published: u32,
+}
+
+impl Receiver {
+    /// Looks for the next message.
+    pub fn look<B: Buffer>(&mut self, buffer: &B) -> Found {
+        let ring = buffer.lines();
+        loop {
+            let line = self.position & (ring - 1);
+            let word = buffer.header(line).load(Acquire);
+            let Some(header) = Header::parse(word) else {
+                return match word {
+                    0 => self.unfinished(buffer),
+                    _ => Found::Corrupt,
+                };
+            };
+            match header.kind {
+                Kind::Skip => self.give_back(buffer, ring - line),
+                _ if lines_of(header.length as usize) > ring - line => return Found::Corrupt,
+                _ => return Found::Message(Message { header, line }),
+            }
+        }
+    }
+
+    fn unfinished<B: Buffer>(&self, buffer: &B) -> Found {
+        if Place::parse(buffer.tail().load(Acquire)).number == self.number {
+            return Found::Nothing;
+        }
+        match self.claim(buffer) {
+            Some(claim) => Found::Unfinished(claim.member),
+            None => Found::Corrupt,
+        }
+    }
+
+    /// The claim of the next message, which the tail has passed.
+    fn claim<B: Buffer>(&self, buffer: &B) -> Option<Claim> {
+        let ring = buffer.lines();
+        let claim = Claim::parse(buffer.claim(self.number & (ring - 1)).load(Acquire));
+        let fits = (1..=ring - (self.position & (ring - 1))).contains(&claim.lines);
+        (claim.after == self.number.wrapping_add(1) && fits).then_some(claim)
+    }
+
+    /// Skips the gap that a dead sender left. The caller knows that `member` is dead; what
+    /// it published before stays.
+    pub fn skip_dead<B: Buffer>(&mut self, buffer: &B, member: u16) {
+        let line = self.position & (buffer.lines() - 1);
+        match self.claim(buffer) {
+            Some(claim) if claim.member == member && buffer.header(line).load(Acquire) == 0 => {
+                self.give_back(buffer, claim.lines);
+            }
+            _ => {}
+        }
+    }
+
+    /// Copies part of the message's payload.
+    pub fn read<B: Buffer>(&self, buffer: &B, message: &Message, offset: usize, to: &mut [u8]) {
+        assert!(offset + to.len() <= message.header.length as usize);
+        // SAFETY: `look` found it, and only we consume it.
+        unsafe { buffer.read(message.line, offset, to) };
+    }
+
+    /// Done with the message: its lines are free. Returns whether senders wait for them,
+    /// and must be woken.
+    pub fn consume<B: Buffer>(&mut self, buffer: &B, message: &Message) -> bool {
+        debug_assert_eq!(message.line, self.position & (buffer.lines() - 1));
+        self.give_back(buffer, lines_of(message.header.length as usize));
+        // Senders look at the head when the buffer seems full; told at every message, they
+        // would fetch the line at every message.
+        if distance(self.published, self.position) >= buffer.lines() / 4 {
+            return self.publish(buffer);
+        }
+        false
+    }
+
+    fn give_back<B: Buffer>(&mut self, buffer: &B, lines: u32) {
+        let ring = buffer.lines();
+        for line in 0..lines {
+            buffer.header(self.position.wrapping_add(line) & (ring - 1)).store(0, Relaxed);
+        }
+        let next = Place { number: self.number, position: self.position }.after(lines);
+        (self.number, self.position) = (next.number, next.position);
+    }
+
+    /// Tells senders what is free. Returns whether some wait for it, and must be woken.
+    pub fn publish<B: Buffer>(&mut self, buffer: &B) -> bool {
+        if self.published == self.position {
+            return false;
+        }
+        self.published = self.position;
+        buffer.head().swap(self.position << 1, SeqCst);
+        buffer.fence();
+        if buffer.tail().load(Relaxed) & u64::from(WAITS) == 0 {
+            return false;
+        }
+        buffer.tail().fetch_and(!u64::from(WAITS), SeqCst);
+        true
+    }
+
+    /// Says that the receiver is about to sleep; returns what [`Buffer::head`] then is.
+    /// `look` and [`Receiver::publish`] once more before waiting for it to change, and call
+    /// [`Receiver::awake`] afterwards.
+    pub fn about_to_sleep<B: Buffer>(&mut self, buffer: &B) -> u32 {
+        let head = buffer.head().fetch_or(WAITS, SeqCst) | WAITS;
+        buffer.fence();
+        head
+    }
+
+    /// Sleeps no more.
+    pub fn awake<B: Buffer>(&mut self, buffer: &B) {
+        buffer.head().fetch_and(!WAITS, SeqCst);
+    }
+}
+
+/// A sender that found the receiver asleep calls this, and then wakes it.
+pub fn rouse<B: Buffer>(buffer: &B) {
+    buffer.head().fetch_and(!WAITS, SeqCst);
+}

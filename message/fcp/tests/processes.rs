@@ -1,0 +1,235 @@
+//! Real processes on one ring: senders are killed at random instants, and nobody else
+//! loses anything. `SEED=n` repeats a run's choices.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use fcp::endpoint::{Inbox, Outbox, Refused};
+use fcp::mapped::{Mapped, size_of_ring};
+use fcp::ring::{Kind, LINE_SIZE};
+
+/// A ring in memory that children share.
+fn shared_ring(lines: u32) -> Mapped {
+    // SAFETY: a new mapping, zero, which stays until the process ends.
+    unsafe {
+        let at = libc::mmap(
+            std::ptr::null_mut(),
+            size_of_ring(lines),
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_SHARED | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        assert_ne!(at, libc::MAP_FAILED);
+        Mapped::at(NonNull::new(at.cast()).expect("not 0"), lines)
+    }
+}
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+fn seed() -> u64 {
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
+    println!("SEED={seed}");
+    seed
+}
+
+/// The `n`-th message of a sender: its number, and bytes that follow from both.
+fn message(source: u32, n: u64) -> Vec<u8> {
+    let mut random = Random(u64::from(source) << 32 | n);
+    let length = 8 + random.next() as usize % 300;
+    let mut bytes = n.to_le_bytes().to_vec();
+    bytes.resize_with(length, || random.next() as u8);
+    bytes
+}
+
+/// Starts a child that runs `work` and ends. The test's other threads stay out of it.
+fn child(work: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: the child uses no lock of another thread's: it computes, sends and exits.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: plain calls; ends with its parent, and without running its exit code.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                work();
+                libc::_exit(0)
+            }
+        }
+        pid => {
+            assert!(pid > 0);
+            pid
+        }
+    }
+}
+
+/// Whether the child has ended; reaps it.
+fn has_ended(pid: libc::pid_t) -> bool {
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) == pid }
+}
+
+fn send_from(ring: Mapped, member: u16, count: u64) -> libc::pid_t {
+    child(move || {
+        let mut outbox = Outbox::new(ring, member, member.into());
+        for n in 0..count {
+            let bytes = message(member.into(), n);
+            let (a, b) = bytes.split_at(bytes.len() / 3);
+            let sent = outbox.send(Kind::Inline, &[a, b], None, || true);
+            assert_eq!(sent, Ok(()));
+        }
+    })
+}
+
+#[test]
+fn messages_of_many_senders_arrive_whole_and_in_order() {
+    const SENDERS: u16 = 4;
+    const COUNT: u64 = 20_000;
+    let ring = shared_ring(64);
+    let children: Vec<_> = (1..=SENDERS).map(|n| send_from(ring, n, COUNT)).collect();
+    let mut inbox = Inbox::new(ring);
+    let mut next = HashMap::new();
+    for _ in 0..u64::from(SENDERS) * COUNT {
+        let until = Instant::now() + Duration::from_secs(20);
+        let arrived = inbox.receive(Some(until), |_| false).expect("not corrupt");
+        let arrived = arrived.expect("a message in time");
+        let source = arrived.header().source;
+        let n = next.entry(source).or_insert(0);
+        let mut bytes = vec![0; arrived.header().length as usize];
+        arrived.read(0, &mut bytes);
+        assert_eq!(bytes, message(source, *n));
+        *n += 1;
+    }
+    for pid in children {
+        // SAFETY: our own child.
+        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    }
+}
+
+#[test]
+fn senders_killed_at_random_instants_harm_nobody() {
+    let mut random = Random(seed());
+    let ring = shared_ring(16);
+    let mut inbox = Inbox::new(ring);
+    // By member: pid while it lives, and the number of its next message.
+    let living: RefCell<HashMap<u16, libc::pid_t>> = RefCell::default();
+    let mut next: HashMap<u32, u64> = HashMap::new();
+    let mut members = 0u16;
+    let (mut received, gaps) = (0u64, Cell::new(0));
+    let end = Instant::now() + Duration::from_secs(5);
+    let is_dead = |member: u16| {
+        let mut living = living.borrow_mut();
+        match living.get(&member) {
+            Some(&pid) if !has_ended(pid) => false,
+            _ => {
+                living.remove(&member);
+                true
+            }
+        }
+    };
+    while Instant::now() < end {
+        while living.borrow().len() < 3 {
+            members += 1;
+            living.borrow_mut().insert(members, send_from(ring, members, u64::MAX));
+        }
+        for _ in 0..random.next() % 2000 {
+            let until = Instant::now() + Duration::from_secs(10);
+            let arrived = inbox.receive(Some(until), |m| {
+                let dead = is_dead(m);
+                gaps.set(gaps.get() + u32::from(dead));
+                dead
+            });
+            let arrived = arrived.expect("not corrupt").expect("a message within 10 s");
+            let source = arrived.header().source;
+            let n = next.entry(source).or_insert(0);
+            let mut bytes = vec![0; arrived.header().length as usize];
+            arrived.read(0, &mut bytes);
+            assert_eq!(bytes, message(source, *n), "message {n} of {source}");
+            *n += 1;
+            received += 1;
+            if living.borrow().is_empty() {
+                break;
+            }
+        }
+        let victims: Vec<_> = living.borrow().iter().map(|(m, p)| (*m, *p)).collect();
+        if let Some((member, pid)) = victims.get(random.next() as usize % 3) {
+            // SAFETY: our own child, not yet reaped.
+            unsafe {
+                libc::kill(*pid, libc::SIGKILL);
+                libc::waitpid(*pid, std::ptr::null_mut(), 0);
+            }
+            living.borrow_mut().remove(member);
+        }
+    }
+    println!("{received} messages from {members} senders, {} gaps", gaps.get());
+    for pid in living.borrow().values() {
+        // SAFETY: as above.
+        unsafe {
+            libc::kill(*pid, libc::SIGKILL);
+            libc::waitpid(*pid, std::ptr::null_mut(), 0);
+        }
+    }
+    assert!(received > 1000);
+}
+
+#[test]
+fn an_idle_receiver_sleeps_and_wakes() {
+    let ring = shared_ring(16);
+    let mut inbox = Inbox::new(ring);
+    let usage = || {
+        // SAFETY: a plain structure, filled by the call.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+        Duration::from_micros((usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) as u64)
+            + Duration::from_secs((usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) as u64)
+    };
+    let before = usage();
+    let until = Instant::now() + Duration::from_millis(500);
+    assert!(inbox.receive(Some(until), |_| false).expect("not corrupt").is_none());
+    assert!(usage() - before < Duration::from_millis(50), "{:?}", usage() - before);
+
+    let pid = child(move || {
+        std::thread::sleep(Duration::from_millis(100));
+        let sent = Outbox::new(ring, 1, 7).send(Kind::Inline, &[b"wake"], None, || true);
+        assert_eq!(sent, Ok(()));
+    });
+    let arrived = inbox.receive(None, |_| false).expect("not corrupt").expect("a message");
+    assert_eq!(arrived.header().source, 7);
+    drop(arrived);
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}
+
+#[test]
+fn a_full_ring_refuses_waits_and_notices_a_dead_receiver() {
+    let ring = shared_ring(4);
+    let mut outbox = Outbox::new(ring, 1, 1);
+    let line = [0u8; LINE_SIZE - 8];
+    for _ in 0..4 {
+        assert_eq!(outbox.try_send(Kind::Inline, &[&line]), Ok(()));
+    }
+    let soon = || Some(Instant::now() + Duration::from_millis(30));
+    let sent = outbox.send(Kind::Inline, &[&line], soon(), || true);
+    assert_eq!(sent, Err(Refused::TimedOut));
+    assert_eq!(outbox.send(Kind::Inline, &[&line], None, || false), Err(Refused::Dead));
+    let sent = outbox.send(Kind::Inline, &[&[0; 4 * LINE_SIZE]], None, || true);
+    assert_eq!(sent, Err(Refused::TooLong));
+    let mut inbox = Inbox::new(ring);
+    for _ in 0..4 {
+        assert!(inbox.try_receive().expect("not corrupt").is_some());
+    }
+    assert!(inbox.try_receive().expect("not corrupt").is_none());
+}

@@ -1,0 +1,298 @@
+//! The ring under loom: every interleaving of a few senders, a receiver, and deaths.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-fcp --test ring_model --release`.
+#![cfg(loom)]
+
+use std::sync::atomic::Ordering;
+
+use fcp::ring::{
+    self, Buffer, Found, HEADER_SIZE, Kind, LINE_SIZE, Receiver, SendError, Sender, Word32, Word64,
+};
+use loom::cell::UnsafeCell;
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread;
+
+struct Small(AtomicU32);
+struct Wide(AtomicU64);
+
+impl Word32 for Small {
+    fn load(&self, order: Ordering) -> u32 {
+        self.0.load(order)
+    }
+    fn swap(&self, value: u32, order: Ordering) -> u32 {
+        self.0.swap(value, order)
+    }
+    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_or(bits, order)
+    }
+    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
+        self.0.fetch_and(bits, order)
+    }
+}
+
+impl Word64 for Wide {
+    fn load(&self, order: Ordering) -> u64 {
+        self.0.load(order)
+    }
+    fn store(&self, value: u64, order: Ordering) {
+        self.0.store(value, order);
+    }
+    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
+        self.0.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
+    }
+    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
+        self.0.fetch_or(bits, order)
+    }
+    fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
+        self.0.fetch_and(bits, order)
+    }
+}
+
+const LINES: u32 = 4;
+
+/// A buffer whose payload loom watches for races, and a futex.
+struct Model {
+    tail: Wide,
+    head: Small,
+    claims: Vec<Wide>,
+    headers: Vec<Wide>,
+    payload: Vec<UnsafeCell<[u8; LINE_SIZE]>>,
+    sleepers: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        let words = || (0..LINES).map(|_| Wide(AtomicU64::new(0))).collect();
+        Arc::new(Self {
+            tail: Wide(AtomicU64::new(0)),
+            head: Small(AtomicU32::new(0)),
+            claims: words(),
+            headers: words(),
+            payload: (0..LINES).map(|_| UnsafeCell::new([0; LINE_SIZE])).collect(),
+            sleepers: Mutex::new(()),
+            woken: Condvar::new(),
+        })
+    }
+
+    /// FUTEX_WAIT on the head.
+    fn wait(&self, expected: u32) {
+        let guard = self.sleepers.lock().expect("no panic while held");
+        if self.head.load(Ordering::SeqCst) == expected {
+            drop(self.woken.wait(guard).expect("no panic while held"));
+        }
+    }
+
+    /// FUTEX_WAKE.
+    fn wake(&self) {
+        let _guard = self.sleepers.lock().expect("no panic while held");
+        self.woken.notify_all();
+    }
+
+    /// Which line and byte in it a byte of the payload is.
+    fn at(line: u32, offset: usize) -> (usize, usize) {
+        let at = line as usize * LINE_SIZE + HEADER_SIZE + offset;
+        (at / LINE_SIZE, at % LINE_SIZE)
+    }
+}
+
+impl Buffer for Model {
+    type Word32 = Small;
+    type Word64 = Wide;
+    fn lines(&self) -> u32 {
+        LINES
+    }
+    fn tail(&self) -> &Wide {
+        &self.tail
+    }
+    fn head(&self) -> &Small {
+        &self.head
+    }
+    fn claim(&self, index: u32) -> &Wide {
+        &self.claims[index as usize]
+    }
+    fn header(&self, line: u32) -> &Wide {
+        &self.headers[line as usize]
+    }
+    unsafe fn write(&self, line: u32, offset: usize, bytes: &[u8]) {
+        for (i, byte) in bytes.iter().enumerate() {
+            let (line, at) = Self::at(line, offset + i);
+            // SAFETY: loom checks that nobody else is here.
+            self.payload[line].with_mut(|cell| unsafe { (*cell)[at] = *byte });
+        }
+    }
+    unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]) {
+        for (i, byte) in bytes.iter_mut().enumerate() {
+            let (line, at) = Self::at(line, offset + i);
+            // SAFETY: as above.
+            *byte = self.payload[line].with(|cell| unsafe { (*cell)[at] });
+        }
+    }
+    fn fence(&self) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+fn send(model: &Model, sender: &mut Sender, byte: u8, length: usize) {
+    let mut payload = vec![0; length];
+    payload[0] = byte;
+    payload[length - 1] = byte;
+    loop {
+        match sender.send(model, Kind::Inline, &[&payload]) {
+            Ok(asleep) => {
+                if asleep {
+                    ring::rouse(model);
+                    model.wake();
+                }
+                return;
+            }
+            Err(SendError::Full) => {
+                let head = sender.wait_for_room(model);
+                match sender.send(model, Kind::Inline, &[&payload]) {
+                    Ok(asleep) => {
+                        if asleep {
+                            ring::rouse(model);
+                            model.wake();
+                        }
+                        return;
+                    }
+                    Err(_) => model.wait(head),
+                }
+            }
+            Err(SendError::TooLong) => panic!("it fits"),
+        }
+    }
+}
+
+/// The next message's first byte and source; sleeps until there is one. `dead` members
+/// are skipped.
+fn receive(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> (u8, u32) {
+    loop {
+        if let Some(got) = take(model, receiver, dead) {
+            return got;
+        }
+        if receiver.publish(model) {
+            model.wake();
+        }
+        let head = receiver.about_to_sleep(model);
+        if let Some(got) = take(model, receiver, dead) {
+            receiver.awake(model);
+            return got;
+        }
+        // The look may have skipped lines: then the head changes, and we do not sleep.
+        if receiver.publish(model) {
+            model.wake();
+        }
+        model.wait(head);
+        receiver.awake(model);
+    }
+}
+
+fn take(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> Option<(u8, u32)> {
+    loop {
+        match receiver.look(model) {
+            Found::Message(message) => {
+                let length = message.header.length as usize;
+                let mut payload = vec![0; length];
+                receiver.read(model, &message, 0, &mut payload);
+                assert_eq!(payload[0], payload[length - 1], "torn");
+                if receiver.consume(model, &message) {
+                    model.wake();
+                }
+                return Some((payload[0], message.header.source));
+            }
+            Found::Unfinished(member) if dead.contains(&member) => {
+                receiver.skip_dead(model, member);
+            }
+            // A living sender is about to finish; then it sees whether we sleep.
+            Found::Nothing | Found::Unfinished(_) => return None,
+            Found::Corrupt => panic!("corrupt"),
+        }
+    }
+}
+
+fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(check);
+}
+
+#[test]
+fn two_senders_lose_nothing_and_keep_their_order() {
+    model(2, || {
+        let shared = Model::new();
+        let senders: Vec<_> = (1..=2u8)
+            .map(|n| {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    let mut sender = Sender::new(n.into(), n.into());
+                    send(&shared, &mut sender, n * 10, 8);
+                    if n == 1 {
+                        send(&shared, &mut sender, n * 10 + 1, 8);
+                    }
+                })
+            })
+            .collect();
+        let mut receiver = Receiver::default();
+        let mut next = [0u8; 3];
+        for _ in 0..3 {
+            let (byte, source) = receive(&shared, &mut receiver, &[]);
+            assert_eq!(u32::from(byte / 10), source);
+            assert_eq!(byte % 10, next[source as usize], "order");
+            next[source as usize] += 1;
+        }
+        for sender in senders {
+            sender.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_full_ring_makes_senders_wait_and_comes_round() {
+    model(2, || {
+        let shared = Model::new();
+        let sender = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let mut sender = Sender::new(1, 1);
+                // Three lines, one, three: the last begins a new lap behind a skip.
+                for (byte, length) in [(1, 150), (2, 8), (3, 150), (4, 100)] {
+                    send(&shared, &mut sender, byte, length);
+                }
+            })
+        };
+        let mut receiver = Receiver::default();
+        for wanted in 1..=4 {
+            assert_eq!(receive(&shared, &mut receiver, &[]), (wanted, 1));
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sender_that_dies_between_claim_and_header_leaves_a_gap_only() {
+    model(2, || {
+        let shared = Model::new();
+        let dies = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let mut sender = Sender::new(1, 1);
+                send(&shared, &mut sender, 10, 8);
+                let _ = sender.reserve(&*shared, 2);
+            })
+        };
+        let lives = {
+            let shared = shared.clone();
+            thread::spawn(move || send(&shared, &mut Sender::new(2, 2), 20, 8))
+        };
+        let mut receiver = Receiver::default();
+        let first = receive(&shared, &mut receiver, &[]);
+        dies.join().unwrap();
+        let second = receive(&shared, &mut receiver, &[1]);
+        let mut both = [first, second];
+        both.sort_unstable();
+        assert_eq!(both, [(10, 1), (20, 2)]);
+        lives.join().unwrap();
+    });
+}
