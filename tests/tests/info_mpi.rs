@@ -84,8 +84,11 @@ fn the_newest_mpis_are_known_and_tried() {
     }
     let output = info(from_pypi("impi-rt")).run();
     yes(&output, "Intel MPI 20", "CMA");
-    assert!(value(&output, "settings").contains("I_MPI_SHM_CMA_THRESHOLD=16384 (nagaya exec)"));
+    assert!(value(&output, "settings").contains("I_MPI_SHM_CMA_THRESHOLD=65536 (nagaya exec)"));
     info(from_pypi("impi-rt")).arg("--try").run().refused(125, &["mpicc", "Intel MPI"]);
+    let shm = [("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "shm")];
+    let output = shm.into_iter().fold(info(from_pypi("impi-rt")), |c, (k, v)| c.env(k, v)).run();
+    yes(&output, "Intel MPI 20", "libfabric's shm");
 }
 
 #[test]

@@ -245,10 +245,15 @@ fn ucx(plan: &mut Plan) {
 fn intel() -> Plan {
     let mut plan = Plan::default();
     if environment("I_MPI_FABRICS", &mut plan.settings).is_some_and(|value| value == "ofi") {
+        let provider = environment("FI_PROVIDER", &mut plan.settings);
+        if provider.is_some_and(|list| list.split(',').any(|name| name == "shm")) {
+            plan.method = "libfabric's shm, CMA (process_vm_readv)".into();
+            return plan;
+        }
         plan.method = "none: libfabric".into();
         plan.obstacle = Some(Obstacle::new(
             "I_MPI_FABRICS=ofi sends messages within the node through libfabric",
-            "unset it, or set I_MPI_FABRICS=shm:ofi",
+            "unset it, or set I_MPI_FABRICS=shm:ofi, or FI_PROVIDER=shm",
         ));
         return plan;
     }
