@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use nagaya_tests::{Cmd, program};
+use nagaya_tests::{Cmd, WorkDir, program, skip};
 
 /// Runs one case of `programs/faults.c`.
 #[track_caller]
@@ -43,6 +43,17 @@ fn tasks_that_crash_exec_or_fail_to_start_leave_no_trace() {
 fn a_start_without_mappings_left_is_enomem() {
     let text = holds("mappings_run_out");
     if text.contains("unlimited") {
-        nagaya_tests::skip("vm.max_map_count is so high that it cannot be reached");
+        skip("vm.max_map_count is so high that it cannot be reached");
     }
+}
+
+#[test]
+fn a_core_file_holds_the_memory_of_the_task_that_died() {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
+    if !pattern.starts_with("core") {
+        return skip("core files do not go to the current directory here");
+    }
+    let dir = WorkDir::new();
+    let program = program::c_pvas("cores.c");
+    Cmd::new(program).dir(dir.path()).run().prints("small cores\n");
 }

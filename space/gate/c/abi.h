@@ -102,7 +102,7 @@ struct space {
 	struct region *regions;
 	struct copy_plan copy;
 	u32 tasks_expected; /* processes that the job has on this node; 0: nobody knows */
-	u32 unused;
+	u32 dump_marks;     /* 1: a dying task has kept others out of its core file */
 };
 
 /* The kernel's struct sigaction. */

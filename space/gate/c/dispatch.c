@@ -12,7 +12,7 @@ const u64 handled[8] = {
 	/* 128..191 */
 	BIT(SYS_mlockall),
 	/* 192..255 */
-	0,
+	BIT(SYS_tgkill),
 	/* 256..319 */
 	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp),
 	/* 320..383 */
@@ -34,6 +34,7 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	case SYS_process_vm_readv:
 	case SYS_process_vm_writev: return gate_process_vm(t, r);
 	case SYS_kcmp: return gate_kcmp(t, r);
+	case SYS_tgkill: return gate_tgkill(t, r);
 	case SYS_rt_sigprocmask: return gate_sigprocmask(t, r);
 	case SYS_rt_sigaction: return gate_sigaction(t, r);
 	case SYS_clone:

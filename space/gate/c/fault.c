@@ -96,13 +96,13 @@ enum verdict gate_sigaction(struct task *t, struct regs *r)
 	return DONE;
 }
 
-/* A core file need hold the dying task's segment only, not everybody's. */
+/* A core file need hold the dying task's segment only, not everybody's. The owner's
+ * watcher takes the marks back when the task has ended. */
 static void dump_only(struct task *t)
 {
-	u64 limit[2] = {0, 0};
-	raw6(SYS_prlimit64, 0, 4 /* RLIMIT_CORE */, 0, (long)limit, 0, 0);
-	if (!limit[0] || t->detached)
+	if (t->detached)
 		return;
+	__atomic_store_n(&space.dump_marks, 1, __ATOMIC_SEQ_CST);
 	for (u32 id = 0; id < space.tasks_high; id++)
 		if (id != t->id && space.slots[id].pid)
 			raw3(SYS_madvise, space.base + id * space.segment_size, space.segment_size,
@@ -139,4 +139,15 @@ u64 gate_fault(int signal, int *info, u64 *context,
 		raw6(SYS_rt_tgsigqueueinfo, raw1(SYS_getpid, 0), raw1(SYS_gettid, 0), signal, (long)info,
 		     0, 0);
 	return 0;
+}
+
+/* abort, raise and the like: a signal to oneself that ends the program with a core file. */
+enum verdict gate_tgkill(struct task *t, struct regs *r)
+{
+	const u32 dumping = 1u << 3 | 1u << 4 | 1u << 5 | 1u << 6 | 1u << 8 | 1u << 24 | 1u << 25 | 1u << 31;
+	struct ksigaction now;
+	if (r->a1 == t->pid && r->a3 < 32 && dumping >> r->a3 & 1 &&
+	    !set_action(r->a3, 0, &now) && now.handler == SIG_DFL)
+		dump_only(t);
+	return PASS;
 }

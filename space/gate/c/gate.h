@@ -66,7 +66,6 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_newfstatat 262
 #define SYS_readlinkat 267
 #define SYS_rt_tgsigqueueinfo 297
-#define SYS_prlimit64 302
 #define SYS_process_vm_readv 310
 #define SYS_process_vm_writev 311
 #define SYS_kcmp 312
@@ -154,6 +153,7 @@ void gate_faults_before_exec(struct task *t);
 void gate_faults_restore(struct task *t);
 u64 gate_fault(int signal, int *info, u64 *context, struct task *t);
 enum verdict gate_sigaction(struct task *t, struct regs *r);
+enum verdict gate_tgkill(struct task *t, struct regs *r);
 
 /* family.c */
 void keep_from_forks(struct task *t, u64 address, u64 size);

@@ -176,7 +176,8 @@ pub struct Space {
     pub copy: CopyPlan,
     /// Processes that the job has on this node, in this space or not; 0: nobody knows.
     pub tasks_expected: AtomicU32,
-    unused: u32,
+    /// 1: a dying task has kept others out of its core file.
+    pub dump_marks: AtomicU32,
 }
 
 /// The kernel's `struct sigaction`.

@@ -273,9 +273,30 @@ impl Control {
         // SAFETY: what our caller vouches for is what `clear_segment` asks.
         unsafe { self.clear_segment(id) };
         crate::regions::leave(*self, id);
+        self.undo_dump_marks();
         slot.task.store(0, Ordering::Release);
         slot.state.store(slot_state::FREE, Ordering::Release);
         self.announce();
+    }
+
+    /// Everybody is again part of the core file of whoever dies next, if a task that died
+    /// has changed that (`c/fault.c`).
+    fn undo_dump_marks(&self) {
+        if self.space().dump_marks.swap(0, Ordering::AcqRel) == 0 {
+            return;
+        }
+        for id in (0..self.tasks_high()).filter(|&id| self.is_announced(id)) {
+            let segment = self.layout().segment(id).expect("IDs of slots are in range");
+            // SAFETY: changes what a core file holds, and no memory. Gaps make it fail after
+            // it has done the rest.
+            unsafe {
+                libc::madvise(
+                    segment.start() as *mut _,
+                    segment.size() as usize,
+                    libc::MADV_DODUMP,
+                );
+            }
+        }
     }
 
     /// Unmaps a segment but for its export area, which is zeroed.
