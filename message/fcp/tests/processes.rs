@@ -10,6 +10,9 @@ use fcp::endpoint::{Inbox, Outbox, Refused};
 use fcp::mapped::{Mapped, size_of_ring};
 use fcp::ring::{Kind, LINE_SIZE};
 
+mod children;
+use children::{Random, child, has_ended, kill, reap, seed};
+
 /// A ring in memory that children share.
 fn shared_ring(lines: u32) -> Mapped {
     // SAFETY: a new mapping, zero, which stays until the process ends.
@@ -27,26 +30,6 @@ fn shared_ring(lines: u32) -> Mapped {
     }
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
-fn seed() -> u64 {
-    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
-    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
-    println!("SEED={seed}");
-    seed
-}
-
 /// The `n`-th message of a sender: its number, and bytes that follow from both.
 fn message(source: u32, n: u64) -> Vec<u8> {
     let mut random = Random(u64::from(source) << 32 | n);
@@ -54,31 +37,6 @@ fn message(source: u32, n: u64) -> Vec<u8> {
     let mut bytes = n.to_le_bytes().to_vec();
     bytes.resize_with(length, || random.next() as u8);
     bytes
-}
-
-/// Starts a child that runs `work` and ends. The test's other threads stay out of it.
-fn child(work: impl FnOnce()) -> libc::pid_t {
-    // SAFETY: the child uses no lock of another thread's: it computes, sends and exits.
-    match unsafe { libc::fork() } {
-        0 => {
-            // SAFETY: plain calls; ends with its parent, and without running its exit code.
-            unsafe {
-                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                work();
-                libc::_exit(0)
-            }
-        }
-        pid => {
-            assert!(pid > 0);
-            pid
-        }
-    }
-}
-
-/// Whether the child has ended; reaps it.
-fn has_ended(pid: libc::pid_t) -> bool {
-    // SAFETY: our own child.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) == pid }
 }
 
 fn send_from(ring: Mapped, member: u16, count: u64) -> libc::pid_t {
@@ -113,8 +71,7 @@ fn messages_of_many_senders_arrive_whole_and_in_order() {
         *n += 1;
     }
     for pid in children {
-        // SAFETY: our own child.
-        unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+        assert_eq!(reap(pid), 0);
     }
 }
 
@@ -165,22 +122,14 @@ fn senders_killed_at_random_instants_harm_nobody() {
         }
         let victims: Vec<_> = living.borrow().iter().map(|(m, p)| (*m, *p)).collect();
         if let Some((member, pid)) = victims.get(random.next() as usize % 3) {
-            // SAFETY: our own child, not yet reaped.
-            unsafe {
-                libc::kill(*pid, libc::SIGKILL);
-                libc::waitpid(*pid, std::ptr::null_mut(), 0);
-            }
+            kill(*pid);
             living.borrow_mut().remove(member);
         }
     }
     println!("{received} messages from {members} senders, {} gaps", gaps.get());
-    for pid in living.borrow().values() {
-        // SAFETY: as above.
-        unsafe {
-            libc::kill(*pid, libc::SIGKILL);
-            libc::waitpid(*pid, std::ptr::null_mut(), 0);
-        }
-    }
+    living.borrow().values().for_each(|pid| {
+        kill(*pid);
+    });
     assert!(received > 1000);
 }
 
@@ -209,8 +158,7 @@ fn an_idle_receiver_sleeps_and_wakes() {
     let arrived = inbox.receive(None, |_| false).expect("not corrupt").expect("a message");
     assert_eq!(arrived.header().source, 7);
     drop(arrived);
-    // SAFETY: our own child.
-    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+    assert_eq!(reap(pid), 0);
 }
 
 #[test]

@@ -1,0 +1,66 @@
+//! Processes of a test: forked, killed and waited for; and choices that a seed repeats.
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+/// What `SEED` says, or something new; printed.
+pub fn seed() -> u64 {
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
+    println!("SEED={seed}");
+    seed
+}
+
+/// Starts a child that runs `work` and ends, with 101 if it panics. The test's other
+/// threads stay out of it.
+pub fn child(work: impl FnOnce()) -> libc::pid_t {
+    // SAFETY: the child uses no lock of another thread's: it computes, sends and exits.
+    match unsafe { libc::fork() } {
+        0 => {
+            // SAFETY: plain calls; ends with its parent, and without running its exit code.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                let work = std::panic::AssertUnwindSafe(work);
+                let failed = std::panic::catch_unwind(work).is_err();
+                libc::_exit(if failed { 101 } else { 0 })
+            }
+        }
+        pid => {
+            assert!(pid > 0);
+            pid
+        }
+    }
+}
+
+/// Whether the child has ended; reaps it.
+pub fn has_ended(pid: libc::pid_t) -> bool {
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) == pid }
+}
+
+/// Waits for the child. Its wait status.
+pub fn reap(pid: libc::pid_t) -> i32 {
+    let mut status = 0;
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    status
+}
+
+/// Kills the child, which was not yet reaped. Its wait status.
+pub fn kill(pid: libc::pid_t) -> i32 {
+    // SAFETY: our own child.
+    unsafe { libc::kill(pid, libc::SIGKILL) };
+    reap(pid)
+}
