@@ -5,8 +5,22 @@
 //! `ring` is the queue itself, free of locks, system calls and clocks, and model-checked;
 //! `mapped` lays it out in memory that processes share; `wait` is how one waits for
 //! another process; `endpoint` puts them together.
+//!
+//! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
+//! itself, on which processes agree by its `header`; `member` is who is in it and lives
+//! (`hold` keeps a buffer its owner's, `ofd` are the kernel's locks that end with their
+//! holder); `lock` is test-and-set and a lock that survives its holder; `error` says why
+//! not.
 
 pub mod endpoint;
+pub mod error;
+pub mod header;
+pub mod hold;
+pub mod lock;
 pub mod mapped;
+pub mod member;
+pub mod memory;
+mod ofd;
 pub mod ring;
 pub mod wait;
+pub mod window;

@@ -1,0 +1,128 @@
+//! Holds: who sends into a buffer holds its owner, so that the buffer is not cleared for
+//! the next owner meanwhile.
+//!
+//! A hold is a word of the *sender's* entry in the member table: it says which member, of
+//! which generation. The sender writes the hold, then looks whether that generation still
+//! is there; a new owner changes the generation, then looks for holds. One of the two sees
+//! the other (both looks and both writes are sequentially consistent), so a new owner that
+//! finds no hold is alone. No lock, and nothing shared is written on the way of a message.
+
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+
+use crate::ring::Word64;
+
+/// Somebody's stay in the window: the next one in the same entry has another generation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer {
+    /// The entry: the ring's `member`.
+    pub index: u16,
+    /// Goes up by one when the entry is taken, and when it is left.
+    pub generation: u32,
+}
+
+impl Peer {
+    fn word(self) -> u64 {
+        u64::from(self.generation) << 32 | u64::from(self.index) << 1 | 1
+    }
+}
+
+/// The state of an entry: whose, and on which machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct State {
+    /// See [`Peer`].
+    pub generation: u32,
+    /// Which machine's kernel knows whether the member lives; 24 bits.
+    pub host: u32,
+    /// What the entry is.
+    pub phase: Phase,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Phase {
+    /// Nobody's.
+    Free = 0,
+    /// Being made ready.
+    Joining = 1,
+    /// A member's.
+    Present = 2,
+}
+
+impl State {
+    /// As the entry holds it.
+    pub fn word(self) -> u64 {
+        let host = u64::from(self.host & 0x00ff_ffff);
+        u64::from(self.generation) << 32 | host << 8 | self.phase as u64
+    }
+
+    /// What a word says. Unknown phases, of somebody who overwrites the table, are free.
+    pub fn parse(word: u64) -> Self {
+        let phase = match word & 0xff {
+            1 => Phase::Joining,
+            2 => Phase::Present,
+            _ => Phase::Free,
+        };
+        Self { generation: (word >> 32) as u32, host: (word as u32) >> 8, phase }
+    }
+
+    /// The state after this one.
+    pub fn next(self, host: u32, phase: Phase) -> Self {
+        Self { generation: self.generation.wrapping_add(1), host, phase }
+    }
+}
+
+/// Holds `peer`, whose entry's state is `state`, by a free word. False if the word is in
+/// use (`Err`) or the peer has gone.
+///
+/// `fence` is for models that do not know sequentially consistent accesses.
+pub fn hold<W: Word64>(
+    word: &W,
+    state: &W,
+    peer: Peer,
+    fence: impl Fn(),
+) -> Result<bool, WordInUse> {
+    word.compare_exchange(0, peer.word()).map_err(|_| WordInUse)?;
+    fence();
+    let now = State::parse(state.load(SeqCst));
+    let there = now.generation == peer.generation && now.phase == Phase::Present;
+    if !there {
+        release(word);
+    }
+    Ok(there)
+}
+
+/// The word holds somebody already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WordInUse;
+
+/// Ends a hold: what was done under it comes before.
+pub fn release<W: Word64>(word: &W) {
+    word.store(0, Release);
+}
+
+/// Takes an entry in state `from`: from now on its generation is a new one. Fails if
+/// somebody else was faster.
+pub fn take<W: Word64>(state: &W, from: u64, host: u32, fence: impl Fn()) -> Option<State> {
+    let taken = State::parse(from).next(host, Phase::Joining);
+    state.compare_exchange(from, taken.word()).ok()?;
+    fence();
+    Some(taken)
+}
+
+/// Whether a word holds entry `index`, in whatever generation.
+pub fn holds<W: Word64>(word: &W, index: u16) -> bool {
+    let held = word.load(SeqCst);
+    held & 1 != 0 && (held >> 1) as u16 == index
+}
+
+/// The entry, taken and ready, becomes a member's.
+pub fn present<W: Word64>(state: &W, taken: State) {
+    state.store(State { phase: Phase::Present, ..taken }.word(), Release);
+}
+
+/// Whether `peer` still has its entry.
+pub fn has_entry<W: Word64>(state: &W, peer: Peer) -> bool {
+    let now = State::parse(state.load(Acquire));
+    now.generation == peer.generation && now.phase != Phase::Free
+}

@@ -1,0 +1,62 @@
+//! Locks of open file descriptions (F_OFD_SETLK, since Linux 3.15): one byte each, far
+//! behind any memory. The kernel drops them when the last descriptor of the description
+//! is closed, so when the holder dies, whatever its PID namespace.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+/// The byte of member 0; the others follow.
+pub const MEMBERS: i64 = 1 << 62;
+/// The byte of whoever gives a new file its size.
+pub const SIZE: i64 = MEMBERS - 1;
+
+fn request(kind: i32, at: i64, length: i64) -> libc::flock {
+    // SAFETY: a plain structure, for which zero is a value; l_pid must be 0.
+    let mut request: libc::flock = unsafe { std::mem::zeroed() };
+    request.l_type = kind as libc::c_short;
+    request.l_whence = libc::SEEK_SET as libc::c_short;
+    request.l_start = at;
+    request.l_len = length;
+    request
+}
+
+fn control(fd: BorrowedFd<'_>, command: i32, request: &mut libc::flock) -> Result<(), Errno> {
+    loop {
+        // SAFETY: a call with a structure that it reads and writes.
+        if unsafe { libc::fcntl(fd.as_raw_fd(), command, std::ptr::from_mut(request)) } == 0 {
+            return Ok(());
+        }
+        match Errno::from_io_error(&std::io::Error::last_os_error()) {
+            Some(Errno::INTR) => {}
+            error => return Err(error.unwrap_or(Errno::IO)),
+        }
+    }
+}
+
+/// Locks a byte; waits for it.
+pub fn lock(fd: BorrowedFd<'_>, at: i64) -> Result<(), Errno> {
+    control(fd, libc::F_OFD_SETLKW, &mut request(libc::F_WRLCK, at, 1))
+}
+
+/// Locks `length` bytes if nobody else has any of them.
+pub fn try_lock(fd: BorrowedFd<'_>, at: i64, length: i64) -> Result<bool, Errno> {
+    match control(fd, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, at, length)) {
+        Ok(()) => Ok(true),
+        Err(Errno::AGAIN | Errno::ACCESS) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Unlocks `length` bytes, for all who share the description.
+pub fn unlock(fd: BorrowedFd<'_>, at: i64, length: i64) {
+    // It fails for bad arguments only.
+    let _ = control(fd, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK, at, length));
+}
+
+/// Whether another description than this one has the byte.
+pub fn is_locked(fd: BorrowedFd<'_>, at: i64) -> Result<bool, Errno> {
+    let mut request = request(libc::F_WRLCK, at, 1);
+    control(fd, libc::F_OFD_GETLK, &mut request)?;
+    Ok(request.l_type != libc::F_UNLCK as libc::c_short)
+}

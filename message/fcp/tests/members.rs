@@ -1,0 +1,274 @@
+//! Members that join, are killed at random instants and replaced, and locks whose holders
+//! are. `SEED=n` repeats a run's choices.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use fcp::endpoint::{Inbox, Outbox, Refused};
+use fcp::header::Plan;
+use fcp::lock::{self, Lock};
+use fcp::member::{Card, Life, Members, Membership};
+use fcp::memory::Memory;
+use fcp::ring::{Buffer, Kind, Sender};
+use fcp::window::Window;
+
+mod children;
+use children::{Random, child, kill, reap, seed};
+
+fn members(most: u16) -> Arc<Members> {
+    let memory = Memory::anonymous(1 << 20).expect("memory");
+    let plan = Plan { members: most, messages: 256 << 10 };
+    let window = Window::open(memory, Some(plan)).expect("a window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+/// The window again, as a process sees it that was given the descriptor.
+fn again(members: &Members) -> Arc<Members> {
+    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
+    let memory = Memory::received(copy).expect("memory");
+    let window = Window::open(memory, None).expect("the window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+fn join(members: &Arc<Members>, id: u32) -> Membership {
+    members.join(Card { id, group: 0 }, None).expect("a place")
+}
+
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn members_come_go_and_are_told_apart() {
+    let members = members(2);
+    let first = join(&members, 10);
+    let second = members.join(Card { id: 11, group: 3 }, Some(1)).expect("place 1");
+    assert_eq!((first.peer().index, second.peer().index), (0, 1));
+    let error = members.join(Card::default(), None).expect_err("full").to_string();
+    assert!(error.contains("all 2 places are taken"), "{error}");
+    let error = members.join(Card::default(), Some(1)).expect_err("full").to_string();
+    assert!(error.contains("place 1 is taken"), "{error}");
+    let other = again(&members);
+    assert_eq!(other.find(Card { id: 11, group: 3 }), Some(second.peer()));
+    assert_eq!(other.find(Card { id: 11, group: 0 }), None);
+    let entry = other.entry(1).expect("an entry");
+    assert_eq!((entry.pid, entry.card.group), (std::process::id(), 3));
+    assert_eq!(entry.buffer as usize, other.window().buffer(1).expect("a buffer").0);
+    let old = second.peer();
+    assert_eq!(other.life(old), Life::Lives);
+    drop(second);
+    assert_eq!(other.life(old), Life::Gone);
+    let third = join(&other, 12);
+    assert_eq!(third.peer().index, old.index);
+    assert_ne!(third.peer().generation, old.generation);
+    assert!(first.hold(old).is_none());
+    assert!(first.hold(third.peer()).is_some());
+}
+
+#[test]
+fn an_entry_is_not_taken_over_while_somebody_sends_to_its_former_owner() {
+    let members = members(2);
+    let me = join(&members, 1);
+    let pid = child(|| {
+        let members = again(&members);
+        let _there = join(&members, 2);
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    let card = Card { id: 2, group: 0 };
+    eventually("it joins", || members.find(card).is_some());
+    let peer = members.find(card).expect("just found");
+    let hold = me.hold(peer).expect("it lives");
+    kill(pid);
+    assert_eq!(members.life(peer), Life::Gone);
+    let line = members.join(card, None).expect_err("held").to_string();
+    assert!(line.contains("taken"), "{line}");
+    // SAFETY: held, and the window stays.
+    let ring = unsafe { members.window().ring(peer.index) }.expect("a ring");
+    let mut late = Outbox::new(ring, members.ticket(me.peer()), 1);
+    late.try_send(Kind::Inline, &[b"too late"]).expect("the ring is still the old one");
+    drop(hold);
+    let new = join(&members, 3);
+    assert_eq!(new.peer().index, peer.index);
+    assert!(me.hold(peer).is_none());
+    let mut inbox = Inbox::new(ring);
+    assert!(inbox.try_receive().expect("in order").is_none(), "not the new one's message");
+}
+
+#[test]
+fn a_sender_that_died_is_not_mistaken_for_its_successor() {
+    let members = members(2);
+    let me = join(&members, 1);
+    // SAFETY: our own, and the window stays.
+    let ring = unsafe { members.window().ring(me.peer().index) }.expect("a ring");
+    let mut inbox = Inbox::new(ring);
+    for id in 2..20 {
+        let pid = child(|| {
+            let members = again(&members);
+            let me = join(&members, id);
+            let mut sender = Sender::new(members.ticket(me.peer()), id);
+            sender.reserve(&ring, 2).expect("room");
+            std::thread::sleep(Duration::from_secs(60));
+        });
+        eventually("it has claimed", || ring.tail().load(SeqCst) >> 32 == u64::from(id) * 2 - 3);
+        kill(pid);
+        let successor = join(&members, 100);
+        assert_eq!(successor.peer().index, 1);
+        let mut outbox = Outbox::new(ring, members.ticket(successor.peer()), id);
+        outbox.try_send(Kind::Inline, &[b"behind the gap"]).expect("room");
+        let soon = Some(Instant::now() + Duration::from_secs(20));
+        let arrived = inbox.receive(soon, |ticket| members.is_dead(ticket)).expect("in order");
+        assert_eq!(arrived.expect("in time").header().source, id);
+    }
+}
+
+/// Members send each other messages, each to a certain stay of a certain member; they are
+/// killed and replaced. Nobody gets another's message, or a torn one.
+#[test]
+fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() {
+    const PLACES: u16 = 6;
+    let mut random = Random(seed());
+    let members = members(PLACES);
+    let received = members.window().plain().start;
+    let life = |id: u32| {
+        let members = again(&members);
+        child(move || {
+            let window = members.window().clone();
+            let me = join(&members, id);
+            // SAFETY: our own, and the window stays.
+            let ring = unsafe { window.ring(me.peer().index) }.expect("a ring");
+            let mut inbox = Inbox::new(ring);
+            let mut random = Random(id.into());
+            let is_dead = |ticket| members.is_dead(ticket);
+            loop {
+                let to = random.next() as u16 % PLACES;
+                if let Some(entry) = members.entry(to).filter(|entry| entry.peer != me.peer())
+                    && let Some(_hold) = me.hold(entry.peer)
+                {
+                    // SAFETY: held, and the window stays.
+                    let ring = unsafe { window.ring(to) }.expect("a ring");
+                    let mut outbox = Outbox::new(ring, members.ticket(me.peer()), id);
+                    let length = random.next() as usize % 50;
+                    let text = entry.peer.generation.to_le_bytes().repeat(length + 1);
+                    let soon = Some(Instant::now() + Duration::from_millis(1));
+                    let living = || members.life(entry.peer) != Life::Gone;
+                    match outbox.send(Kind::Inline, &[&text], soon, living) {
+                        Ok(()) | Err(Refused::Dead | Refused::TimedOut) => {}
+                        Err(Refused::TooLong) => panic!("it fits"),
+                    }
+                }
+                let soon = Some(Instant::now());
+                while let Some(arrived) = inbox.receive(soon, is_dead).expect("in order") {
+                    let mut bytes = vec![0; arrived.header().length as usize];
+                    arrived.read(0, &mut bytes);
+                    let ours = me.peer().generation.to_le_bytes();
+                    assert!(bytes.chunks(4).all(|chunk| chunk == ours), "another's, or torn");
+                    window.word64(received).expect("in the window").fetch_add(1, SeqCst);
+                }
+            }
+        })
+    };
+    let mut ids = 0..;
+    let mut new = || life(ids.next().expect("endless"));
+    let mut living: Vec<_> = (0..PLACES).map(|_| new()).collect();
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut deaths = 0;
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
+        let victim = random.next() as usize % living.len();
+        let status = kill(living[victim]);
+        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
+        living[victim] = new();
+        deaths += 1;
+    }
+    for pid in living {
+        let status = kill(pid);
+        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
+    }
+    let received = members.window().word64(received).expect("in the window").load(SeqCst);
+    println!("{deaths} deaths, {received} messages");
+    assert!(deaths > 5 && received > 100, "{deaths} deaths, {received} messages");
+}
+
+/// Two words are changed under a lock, one after the other; holders are killed.
+#[test]
+fn a_lock_survives_its_holders_and_says_what_is_in_doubt() {
+    let mut random = Random(seed());
+    let members = members(8);
+    let at = members.window().plain().start;
+    let word = |n: usize| members.window().word64(at + 64 * n).expect("in the window");
+    let (first, second, doubts) = (word(1), word(2), word(3));
+    let worker = |id: u32| {
+        let members = again(&members);
+        child(move || {
+            let me = join(&members, id);
+            let lock = Lock::at(members.window().word64(at).expect("in the window"));
+            loop {
+                let mut guard = lock.lock(&me, None).expect("no time limit");
+                if guard.in_doubt() {
+                    doubts.fetch_add(1, SeqCst);
+                    second.store(first.load(SeqCst), SeqCst);
+                    guard.settle();
+                }
+                let n = first.load(SeqCst);
+                assert_eq!(second.load(SeqCst), n, "half changed, and not in doubt");
+                first.store(n + 1, SeqCst);
+                (0..100).for_each(|_| std::hint::spin_loop());
+                second.store(n + 1, SeqCst);
+            }
+        })
+    };
+    let mut living: Vec<_> = (0..4).map(worker).collect();
+    let end = Instant::now() + Duration::from_secs(4);
+    let mut deaths = 0;
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
+        let victim = random.next() as usize % living.len();
+        let status = kill(living[victim]);
+        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
+        deaths += 1;
+        living[victim] = worker(deaths + 10);
+    }
+    for pid in living {
+        let status = kill(pid);
+        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
+    }
+    let (turns, doubts) = (first.load(SeqCst), doubts.load(SeqCst));
+    println!("{turns} turns, {deaths} deaths, {doubts} with the lock held");
+    assert!(turns > 100 && doubts > 0 && doubts <= u64::from(deaths));
+}
+
+#[test]
+fn a_doubt_stays_until_it_is_settled_and_waiting_ends_in_time() {
+    let members = members(3);
+    let at = members.window().plain().start;
+    let me = join(&members, 1);
+    let lock = Lock::at(members.window().word64(at).expect("in the window"));
+    let pid = child(|| {
+        let members = again(&members);
+        let me = join(&members, 2);
+        let _guard = Lock::at(members.window().word64(at).expect("there")).try_lock(&me);
+        members.window().word64(at + 8).expect("there").store(1, SeqCst);
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    let ready = members.window().word64(at + 8).expect("in the window");
+    eventually("the child has it", || ready.load(SeqCst) == 1);
+    assert!(lock.try_lock(&me).is_none());
+    assert!(lock.lock(&me, Some(Instant::now() + Duration::from_millis(50))).is_none());
+    kill(pid);
+    assert!(lock.try_lock(&me).expect("the holder is dead").in_doubt());
+    lock.lock(&me, None).inspect(|guard| assert!(guard.in_doubt())).expect("ours").settle();
+    assert!(!lock.try_lock(&me).expect("free").in_doubt());
+
+    let word = members.window().word32(at + 16).expect("in the window");
+    assert!(!lock::test_and_set(word));
+    let pid = child(|| assert!(lock::test_and_set(word)));
+    assert_eq!(reap(pid), 0);
+    lock::clear(word);
+    assert!(!lock::test_and_set(word));
+}
