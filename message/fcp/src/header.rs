@@ -39,7 +39,7 @@ impl Plan {
 /// The words of a header.
 #[derive(Debug)]
 pub struct Header<'a, W> {
-    /// [`MAGIC`] once the others are there.
+    /// Zero until the others are there; then it says that this is a window.
     pub magic: &'a W,
     /// Version and plan.
     pub plan: &'a W,
