@@ -6,33 +6,42 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX, Word32, Word64};
 
 impl Word32 for AtomicU32 {
+    #[inline]
     fn load(&self, order: Ordering) -> u32 {
         self.load(order)
     }
+    #[inline]
     fn swap(&self, value: u32, order: Ordering) -> u32 {
         self.swap(value, order)
     }
+    #[inline]
     fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
         self.fetch_or(bits, order)
     }
+    #[inline]
     fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
         self.fetch_and(bits, order)
     }
 }
 
 impl Word64 for AtomicU64 {
+    #[inline]
     fn load(&self, order: Ordering) -> u64 {
         self.load(order)
     }
+    #[inline]
     fn store(&self, value: u64, order: Ordering) {
         self.store(value, order);
     }
+    #[inline]
     fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
         self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
     }
+    #[inline]
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
         self.fetch_or(bits, order)
     }
+    #[inline]
     fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
         self.fetch_and(bits, order)
     }
@@ -83,12 +92,14 @@ impl Mapped {
         Self { base, lines }
     }
 
+    #[inline]
     fn word64(&self, at: usize) -> &AtomicU64 {
         // SAFETY: in the ring, aligned, and only ever reached as an atomic.
         unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
     /// Where `length` bytes of payload lie, `offset` bytes behind the header of `line`.
+    #[inline]
     fn payload(&self, line: u32, offset: usize, length: usize) -> *mut u8 {
         let at = line as usize * LINE_SIZE + HEADER_SIZE + offset;
         assert!(at + length <= self.lines as usize * LINE_SIZE);
@@ -101,45 +112,49 @@ impl Buffer for Mapped {
     type Word32 = AtomicU32;
     type Word64 = AtomicU64;
 
+    #[inline]
     fn lines(&self) -> u32 {
         self.lines
     }
+    #[inline]
     fn tail(&self) -> &AtomicU64 {
         self.word64(TAIL_AT)
     }
+    #[inline]
     fn head(&self) -> &AtomicU32 {
         // SAFETY: as for `word64`.
         unsafe { &*self.base.as_ptr().add(HEAD_AT).cast::<AtomicU32>() }
     }
+    #[inline]
     fn claim(&self, index: u32) -> &AtomicU64 {
         assert!(index < self.lines);
         self.word64(CLAIMS_AT + index as usize * size_of::<u64>())
     }
+    #[inline]
     fn header(&self, line: u32) -> &AtomicU64 {
         assert!(line < self.lines);
         self.word64(lines_at(self.lines) + line as usize * LINE_SIZE)
     }
+    #[inline]
     unsafe fn write(&self, line: u32, offset: usize, bytes: &[u8]) {
         let to = self.payload(line, offset, bytes.len());
         // SAFETY: inside the ring; the caller has reserved the lines.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
+    #[inline]
     unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]) {
         let from = self.payload(line, offset, bytes.len());
         // SAFETY: inside the ring; published, and the caller has not consumed it. A peer
         // that breaks the rules can make the bytes wrong, and nothing else.
         unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
+    #[inline]
     fn fence(&self) {
         fence(Ordering::SeqCst);
     }
-    fn prefetch(&self, line: u32) {
-        #[cfg(target_arch = "x86_64")]
-        {
-            use std::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
-            let address = std::ptr::from_ref(self.header(line)).cast::<i8>();
-            // SAFETY: a hint; it accesses nothing.
-            unsafe { _mm_prefetch::<_MM_HINT_ET0>(address) };
-        }
+    #[inline]
+    fn publish(&self, line: u32, header: u64) {
+        // One locked instruction is store and fence, and faster than the two.
+        self.header(line).swap(header, Ordering::SeqCst);
     }
 }

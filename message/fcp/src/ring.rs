@@ -14,7 +14,7 @@
 //! A sender *claims* message number n by a compare-and-swap on its claim, then moves the
 //! tail (or somebody else does it for him), writes the payload, and at last the header.
 //! The receiver takes what has a header, in order; it clears the first word of every line
-//! before it gives the line back, so a header is never an old payload. A sender that is
+//! before it gives lines back, several at a time, so a header is never an old payload. A sender that is
 //! killed between its claim and its header leaves a gap of known size: once the receiver
 //! knows that it is dead, it skips the gap.
 //!
@@ -92,8 +92,12 @@ pub trait Buffer {
     unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]);
     /// A full fence.
     fn fence(&self);
-    /// Soon the line will be written.
-    fn prefetch(&self, _line: u32) {}
+    /// Stores the header of a line, behind its payload, and in front of what follows: a
+    /// store and a fence.
+    fn publish(&self, line: u32, header: u64) {
+        self.header(line).store(header, Release);
+        self.fence();
+    }
 }
 
 /// What a message is, as its header says.
@@ -122,10 +126,12 @@ impl Header {
     /// Longest payload that a header can tell.
     pub const LENGTH_MAX: u32 = (1 << 30) - 1;
 
+    #[inline]
     fn word(self) -> u64 {
         u64::from(self.length) << 2 | self.kind as u64 | u64::from(self.source) << 32
     }
 
+    #[inline]
     fn parse(word: u64) -> Option<Self> {
         let kind = match word & 3 {
             1 => Kind::Inline,
@@ -138,6 +144,7 @@ impl Header {
 }
 
 /// Lines that a payload of `length` bytes takes.
+#[inline]
 pub fn lines_of(length: usize) -> u32 {
     (HEADER_SIZE + length).div_ceil(LINE_SIZE) as u32
 }
@@ -150,14 +157,17 @@ struct Place {
 }
 
 impl Place {
+    #[inline]
     fn word(self, waits: u64) -> u64 {
         u64::from(self.number) << 32 | u64::from(self.position) << 1 | waits
     }
 
+    #[inline]
     fn parse(word: u64) -> Self {
         Self { number: (word >> 32) as u32, position: word as u32 >> 1 }
     }
 
+    #[inline]
     fn after(self, lines: u32) -> Self {
         Self {
             number: self.number.wrapping_add(1),
@@ -167,6 +177,7 @@ impl Place {
 }
 
 /// Lines from `from` to `to`.
+#[inline]
 fn distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & POSITION_MASK
 }
@@ -181,10 +192,12 @@ struct Claim {
 }
 
 impl Claim {
+    #[inline]
     fn word(self) -> u64 {
         u64::from(self.after) << 32 | u64::from(self.lines) << 16 | u64::from(self.member)
     }
 
+    #[inline]
     fn parse(word: u64) -> Self {
         Self { after: (word >> 32) as u32, lines: word as u32 >> 16, member: word as u16 }
     }
@@ -217,6 +230,7 @@ impl Sender {
 
     /// Sends the concatenation of `parts`, or nothing. Returns whether the receiver
     /// sleeps, and must be woken.
+    #[inline]
     pub fn send<B: Buffer>(
         &mut self,
         buffer: &B,
@@ -235,19 +249,18 @@ impl Sender {
             offset += part.len();
         }
         let header = Header { kind, length: length as u32, source: self.source };
-        buffer.header(line).store(header.word(), Release);
-        buffer.fence();
+        buffer.publish(line, header.word());
         Ok(buffer.head().load(Relaxed) & WAITS != 0)
     }
 
     /// Takes the next message number and this many lines in a row. Returns the first.
+    #[inline]
     pub fn reserve<B: Buffer>(&mut self, buffer: &B, wanted: u32) -> Result<u32, SendError> {
         let ring = buffer.lines();
         loop {
             let tail = buffer.tail().load(Acquire);
             let place = Place::parse(tail);
             let line = place.position & (ring - 1);
-            buffer.prefetch(line);
             let to_end = ring - line;
             let lines = wanted.min(to_end);
             let has_room = |seen: &Place| distance(seen.position, place.position) + lines <= ring;
@@ -283,7 +296,7 @@ impl Sender {
                 return Ok(line);
             }
             let skip = Header { kind: Kind::Skip, length: 0, source: self.source };
-            buffer.header(line).store(skip.word(), Release);
+            buffer.publish(line, skip.word());
         }
     }
 
@@ -298,6 +311,7 @@ impl Sender {
 }
 
 /// Moves the tail behind the message that was claimed, if nobody else has.
+#[inline]
 fn advance<B: Buffer>(buffer: &B, mut tail: u64, lines: u32) {
     let place = Place::parse(tail);
     loop {
@@ -336,12 +350,15 @@ pub struct Message {
 pub struct Receiver {
     number: u32,
     position: u32,
-    /// What `head` says.
+    /// What `head` says. Lines from here to `position` are consumed and not yet cleared:
+    /// to write into a line takes it away from the sender's core, and an answer would wait
+    /// for that.
     published: u32,
 }
 
 impl Receiver {
     /// Looks for the next message.
+    #[inline]
     pub fn look<B: Buffer>(&mut self, buffer: &B) -> Found {
         let ring = buffer.lines();
         loop {
@@ -354,7 +371,10 @@ impl Receiver {
                 };
             };
             match header.kind {
-                Kind::Skip => self.give_back(buffer, ring - line),
+                Kind::Skip => {
+                    self.pass(ring - line);
+                    self.clear(buffer);
+                }
                 _ if lines_of(header.length as usize) > ring - line => return Found::Corrupt,
                 _ => return Found::Message(Message { header, line }),
             }
@@ -385,13 +405,15 @@ impl Receiver {
         let line = self.position & (buffer.lines() - 1);
         match self.claim(buffer) {
             Some(claim) if claim.member == member && buffer.header(line).load(Acquire) == 0 => {
-                self.give_back(buffer, claim.lines);
+                self.pass(claim.lines);
+                self.clear(buffer);
             }
             _ => {}
         }
     }
 
     /// Copies part of the message's payload.
+    #[inline]
     pub fn read<B: Buffer>(&self, buffer: &B, message: &Message, offset: usize, to: &mut [u8]) {
         assert!(offset + to.len() <= message.header.length as usize);
         // SAFETY: `look` found it, and only we consume it.
@@ -400,9 +422,10 @@ impl Receiver {
 
     /// Done with the message: its lines are free. Returns whether senders wait for them,
     /// and must be woken.
+    #[inline]
     pub fn consume<B: Buffer>(&mut self, buffer: &B, message: &Message) -> bool {
         debug_assert_eq!(message.line, self.position & (buffer.lines() - 1));
-        self.give_back(buffer, lines_of(message.header.length as usize));
+        self.pass(lines_of(message.header.length as usize));
         // Senders look at the head when the buffer seems full; told at every message, they
         // would fetch the line at every message.
         if distance(self.published, self.position) >= buffer.lines() / 4 {
@@ -411,13 +434,18 @@ impl Receiver {
         false
     }
 
-    fn give_back<B: Buffer>(&mut self, buffer: &B, lines: u32) {
-        let ring = buffer.lines();
-        for line in 0..lines {
-            buffer.header(self.position.wrapping_add(line) & (ring - 1)).store(0, Relaxed);
-        }
+    #[inline]
+    fn pass(&mut self, lines: u32) {
         let next = Place { number: self.number, position: self.position }.after(lines);
         (self.number, self.position) = (next.number, next.position);
+    }
+
+    /// Makes the lines that are not yet given back such as senders want them.
+    fn clear<B: Buffer>(&mut self, buffer: &B) {
+        let ring = buffer.lines();
+        for line in 0..distance(self.published, self.position) {
+            buffer.header(self.published.wrapping_add(line) & (ring - 1)).store(0, Relaxed);
+        }
     }
 
     /// Tells senders what is free. Returns whether some wait for it, and must be woken.
@@ -425,6 +453,7 @@ impl Receiver {
         if self.published == self.position {
             return false;
         }
+        self.clear(buffer);
         self.published = self.position;
         buffer.head().swap(self.position << 1, SeqCst);
         buffer.fence();
