@@ -43,6 +43,7 @@ impl Outbox {
     }
 
     /// Sends the concatenation of `parts` if there is room. Wakes the receiver.
+    #[inline]
     pub fn try_send(&mut self, kind: Kind, parts: &[&[u8]]) -> Result<(), SendError> {
         let asleep = self.sender.send(&self.ring, kind, parts)?;
         if asleep {
@@ -51,6 +52,7 @@ impl Outbox {
         Ok(())
     }
 
+    #[cold]
     fn rouse(&self) {
         rouse(&self.ring);
         wait::wake(self.ring.head());
@@ -59,7 +61,23 @@ impl Outbox {
     /// Sends; waits for room. Before each sleep it calls `meanwhile`, which takes what has
     /// come for ourselves (two who send to each other would else wait for ever) and says
     /// whether the receiver still lives.
+    #[inline]
     pub fn send(
+        &mut self,
+        kind: Kind,
+        parts: &[&[u8]],
+        until: Option<Instant>,
+        meanwhile: impl FnMut() -> bool,
+    ) -> Result<(), Refused> {
+        match self.try_send(kind, parts) {
+            Ok(()) => Ok(()),
+            Err(SendError::TooLong) => Err(Refused::TooLong),
+            Err(SendError::Full) => self.send_when_free(kind, parts, until, meanwhile),
+        }
+    }
+
+    #[cold]
+    fn send_when_free(
         &mut self,
         kind: Kind,
         parts: &[&[u8]],
@@ -131,12 +149,14 @@ impl Arrived<'_> {
     }
 
     /// Copies part of its payload.
+    #[inline]
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         self.inbox.receiver.read(&self.inbox.ring, &self.message, offset, to);
     }
 }
 
 impl Drop for Arrived<'_> {
+    #[inline]
     fn drop(&mut self) {
         if self.inbox.receiver.consume(&self.inbox.ring, &self.message) {
             wait::wake(self.inbox.ring.head());
@@ -151,6 +171,7 @@ impl Inbox {
     }
 
     /// The next message, if one is there.
+    #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Corrupt> {
         match self.receiver.look(&self.ring) {
             Found::Message(message) => Ok(Some(Arrived { inbox: self, message })),
@@ -169,7 +190,7 @@ impl Inbox {
         loop {
             let (receiver, ring) = (&mut self.receiver, &self.ring);
             let found = self.patience.look(|| match receiver.look(ring) {
-                Found::Nothing | Found::Unfinished(_) => None,
+                Found::Nothing => None,
                 found => Some(found),
             });
             match found.unwrap_or_else(|| Self::nap(receiver, ring, until, &is_dead)) {
@@ -198,7 +219,7 @@ impl Inbox {
         let at_most = |time| until.map_or(Instant::now() + time, |u| u.min(Instant::now() + time));
         publish(receiver);
         let head = receiver.about_to_sleep(ring);
-        let found = receiver.look(ring);
+        let found = receiver.look_closely(ring);
         publish(receiver); // the look may have skipped lines; then the head has changed
         match found {
             Found::Nothing => wait::sleep(ring.head(), head, Some(at_most(IDLE))),

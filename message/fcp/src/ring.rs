@@ -357,7 +357,16 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Looks for the next message.
+    /// Looks for the next message, and if there is none, whether somebody is about to send
+    /// it. That is told by the tail, which is the senders': not for polling.
+    pub fn look_closely<B: Buffer>(&mut self, buffer: &B) -> Found {
+        match self.look(buffer) {
+            Found::Nothing => self.unfinished(buffer),
+            found => found,
+        }
+    }
+
+    /// Looks for the next message. Never finds [`Found::Unfinished`].
     #[inline]
     pub fn look<B: Buffer>(&mut self, buffer: &B) -> Found {
         let ring = buffer.lines();
@@ -366,7 +375,7 @@ impl Receiver {
             let word = buffer.header(line).load(Acquire);
             let Some(header) = Header::parse(word) else {
                 return match word {
-                    0 => self.unfinished(buffer),
+                    0 => Found::Nothing,
                     _ => Found::Corrupt,
                 };
             };
@@ -465,7 +474,7 @@ impl Receiver {
     }
 
     /// Says that the receiver is about to sleep; returns what [`Buffer::head`] then is.
-    /// `look` and [`Receiver::publish`] once more before waiting for it to change, and call
+    /// `look_closely` and [`Receiver::publish`] once more before waiting for it to change, and call
     /// [`Receiver::awake`] afterwards.
     pub fn about_to_sleep<B: Buffer>(&mut self, buffer: &B) -> u32 {
         let head = buffer.head().fetch_or(WAITS, SeqCst) | WAITS;

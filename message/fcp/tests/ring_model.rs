@@ -191,7 +191,7 @@ fn receive(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> (u8, u32) {
 
 fn take(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> Option<(u8, u32)> {
     loop {
-        match receiver.look(model) {
+        match receiver.look_closely(model) {
             Found::Message(message) => {
                 let length = message.header.length as usize;
                 let mut payload = vec![0; length];
