@@ -36,7 +36,7 @@ test:
 # Every interleaving of what has no lock, as far as loom goes.
 model:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
-		$(CARGO) test -p nagaya-fcp --test ring_model --release
+		$(CARGO) test -p nagaya-fcp --test ring_model --test window_model --release
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:

@@ -6,48 +6,15 @@
 use std::sync::atomic::Ordering;
 
 use fcp::ring::{
-    self, Buffer, Found, HEADER_SIZE, Kind, LINE_SIZE, Receiver, SendError, Sender, Word32, Word64,
+    self, Buffer, Found, HEADER_SIZE, Kind, LINE_SIZE, Receiver, SendError, Sender, Word32,
 };
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-struct Small(AtomicU32);
-struct Wide(AtomicU64);
-
-impl Word32 for Small {
-    fn load(&self, order: Ordering) -> u32 {
-        self.0.load(order)
-    }
-    fn swap(&self, value: u32, order: Ordering) -> u32 {
-        self.0.swap(value, order)
-    }
-    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
-        self.0.fetch_or(bits, order)
-    }
-    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
-        self.0.fetch_and(bits, order)
-    }
-}
-
-impl Word64 for Wide {
-    fn load(&self, order: Ordering) -> u64 {
-        self.0.load(order)
-    }
-    fn store(&self, value: u64, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
-        self.0.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
-    }
-    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        self.0.fetch_or(bits, order)
-    }
-    fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
-        self.0.fetch_and(bits, order)
-    }
-}
+mod model;
+use model::{Small, Wide, model};
 
 const LINES: u32 = 4;
 
@@ -210,12 +177,6 @@ fn take(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> Option<(u8, u32
             Found::Corrupt => panic!("corrupt"),
         }
     }
-}
-
-fn model(preemptions: usize, check: impl Fn() + Sync + Send + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(check);
 }
 
 #[test]
