@@ -65,12 +65,11 @@ pub fn attempt<W: Word64>(word: &W, me: Peer) -> Attempt {
     }
 }
 
-/// Takes the lock for `me` from a holder that is dead. `seen` is the word that named it.
+/// Takes the lock for `me` from a holder that is dead, if the word still is `seen`, which
+/// named it. What it protects is in doubt.
 pub fn inherit<W: Word64>(word: &W, me: Peer, seen: u64) -> bool {
-    // Others may sleep since we looked; they are woken when we let go.
-    [seen, seen | SLEEPERS]
-        .iter()
-        .any(|&now| word.compare_exchange(now, held_by(me) | now & FLAGS | DOUBT).is_ok())
+    // Who sleeps goes on sleeping, and is woken when we let go.
+    word.compare_exchange(seen, held_by(me) | seen & FLAGS).is_ok()
 }
 
 /// Says that somebody is about to sleep, if the word still is `seen`. Returns the word to
@@ -111,10 +110,7 @@ impl<'a> Lock<'a> {
 
     /// Takes the lock if nobody has it, or only somebody who is dead.
     pub fn try_lock(self, me: &'a Membership) -> Option<Guard<'a>> {
-        match attempt(self.word, me.peer()) {
-            Attempt::Taken(doubt) => Some(self.guard(me, doubt)),
-            Attempt::Held(holder, seen) => self.inherit(me, holder, seen),
-        }
+        self.try_or_see(me).ok()
     }
 
     /// Takes the lock; waits for it. Nothing if the time is over first.
@@ -128,13 +124,10 @@ impl<'a> Lock<'a> {
             if let Some(doubt) = taken {
                 return Some(self.guard(me, doubt));
             }
-            let (holder, seen) = match attempt(self.word, me.peer()) {
-                Attempt::Taken(doubt) => return Some(self.guard(me, doubt)),
-                Attempt::Held(holder, seen) => (holder, seen),
+            let seen = match self.try_or_see(me) {
+                Ok(guard) => return Some(guard),
+                Err(seen) => seen,
             };
-            if let Some(guard) = self.inherit(me, holder, seen) {
-                return Some(guard);
-            }
             if until.is_some_and(|until| Instant::now() >= until) {
                 return None;
             }
@@ -145,9 +138,22 @@ impl<'a> Lock<'a> {
         }
     }
 
-    fn inherit(self, me: &'a Membership, holder: Peer, seen: u64) -> Option<Guard<'a>> {
-        let dead = me.members().life(holder) == Life::Gone;
-        (dead && inherit(self.word, me.peer(), seen)).then(|| self.guard(me, true))
+    /// Takes the lock, or returns the word that names its living holder.
+    fn try_or_see(self, me: &'a Membership) -> Result<Guard<'a>, u64> {
+        loop {
+            match attempt(self.word, me.peer()) {
+                Attempt::Taken(doubt) => return Ok(self.guard(me, doubt)),
+                Attempt::Held(holder, seen) => {
+                    if me.members().life(holder) != Life::Gone {
+                        return Err(seen);
+                    }
+                    if inherit(self.word, me.peer(), seen) {
+                        return Ok(self.guard(me, true));
+                    }
+                    // It has changed: look again.
+                }
+            }
+        }
     }
 
     fn guard(self, me: &'a Membership, doubt: bool) -> Guard<'a> {
