@@ -1,0 +1,123 @@
+//! A piece of a message.
+
+use std::fmt;
+
+/// Bytes before a fragment's data that are left for headers; [`PvmFragSize`] includes them.
+///
+/// [`PvmFragSize`]: crate::constants::PvmFragSize
+pub const HEADER_SIZE_MAX: usize = 48;
+
+/// A piece of a message: memory of its own, or the caller's.
+#[derive(Clone)]
+pub struct Fragment {
+    place: Place,
+    len: usize,
+    capacity: usize,
+}
+
+#[derive(Clone)]
+enum Place {
+    /// As long as what was ever written; up to `len` at least.
+    Own(Vec<u8>),
+    Caller(*const u8),
+}
+
+// SAFETY: whoever packs in place promises that the memory stays readable as long as the
+// message lives (`Source::new`), by whichever thread.
+unsafe impl Send for Fragment {}
+
+impl fmt::Debug for Fragment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Fragment({} of {})", self.len, self.capacity)
+    }
+}
+
+impl Fragment {
+    /// An empty one that takes `capacity` bytes.
+    pub fn new(capacity: usize) -> Fragment {
+        Fragment { place: Place::Own(Vec::new()), len: 0, capacity }
+    }
+
+    /// One that is full.
+    pub fn full(bytes: Vec<u8>) -> Fragment {
+        let len = bytes.len();
+        Fragment { place: Place::Own(bytes), len, capacity: len }
+    }
+
+    /// The caller's memory: `len` bytes from `at`, as `Source::new` promises them.
+    pub(crate) fn in_place(at: *const u8, len: usize) -> Fragment {
+        Fragment { place: Place::Caller(at), len, capacity: len }
+    }
+
+    /// What it holds. Of the caller's memory: what is there now.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.place {
+            Place::Own(bytes) => &bytes[..self.len],
+            // SAFETY: readable while the message lives, and unchanged during a call, as
+            // `Source::new` demands of what is packed in place.
+            Place::Caller(at) => unsafe { std::slice::from_raw_parts(*at, self.len) },
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes that can be appended.
+    pub fn room(&self) -> usize {
+        self.capacity.saturating_sub(self.len)
+    }
+
+    /// Sets the length; bytes that were never written are 0.
+    pub(crate) fn set_len(&mut self, len: usize) {
+        let bytes = self.own();
+        if bytes.len() < len {
+            bytes.resize(len, 0);
+        }
+        self.len = len;
+    }
+
+    /// Writes at `at` without setting the length.
+    pub(crate) fn write(&mut self, at: usize, from: &[u8]) {
+        let bytes = self.own();
+        if bytes.len() < at + from.len() {
+            bytes.resize(at + from.len(), 0);
+        }
+        bytes[at..at + from.len()].copy_from_slice(from);
+    }
+
+    /// Appends; there must be room.
+    pub fn append(&mut self, from: &[u8]) {
+        assert!(from.len() <= self.room());
+        let len = self.len;
+        let bytes = self.own();
+        bytes.truncate(len);
+        bytes.extend_from_slice(from);
+        self.len += from.len();
+    }
+
+    /// Puts bytes before the first.
+    pub(crate) fn prepend(&mut self, from: &[u8]) {
+        let len = self.len;
+        let bytes = self.own();
+        bytes.truncate(len);
+        bytes.splice(0..0, from.iter().copied());
+        self.len += from.len();
+        self.capacity += from.len();
+    }
+
+    /// The memory, copied first if it is the caller's.
+    fn own(&mut self) -> &mut Vec<u8> {
+        if let Place::Caller(_) = self.place {
+            self.place = Place::Own(self.bytes().to_vec());
+        }
+        match &mut self.place {
+            Place::Own(bytes) => bytes,
+            Place::Caller(_) => unreachable!(),
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! A message: a header, fragments, and where packing or unpacking stands.
+
+use crate::error::Error;
+use crate::fragment::{Fragment, HEADER_SIZE_MAX};
+use crate::items::{Source, Target};
+use crate::signature::{IN_PLACE, TRACE, XDR, signature};
+use crate::{in_place, raw, trace, xdr};
+
+/// The longest message, in bytes; lengths are `int` in PVM.
+pub const MESSAGE_SIZE_MAX: usize = i32::MAX as usize;
+
+/// What a message says besides its data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Context.
+    pub context: i32,
+    /// Tag.
+    pub tag: i32,
+    /// Wait ID: which request a reply belongs to.
+    pub wait_id: i32,
+    /// Checksum; 0 where nobody computes it.
+    pub crc: i32,
+    /// Tid of the sender.
+    pub source: i32,
+    /// Tid of the receiver.
+    pub destination: i32,
+}
+
+/// How items become bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Codec {
+    Raw,
+    Xdr,
+    InPlace,
+    Trace,
+    /// Another machine's memory: only its bytes can be read.
+    Alien,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    New,
+    Packing,
+    Unpacking,
+}
+
+/// A place in a message; `fragment` may be one past the last: the end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub fragment: usize,
+    pub at: usize,
+}
+
+/// A message.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// What it says besides its data.
+    pub header: Header,
+    pub(crate) encoding: i32,
+    pub(crate) codec: Codec,
+    pub(crate) mode: Mode,
+    pub(crate) fragments: Vec<Fragment>,
+    /// Where bytes are unpacked next.
+    pub(crate) cursor: Position,
+    /// Where XDR is packed or unpacked next. It differs from `cursor` only after errors and
+    /// after packing begins anew.
+    pub(crate) xdr: Position,
+    /// As last computed: an unpacked message keeps the length that it came with.
+    pub(crate) length: usize,
+    fragment_size: usize,
+}
+
+impl Message {
+    /// An empty message. `encoding` is [`XDR`], [`IN_PLACE`], [`TRACE`] or a machine's
+    /// signature; `fragment_size` in bytes, headers included.
+    pub fn new(encoding: i32, fragment_size: usize) -> Message {
+        let mut message = Message {
+            header: Header::default(),
+            encoding,
+            codec: Codec::Raw,
+            mode: Mode::New,
+            fragments: Vec::new(),
+            cursor: Position::default(),
+            xdr: Position::default(),
+            length: 0,
+            fragment_size,
+        };
+        message.set_encoding(encoding);
+        message
+    }
+
+    /// A message that has come, ready to be unpacked once it is the active receive buffer.
+    /// `fragment_size` is for what is packed after it, should it become a send buffer.
+    pub fn received(
+        header: Header,
+        encoding: i32,
+        fragments: Vec<Fragment>,
+        fragment_size: usize,
+    ) -> Message {
+        let mut message = Message::new(encoding, fragment_size);
+        message.header = header;
+        message.fragments = fragments;
+        message.compute_length();
+        message
+    }
+
+    pub(crate) fn set_encoding(&mut self, encoding: i32) {
+        self.encoding = encoding;
+        self.codec = match encoding {
+            XDR => Codec::Xdr,
+            IN_PLACE => Codec::InPlace,
+            TRACE => Codec::Trace,
+            own if own == signature() => Codec::Raw,
+            _ => Codec::Alien,
+        };
+    }
+
+    /// What the message says its encoding is.
+    pub fn encoding(&self) -> i32 {
+        self.encoding
+    }
+
+    /// What the encoding is on its way: what lay in place is raw once it is sent.
+    pub fn encoding_sent(&self) -> i32 {
+        match self.codec {
+            Codec::InPlace => signature(),
+            _ => self.encoding,
+        }
+    }
+
+    /// The fragments; an empty message may have an empty one.
+    pub fn fragments(&self) -> &[Fragment] {
+        &self.fragments
+    }
+
+    /// Bytes of data. Of a message packed in place that PVM never counts them: 0.
+    pub fn length(&mut self) -> usize {
+        if self.mode == Mode::Packing {
+            self.compute_length();
+        }
+        self.length
+    }
+
+    fn compute_length(&mut self) {
+        self.length = self.fragments.iter().map(Fragment::len).sum();
+    }
+
+    /// Makes it ready to be packed. A message that was unpacked is continued by bytes and raw
+    /// items; XDR begins again at the first fragment, as in libpvm.
+    pub fn begin_packing(&mut self) {
+        match self.codec {
+            Codec::InPlace | Codec::Alien => return,
+            Codec::Raw | Codec::Xdr | Codec::Trace => {}
+        }
+        if self.mode != Mode::Packing {
+            self.mode = Mode::Packing;
+            if self.fragments.is_empty() {
+                self.extend();
+            }
+            self.xdr = Position::default();
+        }
+    }
+
+    /// Makes it ready to be unpacked: from the start, unless it is being unpacked already.
+    pub fn begin_unpacking(&mut self) {
+        if self.codec == Codec::InPlace {
+            return;
+        }
+        if self.mode != Mode::Unpacking {
+            self.mode = Mode::Unpacking;
+            self.cursor = Position::default();
+            self.xdr = Position::default();
+        }
+    }
+
+    /// Packs an array.
+    ///
+    /// Errors: NotImpl for a stride other than 1 in place, BadMsg for another machine's
+    /// message, Overflow for some of the longs that XDR cannot carry, NoMem.
+    pub fn pack(&mut self, source: &Source) -> Result<(), Error> {
+        let size = source.len().saturating_mul(source.kind.size().max(4));
+        let now: usize = self.fragments.iter().map(Fragment::len).sum();
+        if size.saturating_add(now) > MESSAGE_SIZE_MAX {
+            return Err(Error::NoMem);
+        }
+        match self.codec {
+            Codec::Raw => raw::pack(self, source),
+            Codec::Xdr => xdr::pack(self, source)?,
+            Codec::InPlace => in_place::pack(self, source)?,
+            Codec::Trace => trace::pack(self, source)?,
+            Codec::Alien => return Err(Error::BadMsg),
+        }
+        Ok(())
+    }
+
+    /// Unpacks an array. What was unpacked before an error is there.
+    ///
+    /// Errors: NoData if the message ends before, BadMsg for another machine's numbers and
+    /// for a message packed in place, which has not been sent.
+    pub fn unpack(&mut self, target: &mut Target) -> Result<(), Error> {
+        match self.codec {
+            Codec::Raw => raw::unpack(self, target),
+            Codec::Xdr | Codec::Trace => xdr::unpack(self, target),
+            Codec::Alien if target.kind == crate::items::Kind::Byte => raw::unpack(self, target),
+            Codec::Alien | Codec::InPlace => Err(Error::BadMsg),
+        }
+    }
+
+    /// Packs items that no caller keeps: in place, the message keeps them itself.
+    pub(crate) fn pack_copy(&mut self, source: &Source) -> Result<(), Error> {
+        if self.codec != Codec::InPlace {
+            return self.pack(source);
+        }
+        if !source.contiguous() {
+            return Err(Error::NotImpl);
+        }
+        self.fragments.push(Fragment::full(source.all().to_vec()));
+        Ok(())
+    }
+
+    /// Makes it ready to be sent: every message on its way has a fragment.
+    pub fn address(&mut self, destination: i32, tag: i32) {
+        self.header.destination = destination;
+        self.header.tag = tag;
+        if self.fragments.is_empty() {
+            self.fragments.push(Fragment::new(0));
+        }
+    }
+
+    pub(crate) fn extend(&mut self) {
+        let capacity = self.fragment_size.saturating_sub(HEADER_SIZE_MAX).max(16);
+        self.fragments.push(Fragment::new(capacity));
+    }
+
+    pub(crate) fn last(&mut self) -> &mut Fragment {
+        self.fragments.last_mut().expect("begin_packing made one")
+    }
+
+    /// Appends bytes, in new fragments where the last is full.
+    pub(crate) fn append(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let room = self.last().room();
+            if room == 0 {
+                self.extend();
+                continue;
+            }
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.last().append(now);
+            bytes = later;
+        }
+    }
+
+    fn len_of(&self, fragment: usize) -> usize {
+        self.fragments.get(fragment).map_or(0, Fragment::len)
+    }
+
+    /// Bytes that are left after a position in its fragment.
+    pub(crate) fn left(&self, position: Position) -> usize {
+        self.len_of(position.fragment).saturating_sub(position.at)
+    }
+
+    /// Moves the cursor to the next fragment with data.
+    pub(crate) fn next_fragment(&mut self) -> Result<(), Error> {
+        self.cursor.at = 0;
+        let end = self.fragments.len();
+        let from = (self.cursor.fragment + 1).min(end);
+        self.cursor.fragment = (from..end).find(|&i| self.len_of(i) > 0).unwrap_or(end);
+        if self.cursor.fragment == end {
+            return Err(Error::NoData);
+        }
+        Ok(())
+    }
+
+    /// Unpacks `size` bytes at the cursor, in as many pieces as they come; `write` learns how
+    /// many came before each.
+    pub(crate) fn take(
+        &mut self,
+        size: usize,
+        mut write: impl FnMut(usize, &[u8]),
+    ) -> Result<(), Error> {
+        let mut done = 0;
+        while done < size {
+            let n = self.left(self.cursor).min(size - done);
+            if n == 0 {
+                self.next_fragment()?;
+                continue;
+            }
+            let at = self.cursor.at;
+            write(done, &self.fragments[self.cursor.fragment].bytes()[at..at + n]);
+            self.cursor.at += n;
+            done += n;
+        }
+        Ok(())
+    }
+
+    /// Bytes that are left to unpack.
+    pub(crate) fn remaining(&self) -> usize {
+        let later = self.fragments.iter().skip(self.cursor.fragment + 1);
+        self.left(self.cursor) + later.map(Fragment::len).sum::<usize>()
+    }
+}

@@ -1,0 +1,28 @@
+//! Raw encoding: items are the bytes that they are in memory, without padding.
+
+use crate::error::Error;
+use crate::items::{Source, Target};
+use crate::message::Message;
+
+pub(crate) fn pack(message: &mut Message, source: &Source) {
+    if source.contiguous() {
+        message.append(source.all());
+    } else {
+        for i in 0..source.len() {
+            message.append(source.item(i));
+        }
+    }
+}
+
+pub(crate) fn unpack(message: &mut Message, target: &mut Target) -> Result<(), Error> {
+    let size = target.kind.size();
+    if target.contiguous() {
+        return message.take(target.len() * size, |done, bytes| {
+            target.write(done / size, done % size, bytes);
+        });
+    }
+    for i in 0..target.len() {
+        message.take(size, |done, bytes| target.write(i, done, bytes))?;
+    }
+    Ok(())
+}

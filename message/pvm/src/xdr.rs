@@ -1,0 +1,204 @@
+//! XDR encoding (RFC 4506), as libpvm 3.4.6 does it: integers of up to 32 bits and floats are
+//! 4 bytes, most significant first, doubles 8; bytes are padded to 4 *a call*; a `long` is its
+//! low 32 bits, mostly without a word about the others, and comes back without its sign: so does
+//! libpvm over libtirpc, which all that is built today uses.
+//!
+//! An item never spans two fragments when it is packed; on the way fragments may be cut
+//! between any two words, so a double may have to be put together.
+
+use crate::error::Error;
+use crate::items::{Kind, Source, Target};
+use crate::message::{Message, Position};
+use crate::raw;
+
+const WORD: usize = 4;
+
+fn padded(size: usize) -> usize {
+    size.next_multiple_of(WORD)
+}
+
+/// Errors: Overflow, only if a long that loses bits comes to a full fragment, as in libpvm.
+pub(crate) fn pack(message: &mut Message, source: &Source) -> Result<(), Error> {
+    match source.kind {
+        Kind::Byte => {
+            pack_bytes(message, source);
+            return Ok(());
+        }
+        Kind::Double | Kind::DoubleComplex => {
+            for i in 0..source.len() {
+                for double in source.item(i).chunks_exact(8) {
+                    let double = f64::from_ne_bytes(double.try_into().expect("8 bytes"));
+                    put(message, &double.to_bits().to_be_bytes());
+                }
+            }
+            return Ok(());
+        }
+        Kind::Short | Kind::UShort => {
+            for i in 0..source.len() {
+                let short = i16::from_ne_bytes(source.item(i).try_into().expect("2 bytes"));
+                put(message, &i32::from(short).to_be_bytes());
+            }
+        }
+        Kind::Long | Kind::ULong => {
+            for i in 0..source.len() {
+                let long = i64::from_ne_bytes(source.item(i).try_into().expect("8 bytes"));
+                let fits = match source.kind {
+                    Kind::Long => i32::try_from(long).is_ok(),
+                    _ => u32::try_from(long).is_ok(),
+                };
+                if !fits && room(message) < WORD {
+                    let at = message.xdr.at;
+                    message.last().set_len(at);
+                    return Err(Error::Overflow);
+                }
+                put(message, &(long as i32).to_be_bytes());
+            }
+        }
+        Kind::Int | Kind::UInt | Kind::Float | Kind::Complex => {
+            for i in 0..source.len() {
+                for word in source.item(i).chunks_exact(WORD) {
+                    let word = u32::from_ne_bytes(word.try_into().expect("4 bytes"));
+                    put(message, &word.to_be_bytes());
+                }
+            }
+        }
+    }
+    // Also for no items: a message that begins anew is cut here.
+    let at = message.xdr.at;
+    message.last().set_len(at);
+    Ok(())
+}
+
+/// Bytes that the current fragment still takes.
+fn room(message: &Message) -> usize {
+    let Position { fragment, at } = message.xdr;
+    message.fragments[fragment].capacity().saturating_sub(at)
+}
+
+/// Writes one number; a new fragment if the current one has no room for all of it.
+fn put(message: &mut Message, number: &[u8]) {
+    if room(message) < number.len() {
+        if number.len() == WORD {
+            let at = message.xdr.at;
+            message.last().set_len(at);
+        }
+        message.extend();
+        message.xdr = Position { fragment: message.fragments.len() - 1, at: 0 };
+    }
+    let Position { fragment, at } = message.xdr;
+    message.fragments[fragment].write(at, number);
+    message.xdr.at += number.len();
+    let at = message.xdr.at;
+    message.last().set_len(at);
+}
+
+fn pack_bytes(message: &mut Message, source: &Source) {
+    let fragments = message.fragments.len();
+    raw::pack(message, source);
+    if message.fragments.len() != fragments {
+        message.xdr.fragment = message.fragments.len() - 1;
+    }
+    let len = padded(message.last().len());
+    message.last().set_len(len);
+    if len <= message.fragments[message.xdr.fragment].capacity() {
+        message.xdr.at = len;
+    }
+}
+
+pub(crate) fn unpack(message: &mut Message, target: &mut Target) -> Result<(), Error> {
+    match target.kind {
+        Kind::Byte => return unpack_bytes(message, target),
+        Kind::Double | Kind::DoubleComplex => {
+            let halves = target.kind.size() / 8;
+            for i in 0..target.len() {
+                for half in 0..halves {
+                    if let Some(word) = high_word(message) {
+                        // As libpvm: if the rest does not come, this much has changed.
+                        let high = if cfg!(target_endian = "little") { WORD } else { 0 };
+                        target.write(i, half * 8 + high, &word.to_ne_bytes());
+                    }
+                    let double = f64::from_bits(u64::from_be_bytes(get(message)?));
+                    message.cursor.at = message.xdr.at;
+                    target.write(i, half * 8, &double.to_ne_bytes());
+                }
+            }
+            return Ok(());
+        }
+        _ => {}
+    }
+    let result = unpack_words(message, target);
+    message.cursor.at = message.xdr.at;
+    result
+}
+
+fn unpack_words(message: &mut Message, target: &mut Target) -> Result<(), Error> {
+    for i in 0..target.len() {
+        let word = u32::from_be_bytes(get(message)?);
+        match target.kind {
+            Kind::Short | Kind::UShort => target.write(i, 0, &(word as u16).to_ne_bytes()),
+            Kind::Long | Kind::ULong => target.write(i, 0, &u64::from(word).to_ne_bytes()),
+            _ => target.write(i, 0, &word.to_ne_bytes()),
+        }
+        if target.kind == Kind::Complex {
+            let imaginary = u32::from_be_bytes(get(message)?);
+            target.write(i, WORD, &imaginary.to_ne_bytes());
+        }
+    }
+    Ok(())
+}
+
+/// Reads one number.
+fn get<const N: usize>(message: &mut Message) -> Result<[u8; N], Error> {
+    if message.left(message.xdr) < N {
+        if N == WORD {
+            message.cursor.at = message.xdr.at;
+        } else if message.left(message.xdr) >= WORD {
+            // The first half is lost if the second does not come.
+            message.xdr.at += WORD;
+        }
+        step(message)?;
+        if message.left(message.xdr) < N {
+            return Err(Error::NoData);
+        }
+    }
+    let Position { fragment, at } = message.xdr;
+    message.xdr.at += N;
+    let bytes = &message.fragments[fragment].bytes()[at..at + N];
+    Ok(bytes.try_into().expect("N bytes"))
+}
+
+/// The high word of a double whose low word is not in the same fragment.
+fn high_word(message: &Message) -> Option<u32> {
+    let Position { fragment, at } = message.xdr;
+    let rest = message.fragments.get(fragment)?.bytes().get(at..)?;
+    let word = rest.get(..WORD).filter(|_| rest.len() < 2 * WORD)?;
+    Some(u32::from_be_bytes(word.try_into().expect("4 bytes")))
+}
+
+/// Goes to the next fragment and takes along what is left of this one.
+fn step(message: &mut Message) -> Result<(), Error> {
+    let left = match message.fragments.get(message.cursor.fragment) {
+        Some(fragment) => fragment.bytes().get(message.cursor.at..).unwrap_or_default().to_vec(),
+        None => Vec::new(),
+    };
+    message.next_fragment()?;
+    if !left.is_empty() {
+        message.fragments[message.cursor.fragment].prepend(&left);
+    }
+    message.xdr = message.cursor;
+    Ok(())
+}
+
+fn unpack_bytes(message: &mut Message, target: &mut Target) -> Result<(), Error> {
+    let fragment = message.cursor.fragment;
+    raw::unpack(message, target)?;
+    if message.cursor.fragment != fragment {
+        message.xdr = Position { fragment: message.cursor.fragment, at: 0 };
+    }
+    message.cursor.at = padded(message.cursor.at);
+    let xdr_len = message.left(Position { fragment: message.xdr.fragment, at: 0 });
+    if message.cursor.at <= xdr_len {
+        message.xdr.at = message.cursor.at;
+    }
+    Ok(())
+}
