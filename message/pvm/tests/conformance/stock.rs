@@ -29,8 +29,8 @@ impl Stock {
         if !Path::new(DAEMON).exists() || !Path::new("/usr/include/pvm3.h").exists() {
             return skip("no stock PVM here (packages pvm and pvm-dev)");
         }
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("pvm-{name}-{}", std::process::id()));
+        // Short, for it is part of the name of a socket.
+        let directory = env::temp_dir().join(format!("nagaya-{name}-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory of our own");
         let oracle = Command::new("cc")
             .args(["-O1", "-Wall", "-Werror", "-o"])
