@@ -72,7 +72,8 @@ impl Fragment {
         self.capacity.saturating_sub(self.len)
     }
 
-    /// Sets the length; bytes that were never written are 0.
+    /// Sets the length. Bytes that were never written are 0, others what they were: the padding
+    /// of a message that is packed anew, as in libpvm.
     pub(crate) fn set_len(&mut self, len: usize) {
         let bytes = self.own();
         if bytes.len() < len {
@@ -84,19 +85,18 @@ impl Fragment {
     /// Writes at `at` without setting the length.
     pub(crate) fn write(&mut self, at: usize, from: &[u8]) {
         let bytes = self.own();
-        if bytes.len() < at + from.len() {
-            bytes.resize(at + from.len(), 0);
+        if bytes.len() < at {
+            bytes.resize(at, 0);
         }
-        bytes[at..at + from.len()].copy_from_slice(from);
+        let (over, beyond) = from.split_at(from.len().min(bytes.len() - at));
+        bytes[at..at + over.len()].copy_from_slice(over);
+        bytes.extend_from_slice(beyond);
     }
 
     /// Appends; there must be room.
     pub fn append(&mut self, from: &[u8]) {
         assert!(from.len() <= self.room());
-        let len = self.len;
-        let bytes = self.own();
-        bytes.truncate(len);
-        bytes.extend_from_slice(from);
+        self.write(self.len, from);
         self.len += from.len();
     }
 

@@ -112,6 +112,16 @@ fn a_long_that_loses_bits_overflows_only_a_full_fragment() {
     );
 }
 
+/// Found by `random_scripts`: SEED=31676.
+#[test]
+fn a_message_that_is_packed_anew_keeps_its_memory() {
+    agree(
+        "anew",
+        "fill 1\ninitsend 0\npackstr 28\nloop 1\nsetsbuf 6\npack s @0 0 1\npack b @0 1 1\ndump 6\n\
+         loop 1\nunpack b >0 4 1\n",
+    );
+}
+
 /// A call of a random script.
 fn call() -> impl Strategy<Value = String> {
     let kind =
