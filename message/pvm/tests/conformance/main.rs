@@ -47,7 +47,7 @@ fn every_type_in_every_encoding() {
         for kind in kinds {
             script += &format!("pack {kind} @16 7 1\npack {kind} @0 3 2\npack {kind} @0 0 1\n");
         }
-        script += "packstr 0\npackstr 13\ngetsbuf\nloop 7\ngetrbuf\n";
+        script += "packstr 0\npackstr 13\ngetsbuf\ndump 5\ndump 6\nloop 7\ngetrbuf\n";
         for kind in kinds {
             script += &format!("unpack {kind} >16 7 1\n");
             if encoding != 2 {
