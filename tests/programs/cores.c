@@ -25,13 +25,17 @@ static void task(const char *how)
 		char *block = malloc(BIG);
 		memset(block, 1, BIG);
 		CHECK(pvas_export("ready", kept, 1) == 0);
-		for (;;)
-			pause();
+		for (;;) {
+			check_parent();
+			usleep(10000);
+		}
 	}
 	if (strcmp(how, "wait") == 0) {
 		CHECK(pvas_export("ready", kept, 1) == 0);
-		for (;;)
-			pause();
+		for (;;) {
+			check_parent();
+			usleep(10000);
+		}
 	}
 	if (strcmp(how, "abort") == 0)
 		abort();
