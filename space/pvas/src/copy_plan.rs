@@ -194,26 +194,38 @@ fn signature() -> Signature {
     Signature { vendor, family, model, stepping: version & 15 }
 }
 
-/// What is known of processors of this kind.
-fn by_kind() -> (CopyPlan, &'static str) {
+/// String instructions that copy fast: none, `erms` of CPUID, or `fsrm` as well.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Strings {
+    Slow,
+    Enhanced,
+    Fast,
+}
+
+fn strings() -> Strings {
     const ERMS: u32 = 1 << 9; // EBX
     const FSRM: u32 = 1 << 4; // EDX
-    let Signature { vendor, family, .. } = signature();
-    let features =
-        if __cpuid(0).eax >= 7 { __cpuid_count(7, 0) } else { __cpuid_count(0x8000_0000, 0) };
-    let has_erms = __cpuid(0).eax >= 7 && features.ebx & ERMS != 0;
-    let has_fsrm = has_erms && features.edx & FSRM != 0;
-    let (by, why) = match (vendor.as_str(), family) {
+    if __cpuid(0).eax < 7 {
+        return Strings::Slow;
+    }
+    let features = __cpuid_count(7, 0);
+    match (features.ebx & ERMS != 0, features.edx & FSRM != 0) {
+        (true, true) => Strings::Fast,
+        (true, false) => Strings::Enhanced,
+        _ => Strings::Slow,
+    }
+}
+
+/// What is known of processors of a kind, and why.
+fn by_kind(vendor: &str, family: u32, strings: Strings) -> (CopyLoop, &'static str) {
+    match (vendor, family, strings) {
         // Unaligned destinations make it several times slower there (glibc bug 30994).
-        ("AuthenticAMD", 0x19) => (CopyLoop::Vector, "string instructions slow when unaligned"),
-        _ if has_fsrm => (CopyLoop::String, "fast string instructions"),
-        ("GenuineIntel", _) if has_erms => (CopyLoop::String, "enhanced string instructions"),
+        ("AuthenticAMD", 0x19, _) => (CopyLoop::Vector, "string instructions slow when unaligned"),
+        (_, _, Strings::Fast) => (CopyLoop::String, "fast string instructions"),
+        ("GenuineIntel", _, Strings::Enhanced) => {
+            (CopyLoop::String, "enhanced string instructions")
+        }
         _ => (CopyLoop::Vector, "no fast string instructions"),
-    };
-    if is_available(by) {
-        (CopyPlan::uniform(by), why)
-    } else {
-        (CopyPlan::uniform(CopyLoop::String), "no AVX2")
     }
 }
 
@@ -247,8 +259,12 @@ pub fn current() -> Result<(CopyPlan, Source), Error> {
             return Ok((plan, Source::Measured(path)));
         }
     }
-    let (plan, kind) = by_kind();
-    Ok((plan, Source::Kind(kind)))
+    let Signature { vendor, family, .. } = signature();
+    let (by, kind) = match by_kind(&vendor, family, strings()) {
+        (by, _) if !is_available(by) => (CopyLoop::String, "no AVX2"),
+        known => known,
+    };
+    Ok((CopyPlan::uniform(by), Source::Kind(kind)))
 }
 
 #[cfg(test)]
@@ -290,6 +306,20 @@ mod tests {
         let uniform = CopyPlan::uniform(CopyLoop::String);
         assert_eq!(CopyPlan::parse(&text, "B 4.5.6"), Some(uniform));
         assert_eq!(CopyPlan::parse(&text, "A 1.2.4"), None);
+    }
+
+    #[test]
+    fn processors_of_other_kinds_get_other_loops() {
+        for (vendor, family, strings, by) in [
+            ("AuthenticAMD", 0x17, Strings::Slow, CopyLoop::Vector), // Zen, Zen 2
+            ("AuthenticAMD", 0x19, Strings::Fast, CopyLoop::Vector), // Zen 3, Zen 4
+            ("AuthenticAMD", 0x1a, Strings::Fast, CopyLoop::String), // Zen 5
+            ("GenuineIntel", 6, Strings::Enhanced, CopyLoop::String), // Haswell to Cascade Lake
+            ("GenuineIntel", 6, Strings::Fast, CopyLoop::String),    // Ice Lake and later
+            ("GenuineIntel", 6, Strings::Slow, CopyLoop::Vector),
+        ] {
+            assert_eq!(by_kind(vendor, family, strings).0, by, "{vendor} {family:#x} {strings:?}");
+        }
     }
 
     #[test]
