@@ -145,6 +145,23 @@ fn every_mpi_makes_single_copies_whatever_yama_says() {
 }
 
 #[test]
+fn yamas_setting_is_hidden_only_from_jobs_that_lie_in_the_space_whole() {
+    if !possible(&["--mount"], "mount -t tmpfs tmpfs /proc/sys/kernel") {
+        return;
+    }
+    let reads = |command: Cmd| command.args(["cat", "/proc/sys/kernel/yama/ptrace_scope"]);
+    yama(2, reads(nagaya("run").args(["-n", "3"]))).run().prints("0\n0\n0\n");
+    for mpi in [OPEN_MPI_4, MPICH_4] {
+        let whole = mpi.launch(2).command(reads(nagaya("exec")));
+        yama(2, whole).run().prints("0\n0\n");
+        // One rank is no task, and the kernel would refuse to copy to or from it.
+        let mixed = reads(mpi.launch(1).command(nagaya("exec")));
+        let mixed = reads(mixed.args([":", "-n", "1"]));
+        yama(2, mixed).run().prints("2\n2\n");
+    }
+}
+
+#[test]
 fn a_proc_that_hides_other_users_is_enough() {
     let flags = &["--mount", "--pid"];
     let hidepid = "mount -t proc -o hidepid=2 proc /proc\nsleep 600 &";

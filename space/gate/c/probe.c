@@ -16,12 +16,14 @@ int is_ptrace_scope(const char *path)
 	return *name == *path;
 }
 
-static u32 tasks_alive(void)
+/* One that has ended is no peer out of reach. */
+static u64 tasks_ever(void)
 {
-	u32 alive = 0, high = __atomic_load_n(&space.tasks_high, __ATOMIC_ACQUIRE);
+	u64 ever = 0;
+	u32 high = __atomic_load_n(&space.tasks_high, __ATOMIC_ACQUIRE);
 	for (u32 id = 0; id < high; id++)
-		alive += __atomic_load_n(&space.slots[id].state, __ATOMIC_ACQUIRE) == SLOT_RUNNING;
-	return alive;
+		ever += __atomic_load_n(&space.slots[id].generation, __ATOMIC_ACQUIRE);
+	return ever;
 }
 
 /* Whether all processes that the launcher starts on this node are tasks of this space.
@@ -30,7 +32,7 @@ static int all_are_tasks(void)
 {
 	for (int tries = 0; tries < 10; tries++) {
 		u32 event = __atomic_load_n(&space.event, __ATOMIC_ACQUIRE);
-		if (tasks_alive() >= __atomic_load_n(&space.tasks_expected, __ATOMIC_ACQUIRE))
+		if (tasks_ever() >= __atomic_load_n(&space.tasks_expected, __ATOMIC_ACQUIRE))
 			return 1;
 		u64 timeout[2] = {0, 100 * 1000 * 1000};
 		raw6(SYS_futex, (long)&space.event, FUTEX_WAIT_PRIVATE, event, (long)timeout, 0, 0);

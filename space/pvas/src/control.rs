@@ -167,7 +167,7 @@ impl Control {
             entry.store(by as u8, Ordering::Release);
         }
     }
-    /// Says how many processes the job has on this node. Until so many tasks live, the gate
+    /// Says how many processes the job has on this node. Until so many tasks have started, the gate
     /// does not tell MPI libraries that single copy always works.
     pub fn expect_tasks(&self, tasks: u32) {
         self.space().tasks_expected.fetch_max(tasks, Ordering::AcqRel);
