@@ -44,6 +44,32 @@ fn eventually(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+/// Keeps `living` processes going for a while, each with a number of its own, and kills one
+/// after the other at random instants. Returns how many. None may end by itself.
+fn kill_and_replace(
+    random: &mut Random,
+    living: u32,
+    time: Duration,
+    start: impl Fn(u32) -> libc::pid_t,
+) -> u32 {
+    let end_of = |pid| {
+        let status = kill(pid);
+        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
+    };
+    let mut pids: Vec<_> = (0..living).map(&start).collect();
+    let end = Instant::now() + time;
+    let mut deaths = 0;
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
+        let victim = random.next() as usize % pids.len();
+        end_of(pids[victim]);
+        pids[victim] = start(living + deaths);
+        deaths += 1;
+    }
+    pids.into_iter().for_each(end_of);
+    deaths
+}
+
 #[test]
 fn members_come_go_and_are_told_apart() {
     let members = members(2);
@@ -173,23 +199,7 @@ fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() 
             }
         })
     };
-    let mut ids = 0..;
-    let mut new = || life(ids.next().expect("endless"));
-    let mut living: Vec<_> = (0..PLACES).map(|_| new()).collect();
-    let end = Instant::now() + Duration::from_secs(5);
-    let mut deaths = 0;
-    while Instant::now() < end {
-        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
-        let victim = random.next() as usize % living.len();
-        let status = kill(living[victim]);
-        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
-        living[victim] = new();
-        deaths += 1;
-    }
-    for pid in living {
-        let status = kill(pid);
-        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
-    }
+    let deaths = kill_and_replace(&mut random, PLACES.into(), Duration::from_secs(5), life);
     let received = members.window().word64(received).expect("in the window").load(SeqCst);
     println!("{deaths} deaths, {received} messages");
     assert!(deaths > 5 && received > 100, "{deaths} deaths, {received} messages");
@@ -223,21 +233,7 @@ fn a_lock_survives_its_holders_and_says_what_is_in_doubt() {
             }
         })
     };
-    let mut living: Vec<_> = (0..4).map(worker).collect();
-    let end = Instant::now() + Duration::from_secs(4);
-    let mut deaths = 0;
-    while Instant::now() < end {
-        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
-        let victim = random.next() as usize % living.len();
-        let status = kill(living[victim]);
-        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
-        deaths += 1;
-        living[victim] = worker(deaths + 10);
-    }
-    for pid in living {
-        let status = kill(pid);
-        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
-    }
+    let deaths = kill_and_replace(&mut random, 4, Duration::from_secs(4), worker);
     let (turns, doubts) = (first.load(SeqCst), doubts.load(SeqCst));
     println!("{turns} turns, {deaths} deaths, {doubts} with the lock held");
     assert!(turns > 100 && doubts > 0 && doubts <= u64::from(deaths));
