@@ -35,10 +35,8 @@ struct slot {
 	u32 export_mapped; /* the export area has been mapped, and stays so */
 	u64 generation;    /* counts the tasks that had this ID */
 	u64 task;          /* address of its control block */
-	u64 start_ns;      /* CLOCK_MONOTONIC */
-	u64 pidfd;         /* the owner's */
 	u64 regions;       /* bit n: the task uses region n */
-	u64 reserved;
+	u64 reserved[3];
 };
 /* SLOT_REGION: no task may live here, a region lies in the segment. */
 enum slot_state { SLOT_FREE, SLOT_STARTING, SLOT_RUNNING, SLOT_LEAVING, SLOT_REGION };

@@ -61,7 +61,7 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 #define AT(type, member) __builtin_offsetof(struct type, member)
 const u32 gate_offsets[] = {
 	sizeof(struct slot), sizeof(struct site), sizeof(struct image), sizeof(struct space),
-	sizeof(struct task), AT(slot, generation), AT(slot, pidfd), AT(slot, regions), AT(image, offset),
+	sizeof(struct task), AT(slot, generation), AT(slot, regions), AT(image, offset),
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
 	AT(space, tasks_expected), sizeof(struct region),

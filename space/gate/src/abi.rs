@@ -59,13 +59,9 @@ pub struct Slot {
     pub generation: AtomicU64,
     /// Address of the control block.
     pub task: AtomicU64,
-    /// CLOCK_MONOTONIC at start, nanoseconds.
-    pub start_ns: AtomicU64,
-    /// The owner's descriptor of the process.
-    pub pidfd: AtomicU64,
     /// Bit n: the task uses region n.
     pub regions: AtomicU64,
-    reserved: u64,
+    reserved: [u64; 3],
 }
 
 impl Slot {
@@ -276,7 +272,6 @@ pub(crate) fn offsets() -> Vec<usize> {
         size_of::<Space>(),
         size_of::<Task>(),
         offset_of!(Slot, generation),
-        offset_of!(Slot, pidfd),
         offset_of!(Slot, regions),
         offset_of!(Image, offset),
         offset_of!(Image, unreached),
