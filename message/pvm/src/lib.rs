@@ -15,6 +15,7 @@
 
 pub mod buffers;
 pub mod constants;
+pub mod envelope;
 pub mod error;
 pub mod format;
 pub mod fragment;
@@ -24,5 +25,7 @@ pub mod message;
 pub mod nested;
 mod raw;
 pub mod signature;
+pub mod tid;
 mod trace;
+pub mod wire;
 mod xdr;

@@ -1,0 +1,95 @@
+//! What stands before a message's data on its way to a task: through a receive buffer, over
+//! the fabric, or in the daemon's hands.
+//!
+//! Nine 32-bit words, little-endian, so that with FCP's own two a message of up to 20 bytes is
+//! one cache line:
+//! ```text
+//! source │ destination │ number │ context │ tag │ wait ID │ encoding │ checksum │ what, fragments
+//! lengths of the fragments, if there are several; then the data
+//! ```
+//! Messages between two tasks are *numbered*, from 1: when the route between them changes
+//! (through the daemons, then direct), the receiver puts them back in order. Number 0 is of no
+//! order: daemons always take the same way.
+
+use crate::error::Error;
+use crate::message::Header;
+
+/// Bytes of an envelope without fragment lengths.
+pub const SIZE: usize = 36;
+/// Most fragments of a message.
+pub const FRAGMENTS_MAX: usize = (1 << 24) - 1;
+
+/// Whose a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum What {
+    /// The program's.
+    Message = 0,
+    /// The library's: a [`Letter`](crate::wire::Letter) of the daemon.
+    Letter = 1,
+}
+
+/// An envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Whose it is.
+    pub what: What,
+    /// The message's header.
+    pub header: Header,
+    /// Its number between the two tasks, or 0.
+    pub number: u32,
+    /// How its data are encoded, as it is sent.
+    pub encoding: i32,
+    /// How many fragments; their lengths follow if more than one.
+    pub fragments: u32,
+}
+
+impl Envelope {
+    /// As it goes.
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        let Header { context, tag, wait_id, crc, source, destination } = self.header;
+        let words = [
+            source as u32,
+            destination as u32,
+            self.number,
+            context as u32,
+            tag as u32,
+            wait_id as u32,
+            self.encoding as u32,
+            crc as u32,
+            (self.what as u32) << 24 | self.fragments,
+        ];
+        let mut bytes = [0; SIZE];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// Reads the envelope that `bytes` begin with. Errors: BadMsg.
+    pub fn parse(bytes: &[u8]) -> Result<Envelope, Error> {
+        let bytes: &[u8; SIZE] = bytes.first_chunk().ok_or(Error::BadMsg)?;
+        let word = |n: usize| {
+            u32::from_le_bytes([bytes[4 * n], bytes[4 * n + 1], bytes[4 * n + 2], bytes[4 * n + 3]])
+        };
+        let what = match word(8) >> 24 {
+            0 => What::Message,
+            1 => What::Letter,
+            _ => return Err(Error::BadMsg),
+        };
+        Ok(Envelope {
+            what,
+            header: Header {
+                source: word(0) as i32,
+                destination: word(1) as i32,
+                context: word(3) as i32,
+                tag: word(4) as i32,
+                wait_id: word(5) as i32,
+                crc: word(7) as i32,
+            },
+            number: word(2),
+            encoding: word(6) as i32,
+            fragments: word(8) & 0x00ff_ffff,
+        })
+    }
+}
