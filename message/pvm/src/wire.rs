@@ -5,7 +5,8 @@
 //! all that comes to a task does, so that a task waits at one place: an
 //! [`Envelope`](crate::envelope::Envelope) of [`What::Letter`](crate::envelope::What::Letter)
 //! whose data is a [`Letter`]. Only the answer to [`Request::Enroll`] comes by the socket, as
-//! a frame with a [`Welcome`], and with it the window's descriptor (SCM_RIGHTS).
+//! a frame with a `Result<Welcome, i32>` (an error code of PVM), and with a [`Welcome`] the
+//! window's descriptor (SCM_RIGHTS).
 //!
 //! Nobody is trusted: the daemon takes only connections of its own user (SO_PEERCRED), a task
 //! only a daemon of its own user or of root; lengths are checked before memory is taken.
@@ -100,8 +101,8 @@ pub enum Request {
     Enroll {
         /// [`VERSION`].
         version: u32,
-        /// `PVMEPID`, the PID that the daemon started, if it started the program; the shell
-        /// that started it may be between.
+        /// The number in `PVMEPID`, by which the daemon knows a program that it started (it
+        /// need not be its PID: a shell may be between).
         started_as: Option<u32>,
         /// The program's name, for ps.
         name: String,
