@@ -1,0 +1,2 @@
+//! PVM's daemon.
+pub mod order;

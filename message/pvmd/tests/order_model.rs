@@ -1,0 +1,297 @@
+//! Every order of events of small virtual machines: hosts that crash, that lose each other
+//! though both live, and that join, while changes are proposed.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use pvmd::order::{Entry, Host, Item, Letter, Order, Output};
+use stateright::{Checker, Model, Property};
+
+type State = Vec<Entry<u8>>;
+type Machine = Order<u8, State>;
+
+/// What may happen, and how often.
+#[derive(Clone)]
+struct Cluster {
+    members: Host,
+    /// Changes that hosts propose.
+    proposals: Vec<Host>,
+    crashes: u8,
+    /// Losses of a host that lives.
+    cuts: u8,
+    /// Who proposes that the next host joins.
+    join: Option<Host>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Node {
+    order: Machine,
+    state: State,
+    crashed: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct World {
+    nodes: BTreeMap<Host, Node>,
+    letters: BTreeMap<(Host, Host), VecDeque<Letter<u8, State>>>,
+    proposed: usize,
+    crashes: u8,
+    cuts: u8,
+    joined: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Event {
+    Arrive(Host, Host),
+    Crash(Host),
+    /// The first loses the second.
+    Lose(Host, Host),
+    Propose,
+    Join,
+}
+
+impl World {
+    fn settle(&mut self, host: Host) {
+        let node = self.nodes.get_mut(&host).expect("it exists");
+        for output in node.order.outputs() {
+            match output {
+                Output::Send(to, letter) => {
+                    assert_ne!(to, host);
+                    self.letters.entry((host, to)).or_default().push_back(letter);
+                }
+                Output::Apply(entry) => node.state.push(entry),
+                Output::Snapshot(to, head) => {
+                    let letter = Letter::Snapshot(head, node.state.clone());
+                    self.letters.entry((host, to)).or_default().push_back(letter);
+                }
+                Output::Install(state) => node.state = state,
+                Output::Expelled => {}
+            }
+        }
+    }
+
+    fn runs(&self, host: Host) -> bool {
+        self.nodes.get(&host).is_some_and(|node| !node.crashed && !node.order.is_expelled())
+    }
+
+    fn running(&self) -> impl Iterator<Item = (Host, &Node)> {
+        self.nodes.iter().filter(|(host, _)| self.runs(**host)).map(|(&host, node)| (host, node))
+    }
+
+    /// Pairs that run and talk.
+    fn pairs(&self) -> impl Iterator<Item = (&Node, &Node)> {
+        self.running().flat_map(move |(a, one)| {
+            self.running()
+                .filter(move |&(b, other)| {
+                    a < b && !one.order.is_lost(b) && !other.order.is_lost(a)
+                })
+                .map(move |(_, other)| (one, other))
+        })
+    }
+}
+
+impl Model for Cluster {
+    type State = World;
+    type Action = Event;
+
+    fn init_states(&self) -> Vec<World> {
+        let mut world = World {
+            nodes: BTreeMap::new(),
+            letters: BTreeMap::new(),
+            proposed: 0,
+            crashes: 0,
+            cuts: 0,
+            joined: false,
+        };
+        let node = |order| Node { order, state: Vec::new(), crashed: false };
+        world.nodes.insert(1, node(Order::first(1)));
+        for host in 2..=self.members {
+            world.nodes.insert(host, node(Order::joining(host)));
+            let first = world.nodes.get_mut(&1).expect("just made");
+            first.order.propose(Item::Join(host, 0));
+            world.settle(1);
+            // The machine is made in peace.
+            while let Some((from, to)) = waiting(&world).first().copied() {
+                self.arrive(&mut world, from, to);
+            }
+        }
+        vec![world]
+    }
+
+    fn actions(&self, world: &World, actions: &mut Vec<Event>) {
+        actions.extend(waiting(world).into_iter().map(|(from, to)| Event::Arrive(from, to)));
+        for (host, node) in world.running() {
+            if world.crashes < self.crashes {
+                actions.push(Event::Crash(host));
+            }
+            for &other in node.order.members() {
+                if other == host || node.order.is_lost(other) {
+                    continue;
+                }
+                let ended = !world.runs(other);
+                if ended || world.cuts < self.cuts {
+                    actions.push(Event::Lose(host, other));
+                }
+            }
+        }
+        let proposer = self.proposals.get(world.proposed);
+        if proposer.is_some_and(|&host| world.runs(host)) {
+            actions.push(Event::Propose);
+        }
+        if !world.joined && self.join.is_some_and(|host| world.runs(host)) {
+            actions.push(Event::Join);
+        }
+    }
+
+    fn next_state(&self, last: &World, event: Event) -> Option<World> {
+        let mut world = last.clone();
+        match event {
+            Event::Arrive(from, to) => self.arrive(&mut world, from, to),
+            Event::Crash(host) => {
+                world.crashes += 1;
+                world.nodes.get_mut(&host)?.crashed = true;
+                world.letters.retain(|&(_, to), _| to != host);
+            }
+            Event::Lose(host, other) => {
+                world.cuts += u8::from(world.runs(other));
+                // What was still on its way is lost with the connection.
+                world.letters.remove(&(other, host));
+                world.nodes.get_mut(&host)?.order.lost(other);
+                world.settle(host);
+            }
+            Event::Propose => {
+                let host = self.proposals[world.proposed];
+                world.proposed += 1;
+                let change = world.proposed as u8;
+                world.nodes.get_mut(&host)?.order.propose(Item::Change(change));
+                world.settle(host);
+            }
+            Event::Join => {
+                world.joined = true;
+                let host = self.members + 1;
+                let order = Order::joining(host);
+                world.nodes.insert(host, Node { order, state: Vec::new(), crashed: false });
+                let by = self.join?;
+                world.nodes.get_mut(&by)?.order.propose(Item::Join(host, 0));
+                world.settle(by);
+            }
+        }
+        (world != *last).then_some(world)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        vec![
+            Property::always("one order", |_, world: &World| {
+                world.pairs().all(|(one, other)| {
+                    let both = one.state.len().min(other.state.len());
+                    one.state[..both] == other.state[..both]
+                })
+            }),
+            Property::always("nothing twice", |_, world: &World| {
+                world.running().all(|(_, node)| {
+                    let mut changes: Vec<(Host, u64)> =
+                        node.state.iter().map(|entry| (entry.origin, entry.number)).collect();
+                    changes.sort_unstable();
+                    changes.windows(2).all(|two| two[0] != two[1])
+                })
+            }),
+            Property::always("all is done in the end", |model: &Cluster, world: &World| {
+                if !is_over(model, world) {
+                    return true;
+                }
+                let settled = world.running().all(|(_, node)| {
+                    let joining = node.order.members().is_empty();
+                    let waits = node.order.is_waiting();
+                    let lost = node.order.members().iter().any(|&h| node.order.is_lost(h));
+                    // Who was to join may never have become a member: its starter crashed.
+                    joining || (!waits && !lost)
+                });
+                let same = world.pairs().all(|(one, other)| {
+                    let joining = |node: &Node| node.order.members().is_empty();
+                    joining(one) || joining(other) || one.state == other.state
+                });
+                settled && same
+            }),
+            Property::always("only a cut expels", |_, world: &World| {
+                let expelled = |node: &Node| !node.crashed && node.order.is_expelled();
+                world.cuts > 0 || !world.nodes.values().any(expelled)
+            }),
+            Property::always("a crash or a cut leaves somebody", |_, world: &World| {
+                world.crashes + world.cuts > 1 || world.running().next().is_some()
+            }),
+            // The model would prove nothing if it never came to these.
+            Property::sometimes("a sequencer follows another", |_, world: &World| {
+                world.running().any(|(host, node)| host > 1 && node.order.sequencer() == Some(host))
+            }),
+        ]
+    }
+}
+
+impl Cluster {
+    fn arrive(&self, world: &mut World, from: Host, to: Host) {
+        let channel = world.letters.get_mut(&(from, to)).expect("it is in `waiting`");
+        let letter = channel.pop_front().expect("it is in `waiting`");
+        if channel.is_empty() {
+            world.letters.remove(&(from, to));
+        }
+        if world.runs(to) {
+            world.nodes.get_mut(&to).expect("runs").order.receive(from, letter);
+            world.settle(to);
+        }
+    }
+}
+
+fn waiting(world: &World) -> Vec<(Host, Host)> {
+    let open = |&&(from, to): &&(Host, Host)| world.nodes.contains_key(&to) && from != to;
+    world.letters.keys().filter(open).copied().collect()
+}
+
+/// Nothing is on its way, and everybody knows who has ended.
+fn is_over(model: &Cluster, world: &World) -> bool {
+    let mut events = Vec::new();
+    model.actions(world, &mut events);
+    events.iter().all(|event| match event {
+        Event::Crash(_) => true,
+        Event::Lose(_, other) => world.runs(*other),
+        _ => false,
+    })
+}
+
+fn check(cluster: Cluster) {
+    let checker = cluster.checker().threads(2).spawn_dfs().join();
+    eprintln!("{} states", checker.unique_state_count());
+    checker.assert_properties();
+}
+
+fn cluster(members: Host, proposals: &[Host], crashes: u8, cuts: u8) -> Cluster {
+    Cluster { members, proposals: proposals.to_vec(), crashes, cuts, join: None }
+}
+
+#[test]
+fn two_hosts_and_a_crash() {
+    check(cluster(2, &[1, 2, 2], 1, 0));
+}
+
+#[test]
+fn three_hosts_and_two_crashes() {
+    check(cluster(3, &[2, 3], 2, 0));
+}
+
+#[test]
+fn three_hosts_and_a_cut() {
+    check(cluster(3, &[1, 3], 0, 1));
+}
+
+#[test]
+fn a_host_joins_while_another_crashes() {
+    check(Cluster { join: Some(2), ..cluster(2, &[2], 1, 0) });
+}
+
+#[test]
+fn a_host_joins_three_of_which_one_crashes() {
+    check(Cluster { join: Some(2), ..cluster(3, &[3], 1, 0) });
+}
+
+#[test]
+fn a_host_joins_during_a_cut() {
+    check(Cluster { join: Some(1), ..cluster(2, &[2], 0, 1) });
+}
