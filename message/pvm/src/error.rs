@@ -77,6 +77,52 @@ impl Error {
     }
 }
 
+/// What PVM calls the error with this code, in pvm_perror and its console (`pvm_errlist`).
+pub fn text(code: i32) -> &'static str {
+    TEXTS.get(code.unsigned_abs() as usize).filter(|_| code <= 0).unwrap_or(&"Unknown Error")
+}
+
+/// By code, from 0 on.
+pub const TEXTS: [&str; 37] = [
+    "Error 0",
+    "Error 1",
+    "Bad parameter",
+    "Parameter mismatch",
+    "Value too large",
+    "End of buffer",
+    "No such host",
+    "No such file",
+    "Permission denied",
+    "Error 9",
+    "Malloc failed",
+    "Error 11",
+    "Can't decode message",
+    "Error 13",
+    "Can't contact local daemon",
+    "No current buffer",
+    "No such buffer",
+    "Null group name",
+    "Already in group",
+    "No such group",
+    "Not in group",
+    "No such instance",
+    "Host failed",
+    "No parent task",
+    "Not implemented",
+    "Pvmd system error",
+    "Version mismatch",
+    "Out of resources",
+    "Duplicate host",
+    "Can't start pvmd",
+    "Already in progress",
+    "No such task",
+    "Not Found",
+    "Already Exists",
+    "Hoster must run on master host",
+    "Spawning parent set PvmNoParent",
+    "Master Host IP Address is Loopback! (See pvm3/Readme)",
+];
+
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Pvm{self:?} ({})", self.code())
@@ -84,3 +130,20 @@ impl std::fmt::Display for Error {
 }
 
 impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_have_the_texts_of_libpvm() {
+        assert_eq!(text(Error::BadParam.code()), "Bad parameter");
+        assert_eq!(text(Error::NoTask.code()), "No such task");
+        assert_eq!(text(Error::NotFound.code()), "Not Found");
+        assert_eq!(text(Error::ParentNotSet.code()), "Spawning parent set PvmNoParent");
+        assert_eq!(text(Error::IpLoopback.code()), TEXTS[36]);
+        assert_eq!(text(-37), "Unknown Error");
+        assert_eq!(text(2), "Unknown Error");
+        assert_eq!(text(i32::MIN), "Unknown Error");
+    }
+}
