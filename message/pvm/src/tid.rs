@@ -17,6 +17,9 @@ pub const LOCAL_MAX: u32 = (1 << 18) - 1;
 /// Members of a host's window: its daemon, and this many less one tasks at a time.
 pub const MEMBERS: u16 = 1024;
 
+/// The source of the daemon's messages to a task of its host, whichever host that is.
+pub const PVMD: Tid = Tid(DAEMON);
+
 /// A tid. C programs see it as an `int`; a daemon's is negative.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
@@ -27,6 +30,11 @@ impl Tid {
     /// The daemon of host `host`.
     pub const fn daemon(host: u16) -> Tid {
         Tid(DAEMON | (host as u32) << 18)
+    }
+
+    /// What programs know host `host` by: pvm_config, pvm_tidtohost, notices.
+    pub const fn of_host(host: u16) -> Tid {
+        Tid((host as u32) << 18)
     }
 
     /// The task with this local part.

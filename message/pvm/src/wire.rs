@@ -268,7 +268,7 @@ pub enum News {
 /// A host of the virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostInfo {
-    /// Its daemon's tid.
+    /// The tid by which programs know it ([`Tid::of_host`]).
     pub tid: Tid,
     /// Its name.
     pub name: String,
@@ -287,7 +287,7 @@ pub struct TaskInfo {
     pub tid: Tid,
     /// Who spawned it, or 0.
     pub parent: Tid,
-    /// Its host's daemon.
+    /// Its host ([`Tid::of_host`]).
     pub host: Tid,
     /// Status bits, as PVM's ps shows them.
     pub flags: i32,
