@@ -221,12 +221,16 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         if !self.members.contains(&host) {
             return; // it never was one, or has left
         }
-        // The host itself, too, if it should still listen.
+        self.tell_of(host);
+        self.look_after_the_lost();
+    }
+
+    /// Tells all that a host is lost; the host itself, too, if it should still listen.
+    fn tell_of(&mut self, host: Host) {
         let others: Vec<Host> = self.living().filter(|&other| other != self.me).collect();
         for other in others.into_iter().chain([host]) {
             self.send(other, Letter::Lost(host));
         }
-        self.look_after_the_lost();
     }
 
     /// A letter has come.
@@ -238,7 +242,11 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
             return self.expel();
         }
         if self.lost.contains(&from) {
-            return; // it has been told
+            // It may not have been told: not by a host that joined since.
+            if !matches!(letter, Letter::Lost(_)) {
+                self.send(from, Letter::Lost(from));
+            }
+            return;
         }
         match letter {
             Letter::Propose(number, item) => {
@@ -410,6 +418,12 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         self.numbers = head.numbers;
         self.phase = Phase::Settled;
         self.outputs.push(Output::Install(state));
+        // Whoever sent this may be lost itself before the others heard of these.
+        let lost: Vec<Host> =
+            self.members.iter().copied().filter(|host| self.lost.contains(host)).collect();
+        for host in lost {
+            self.tell_of(host);
+        }
     }
 
     fn apply(&mut self, entry: Entry<C>) {
@@ -424,15 +438,17 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                 self.members.retain(|&member| member != host);
                 self.acknowledged.remove(&host);
                 self.joiners.remove(&host);
+                // Who lost it may have ended before it could tell it.
+                if host != self.me && self.lost.insert(host) {
+                    self.send(host, Letter::Lost(host));
+                }
             }
             _ => {}
         }
         if let Item::Join(host, _) = entry.item
             && self.lost.contains(&host)
-            && let Some(sequencer) = self.sequencer()
-            && sequencer != self.me
         {
-            self.send(sequencer, Letter::Lost(host)); // nobody was told before
+            self.tell_of(host); // nobody was told before
         }
         let left = entry.item == Item::Leave(self.me);
         self.log.push_back(entry.clone());

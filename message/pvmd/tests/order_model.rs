@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use pvmd::order::{Entry, Host, Item, Letter, Order, Output};
-use stateright::{Checker, Model, Property};
+use stateright::{Checker, Model, Property, UniformChooser};
 
 type State = Vec<Entry<u8>>;
 type Machine = Order<u8, State>;
@@ -294,4 +294,81 @@ fn a_host_joins_three_of_which_one_crashes() {
 #[test]
 fn a_host_joins_during_a_cut() {
     check(Cluster { join: Some(1), ..cluster(2, &[2], 0, 1) });
+}
+
+/// Larger machines, too many states to see them all: random ways through them. `SEED=`
+/// replays one, `STATES=` looks at more.
+#[test]
+fn five_hosts_at_random() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
+    let seed = number("SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let states = number("STATES").unwrap_or(20_000) as usize;
+    eprintln!("SEED={seed}");
+    for (crashes, cuts) in [(3, 0), (1, 2)] {
+        let cluster = Cluster { join: Some(2), ..cluster(4, &[1, 3, 4, 2, 3], crashes, cuts) };
+        let checker = cluster.checker().target_state_count(states);
+        let checker = checker.spawn_simulation(seed, UniformChooser).join();
+        eprintln!("{} states", checker.state_count());
+        for (name, path) in checker.discoveries() {
+            let running: Vec<_> = path.last_state().running().collect();
+            assert_eq!(name, "a sequencer follows another", "SEED={seed}: {path}{running:#?}");
+        }
+    }
+}
+
+/// Lets these things happen, then all that must; the properties hold at the end.
+fn replay(cluster: &Cluster, events: &[Event]) {
+    let mut world = cluster.init_states().remove(0);
+    for event in events {
+        let mut possible = Vec::new();
+        cluster.actions(&world, &mut possible);
+        assert!(possible.contains(event), "{event:?} is not possible: {possible:?}");
+        world = cluster.next_state(&world, event.clone()).unwrap_or(world);
+    }
+    loop {
+        let mut possible = Vec::new();
+        cluster.actions(&world, &mut possible);
+        let must = |event: &Event| match *event {
+            Event::Arrive(..) => true,
+            Event::Lose(_, other) => !world.runs(other),
+            _ => false,
+        };
+        let Some(event) = possible.into_iter().find(must) else { break };
+        world = cluster.next_state(&world, event).unwrap_or(world);
+    }
+    // Changes that nobody proposed any more are none that wait.
+    let over = Cluster { proposals: Vec::new(), join: None, ..cluster.clone() };
+    for property in over.properties() {
+        if property.name != "a sequencer follows another" {
+            assert!((property.condition)(&over, &world), "{}: {world:#?}", property.name);
+        }
+    }
+}
+
+use Event::{Arrive, Crash, Join, Lose};
+
+/// The sequencer lost a host that lives, admitted another, and crashed: the new one must pass
+/// on what came with its snapshot.
+#[test]
+fn a_snapshot_tells_of_losses() {
+    let cluster = Cluster { join: Some(2), ..cluster(4, &[], 2, 2) };
+    let cut = [Join, Arrive(2, 1), Lose(1, 4), Arrive(1, 2), Arrive(1, 2), Arrive(2, 1)];
+    replay(&cluster, &[&cut[..], &[Arrive(2, 1), Crash(1)]].concat());
+}
+
+/// Two lose each other; a host that joins has heard one side only.
+#[test]
+fn a_host_that_joins_hears_one_side_of_a_cut() {
+    let cluster = Cluster { join: Some(2), ..cluster(4, &[], 1, 2) };
+    let cut = [Join, Arrive(2, 1), Lose(1, 2), Lose(2, 3), Crash(1), Arrive(1, 2)];
+    replay(&cluster, &[&cut[..], &[Lose(3, 1), Lose(4, 1), Lose(2, 1)]].concat());
+}
+
+/// The sequencer orders that a host leaves which it has lost, and crashes before that host
+/// hears of it: who applies the order tells it.
+#[test]
+fn who_must_leave_is_told_by_all() {
+    let cluster = cluster(4, &[], 1, 1);
+    let cut = [Lose(1, 4), Arrive(1, 2), Arrive(1, 2), Crash(1), Lose(4, 1)];
+    replay(&cluster, &cut);
 }
