@@ -12,6 +12,9 @@ use crate::trace;
 /// The fragment size of a task that sets none, in bytes, headers included.
 pub const FRAGMENT_SIZE: usize = 4080;
 
+/// Messages that are kept for their memory.
+const IDLE_MAX: usize = 8;
+
 /// What pvm_getminfo says of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
@@ -31,6 +34,8 @@ pub struct Buffers {
     free: Vec<usize>,
     /// How many slots the table will have when it grows next.
     next_size: usize,
+    /// Messages that are no more, for their memory.
+    idle: Vec<Message>,
     sending: Option<usize>,
     receiving: Option<usize>,
     /// The tid of the task: the source of what it packs.
@@ -47,11 +52,23 @@ impl Buffers {
             slots: Vec::new(),
             free: Vec::new(),
             next_size: 8,
+            idle: Vec::new(),
             sending: None,
             receiving: None,
             tid,
             fragment_size: FRAGMENT_SIZE,
             clock,
+        }
+    }
+
+    /// An empty message, in memory of a former one if there is some.
+    pub fn blank(&mut self, encoding: i32) -> Message {
+        match self.idle.pop() {
+            Some(mut message) => {
+                message.renew(encoding, self.fragment_size);
+                message
+            }
+            None => Message::new(encoding, self.fragment_size),
         }
     }
 
@@ -110,7 +127,7 @@ impl Buffers {
             PvmDataTrace => TRACE,
             _ => return Err(Error::BadParam),
         };
-        let mut message = Message::new(encoding, self.fragment_size);
+        let mut message = self.blank(encoding);
         message.header.source = self.tid;
         if message.codec == Codec::Trace {
             message.begin_packing();
@@ -136,7 +153,13 @@ impl Buffers {
         }
         let index = self.index(id)?;
         self.forget(index);
-        self.slots[index] = None;
+        if let Some(mut message) = self.slots[index].take()
+            && self.idle.len() < IDLE_MAX
+        {
+            // Now, so that neither much memory nor the caller's is kept.
+            message.renew(XDR, self.fragment_size);
+            self.idle.push(message);
+        }
         self.free.push(index);
         Ok(())
     }

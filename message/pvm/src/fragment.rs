@@ -44,6 +44,20 @@ impl Fragment {
         Fragment { place: Place::Own(bytes), len, capacity: len }
     }
 
+    /// An empty one in memory that another fragment had; it counts as never written.
+    pub(crate) fn in_memory(mut memory: Vec<u8>, capacity: usize) -> Fragment {
+        memory.clear();
+        Fragment { place: Place::Own(memory), len: 0, capacity }
+    }
+
+    /// Memory for another fragment, if it is our own.
+    pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
+        match self.place {
+            Place::Own(bytes) => Some(bytes),
+            Place::Caller(_) => None,
+        }
+    }
+
     /// The caller's memory: `len` bytes from `at`, as `Source::new` promises them.
     pub(crate) fn in_place(at: *const u8, len: usize) -> Fragment {
         Fragment { place: Place::Caller(at), len, capacity: len }

@@ -68,7 +68,14 @@ pub struct Message {
     /// As last computed: an unpacked message keeps the length that it came with.
     pub(crate) length: usize,
     fragment_size: usize,
+    /// Memory of former fragments: a task that sends and receives small messages needs no
+    /// allocator.
+    spare: Vec<Vec<u8>>,
 }
+
+/// Memory that is kept for messages to come: pieces of a message, and bytes of a piece.
+const SPARE_MAX: usize = 2;
+const SPARE_SIZE_MAX: usize = 1 << 16;
 
 impl Message {
     /// An empty message. `encoding` is [`XDR`], [`IN_PLACE`], [`TRACE`] or a machine's
@@ -84,9 +91,45 @@ impl Message {
             xdr: Position::default(),
             length: 0,
             fragment_size,
+            spare: Vec::new(),
         };
         message.set_encoding(encoding);
         message
+    }
+
+    /// Makes it as a new one, in the memory that it has.
+    pub fn renew(&mut self, encoding: i32, fragment_size: usize) {
+        for fragment in self.fragments.drain(..) {
+            if self.spare.len() < SPARE_MAX
+                && let Some(memory) = fragment.into_memory()
+                && memory.capacity() <= SPARE_SIZE_MAX
+            {
+                self.spare.push(memory);
+            }
+        }
+        self.header = Header::default();
+        self.mode = Mode::New;
+        self.cursor = Position::default();
+        self.xdr = Position::default();
+        self.length = 0;
+        self.fragment_size = fragment_size;
+        self.set_encoding(encoding);
+    }
+
+    /// Appends a fragment of `length` bytes that `fill` writes, to a message that comes: one
+    /// that is new, or has only such fragments.
+    pub fn receive(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) {
+        let mut memory = self.spare.pop().unwrap_or_default();
+        memory.resize(length, 0);
+        fill(&mut memory);
+        self.length += length;
+        self.fragments.push(Fragment::full(memory));
+    }
+
+    /// Appends a fragment to a message that comes.
+    pub fn receive_fragment(&mut self, fragment: Fragment) {
+        self.length += fragment.len();
+        self.fragments.push(fragment);
     }
 
     /// A message that has come, ready to be unpacked once it is the active receive buffer.
@@ -229,7 +272,8 @@ impl Message {
 
     pub(crate) fn extend(&mut self) {
         let capacity = self.fragment_size.saturating_sub(HEADER_SIZE_MAX).max(16);
-        self.fragments.push(Fragment::new(capacity));
+        let memory = self.spare.pop().unwrap_or_default();
+        self.fragments.push(Fragment::in_memory(memory, capacity));
     }
 
     pub(crate) fn last(&mut self) -> &mut Fragment {
