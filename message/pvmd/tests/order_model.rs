@@ -347,28 +347,10 @@ fn replay(cluster: &Cluster, events: &[Event]) {
 
 use Event::{Arrive, Crash, Join, Lose};
 
-/// The sequencer lost a host that lives, admitted another, and crashed: the new one must pass
-/// on what came with its snapshot.
-#[test]
-fn a_snapshot_tells_of_losses() {
-    let cluster = Cluster { join: Some(2), ..cluster(4, &[], 2, 2) };
-    let cut = [Join, Arrive(2, 1), Lose(1, 4), Arrive(1, 2), Arrive(1, 2), Arrive(2, 1)];
-    replay(&cluster, &[&cut[..], &[Arrive(2, 1), Crash(1)]].concat());
-}
-
 /// Two lose each other; a host that joins has heard one side only.
 #[test]
 fn a_host_that_joins_hears_one_side_of_a_cut() {
     let cluster = Cluster { join: Some(2), ..cluster(4, &[], 1, 2) };
     let cut = [Join, Arrive(2, 1), Lose(1, 2), Lose(2, 3), Crash(1), Arrive(1, 2)];
     replay(&cluster, &[&cut[..], &[Lose(3, 1), Lose(4, 1), Lose(2, 1)]].concat());
-}
-
-/// The sequencer orders that a host leaves which it has lost, and crashes before that host
-/// hears of it: who applies the order tells it.
-#[test]
-fn who_must_leave_is_told_by_all() {
-    let cluster = cluster(4, &[], 1, 1);
-    let cut = [Lose(1, 4), Arrive(1, 2), Arrive(1, 2), Crash(1), Lose(4, 1)];
-    replay(&cluster, &cut);
 }
