@@ -1,0 +1,58 @@
+//! Why a call of ours fails: one line that says what, where, and what to do.
+
+use std::fmt;
+
+use crate::wire::USER_HEADER_BYTES_MAX;
+
+/// Why a call fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FabricError {
+    /// No UCX here, or too old a one.
+    Missing(&'static str),
+    /// UCX refuses.
+    Ucx {
+        /// What was tried.
+        doing: &'static str,
+        /// UCX's word for why.
+        why: &'static str,
+    },
+    /// What should be an address is none.
+    Address,
+    /// An address of somebody who has another secret.
+    Secret,
+    /// One's own address.
+    Oneself,
+    /// A header above [`USER_HEADER_BYTES_MAX`].
+    Header {
+        /// Its length.
+        bytes: usize,
+    },
+    /// The peer is gone, or was closed.
+    Gone,
+}
+
+impl fmt::Display for FabricError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(why) => f.write_str(why),
+            Self::Ucx { doing, why } => write!(
+                f,
+                "UCX cannot {doing}: {why}; see which devices `ucx_info -d` lists, and whether \
+                 UCX_TLS or UCX_NET_DEVICES forbid them"
+            ),
+            Self::Address => f.write_str("this is no address of a fabric; copy all of it"),
+            Self::Secret => f.write_str(
+                "the address was made with another secret; give all hosts of one machine the same",
+            ),
+            Self::Oneself => f.write_str("the address is one's own; messages go to others"),
+            Self::Header { bytes } => write!(
+                f,
+                "a header of {bytes} bytes is above the limit of {USER_HEADER_BYTES_MAX}; send \
+                 more in the payload"
+            ),
+            Self::Gone => f.write_str("the peer is gone; connect to it again"),
+        }
+    }
+}
+
+impl std::error::Error for FabricError {}

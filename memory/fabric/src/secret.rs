@@ -1,0 +1,153 @@
+//! Who is who. UCX authenticates nobody: whoever finds its port may send. Here, all hosts of
+//! one machine (a PVM, a job) share a secret, and every message shows that its sender holds
+//! it.
+//!
+//! Two sides that meet prove it to each other with fresh random numbers ([`Nonce`]): a
+//! *hello* and its *welcome* carry an HMAC-SHA-256 of all they say under the secret, and the
+//! welcome answers to the hello's number. From both numbers each side computes a [`Token`] a
+//! direction, which then stands in every message of this connection. It is computed once,
+//! compared in constant time, and worthless for any other sender, receiver or connection.
+//!
+//! **Protects against** other users and programs that reach the port: they cannot join, send
+//! a message, pass for another, or play back what an earlier connection said; against stale
+//! addresses, where somebody else answers; and against one's own strayed processes of
+//! another run.
+//!
+//! **Does not protect against** who can read or change what is on the wire (root on a host
+//! or switch on the way): nothing is encrypted, a token can be read and a payload replaced.
+//! Nor does it protect UCX: below us, its wire format is parsed before we see a message,
+//! trusts what it reads, and includes remote memory writes. Whoever can open TCP
+//! connections to the port can at least end this process. As with MPI over UCX, keep the
+//! port inside a network that you trust (a cluster's own, a VPN, a firewall).
+
+use std::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+/// What all hosts share: 32 random bytes.
+#[derive(Clone)]
+pub struct Secret([u8; Self::BYTES]);
+
+/// A number used once: random, one a connection and side.
+pub type Nonce = [u8; 16];
+
+/// Stands in each message of one direction of one connection.
+#[derive(Clone, Copy)]
+pub struct Token([u8; Self::BYTES]);
+
+/// What is authenticated: each kind has a domain of its own.
+#[derive(Clone, Copy)]
+pub enum Domain {
+    /// An address that one hands to others.
+    Address,
+    /// A connection's first message.
+    Hello,
+    /// Its answer.
+    Welcome,
+    /// All that follow.
+    Token,
+}
+
+impl Secret {
+    /// Length of a secret.
+    pub const BYTES: usize = 32;
+
+    /// These bytes, which should come from the system's random numbers.
+    pub fn new(bytes: [u8; Self::BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// A new one. Panics where the kernel has no random numbers.
+    pub fn random() -> Self {
+        Self(random())
+    }
+
+    /// To hand to the other hosts, over a channel that others cannot read.
+    pub fn bytes(&self) -> &[u8; Self::BYTES] {
+        &self.0
+    }
+
+    /// The first half of an HMAC-SHA-256 over the parts, whose lengths are fixed or last.
+    pub fn token(&self, domain: Domain, parts: &[&[u8]]) -> Token {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.0).expect("any key length");
+        mac.update(match domain {
+            Domain::Address => b"nagaya fabric 1 address",
+            Domain::Hello => b"nagaya fabric 1 hello  ",
+            Domain::Welcome => b"nagaya fabric 1 welcome",
+            Domain::Token => b"nagaya fabric 1 token  ",
+        });
+        for part in parts {
+            mac.update(part);
+        }
+        let full = mac.finalize().into_bytes();
+        Token(full[..Token::BYTES].try_into().expect("half of 32 bytes"))
+    }
+}
+
+/// Secrets do not appear in logs.
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+impl Token {
+    /// Length of a token: 128 bits, more than anyone can guess in messages.
+    pub const BYTES: usize = 16;
+
+    /// To send.
+    pub fn bytes(&self) -> [u8; Self::BYTES] {
+        self.0
+    }
+
+    /// Whether what came is this, in a time that does not tell how much of it is right.
+    pub fn matches(&self, came: &[u8; Self::BYTES]) -> bool {
+        self.0.ct_eq(came).into()
+    }
+}
+
+/// From the kernel's random numbers.
+pub fn random<const N: usize>() -> [u8; N] {
+    let mut bytes = [0; N];
+    let mut filled = 0;
+    while filled < N {
+        match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
+            Ok(count) => filled += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(error) => panic!("the kernel has no random numbers: {error}"),
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_depends_on_secret_domain_and_all_that_is_said() {
+        let secret = Secret::new([7; 32]);
+        let token = secret.token(Domain::Token, &[b"one", b"two"]);
+        let same = secret.token(Domain::Token, &[b"onetwo"]);
+        assert!(token.matches(&same.bytes()));
+        let mut nearly = token.bytes();
+        nearly[15] ^= 1;
+        assert!(!token.matches(&nearly));
+        for other in [
+            Secret::new([8; 32]).token(Domain::Token, &[b"one", b"two"]),
+            secret.token(Domain::Hello, &[b"one", b"two"]),
+            secret.token(Domain::Welcome, &[b"one", b"two"]),
+            secret.token(Domain::Token, &[b"one", b"tw"]),
+        ] {
+            assert!(!token.matches(&other.bytes()));
+        }
+    }
+
+    #[test]
+    fn secrets_stay_out_of_logs() {
+        assert_eq!(format!("{:?}", Secret::new([65; 32])), "Secret(…)");
+        assert_ne!(Secret::random().bytes(), Secret::random().bytes());
+    }
+}

@@ -1,0 +1,75 @@
+//! Keeps a program's signals its own while a library is loaded that means well: UCX's
+//! constructors install handlers for fatal signals, and its threads would be interrupted by
+//! the signals that the program waits for.
+
+use std::mem::zeroed;
+use std::ptr::{null, null_mut};
+
+use libc::{SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGSEGV, sigaction, sigset_t, stack_t};
+
+/// The signals that UCX wants to report.
+const FATAL: [i32; 4] = [SIGILL, SIGSEGV, SIGBUS, SIGFPE];
+
+/// What asks UCX for its handlers.
+const WANTED: [&str; 2] = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS"];
+
+/// Runs `work` so that threads which it starts take no signal, and handlers which it
+/// installs do not stay, unless the user asks for them.
+pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
+    let wanted = WANTED.iter().any(|name| std::env::var_os(name).is_some());
+    // SAFETY: plain C structures, for which zeros are valid; the calls get valid pointers to
+    // them, and put back what they said before.
+    unsafe {
+        let mut all: sigset_t = zeroed();
+        let mut mask: sigset_t = zeroed();
+        let mut stack: stack_t = zeroed();
+        let mut actions: [sigaction; FATAL.len()] = zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(SIG_SETMASK, &all, &mut mask);
+        libc::sigaltstack(null(), &mut stack);
+        for (signal, action) in FATAL.into_iter().zip(&mut actions) {
+            libc::sigaction(signal, null(), action);
+        }
+        let result = work();
+        if !wanted {
+            for (signal, action) in FATAL.into_iter().zip(&actions) {
+                libc::sigaction(signal, action, null_mut());
+            }
+            libc::sigaltstack(&stack, null_mut());
+        }
+        libc::pthread_sigmask(SIG_SETMASK, &mask, null_mut());
+        result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handlers_and_mask_are_as_before() {
+        let handler = |signal| {
+            // SAFETY: only asks.
+            unsafe {
+                let mut action: sigaction = zeroed();
+                libc::sigaction(signal, null(), &mut action);
+                action.sa_sigaction
+            }
+        };
+        let before = FATAL.map(handler);
+        let inside = undisturbed(|| {
+            for signal in FATAL {
+                // SAFETY: ignores a signal that nobody sends here.
+                unsafe { libc::signal(signal, libc::SIG_IGN) };
+            }
+            // SAFETY: only asks.
+            unsafe {
+                let mut mask: sigset_t = zeroed();
+                libc::pthread_sigmask(SIG_SETMASK, null(), &mut mask);
+                libc::sigismember(&mask, libc::SIGTERM)
+            }
+        });
+        assert_eq!(inside, 1, "a thread started there would take signals");
+        assert_eq!(FATAL.map(handler), before);
+    }
+}

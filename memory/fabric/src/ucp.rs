@@ -1,0 +1,336 @@
+//! The part of UCX's UCP interface that we use, declared by hand and loaded at run time, so
+//! that a program which never leaves its node neither links nor loads UCX.
+//!
+//! Structures carry a mask of their valid fields, and so may only grow: those of 1.10, the
+//! first version with `ucp_am_send_nbx`, serve all later ones. Where UCX reads a structure
+//! of ours, the fields that follow those we set are not in the mask, and not read; the ones
+//! that UCX fills are as long here as in 1.13, and filled by mask too. A test compiles a C
+//! program against UCX's own headers and compares every offset, size and constant.
+
+#![allow(non_camel_case_types)]
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::sync::OnceLock;
+
+use crate::signals;
+
+/// What the library is called at run time. The ABI version is in it.
+const LIBRARY: &str = "libucp.so.0";
+
+/// A packed C enumeration: one byte, negative for errors.
+pub type ucs_status_t = i8;
+/// Nothing, an error (the last hundred addresses), or a request.
+pub type ucs_status_ptr_t = *mut c_void;
+
+macro_rules! opaque {
+    ($($name:ident)*) => {$(
+        /// A type of UCX's, of which only pointers are used.
+        #[repr(C)]
+        pub struct $name {
+            _opaque: [u8; 0],
+        }
+    )*};
+}
+opaque! { ucp_address ucp_config ucp_context ucp_ep ucp_mem ucp_worker }
+
+macro_rules! constants {
+    ($($name:ident: $type:ty = $value:expr;)*) => {
+        $(#[allow(missing_docs)] pub const $name: $type = $value;)*
+        /// All of them with their names, for the test that compares them with UCX's headers.
+        pub const CONSTANTS: &[(&str, i64)] = &[$((stringify!($name), $value as i64)),*];
+    };
+}
+constants! {
+    UCS_OK: ucs_status_t = 0;
+    UCS_INPROGRESS: ucs_status_t = 1;
+    UCS_ERR_BUSY: ucs_status_t = -15;
+    UCS_ERR_CANCELED: ucs_status_t = -16;
+    UCS_ERR_LAST: ucs_status_t = -100;
+    UCS_THREAD_MODE_SERIALIZED: c_int = 1;
+    UCP_PARAM_FIELD_FEATURES: u64 = 1 << 0;
+    UCP_FEATURE_WAKEUP: u64 = 1 << 4;
+    UCP_FEATURE_AM: u64 = 1 << 6;
+    UCP_WORKER_PARAM_FIELD_THREAD_MODE: u64 = 1 << 0;
+    UCP_WORKER_ATTR_FIELD_ADDRESS: u64 = 1 << 1;
+    UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS: u64 = 1 << 2;
+    UCP_WORKER_ATTR_FIELD_MAX_AM_HEADER: u64 = 1 << 3;
+    UCP_WORKER_ADDRESS_FLAG_NET_ONLY: u32 = 1 << 0;
+    UCP_EP_PARAM_FIELD_REMOTE_ADDRESS: u64 = 1 << 0;
+    UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE: u64 = 1 << 1;
+    UCP_EP_PARAM_FIELD_ERR_HANDLER: u64 = 1 << 2;
+    UCP_ERR_HANDLING_MODE_PEER: c_int = 1;
+    UCP_EP_CLOSE_FLAG_FORCE: u32 = 1 << 0;
+    UCP_AM_HANDLER_PARAM_FIELD_ID: u64 = 1 << 0;
+    UCP_AM_HANDLER_PARAM_FIELD_FLAGS: u64 = 1 << 1;
+    UCP_AM_HANDLER_PARAM_FIELD_CB: u64 = 1 << 2;
+    UCP_AM_HANDLER_PARAM_FIELD_ARG: u64 = 1 << 3;
+    UCP_AM_FLAG_WHOLE_MSG: u32 = 1 << 0;
+    UCP_AM_SEND_FLAG_EAGER: u32 = 1 << 1;
+    UCP_AM_RECV_ATTR_FLAG_DATA: u64 = 1 << 16;
+    UCP_AM_RECV_ATTR_FLAG_RNDV: u64 = 1 << 17;
+    UCP_OP_ATTR_FIELD_CALLBACK: u32 = 1 << 1;
+    UCP_OP_ATTR_FIELD_USER_DATA: u32 = 1 << 2;
+    UCP_OP_ATTR_FIELD_FLAGS: u32 = 1 << 4;
+    UCP_OP_ATTR_FLAG_NO_IMM_CMPL: u32 = 1 << 16;
+}
+
+/// Declares structures, and lists their layout for the test.
+macro_rules! structures {
+    ($($(#[$attribute:meta])* pub struct $name:ident { $($field:ident: $type:ty,)* })*) => {
+        $($(#[$attribute])* #[repr(C)] #[allow(missing_docs)] #[derive(Clone, Copy)]
+        pub struct $name { $(pub $field: $type,)* })*
+        $(impl $name {
+            /// All zeros: no field is valid.
+            pub const fn empty() -> Self {
+                // SAFETY: integers, pointers and optional functions, for which zeros are valid.
+                unsafe { std::mem::zeroed() }
+            }
+        })*
+        /// Structure, size, and name, offset and size of each field.
+        pub const LAYOUT: &[(&str, usize, &[(&str, usize, usize)])] = &[$((
+            stringify!($name),
+            size_of::<$name>(),
+            &[$((
+                stringify!($field),
+                std::mem::offset_of!($name, $field),
+                size_of::<$type>(),
+            )),*],
+        )),*];
+    };
+}
+structures! {
+    /// Parameters of a context.
+    pub struct ucp_params_t {
+        field_mask: u64,
+        features: u64,
+        request_size: usize,
+        request_init: *const c_void,
+        request_cleanup: *const c_void,
+        tag_sender_mask: u64,
+        mt_workers_shared: c_int,
+        estimated_num_eps: usize,
+        estimated_num_ppn: usize,
+        name: *const c_char,
+    }
+    /// Parameters of a worker.
+    pub struct ucp_worker_params_t {
+        field_mask: u64,
+        thread_mode: c_int,
+        cpu_mask: [u64; 16],
+        events: c_uint,
+        user_data: *mut c_void,
+        event_fd: c_int,
+        flags: u64,
+        name: *const c_char,
+        am_alignment: usize,
+        client_id: u64,
+    }
+    /// What a worker tells about itself.
+    pub struct ucp_worker_attr_t {
+        field_mask: u64,
+        thread_mode: c_int,
+        address_flags: u32,
+        address: *mut ucp_address,
+        address_length: usize,
+        max_am_header: usize,
+        name: [u8; 32],
+        max_debug_string: usize,
+    }
+    /// What is called when an endpoint fails.
+    pub struct ucp_err_handler_t {
+        cb: Option<extern "C" fn(arg: *mut c_void, ep: *mut ucp_ep, status: ucs_status_t)>,
+        arg: *mut c_void,
+    }
+    /// A socket's address.
+    pub struct ucs_sock_addr_t {
+        addr: *const c_void,
+        addrlen: u32,
+    }
+    /// Parameters of an endpoint.
+    pub struct ucp_ep_params_t {
+        field_mask: u64,
+        address: *const ucp_address,
+        err_mode: c_int,
+        err_handler: ucp_err_handler_t,
+        user_data: *mut c_void,
+        flags: c_uint,
+        sockaddr: ucs_sock_addr_t,
+        conn_request: *mut c_void,
+        name: *const c_char,
+        local_sockaddr: ucs_sock_addr_t,
+    }
+    /// Parameters of an active-message handler.
+    pub struct ucp_am_handler_param_t {
+        field_mask: u64,
+        id: c_uint,
+        flags: u32,
+        cb: Option<ucp_am_recv_callback_t>,
+        arg: *mut c_void,
+    }
+    /// What an active-message handler is told.
+    pub struct ucp_am_recv_param_t {
+        recv_attr: u64,
+        reply_ep: *mut ucp_ep,
+    }
+    /// Parameters of an operation.
+    pub struct ucp_request_param_t {
+        op_attr_mask: u32,
+        flags: u32,
+        request: *mut c_void,
+        cb: Completion,
+        datatype: u64,
+        user_data: *mut c_void,
+        reply_buffer: *mut c_void,
+        memory_type: c_int,
+        recv_info: *mut c_void,
+        memh: *mut ucp_mem,
+    }
+}
+
+/// What is called when an operation has completed: a union in C.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union Completion {
+    /// Of a send, a flush or a close.
+    pub send: Option<ucp_send_nbx_callback_t>,
+    /// Of the receipt of an active message's data.
+    pub recv_am: Option<ucp_am_recv_data_nbx_callback_t>,
+}
+
+/// Called for each active message.
+pub type ucp_am_recv_callback_t = extern "C" fn(
+    arg: *mut c_void,
+    header: *const c_void,
+    header_length: usize,
+    data: *mut c_void,
+    length: usize,
+    param: *const ucp_am_recv_param_t,
+) -> ucs_status_t;
+/// Called when a send is complete.
+pub type ucp_send_nbx_callback_t =
+    extern "C" fn(request: *mut c_void, status: ucs_status_t, user_data: *mut c_void);
+/// Called when the data of an active message have been received.
+pub type ucp_am_recv_data_nbx_callback_t = extern "C" fn(
+    request: *mut c_void,
+    status: ucs_status_t,
+    length: usize,
+    user_data: *mut c_void,
+);
+
+/// Declares the functions, and loads them by name.
+macro_rules! functions {
+    ($($name:ident: fn($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        /// UCP's functions, as ucp.h describes them.
+        #[allow(missing_docs)]
+        pub struct Ucp {
+            $(pub $name: unsafe extern "C" fn($($arg: $type),*) $(-> $result)?,)*
+        }
+
+        impl Ucp {
+            fn of(library: &libloading::Library) -> Result<Self, libloading::Error> {
+                // SAFETY: the types are those of ucp.h.
+                unsafe {
+                    Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* })
+                }
+            }
+        }
+    };
+}
+functions! {
+    ucp_get_version: fn(major: *mut c_uint, minor: *mut c_uint, release: *mut c_uint);
+    ucs_status_string: fn(status: ucs_status_t) -> *const c_char;
+    ucp_config_read: fn(env_prefix: *const c_char, filename: *const c_char,
+        config: *mut *mut ucp_config) -> ucs_status_t;
+    ucp_config_modify: fn(config: *mut ucp_config, name: *const c_char, value: *const c_char)
+        -> ucs_status_t;
+    ucp_config_release: fn(config: *mut ucp_config);
+    ucp_init_version: fn(major: c_uint, minor: c_uint, params: *const ucp_params_t,
+        config: *const ucp_config, context: *mut *mut ucp_context) -> ucs_status_t;
+    ucp_cleanup: fn(context: *mut ucp_context);
+    ucp_worker_create: fn(context: *mut ucp_context, params: *const ucp_worker_params_t,
+        worker: *mut *mut ucp_worker) -> ucs_status_t;
+    ucp_worker_destroy: fn(worker: *mut ucp_worker);
+    ucp_worker_query: fn(worker: *mut ucp_worker, attr: *mut ucp_worker_attr_t) -> ucs_status_t;
+    ucp_worker_release_address: fn(worker: *mut ucp_worker, address: *mut ucp_address);
+    ucp_worker_progress: fn(worker: *mut ucp_worker) -> c_uint;
+    ucp_worker_get_efd: fn(worker: *mut ucp_worker, fd: *mut c_int) -> ucs_status_t;
+    ucp_worker_arm: fn(worker: *mut ucp_worker) -> ucs_status_t;
+    ucp_worker_set_am_recv_handler: fn(worker: *mut ucp_worker,
+        param: *const ucp_am_handler_param_t) -> ucs_status_t;
+    ucp_ep_create: fn(worker: *mut ucp_worker, params: *const ucp_ep_params_t,
+        ep: *mut *mut ucp_ep) -> ucs_status_t;
+    ucp_ep_close_nbx: fn(ep: *mut ucp_ep, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
+    ucp_am_send_nbx: fn(ep: *mut ucp_ep, id: c_uint, header: *const c_void, header_length: usize,
+        buffer: *const c_void, count: usize, param: *const ucp_request_param_t)
+        -> ucs_status_ptr_t;
+    ucp_am_recv_data_nbx: fn(worker: *mut ucp_worker, data_desc: *mut c_void,
+        buffer: *mut c_void, count: usize, param: *const ucp_request_param_t)
+        -> ucs_status_ptr_t;
+    ucp_am_data_release: fn(worker: *mut ucp_worker, data: *mut c_void);
+    ucp_request_free: fn(request: *mut c_void);
+}
+
+/// What a call returned that may have started an operation.
+pub enum Started {
+    /// It is done, and its callback will not be called.
+    Done,
+    /// Its callback will be called.
+    Pending,
+    /// It failed, and its callback will not be called.
+    Failed(ucs_status_t),
+}
+
+impl Started {
+    /// Of a status pointer.
+    pub fn of(pointer: ucs_status_ptr_t) -> Self {
+        let bits = pointer as isize;
+        match bits {
+            0 => Self::Done,
+            _ if (UCS_ERR_LAST as isize..0).contains(&bits) => Self::Failed(bits as ucs_status_t),
+            _ => Self::Pending,
+        }
+    }
+}
+
+impl Ucp {
+    /// UCP, loaded at the first call. The error is one line.
+    pub fn get() -> Result<&'static Self, &'static str> {
+        static UCP: OnceLock<Result<Ucp, String>> = OnceLock::new();
+        UCP.get_or_init(Self::load).as_ref().map_err(String::as_str)
+    }
+
+    fn load() -> Result<Self, String> {
+        let library = signals::undisturbed(|| {
+            // SAFETY: UCX's constructors read its environment variables and install handlers
+            // for fatal signals, which `undisturbed` takes out again.
+            unsafe { libloading::Library::new(LIBRARY) }
+        });
+        let library = library.map_err(|error| {
+            format!(
+                "UCX, which carries messages between nodes, is missing here: {error}; install \
+                 it (Debian, Ubuntu: libucx0; Fedora, RHEL: ucx)"
+            )
+        })?;
+        let ucp = Self::of(&library).map_err(|error| {
+            format!("this {LIBRARY} is too old: {error}; install UCX 1.10 or newer")
+        });
+        // It has threads and exit handlers: it stays.
+        std::mem::forget(library);
+        ucp
+    }
+
+    /// UCX's word for a status.
+    pub fn reason(&self, status: ucs_status_t) -> &'static str {
+        // SAFETY: a string that UCX has for each status, or for any other.
+        let text = unsafe { CStr::from_ptr((self.ucs_status_string)(status)) };
+        text.to_str().unwrap_or("unknown error")
+    }
+
+    /// Major and minor.
+    pub fn version(&self) -> (u32, u32) {
+        let [mut major, mut minor, mut release] = [0; 3];
+        // SAFETY: three numbers of ours.
+        unsafe { (self.ucp_get_version)(&mut major, &mut minor, &mut release) };
+        (major, minor)
+    }
+}

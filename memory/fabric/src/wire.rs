@@ -1,0 +1,225 @@
+//! What fabrics say to each other, byte by byte: the header of every active message, the two
+//! messages by which a connection begins, and the address that one hands to others.
+//!
+//! All numbers are little endian. What comes is not trusted: a view of it is made only where
+//! lengths, magic and version fit.
+
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::secret::{Nonce, Token};
+
+/// "NG": how a header begins.
+const MAGIC: u16 = u16::from_le_bytes(*b"NG");
+/// Both sides must speak the same.
+const VERSION: u8 = 1;
+/// How an address begins.
+const ADDRESS_MAGIC: [u8; 8] = *b"nagayaF1";
+/// UCX's addresses are some hundred bytes; with many devices, some thousand.
+pub const ADDRESS_BYTES_MAX: usize = 64 << 10;
+/// A user's header, which travels with the payload and arrives before it.
+pub const USER_HEADER_BYTES_MAX: usize = 256;
+
+/// What a message is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// I want to talk; here is my address. Payload: [`Hello`] and the address.
+    Hello = 1,
+    /// Answers a hello. Payload: [`Welcome`].
+    Welcome = 2,
+    /// Answers a welcome, so that its sender knows that the hello was no old one.
+    Ready = 3,
+    /// A user's header and payload.
+    Data = 4,
+    /// The last message of this direction.
+    Bye = 5,
+}
+
+/// Begins every active message's header; the user's header follows.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct Header {
+    magic: U16,
+    version: u8,
+    kind: u8,
+    user_header_bytes: U32,
+    /// The receiver's name for the connection; 0 in a hello.
+    pub session: U64,
+    /// Counts the messages of a direction, from 0, which is its ready. Hello and welcome
+    /// have none.
+    pub sequence: U64,
+    /// Proves the sender.
+    pub token: [u8; Token::BYTES],
+}
+
+impl Header {
+    /// Of a message to be sent.
+    pub fn new(kind: Kind, session: u64, sequence: u64, token: Token, user_bytes: usize) -> Self {
+        debug_assert!(user_bytes <= USER_HEADER_BYTES_MAX);
+        Self {
+            magic: MAGIC.into(),
+            version: VERSION,
+            kind: kind as u8,
+            user_header_bytes: (user_bytes as u32).into(),
+            session: session.into(),
+            sequence: sequence.into(),
+            token: token.bytes(),
+        }
+    }
+
+    /// Of a message that came, with its kind and the user's header.
+    pub fn parse(bytes: &[u8]) -> Option<(&Self, Kind, &[u8])> {
+        let (header, user) = Self::ref_from_prefix(bytes).ok()?;
+        let kind = match header.kind {
+            1 => Kind::Hello,
+            2 => Kind::Welcome,
+            3 => Kind::Ready,
+            4 => Kind::Data,
+            5 => Kind::Bye,
+            _ => return None,
+        };
+        let fits = header.magic == MAGIC
+            && header.version == VERSION
+            && user.len() == header.user_header_bytes.get() as usize
+            && user.len() <= USER_HEADER_BYTES_MAX
+            && (kind == Kind::Data || user.is_empty());
+        fits.then_some((header, kind, user))
+    }
+}
+
+/// Begins a hello's payload; the sender's UCX address follows.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct Hello {
+    /// Who says so.
+    pub from: U64,
+    /// To whom.
+    pub to: U64,
+    /// The sender's name for the connection.
+    pub session: U64,
+    /// The sender's number.
+    pub nonce: Nonce,
+}
+
+impl Hello {
+    /// And the address.
+    pub fn parse(payload: &[u8]) -> Option<(&Self, &[u8])> {
+        let (hello, address) = Self::ref_from_prefix(payload).ok()?;
+        (!address.is_empty() && address.len() <= ADDRESS_BYTES_MAX).then_some((hello, address))
+    }
+}
+
+/// A welcome's payload.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct Welcome {
+    /// Who says so.
+    pub from: U64,
+    /// To whom.
+    pub to: U64,
+    /// The sender's name for the connection.
+    pub session: U64,
+    /// The sender's number.
+    pub nonce: Nonce,
+    /// The number in the hello that this answers.
+    pub answered: Nonce,
+}
+
+/// Begins an address; UCX's own follows.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+pub struct Address {
+    magic: [u8; 8],
+    /// Whose it is.
+    pub id: U64,
+    /// Proves that its maker holds the secret: UCX trusts what it is given.
+    pub token: [u8; Token::BYTES],
+}
+
+impl Address {
+    /// The bytes to hand to others.
+    pub fn bytes(id: u64, token: Token, ucx: &[u8]) -> Vec<u8> {
+        let head = Self { magic: ADDRESS_MAGIC, id: id.into(), token: token.bytes() };
+        [head.as_bytes(), ucx].concat()
+    }
+
+    /// And UCX's part.
+    pub fn parse(bytes: &[u8]) -> Option<(&Self, &[u8])> {
+        let (head, ucx) = Self::ref_from_prefix(bytes).ok()?;
+        let length_fits = !ucx.is_empty() && ucx.len() <= ADDRESS_BYTES_MAX;
+        (head.magic == ADDRESS_MAGIC && length_fits).then_some((head, ucx))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::secret::{Domain, Secret};
+
+    fn data(user: &[u8]) -> Vec<u8> {
+        let token = Secret::new([1; 32]).token(Domain::Token, &[]);
+        let header = Header::new(Kind::Data, 7, 9, token, user.len());
+        [header.as_bytes(), user].concat()
+    }
+
+    #[test]
+    fn a_header_comes_as_it_was_sent() {
+        let bytes = data(b"user");
+        let (header, kind, user) = Header::parse(&bytes).unwrap();
+        assert_eq!((header.session.get(), header.sequence.get()), (7, 9));
+        assert_eq!((kind, user), (Kind::Data, &b"user"[..]));
+    }
+
+    #[test]
+    fn a_user_header_above_the_limit_is_refused() {
+        let mut bytes = data(&[0; USER_HEADER_BYTES_MAX]);
+        assert!(Header::parse(&bytes).is_some());
+        bytes.push(0);
+        bytes[4..8].copy_from_slice(&(USER_HEADER_BYTES_MAX as u32 + 1).to_le_bytes());
+        assert!(Header::parse(&bytes).is_none());
+    }
+
+    proptest! {
+        /// Whatever comes, no panic; and only what was said to be there is taken.
+        #[test]
+        fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            Header::parse(&bytes);
+            Hello::parse(&bytes);
+            Address::parse(&bytes);
+        }
+
+        #[test]
+        fn a_header_with_one_byte_changed_is_refused_or_differs(
+            user in prop::collection::vec(any::<u8>(), 0..USER_HEADER_BYTES_MAX),
+            at in 0usize..8,
+            with in 1u8..,
+        ) {
+            let mut bytes = data(&user);
+            bytes[at] ^= with;
+            // Another kind may be right, for a message without a user's header.
+            let parsed = Header::parse(&bytes);
+            prop_assert!(parsed.is_none() || (at == 3 && user.is_empty()));
+        }
+
+        #[test]
+        fn a_truncated_header_is_refused(
+            user in prop::collection::vec(any::<u8>(), 1..USER_HEADER_BYTES_MAX),
+            kept in any::<prop::sample::Index>(),
+        ) {
+            let bytes = data(&user);
+            prop_assert!(Header::parse(&bytes[..kept.index(bytes.len())]).is_none());
+        }
+
+        #[test]
+        fn an_address_comes_back(id: u64, ucx in prop::collection::vec(any::<u8>(), 1..300)) {
+            let token = Secret::new([1; 32]).token(Domain::Address, &[]);
+            let bytes = Address::bytes(id, token, &ucx);
+            let (head, rest) = Address::parse(&bytes).unwrap();
+            prop_assert_eq!((head.id.get(), head.token, rest), (id, token.bytes(), &ucx[..]));
+            prop_assert!(Address::parse(&bytes[..32]).is_none());
+        }
+    }
+}

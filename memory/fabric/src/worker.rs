@@ -1,0 +1,447 @@
+//! UCX's context and worker behind calls that cannot go wrong: the only file that calls UCP.
+//!
+//! UCX calls back from inside its own calls. Our callbacks decide nothing: they put what
+//! happened into an inbox, and [`Worker::next`] hands it out afterwards. Whatever UCX may
+//! still read or write (headers, payloads, buffers to receive into) lives in an
+//! [`Operation`] until UCX says that it is complete.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ffi::c_void;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use slotmap::{DefaultKey, SlotMap};
+
+use crate::config::Config;
+use crate::error::FabricError;
+use crate::payload::Payload;
+use crate::signals;
+use crate::ucp::*;
+
+/// UCX's name for our only handler.
+const MESSAGE: u32 = 0;
+/// How long the end waits for UCX to let go of what it holds.
+const END_MAX: Duration = Duration::from_secs(1);
+
+/// What has happened.
+pub enum Happened {
+    /// An active message has come.
+    Came {
+        /// All of its header.
+        header: Vec<u8>,
+        /// What comes with it.
+        data: Data,
+    },
+    /// A send is complete: what `send` was given, and whether it failed.
+    Sent(u64, ucs_status_t),
+    /// A receipt is complete: what `receive` was given, and the buffer if it did not fail.
+    Received(u64, Option<Vec<u8>>),
+    /// An endpoint has failed: what `connect` was given.
+    Failed(u64, ucs_status_t),
+}
+
+/// The data of an active message.
+pub enum Data {
+    /// Here they are.
+    Here(Vec<u8>),
+    /// UCX has them, or can get them: see [`Worker::receive`].
+    There(There),
+}
+
+/// Data that UCX has for us, to be received or refused.
+pub struct There {
+    descriptor: *mut c_void,
+    /// Length.
+    pub bytes: usize,
+}
+
+/// A way to a peer.
+pub struct Endpoint {
+    ep: *mut ucp_ep,
+    /// The error handler's argument, which must live until the endpoint is closed.
+    failure: Box<Failure>,
+}
+
+struct Failure {
+    inbox: *const Inbox,
+    tag: u64,
+}
+
+type Inbox = RefCell<VecDeque<Noted>>;
+
+/// What callbacks note.
+enum Noted {
+    Happened(Happened),
+    Complete(DefaultKey, ucs_status_t),
+}
+
+/// What UCX is busy with, and the memory that it uses for it.
+struct Operation {
+    inbox: *const Inbox,
+    key: DefaultKey,
+    work: Work,
+}
+
+enum Work {
+    Send { tag: u64, _header: Vec<u8>, _payload: Payload },
+    Receive { tag: u64, buffer: Vec<u8> },
+    Close { _failure: Box<Failure> },
+}
+
+/// A context with one worker.
+pub struct Worker {
+    ucp: &'static Ucp,
+    context: *mut ucp_context,
+    worker: *mut ucp_worker,
+    descriptor: RawFd,
+    /// Boxed: callbacks have its address.
+    inbox: Box<Inbox>,
+    operations: SlotMap<DefaultKey, Box<Operation>>,
+}
+
+// SAFETY: the worker's thread mode is serialized, and everything else belongs to it.
+unsafe impl Send for Worker {}
+// SAFETY: part of a worker, with which it goes from thread to thread.
+unsafe impl Send for Endpoint {}
+
+/// What became of a send at once.
+pub enum Sending {
+    /// UCX has taken it over, and the payload is no longer read.
+    Done,
+    /// [`Happened::Sent`] will say.
+    Pending,
+    /// Not sent.
+    Failed(ucs_status_t),
+}
+
+impl Worker {
+    /// A new one.
+    pub fn new() -> Result<Self, FabricError> {
+        let ucp = Ucp::get().map_err(FabricError::Missing)?;
+        let check = |doing, status| match status {
+            UCS_OK => Ok(()),
+            status => Err(FabricError::Ucx { doing, why: ucp.reason(status) }),
+        };
+        let mut this = Self {
+            ucp,
+            context: null_mut(),
+            worker: null_mut(),
+            descriptor: -1,
+            inbox: Box::default(),
+            operations: SlotMap::new(),
+        };
+        let config = Config::new(ucp)?;
+        let params = ucp_params_t {
+            field_mask: UCP_PARAM_FIELD_FEATURES,
+            features: UCP_FEATURE_AM | UCP_FEATURE_WAKEUP,
+            ..ucp_params_t::empty()
+        };
+        let worker_params = ucp_worker_params_t {
+            field_mask: UCP_WORKER_PARAM_FIELD_THREAD_MODE,
+            thread_mode: UCS_THREAD_MODE_SERIALIZED,
+            ..ucp_worker_params_t::empty()
+        };
+        let handler = ucp_am_handler_param_t {
+            field_mask: UCP_AM_HANDLER_PARAM_FIELD_ID
+                | UCP_AM_HANDLER_PARAM_FIELD_FLAGS
+                | UCP_AM_HANDLER_PARAM_FIELD_CB
+                | UCP_AM_HANDLER_PARAM_FIELD_ARG,
+            id: MESSAGE,
+            flags: UCP_AM_FLAG_WHOLE_MSG,
+            cb: Some(came),
+            arg: std::ptr::from_ref::<Inbox>(&this.inbox).cast_mut().cast(),
+        };
+        signals::undisturbed(|| {
+            // SAFETY: structures whose masks say what is set; pointers to our own fields. What
+            // was made before an error is destroyed with `this`.
+            unsafe {
+                check(
+                    "start",
+                    (ucp.ucp_init_version)(1, 10, &params, config.config, &mut this.context),
+                )?;
+                check(
+                    "make a worker",
+                    (ucp.ucp_worker_create)(this.context, &worker_params, &mut this.worker),
+                )?;
+                check(
+                    "receive active messages",
+                    (ucp.ucp_worker_set_am_recv_handler)(this.worker, &handler),
+                )?;
+                check("wake a sleeper", (ucp.ucp_worker_get_efd)(this.worker, &mut this.descriptor))
+            }
+        })?;
+        Ok(this)
+    }
+
+    /// The worker's own address.
+    pub fn address(&self) -> Result<Vec<u8>, FabricError> {
+        let mut attr = ucp_worker_attr_t {
+            field_mask: UCP_WORKER_ATTR_FIELD_ADDRESS | UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
+            address_flags: UCP_WORKER_ADDRESS_FLAG_NET_ONLY,
+            ..ucp_worker_attr_t::empty()
+        };
+        // SAFETY: our worker and structure; the address has the length that comes with it,
+        // and is released once.
+        unsafe {
+            let status = (self.ucp.ucp_worker_query)(self.worker, &mut attr);
+            if status != UCS_OK {
+                let why = self.ucp.reason(status);
+                return Err(FabricError::Ucx { doing: "tell its address", why });
+            }
+            let bytes = std::slice::from_raw_parts(attr.address.cast::<u8>(), attr.address_length);
+            let address = bytes.to_vec();
+            (self.ucp.ucp_worker_release_address)(self.worker, attr.address);
+            Ok(address)
+        }
+    }
+
+    /// UCX's word for a status.
+    pub fn reason(&self, status: ucs_status_t) -> &'static str {
+        self.ucp.reason(status)
+    }
+
+    /// Becomes readable when there may be something to do, once [`arm`](Self::arm) has said yes.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: UCX's, for as long as the worker lives.
+        unsafe { BorrowedFd::borrow_raw(self.descriptor) }
+    }
+
+    /// Whether the descriptor will tell of what comes from now on; if not, there is something
+    /// to do now.
+    pub fn arm(&mut self) -> Result<bool, FabricError> {
+        // SAFETY: our worker.
+        match unsafe { (self.ucp.ucp_worker_arm)(self.worker) } {
+            UCS_OK => Ok(true),
+            UCS_ERR_BUSY => Ok(false),
+            status => {
+                Err(FabricError::Ucx { doing: "arm its descriptor", why: self.ucp.reason(status) })
+            }
+        }
+    }
+
+    /// Lets UCX work; whether it found something to do.
+    pub fn progress(&mut self) -> bool {
+        // SAFETY: our worker. Callbacks touch the inbox only, which nobody has borrowed now.
+        unsafe { (self.ucp.ucp_worker_progress)(self.worker) != 0 }
+    }
+
+    /// What has happened, in the order in which UCX said so.
+    pub fn next(&mut self) -> Option<Happened> {
+        loop {
+            let noted = self.inbox.borrow_mut().pop_front()?;
+            match noted {
+                Noted::Happened(happened) => return Some(happened),
+                Noted::Complete(key, status) => {
+                    let operation = self.operations.remove(key).expect("completes once");
+                    match operation.work {
+                        Work::Send { tag, .. } => return Some(Happened::Sent(tag, status)),
+                        Work::Receive { tag, buffer } => {
+                            let buffer = (status == UCS_OK).then_some(buffer);
+                            return Some(Happened::Received(tag, buffer));
+                        }
+                        Work::Close { .. } => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// A way to the worker with that address, whose failure will be told with the tag.
+    pub fn connect(&mut self, address: &[u8], tag: u64) -> Result<Endpoint, FabricError> {
+        let failure = Box::new(Failure { inbox: &*self.inbox, tag });
+        let params = ucp_ep_params_t {
+            field_mask: UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
+                | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE
+                | UCP_EP_PARAM_FIELD_ERR_HANDLER,
+            address: address.as_ptr().cast(),
+            err_mode: UCP_ERR_HANDLING_MODE_PEER,
+            err_handler: ucp_err_handler_t {
+                cb: Some(failed),
+                arg: std::ptr::from_ref::<Failure>(&failure).cast_mut().cast(),
+            },
+            ..ucp_ep_params_t::empty()
+        };
+        let mut ep = null_mut();
+        // SAFETY: our worker; the address is authenticated, and so one that UCX has made; the
+        // handler's argument lives until the endpoint is closed.
+        let status = unsafe { (self.ucp.ucp_ep_create)(self.worker, &params, &mut ep) };
+        if status != UCS_OK {
+            let why = self.ucp.reason(status);
+            return Err(FabricError::Ucx { doing: "make a connection", why });
+        }
+        Ok(Endpoint { ep, failure })
+    }
+
+    /// Gives up the way to a peer. What is under way fails.
+    pub fn close(&mut self, endpoint: Endpoint) {
+        let Endpoint { ep, failure } = endpoint;
+        let key = self.begin(Work::Close { _failure: failure });
+        let mut param = self.parameters(key);
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+        param.flags = UCP_EP_CLOSE_FLAG_FORCE;
+        param.cb = Completion { send: Some(complete) };
+        // SAFETY: an endpoint that is closed once.
+        let started = Started::of(unsafe { (self.ucp.ucp_ep_close_nbx)(ep, &param) });
+        if !matches!(started, Started::Pending) {
+            // The error handler may have noted a failure, but will not be called again.
+            self.operations.remove(key);
+        }
+    }
+
+    /// Sends a message.
+    pub fn send(
+        &mut self,
+        endpoint: &Endpoint,
+        header: Vec<u8>,
+        payload: Payload,
+        tag: u64,
+    ) -> Sending {
+        let (start, bytes) = payload.extent();
+        let (head, head_bytes) = (header.as_ptr(), header.len());
+        let key = self.begin(Work::Send { tag, _header: header, _payload: payload });
+        let mut param = self.parameters(key);
+        param.cb = Completion { send: Some(complete) };
+        // SAFETY: an open endpoint; header and payload stay until the operation is complete.
+        let started = Started::of(unsafe {
+            let (head, start) = (head.cast(), start.cast());
+            (self.ucp.ucp_am_send_nbx)(endpoint.ep, MESSAGE, head, head_bytes, start, bytes, &param)
+        });
+        match started {
+            Started::Pending => return Sending::Pending,
+            Started::Done | Started::Failed(_) => self.operations.remove(key),
+        };
+        match started {
+            Started::Failed(status) => Sending::Failed(status),
+            _ => Sending::Done,
+        }
+    }
+
+    /// Receives data into a buffer, which comes back with the tag.
+    pub fn receive(&mut self, there: There, buffer: Vec<u8>, tag: u64) {
+        assert_eq!(buffer.len(), there.bytes, "UCX writes as much as was announced");
+        let start = buffer.as_ptr().cast_mut();
+        let key = self.begin(Work::Receive { tag, buffer });
+        let mut param = self.parameters(key);
+        param.cb = Completion { recv_am: Some(received) };
+        // SAFETY: a descriptor that came with a message and is used once; the buffer stays until
+        // the operation is complete.
+        let started = Started::of(unsafe {
+            let (descriptor, start) = (there.descriptor, start.cast());
+            (self.ucp.ucp_am_recv_data_nbx)(self.worker, descriptor, start, there.bytes, &param)
+        });
+        match started {
+            Started::Pending => {}
+            Started::Done => self.note_complete(key, UCS_OK),
+            Started::Failed(status) => self.note_complete(key, status),
+        }
+    }
+
+    /// Does not want data.
+    pub fn refuse(&mut self, there: There) {
+        // SAFETY: a descriptor that came with a message and is used once.
+        unsafe { (self.ucp.ucp_am_data_release)(self.worker, there.descriptor) };
+    }
+
+    fn note_complete(&self, key: DefaultKey, status: ucs_status_t) {
+        self.inbox.borrow_mut().push_back(Noted::Complete(key, status));
+    }
+
+    fn begin(&mut self, work: Work) -> DefaultKey {
+        let inbox = &raw const *self.inbox;
+        self.operations.insert_with_key(|key| Box::new(Operation { inbox, key, work }))
+    }
+
+    fn parameters(&self, key: DefaultKey) -> ucp_request_param_t {
+        ucp_request_param_t {
+            op_attr_mask: UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+            user_data: std::ptr::from_ref::<Operation>(&self.operations[key]).cast_mut().cast(),
+            ..ucp_request_param_t::empty()
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let deadline = Instant::now() + END_MAX;
+        while !self.worker.is_null() && !self.operations.is_empty() && Instant::now() < deadline {
+            self.progress();
+            while let Some(happened) = self.next() {
+                if let Happened::Came { data: Data::There(there), .. } = happened {
+                    self.refuse(there);
+                }
+            }
+        }
+        // SAFETY: made by us, destroyed once, the worker first.
+        unsafe {
+            if !self.worker.is_null() {
+                (self.ucp.ucp_worker_destroy)(self.worker);
+            }
+            if !self.context.is_null() {
+                (self.ucp.ucp_cleanup)(self.context);
+            }
+        }
+    }
+}
+
+/// An active message has come.
+extern "C" fn came(
+    inbox: *mut c_void,
+    header: *const c_void,
+    header_bytes: usize,
+    data: *mut c_void,
+    bytes: usize,
+    param: *const ucp_am_recv_param_t,
+) -> ucs_status_t {
+    let copy = |start: *const c_void, bytes: usize| match bytes {
+        0 => Vec::new(),
+        // SAFETY: UCX says that so many bytes are there, until we return.
+        _ => unsafe { std::slice::from_raw_parts(start.cast::<u8>(), bytes) }.to_vec(),
+    };
+    // SAFETY: UCX's, while we are called.
+    let attr = unsafe { (*param).recv_attr };
+    let header = copy(header, header_bytes);
+    let stays = attr & (UCP_AM_RECV_ATTR_FLAG_DATA | UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    let (data, status) = match stays {
+        true => (Data::There(There { descriptor: data, bytes }), UCS_INPROGRESS),
+        false => (Data::Here(copy(data, bytes)), UCS_OK),
+    };
+    // SAFETY: the handler's argument, which lives as long as the worker.
+    let inbox = unsafe { &*inbox.cast::<Inbox>() };
+    inbox.borrow_mut().push_back(Noted::Happened(Happened::Came { header, data }));
+    status
+}
+
+/// An endpoint has failed.
+extern "C" fn failed(failure: *mut c_void, _: *mut ucp_ep, status: ucs_status_t) {
+    // SAFETY: the handler's argument, which lives until the endpoint is closed.
+    let failure = unsafe { &*failure.cast::<Failure>() };
+    // SAFETY: the worker's, which lives longer.
+    let inbox = unsafe { &*failure.inbox };
+    inbox.borrow_mut().push_back(Noted::Happened(Happened::Failed(failure.tag, status)));
+}
+
+/// A send or a close is complete.
+extern "C" fn complete(request: *mut c_void, status: ucs_status_t, operation: *mut c_void) {
+    // SAFETY: the operation is ours until we have noted that it is complete; its inbox lives as
+    // long as the worker.
+    let (inbox, key) = unsafe {
+        let operation = &*operation.cast::<Operation>();
+        (&*operation.inbox, operation.key)
+    };
+    inbox.borrow_mut().push_back(Noted::Complete(key, status));
+    let ucp = Ucp::get().expect("it calls us");
+    // SAFETY: a request of UCX's, freed once.
+    unsafe { (ucp.ucp_request_free)(request) };
+}
+
+/// Data have been received.
+extern "C" fn received(
+    request: *mut c_void,
+    status: ucs_status_t,
+    _: usize,
+    operation: *mut c_void,
+) {
+    complete(request, status, operation);
+}
