@@ -3,14 +3,17 @@
 //!
 //!     cargo run --release -p nagaya-fcp --example latency [CORE CORE]
 
-use std::ptr::NonNull;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use fcp::endpoint::{Inbox, Outbox};
-use fcp::mapped::{Mapped, size_of_ring};
+use fcp::header::Plan;
+use fcp::member::{Card, Members};
+use fcp::memory::Memory;
+use fcp::port::Port;
 use fcp::ring::Kind;
+use fcp::window::Window;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 const TURNS: u64 = 200_000;
@@ -22,17 +25,13 @@ fn stay_on(core: usize) {
     sched_setaffinity(None, &set).expect("the core is ours to use");
 }
 
-fn ring() -> Mapped {
-    let lines = 1024;
-    // Words, so that it is aligned; it stays until the program ends.
-    let words = size_of_ring(lines).div_ceil(8) + 8;
-    let memory = Box::leak(vec![0u64; words].into_boxed_slice());
-    let start = memory.as_mut_ptr().cast::<u8>();
-    // SAFETY: zero, large enough from the first whole line on, and never freed.
-    unsafe {
-        let base = start.add(start.align_offset(64));
-        Mapped::at(NonNull::new(base).expect("not 0"), lines)
-    }
+/// Two ports of a new window.
+fn ports() -> [Port; 2] {
+    let memory = Memory::anonymous(1 << 20).expect("memory");
+    let plan = Plan { members: 2, messages: 512 << 10 };
+    let window = Window::open(memory, Some(plan)).expect("a window");
+    let members = Arc::new(Members::of(Arc::new(window)).expect("members"));
+    [0, 1].map(|index| Port::join(&members, Card::default(), Some(index)).expect("a place"))
 }
 
 /// Nanoseconds one way, of turns that `there` answers and `here` begins.
@@ -75,28 +74,27 @@ fn flag(cores: [usize; 2]) -> f64 {
 }
 
 fn message(cores: [usize; 2], size: usize) -> f64 {
-    let (to, fro) = (ring(), ring());
-    let send = |outbox: &mut Outbox, bytes: &[u8]| {
-        outbox.send(Kind::Inline, &[bytes], None, || true).expect("it fits");
+    let [mut here, mut there] = ports();
+    let send = |port: &mut Port, bytes: &[u8]| {
+        let to = 1 - port.peer().index;
+        port.send(to, Some(0), Kind::Inline, &[bytes], None, |_| ()).expect("it fits");
     };
-    let receive = |inbox: &mut Inbox, bytes: &mut [u8]| {
-        let arrived = inbox.receive(None, |_| false).expect("not corrupt");
+    let receive = |port: &mut Port, bytes: &mut [u8]| {
+        let arrived = port.receive(None).expect("not corrupt");
         arrived.expect("no time limit").read(0, bytes);
     };
-    let there = || {
-        let (mut inbox, mut outbox) = (Inbox::new(to), Outbox::new(fro, 2, 2));
+    let answer = || {
         let mut bytes = vec![0; size];
         for _ in 0..TURNS {
-            receive(&mut inbox, &mut bytes);
-            send(&mut outbox, &bytes);
+            receive(&mut there, &mut bytes);
+            send(&mut there, &bytes);
         }
     };
-    one_way(cores, there, || {
-        let (mut inbox, mut outbox) = (Inbox::new(fro), Outbox::new(to, 1, 1));
+    one_way(cores, answer, || {
         let mut bytes = vec![1; size];
         for _ in 0..TURNS {
-            send(&mut outbox, &bytes);
-            receive(&mut inbox, &mut bytes);
+            send(&mut here, &bytes);
+            receive(&mut here, &mut bytes);
         }
     })
 }

@@ -101,6 +101,11 @@ pub enum WindowError {
         /// How many there are.
         members: u16,
     },
+    /// It has no receive buffers.
+    NoMessages {
+        /// The window.
+        place: String,
+    },
 }
 
 impl WindowError {
@@ -161,6 +166,9 @@ impl fmt::Display for WindowError {
             Self::Busy { place } => write!(f, "{place} has living members; end them first"),
             Self::Full { place, index: Some(index), .. } => {
                 write!(f, "{place}: place {index} is taken; take another, or end who has it")
+            }
+            Self::NoMessages { place } => {
+                write!(f, "{place} has no room for messages; plan some when it is made")
             }
             Self::Full { place, members, .. } => {
                 write!(f, "{place}: all {members} places are taken; make a window for more")

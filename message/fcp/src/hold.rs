@@ -6,6 +6,10 @@
 //! is there; a new owner changes the generation, then looks for holds. One of the two sees
 //! the other (both looks and both writes are sequentially consistent), so a new owner that
 //! finds no hold is alone. No lock, and nothing shared is written on the way of a message.
+//!
+//! The sender's write and look need a fence between them. Where all processes share a
+//! kernel, the new owner makes it for them (`barrier`), and a sender's hold costs it two
+//! plain stores and a load.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
@@ -21,6 +25,7 @@ pub struct Peer {
 }
 
 impl Peer {
+    #[inline]
     fn word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index) << 1 | 1
     }
@@ -57,6 +62,7 @@ impl State {
     }
 
     /// What a word says. Unknown phases, of somebody who overwrites the table, are free.
+    #[inline]
     pub fn parse(word: u64) -> Self {
         let phase = match word & 0xff {
             1 => Phase::Joining,
@@ -92,11 +98,26 @@ pub fn hold<W: Word64>(
     Ok(there)
 }
 
+/// As [`hold`], by a word that only one thread uses. `fence` is a full one, or, where who
+/// takes entries makes one [`everywhere`](crate::barrier::everywhere), the compiler's.
+#[inline]
+pub fn hold_alone<W: Word64>(word: &W, state: &W, peer: Peer, fence: impl Fn()) -> bool {
+    word.store(peer.word(), Release);
+    fence();
+    let now = State::parse(state.load(SeqCst));
+    let there = now.generation == peer.generation && now.phase == Phase::Present;
+    if !there {
+        release(word);
+    }
+    there
+}
+
 /// The word holds somebody already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordInUse;
 
 /// Ends a hold: what was done under it comes before.
+#[inline]
 pub fn release<W: Word64>(word: &W) {
     word.store(0, Release);
 }

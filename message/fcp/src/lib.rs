@@ -4,23 +4,28 @@
 //!
 //! `ring` is the queue itself, free of locks, system calls and clocks, and model-checked;
 //! `mapped` lays it out in memory that processes share; `wait` is how one waits for
-//! another process; `endpoint` puts them together.
+//! another process; `inbox` and `outbox` are its two ends. `port` puts them together: one
+//! process's place in a window, from which it reaches all others.
 //!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
-//! (`hold` keeps a buffer its owner's, `ofd` are the kernel's locks that end with their
-//! holder); `lock` is test-and-set and a lock that survives its holder; `error` says why
+//! (`hold` keeps a buffer its owner's, `barrier` makes that cheap, `ofd` are the kernel's
+//! locks that end with their holder, `fork` tells a child from its parent); `lock` is test-and-set and a lock that survives its holder; `error` says why
 //! not.
 
-pub mod endpoint;
+mod barrier;
 pub mod error;
+mod fork;
 pub mod header;
 pub mod hold;
+pub mod inbox;
 pub mod lock;
 pub mod mapped;
 pub mod member;
 pub mod memory;
 mod ofd;
+pub mod outbox;
+pub mod port;
 pub mod ring;
 pub mod wait;
 pub mod window;

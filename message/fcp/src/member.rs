@@ -12,26 +12,34 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::atomic::{AtomicU64, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
+use crate::barrier;
 use crate::error::WindowError;
 use crate::hold::{self, Peer, Phase, State};
 use crate::ofd;
-use crate::window::{ENTRY_SIZE, Window};
+use crate::window::{ENTRY_SIZE, MEMBERS_MAX, Window};
 
 /// Words of an entry. State and what is told of the member; then, in a line of their own,
-/// its holds: so many of its threads can send at once, others wait their turn.
+/// its holds: the first for a port, the others for threads: so many of them can send at
+/// once, others wait their turn.
 const STATE: usize = 0;
 const ID_AND_GROUP: usize = 1;
 const PID: usize = 2;
 const PID_NAMESPACE: usize = 3;
 const BUFFER: usize = 4;
 const HOLDS: std::ops::Range<usize> = 8..ENTRY_SIZE / size_of::<u64>();
+
+/// With the PID: the member holds without a fence.
+const UNFENCED: u64 = 1 << 32;
+
+/// Bits of a ticket that tell the entry.
+const INDEX_BITS: u32 = MEMBERS_MAX.trailing_zeros();
 
 /// How long `join` waits for those who still send to an entry's former owner: they look
 /// for its end every 20 ms.
@@ -145,27 +153,24 @@ impl Members {
     }
 
     /// The number by which `peer` claims lines in rings ([`Sender::new`]): its entry, and
-    /// as much of its generation as there is room for (4 bits with most members, 8 with
-    /// 256), so that a receiver does not wait for a dead sender because its successor lives.
+    /// 20 bits of its generation, so that a receiver does not wait for a dead sender because
+    /// its successor lives.
     ///
     /// [`Sender::new`]: crate::ring::Sender::new
-    pub fn ticket(&self, peer: Peer) -> u16 {
-        let places = self.places();
-        let generations = (u32::from(u16::MAX) + 1) / places;
-        (peer.generation % generations * places + u32::from(peer.index)) as u16
+    pub fn ticket(&self, peer: Peer) -> u32 {
+        peer.generation << INDEX_BITS | u32::from(peer.index)
     }
 
     /// Whether the sender with this [`ticket`](Self::ticket) has ended. Who lives elsewhere
     /// has not.
-    pub fn is_dead(&self, ticket: u16) -> bool {
-        let index = (u32::from(ticket) % self.places()) as u16;
+    pub fn is_dead(&self, ticket: u32) -> bool {
+        let index = (ticket & ((1 << INDEX_BITS) - 1)) as u16;
+        if index >= self.window.plan().members {
+            return true;
+        }
         let State { generation, .. } = State::parse(self.state(index).load(Acquire));
         let peer = Peer { index, generation };
         self.ticket(peer) != ticket || self.life(peer) == Life::Gone
-    }
-
-    fn places(&self) -> u32 {
-        self.window.plan().members.into()
     }
 
     /// Whether the owner of an entry, of this machine, lives.
@@ -179,7 +184,7 @@ impl Members {
         if self.pid_namespace == 0 || word(PID_NAMESPACE) != self.pid_namespace {
             return Life::Lives;
         }
-        let pid = i32::try_from(word(PID)).ok().and_then(Pid::from_raw);
+        let pid = i32::try_from(word(PID) as u32).ok().and_then(Pid::from_raw);
         let none = pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH));
         if none { Life::Gone } else { Life::Lives }
     }
@@ -191,6 +196,7 @@ impl Members {
         index: Option<u16>,
     ) -> Result<Membership, WindowError> {
         let lock = self.window.memory().reopen()?;
+        let unfenced = self.window.memory().kind().is_of_one_kernel() && barrier::register();
         let members = self.window.plan().members;
         let full =
             || WindowError::Full { place: self.window.memory().place().to_owned(), index, members };
@@ -203,11 +209,11 @@ impl Members {
         loop {
             let mut held = false;
             for index in wanted.clone() {
-                match self.take(&lock, index, card)? {
+                match self.take(&lock, index, card, unfenced)? {
                     Taken::Ours(generation) => {
                         let peer = Peer { index, generation };
                         let pid = std::process::id();
-                        return Ok(Membership { members: self.clone(), peer, lock, pid });
+                        return Ok(Membership { members: self.clone(), peer, lock, pid, unfenced });
                     }
                     Taken::Held => held = true,
                     Taken::Others => {}
@@ -220,7 +226,13 @@ impl Members {
         }
     }
 
-    fn take(&self, lock: &OwnedFd, index: u16, card: Card) -> Result<Taken, WindowError> {
+    fn take(
+        &self,
+        lock: &OwnedFd,
+        index: u16,
+        card: Card,
+        unfenced: bool,
+    ) -> Result<Taken, WindowError> {
         let at = ofd::MEMBERS + i64::from(index);
         let ours = ofd::try_lock(lock.as_fd(), at, 1).map_err(|error| WindowError::System {
             doing: "lock a byte of",
@@ -242,7 +254,8 @@ impl Members {
         };
         // What the dead held, nobody holds.
         self.holds(index).for_each(hold::release);
-        if self.is_held(index) {
+        // Nobody holds what never was anybody's.
+        if was.generation != 0 && (!self.fence_holders(index) || self.is_held(index)) {
             state.store(taken.next(self.host, Phase::Free).word(), Release);
             ofd::unlock(lock.as_fd(), at, 1);
             return Ok(Taken::Held);
@@ -253,11 +266,25 @@ impl Members {
         let buffer = self.window.buffer(index).map_or(0, |(at, _)| at as u64);
         let set = |n, value| self.window.entry_word(index, n).store(value, Release);
         set(ID_AND_GROUP, u64::from(card.group) << 32 | u64::from(card.id));
-        set(PID, std::process::id().into());
+        set(PID, u64::from(std::process::id()) | if unfenced { UNFENCED } else { 0 });
         set(PID_NAMESPACE, self.pid_namespace);
         set(BUFFER, buffer);
         hold::present(state, taken);
+        // Who takes an entry and did not see us is seen by our holds.
+        fence(SeqCst);
         Ok(Taken::Ours(taken.generation))
+    }
+
+    /// Makes the fences that members do without between their holds and their looks, for the
+    /// new owner of entry `index`. Whether it reached all: not those of another machine.
+    fn fence_holders(&self, index: u16) -> bool {
+        let here = barrier::everywhere();
+        fence(SeqCst);
+        (0..self.window.plan().members).all(|by| {
+            let unfenced = self.window.entry_word(by, PID).load(SeqCst) & UNFENCED != 0;
+            let host = State::parse(self.state(by).load(SeqCst)).host;
+            by == index || !unfenced || here && host == self.host || self.is_gone(by)
+        })
     }
 
     /// Whether a living member holds entry `index`.
@@ -277,6 +304,7 @@ impl Members {
         }
     }
 
+    #[inline]
     fn state(&self, index: u16) -> &AtomicU64 {
         self.window.entry_word(index, STATE)
     }
@@ -304,6 +332,8 @@ pub struct Membership {
     /// The description that has the entry's lock.
     lock: OwnedFd,
     pid: u32,
+    /// Others make the fence between a hold and the look at its entry.
+    unfenced: bool,
 }
 
 impl Membership {
@@ -326,7 +356,7 @@ impl Membership {
         }
         let state = self.members.state(peer.index);
         loop {
-            for word in self.members.holds(self.peer.index) {
+            for word in self.members.holds(self.peer.index).skip(1) {
                 // On real memory sequentially consistent accesses need no fence.
                 match hold::hold(word, state, peer, || ()) {
                     Ok(true) => return Some(Hold { word }),
@@ -336,6 +366,17 @@ impl Membership {
             }
             std::thread::yield_now(); // more threads send than there are words
         }
+    }
+
+    /// As [`Membership::hold`], and cheaper; one at a time, in all threads.
+    #[inline]
+    pub(crate) fn hold_alone(&self, peer: Peer) -> Option<Hold<'_>> {
+        let state = self.members.state(peer.index);
+        let word = self.members.window.entry_word(self.peer.index, HOLDS.start);
+        let held = hold::hold_alone(word, state, peer, || {
+            if self.unfenced { compiler_fence(SeqCst) } else { fence(SeqCst) }
+        });
+        held.then_some(Hold { word })
     }
 }
 
@@ -360,6 +401,7 @@ pub struct Hold<'a> {
 }
 
 impl Drop for Hold<'_> {
+    #[inline]
     fn drop(&mut self) {
         hold::release(self.word);
     }

@@ -44,6 +44,13 @@ pub enum Kind {
     Bar,
 }
 
+impl Kind {
+    /// Whether all who map it by its name or descriptor are processes of one kernel's.
+    pub(crate) fn is_of_one_kernel(self) -> bool {
+        matches!(self, Self::File | Self::Huge)
+    }
+}
+
 /// Memory for a window, not yet mapped.
 #[derive(Debug)]
 pub struct Memory {

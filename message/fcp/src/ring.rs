@@ -11,15 +11,15 @@
 //! claims    who reserves how many lines, for message number n        (senders)
 //! lines     header │ payload …                                       (both)
 //! ```
-//! A sender *claims* message number n by a compare-and-swap on its claim, then moves the
-//! tail (or somebody else does it for him), writes the payload, and at last the header.
+//! A sender *claims* message number n by a compare-and-swap on its claim, writes the
+//! payload, then the header, and at last moves the tail (or somebody else does it for him).
 //! The receiver takes what has a header, in order; it clears the first word of every line
 //! before it gives lines back, several at a time, so a header is never an old payload. A sender that is
 //! killed between its claim and its header leaves a gap of known size: once the receiver
 //! knows that it is dead, it skips the gap.
 //!
-//! Claims carry their message number, so a sender that slept for a lap cannot take one
-//! that was used since; payload never overlies a claim.
+//! Claims carry the lap that their message number is of, so a sender that slept for a lap
+//! cannot take one that was used since; payload never overlies a claim.
 //!
 //! This file knows no system call and no clock; memory and atomics are a [`Buffer`]'s,
 //! which loom models (`tests/ring_model.rs`).
@@ -109,6 +109,8 @@ pub enum Kind {
     Remote = 2,
     /// Nothing; the rest of the ring is too short for the next message.
     Skip = 3,
+    /// The payload says where the rest of the message lies, in memory that the sender lends.
+    Lent = 4,
 }
 
 /// A header: length in bytes and kind, and the sender.
@@ -124,22 +126,23 @@ pub struct Header {
 
 impl Header {
     /// Longest payload that a header can tell.
-    pub const LENGTH_MAX: u32 = (1 << 30) - 1;
+    pub const LENGTH_MAX: u32 = (1 << 29) - 1;
 
     #[inline]
     fn word(self) -> u64 {
-        u64::from(self.length) << 2 | self.kind as u64 | u64::from(self.source) << 32
+        u64::from(self.length) << 3 | self.kind as u64 | u64::from(self.source) << 32
     }
 
     #[inline]
     fn parse(word: u64) -> Option<Self> {
-        let kind = match word & 3 {
+        let kind = match word & 7 {
             1 => Kind::Inline,
             2 => Kind::Remote,
             3 => Kind::Skip,
+            4 => Kind::Lent,
             _ => return None,
         };
-        Some(Self { kind, length: word as u32 >> 2, source: (word >> 32) as u32 })
+        Some(Self { kind, length: word as u32 >> 3, source: (word >> 32) as u32 })
     }
 }
 
@@ -182,25 +185,61 @@ fn distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & POSITION_MASK
 }
 
-/// A claim: which member takes how many lines for which message number.
+/// A claim: who takes how many lines for which message number. The number's lower bits are
+/// the claim's own place; the others, its lap, and the lines share one half of the word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim {
-    /// The message number and 1: a zero word claims nothing.
+    /// The lap and 1: a zero word claims nothing.
     after: u32,
     lines: u32,
-    member: u16,
+    ticket: u32,
 }
 
 impl Claim {
+    /// The claim of message `number` in a ring of `ring` lines.
     #[inline]
-    fn word(self) -> u64 {
-        u64::from(self.after) << 32 | u64::from(self.lines) << 16 | u64::from(self.member)
+    fn of(number: u32, ring: u32, lines: u32, ticket: u32) -> Self {
+        Self { after: Self::lap_after(number, ring), lines, ticket }
     }
 
     #[inline]
-    fn parse(word: u64) -> Self {
-        Self { after: (word >> 32) as u32, lines: word as u32 >> 16, member: word as u16 }
+    fn lap_after(number: u32, ring: u32) -> u32 {
+        let bits = ring.trailing_zeros();
+        (number >> bits).wrapping_add(1) & (u32::MAX >> bits)
     }
+
+    #[inline]
+    fn word(self, ring: u32) -> u64 {
+        let half = self.after << ring.trailing_zeros() | (self.lines - 1);
+        u64::from(self.ticket) << 32 | u64::from(half)
+    }
+
+    #[inline]
+    fn parse(word: u64, ring: u32) -> Self {
+        let half = word as u32;
+        Self {
+            after: half >> ring.trailing_zeros(),
+            lines: (half & (ring - 1)) + 1,
+            ticket: (word >> 32) as u32,
+        }
+    }
+
+    /// The claim of message `number`, if `word` is one.
+    #[inline]
+    fn found(word: u64, number: u32, ring: u32) -> Option<Self> {
+        let claim = Self::parse(word, ring);
+        (claim.after == Self::lap_after(number, ring)).then_some(claim)
+    }
+}
+
+/// Lines that a sender has claimed and not yet published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reserved {
+    /// The first.
+    pub line: u32,
+    lines: u32,
+    /// The tail when they were claimed.
+    tail: u64,
 }
 
 /// Why a message was not sent.
@@ -215,17 +254,17 @@ pub enum SendError {
 /// One who sends to a buffer. Any number of them may, at once.
 #[derive(Debug)]
 pub struct Sender {
-    member: u16,
+    ticket: u32,
     source: u32,
     /// Where the receiver was when we last looked, and the message number then.
     seen: Option<Place>,
 }
 
 impl Sender {
-    /// A sender whose messages say that they are from `source`. By `member` the receiver
+    /// A sender whose messages say that they are from `source`. By `ticket` the receiver
     /// asks whether it lives.
-    pub fn new(member: u16, source: u32) -> Self {
-        Self { member, source, seen: None }
+    pub fn new(ticket: u32, source: u32) -> Self {
+        Self { ticket, source, seen: None }
     }
 
     /// Sends the concatenation of `parts`, or nothing. Returns whether the receiver
@@ -241,25 +280,33 @@ impl Sender {
         if length > Header::LENGTH_MAX as usize || lines_of(length) > buffer.lines() {
             return Err(SendError::TooLong);
         }
-        let line = self.reserve(buffer, lines_of(length))?;
+        let reserved = self.reserve(buffer, lines_of(length))?;
         let mut offset = 0;
         for part in parts {
             // SAFETY: reserved for `length` bytes, and not published.
-            unsafe { buffer.write(line, offset, part) };
+            unsafe { buffer.write(reserved.line, offset, part) };
             offset += part.len();
         }
         let header = Header { kind, length: length as u32, source: self.source };
-        buffer.publish(line, header.word());
+        buffer.publish(reserved.line, header.word());
+        // Behind the header: the receiver reads on while we do this.
+        advance(buffer, reserved.tail, reserved.lines);
         Ok(buffer.head().load(Relaxed) & WAITS != 0)
     }
 
-    /// Takes the next message number and this many lines in a row. Returns the first.
+    /// Claims the next message number and this many lines in a row.
     #[inline]
-    pub fn reserve<B: Buffer>(&mut self, buffer: &B, wanted: u32) -> Result<u32, SendError> {
+    pub fn reserve<B: Buffer>(&mut self, buffer: &B, wanted: u32) -> Result<Reserved, SendError> {
         let ring = buffer.lines();
         loop {
             let tail = buffer.tail().load(Acquire);
             let place = Place::parse(tail);
+            let claim = buffer.claim(place.number & (ring - 1));
+            let before = claim.load(Acquire);
+            if let Some(others) = Claim::found(before, place.number, ring) {
+                advance(buffer, tail, others.lines);
+                continue;
+            }
             let line = place.position & (ring - 1);
             let to_end = ring - line;
             let lines = wanted.min(to_end);
@@ -269,34 +316,28 @@ impl Sender {
             if !self.seen.as_ref().is_some_and(|seen| recent(seen) && has_room(seen)) {
                 let position = buffer.head().load(Acquire) >> 1;
                 let seen = Place { number: place.number, position };
-                if buffer.tail().load(Acquire) >> 1 != tail >> 1 {
-                    continue; // the tail was old
+                if claim.load(Acquire) != before {
+                    continue; // the receiver may be ahead of this tail
                 }
-                if !has_room(&seen) {
+                if has_room(&seen) {
+                    self.seen = Some(seen);
+                } else if buffer.tail().load(Acquire) >> 1 == tail >> 1 {
                     return Err(SendError::Full);
                 }
-                self.seen = Some(seen);
-            }
-            let after = place.number.wrapping_add(1);
-            let ours = Claim { after, lines, member: self.member };
-            let claim = buffer.claim(place.number & (ring - 1));
-            let before = claim.load(Acquire);
-            if Claim::parse(before).after == after {
-                advance(buffer, tail, Claim::parse(before).lines);
-                continue;
             }
             if buffer.tail().load(Acquire) >> 1 != tail >> 1 {
                 continue; // the claim may be a later one
             }
-            if claim.compare_exchange(before, ours.word()).is_err() {
+            let ours = Claim::of(place.number, ring, lines, self.ticket);
+            if claim.compare_exchange(before, ours.word(ring)).is_err() {
                 continue;
             }
-            advance(buffer, tail, lines);
             if lines == wanted {
-                return Ok(line);
+                return Ok(Reserved { line, lines, tail });
             }
             let skip = Header { kind: Kind::Skip, length: 0, source: self.source };
             buffer.publish(line, skip.word());
+            advance(buffer, tail, lines);
         }
     }
 
@@ -329,8 +370,8 @@ fn advance<B: Buffer>(buffer: &B, mut tail: u64, lines: u32) {
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// A sender is in the middle of sending, or dead: who.
-    Unfinished(u16),
+    /// A sender is in the middle of sending, or dead: whose ticket.
+    Unfinished(u32),
     /// A message, to be read and then consumed.
     Message(Message),
     /// The memory says what no sender writes. The receiver cannot go on.
@@ -358,7 +399,7 @@ pub struct Receiver {
 
 impl Receiver {
     /// Looks for the next message, and if there is none, whether somebody is about to send
-    /// it. That is told by the tail, which is the senders': not for polling.
+    /// it. That is told by its claim, which is the senders': not for polling.
     pub fn look_closely<B: Buffer>(&mut self, buffer: &B) -> Found {
         match self.look(buffer) {
             Found::Nothing => self.unfinished(buffer),
@@ -391,29 +432,23 @@ impl Receiver {
     }
 
     fn unfinished<B: Buffer>(&self, buffer: &B) -> Found {
-        if Place::parse(buffer.tail().load(Acquire)).number == self.number {
-            return Found::Nothing;
-        }
-        match self.claim(buffer) {
-            Some(claim) => Found::Unfinished(claim.member),
-            None => Found::Corrupt,
-        }
+        self.claim(buffer).map_or(Found::Nothing, |claim| Found::Unfinished(claim.ticket))
     }
 
-    /// The claim of the next message, which the tail has passed.
+    /// The claim of the next message, if there is one.
     fn claim<B: Buffer>(&self, buffer: &B) -> Option<Claim> {
         let ring = buffer.lines();
-        let claim = Claim::parse(buffer.claim(self.number & (ring - 1)).load(Acquire));
-        let fits = (1..=ring - (self.position & (ring - 1))).contains(&claim.lines);
-        (claim.after == self.number.wrapping_add(1) && fits).then_some(claim)
+        let word = buffer.claim(self.number & (ring - 1)).load(Acquire);
+        let to_end = ring - (self.position & (ring - 1));
+        Claim::found(word, self.number, ring).filter(|claim| claim.lines <= to_end)
     }
 
-    /// Skips the gap that a dead sender left. The caller knows that `member` is dead; what
-    /// it published before stays.
-    pub fn skip_dead<B: Buffer>(&mut self, buffer: &B, member: u16) {
+    /// Skips the gap that a dead sender left. The caller knows that the sender with this
+    /// ticket is dead; what it published before stays.
+    pub fn skip_dead<B: Buffer>(&mut self, buffer: &B, ticket: u32) {
         let line = self.position & (buffer.lines() - 1);
         match self.claim(buffer) {
-            Some(claim) if claim.member == member && buffer.header(line).load(Acquire) == 0 => {
+            Some(claim) if claim.ticket == ticket && buffer.header(line).load(Acquire) == 0 => {
                 self.pass(claim.lines);
                 self.clear(buffer);
             }

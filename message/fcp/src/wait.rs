@@ -5,11 +5,19 @@
 //! processes with a core each, we look longer; where it does not, as with more processes
 //! than cores, hardly at all.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::thread::futex;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// How long to sleep before asking whether somebody who is late still lives.
+pub const DOUBT: Duration = Duration::from_millis(20);
+/// How long to sleep on one word when something may come by another, and the kernel cannot
+/// wait for two.
+const GLANCE: Duration = Duration::from_micros(200);
 
 /// Fewest and most looks before sleeping. A look takes some 10 to 50 ns (`pause`).
 const LOOKS_MIN: u32 = 16;
@@ -68,7 +76,37 @@ pub fn wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }
 
-/// Whether the word still is `expected`.
-pub fn is_still(word: &AtomicU32, expected: u32) -> bool {
-    word.load(Ordering::Acquire) == expected
+/// The given time, or `at_most` from now, whichever comes first.
+pub fn earlier(until: Option<Instant>, at_most: Duration) -> Instant {
+    let end = Instant::now() + at_most;
+    until.map_or(end, |until| until.min(end))
+}
+
+/// As [`sleep`], on two words (futex_waitv, since Linux 5.16). Where the kernel cannot, on
+/// the first for a short time.
+pub fn sleep_on_either(words: [(&AtomicU32, u32); 2], until: Instant) {
+    static CANNOT: AtomicBool = AtomicBool::new(false);
+    if CANNOT.load(Relaxed) {
+        return sleep(words[0].0, words[0].1, Some(earlier(Some(until), GLANCE)));
+    }
+    let left = until.saturating_duration_since(Instant::now());
+    let now = clock_gettime(ClockId::Monotonic);
+    let nanoseconds = now.tv_nsec + i64::from(left.subsec_nanos());
+    let end = Timespec {
+        tv_sec: now.tv_sec + left.as_secs().min(1 << 30) as i64 + nanoseconds / 1_000_000_000,
+        tv_nsec: nanoseconds % 1_000_000_000,
+    };
+    let waits = words.map(|(word, expected)| {
+        let mut wait = futex::Wait::new();
+        wait.uaddr = futex::WaitPtr::new(word.as_ptr().cast());
+        wait.val = expected.into();
+        wait.flags = futex::WaitFlags::SIZE_U32;
+        wait
+    });
+    let flags = futex::WaitvFlags::empty();
+    match futex::waitv(&waits, flags, Some(&end), ClockId::Monotonic) {
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
+        // ENOSYS before 5.16; others by a filter, or for memory that futexes do not know.
+        Err(_) => CANNOT.store(true, Relaxed),
+    }
 }

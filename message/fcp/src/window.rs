@@ -187,6 +187,7 @@ impl Window {
     }
 
     /// A word of a member's entry.
+    #[inline]
     pub(crate) fn entry_word(&self, index: u16, word: usize) -> &AtomicU64 {
         assert!(index < self.plan.members && word < ENTRY_SIZE / size_of::<u64>());
         self.raw64(HEADER_SIZE + usize::from(index) * ENTRY_SIZE + word * size_of::<u64>())
@@ -203,6 +204,7 @@ impl Window {
         }
     }
 
+    #[inline]
     fn raw64(&self, at: usize) -> &AtomicU64 {
         assert!(at.is_multiple_of(size_of::<u64>()) && at + size_of::<u64>() <= self.memory.size());
         // SAFETY: in the window, aligned, and only ever reached as an atomic.

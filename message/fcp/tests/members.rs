@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use fcp::endpoint::{Inbox, Outbox, Refused};
 use fcp::header::Plan;
+use fcp::inbox::{Arrived, Inbox};
 use fcp::lock::{self, Lock};
 use fcp::member::{Card, Life, Members, Membership};
 use fcp::memory::Memory;
+use fcp::outbox::Outbox;
+use fcp::port::{Port, Refused};
 use fcp::ring::{Buffer, Kind, Sender};
 use fcp::window::Window;
 
@@ -141,7 +143,7 @@ fn a_sender_that_died_is_not_mistaken_for_its_successor() {
             sender.reserve(&ring, 2).expect("room");
             std::thread::sleep(Duration::from_secs(60));
         });
-        eventually("it has claimed", || ring.tail().load(SeqCst) >> 32 == u64::from(id) * 2 - 3);
+        eventually("it has claimed", || ring.claim(id * 2 - 4).load(SeqCst) != 0);
         kill(pid);
         let successor = join(&members, 100);
         assert_eq!(successor.peer().index, 1);
@@ -165,36 +167,31 @@ fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() 
         let members = again(&members);
         child(move || {
             let window = members.window().clone();
-            let me = join(&members, id);
-            // SAFETY: our own, and the window stays.
-            let ring = unsafe { window.ring(me.peer().index) }.expect("a ring");
-            let mut inbox = Inbox::new(ring);
+            let mut port = Port::join(&members, Card { id, group: 0 }, None).expect("a place");
+            let me = port.peer();
             let mut random = Random(id.into());
-            let is_dead = |ticket| members.is_dead(ticket);
+            let take = |arrived: Arrived<'_>| {
+                let mut bytes = vec![0; arrived.header().length as usize];
+                arrived.read(0, &mut bytes);
+                let ours = me.generation.to_le_bytes();
+                assert!(bytes.chunks(4).all(|chunk| chunk == ours), "another's, or torn");
+                window.word64(received).expect("in the window").fetch_add(1, SeqCst);
+            };
             loop {
                 let to = random.next() as u16 % PLACES;
-                if let Some(entry) = members.entry(to).filter(|entry| entry.peer != me.peer())
-                    && let Some(_hold) = me.hold(entry.peer)
-                {
-                    // SAFETY: held, and the window stays.
-                    let ring = unsafe { window.ring(to) }.expect("a ring");
-                    let mut outbox = Outbox::new(ring, members.ticket(me.peer()), id);
+                if let Some(entry) = members.entry(to).filter(|entry| entry.peer != me) {
                     let length = random.next() as usize % 50;
                     let text = entry.peer.generation.to_le_bytes().repeat(length + 1);
                     let soon = Some(Instant::now() + Duration::from_millis(1));
-                    let living = || members.life(entry.peer) != Life::Gone;
-                    match outbox.send(Kind::Inline, &[&text], soon, living) {
-                        Ok(()) | Err(Refused::Dead | Refused::TimedOut) => {}
-                        Err(Refused::TooLong) => panic!("it fits"),
+                    let id = Some(entry.card.id);
+                    match port.send(to, id, Kind::Inline, &[&text], soon, take) {
+                        Ok(()) | Err(Refused::Dead | Refused::Full | Refused::Gone) => {}
+                        Err(refused) => panic!("{refused:?}"),
                     }
                 }
                 let soon = Some(Instant::now());
-                while let Some(arrived) = inbox.receive(soon, is_dead).expect("in order") {
-                    let mut bytes = vec![0; arrived.header().length as usize];
-                    arrived.read(0, &mut bytes);
-                    let ours = me.peer().generation.to_le_bytes();
-                    assert!(bytes.chunks(4).all(|chunk| chunk == ours), "another's, or torn");
-                    window.word64(received).expect("in the window").fetch_add(1, SeqCst);
+                while let Some(arrived) = port.receive(soon).expect("in order") {
+                    take(arrived);
                 }
             }
         })

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use fcp::endpoint::{Inbox, Outbox, Refused};
+use fcp::inbox::Inbox;
 use fcp::mapped::{Mapped, size_of_ring};
+use fcp::outbox::{Outbox, Refused};
 use fcp::ring::{Kind, LINE_SIZE};
 
 mod children;
@@ -39,11 +40,11 @@ fn message(source: u32, n: u64) -> Vec<u8> {
     bytes
 }
 
-fn send_from(ring: Mapped, member: u16, count: u64) -> libc::pid_t {
+fn send_from(ring: Mapped, member: u32, count: u64) -> libc::pid_t {
     child(move || {
-        let mut outbox = Outbox::new(ring, member, member.into());
+        let mut outbox = Outbox::new(ring, member, member);
         for n in 0..count {
-            let bytes = message(member.into(), n);
+            let bytes = message(member, n);
             let (a, b) = bytes.split_at(bytes.len() / 3);
             let sent = outbox.send(Kind::Inline, &[a, b], None, || true);
             assert_eq!(sent, Ok(()));
@@ -53,7 +54,7 @@ fn send_from(ring: Mapped, member: u16, count: u64) -> libc::pid_t {
 
 #[test]
 fn messages_of_many_senders_arrive_whole_and_in_order() {
-    const SENDERS: u16 = 4;
+    const SENDERS: u32 = 4;
     const COUNT: u64 = 20_000;
     let ring = shared_ring(64);
     let children: Vec<_> = (1..=SENDERS).map(|n| send_from(ring, n, COUNT)).collect();
@@ -81,12 +82,12 @@ fn senders_killed_at_random_instants_harm_nobody() {
     let ring = shared_ring(16);
     let mut inbox = Inbox::new(ring);
     // By member: pid while it lives, and the number of its next message.
-    let living: RefCell<HashMap<u16, libc::pid_t>> = RefCell::default();
+    let living: RefCell<HashMap<u32, libc::pid_t>> = RefCell::default();
     let mut next: HashMap<u32, u64> = HashMap::new();
-    let mut members = 0u16;
+    let mut members = 0u32;
     let (mut received, gaps) = (0u64, Cell::new(0));
     let end = Instant::now() + Duration::from_secs(5);
-    let is_dead = |member: u16| {
+    let is_dead = |member: u32| {
         let mut living = living.borrow_mut();
         match living.get(&member) {
             Some(&pid) if !has_ended(pid) => false,

@@ -134,7 +134,7 @@ fn send(model: &Model, sender: &mut Sender, byte: u8, length: usize) {
 
 /// The next message's first byte and source; sleeps until there is one. `dead` members
 /// are skipped.
-fn receive(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> (u8, u32) {
+fn receive(model: &Model, receiver: &mut Receiver, dead: &[u32]) -> (u8, u32) {
     loop {
         if let Some(got) = take(model, receiver, dead) {
             return got;
@@ -156,7 +156,7 @@ fn receive(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> (u8, u32) {
     }
 }
 
-fn take(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> Option<(u8, u32)> {
+fn take(model: &Model, receiver: &mut Receiver, dead: &[u32]) -> Option<(u8, u32)> {
     loop {
         match receiver.look_closely(model) {
             Found::Message(message) => {
@@ -169,8 +169,8 @@ fn take(model: &Model, receiver: &mut Receiver, dead: &[u16]) -> Option<(u8, u32
                 }
                 return Some((payload[0], message.header.source));
             }
-            Found::Unfinished(member) if dead.contains(&member) => {
-                receiver.skip_dead(model, member);
+            Found::Unfinished(ticket) if dead.contains(&ticket) => {
+                receiver.skip_dead(model, ticket);
             }
             // A living sender is about to finish; then it sees whether we sleep.
             Found::Nothing | Found::Unfinished(_) => return None,

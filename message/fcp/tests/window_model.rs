@@ -45,9 +45,23 @@ fn all_who_make_a_window_get_the_same() {
     });
 }
 
+type Hold = fn(&Wide, &Wide, Peer) -> bool;
+
 #[test]
 fn a_buffer_is_not_cleared_while_somebody_sends_to_its_former_owner() {
-    model(3, || {
+    held_or_cleared(|word, state, peer| {
+        hold::hold(word, state, peer, || fence(SeqCst)) == Ok(true)
+    });
+}
+
+/// The fence here is the one that the new owner makes for all.
+#[test]
+fn a_buffer_is_not_cleared_while_a_port_sends_to_its_former_owner() {
+    held_or_cleared(|word, state, peer| hold::hold_alone(word, state, peer, || fence(SeqCst)));
+}
+
+fn held_or_cleared(try_hold: Hold) {
+    model(3, move || {
         let old = State { generation: 1, host: 7, phase: Phase::Present };
         let peer = Peer { index: 3, generation: 1 };
         let state = Arc::new(wide(old.word()));
@@ -57,7 +71,7 @@ fn a_buffer_is_not_cleared_while_somebody_sends_to_its_former_owner() {
             .map(|n| {
                 let (state, holds, buffer) = (state.clone(), holds.clone(), buffer.clone());
                 thread::spawn(move || {
-                    if hold::hold(&holds[n], &*state, peer, || fence(SeqCst)) == Ok(true) {
+                    if try_hold(&holds[n], &state, peer) {
                         // SAFETY: loom checks that nobody else is here.
                         buffer[n].with_mut(|cell| unsafe { *cell = 1 });
                         hold::release(&holds[n]);

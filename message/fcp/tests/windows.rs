@@ -8,11 +8,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use fcp::endpoint::{Inbox, Outbox};
 use fcp::error::WindowError;
 use fcp::header::Plan;
+use fcp::inbox::Inbox;
 use fcp::member::{Card, Members};
 use fcp::memory::{Kind as Memories, Memory};
+use fcp::outbox::Outbox;
 use fcp::ring::Kind;
 use fcp::window::Window;
 use proptest::prelude::*;

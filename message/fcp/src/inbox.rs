@@ -1,0 +1,185 @@
+//! One's own receive buffer, with waiting, and the bell by which another thread of the
+//! process ends a wait.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::mapped::Mapped;
+use crate::ring::{Buffer, Found, Header, Message, Receiver, rouse};
+use crate::wait::{self, DOUBT, Patience};
+use crate::window::Window;
+
+/// How long an idle receiver sleeps before it looks by itself: a sender may have been
+/// killed between its message and waking us.
+const IDLE: Duration = Duration::from_secs(1);
+
+/// The ring holds what no sender writes: some process has overwritten it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Corrupt;
+
+/// One's own receive buffer.
+#[derive(Debug)]
+pub struct Inbox {
+    ring: Mapped,
+    receiver: Receiver,
+    patience: Patience,
+    /// Somebody has rung, and no wait has ended by it yet.
+    rung: Arc<AtomicBool>,
+}
+
+/// A message that has come, still in the ring.
+#[derive(Debug)]
+pub struct Arrived<'a> {
+    inbox: &'a mut Inbox,
+    message: Message,
+}
+
+impl Arrived<'_> {
+    /// Its header.
+    #[inline]
+    pub fn header(&self) -> Header {
+        self.message.header
+    }
+
+    /// Copies part of its payload.
+    #[inline]
+    pub fn read(&self, offset: usize, to: &mut [u8]) {
+        self.inbox.receiver.read(&self.inbox.ring, &self.message, offset, to);
+    }
+}
+
+impl Drop for Arrived<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.inbox.receiver.consume(&self.inbox.ring, &self.message) {
+            wait::wake(self.inbox.ring.head());
+        }
+    }
+}
+
+impl Inbox {
+    /// The receiver of a ring that nobody has received from before.
+    pub fn new(ring: Mapped) -> Self {
+        Self {
+            ring,
+            receiver: Receiver::default(),
+            patience: Patience::default(),
+            rung: Arc::default(),
+        }
+    }
+
+    /// What ends the waits of this inbox. Its ring lies in `window`.
+    pub(crate) fn bell(&self, window: Arc<Window>) -> Bell {
+        Bell { ring: self.ring, rung: self.rung.clone(), _window: window }
+    }
+
+    /// The next message, if one is there.
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Corrupt> {
+        match self.receiver.look(&self.ring) {
+            Found::Message(message) => Ok(Some(Arrived { inbox: self, message })),
+            Found::Corrupt => Err(Corrupt),
+            Found::Nothing | Found::Unfinished(_) => Ok(None),
+        }
+    }
+
+    /// The next message; waits for one until the given time, or until the bell rings.
+    /// `is_dead` tells by the ticket of a sender that takes long to finish its message
+    /// whether it has ended: then the message is dropped.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        until: Option<Instant>,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Result<Option<Arrived<'_>>, Corrupt> {
+        loop {
+            let (receiver, ring, rung) = (&mut self.receiver, &self.ring, &self.rung);
+            let found = self.patience.look(|| match receiver.look(ring) {
+                Found::Nothing => rung.load(Relaxed).then_some(Found::Nothing),
+                found => Some(found),
+            });
+            match found {
+                Some(Found::Message(message)) => {
+                    return Ok(Some(Arrived { inbox: self, message }));
+                }
+                Some(Found::Corrupt) => return Err(Corrupt),
+                Some(Found::Nothing | Found::Unfinished(_)) => {
+                    self.rung.store(false, SeqCst);
+                    return Ok(None);
+                }
+                None => {}
+            }
+            if let Some((head, at_most)) = self.about_to_sleep(&is_dead) {
+                wait::sleep(self.ring.head(), head, Some(wait::earlier(until, at_most)));
+            }
+            self.awake();
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return self.try_receive();
+            }
+        }
+    }
+
+    /// The word that senders change when they wake us.
+    pub(crate) fn head(&self) -> &std::sync::atomic::AtomicU32 {
+        self.ring.head()
+    }
+
+    /// Says that we are about to sleep, unless there is something to look at. What to
+    /// sleep on, and for how long at most. [`Inbox::awake`] comes afterwards, always.
+    pub(crate) fn about_to_sleep(
+        &mut self,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Option<(u32, Duration)> {
+        self.publish();
+        let head = self.receiver.about_to_sleep(&self.ring);
+        let found = self.receiver.look_closely(&self.ring);
+        self.publish(); // the look may have skipped lines; then the head has changed
+        match found {
+            Found::Nothing if self.rung.load(SeqCst) => None,
+            Found::Nothing => Some((head, IDLE)),
+            Found::Unfinished(ticket) if is_dead(ticket) => {
+                self.receiver.skip_dead(&self.ring, ticket);
+                None
+            }
+            Found::Unfinished(_) => Some((head, DOUBT)),
+            Found::Message(_) | Found::Corrupt => None,
+        }
+    }
+
+    /// Sleeps no more.
+    pub(crate) fn awake(&mut self) {
+        self.receiver.awake(&self.ring);
+    }
+
+    fn publish(&mut self) {
+        if self.receiver.publish(&self.ring) {
+            wait::wake(self.ring.head());
+        }
+    }
+}
+
+/// Ends a wait of the receiver from another thread of its process: [`Inbox::receive`]
+/// returns without a message, now, or the next time that it would wait. Costs the receiver
+/// nothing while messages come.
+#[derive(Debug, Clone)]
+pub struct Bell {
+    ring: Mapped,
+    rung: Arc<AtomicBool>,
+    /// Keeps the ring mapped.
+    _window: Arc<Window>,
+}
+
+impl Bell {
+    /// Rings.
+    pub fn ring(&self) {
+        self.rung.store(true, SeqCst);
+        // The receiver says that it sleeps, then looks whether it rang; all sequentially
+        // consistent. If by now the ring is another's, it wakes for nothing.
+        if self.ring.head().load(SeqCst) & 1 != 0 {
+            rouse(&self.ring);
+            wait::wake(self.ring.head());
+        }
+    }
+}

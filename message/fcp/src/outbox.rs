@@ -1,0 +1,152 @@
+//! The way to one receiver, with waiting for room.
+
+use std::time::{Duration, Instant};
+
+use crate::inbox::{Arrived, Inbox};
+use crate::mapped::Mapped;
+use crate::ring::{Buffer, Kind, SendError, Sender, rouse};
+use crate::wait::{self, DOUBT, Patience};
+
+/// Why a message was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Longer than the ring.
+    TooLong,
+    /// No room until the given time.
+    TimedOut,
+    /// The receiver has ended.
+    Dead,
+}
+
+/// What a sender that waits for room does meanwhile: two who send to each other would else
+/// wait for ever.
+pub(crate) struct Meanwhile<'a> {
+    /// What comes for ourselves.
+    pub inbox: &'a mut Inbox,
+    /// As [`Inbox::receive`] asks.
+    pub is_dead: &'a dyn Fn(u32) -> bool,
+    /// Takes it.
+    pub take: &'a mut dyn FnMut(Arrived<'_>),
+}
+
+impl Meanwhile<'_> {
+    fn take_all(&mut self) {
+        // What is corrupt is told to who receives.
+        while let Ok(Some(arrived)) = self.inbox.try_receive() {
+            (self.take)(arrived);
+        }
+    }
+}
+
+/// The way to one receiver.
+#[derive(Debug)]
+pub struct Outbox {
+    ring: Mapped,
+    sender: Sender,
+    patience: Patience,
+}
+
+impl Outbox {
+    /// Sends as the one with this [`ticket`](crate::member::Members::ticket), whose messages
+    /// say that they are from `source`.
+    pub fn new(ring: Mapped, ticket: u32, source: u32) -> Self {
+        Self { ring, sender: Sender::new(ticket, source), patience: Patience::default() }
+    }
+
+    /// Sends the concatenation of `parts` if there is room. Wakes the receiver.
+    #[inline]
+    pub fn try_send(&mut self, kind: Kind, parts: &[&[u8]]) -> Result<(), SendError> {
+        let asleep = self.sender.send(&self.ring, kind, parts)?;
+        if asleep {
+            self.rouse();
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn rouse(&self) {
+        rouse(&self.ring);
+        wait::wake(self.ring.head());
+    }
+
+    /// Sends; waits for room. Now and then it asks whether the receiver still `lives`.
+    #[inline]
+    pub fn send(
+        &mut self,
+        kind: Kind,
+        parts: &[&[u8]],
+        until: Option<Instant>,
+        lives: impl FnMut() -> bool,
+    ) -> Result<(), Refused> {
+        match self.try_send(kind, parts) {
+            Ok(()) => Ok(()),
+            Err(SendError::TooLong) => Err(Refused::TooLong),
+            Err(SendError::Full) => self.send_when_free(kind, parts, until, lives, None),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn send_when_free(
+        &mut self,
+        kind: Kind,
+        parts: &[&[u8]],
+        until: Option<Instant>,
+        mut lives: impl FnMut() -> bool,
+        mut meanwhile: Option<Meanwhile<'_>>,
+    ) -> Result<(), Refused> {
+        let mut nap = Duration::from_micros(50);
+        loop {
+            let (sender, ring) = (&mut self.sender, &self.ring);
+            let sent = self.patience.look(|| {
+                if let Some(meanwhile) = &mut meanwhile {
+                    meanwhile.take_all();
+                }
+                match sender.send(ring, kind, parts) {
+                    Err(SendError::Full) => None,
+                    other => Some(other),
+                }
+            });
+            let sent = sent.unwrap_or_else(|| {
+                let head = sender.wait_for_room(ring);
+                let sent = sender.send(ring, kind, parts);
+                if sent == Err(SendError::Full) {
+                    // Lines that were skipped may be all there is for the receiver.
+                    if head & 1 != 0 {
+                        rouse(ring);
+                        wait::wake(ring.head());
+                    }
+                    Self::nap(ring, head, wait::earlier(until, nap), &mut meanwhile);
+                }
+                sent
+            });
+            match sent {
+                Ok(asleep) => {
+                    if asleep {
+                        self.rouse();
+                    }
+                    return Ok(());
+                }
+                Err(SendError::TooLong) => return Err(Refused::TooLong),
+                Err(SendError::Full) => {}
+            }
+            nap = (nap * 2).min(DOUBT);
+            if !lives() {
+                return Err(Refused::Dead);
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Refused::TimedOut);
+            }
+        }
+    }
+
+    /// Sleeps until the receiver gives room, or something comes for ourselves.
+    fn nap(ring: &Mapped, head: u32, until: Instant, meanwhile: &mut Option<Meanwhile<'_>>) {
+        let Some(Meanwhile { inbox, is_dead, .. }) = meanwhile else {
+            return wait::sleep(ring.head(), head, Some(until));
+        };
+        if let Some((ours, _)) = inbox.about_to_sleep(*is_dead) {
+            wait::sleep_on_either([(ring.head(), head), (inbox.head(), ours)], until);
+        }
+        inbox.awake();
+    }
+}

@@ -1,0 +1,265 @@
+//! A port: one process's place in a window, with its inbox, and ways to all other members.
+//!
+//! A way needs no connection: where the receiver's buffer is, its entry's index tells. The
+//! program may say which member it expects there (its [`Card::id`], such as a PVM tid); an
+//! entry that is another's by now gets nothing. While it sends, the port holds the
+//! receiver's entry (`hold`), so that the buffer stays the receiver's.
+//!
+//! Two who send to each other with both buffers full do not wait for ever: while a port
+//! waits for room, it hands over all that comes for itself.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::error::WindowError;
+use crate::fork;
+use crate::hold::Peer;
+use crate::inbox::{Arrived, Bell, Corrupt, Inbox};
+use crate::member::{Card, Hold, Life, Members, Membership};
+use crate::outbox::{self, Meanwhile, Outbox};
+use crate::ring::{Kind, SendError};
+
+/// Why a message was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    /// Longer than the receiver's buffer.
+    TooLong,
+    /// No room, now or until the given time.
+    Full,
+    /// The receiver has ended: noticed while waiting for room.
+    Dead,
+    /// There is no member in this entry, or another one than expected.
+    Gone,
+    /// The port is the parent's: a forked child must join by itself.
+    Forked,
+}
+
+/// Why nothing can be received.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Broken {
+    /// Some process has overwritten the buffer.
+    Corrupt,
+    /// The port is the parent's: a forked child must join by itself.
+    Forked,
+}
+
+impl From<Corrupt> for Broken {
+    fn from(_: Corrupt) -> Self {
+        Self::Corrupt
+    }
+}
+
+impl From<outbox::Refused> for Refused {
+    fn from(refused: outbox::Refused) -> Self {
+        match refused {
+            outbox::Refused::TooLong => Self::TooLong,
+            outbox::Refused::TimedOut => Self::Full,
+            outbox::Refused::Dead => Self::Dead,
+        }
+    }
+}
+
+impl From<SendError> for Refused {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::TooLong => Self::TooLong,
+            SendError::Full => Self::Full,
+        }
+    }
+}
+
+/// One process's place in a window. Dropping it leaves.
+#[derive(Debug)]
+pub struct Port {
+    // The inbox does not outlive the membership, which keeps the window.
+    inbox: Inbox,
+    ways: Ways,
+}
+
+impl Port {
+    /// Becomes a member, in entry `index` or in any.
+    pub fn join(
+        members: &Arc<Members>,
+        card: Card,
+        index: Option<u16>,
+    ) -> Result<Self, WindowError> {
+        let window = members.window();
+        if window.buffer(0).is_none() {
+            return Err(WindowError::NoMessages { place: window.memory().place().to_owned() });
+        }
+        let membership = members.join(card, index)?;
+        let peer = membership.peer();
+        // SAFETY: our own, and the membership keeps the window.
+        let ring = unsafe { window.ring(peer.index) }.expect("all entries have a buffer");
+        let ways = Ways {
+            ticket: members.ticket(peer),
+            source: card.id,
+            membership,
+            ways: Vec::new(),
+            forks: fork::watch(),
+        };
+        Ok(Self { inbox: Inbox::new(ring), ways })
+    }
+
+    /// Which stay this is.
+    pub fn peer(&self) -> Peer {
+        self.ways.membership.peer()
+    }
+
+    /// The place in the window: for locks, and to learn of other members.
+    pub fn membership(&self) -> &Membership {
+        &self.ways.membership
+    }
+
+    /// The members of the window.
+    pub fn members(&self) -> &Arc<Members> {
+        self.ways.membership.members()
+    }
+
+    /// What ends a wait in [`Port::receive`] from another thread.
+    pub fn bell(&self) -> Bell {
+        self.inbox.bell(self.members().window().clone())
+    }
+
+    /// Sends the concatenation of `parts` to the member in entry `to`, whose card says `id`
+    /// if that is given. Fails with [`Refused::Full`] where [`Port::send`] would wait.
+    #[inline]
+    pub fn try_send(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        kind: Kind,
+        parts: &[&[u8]],
+    ) -> Result<(), Refused> {
+        let (way, _hold, _) = self.ways.hold(to, id)?;
+        Ok(way.outbox.try_send(kind, parts)?)
+    }
+
+    /// Sends as [`Port::try_send`] does; waits for room until the given time. All that
+    /// comes for ourselves meanwhile is given to `meanwhile`, in order.
+    #[inline]
+    pub fn send(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        kind: Kind,
+        parts: &[&[u8]],
+        until: Option<Instant>,
+        mut meanwhile: impl FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        let (way, _hold, members) = self.ways.hold(to, id)?;
+        match way.outbox.try_send(kind, parts) {
+            Ok(()) => Ok(()),
+            Err(SendError::TooLong) => Err(Refused::TooLong),
+            Err(SendError::Full) => {
+                let lives = || members.life(way.peer) != Life::Gone;
+                let meanwhile = Meanwhile {
+                    inbox: &mut self.inbox,
+                    is_dead: &|ticket| members.is_dead(ticket),
+                    take: &mut meanwhile,
+                };
+                Ok(way.outbox.send_when_free(kind, parts, until, lives, Some(meanwhile))?)
+            }
+        }
+    }
+
+    /// The next message, if one is there.
+    #[inline]
+    pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Broken> {
+        if fork::happened_since(self.ways.forks) {
+            return Err(Broken::Forked);
+        }
+        Ok(self.inbox.try_receive()?)
+    }
+
+    /// The next message. Waits for one until the given time, or until the [`Bell`] rings:
+    /// then there is none. What a sender did not finish before its death is dropped.
+    #[inline]
+    pub fn receive(&mut self, until: Option<Instant>) -> Result<Option<Arrived<'_>>, Broken> {
+        if fork::happened_since(self.ways.forks) {
+            return Err(Broken::Forked);
+        }
+        let members = self.ways.membership.members();
+        Ok(self.inbox.receive(until, |ticket| members.is_dead(ticket))?)
+    }
+}
+
+/// The ways to the other members.
+#[derive(Debug)]
+struct Ways {
+    membership: Membership,
+    /// By entry; made when they are first needed.
+    ways: Vec<Option<Way>>,
+    ticket: u32,
+    source: u32,
+    forks: u32,
+}
+
+/// The way to one member.
+#[derive(Debug)]
+struct Way {
+    outbox: Outbox,
+    peer: Peer,
+    id: u32,
+}
+
+impl Ways {
+    /// The way to the member in entry `to`, a hold of it, and who is alive.
+    #[inline]
+    fn hold(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+    ) -> Result<(&mut Way, Hold<'_>, &Members), Refused> {
+        if fork::happened_since(self.forks) {
+            return Err(Refused::Forked);
+        }
+        let slot = usize::from(to);
+        let known = match self.ways.get(slot) {
+            Some(Some(way)) if id.is_none_or(|id| id == way.id) => {
+                self.membership.hold_alone(way.peer)
+            }
+            _ => None,
+        };
+        let hold = match known {
+            Some(hold) => hold,
+            None => {
+                let (way, hold) = Self::open(&self.membership, self.ticket, self.source, to, id)?;
+                if self.ways.len() <= slot {
+                    self.ways.resize_with(slot + 1, || None);
+                }
+                self.ways[slot] = Some(way);
+                hold
+            }
+        };
+        let way = self.ways[slot].as_mut().expect("it is there");
+        Ok((way, hold, self.membership.members()))
+    }
+
+    /// A new way to the member in entry `to`, and a hold of it.
+    #[cold]
+    fn open(
+        membership: &Membership,
+        ticket: u32,
+        source: u32,
+        to: u16,
+        id: Option<u32>,
+    ) -> Result<(Way, Hold<'_>), Refused> {
+        let members = membership.members();
+        loop {
+            let entry = members.entry(to).ok_or(Refused::Gone)?;
+            if id.is_some_and(|id| id != entry.card.id) {
+                return Err(Refused::Gone);
+            }
+            if members.life(entry.peer) == Life::Gone {
+                return Err(Refused::Dead);
+            }
+            if let Some(hold) = membership.hold_alone(entry.peer) {
+                // SAFETY: held while it is used; the membership keeps the window.
+                let ring = unsafe { members.window().ring(to) }.expect("the entry is there");
+                let outbox = Outbox::new(ring, ticket, source);
+                return Ok((Way { outbox, peer: entry.peer, id: entry.card.id }, hold));
+            }
+        }
+    }
+}
