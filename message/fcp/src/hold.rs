@@ -99,7 +99,7 @@ pub fn hold<W: Word64>(
 }
 
 /// As [`hold`], by a word that only one thread uses. `fence` is a full one, or, where who
-/// takes entries makes one [`everywhere`](crate::barrier::everywhere), the compiler's.
+/// takes entries makes one for all processes, the compiler's.
 #[inline]
 pub fn hold_alone<W: Word64>(word: &W, state: &W, peer: Peer, fence: impl Fn()) -> bool {
     word.store(peer.word(), Release);
