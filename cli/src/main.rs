@@ -11,11 +11,13 @@ mod maps;
 mod mpi;
 mod program;
 mod ps;
+mod pvmd;
 mod run;
 mod server;
 mod tune;
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{OsString, c_char, c_int};
+use std::path::Path;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
@@ -46,11 +48,23 @@ enum Command {
     Gdb(gdb::Options),
     /// Show version, build, what this system allows, and which mechanism is active
     Info(info::Options),
+    /// Run PVM's daemon on this host
+    Pvmd(pvmd::Options),
     /// Measure which loop copies messages fastest on this processor
     Tune(tune::Options),
     /// Serve a job (started by `nagaya exec`)
     #[command(hide = true)]
     Server(server::Options),
+}
+
+/// The command line; who calls us `pvmd3` or `pvmd` means `nagaya pvmd`.
+fn command_line() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let name = words.first().map(Path::new).and_then(Path::file_name);
+    if name.is_some_and(|name| name == "pvmd3" || name == "pvmd") {
+        words.splice(..1, ["nagaya".into(), "pvmd".into()]);
+    }
+    words
 }
 
 /// What clap says of a wrong command line, without its usage.
@@ -64,7 +78,7 @@ fn one_line(text: &str) -> String {
 /// Called by the C runtime.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
-    let arguments = match Arguments::try_parse() {
+    let arguments = match Arguments::try_parse_from(command_line()) {
         Ok(arguments) => arguments,
         Err(error) => {
             if !error.use_stderr() {
@@ -86,6 +100,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Maps(options) => maps::maps(&options),
         Command::Gdb(options) => gdb::gdb(&options),
         Command::Info(options) => info::info(&options),
+        Command::Pvmd(options) => pvmd::pvmd(&options),
         Command::Tune(options) => tune::tune(&options),
         Command::Server(options) => server::server(options),
     };

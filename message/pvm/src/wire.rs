@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 pub const FRAME_MAX: usize = i32::MAX as usize;
 
 /// A task's frame to the daemon.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
     /// By which the answer is known; 0 where none is wanted.
     pub id: u32,
@@ -30,7 +30,7 @@ pub struct Frame {
 }
 
 /// The daemon's letter to a task.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Letter {
     /// The answer to the frame with this number: what it asked for, or an error code of PVM.
     Answer(u32, Result<Answer, i32>),
@@ -95,7 +95,7 @@ pub struct Parcel {
 }
 
 /// What a task may want.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
     /// To be a task. First of all.
     Enroll {
@@ -179,7 +179,7 @@ pub enum Request {
 }
 
 /// What is wanted of mailboxes (pvm_putinfo and its kind).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MailboxRequest {
     /// pvm_putinfo.
     Put {
@@ -213,7 +213,7 @@ pub enum MailboxRequest {
 }
 
 /// What is wanted of groups (libgpvm3).
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupRequest {
     /// pvm_joingroup.
     Join(String),
@@ -228,7 +228,7 @@ pub enum GroupRequest {
 }
 
 /// What the daemon answers.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// It is done.
     Done,
@@ -253,7 +253,7 @@ pub enum Answer {
 }
 
 /// What comes to a task by itself, and is not a message for its program.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
     /// Somebody elsewhere wants to send to this task directly: open the fabric, and publish.
     Open,
@@ -321,7 +321,7 @@ pub struct GroupInfo {
 }
 
 /// The daemon's answer to [`Request::Enroll`], by the socket.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
     /// Who the task is.
     pub tid: Tid,

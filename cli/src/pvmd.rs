@@ -1,0 +1,21 @@
+//! `nagaya pvmd`: PVM's daemon, in the foreground. Stock PVM's name for it, `pvmd3`, works,
+//! too, with its options.
+
+use nagaya_server::Failure;
+
+/// Options of `nagaya pvmd`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// This host's name in the virtual machine (else what hostname(1) says)
+    #[arg(short = 'n', value_name = "NAME")]
+    name: Option<String>,
+}
+
+/// Runs until the virtual machine is halted.
+pub fn pvmd(options: &Options) -> Result<i32, Failure> {
+    let vmid = std::env::var("PVM_VMID").ok();
+    let options = ::pvmd::run::Options { vmid, name: options.name.clone() };
+    crate::server::raise_open_files();
+    ::pvmd::run::run(&options, |_| ())?;
+    Ok(0)
+}

@@ -1,0 +1,107 @@
+//! A task's connection: frames come, and one answer goes, with the window's descriptor.
+
+use std::io::{ErrorKind, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use pvm::wire::{Frame, Welcome};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use crate::frames::{Frames, frame};
+
+/// Bytes read at a time.
+const READ_SIZE: usize = 64 << 10;
+/// Most reads before others get their turn.
+const READS_MAX: usize = 16;
+
+/// A connection.
+#[derive(Debug)]
+pub struct Connection {
+    stream: UnixStream,
+    /// The process at the other end.
+    pub pid: u32,
+    frames: Frames,
+}
+
+/// What a connection has brought.
+#[derive(Debug, Default)]
+pub struct Came {
+    /// Frames, in order.
+    pub frames: Vec<Frame>,
+    /// It has ended; if it was not its peer's wish, why.
+    pub end: Option<Option<String>>,
+}
+
+impl Connection {
+    /// A connection to the process with this PID. The stream does not block.
+    pub fn new(stream: UnixStream, pid: u32) -> Connection {
+        Connection { stream, pid, frames: Frames::default() }
+    }
+
+    /// Reads what is there.
+    pub fn read(&mut self) -> Came {
+        let mut came = Came::default();
+        let mut bytes = vec![0; READ_SIZE];
+        for _ in 0..READS_MAX {
+            match self.stream.read(&mut bytes) {
+                Ok(0) => {
+                    came.end = Some(None);
+                    break;
+                }
+                Ok(count) => self.frames.add(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => {
+                    came.end = Some(None);
+                    break;
+                }
+            }
+            if let Err(why) = self.parse(&mut came.frames) {
+                came.end = Some(Some(why));
+                break;
+            }
+        }
+        came
+    }
+
+    fn parse(&mut self, frames: &mut Vec<Frame>) -> Result<(), String> {
+        loop {
+            match self.frames.next() {
+                Ok(None) => return Ok(()),
+                Ok(Some(bytes)) => match postcard::from_bytes(bytes) {
+                    Ok(frame) => frames.push(frame),
+                    Err(error) => return Err(format!("a frame that is none ({error})")),
+                },
+                Err(too_long) => return Err(format!("a frame of {} bytes", too_long.0)),
+            }
+        }
+    }
+
+    /// Answers a request to enroll. An error ends the connection: who has not read so little
+    /// is no task.
+    pub fn welcome(
+        &self,
+        welcome: &Result<Box<Welcome>, i32>,
+        window: BorrowedFd<'_>,
+    ) -> rustix::io::Result<()> {
+        // Postcard refuses only what has no length.
+        let bytes = frame(&postcard::to_allocvec(welcome).expect("a welcome"));
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = [window];
+        if welcome.is_ok() {
+            control.push(SendAncillaryMessage::ScmRights(&fds));
+        }
+        let slices = [IoSlice::new(&bytes)];
+        let sent = sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)?;
+        // Where nothing was sent before, this little goes at once.
+        if sent == bytes.len() { Ok(()) } else { Err(rustix::io::Errno::AGAIN) }
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

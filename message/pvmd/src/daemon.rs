@@ -1,0 +1,314 @@
+//! The daemon as a pure machine: [`Daemon::step`] takes what has happened and says what is to
+//! be done. It has no clock and makes no system call.
+//!
+//! A request of a task takes one of three ways. What this host knows is answered at once.
+//! What concerns a host is an [`Errand`]: done here or sent there, and what follows from the
+//! reply is a [`Then`]. What changes the virtual machine is proposed as a [`Change`]; when its
+//! turn in the total order has come, all hosts apply it, and that of the asker answers.
+
+use std::collections::BTreeMap;
+
+use pvm::error::Error;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Parcel, Request, VERSION, Welcome};
+
+use crate::errand::{Errand, Principal, Reply};
+use crate::event::{Action, Clock, Event, PeerLetter};
+use crate::machine::{Asker, Change, Effect, Machine, What};
+use crate::order::{Item, Order, Output};
+use crate::parcel;
+use crate::tasks::{Link, Tasks};
+
+/// What is done with the reply to an errand.
+#[derive(Clone, Debug)]
+pub(crate) enum Then {
+    /// It is the answer to this request.
+    Answer(Asker),
+    /// It is part of the answer to this request.
+    Gather(Asker),
+    /// Nothing.
+    Nothing,
+}
+
+/// A request whose answer comes in parts.
+#[derive(Debug, Default)]
+struct Gathering {
+    waits: usize,
+    tasks: Vec<pvm::wire::TaskInfo>,
+}
+
+/// A daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    pub(crate) host: u16,
+    secret: [u8; 32],
+    pub(crate) machine: Machine,
+    order: Order<Change, Machine>,
+    pub(crate) tasks: Tasks,
+    errands: BTreeMap<u32, (u16, Then)>,
+    last_errand: u32,
+    gatherings: BTreeMap<Asker, Gathering>,
+    pub(crate) now: Clock,
+    pub(crate) actions: Vec<Action>,
+}
+
+impl Daemon {
+    /// The daemon of the first host of a virtual machine.
+    pub fn first(host: HostInfo, secret: [u8; 32]) -> Daemon {
+        let number = host.tid.host();
+        Daemon {
+            host: number,
+            secret,
+            machine: Machine::new(host),
+            order: Order::first(number),
+            tasks: Tasks::new(number),
+            errands: BTreeMap::new(),
+            last_errand: 0,
+            gatherings: BTreeMap::new(),
+            now: Clock::default(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes what has happened `now`; says what is to be done.
+    pub fn step(&mut self, now: Clock, event: Event) -> Vec<Action> {
+        self.now = now;
+        match event {
+            Event::Frame(link, pid, frame) => self.frame(link, pid, frame),
+            Event::Closed(link) => {
+                if let Some(tid) = self.tasks.at(link) {
+                    self.end(tid, None);
+                }
+            }
+            Event::Peer(host, letter) => self.peer(host, letter),
+            Event::PeerLost(host) => {
+                self.order.lost(host);
+                self.follow_order();
+                let lost = self.errands.iter().filter(|(_, (to, _))| *to == host);
+                let lost: Vec<u32> = lost.map(|(serial, _)| *serial).collect();
+                for serial in lost {
+                    self.replied(serial, Err(Error::HostFail.code()));
+                }
+            }
+        }
+        std::mem::take(&mut self.actions)
+    }
+
+    fn peer(&mut self, host: u16, letter: PeerLetter) {
+        match letter {
+            PeerLetter::Order(letter) => {
+                self.order.receive(host, letter);
+                self.follow_order();
+            }
+            PeerLetter::Errand(serial, errand) => self.run(Principal { host, serial }, errand),
+            PeerLetter::Reply(serial, reply) => {
+                if self.errands.get(&serial).is_some_and(|(to, _)| *to == host) {
+                    self.replied(serial, reply);
+                }
+            }
+            PeerLetter::Parcel(parcel) => self.route(parcel),
+        }
+    }
+
+    fn frame(&mut self, link: Link, pid: u32, Frame { id, request }: Frame) {
+        match (self.tasks.at(link), request) {
+            (None, Request::Enroll { version, started_as, name }) => {
+                self.enroll(link, pid, version, started_as, name);
+            }
+            (Some(tid), request) => self.request(Asker { tid, id }, request),
+            (None, _) => {
+                self.log(format!("process {pid} asks for something before it is a task"));
+                self.actions.push(Action::Close(link));
+            }
+        }
+    }
+
+    fn enroll(&mut self, link: Link, pid: u32, version: u32, cookie: Option<u32>, name: String) {
+        if version != VERSION {
+            self.log(format!(
+                "process {pid} speaks version {version} of the protocol, not {VERSION}"
+            ));
+            let code = Error::BadVersion.code();
+            return self.actions.push(Action::Welcome(link, Err(code)));
+        }
+        let known = cookie.and_then(|cookie| self.tasks.expected(cookie));
+        let parent = Error::NoParent.code();
+        let tid = known.or_else(|| self.tasks.add(parent, name, Inheritance::default()));
+        let Some(tid) = tid else {
+            let code = Error::OutOfRes.code();
+            return self.actions.push(Action::Welcome(link, Err(code)));
+        };
+        self.tasks.connect(tid, link);
+        let task = self.tasks.get_mut(tid).expect("it was just found");
+        task.pid = pid;
+        let welcome = Welcome {
+            tid,
+            parent: task.parent,
+            inheritance: task.inheritance.clone(),
+            secret: self.secret,
+            space: false,
+        };
+        self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));
+    }
+
+    /// The task is one no longer; `asker` waits for its end.
+    pub(crate) fn end(&mut self, tid: Tid, asker: Option<Asker>) {
+        self.propose(Change { asker, what: What::Ended(tid) });
+        // What it asked for goes nowhere now.
+        self.gatherings.retain(|asker, _| asker.tid != tid);
+    }
+
+    pub(crate) fn propose(&mut self, change: Change) {
+        self.order.propose(Item::Change(change));
+        self.follow_order();
+    }
+
+    /// Does what the order of changes asks for.
+    fn follow_order(&mut self) {
+        for output in self.order.outputs() {
+            match output {
+                Output::Send(host, letter) => {
+                    self.actions.push(Action::Send(host, PeerLetter::Order(letter)));
+                }
+                Output::Apply(entry) => {
+                    let effects = self.machine.apply(entry.item);
+                    for effect in effects {
+                        self.effect(effect);
+                    }
+                }
+                Output::Snapshot(host, head) => {
+                    let letter = crate::order::Letter::Snapshot(head, self.machine.clone());
+                    self.actions.push(Action::Send(host, PeerLetter::Order(letter)));
+                }
+                Output::Install(machine) => self.machine = machine,
+                Output::Expelled => {
+                    self.log("the virtual machine goes on without this host".into());
+                    self.actions.push(Action::Halt);
+                }
+            }
+        }
+    }
+
+    fn effect(&mut self, effect: Effect) {
+        match effect {
+            Effect::Answer(asker, reply) => {
+                if asker.tid.host() == self.host {
+                    self.answer(asker, reply);
+                }
+            }
+            Effect::Ended(tid) => {
+                if tid.host() == self.host {
+                    self.actions.push(Action::Forget(tid));
+                    self.tasks.remove(tid);
+                }
+            }
+        }
+    }
+
+    /// Has an errand done, here or there, `then` goes on with the reply.
+    pub(crate) fn send_on(&mut self, host: u16, errand: Errand, then: Then) {
+        self.last_errand = self.last_errand.wrapping_add(1);
+        let serial = self.last_errand;
+        self.errands.insert(serial, (host, then));
+        if host == self.host {
+            self.run(Principal { host, serial }, errand);
+        } else if self.machine.host(host).is_none() || self.order.is_lost(host) {
+            self.replied(serial, Err(Error::NoHost.code()));
+        } else {
+            self.actions.push(Action::Send(host, PeerLetter::Errand(serial, errand)));
+        }
+    }
+
+    /// Does an errand.
+    fn run(&mut self, principal: Principal, errand: Errand) {
+        let reply = match errand {
+            Errand::Tasks(which) => {
+                let fits = |tid: Tid| which.is_none_or(|which| which == tid);
+                let tasks = self.tasks.iter().filter(|task| fits(task.tid));
+                Ok(Answer::Tasks(tasks.map(|task| task.info()).collect()))
+            }
+            Errand::Status(tid) => match self.tasks.get(tid) {
+                Some(_) => Ok(Answer::Done),
+                None => Err(Error::NoTask.code()),
+            },
+            Errand::Clock => Ok(Answer::Clock(self.now.seconds, self.now.microseconds)),
+            Errand::Signal(tid, signal) => {
+                if let Some(task) = self.tasks.get(tid)
+                    && task.pid != 0
+                {
+                    self.actions.push(Action::Signal(task.pid, signal));
+                }
+                Ok(Answer::Done)
+            }
+        };
+        self.reply(principal, reply);
+    }
+
+    /// An errand is done.
+    pub(crate) fn reply(&mut self, principal: Principal, reply: Reply) {
+        if principal.host == self.host {
+            self.replied(principal.serial, reply);
+        } else {
+            let letter = PeerLetter::Reply(principal.serial, reply);
+            self.actions.push(Action::Send(principal.host, letter));
+        }
+    }
+
+    fn replied(&mut self, serial: u32, reply: Reply) {
+        let Some((_, then)) = self.errands.remove(&serial) else { return };
+        match then {
+            Then::Answer(asker) => self.answer(asker, reply),
+            Then::Gather(asker) => {
+                let Some(gathering) = self.gatherings.get_mut(&asker) else { return };
+                if let Ok(Answer::Tasks(tasks)) = reply {
+                    gathering.tasks.extend(tasks);
+                }
+                gathering.waits -= 1;
+                if gathering.waits == 0 {
+                    let mut gathering = self.gatherings.remove(&asker).expect("it is there");
+                    gathering.tasks.sort_by_key(|task| task.tid);
+                    self.answer(asker, Ok(Answer::Tasks(gathering.tasks)));
+                }
+            }
+            Then::Nothing => {}
+        }
+    }
+
+    /// Answers a request of a task of this host.
+    pub(crate) fn answer(&mut self, asker: Asker, reply: Reply) {
+        if asker.id != 0 && self.tasks.get(asker.tid).is_some() {
+            let letter = parcel::letter(asker.tid, &Letter::Answer(asker.id, reply));
+            self.actions.push(Action::Deliver(asker.tid, letter));
+        }
+    }
+
+    /// What all hosts have of it, gathered.
+    pub(crate) fn gather(&mut self, asker: Asker, errand: &Errand) {
+        let hosts: Vec<u16> = self.machine.hosts().iter().map(|host| host.tid.host()).collect();
+        let gathering = Gathering { waits: hosts.len(), tasks: Vec::new() };
+        self.gatherings.insert(asker, gathering);
+        for host in hosts {
+            self.send_on(host, errand.clone(), Then::Gather(asker));
+        }
+    }
+
+    /// Sends a message on its way. One to nobody is dropped, as in stock PVM.
+    pub(crate) fn route(&mut self, Parcel { bytes }: Parcel) {
+        let Some(to) = parcel::destination(&bytes) else { return };
+        if !to.is_task() {
+            return;
+        }
+        if to.host() != self.host {
+            let letter = PeerLetter::Parcel(Parcel { bytes });
+            if self.machine.host(to.host()).is_some() {
+                self.actions.push(Action::Send(to.host(), letter));
+            }
+        } else if self.tasks.get(to).is_some() {
+            self.actions.push(Action::Deliver(to, bytes));
+        }
+    }
+
+    pub(crate) fn log(&mut self, line: String) {
+        self.actions.push(Action::Log(line));
+    }
+}

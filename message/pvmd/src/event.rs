@@ -1,0 +1,67 @@
+//! What happens to a daemon, and what it then does: all that [`Daemon`](crate::daemon::Daemon)
+//! has to do with the world.
+
+use pvm::tid::Tid;
+use pvm::wire::{Frame, Parcel, Welcome};
+use serde::{Deserialize, Serialize};
+
+use crate::errand::{Errand, Reply};
+use crate::machine::{Change, Machine};
+use crate::order;
+use crate::tasks::Link;
+
+/// The time of day, since 1970.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Clock {
+    /// Seconds.
+    pub seconds: i64,
+    /// Microseconds.
+    pub microseconds: i32,
+}
+
+/// What happens.
+#[derive(Debug)]
+pub enum Event {
+    /// A frame has come from the process with this PID.
+    Frame(Link, u32, Frame),
+    /// The connection has ended, or was unworthy.
+    Closed(Link),
+    /// A host has sent this.
+    Peer(u16, PeerLetter),
+    /// The connection to a host is lost.
+    PeerLost(u16),
+}
+
+/// What is to be done, in this order.
+#[derive(Debug)]
+pub enum Action {
+    /// Tell who wants to enroll that it is a task, or why not.
+    Welcome(Link, Result<Box<Welcome>, i32>),
+    /// Put this into the task's receive buffer.
+    Deliver(Tid, Vec<u8>),
+    /// Nothing more is delivered to the task.
+    Forget(Tid),
+    /// Close the connection.
+    Close(Link),
+    /// Send a process a signal.
+    Signal(u32, i32),
+    /// Send this to a host.
+    Send(u16, PeerLetter),
+    /// Write a line into the log.
+    Log(String),
+    /// End: the virtual machine is halted, or goes on without this host.
+    Halt,
+}
+
+/// What daemons say to each other.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum PeerLetter {
+    /// Of the total order of changes.
+    Order(order::Letter<Change, Machine>),
+    /// To do something, and by which number the reply is known.
+    Errand(u32, Errand),
+    /// What came of it.
+    Reply(u32, Reply),
+    /// A message to a task of the receiving host.
+    Parcel(Parcel),
+}

@@ -1,0 +1,94 @@
+//! Delivery into the receive buffers of this host's tasks, without ever waiting: what finds
+//! no room, or no task yet at its place, is kept and tried again.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use fcp::endpoint::Outbox;
+use fcp::error::WindowError;
+use fcp::header::Plan;
+use fcp::mapped::size_of_ring;
+use fcp::member::{Card, Members, Membership};
+use fcp::memory::{Memory, PAGE_SIZE};
+use fcp::ring::{Kind, SendError};
+use fcp::window::Window;
+use pvm::tid::{MEMBERS, PVMD, Tid};
+
+/// Lines of a task's receive buffer.
+const LINES: u32 = 4096;
+/// Bytes of a window besides the receive buffers: header, member table, and the memory that
+/// groups share.
+const REST: usize = 2 << 20;
+
+/// A host's window, and what waits to go into it.
+#[derive(Debug)]
+pub struct Post {
+    window: Arc<Window>,
+    members: Arc<Members>,
+    own: Membership,
+    queues: BTreeMap<Tid, VecDeque<Vec<u8>>>,
+}
+
+impl Post {
+    /// A new window, with the daemon at place 0.
+    pub fn new() -> Result<Post, WindowError> {
+        let messages = usize::from(MEMBERS) * size_of_ring(LINES);
+        let messages = messages.next_multiple_of(PAGE_SIZE);
+        let memory = Memory::anonymous(messages + REST)?;
+        let window = Arc::new(Window::open(memory, Some(Plan { members: MEMBERS, messages }))?);
+        let members = Arc::new(Members::of(window.clone())?);
+        let own = members.join(Card { id: PVMD.0, group: 0 }, Some(0))?;
+        Ok(Post { window, members, own, queues: BTreeMap::new() })
+    }
+
+    /// The window's descriptor, for tasks.
+    pub fn window(&self) -> BorrowedFd<'_> {
+        self.window.memory().as_fd()
+    }
+
+    /// Delivers this, now or later, after what was to be delivered before.
+    pub fn deliver(&mut self, to: Tid, bytes: Vec<u8>) {
+        self.queues.entry(to).or_default().push_back(bytes);
+        self.try_task(to);
+    }
+
+    /// Drops what still waits for a task that has ended.
+    pub fn forget(&mut self, tid: Tid) {
+        self.queues.remove(&tid);
+    }
+
+    /// Tries again. Returns whether something went.
+    pub fn try_again(&mut self) -> bool {
+        let waiting: Vec<Tid> = self.queues.keys().copied().collect();
+        waiting.into_iter().filter(|tid| self.try_task(*tid)).count() > 0
+    }
+
+    /// Whether something waits.
+    pub fn waits(&self) -> bool {
+        !self.queues.is_empty()
+    }
+
+    fn try_task(&mut self, tid: Tid) -> bool {
+        let mut went = false;
+        let Some(entry) = self.members.entry(tid.place()) else { return false };
+        if entry.card.id != tid.0 {
+            return false;
+        }
+        let Some(_hold) = self.own.hold(entry.peer) else { return false };
+        // SAFETY: the window lives as long as we do, and the member is held.
+        let Some(ring) = (unsafe { self.window.ring(tid.place()) }) else { return false };
+        let ticket = self.members.ticket(self.own.peer());
+        let mut outbox = Outbox::new(ring, ticket, PVMD.0);
+        let Some(queue) = self.queues.get_mut(&tid) else { return false };
+        while let Some(bytes) = queue.front() {
+            match outbox.try_send(Kind::Inline, &[bytes]) {
+                Ok(()) | Err(SendError::TooLong) => went = true,
+                Err(SendError::Full) => return went,
+            }
+            queue.pop_front();
+        }
+        self.queues.remove(&tid);
+        went
+    }
+}

@@ -1,0 +1,80 @@
+//! What a task asks for, and which way it takes.
+
+use pvm::error::Error;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Parcel, Request};
+
+use crate::daemon::{Daemon, Then};
+use crate::errand::Errand;
+use crate::event::Action;
+use crate::machine::Asker;
+use crate::parcel;
+
+impl Daemon {
+    /// Does what a task asks for.
+    pub(crate) fn request(&mut self, asker: Asker, request: Request) {
+        let answer = match request {
+            Request::Enroll { .. } => Err(Error::Already.code()),
+            Request::Exit => return self.end(asker.tid, Some(asker)),
+            Request::Route(Parcel { bytes }) => {
+                let Some(to) = parcel::destination(&bytes) else { return self.bad(asker) };
+                let bytes = parcel::addressed(bytes, asker.tid, to);
+                self.route(Parcel { bytes });
+                Ok(Answer::Done)
+            }
+            Request::Multicast(tids, Parcel { bytes }) => {
+                if parcel::destination(&bytes).is_none() {
+                    return self.bad(asker);
+                }
+                for to in tids {
+                    let bytes = parcel::addressed(bytes.clone(), asker.tid, to);
+                    self.route(Parcel { bytes });
+                }
+                Ok(Answer::Done)
+            }
+            Request::Config => Ok(Answer::Hosts(self.machine.hosts().to_vec())),
+            Request::HostStatus(name) => match self.machine.named(&name, self.host) {
+                Some(_) => Ok(Answer::Done),
+                None => Err(Error::NoHost.code()),
+            },
+            Request::TaskStatus(tid) if tid.is_task() => {
+                return match self.machine.host(tid.host()) {
+                    Some(_) => self.send_on(tid.host(), Errand::Status(tid), Then::Answer(asker)),
+                    None => self.answer(asker, Err(Error::NoTask.code())),
+                };
+            }
+            Request::TaskStatus(_) => Err(Error::BadParam.code()),
+            Request::Tasks(Tid(0)) => return self.gather(asker, &Errand::Tasks(None)),
+            Request::Tasks(tid) => {
+                let which = tid.is_task().then_some(tid);
+                return self.send_on(tid.host(), Errand::Tasks(which), Then::Answer(asker));
+            }
+            Request::Clock(tid) => {
+                return self.send_on(tid.host(), Errand::Clock, Then::Answer(asker));
+            }
+            Request::Signal(tid, signal) => {
+                let errand = Errand::Signal(tid, signal);
+                self.send_on(tid.host(), errand, Then::Nothing);
+                Ok(Answer::Done)
+            }
+            Request::Inherit(inheritance) => {
+                if let Some(task) = self.tasks.get_mut(asker.tid) {
+                    task.inheritance = inheritance;
+                }
+                Ok(Answer::Done)
+            }
+            Request::Halt => {
+                self.actions.push(Action::Halt);
+                Ok(Answer::Done)
+            }
+            _ => Err(Error::NotImpl.code()),
+        };
+        self.answer(asker, answer);
+    }
+
+    /// The task says what no library would.
+    fn bad(&mut self, asker: Asker) {
+        self.log(format!("{} sends a message that is none", asker.tid));
+        self.answer(asker, Err(Error::BadMsg.code()));
+    }
+}

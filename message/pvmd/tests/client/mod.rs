@@ -1,0 +1,241 @@
+//! A task that speaks with a daemon by the protocol, without a library.
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::io::{IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fcp::endpoint::Inbox;
+use fcp::member::{Card, Members, Membership};
+use fcp::memory::Memory;
+use fcp::window::Window;
+use pvm::envelope::{Envelope, SIZE, What};
+use pvm::message::Header;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Frame, Letter, Parcel, Request, VERSION, Welcome};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+
+/// How long anything may take.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A message.
+#[derive(Debug)]
+pub struct Message {
+    pub header: Header,
+    pub data: Vec<u8>,
+}
+
+impl Message {
+    /// Its data as XDR integers.
+    pub fn ints(&self) -> Vec<i32> {
+        let word = |word: &[u8]| i32::from_be_bytes(word.try_into().expect("a word"));
+        self.data.chunks_exact(4).map(word).collect()
+    }
+}
+
+/// A task.
+pub struct Client {
+    stream: UnixStream,
+    pub welcome: Welcome,
+    _window: Arc<Window>,
+    members: Arc<Members>,
+    _place: Membership,
+    inbox: Inbox,
+    last: u32,
+    messages: Vec<Message>,
+    answers: Vec<(u32, Result<Answer, i32>)>,
+}
+
+/// Sends a frame of bytes.
+pub fn send_bytes(stream: &mut UnixStream, bytes: &[u8]) {
+    let length = u32::try_from(bytes.len()).expect("a short frame");
+    stream.write_all(&[&length.to_le_bytes()[..], bytes].concat()).expect("sent");
+}
+
+/// Asks to enroll; the answer, and with a welcome the window.
+pub fn enroll(
+    path: &Path,
+    version: u32,
+    cookie: Option<u32>,
+) -> (UnixStream, Result<(Welcome, Memory), i32>) {
+    let mut stream = UnixStream::connect(path).expect("a daemon listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let request = Request::Enroll { version, started_as: cookie, name: "client".into() };
+    let frame = postcard::to_allocvec(&Frame { id: 0, request }).expect("a frame");
+    send_bytes(&mut stream, &frame);
+    let mut bytes = vec![0; 64 << 10];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let mut slices = [IoSliceMut::new(&mut bytes)];
+    let got = recvmsg(&stream, &mut slices, &mut control, RecvFlags::CMSG_CLOEXEC);
+    let got = got.expect("an answer").bytes;
+    let length = u32::from_le_bytes(*bytes.first_chunk().expect("a length")) as usize;
+    assert_eq!(got, 4 + length, "one frame");
+    let fd = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    });
+    let welcome: Result<Welcome, i32> = postcard::from_bytes(&bytes[4..got]).expect("a welcome");
+    let welcome = welcome.map(|welcome| {
+        let memory = Memory::received(fd.expect("a descriptor")).expect("memory");
+        (welcome, memory)
+    });
+    (stream, welcome)
+}
+
+impl Client {
+    /// Enrolls.
+    pub fn new(path: &Path) -> Client {
+        Client::started_as(path, None)
+    }
+
+    /// Enrolls as the program that the daemon started with this cookie.
+    pub fn started_as(path: &Path, cookie: Option<u32>) -> Client {
+        let (stream, welcome) = enroll(path, VERSION, cookie);
+        let (welcome, memory) = welcome.expect("welcome");
+        let window = Arc::new(Window::open(memory, None).expect("a window"));
+        let members = Arc::new(Members::of(window.clone()).expect("members"));
+        let tid = welcome.tid;
+        let place = members.join(Card { id: tid.0, group: 0 }, Some(tid.place()));
+        let place = place.expect("a place");
+        // SAFETY: the window lives as long as the client.
+        let ring = unsafe { window.ring(tid.place()) }.expect("a buffer");
+        Client {
+            stream,
+            welcome,
+            _window: window,
+            members,
+            _place: place,
+            inbox: Inbox::new(ring),
+            last: 0,
+            messages: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Who it is.
+    pub fn tid(&self) -> Tid {
+        self.welcome.tid
+    }
+
+    /// Asks for something; its number.
+    pub fn send(&mut self, request: Request) -> u32 {
+        self.last += 1;
+        let frame = Frame { id: self.last, request };
+        send_bytes(&mut self.stream, &postcard::to_allocvec(&frame).expect("a frame"));
+        self.last
+    }
+
+    /// Asks for something, and waits for the answer.
+    pub fn ask(&mut self, request: Request) -> Result<Answer, i32> {
+        let id = self.send(request);
+        self.answer(id)
+    }
+
+    /// Waits for an answer.
+    pub fn answer(&mut self, id: u32) -> Result<Answer, i32> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(at) = self.answers.iter().position(|answer| answer.0 == id) {
+                return self.answers.remove(at).1;
+            }
+            assert!(self.take(until), "no answer to request {id}");
+        }
+    }
+
+    /// Waits for a message with this tag.
+    pub fn receive(&mut self, tag: i32) -> Message {
+        self.receive_until(tag, PATIENCE).expect("a message")
+    }
+
+    /// Waits for a message with this tag, not for ever.
+    pub fn receive_until(&mut self, tag: i32, time: Duration) -> Option<Message> {
+        let until = Instant::now() + time;
+        loop {
+            if let Some(at) = self.messages.iter().position(|message| message.header.tag == tag) {
+                return Some(self.messages.remove(at));
+            }
+            if !self.take(until) {
+                return None;
+            }
+        }
+    }
+
+    /// Takes one thing from the receive buffer.
+    fn take(&mut self, until: Instant) -> bool {
+        let members = &self.members;
+        let is_dead = |ticket| members.is_dead(ticket);
+        let Some(arrived) = self.inbox.receive(Some(until), is_dead).expect("no corruption") else {
+            return false;
+        };
+        let mut bytes = vec![0; arrived.header().length as usize];
+        arrived.read(0, &mut bytes);
+        drop(arrived);
+        let envelope = Envelope::parse(&bytes).expect("an envelope");
+        let data = bytes[SIZE..].to_vec();
+        match envelope.what {
+            What::Message => self.messages.push(Message { header: envelope.header, data }),
+            What::Letter => match postcard::from_bytes(&data).expect("a letter") {
+                Letter::Answer(id, answer) => self.answers.push((id, answer)),
+                Letter::News(_) => {}
+            },
+        }
+        true
+    }
+
+    /// The connection, for what no library would do.
+    pub fn stream(&mut self) -> &mut UnixStream {
+        &mut self.stream
+    }
+
+    /// Waits until the daemon closes the connection.
+    pub fn closed(mut self) {
+        self.stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut byte = [0];
+        assert_eq!(self.stream.read(&mut byte).unwrap_or(0), 0, "the daemon closes");
+    }
+}
+
+/// A message for `to`, in one fragment.
+pub fn parcel(to: Tid, tag: i32, data: &[u8]) -> Parcel {
+    let header = Header { tag, destination: to.as_int(), ..Header::default() };
+    let envelope = Envelope { what: What::Message, header, number: 0, encoding: 0, fragments: 1 };
+    Parcel { bytes: [&envelope.to_bytes()[..], data].concat() }
+}
+
+/// A daemon in a thread of its own, and a directory of its own.
+pub struct Host {
+    directory: PathBuf,
+    pub path: PathBuf,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Host {
+    /// Starts a daemon; `name` tells tests apart.
+    pub fn start(name: &str) -> Host {
+        let directory = std::env::temp_dir().join(format!("pvmd-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir(&directory).expect("a new directory");
+        let options =
+            pvmd::run::Options { directory: Some(directory.join("run")), ..Default::default() };
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let thread = std::thread::spawn(move || {
+            let tell = |path: &Path| ready.send(path.to_owned()).expect("somebody waits");
+            pvmd::run::run(&options, tell).expect("a daemon");
+        });
+        let path = is_ready.recv_timeout(PATIENCE).expect("a daemon");
+        Host { directory, path, thread: Some(thread) }
+    }
+
+    /// Halts the daemon, and sees that it leaves nothing.
+    pub fn halt(mut self) {
+        let mut client = Client::new(&self.path);
+        let _ = client.send(Request::Halt);
+        self.thread.take().expect("it runs").join().expect("it ends");
+        assert!(!self.directory.join("run").exists(), "nothing is left");
+        std::fs::remove_dir_all(&self.directory).expect("removed");
+    }
+}
