@@ -14,7 +14,7 @@ pub struct Options {
 /// Runs until the virtual machine is halted.
 pub fn pvmd(options: &Options) -> Result<i32, Failure> {
     let vmid = std::env::var("PVM_VMID").ok();
-    let options = ::pvmd::run::Options { vmid, name: options.name.clone() };
+    let options = ::pvmd::run::Options { vmid, name: options.name.clone(), ..Default::default() };
     crate::server::raise_open_files();
     ::pvmd::run::run(&options, |_| ())?;
     Ok(0)
