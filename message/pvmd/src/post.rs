@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use fcp::endpoint::Outbox;
 use fcp::error::WindowError;
 use fcp::header::Plan;
 use fcp::mapped::size_of_ring;
-use fcp::member::{Card, Members, Membership};
+use fcp::member::{Card, Members};
 use fcp::memory::{Memory, PAGE_SIZE};
-use fcp::ring::{Kind, SendError};
+use fcp::port::{Port, Refused};
+use fcp::ring::Kind;
 use fcp::window::Window;
 use pvm::tid::{MEMBERS, PVMD, Tid};
 
@@ -24,9 +24,7 @@ const REST: usize = 2 << 20;
 /// A host's window, and what waits to go into it.
 #[derive(Debug)]
 pub struct Post {
-    window: Arc<Window>,
-    members: Arc<Members>,
-    own: Membership,
+    port: Port,
     queues: BTreeMap<Tid, VecDeque<Vec<u8>>>,
 }
 
@@ -37,14 +35,14 @@ impl Post {
         let messages = messages.next_multiple_of(PAGE_SIZE);
         let memory = Memory::anonymous(messages + REST)?;
         let window = Arc::new(Window::open(memory, Some(Plan { members: MEMBERS, messages }))?);
-        let members = Arc::new(Members::of(window.clone())?);
-        let own = members.join(Card { id: PVMD.0, group: 0 }, Some(0))?;
-        Ok(Post { window, members, own, queues: BTreeMap::new() })
+        let members = Arc::new(Members::of(window)?);
+        let port = Port::join(&members, Card { id: PVMD.0, group: 0 }, Some(0))?;
+        Ok(Post { port, queues: BTreeMap::new() })
     }
 
     /// The window's descriptor, for tasks.
     pub fn window(&self) -> BorrowedFd<'_> {
-        self.window.memory().as_fd()
+        self.port.members().window().memory().as_fd()
     }
 
     /// Delivers this, now or later, after what was to be delivered before.
@@ -71,20 +69,12 @@ impl Post {
 
     fn try_task(&mut self, tid: Tid) -> bool {
         let mut went = false;
-        let Some(entry) = self.members.entry(tid.place()) else { return false };
-        if entry.card.id != tid.0 {
-            return false;
-        }
-        let Some(_hold) = self.own.hold(entry.peer) else { return false };
-        // SAFETY: the window lives as long as we do, and the member is held.
-        let Some(ring) = (unsafe { self.window.ring(tid.place()) }) else { return false };
-        let ticket = self.members.ticket(self.own.peer());
-        let mut outbox = Outbox::new(ring, ticket, PVMD.0);
         let Some(queue) = self.queues.get_mut(&tid) else { return false };
         while let Some(bytes) = queue.front() {
-            match outbox.try_send(Kind::Inline, &[bytes]) {
-                Ok(()) | Err(SendError::TooLong) => went = true,
-                Err(SendError::Full) => return went,
+            match self.port.try_send(tid.place(), Some(tid.0), Kind::Inline, &[bytes]) {
+                Ok(()) | Err(Refused::TooLong) => went = true,
+                // It has not come yet, is busy, or its end will be told.
+                Err(_) => return went,
             }
             queue.pop_front();
         }

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use fcp::endpoint::Inbox;
-use fcp::member::{Card, Members, Membership};
+use fcp::member::{Card, Members};
 use fcp::memory::Memory;
+use fcp::port::Port;
 use fcp::window::Window;
 use pvm::envelope::{Envelope, SIZE, What};
 use pvm::message::Header;
@@ -40,10 +40,7 @@ impl Message {
 pub struct Client {
     stream: UnixStream,
     pub welcome: Welcome,
-    _window: Arc<Window>,
-    members: Arc<Members>,
-    _place: Membership,
-    inbox: Inbox,
+    port: Port,
     last: u32,
     messages: Vec<Message>,
     answers: Vec<(u32, Result<Answer, i32>)>,
@@ -97,23 +94,11 @@ impl Client {
         let (stream, welcome) = enroll(path, VERSION, cookie);
         let (welcome, memory) = welcome.expect("welcome");
         let window = Arc::new(Window::open(memory, None).expect("a window"));
-        let members = Arc::new(Members::of(window.clone()).expect("members"));
+        let members = Arc::new(Members::of(window).expect("members"));
         let tid = welcome.tid;
-        let place = members.join(Card { id: tid.0, group: 0 }, Some(tid.place()));
-        let place = place.expect("a place");
-        // SAFETY: the window lives as long as the client.
-        let ring = unsafe { window.ring(tid.place()) }.expect("a buffer");
-        Client {
-            stream,
-            welcome,
-            _window: window,
-            members,
-            _place: place,
-            inbox: Inbox::new(ring),
-            last: 0,
-            messages: Vec::new(),
-            answers: Vec::new(),
-        }
+        let port = Port::join(&members, Card { id: tid.0, group: 0 }, Some(tid.place()));
+        let port = port.expect("a place");
+        Client { stream, welcome, port, last: 0, messages: Vec::new(), answers: Vec::new() }
     }
 
     /// Who it is.
@@ -166,9 +151,7 @@ impl Client {
 
     /// Takes one thing from the receive buffer.
     fn take(&mut self, until: Instant) -> bool {
-        let members = &self.members;
-        let is_dead = |ticket| members.is_dead(ticket);
-        let Some(arrived) = self.inbox.receive(Some(until), is_dead).expect("no corruption") else {
+        let Some(arrived) = self.port.receive(Some(until)).expect("no corruption") else {
             return false;
         };
         let mut bytes = vec![0; arrived.header().length as usize];
