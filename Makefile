@@ -37,6 +37,8 @@ test:
 model:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
 		$(CARGO) test -p nagaya-fcp --test ring_model --test window_model --release
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
+		$(CARGO) test -p nagaya-pvm --test slots_model --release
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:

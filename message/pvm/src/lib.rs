@@ -26,6 +26,7 @@ pub mod nested;
 pub mod protocol;
 mod raw;
 pub mod signature;
+pub mod slots;
 pub mod tid;
 mod trace;
 pub mod wire;

@@ -223,7 +223,8 @@ pub enum GroupRequest {
     Members(String),
     /// pvm_freezegroup.
     Freeze(String, i32),
-    /// pvm_barrier, where the shared words do not do: with how many.
+    /// pvm_barrier where the group's [slot](crate::slots) does not do, with how many. Answered
+    /// when all are there.
     Barrier(String, i32),
 }
 
@@ -311,12 +312,12 @@ pub struct ClassInfo {
 pub struct GroupInfo {
     /// The member of each instance; 0 where there is none.
     pub members: Vec<u32>,
-    /// Goes up with each change.
+    /// Another with each change, and in each group.
     pub version: u32,
-    /// Whether it was made static (pvm_freezegroup).
-    pub frozen: bool,
-    /// Which of the window's group slots is its, if all its members are on
-    /// one host.
+    /// Whether it was static (pvm_freezegroup) and has lost a member: no call to all of its
+    /// members is possible any more.
+    pub dead: bool,
+    /// Which of the window's [`slots`](crate::slots) is its, if there was one left.
     pub slot: Option<u16>,
 }
 

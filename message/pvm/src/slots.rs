@@ -1,0 +1,348 @@
+//! A group's words in its host's window: by them tasks know without asking whether what they
+//! remember of the group still holds, and meet at a barrier.
+//!
+//! A slot is one line: the group's version, and the barrier, which is one word:
+//! ```text
+//! generation 32 │ wanted 14 │ arrived 14 │ … │ sleepers 1 │ dead 1 │ closed 1
+//! ```
+//! To arrive is one compare-and-swap, so a task that is killed has arrived or has not. The
+//! last to arrive begins the next generation; who waits, waits for that.
+//!
+//! Only while all members are on this host is the slot open. The daemon *closes* it when they
+//! are not, and takes the count out; from then on it is the one who counts, and tasks arrive
+//! by [`GroupRequest::Barrier`](crate::wire::GroupRequest). Who arrived before goes on waiting
+//! for the generation to end, which the daemon ends when the count is reached: no arrival is
+//! told twice, none is lost. A slot is its group's until the group ends.
+//!
+//! This file knows no system call; words are [`Word64`]s, which loom models
+//! (`tests/slots_model.rs`).
+
+use std::sync::atomic::Ordering::{Acquire, Release};
+
+use fcp::ring::Word64;
+
+/// Slots in a window. Groups beyond have none, and ask the daemon for everything.
+pub const SLOTS: u16 = 1024;
+/// Bytes of a slot: a line.
+pub const SLOT_SIZE: usize = 64;
+/// Bytes of all slots. They stand first in the window's plain memory.
+pub const SLOTS_SIZE: usize = SLOTS as usize * SLOT_SIZE;
+/// Bytes from the start of a slot to its version.
+pub const VERSION_AT: usize = 0;
+/// Bytes from the start of a slot to its barrier.
+pub const BARRIER_AT: usize = 8;
+/// Most that a barrier in a slot can want.
+pub const WANTED_MAX: u16 = (1 << 14) - 1;
+
+const CLOSED: u64 = 1 << 0;
+const DEAD: u64 = 1 << 1;
+const SLEEPERS: u64 = 1 << 2;
+const ARRIVED_SHIFT: u32 = 4;
+const ARRIVED: u64 = (WANTED_MAX as u64) << ARRIVED_SHIFT;
+const WANTED_SHIFT: u32 = 18;
+const WANTED: u64 = (WANTED_MAX as u64) << WANTED_SHIFT;
+const GENERATION_SHIFT: u32 = 32;
+
+/// The words of one slot.
+#[derive(Clone, Copy, Debug)]
+pub struct Slot<'a, W> {
+    /// The group's [version](crate::wire::GroupInfo::version).
+    pub version: &'a W,
+    /// The barrier.
+    pub barrier: &'a W,
+}
+
+/// What came of an attempt to arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// All are there. If somebody sleeps, he is to be woken.
+    Last {
+        /// Whether somebody sleeps.
+        sleepers: bool,
+    },
+    /// Others are to come.
+    Waits(Ticket),
+    /// Those who came before want another number.
+    Mismatch,
+    /// The group is not of this version any more.
+    Changed,
+    /// The daemon counts.
+    Closed,
+    /// It was static and has lost a member: nobody arrives any more.
+    Dead,
+}
+
+/// Who has arrived waits with this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    generation: u32,
+}
+
+/// What one who waits finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Not all are there.
+    Waiting,
+    /// All were there.
+    Done,
+    /// The group is dead.
+    Dead,
+}
+
+/// What was counted when the slot was closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// How many have arrived.
+    pub arrived: u16,
+    /// How many they want; 0 if nobody has arrived.
+    pub wanted: u16,
+}
+
+fn generation(word: u64) -> u32 {
+    (word >> GENERATION_SHIFT) as u32
+}
+
+/// The next generation: nobody has arrived in it.
+fn next(word: u64) -> u64 {
+    u64::from(generation(word).wrapping_add(1)) << GENERATION_SHIFT | word & (CLOSED | DEAD)
+}
+
+impl<W: Word64> Slot<'_, W> {
+    /// The group's version now.
+    pub fn version(&self) -> u32 {
+        self.version.load(Acquire) as u32
+    }
+
+    /// Arrives at the barrier of the group as it was at `version`; `wanted` arrivals end it,
+    /// from 1 to [`WANTED_MAX`].
+    pub fn arrive(&self, version: u32, wanted: u16) -> Arrival {
+        let wanted = u64::from(wanted);
+        assert!((1..=u64::from(WANTED_MAX)).contains(&wanted));
+        let mut now = self.barrier.load(Acquire);
+        loop {
+            // After `now`: if nobody arrives between that and our exchange, it does not matter
+            // that the group may have changed between.
+            if self.version() != version {
+                return Arrival::Changed;
+            }
+            if now & DEAD != 0 {
+                return Arrival::Dead;
+            }
+            if now & CLOSED != 0 {
+                return Arrival::Closed;
+            }
+            let arrived = (now & ARRIVED) >> ARRIVED_SHIFT;
+            if arrived != 0 && (now & WANTED) >> WANTED_SHIFT != wanted {
+                return Arrival::Mismatch;
+            }
+            let last = arrived + 1 == wanted;
+            let then = if last {
+                next(now)
+            } else {
+                now & !(ARRIVED | WANTED) | (arrived + 1) << ARRIVED_SHIFT | wanted << WANTED_SHIFT
+            };
+            match self.barrier.compare_exchange(now, then) {
+                Ok(_) if last => return Arrival::Last { sleepers: now & SLEEPERS != 0 },
+                Ok(_) => return Arrival::Waits(Ticket { generation: generation(now) }),
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// Whether all are there.
+    pub fn look(&self, ticket: Ticket) -> Found {
+        let now = self.barrier.load(Acquire);
+        if generation(now) != ticket.generation {
+            Found::Done
+        } else if now & DEAD != 0 {
+            Found::Dead
+        } else {
+            Found::Waiting
+        }
+    }
+
+    /// Says that the one with this ticket is about to sleep. He looks once more before he
+    /// does, after he has made it known where he sleeps.
+    pub fn about_to_sleep(&self, ticket: Ticket) {
+        let mut now = self.barrier.load(Acquire);
+        while generation(now) == ticket.generation && now & SLEEPERS == 0 {
+            match self.barrier.compare_exchange(now, now | SLEEPERS) {
+                Ok(_) => return,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+
+    /// The daemon: the slot becomes another group's, or nobody's. Closed.
+    pub fn clear(&self, version: u32) {
+        self.version.store(version.into(), Release);
+        self.change(|now| next(now) & !DEAD | CLOSED);
+    }
+
+    /// The daemon: the group has changed.
+    pub fn changed(&self, version: u32) {
+        self.version.store(version.into(), Release);
+    }
+
+    /// The daemon: tasks count from now on. Nobody waits.
+    pub fn open(&self) {
+        self.change(|now| now & !CLOSED);
+    }
+
+    /// The daemon: takes the count.
+    pub fn close(&self) -> Count {
+        let before = self.change(|now| now & !(ARRIVED | WANTED) | CLOSED);
+        Count {
+            arrived: ((before & ARRIVED) >> ARRIVED_SHIFT) as u16,
+            wanted: ((before & WANTED) >> WANTED_SHIFT) as u16,
+        }
+    }
+
+    /// The daemon, to a closed slot: all are there. Who sleeps is to be woken.
+    pub fn complete(&self) {
+        self.change(next);
+    }
+
+    /// The daemon: nobody arrives at this group any more. Who sleeps is to be woken.
+    pub fn kill(&self) {
+        self.change(|now| now & !(ARRIVED | WANTED) | CLOSED | DEAD);
+    }
+
+    fn change(&self, change: impl Fn(u64) -> u64) -> u64 {
+        let mut now = self.barrier.load(Acquire);
+        loop {
+            match self.barrier.compare_exchange(now, change(now)) {
+                Ok(_) => return now,
+                Err(changed) => now = changed,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+    use std::sync::atomic::Ordering::SeqCst;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Words {
+        version: AtomicU64,
+        barrier: AtomicU64,
+    }
+
+    impl Words {
+        fn slot(&self) -> Slot<'_, AtomicU64> {
+            Slot { version: &self.version, barrier: &self.barrier }
+        }
+    }
+
+    #[track_caller]
+    fn waits(arrival: Arrival) -> Ticket {
+        let Arrival::Waits(ticket) = arrival else { panic!("{arrival:?}") };
+        ticket
+    }
+
+    #[test]
+    fn a_new_slot_is_closed_until_the_daemon_opens_it() {
+        let words = Words::default();
+        let slot = words.slot();
+        slot.clear(7);
+        assert_eq!(slot.version(), 7);
+        assert_eq!(slot.arrive(7, 1), Arrival::Closed);
+        slot.open();
+        assert_eq!(slot.arrive(7, 1), Arrival::Last { sleepers: false });
+    }
+
+    #[test]
+    fn the_last_ends_the_barrier_for_all() {
+        let words = Words::default();
+        let slot = words.slot();
+        let tickets = [waits(slot.arrive(0, 3)), waits(slot.arrive(0, 3))];
+        assert_eq!(slot.look(tickets[0]), Found::Waiting);
+        assert_eq!(slot.arrive(0, 3), Arrival::Last { sleepers: false });
+        assert_eq!(tickets.map(|ticket| slot.look(ticket)), [Found::Done, Found::Done]);
+        waits(slot.arrive(0, 3));
+    }
+
+    #[test]
+    fn who_wants_another_number_is_refused_and_not_counted() {
+        let words = Words::default();
+        let slot = words.slot();
+        waits(slot.arrive(0, 2));
+        assert_eq!(slot.arrive(0, 3), Arrival::Mismatch);
+        assert_eq!(slot.arrive(0, 1), Arrival::Mismatch);
+        assert_eq!(slot.arrive(0, 2), Arrival::Last { sleepers: false });
+    }
+
+    #[test]
+    fn nobody_arrives_at_a_group_that_has_changed() {
+        let words = Words::default();
+        let slot = words.slot();
+        let ticket = waits(slot.arrive(0, 2));
+        slot.changed(1);
+        assert_eq!(slot.arrive(0, 2), Arrival::Changed);
+        assert_eq!(slot.look(ticket), Found::Waiting);
+        assert_eq!(slot.arrive(1, 2), Arrival::Last { sleepers: false });
+        assert_eq!(slot.look(ticket), Found::Done);
+    }
+
+    #[test]
+    fn the_daemon_takes_the_count_and_ends_the_barrier() {
+        let words = Words::default();
+        let slot = words.slot();
+        let ticket = waits(slot.arrive(0, 3));
+        waits(slot.arrive(0, 3));
+        assert_eq!(slot.close(), Count { arrived: 2, wanted: 3 });
+        assert_eq!(slot.arrive(0, 3), Arrival::Closed);
+        assert_eq!(slot.look(ticket), Found::Waiting);
+        slot.complete();
+        assert_eq!(slot.look(ticket), Found::Done);
+        assert_eq!(slot.close(), Count::default());
+        slot.open();
+        waits(slot.arrive(0, 3));
+    }
+
+    #[test]
+    fn a_dead_group_lets_nobody_wait() {
+        let words = Words::default();
+        let slot = words.slot();
+        let ticket = waits(slot.arrive(0, 3));
+        slot.kill();
+        assert_eq!(slot.look(ticket), Found::Dead);
+        assert_eq!(slot.arrive(0, 3), Arrival::Dead);
+        slot.clear(1);
+        slot.open();
+        waits(slot.arrive(1, 3));
+    }
+
+    #[test]
+    fn the_last_is_told_of_sleepers_of_this_generation_only() {
+        let words = Words::default();
+        let slot = words.slot();
+        let ticket = waits(slot.arrive(0, 2));
+        slot.about_to_sleep(ticket);
+        assert_eq!(slot.arrive(0, 2), Arrival::Last { sleepers: true });
+        slot.about_to_sleep(ticket);
+        waits(slot.arrive(0, 2));
+        assert_eq!(slot.arrive(0, 2), Arrival::Last { sleepers: false });
+    }
+
+    #[test]
+    fn fields_do_not_run_into_each_other() {
+        let words = Words::default();
+        let slot = words.slot();
+        words.barrier.fetch_or(u64::from(u32::MAX) << GENERATION_SHIFT, SeqCst);
+        for _ in 1..WANTED_MAX {
+            waits(slot.arrive(0, WANTED_MAX));
+        }
+        let count = Count { arrived: WANTED_MAX - 1, wanted: WANTED_MAX };
+        assert_eq!(slot.arrive(0, WANTED_MAX), Arrival::Last { sleepers: false });
+        assert_eq!(generation(words.barrier.load(SeqCst)), 0);
+        for _ in 1..WANTED_MAX {
+            waits(slot.arrive(0, WANTED_MAX));
+        }
+        assert_eq!(slot.close(), count);
+    }
+}
