@@ -7,10 +7,18 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test model check-install bench soak install install-xpmem uninstall clean
+.PHONY: all deps demo check lint test model check-install bench soak install install-xpmem install-pvm uninstall clean
 
-all:
+all: $(RELEASE)/libfpvm3.a
 	$(CARGO) build --release --workspace
+
+# Fortran's view of PVM, in any directory.
+%/libfpvm3.a: $(wildcard message/fpvm3/*.[ch] include/pvm3/*.h)
+	mkdir -p $*/fpvm3
+	cd $*/fpvm3 && $(CC) -std=gnu11 -O2 -fPIC -Wall -Wextra -Werror \
+		-I$(CURDIR)/include/pvm3 -c $(addprefix $(CURDIR)/,$(wildcard message/fpvm3/*.c))
+	rm -f $@
+	$(AR) rcs $@ $(patsubst message/fpvm3/%.c,$*/fpvm3/%.o,$(wildcard message/fpvm3/*.c))
 
 # What the demo, the tests and the benchmarks need and the machine lacks.
 deps:
@@ -80,8 +88,16 @@ install-xpmem: all
 	sed -e 's|@PREFIX@|$(XPMEM)|' message/xpmem/cray-xpmem.pc.in \
 		> $(DESTDIR)$(XPMEM)/lib/pkgconfig/cray-xpmem.pc
 
+# PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I say whose they are.
+PVM = $(PREFIX)/lib/nagaya/pvm
+install: install-pvm
+install-pvm: all
+	install -d $(DESTDIR)$(PVM)/include $(DESTDIR)$(PVM)/lib
+	install -m 644 include/pvm3/*.h $(DESTDIR)$(PVM)/include/
+	install -m 644 $(RELEASE)/libfpvm3.a $(DESTDIR)$(PVM)/lib/
+
 uninstall:
-	rm -rf $(DESTDIR)$(XPMEM)
+	rm -rf $(DESTDIR)$(XPMEM) $(DESTDIR)$(PVM)
 	rmdir $(STAGE)/lib/nagaya 2>/dev/null || true
 	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
 	cd include && for f in *.h; do \

@@ -7,6 +7,7 @@
 //! - [`Cmd`] runs a command with a time limit and captures what it prints ([`Output`]).
 //! - [`nagaya`], [`task`], [`tasks`] and [`exec`] are commands that begin with `nagaya`.
 //! - [`mpi`] is the table of MPI implementations, with their compilers and launchers.
+//! - [`pvm`] starts virtual machines of PVM.
 //! - [`program`] holds the compiler front ends, [`python`] a position-independent CPython.
 //!
 //! `nagaya` and its libraries are looked for in the target directory that the test
@@ -27,6 +28,7 @@ pub mod messages;
 pub mod mpi;
 pub mod nodes;
 pub mod program;
+pub mod pvm;
 pub mod python;
 pub mod user;
 

@@ -102,7 +102,7 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     for header in ["check.h", "mpi_check.h"] {
         read(&source_dir().join(header)).hash(&mut hasher);
     }
-    for header in ["pvas.h", "xpmem.h"] {
+    for header in ["pvas.h", "xpmem.h", "pvm3/pvm3.h", "pvm3/fpvm3.h"] {
         read(&include_dir().join(header)).hash(&mut hasher);
     }
     hasher.finish()

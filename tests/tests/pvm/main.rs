@@ -1,0 +1,4 @@
+//! PVM: ours beside stock PVM 3.4.6, which is the oracle.
+
+mod fortran;
+mod headers;
