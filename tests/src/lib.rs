@@ -217,6 +217,18 @@ pub fn same_as_plain(argv: &[&str]) -> Output {
     as_task
 }
 
+/// Asserts that two texts are the same, and shows the lines that are not.
+#[track_caller]
+pub fn same_lines(what: &str, ours: &str, theirs: &str) {
+    if ours == theirs {
+        return;
+    }
+    let work = WorkDir::new();
+    let (a, b) = (work.write("theirs", theirs), work.write("ours", ours));
+    let diff = Cmd::new("diff").args(["-U3"]).arg(a).arg(b).run().stdout;
+    panic!("{what}: ours differs\n{diff}");
+}
+
 /// Polls `condition` until it holds; panics with `what` after `limit`.
 #[track_caller]
 pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bool) {

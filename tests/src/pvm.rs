@@ -34,22 +34,16 @@ impl Machine {
     pub fn stock(programs: &[&Path]) -> Self {
         crate::tool("pvmd");
         let work = WorkDir::short();
-        // What stands for ssh: the other hosts are here, too.
-        work.write_executable("rsh", "#!/bin/sh\nshift\nexec sh -c \"$*\"\n");
-        let search: Vec<_> = programs
-            .iter()
-            .map(|dir| dir.display().to_string())
-            .chain(["/usr/bin".to_owned()])
-            .collect();
-        let mut hosts =
-            format!("* ep={} wd={}\n{}\n", search.join(":"), work.path().display(), HOSTS[0]);
-        // Names of their own keep their daemons apart; they join when they are added.
-        for (i, host) in HOSTS.iter().enumerate().skip(1) {
-            hosts += &format!("&{host} id={i}\n");
-        }
-        work.write("hosts", hosts);
+        // What stands for ssh. The other hosts are here, too, so their daemons must not meet.
+        let rsh = "#!/bin/sh\nPVM_TMP=$PVM_TMP/$1\nexport PVM_TMP\nmkdir -p $PVM_TMP\n\
+                   shift\nexec sh -c \"$*\"\n";
+        work.write_executable("rsh", rsh);
+        let search = std::env::join_paths(programs.iter().copied().chain([Path::new("/usr/bin")]));
+        // A hosts file would keep it busy for a while after its start.
         let mut daemon = within(&work, Cmd::new("pvmd"))
-            .args([&format!("-n{}", HOSTS[0]), "hosts"])
+            .arg(format!("-n{}", HOSTS[0]))
+            .env("PVM_PATH", search.expect("paths without colons"))
+            .env("PVM_WD", work.path())
             .time_limit(Duration::from_secs(600))
             .spawn();
         // It says where it listens.
@@ -75,9 +69,8 @@ impl Machine {
 
     /// What daemon and tasks have logged.
     pub fn log(&self) -> String {
-        let files = std::fs::read_dir(self.dir()).into_iter().flatten().flatten();
-        let logs = files.filter(|file| file.file_name().to_string_lossy().starts_with("pvml."));
-        logs.filter_map(|file| std::fs::read_to_string(file.path()).ok()).collect()
+        let all = Cmd::new("sh").args(["-c", "cat pvml.* */pvml.*"]).dir(self.dir());
+        all.run().stdout
     }
 }
 
