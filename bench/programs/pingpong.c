@@ -5,7 +5,7 @@
  *     pingpong BUFFERS REPETITIONS MILLISECONDS SIZE...
  *
  * BUFFERS is "unchanged", "fresh", or both with a comma. For each SIZE (bytes, a
- * multiple of 8) the ranks send a message to and fro for about MILLISECONDS, REPETITIONS
+ * multiple of 4) the ranks send a message to and fro for about MILLISECONDS, REPETITIONS
  * times; rank 0 prints one line for each repetition:
  *
  *     BUFFERS SIZE ITERATIONS ONE_WAY_NS DISTANCE_BEFORE_NS DISTANCE_AFTER_NS
@@ -49,7 +49,7 @@ enum { ITERATIONS_MIN = 4, ITERATIONS_MAX = 4000, SIZES_MAX = 64 };
 enum { HAND_OVERS = 400, BATCHES = 5 };
 
 static int rank;
-static uint64_t *send_buffer, *receive_buffer;
+static uint32_t *send_buffer, *receive_buffer;
 static _Atomic uint64_t *shared_word; /* on a cache line of its own; counts up for ever */
 static int64_t sent[ITERATIONS_MAX], received[ITERATIONS_MAX];
 
@@ -68,37 +68,37 @@ static int64_t now_ns(void)
 }
 
 /* What the first word of a message holds; word k holds this plus k. */
-static uint64_t first_word(int sender, int iteration)
+static uint32_t first_word(int sender, int iteration)
 {
-	return ((uint64_t)iteration << 32) + (uint64_t)(sender + 1);
+	return ((uint32_t)iteration << 20) + (uint32_t)(sender + 1);
 }
 
 static void write_message(size_t words, int iteration)
 {
-	uint64_t first = first_word(rank, iteration);
+	uint32_t first = first_word(rank, iteration);
 	for (size_t k = 0; k < words; k++)
-		send_buffer[k] = first + k;
+		send_buffer[k] = first + (uint32_t)k;
 }
 
 static void check_message(size_t words, int iteration, int every_word)
 {
-	uint64_t first = first_word(!rank, iteration);
+	uint32_t first = first_word(!rank, iteration);
 	if (every_word) {
 		for (size_t k = 0; k < words; k++)
-			if (receive_buffer[k] != first + k)
+			if (receive_buffer[k] != first + (uint32_t)k)
 				fail("a message arrived with wrong contents");
 		return;
 	}
 	size_t places[3] = { 0, words / 2, words - 1 };
 	for (int p = 0; p < 3; p++)
-		if (receive_buffer[places[p]] != first + places[p])
+		if (receive_buffer[places[p]] != first + (uint32_t)places[p])
 			fail("a message arrived with wrong contents");
 }
 
 /* `n` round trips of `size` bytes; leaves the stamps in `sent` and `received`. */
 static void round_trips(int size, int n, int fresh, int warm_up)
 {
-	size_t words = (size_t)size / sizeof(uint64_t);
+	size_t words = (size_t)size / sizeof(uint32_t);
 	if (!fresh)
 		write_message(words, 0);
 	MPI_Barrier(MPI_COMM_WORLD);
@@ -240,8 +240,8 @@ int main(int argc, char **argv)
 		fail("usage: pingpong unchanged,fresh REPETITIONS MILLISECONDS SIZE...");
 	for (int a = 4; a < argc; a++) {
 		int size = atoi(argv[a]);
-		if (size <= 0 || size % (int)sizeof(uint64_t))
-			fail("a size must be a positive multiple of 8");
+		if (size <= 0 || size % (int)sizeof(uint32_t))
+			fail("a size must be a positive multiple of 4");
 		sizes[n_sizes++] = size;
 		largest = size > largest ? size : largest;
 	}

@@ -122,7 +122,7 @@ pub fn output_of(command: &mut Command, patience: Duration) -> Result<String, Fa
 }
 
 /// Waits for the child until the deadline; ends it then, and returns `None`.
-fn wait_until(
+pub fn wait_until(
     child: &mut Child,
     deadline: Instant,
 ) -> Result<Option<std::process::ExitStatus>, std::io::Error> {

@@ -3,8 +3,8 @@
 //! Every figure is printed with the peer's and the ratio of the two, both taken from the
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
 //! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
-//! [`syscall`], [`pagetables`], [`apps`]; [`modes`] checks that the peers do what their names say. The
-//! measuring itself is done by the C programs in `programs/`; this program compiles them,
+//! [`syscall`], [`pagetables`], [`pvm`], [`apps`]; [`modes`] checks that the peers do what their
+//! names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
 //! runs them in turns, and reports. `README.md` says how to read the result.
 
 mod apps;
@@ -24,11 +24,14 @@ mod pagetables;
 mod pingpong;
 mod programs;
 mod progress;
+mod pvm;
+mod results;
 mod sizes;
 mod spawn;
 mod spread;
 mod syscall;
 mod table;
+mod target;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -78,6 +81,8 @@ enum Topic {
     Syscall(syscall::Options),
     /// Page tables of tasks that read each other, against processes that map each other
     Pagetables(pagetables::Options),
+    /// PVM's messages, groups and spawning beside stock PVM
+    Pvm(pvm::Options),
     /// Applications of others, without us and with us
     Apps(apps::Options),
     /// All of these
@@ -127,6 +132,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Spawn(options) => spawn::run(adjusted!(options), nagaya, out),
         Topic::Syscall(options) => syscall::run(adjusted!(options), nagaya, out),
         Topic::Pagetables(options) => pagetables::run(adjusted!(options), nagaya, out),
+        Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
         Topic::Demo => pingpong::run(adjusted!(pingpong::Options::demo()), nagaya, out),
         Topic::All => all(quick, nagaya, out),
@@ -143,6 +149,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("pagetables", Topic::Pagetables(pagetables::Options::full())),
         ("footprint", Topic::Footprint(footprint::Options::full())),
         ("collectives", Topic::Collectives(collectives::Options::full())),
+        ("pvm", Topic::Pvm(pvm::Options::full())),
         ("apps", Topic::Apps(apps::Options::full())),
         ("pingpong", Topic::Pingpong(pingpong::Options::full())),
     ];

@@ -60,7 +60,7 @@ pub fn run(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Vec<Time
 
 /// Reads lines of size (bytes), bandwidth (megabits a second) and time (s). The time is
 /// rounded to 10 ns, which is much for a small message, so it is formed from the bandwidth.
-fn parse(text: &str) -> Option<Vec<(usize, f64)>> {
+pub fn parse(text: &str) -> Option<Vec<(usize, f64)>> {
     let lines: Option<Vec<_>> =
         text.lines().filter(|line| !line.trim().is_empty()).map(line).collect();
     lines.filter(|lines| !lines.is_empty())

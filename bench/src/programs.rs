@@ -13,12 +13,17 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 11] = [
+const SOURCES: [(&str, &str); 16] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("footprint.c", include_str!("../programs/footprint.c")),
     ("pingpong.c", include_str!("../programs/pingpong.c")),
     ("noop.c", include_str!("../programs/noop.c")),
+    ("pvm_job.h", include_str!("../programs/pvm_job.h")),
+    ("pvm_many.c", include_str!("../programs/pvm_many.c")),
+    ("pvm_pingpong.c", include_str!("../programs/pvm_pingpong.c")),
+    ("pvm_spawn.c", include_str!("../programs/pvm_spawn.c")),
+    ("pvm_stream.c", include_str!("../programs/pvm_stream.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),
     ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),
@@ -49,23 +54,55 @@ pub fn compile_with_pvas(name: &str, nagaya: &Nagaya, out: &Path) -> Result<Path
 /// A directory with links to the library under the name that the linker looks for and the
 /// one that the dynamic linker looks for: in a build directory it has the first one only.
 fn library_under_both_names(nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
-    let place = out.join("lib");
-    let library = nagaya.library()?.join("libpvas.so");
-    let link = |name: &str| {
-        let link = place.join(name);
-        let _ = fs::remove_file(&link); // an earlier run's
-        symlink(&library, link)
-    };
+    linked(nagaya, &[("libpvas.so", "libpvas.so"), ("libpvas.so", "libpvas.so.0")], out, "lib")
+}
+
+/// A directory to put into LD_LIBRARY_PATH, in which programs find our libraries for PVM.
+pub fn pvm_libraries(nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    let links = [("libpvm3.so", "libpvm3.so.3"), ("libgpvm3.so", "libgpvm3.so.3")];
+    linked(nagaya, &links, out, "pvm")
+}
+
+/// Links to libraries of ours, in a directory `place` of `out`, under other names.
+fn linked(
+    nagaya: &Nagaya,
+    links: &[(&str, &str)],
+    out: &Path,
+    place: &str,
+) -> Result<PathBuf, Failure> {
+    let place = out.join(place);
     fs::create_dir_all(&place)
-        .and_then(|()| library.canonicalize())
-        .and_then(|_| ["libpvas.so", "libpvas.so.0"].into_iter().try_for_each(link))
-        .map_err(|error| Failure::new(format!("{}: {error}", library.display())))?;
+        .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
+    for (name, link) in links {
+        let (library, link) = (nagaya.library()?.join(name), place.join(link));
+        let _ = fs::remove_file(&link); // an earlier run's
+        library
+            .canonicalize()
+            .and_then(|library| symlink(library, link))
+            .map_err(|error| {
+                Failure::new(format!(
+                    "{}: {error}; build it with `cargo build --release`, or say where it is \
+                     with --lib DIR",
+                    library.display()
+                ))
+            })?;
+    }
     Ok(place)
 }
 
 /// Compiles `name`.c with the compiler driver of `mpi`.
 pub fn compile_with_mpi(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
     compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &[])
+}
+
+/// Compiles `name`.c against stock PVM, as its users do: the header, and the libraries, for
+/// which others can stand when it runs.
+pub fn compile_with_pvm(name: &str, out: &Path) -> Result<PathBuf, Failure> {
+    if !Path::new("/usr/include/pvm3.h").exists() {
+        return Err(Failure::new("pvm3.h: not installed; apt-get install pvm pvm-dev"));
+    }
+    let flags = ["-lgpvm3", "-lpvm3"].map(str::to_string);
+    compile_with(&c_compiler()?, name, name, out, &flags)
 }
 
 /// Makes a Python interpreter that is position-independent, as Debian's is not.

@@ -1,0 +1,310 @@
+//! One round of each part: the measuring program is run, and its lines become results.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::machine::{Machine, System, Wiring};
+use super::{Part, Run, WAYS, Way, netpipe};
+use crate::failure::Failure;
+use crate::launch::output_of;
+use crate::mode::Mode;
+use crate::mpi::Mpi;
+use crate::programs;
+use crate::results::Measure;
+use crate::spread::Spread;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Encodings and buffers, as `programs/pvm_pingpong.c` calls them.
+pub const MESSAGES: [&str; 6] = [
+    "xdr-unchanged",
+    "xdr-fresh",
+    "raw-unchanged",
+    "raw-fresh",
+    "inplace-unchanged",
+    "inplace-fresh",
+];
+/// As what MPI's messages are shown: they are packed nowhere, as those of PvmDataInPlace.
+const LIKE_MPI: [(&str, &str); 2] =
+    [("unchanged", "inplace-unchanged"), ("fresh", "inplace-fresh")];
+
+/// As `programs/pvm_many.c` calls them.
+pub const OPERATIONS: [&str; 7] =
+    ["barrier", "bcast", "gather", "reduce", "mcast", "ring", "pairs"];
+/// What is broadcast, gathered and so on.
+pub const OPERATION_BYTES: usize = 64;
+
+/// The paper's size for throughput, how many messages a sender sends, and how many senders.
+pub const STREAM_BYTES: usize = 4096;
+const STREAM_MESSAGES: u32 = 2000;
+pub const SENDERS: [u32; 2] = [1, 4];
+
+/// What is sent between two hosts.
+pub const HOSTS_SIZES: [usize; 4] = [4, 4 << 10, 64 << 10, 1 << 20];
+/// With an operating system between, a repetition takes longer until it is steady.
+const HOSTS_MILLISECONDS: u32 = 30;
+
+/// The measuring programs.
+pub struct Programs {
+    messages: PathBuf,
+    stream: PathBuf,
+    many: PathBuf,
+    spawn: PathBuf,
+}
+
+impl Programs {
+    /// Compiles them once, for all systems.
+    pub fn compile(out: &Path) -> Result<Self, Failure> {
+        Ok(Programs {
+            messages: programs::compile_with_pvm("pvm_pingpong", out)?,
+            stream: programs::compile_with_pvm("pvm_stream", out)?,
+            many: programs::compile_with_pvm("pvm_many", out)?,
+            spawn: programs::compile_with_pvm("pvm_spawn", out)?,
+        })
+    }
+}
+
+/// A line of a measuring program: its numbers, behind a name from `names` if there are any.
+struct Line {
+    name: &'static str,
+    numbers: Vec<f64>,
+}
+
+fn line(text: &str, names: &[&'static str], count: usize) -> Option<Line> {
+    let mut words = text.split_whitespace();
+    let name = match names {
+        [] => "",
+        names => {
+            let word = words.next()?;
+            names.iter().copied().find(|name| *name == word)?
+        }
+    };
+    let numbers: Option<Vec<f64>> = words.map(|word| word.parse().ok()).collect();
+    numbers.filter(|numbers| numbers.len() == count).map(|numbers| Line { name, numbers })
+}
+
+/// Runs it; all that it prints are such lines, and there is one at least.
+fn lines_of(
+    command: &mut Command,
+    names: &[&'static str],
+    count: usize,
+) -> Result<Vec<Line>, Failure> {
+    let output = output_of(command, PATIENCE)?;
+    let lines: Option<Vec<Line>> = output.lines().map(|text| line(text, names, count)).collect();
+    lines
+        .filter(|lines| !lines.is_empty())
+        .ok_or_else(|| Failure::new(format!("unexpected output: {output}")))
+}
+
+impl Run<'_> {
+    /// A part under a virtual machine of one host, by each way that it has.
+    pub fn part(
+        &mut self,
+        part: Part,
+        machine: &Machine,
+        system: System,
+        round: u32,
+    ) -> Result<(), Failure> {
+        if part == Part::NetPipe {
+            return self.netpipe(machine, system, round);
+        }
+        for way in WAYS {
+            let Some((of, route)) = way.under() else { continue };
+            match part {
+                _ if of != system => {}
+                Part::Messages => {
+                    let sizes = self.options.sizes.clone();
+                    let milliseconds = self.options.milliseconds;
+                    let lines = self.messages(
+                        machine,
+                        "xdr,raw,inplace",
+                        "unchanged,fresh",
+                        route,
+                        milliseconds,
+                        &sizes,
+                    )?;
+                    self.add_messages(way, round, &lines, |name| name);
+                }
+                Part::Stream => self.stream(machine, way, route, round)?,
+                Part::Groups if way != Way::NagayaDaemon => {
+                    self.groups(machine, way, route, round)?;
+                }
+                // Routes do not matter.
+                Part::Spawn if matches!(way, Way::StockDaemon | Way::Nagaya | Way::Space) => {
+                    self.spawn(machine, way, round)?;
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lines of size, iterations and time (ns).
+    fn messages(
+        &self,
+        machine: &Machine,
+        encodings: &str,
+        buffers: &str,
+        route: &str,
+        milliseconds: u32,
+        sizes: &[usize],
+    ) -> Result<Vec<Line>, Failure> {
+        let mut command = machine.command(&self.programs.messages);
+        command.args(["2", &machine.places(), encodings, route, buffers]);
+        command.args([self.options.repetitions, milliseconds].map(|n| n.to_string()));
+        command.args(sizes.iter().map(usize::to_string));
+        lines_of(&mut command, &MESSAGES, 3)
+    }
+
+    /// The median of the repetitions counts for the round.
+    fn add_messages(
+        &mut self,
+        way: Way,
+        round: u32,
+        lines: &[Line],
+        shown: impl Fn(&'static str) -> &'static str,
+    ) {
+        let key = |line: &Line| (line.name, line.numbers[0] as usize);
+        for repetitions in lines.chunk_by(|a, b| key(a) == key(b)) {
+            let times: Vec<f64> = repetitions.iter().map(|line| line.numbers[2]).collect();
+            let (name, bytes) = key(&repetitions[0]);
+            let measure = Measure { what: shown(name), tasks: 2, bytes };
+            self.results.add(measure, way, round, Spread::of(&times).median / 1000.0);
+        }
+    }
+
+    /// The ping-pong of `nagaya-bench pingpong`, of the same sizes.
+    pub fn mpi(&mut self, way: Way, mpi: Mpi, round: u32) -> Result<(), Failure> {
+        let program = programs::compile_with_mpi("pingpong", mpi, self.out)?;
+        let ranks = mpi.ranks(2, Mode::Cma, self.nagaya, &program)?;
+        let mut command = ranks.ok_or_else(|| Failure::new("does not run plainly"))?;
+        command.arg("unchanged,fresh");
+        let times = [self.options.repetitions, self.options.milliseconds];
+        command.args(times.map(|n| n.to_string()));
+        command.args(self.options.sizes.iter().map(usize::to_string));
+        // Behind the time there are the distances of the cores.
+        let lines = lines_of(&mut command, &LIKE_MPI.map(|(buffers, _)| buffers), 5)?;
+        let like = |name| LIKE_MPI.iter().find(|of| of.0 == name).map_or(name, |of| of.1);
+        self.add_messages(way, round, &lines, like);
+        Ok(())
+    }
+
+    fn stream(
+        &mut self,
+        machine: &Machine,
+        way: Way,
+        route: &str,
+        round: u32,
+    ) -> Result<(), Failure> {
+        for senders in SENDERS {
+            let messages = STREAM_MESSAGES / senders;
+            let mut command = machine.command(&self.programs.stream);
+            command.args([&(senders + 1).to_string(), &machine.places(), "raw", route]);
+            command.args([self.options.repetitions, messages].map(|n| n.to_string()));
+            // Senders, bytes, messages in all, time (ns).
+            let lines = lines_of(command.arg(STREAM_BYTES.to_string()), &[], 4)?;
+            let each: Vec<f64> =
+                lines.iter().map(|line| line.numbers[3] / line.numbers[2]).collect();
+            let tasks = senders as usize + 1;
+            let measure = Measure { what: "stream", tasks, bytes: STREAM_BYTES };
+            self.results.add(measure, way, round, Spread::of(&each).median / 1000.0);
+        }
+        Ok(())
+    }
+
+    fn groups(
+        &mut self,
+        machine: &Machine,
+        way: Way,
+        route: &str,
+        round: u32,
+    ) -> Result<(), Failure> {
+        for &tasks in &self.options.tasks {
+            let mut command = machine.command(&self.programs.many);
+            command.args([&tasks.to_string(), &machine.places(), route, &OPERATIONS.join(",")]);
+            // Many tasks on few cores need longer to show what is usual.
+            let milliseconds = self.options.milliseconds * self.options.repetitions;
+            command.args([milliseconds.to_string(), OPERATION_BYTES.to_string()]);
+            for line in lines_of(&mut command, &OPERATIONS, 2)? {
+                let bytes = if line.name == "barrier" { 0 } else { OPERATION_BYTES };
+                let measure = Measure { what: line.name, tasks: tasks as usize, bytes };
+                self.results.add(measure, way, round, line.numbers[1] / 1000.0);
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&mut self, machine: &Machine, way: Way, round: u32) -> Result<(), Failure> {
+        let mut command = machine.command(&self.programs.spawn);
+        command.args(["1", &machine.places(), &self.options.spawns.to_string()]);
+        for line in lines_of(&mut command, &[], 3)? {
+            for (what, ns) in [("spawn", line.numbers[1]), ("notice", line.numbers[2])] {
+                let measure = Measure { what, tasks: 1, bytes: 0 };
+                self.results.add(measure, way, round, ns / 1000.0);
+            }
+        }
+        Ok(())
+    }
+
+    fn netpipe(&mut self, machine: &Machine, system: System, round: u32) -> Result<(), Failure> {
+        // It sets its route itself; its tasks are started by hand, so they are in no space.
+        let way = match system {
+            System::Stock => Way::StockDirect,
+            System::Nagaya => Way::Nagaya,
+            System::Space => return Ok(()),
+        };
+        for (bytes, us) in netpipe::run(machine, &self.out.join("netpipe-pvm.txt"))? {
+            if self.options.sizes.contains(&bytes) {
+                let measure = Measure { what: "netpipe", tasks: 2, bytes };
+                self.results.add(measure, way, round, us);
+            }
+        }
+        Ok(())
+    }
+
+    /// A task on each of two hosts. (Not InPlace: stock PVM's stalls there, for 22 ms a
+    /// message from 64 KB on, since it writes header and data to TCP apart.)
+    pub fn hosts(
+        &mut self,
+        machine: &Machine,
+        system: System,
+        wiring: Wiring,
+        round: u32,
+    ) -> Result<(), Failure> {
+        let what = match wiring {
+            Wiring::Namespaces => "namespaces",
+            _ => "loopback",
+        };
+        for way in WAYS {
+            let Some((of, route)) = way.under() else { continue };
+            if of == system {
+                let lines = self.messages(
+                    machine,
+                    "raw",
+                    "unchanged",
+                    route,
+                    HOSTS_MILLISECONDS.min(self.options.milliseconds * 3),
+                    &HOSTS_SIZES,
+                )?;
+                self.add_messages(way, round, &lines, |_| what);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_a_known_name_and_all_its_numbers() {
+        let read = line("raw-fresh 4096 100 2500.5", &MESSAGES, 3).unwrap();
+        assert_eq!((read.name, read.numbers), ("raw-fresh", vec![4096.0, 100.0, 2500.5]));
+        assert!(line("raw-stale 4096 100 2500.5", &MESSAGES, 3).is_none());
+        assert!(line("raw-fresh 4096 100", &MESSAGES, 3).is_none());
+        assert!(line("raw-fresh 4096 100 fast", &MESSAGES, 3).is_none());
+        assert_eq!(line("1 2", &[], 2).unwrap().numbers, [1.0, 2.0]);
+    }
+}

@@ -1,0 +1,80 @@
+//! What is asked of our PVM, beside stock PVM in the same round.
+
+use std::thread::available_parallelism;
+
+use super::rounds::{OPERATION_BYTES, OPERATIONS};
+use super::{Options, Way};
+use crate::results::{Measure, Results};
+use crate::target::{Asked, Target};
+
+/// A message of 4 bytes: so many times faster than by stock PVM's routes.
+const FASTER_THAN_DIRECT: f64 = 15.0;
+const FASTER_THAN_DAEMON: f64 = 30.0;
+/// 1 MB in place, against stock PVM's direct route.
+const FASTER_LARGE: f64 = 2.0;
+/// A barrier of two tasks, in stock PVM's.
+const BARRIER: f64 = 1.0 / 15.0;
+/// Spawn to first message, in stock PVM's.
+const SPAWN: f64 = 0.5;
+/// Between hosts: against stock PVM over UDP, which goes through both daemons.
+const HOSTS_LATENCY: f64 = 3.0;
+const HOSTS_BANDWIDTH: f64 = 5.0;
+/// With more tasks than cores: in stock PVM's time by its better route.
+const CROWDED: f64 = 1.0;
+
+/// Whether so many tasks have to share cores.
+pub fn more_than_cores(tasks: usize) -> bool {
+    tasks > available_parallelism().map_or(1, |cores| cores.get())
+}
+
+/// All that is asked, whether it was measured or not.
+pub fn all(results: &Results<Way>, options: &Options) -> Vec<Target> {
+    let mut targets = Vec::new();
+    let mut ask = |what: String, asked: Asked, of: Measure, above: Way, below: Way| {
+        let ratio = results.quotient((of, above), (of, below));
+        targets.push(Target { what, asked, ratio });
+    };
+    let message = |what, bytes| Measure { what, tasks: 2, bytes };
+
+    for ours in [Way::Nagaya, Way::Space] {
+        for encoding in ["xdr", "inplace"] {
+            let of =
+                message(if encoding == "xdr" { "xdr-unchanged" } else { "inplace-unchanged" }, 4);
+            for (stock, least) in
+                [(Way::StockDirect, FASTER_THAN_DIRECT), (Way::StockDaemon, FASTER_THAN_DAEMON)]
+            {
+                let what = format!("4 B, {encoding}: {} / {}", stock.name(), ours.name());
+                ask(what, Asked::AtLeast(least), of, stock, ours);
+            }
+        }
+        for buffers in ["inplace-unchanged", "inplace-fresh"] {
+            let what = format!("1 MB, {buffers}: stock, direct / {}", ours.name());
+            let least = Asked::AtLeast(FASTER_LARGE);
+            ask(what, least, message(buffers, 1 << 20), Way::StockDirect, ours);
+        }
+        let barrier = Measure { what: "barrier", tasks: 2, bytes: 0 };
+        let what = format!("barrier of 2 tasks: {} / stock", ours.name());
+        ask(what, Asked::AtMost(BARRIER), barrier, ours, Way::StockDaemon);
+        let spawn = Measure { what: "spawn", tasks: 1, bytes: 0 };
+        let what = format!("spawn to first message: {} / stock", ours.name());
+        ask(what, Asked::AtMost(SPAWN), spawn, ours, Way::StockDaemon);
+    }
+    for wiring in ["loopback", "namespaces"] {
+        for (bytes, words, least) in
+            [(4, "latency, 4 B", HOSTS_LATENCY), (1 << 20, "bandwidth, 1 MB", HOSTS_BANDWIDTH)]
+        {
+            let what = format!("two hosts ({wiring}), {words}: stock over UDP / nagaya");
+            let of = message(wiring, bytes);
+            ask(what, Asked::AtLeast(least), of, Way::StockDaemon, Way::Nagaya);
+        }
+    }
+    for tasks in options.tasks.iter().map(|&tasks| tasks as usize) {
+        for what in OPERATIONS.into_iter().filter(|_| more_than_cores(tasks)) {
+            let of =
+                Measure { what, tasks, bytes: if what == "barrier" { 0 } else { OPERATION_BYTES } };
+            let words = format!("{what} of {tasks} tasks: nagaya / stock, direct");
+            ask(words, Asked::AtMost(CROWDED), of, Way::Nagaya, Way::StockDirect);
+        }
+    }
+    targets
+}

@@ -1,0 +1,88 @@
+//! What is asked of a ratio, and whether it is reached.
+
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::spread::Spread;
+use crate::table::{Table, write_lines};
+
+/// What a ratio is to be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Asked {
+    /// So large or larger.
+    AtLeast(f64),
+    /// So small or smaller.
+    AtMost(f64),
+}
+
+/// Something that is asked.
+pub struct Target {
+    /// In words.
+    pub what: String,
+    /// How much of it.
+    pub asked: Asked,
+    /// What was seen; `None` where one side could not be measured.
+    pub ratio: Option<Spread>,
+}
+
+impl Target {
+    /// As it stands in the table.
+    fn verdict(&self) -> &'static str {
+        match (self.asked, self.ratio) {
+            (_, None) => "not measured",
+            (Asked::AtLeast(least), Some(ratio)) if ratio.median >= least => "met",
+            (Asked::AtMost(most), Some(ratio)) if ratio.median <= most => "met",
+            _ => "MISSED",
+        }
+    }
+}
+
+/// Prints them, a line each, and how many are met; writes them as a CSV file.
+pub fn report(title: &str, targets: &[Target], file: &Path) -> Result<(), Failure> {
+    let mut table = Table::new(["", "asked", "measured", "(min..max)", ""]);
+    let mut lines = vec!["target,asked,bound,ratio,ratio_min,ratio_max,verdict".to_string()];
+    for target in targets {
+        let (sign, word, bound) = match target.asked {
+            Asked::AtLeast(least) => ("≥", "at_least", least),
+            Asked::AtMost(most) => ("≤", "at_most", most),
+        };
+        let [median, min, max] = match target.ratio {
+            Some(ratio) => [ratio.median, ratio.min, ratio.max].map(|of| format!("{of:.2}")),
+            None => ["", "", ""].map(str::to_string),
+        };
+        let verdict = target.verdict();
+        let what = target.what.replace(',', ";");
+        lines.push(format!(
+            "{what},{word},{bound:.3},{median},{min},{max},{}",
+            verdict.to_lowercase()
+        ));
+        let range = target.ratio.map(|_| format!("({min}..{max})")).unwrap_or_default();
+        let asked = format!("{sign} {bound:.2}");
+        table.row([target.what.clone(), asked, median, range, verdict.to_string()]);
+    }
+    table.print(title);
+    let count = |verdict: &str| targets.iter().filter(|of| of.verdict() == verdict).count();
+    let [met, missed, unknown] = ["met", "MISSED", "not measured"].map(count);
+    println!("targets: {met} met, {missed} missed, {unknown} not measured");
+    write_lines(file, &lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_met_from_its_bound_on() {
+        let target = |asked, median| Target {
+            what: String::new(),
+            asked,
+            ratio: Some(Spread { median, min: 0.0, max: 100.0 }),
+        };
+        assert_eq!(target(Asked::AtLeast(15.0), 15.0).verdict(), "met");
+        assert_eq!(target(Asked::AtLeast(15.0), 14.9).verdict(), "MISSED");
+        assert_eq!(target(Asked::AtMost(1.4), 1.4).verdict(), "met");
+        assert_eq!(target(Asked::AtMost(1.4), 1.41).verdict(), "MISSED");
+        let unknown = Target { ratio: None, ..target(Asked::AtMost(1.4), 1.0) };
+        assert_eq!(unknown.verdict(), "not measured");
+    }
+}
