@@ -76,16 +76,13 @@ fn linked(
     for (name, link) in links {
         let (library, link) = (nagaya.library()?.join(name), place.join(link));
         let _ = fs::remove_file(&link); // an earlier run's
-        library
-            .canonicalize()
-            .and_then(|library| symlink(library, link))
-            .map_err(|error| {
-                Failure::new(format!(
-                    "{}: {error}; build it with `cargo build --release`, or say where it is \
+        library.canonicalize().and_then(|library| symlink(library, link)).map_err(|error| {
+            Failure::new(format!(
+                "{}: {error}; build it with `cargo build --release`, or say where it is \
                      with --lib DIR",
-                    library.display()
-                ))
-            })?;
+                library.display()
+            ))
+        })?;
     }
     Ok(place)
 }
