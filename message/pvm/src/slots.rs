@@ -6,11 +6,13 @@
 //! generation 32 │ wanted 14 │ arrived 14 │ … │ sleepers 1 │ dead 1 │ closed 1
 //! ```
 //! To arrive is one compare-and-swap, so a task that is killed has arrived or has not. The
-//! last to arrive begins the next generation; who waits, waits for that.
+//! last to arrive begins the next generation; who waits, waits for that, and may sleep on it
+//! as on a futex.
 //!
-//! Only while all members are on this host is the slot open. The daemon *closes* it when they
-//! are not, and takes the count out; from then on it is the one who counts, and tasks arrive
-//! by [`GroupRequest::Barrier`](crate::wire::GroupRequest). Who arrived before goes on waiting
+//! Only while all members are on this host is the slot open. The daemon *closes* it when
+//! somebody arrives who cannot be counted here, and takes the count out; from then on it is
+//! the one who counts, and tasks arrive by
+//! [`GroupRequest::Barrier`](crate::wire::GroupRequest). Who arrived before goes on waiting
 //! for the generation to end, which the daemon ends when the count is reached: no arrival is
 //! told twice, none is lost. A slot is its group's until the group ends.
 //!
@@ -20,6 +22,7 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use fcp::ring::Word64;
+use serde::{Deserialize, Serialize};
 
 /// Slots in a window. Groups beyond have none, and ask the daemon for everything.
 pub const SLOTS: u16 = 1024;
@@ -31,6 +34,8 @@ pub const SLOTS_SIZE: usize = SLOTS as usize * SLOT_SIZE;
 pub const VERSION_AT: usize = 0;
 /// Bytes from the start of a slot to its barrier.
 pub const BARRIER_AT: usize = 8;
+/// Bytes from the start of a slot to the generation, 32 bits.
+pub const GENERATION_AT: usize = BARRIER_AT + if cfg!(target_endian = "little") { 4 } else { 0 };
 /// Most that a barrier in a slot can want.
 pub const WANTED_MAX: u16 = (1 << 14) - 1;
 
@@ -75,7 +80,8 @@ pub enum Arrival {
 /// Who has arrived waits with this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    generation: u32,
+    /// In which generation he has arrived.
+    pub generation: u32,
 }
 
 /// What one who waits finds.
@@ -90,7 +96,7 @@ pub enum Found {
 }
 
 /// What was counted when the slot was closed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
     /// How many have arrived.
     pub arrived: u16,
@@ -152,17 +158,16 @@ impl<W: Word64> Slot<'_, W> {
     /// Whether all are there.
     pub fn look(&self, ticket: Ticket) -> Found {
         let now = self.barrier.load(Acquire);
-        if generation(now) != ticket.generation {
-            Found::Done
-        } else if now & DEAD != 0 {
-            Found::Dead
-        } else {
-            Found::Waiting
+        match generation(now).wrapping_sub(ticket.generation) {
+            0 => Found::Waiting,
+            // A group dies once, and has no generation after that.
+            1 if now & DEAD != 0 => Found::Dead,
+            _ => Found::Done,
         }
     }
 
-    /// Says that the one with this ticket is about to sleep. He looks once more before he
-    /// does, after he has made it known where he sleeps.
+    /// Says that the one with this ticket is about to sleep while the generation is the
+    /// ticket's.
     pub fn about_to_sleep(&self, ticket: Ticket) {
         let mut now = self.barrier.load(Acquire);
         while generation(now) == ticket.generation && now & SLEEPERS == 0 {
@@ -205,7 +210,7 @@ impl<W: Word64> Slot<'_, W> {
 
     /// The daemon: nobody arrives at this group any more. Who sleeps is to be woken.
     pub fn kill(&self) {
-        self.change(|now| now & !(ARRIVED | WANTED) | CLOSED | DEAD);
+        self.change(|now| next(now) | CLOSED | DEAD);
     }
 
     fn change(&self, change: impl Fn(u64) -> u64) -> u64 {
@@ -308,9 +313,11 @@ mod tests {
     fn a_dead_group_lets_nobody_wait() {
         let words = Words::default();
         let slot = words.slot();
+        let through = waits(slot.arrive(0, 2));
+        slot.arrive(0, 2);
         let ticket = waits(slot.arrive(0, 3));
         slot.kill();
-        assert_eq!(slot.look(ticket), Found::Dead);
+        assert_eq!([through, ticket].map(|ticket| slot.look(ticket)), [Found::Done, Found::Dead]);
         assert_eq!(slot.arrive(0, 3), Arrival::Dead);
         slot.clear(1);
         slot.open();
@@ -331,6 +338,7 @@ mod tests {
 
     #[test]
     fn fields_do_not_run_into_each_other() {
+        assert_eq!(GENERATION_AT + size_of::<u32>(), BARRIER_AT + size_of::<u64>());
         let words = Words::default();
         let slot = words.slot();
         words.barrier.fetch_or(u64::from(u32::MAX) << GENERATION_SHIFT, SeqCst);

@@ -81,6 +81,10 @@ impl Daemon {
                 }
             }
             Event::Peer(host, letter) => self.peer(host, letter),
+            Event::Counted(closing, count) => {
+                let what = What::Counted(self.host, closing, count);
+                self.propose(Change { asker: None, what });
+            }
             Event::PeerLost(host) => {
                 self.order.lost(host);
                 self.follow_order();
@@ -180,7 +184,12 @@ impl Daemon {
                     let letter = crate::order::Letter::Snapshot(head, self.machine.clone());
                     self.actions.push(Action::Send(host, PeerLetter::Order(letter)));
                 }
-                Output::Install(machine) => self.machine = machine,
+                Output::Install(machine) => {
+                    self.machine = machine;
+                    for (slot, change) in self.machine.groups().slots() {
+                        self.actions.push(Action::Slot(slot, change));
+                    }
+                }
                 Output::Expelled => {
                     self.log("the virtual machine goes on without this host".into());
                     self.actions.push(Action::Halt);
@@ -200,6 +209,11 @@ impl Daemon {
                 if tid.host() == self.host {
                     self.actions.push(Action::Forget(tid));
                     self.tasks.remove(tid);
+                }
+            }
+            Effect::Slot(slot, change) => {
+                if change.host().is_none_or(|host| host == self.host) {
+                    self.actions.push(Action::Slot(slot, change));
                 }
             }
         }

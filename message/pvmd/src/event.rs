@@ -1,11 +1,13 @@
 //! What happens to a daemon, and what it then does: all that [`Daemon`](crate::daemon::Daemon)
 //! has to do with the world.
 
+use pvm::slots::Count;
 use pvm::tid::Tid;
 use pvm::wire::{Frame, Parcel, Welcome};
 use serde::{Deserialize, Serialize};
 
 use crate::errand::{Errand, Reply};
+use crate::groups::{Closing, SlotChange};
 use crate::machine::{Change, Machine};
 use crate::order;
 use crate::tasks::Link;
@@ -30,6 +32,8 @@ pub enum Event {
     Peer(u16, PeerLetter),
     /// The connection to a host is lost.
     PeerLost(u16),
+    /// A group's slot was closed ([`SlotChange::Close`]).
+    Counted(Closing, Count),
 }
 
 /// What is to be done, in this order.
@@ -47,6 +51,8 @@ pub enum Action {
     Signal(u32, i32),
     /// Send this to a host.
     Send(u16, PeerLetter),
+    /// Change a group's slot in this host's window.
+    Slot(u16, SlotChange),
     /// Write a line into the log.
     Log(String),
     /// End: the virtual machine is halted, or goes on without this host.

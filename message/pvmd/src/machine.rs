@@ -2,11 +2,13 @@
 //! plug-ins. It changes only by [`Machine::apply`], and all hosts apply the same changes in
 //! the same order.
 
+use pvm::slots::Count;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, HostInfo};
+use pvm::wire::{Answer, GroupRequest, HostInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::errand::Reply;
+use crate::groups::{self, Closing, Groups, SlotChange};
 use crate::order::Item;
 
 /// A task's request that is to be answered.
@@ -32,6 +34,10 @@ pub struct Change {
 pub enum What {
     /// A task is one no longer.
     Ended(Tid),
+    /// The asker wants something of a group.
+    Group(GroupRequest),
+    /// A host has closed a group's slot.
+    Counted(u16, Closing, Count),
 }
 
 /// What a change has caused. Every host sees all effects, and acts on those that concern its
@@ -42,23 +48,40 @@ pub enum Effect {
     Answer(Asker, Reply),
     /// This task has ended.
     Ended(Tid),
+    /// Something happens to a group's slot.
+    Slot(u16, SlotChange),
+}
+
+impl From<groups::Effect> for Effect {
+    fn from(effect: groups::Effect) -> Effect {
+        match effect {
+            groups::Effect::Answer(asker, reply) => Effect::Answer(asker, reply),
+            groups::Effect::Slot(slot, change) => Effect::Slot(slot, change),
+        }
+    }
 }
 
 /// The virtual machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     hosts: Vec<HostInfo>,
+    groups: Groups,
 }
 
 impl Machine {
     /// A virtual machine of one host.
     pub fn new(host: HostInfo) -> Machine {
-        Machine { hosts: vec![host] }
+        Machine { hosts: vec![host], groups: Groups::default() }
     }
 
     /// Its hosts.
     pub fn hosts(&self) -> &[HostInfo] {
         &self.hosts
+    }
+
+    /// Its groups.
+    pub fn groups(&self) -> &Groups {
+        &self.groups
     }
 
     /// The host with this number.
@@ -80,23 +103,29 @@ impl Machine {
             Item::Change(change) | Item::Join(_, change) => self.change(change),
             Item::Leave(host) => {
                 self.hosts.retain(|info| info.tid.host() != host);
-                Vec::new()
+                self.groups.host_left(host).into_iter().map(Effect::from).collect()
             }
         }
     }
 
-    fn change(&mut self, change: Change) -> Vec<Effect> {
-        let mut effects = Vec::new();
-        let reply = match change.what {
-            What::Ended(_) => Some(Ok(Answer::Done)),
+    fn change(&mut self, Change { asker, what }: Change) -> Vec<Effect> {
+        let effects = match what {
+            What::Ended(tid) => {
+                // Its own answer goes before its end.
+                let answer = asker.map(|asker| Effect::Answer(asker, Ok(Answer::Done)));
+                let left = self.groups.ended(tid);
+                return answer
+                    .into_iter()
+                    .chain(left.into_iter().map(Effect::from))
+                    .chain([Effect::Ended(tid)])
+                    .collect();
+            }
+            What::Group(request) => match asker {
+                Some(asker) => self.groups.request(asker, &request),
+                None => Vec::new(),
+            },
+            What::Counted(host, closing, count) => self.groups.counted(host, &closing, count),
         };
-        if let (Some(asker), Some(reply)) = (change.asker, reply) {
-            effects.push(Effect::Answer(asker, reply));
-        }
-        match change.what {
-            // Its own answer goes before.
-            What::Ended(tid) => effects.push(Effect::Ended(tid)),
-        }
-        effects
+        effects.into_iter().map(Effect::from).collect()
     }
 }

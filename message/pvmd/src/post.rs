@@ -13,7 +13,11 @@ use fcp::memory::{Memory, PAGE_SIZE};
 use fcp::port::{Port, Refused};
 use fcp::ring::Kind;
 use fcp::window::Window;
+use pvm::slots::Count;
 use pvm::tid::{MEMBERS, PVMD, Tid};
+
+use crate::groups::{Closing, SlotChange};
+use crate::slots;
 
 /// Lines of a task's receive buffer.
 const LINES: u32 = 4096;
@@ -43,6 +47,11 @@ impl Post {
     /// The window's descriptor, for tasks.
     pub fn window(&self) -> BorrowedFd<'_> {
         self.port.members().window().memory().as_fd()
+    }
+
+    /// Changes a group's slot; what was counted if it is closed by that.
+    pub fn change_slot(&self, slot: u16, change: SlotChange) -> Option<(Closing, Count)> {
+        slots::change(self.port.members().window(), slot, change)
     }
 
     /// Delivers this, now or later, after what was to be delivered before.

@@ -2,12 +2,12 @@
 
 use pvm::error::Error;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Parcel, Request};
+use pvm::wire::{Answer, GroupRequest, Parcel, Request};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::Errand;
 use crate::event::Action;
-use crate::machine::Asker;
+use crate::machine::{Asker, Change, What};
 use crate::parcel;
 
 impl Daemon {
@@ -31,6 +31,14 @@ impl Daemon {
                     self.route(Parcel { bytes });
                 }
                 Ok(Answer::Done)
+            }
+            Request::Group(GroupRequest::Members(name)) => {
+                let info = self.machine.groups().info(&name);
+                info.map(Answer::Group).map_err(Error::code)
+            }
+            Request::Group(request) => {
+                let what = What::Group(request);
+                return self.propose(Change { asker: Some(asker), what });
             }
             Request::Config => Ok(Answer::Hosts(self.machine.hosts().to_vec())),
             Request::HostStatus(name) => match self.machine.named(&name, self.host) {

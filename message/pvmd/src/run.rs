@@ -212,6 +212,11 @@ impl Running {
                 }
             }
             Action::Send(..) => {}
+            Action::Slot(slot, change) => {
+                if let Some((closing, count)) = self.post.change_slot(slot, change) {
+                    self.tell(Event::Counted(closing, count));
+                }
+            }
             Action::Log(line) => log(&line),
             Action::Halt => self.halting = true,
         }
