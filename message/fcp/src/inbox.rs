@@ -2,8 +2,8 @@
 //! process ends a wait.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
 use crate::mapped::Mapped;
@@ -94,10 +94,34 @@ impl Inbox {
         until: Option<Instant>,
         is_dead: impl Fn(u32) -> bool,
     ) -> Result<Option<Arrived<'_>>, Corrupt> {
+        self.wait(None, until, is_dead)
+    }
+
+    /// As [`Inbox::receive`], and waits no longer once the word is not `is` any more. Who
+    /// changes it wakes those who sleep on it ([`wait::wake`]).
+    pub fn receive_while(
+        &mut self,
+        word: &AtomicU32,
+        is: u32,
+        until: Option<Instant>,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Result<Option<Arrived<'_>>, Corrupt> {
+        self.wait(Some((word, is)), until, is_dead)
+    }
+
+    #[inline]
+    fn wait(
+        &mut self,
+        word: Option<(&AtomicU32, u32)>,
+        until: Option<Instant>,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Result<Option<Arrived<'_>>, Corrupt> {
         loop {
             let (receiver, ring, rung) = (&mut self.receiver, &self.ring, &self.rung);
+            let ends =
+                || rung.load(Relaxed) || word.is_some_and(|(word, is)| word.load(Acquire) != is);
             let found = self.patience.look(|| match receiver.look(ring) {
-                Found::Nothing => rung.load(Relaxed).then_some(Found::Nothing),
+                Found::Nothing => ends().then_some(Found::Nothing),
                 found => Some(found),
             });
             match found {
@@ -112,7 +136,11 @@ impl Inbox {
                 None => {}
             }
             if let Some((head, at_most)) = self.about_to_sleep(&is_dead) {
-                wait::sleep(self.ring.head(), head, Some(wait::earlier(until, at_most)));
+                let until = wait::earlier(until, at_most);
+                match word {
+                    None => wait::sleep(self.ring.head(), head, Some(until)),
+                    Some(word) => wait::sleep_on_either([(self.ring.head(), head), word], until),
+                }
             }
             self.awake();
             if until.is_some_and(|until| Instant::now() >= until) {

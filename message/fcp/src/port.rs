@@ -9,6 +9,7 @@
 //! waits for room, it hands over all that comes for itself.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 
 use crate::error::WindowError;
@@ -181,6 +182,21 @@ impl Port {
         }
         let members = self.ways.membership.members();
         Ok(self.inbox.receive(until, |ticket| members.is_dead(ticket))?)
+    }
+
+    /// As [`Port::receive`], and waits no longer once the word is not `is` any more. Who
+    /// changes it wakes those who sleep on it ([`wake`](crate::wait::wake)).
+    pub fn receive_while(
+        &mut self,
+        word: &AtomicU32,
+        is: u32,
+        until: Option<Instant>,
+    ) -> Result<Option<Arrived<'_>>, Broken> {
+        if fork::happened_since(self.ways.forks) {
+            return Err(Broken::Forked);
+        }
+        let members = self.ways.membership.members();
+        Ok(self.inbox.receive_while(word, is, until, |ticket| members.is_dead(ticket))?)
     }
 }
 

@@ -4,6 +4,7 @@
 use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use fcp::header::Plan;
@@ -12,6 +13,7 @@ use fcp::member::{Card, Members};
 use fcp::memory::Memory;
 use fcp::port::{Broken, Port, Refused};
 use fcp::ring::Kind;
+use fcp::wait;
 use fcp::window::Window;
 
 mod children;
@@ -196,6 +198,30 @@ fn a_bell_ends_a_wait_now_or_the_next_one() {
     let end = Instant::now() + Duration::from_millis(30);
     assert!(port.receive(Some(end)).expect("in order").is_none());
     assert!(Instant::now() >= end);
+}
+
+#[test]
+fn a_wait_ends_with_a_message_or_when_a_word_has_changed() {
+    let members = members(2);
+    let (mut port, mut other) = (join(&members, 1, 0), join(&members, 2, 1));
+    let word = || members.window().word32(members.window().plain().start).expect("plain memory");
+    assert!(port.receive_while(word(), 7, soon()).expect("in order").is_none());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Long after it has gone to sleep.
+            std::thread::sleep(Duration::from_millis(20));
+            other.try_send(0, Some(1), Kind::Inline, &[b"first"]).expect("room");
+            std::thread::sleep(Duration::from_millis(20));
+            word().store(1, SeqCst);
+            wait::wake(word());
+        });
+        let begin = Instant::now();
+        let arrived = port.receive_while(word(), 0, soon()).expect("in order").expect("a message");
+        assert_eq!(bytes(&arrived), b"first");
+        drop(arrived);
+        assert!(port.receive_while(word(), 0, soon()).expect("in order").is_none());
+        assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
+    });
 }
 
 #[test]
