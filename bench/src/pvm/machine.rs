@@ -115,31 +115,28 @@ impl Machine {
             namespaces,
         };
         machine
-            .write_files()
+            .write_rsh()
             .map_err(|error| Failure::new(format!("{}: {error}", machine.directory.display())))?;
-        match system {
-            System::Stock => machine.start_stock_daemon()?,
-            System::Nagaya => machine.start_ours("")?,
-            System::Space => machine.start_ours("--space")?,
+        machine.start_daemon(nagaya)?;
+        for host in &machine.hosts[1..] {
+            machine.shell(&format!("echo add {host} | {}", machine.console), START_MAX)?;
         }
         machine.wait_for_hosts()?;
         Ok(machine)
     }
 
-    /// A host file, and what stands for ssh: it runs the command where the host is.
-    fn write_files(&self) -> std::io::Result<()> {
+    /// What stands for ssh: it runs the command where the host is, with a directory of its own,
+    /// so that the daemons do not take each other's files for theirs.
+    fn write_rsh(&self) -> std::io::Result<()> {
         fs::create_dir_all(&self.directory)?;
-        let place = self.directory.display();
-        let mut hosts = format!("* ep=/usr/bin wd={place} dx={}\n", self.slave_daemon());
-        for (nth, host) in self.hosts.iter().enumerate() {
-            // Another name, or the second daemon would take the first one's files for its own.
-            hosts += &if nth == 0 { format!("{host}\n") } else { format!("{host} id=b{nth}\n") };
-        }
-        fs::write(self.directory.join("hosts"), hosts)?;
         let enter = self.namespaces.as_ref().map(|of| of.enter(1)).unwrap_or_default().join(" ");
         let script = format!(
             "#!/bin/sh\n\
              while :; do case $1 in -l) shift 2;; -*) shift;; *) break;; esac; done\n\
+             PVM_TMP=$PVM_TMP/$1\n\
+             XDG_RUNTIME_DIR=$PVM_TMP\n\
+             export PVM_TMP XDG_RUNTIME_DIR\n\
+             mkdir -p $PVM_TMP\n\
              shift\n\
              exec {enter} sh -c \"$*\"\n"
         );
@@ -148,44 +145,45 @@ impl Machine {
         fs::set_permissions(file, fs::Permissions::from_mode(0o755))
     }
 
-    /// What the second host is told to start.
-    fn slave_daemon(&self) -> &str {
-        match self.system {
-            System::Stock => STOCK_DAEMON,
-            _ => "nagaya",
-        }
-    }
-
-    fn start_stock_daemon(&mut self) -> Result<(), Failure> {
-        if !Path::new(STOCK_DAEMON).exists() {
-            return Err(Failure::new("stock PVM: not installed; apt-get install pvm pvm-dev"));
-        }
+    /// In the foreground, as our child; and waits until it listens.
+    fn start_daemon(&mut self, nagaya: &Nagaya) -> Result<(), Failure> {
+        let mut command = match self.system {
+            System::Stock if !Path::new(STOCK_DAEMON).exists() => {
+                return Err(Failure::new("stock PVM: not installed; apt-get install pvm pvm-dev"));
+            }
+            System::Stock => self.command(Path::new(STOCK_DAEMON)),
+            ours => {
+                let mut command = self.command(&nagaya.command);
+                command.arg("pvmd").args((ours == System::Space).then_some("--space"));
+                command
+            }
+        };
         let file = |name: &str| fs::File::create(self.directory.join(name));
         let (said, complaint) = (file("pvmd.out"), file("pvmd.err"));
-        let mut command = self.command(Path::new(STOCK_DAEMON));
-        command.arg(format!("-n{}", self.hosts[0])).arg("hosts").stdin(Stdio::null());
-        let daemon = said.and_then(|said| {
-            command.stdout(said).stderr(complaint?);
-            command.spawn()
-        });
-        self.daemon =
-            Some(daemon.map_err(|error| Failure::new(format!("{STOCK_DAEMON}: {error}")))?);
-        // It says where it listens. (A console that comes earlier would start a daemon itself.)
+        command.arg(format!("-n{}", self.hosts[0])).stdin(Stdio::null());
+        let daemon = said.and_then(|said| command.stdout(said).stderr(complaint?).spawn());
+        let name = self.system.name();
+        let daemon =
+            self.daemon.insert(daemon.map_err(|error| Failure::new(format!("{name}: {error}")))?);
+        // (A console that comes before the daemon listens would start one itself.)
+        let listens = || match self.system {
+            System::Stock => {
+                fs::metadata(self.directory.join("pvmd.out")).is_ok_and(|said| said.len() > 0)
+            }
+            _ => {
+                fs::read_dir(self.directory.join("nagaya")).is_ok_and(|mut of| of.next().is_some())
+            }
+        };
         let deadline = Instant::now() + START_MAX;
-        while fs::read_to_string(self.directory.join("pvmd.out")).is_ok_and(|text| text.is_empty())
-        {
-            if Instant::now() > deadline {
-                return Err(Failure::new("stock PVM: its daemon does not start"));
+        while !listens() {
+            let ended = daemon.try_wait().is_ok_and(|status| status.is_some());
+            if ended || Instant::now() > deadline {
+                let said = fs::read_to_string(self.directory.join("pvmd.err")).unwrap_or_default();
+                return Err(Failure::new(format!("{name}: its daemon does not start: {said}")));
             }
             thread::sleep(LOOK);
         }
         Ok(())
-    }
-
-    /// The console starts the daemon.
-    fn start_ours(&self, option: &str) -> Result<(), Failure> {
-        let line = format!("echo quit | {} {option} hosts", self.console);
-        self.shell(&line, START_MAX).map(|_| ())
     }
 
     fn wait_for_hosts(&self) -> Result<(), Failure> {
@@ -236,11 +234,8 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        let started = self.system != System::Stock || self.daemon.is_some();
-        if started {
-            let _ = self.shell(&format!("echo halt | {}", self.console), HALT_MAX);
-        }
         if let Some(mut daemon) = self.daemon.take() {
+            let _ = self.shell(&format!("echo halt | {}", self.console), HALT_MAX);
             let _ = wait_until(&mut daemon, Instant::now() + HALT_MAX);
         }
         let _ = fs::remove_dir_all(&self.directory);
@@ -258,6 +253,9 @@ fn environment(
         ("PVM_RSH", format!("{place}/rsh")),
         ("PVM_VMID", format!("bench-{name}")),
         ("PVM_TMP", place.to_string()),
+        ("PVM_WD", place.to_string()),
+        ("PVM_PATH", "/usr/bin".to_string()), // of stock PVM's group server
+        ("XDG_RUNTIME_DIR", place.to_string()),
     ];
     match libraries {
         None => environment.extend([
