@@ -3,7 +3,7 @@
 //! Every figure is printed with the peer's and the ratio of the two, both taken from the
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
 //! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
-//! [`syscall`], [`pagetables`], [`pvm`], [`apps`]; [`modes`] checks that the peers do what their
+//! [`syscall`], [`pagetables`], [`fcp`], [`pvm`], [`apps`]; [`modes`] checks that the peers do what their
 //! names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
 //! runs them in turns, and reports. `README.md` says how to read the result.
 
@@ -12,6 +12,7 @@ mod collectives;
 mod copy;
 mod cores;
 mod failure;
+mod fcp;
 mod figure;
 mod footprint;
 mod launch;
@@ -81,6 +82,8 @@ enum Topic {
     Syscall(syscall::Options),
     /// Page tables of tasks that read each other, against processes that map each other
     Pagetables(pagetables::Options),
+    /// FCP's protocols, plain shared memory, sockets; and the machine's limits
+    Fcp(fcp::Options),
     /// PVM's messages, groups and spawning beside stock PVM
     Pvm(pvm::Options),
     /// Applications of others, without us and with us
@@ -132,6 +135,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Spawn(options) => spawn::run(adjusted!(options), nagaya, out),
         Topic::Syscall(options) => syscall::run(adjusted!(options), nagaya, out),
         Topic::Pagetables(options) => pagetables::run(adjusted!(options), nagaya, out),
+        Topic::Fcp(options) => fcp::run(adjusted!(options), out),
         Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
         Topic::Demo => pingpong::run(adjusted!(pingpong::Options::demo()), nagaya, out),
@@ -149,6 +153,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("pagetables", Topic::Pagetables(pagetables::Options::full())),
         ("footprint", Topic::Footprint(footprint::Options::full())),
         ("collectives", Topic::Collectives(collectives::Options::full())),
+        ("fcp", Topic::Fcp(fcp::Options::full())),
         ("pvm", Topic::Pvm(pvm::Options::full())),
         ("apps", Topic::Apps(apps::Options::full())),
         ("pingpong", Topic::Pingpong(pingpong::Options::full())),

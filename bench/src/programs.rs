@@ -13,10 +13,12 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 16] = [
+const SOURCES: [(&str, &str); 18] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
+    ("fcp_peers.c", include_str!("../programs/fcp_peers.c")),
     ("footprint.c", include_str!("../programs/footprint.c")),
+    ("pair.h", include_str!("../programs/pair.h")),
     ("pingpong.c", include_str!("../programs/pingpong.c")),
     ("noop.c", include_str!("../programs/noop.c")),
     ("pvm_job.h", include_str!("../programs/pvm_job.h")),

@@ -1,0 +1,226 @@
+//! What a run leaves: tables on the terminal, CSV files, a figure.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::{BUFFERS, Options, Sample, WAYS, Way};
+use crate::failure::Failure;
+use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use crate::results::{Measure, Results};
+use crate::spread::Spread;
+use crate::table::{Table, three_digits, write_lines};
+use crate::target::{self, Asked, Target};
+use crate::{cores, machine, sizes};
+
+/// Of FCP II: 8 bytes against a cache line's way, 1 MB against one copy.
+const OVER_LINE: f64 = 1.4;
+const OVER_COPY: f64 = 1.2;
+
+/// The sizes of the paper's latency and throughput.
+const LATENCY: usize = 4;
+const THROUGHPUT: usize = 4096;
+
+/// The paper's Table 2, in µs and MB/s: two processors of a VME bus, and Ethernet. FCP II was
+/// not yet measured; its latency is what §6.1.2 expects.
+const PAPER: [(Way, &str, &str); 5] = [
+    (Way::Vcl, "4.2", "1.7"),
+    (Way::Fcp, "240", "1.5"),
+    (Way::FcpPlus, "200", "1.5"),
+    (Way::Fcp2, "140 (expected)", ""),
+    (Way::Udp, "320", "0.76"),
+];
+
+/// Prints the tables; writes `fcp.csv`, `fcp-samples.csv`, `fcp-targets.csv`, `fcp.svg`.
+pub fn write(samples: &[Sample], options: &Options, out: &Path) -> Result<(), Failure> {
+    let results = &results_at_one_distance(samples);
+    print_paper(results);
+    for what in BUFFERS {
+        print(results, what, options);
+    }
+    let title = "FCP: what is asked, and whether it is reached";
+    target::report(title, &targets(results), &out.join("fcp-targets.csv"))?;
+    write_lines(&out.join("fcp.csv"), &csv(results))?;
+    write_lines(&out.join("fcp-samples.csv"), &sample_lines(samples))?;
+    figure(results, options).write(&out.join("fcp.svg"))?;
+    println!("written: fcp.csv, fcp-samples.csv, fcp-targets.csv, fcp.svg in {}", out.display());
+    Ok(())
+}
+
+fn measure(what: &'static str, bytes: usize) -> Measure {
+    Measure { what, tasks: 2, bytes }
+}
+
+/// The medians of each round, in µs. Samples at another distance of the two cores than the
+/// usual one are left aside, unless there are no others. The cache line's way beside each
+/// message of FCP II counts as a way of its own, so that both are seen at the same moment.
+fn results_at_one_distance(samples: &[Sample]) -> Results<Way> {
+    let distances: Vec<f64> = samples.iter().flat_map(|sample| sample.line_ns).collect();
+    let usual = Spread::of(&distances).median;
+    let mut times: BTreeMap<_, [Vec<f64>; 2]> = BTreeMap::new();
+    let mut aside = 0;
+    for sample in samples {
+        let near = cores::is_one_distance(usual, sample.line_ns);
+        aside += usize::from(!near);
+        let mut add = |way, ns: f64| {
+            let key = (measure(sample.what, sample.bytes), way, sample.round);
+            times.entry(key).or_default()[usize::from(!near)].push(ns / 1000.0);
+        };
+        add(sample.way, sample.ns);
+        if sample.way == Way::Fcp2 {
+            add(Way::Line, sample.line_ns.iter().sum::<f64>() / 2.0);
+        }
+    }
+    println!(
+        "\ncores {usual:.0} ns apart; {aside} of {} samples at another distance left aside",
+        samples.len()
+    );
+    let mut results = Results::new();
+    for ((measure, way, round), [near, far]) in times {
+        let all = if near.is_empty() { far } else { near };
+        results.add(measure, way, round, Spread::of(&all).median);
+    }
+    results
+}
+
+/// Table 2, ours beside theirs. Its throughput is that of a single message, so is ours.
+fn print_paper(results: &Results<Way>) {
+    let headings = ["", "4 B, µs", "paper's", "4096 B, µs", "MB/s", "paper's", ""];
+    let mut table = Table::new(headings);
+    for way in WAYS {
+        let of = |bytes| results.of(measure("unchanged", bytes), way).map(|spread| spread.median);
+        if of(LATENCY).is_none() && of(THROUGHPUT).is_none() {
+            continue;
+        }
+        let paper = PAPER.iter().find(|(of, ..)| *of == way);
+        let [latency, throughput] = paper.map_or(["", ""], |(_, a, b)| [*a, *b]);
+        let shown = |value: Option<f64>| value.map(three_digits).unwrap_or_default();
+        table.row([
+            way.name().to_string(),
+            shown(of(LATENCY)),
+            latency.to_string(),
+            shown(of(THROUGHPUT)),
+            shown(of(THROUGHPUT).filter(|_| way != Way::Line).map(|us| THROUGHPUT as f64 / us)),
+            throughput.to_string(),
+            String::new(),
+        ]);
+    }
+    table.print("FCP, the paper's Table 2: latency and throughput of a message, one way");
+}
+
+fn print(results: &Results<Way>, what: &'static str, options: &Options) {
+    let seen = |way: &Way| {
+        options.sizes.iter().any(|&bytes| results.of(measure(what, bytes), *way).is_some())
+    };
+    let ways: Vec<Way> = WAYS.into_iter().filter(seen).collect();
+    let headings = std::iter::once("size").chain(ways.iter().map(|way| way.name()));
+    let mut table = Table::new(headings.chain([""]));
+    for &bytes in &options.sizes {
+        let cell = |way: &Way| match results.of(measure(what, bytes), *way) {
+            Some(of) => format!("{} ({})", three_digits(of.median), three_digits(of.min)),
+            None => String::new(),
+        };
+        let cells: Vec<String> = ways.iter().map(cell).collect();
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            let row = std::iter::once(sizes::shown(bytes)).chain(cells);
+            table.row(row.chain([String::new()]));
+        }
+    }
+    table.print(&format!(
+        "messages between two processes, {what} buffers; µs one way, median (min) of {} rounds",
+        options.rounds
+    ));
+}
+
+fn targets(results: &Results<Way>) -> Vec<Target> {
+    let mut targets = Vec::new();
+    let mut ask = |what: String, most: f64, of: Measure, above: Way, below: Way| {
+        let ratio = results.quotient((of, above), (of, below));
+        targets.push(Target { what, asked: Asked::AtMost(most), ratio });
+    };
+    for ours in [Way::Fcp2, Way::Space] {
+        let name = ours.name();
+        ask(
+            format!("8 B: {name} / cache line"),
+            OVER_LINE,
+            measure(BUFFERS[0], 8),
+            ours,
+            Way::Line,
+        );
+        for buffers in BUFFERS {
+            let what = format!("1 MB, {buffers}: {name} / one copy");
+            ask(what, OVER_COPY, measure(buffers, 1 << 20), ours, Way::Copy);
+        }
+    }
+    targets
+}
+
+fn csv(results: &Results<Way>) -> Vec<String> {
+    let mut lines = vec!["buffers,bytes,way,us,us_min,us_max".to_string()];
+    lines.extend(results.all().map(|(Measure { what, bytes, .. }, way, of)| {
+        let Spread { median, min, max } = of;
+        format!("{what},{bytes},{},{median:.5},{min:.5},{max:.5}", way.key())
+    }));
+    lines
+}
+
+/// Every single measurement, with those that were left aside.
+fn sample_lines(samples: &[Sample]) -> Vec<String> {
+    let headings = "round,buffers,bytes,way,ns,line_before_ns,line_after_ns";
+    let line = |sample: &Sample| {
+        let Sample { round, what, way, bytes, ns, line_ns: [before, after] } = sample;
+        format!("{round},{what},{bytes},{},{ns:.1},{before:.1},{after:.1}", way.key())
+    };
+    std::iter::once(headings.to_string()).chain(samples.iter().map(line)).collect()
+}
+
+fn look(way: Way) -> Look {
+    let (colour, kind) = match way {
+        Way::Line | Way::Copy => return GREY,
+        Way::Vcl => (COLOURS[7], Kind::Dashed),
+        Way::Fcp => (COLOURS[3], Kind::Solid),
+        Way::FcpPlus => (COLOURS[5], Kind::Solid),
+        Way::Fcp2 => (COLOURS[0], Kind::Solid),
+        Way::Space => (COLOURS[2], Kind::Solid),
+        Way::Unix => (COLOURS[6], Kind::Dashed),
+        Way::Tcp => (COLOURS[4], Kind::Dashed),
+        Way::Udp => (COLOURS[1], Kind::Dashed),
+    };
+    Look { colour, kind }
+}
+
+/// A row for unchanged and one for fresh buffers; time and bandwidth.
+fn figure(results: &Results<Way>, options: &Options) -> Figure {
+    let panel = |what: &'static str, caption: &str, place: fn(usize, f64) -> f64| {
+        let line = |way: Way| {
+            let point = |&bytes: &usize| {
+                let us = results.of(measure(what, bytes), way)?.median;
+                Some((log2(bytes), place(bytes, us).log10()))
+            };
+            Line { points: options.sizes.iter().filter_map(point).collect(), look: look(way) }
+        };
+        let lines: Vec<Line> =
+            WAYS.into_iter().map(line).filter(|line| !line.points.is_empty()).collect();
+        Panel {
+            caption: caption.to_string(),
+            x_caption: "message size",
+            x: Axis::sizes(options.sizes.iter().copied()),
+            y: Axis::decades(&lines),
+            lines,
+        }
+    };
+    let row = |what| Row {
+        title: format!("messages between two processes, {what} buffers"),
+        panels: vec![
+            panel(what, "one-way time, µs", |_, us| us),
+            panel(what, "bandwidth, MB/s", |bytes, us| bytes as f64 / us),
+        ],
+    };
+    let mut ways: Vec<Way> = results.all().map(|(_, way, _)| way).collect();
+    ways.sort();
+    ways.dedup();
+    Figure {
+        caption: machine::caption(),
+        legend: ways.into_iter().map(|way| (way.name().to_string(), look(way))).collect(),
+        rows: BUFFERS.map(row).into(),
+    }
+}
