@@ -101,6 +101,15 @@ pub enum WindowError {
         /// How many there are.
         members: u16,
     },
+    /// The living still read what the entry's former owner has lent them.
+    Lent {
+        /// The window.
+        place: String,
+        /// The entry.
+        index: u16,
+        /// The entry of one who reads.
+        borrower: u16,
+    },
     /// It has no receive buffers.
     NoMessages {
         /// The window.
@@ -167,6 +176,10 @@ impl fmt::Display for WindowError {
             Self::Full { place, index: Some(index), .. } => {
                 write!(f, "{place}: place {index} is taken; take another, or end who has it")
             }
+            Self::Lent { place, index, borrower } => write!(
+                f,
+                "{place}: member {borrower} still reads what place {index} had lent; take another"
+            ),
             Self::NoMessages { place } => {
                 write!(f, "{place} has no room for messages; plan some when it is made")
             }

@@ -10,29 +10,50 @@ use std::sync::atomic::Ordering::Acquire;
 use crate::memory::PAGE_SIZE;
 use crate::ring::Word64;
 
-/// "nagayaW" and 1.
-const MAGIC: u64 = u64::from_le_bytes(*b"nagayaW\x01");
-/// Of what lies in a window.
-const VERSION: u16 = 1;
+/// "nagayaW" and the version of what lies in a window.
+const MAGIC: u64 = u64::from_le_bytes(*b"nagayaW\x02");
 
 /// What a window is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Most members at a time, up to [`MEMBERS_MAX`](crate::window::MEMBERS_MAX).
     pub members: u16,
-    /// Bytes for messages, whole pages.
+    /// Bytes for messages, whole pages, less than 128 GiB.
     pub messages: usize,
+    /// Bytes that each member can lend, whole pages, less than 256 GiB; 0 for none.
+    pub lendable: usize,
 }
 
+/// Bits of the plan's numbers in its word; sizes in pages.
+const MEMBERS_BITS: u32 = 13;
+const MESSAGES_BITS: u32 = 25;
+const LENDABLE_BITS: u32 = 26;
+const _: () = assert!(MEMBERS_BITS + MESSAGES_BITS + LENDABLE_BITS == u64::BITS);
+
 impl Plan {
-    fn word(self) -> u64 {
-        let pages = (self.messages / PAGE_SIZE) as u64;
-        u64::from(VERSION) << 48 | u64::from(self.members) << 32 | pages
+    /// Whether a header can tell it.
+    pub(crate) fn can_be_told(self) -> bool {
+        let is_told = |bytes: usize, bits| {
+            bytes.is_multiple_of(PAGE_SIZE) && bytes / PAGE_SIZE < 1usize << bits
+        };
+        self.members < 1 << MEMBERS_BITS
+            && is_told(self.messages, MESSAGES_BITS)
+            && is_told(self.lendable, LENDABLE_BITS)
     }
 
-    fn parse(word: u64) -> Option<Self> {
-        let messages = (word as u32 as usize).checked_mul(PAGE_SIZE)?;
-        ((word >> 48) as u16 == VERSION).then_some(Self { members: (word >> 32) as u16, messages })
+    fn word(self) -> u64 {
+        let members = u64::from(self.members) << (MESSAGES_BITS + LENDABLE_BITS);
+        let messages = (self.messages / PAGE_SIZE) as u64;
+        members | messages << LENDABLE_BITS | (self.lendable / PAGE_SIZE) as u64
+    }
+
+    fn parse(word: u64) -> Self {
+        let pages = |shift: u32, bits: u32| (word >> shift & ((1 << bits) - 1)) as usize;
+        Self {
+            members: (word >> (MESSAGES_BITS + LENDABLE_BITS)) as u16,
+            messages: pages(LENDABLE_BITS, MESSAGES_BITS) * PAGE_SIZE,
+            lendable: pages(0, LENDABLE_BITS) * PAGE_SIZE,
+        }
     }
 }
 
@@ -41,7 +62,7 @@ impl Plan {
 pub struct Header<'a, W> {
     /// Zero until the others are there; then it says that this is a window.
     pub magic: &'a W,
-    /// Version and plan.
+    /// The plan.
     pub plan: &'a W,
     /// Bytes of the window.
     pub size: &'a W,
@@ -79,9 +100,6 @@ impl<W: Word64> Header<'_, W> {
     }
 
     fn read(&self) -> Agreed {
-        match Plan::parse(self.plan.load(Acquire)) {
-            Some(plan) => Agreed::Window(plan, self.size.load(Acquire)),
-            None => Agreed::Foreign,
-        }
+        Agreed::Window(Plan::parse(self.plan.load(Acquire)), self.size.load(Acquire))
     }
 }

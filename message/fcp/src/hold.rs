@@ -25,9 +25,16 @@ pub struct Peer {
 }
 
 impl Peer {
+    /// As a word that is not zero.
     #[inline]
-    fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index) << 1 | 1
+    }
+
+    /// Whom a word names, unless it is zero.
+    pub(crate) fn parse(word: u64) -> Option<Self> {
+        let peer = Self { index: (word >> 1) as u16, generation: (word >> 32) as u32 };
+        (word & 1 != 0).then_some(peer)
     }
 }
 
@@ -133,8 +140,7 @@ pub fn take<W: Word64>(state: &W, from: u64, host: u32, fence: impl Fn()) -> Opt
 
 /// Whether a word holds entry `index`, in whatever generation.
 pub fn holds<W: Word64>(word: &W, index: u16) -> bool {
-    let held = word.load(SeqCst);
-    held & 1 != 0 && (held >> 1) as u16 == index
+    Peer::parse(word.load(SeqCst)).is_some_and(|peer| peer.index == index)
 }
 
 /// The entry, taken and ready, becomes a member's.

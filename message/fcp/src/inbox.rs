@@ -6,8 +6,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
+use crate::loan::{Loan, Terms};
 use crate::mapped::Mapped;
-use crate::ring::{Buffer, Found, Header, Message, Receiver, rouse};
+use crate::member::Membership;
+use crate::ring::{Buffer, Found, Header, Kind, Message, Receiver, rouse};
 use crate::wait::{self, DOUBT, Patience};
 use crate::window::Window;
 
@@ -27,6 +29,8 @@ pub struct Inbox {
     patience: Patience,
     /// Somebody has rung, and no wait has ended by it yet.
     rung: Arc<AtomicBool>,
+    /// Who takes loans.
+    borrower: Option<Arc<Membership>>,
 }
 
 /// A message that has come, still in the ring.
@@ -34,25 +38,46 @@ pub struct Inbox {
 pub struct Arrived<'a> {
     inbox: &'a mut Inbox,
     message: Message,
+    /// Its loan was taken.
+    taken: bool,
 }
 
 impl Arrived<'_> {
-    /// Its header.
+    /// Its header. The length is that of what it carries itself.
     #[inline]
     pub fn header(&self) -> Header {
-        self.message.header
+        let header = self.message.header;
+        match header.kind {
+            Kind::Lent => Header { length: header.length - Terms::SIZE as u32, ..header },
+            _ => header,
+        }
     }
 
-    /// Copies part of its payload.
+    /// Copies part of what it carries itself.
     #[inline]
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         self.inbox.receiver.read(&self.inbox.ring, &self.message, offset, to);
+    }
+
+    /// The memory that is lent with it, once. Nothing if the message lends none, or tells
+    /// what no sender would.
+    pub fn loan(&mut self) -> Option<Loan> {
+        if self.message.header.kind != Kind::Lent || self.taken {
+            return None;
+        }
+        self.taken = true;
+        let mut terms = [0; Terms::SIZE];
+        self.read(self.header().length as usize, &mut terms);
+        Loan::new(self.inbox.borrower.as_ref()?, Terms::parse(terms))
     }
 }
 
 impl Drop for Arrived<'_> {
     #[inline]
     fn drop(&mut self) {
+        if self.message.header.kind == Kind::Lent {
+            self.loan(); // not taken, it goes back
+        }
         if self.inbox.receiver.consume(&self.inbox.ring, &self.message) {
             wait::wake(self.inbox.ring.head());
         }
@@ -67,7 +92,13 @@ impl Inbox {
             receiver: Receiver::default(),
             patience: Patience::default(),
             rung: Arc::default(),
+            borrower: None,
         }
+    }
+
+    /// Lets the receiver, this member, take loans.
+    pub(crate) fn borrow_as(&mut self, member: Arc<Membership>) {
+        self.borrower = Some(member);
     }
 
     /// What ends the waits of this inbox. Its ring lies in `window`.
@@ -79,7 +110,8 @@ impl Inbox {
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Corrupt> {
         match self.receiver.look(&self.ring) {
-            Found::Message(message) => Ok(Some(Arrived { inbox: self, message })),
+            Found::Message(message) if is_short(&message) => Err(Corrupt),
+            Found::Message(message) => Ok(Some(Arrived { inbox: self, message, taken: false })),
             Found::Corrupt => Err(Corrupt),
             Found::Nothing | Found::Unfinished(_) => Ok(None),
         }
@@ -125,8 +157,9 @@ impl Inbox {
                 found => Some(found),
             });
             match found {
+                Some(Found::Message(message)) if is_short(&message) => return Err(Corrupt),
                 Some(Found::Message(message)) => {
-                    return Ok(Some(Arrived { inbox: self, message }));
+                    return Ok(Some(Arrived { inbox: self, message, taken: false }));
                 }
                 Some(Found::Corrupt) => return Err(Corrupt),
                 Some(Found::Nothing | Found::Unfinished(_)) => {
@@ -186,6 +219,11 @@ impl Inbox {
             wait::wake(self.ring.head());
         }
     }
+}
+
+/// Whether it should tell of a loan, and cannot.
+fn is_short(message: &Message) -> bool {
+    message.header.kind == Kind::Lent && (message.header.length as usize) < Terms::SIZE
 }
 
 /// Ends a wait of the receiver from another thread of its process: [`Inbox::receive`]

@@ -7,25 +7,34 @@
 //! another process; `inbox` and `outbox` are its two ends. `port` puts them together: one
 //! process's place in a window, from which it reaches all others.
 //!
+//! A large message need not go through a ring: `lend` is memory that the sender lends with
+//! it and `loan` what the receiver has of that; `slot` says who has it, `allocate` where
+//! it lies.
+//!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
 //! (`hold` keeps a buffer its owner's, `barrier` makes that cheap, `ofd` are the kernel's
 //! locks that end with their holder, `fork` tells a child from its parent); `lock` is test-and-set and a lock that survives its holder; `error` says why
 //! not.
 
+mod allocate;
 mod barrier;
 pub mod error;
 mod fork;
 pub mod header;
 pub mod hold;
 pub mod inbox;
+pub mod lend;
+pub mod loan;
 pub mod lock;
 pub mod mapped;
+mod mapping;
 pub mod member;
 pub mod memory;
 mod ofd;
 pub mod outbox;
 pub mod port;
 pub mod ring;
+pub mod slot;
 pub mod wait;
 pub mod window;

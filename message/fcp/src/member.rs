@@ -23,6 +23,7 @@ use crate::barrier;
 use crate::error::WindowError;
 use crate::hold::{self, Peer, Phase, State};
 use crate::ofd;
+use crate::slot;
 use crate::window::{ENTRY_SIZE, MEMBERS_MAX, Window};
 
 /// Words of an entry. State and what is told of the member; then, in a line of their own,
@@ -216,6 +217,11 @@ impl Members {
                         return Ok(Membership { members: self.clone(), peer, lock, pid, unfenced });
                     }
                     Taken::Held => held = true,
+                    Taken::Lent(borrower) if wanted.len() == 1 => {
+                        let place = self.window.memory().place().to_owned();
+                        return Err(WindowError::Lent { place, index, borrower: borrower.index });
+                    }
+                    Taken::Lent(_) => {}
                     Taken::Others => {}
                 }
             }
@@ -247,6 +253,15 @@ impl Members {
         let was = State::parse(before);
         // With its lock, what was here is dead, unless a kernel elsewhere has the lock.
         let can = was.phase == Phase::Free || was.host == self.host;
+        // Nobody holds, or has on loan, what never was anybody's.
+        let used = was.generation != 0;
+        if can
+            && used
+            && let Some(borrower) = self.borrower(index)
+        {
+            ofd::unlock(lock.as_fd(), at, 1);
+            return Ok(Taken::Lent(borrower));
+        }
         let taken = if can { hold::take(state, before, self.host, || ()) } else { None };
         let Some(taken) = taken else {
             ofd::unlock(lock.as_fd(), at, 1);
@@ -254,8 +269,7 @@ impl Members {
         };
         // What the dead held, nobody holds.
         self.holds(index).for_each(hold::release);
-        // Nobody holds what never was anybody's.
-        if was.generation != 0 && (!self.fence_holders(index) || self.is_held(index)) {
+        if used && (!self.fence_holders(index) || self.is_held(index)) {
             state.store(taken.next(self.host, Phase::Free).word(), Release);
             ofd::unlock(lock.as_fd(), at, 1);
             return Ok(Taken::Held);
@@ -263,6 +277,9 @@ impl Members {
         // SAFETY: nobody holds the entry, and who wants to finds a new generation; the
         // former owner is dead or gone, and we alone have the lock.
         unsafe { self.window.clear_buffer(index) };
+        if used {
+            self.window.clear_loans(index);
+        }
         let buffer = self.window.buffer(index).map_or(0, |(at, _)| at as u64);
         let set = |n, value| self.window.entry_word(index, n).store(value, Release);
         set(ID_AND_GROUP, u64::from(card.group) << 32 | u64::from(card.id));
@@ -273,6 +290,33 @@ impl Members {
         // Who takes an entry and did not see us is seen by our holds.
         fence(SeqCst);
         Ok(Taken::Ours(taken.generation))
+    }
+
+    /// Gives the system the memory back that members could lend and do not need any more,
+    /// because they have ended, and nobody alive has a loan from them.
+    pub fn give_back_of_the_dead(&self) -> Result<(), WindowError> {
+        let lock = self.window.memory().reopen()?;
+        for index in 0..self.window.plan().members {
+            let at = ofd::MEMBERS + i64::from(index);
+            let state = State::parse(self.state(index).load(Acquire));
+            let can = state.phase != Phase::Free && state.host == self.host;
+            // With its lock, nobody can take the entry meanwhile.
+            if can && ofd::try_lock(lock.as_fd(), at, 1) == Ok(true) {
+                if self.window.slots_used(index) > 0 && self.borrower(index).is_none() {
+                    self.window.clear_loans(index);
+                }
+                ofd::unlock(lock.as_fd(), at, 1);
+            }
+        }
+        Ok(())
+    }
+
+    /// One who is alive and has a loan from entry `index`.
+    fn borrower(&self, index: u16) -> Option<Peer> {
+        let slots = 1..=self.window.slots_used(index);
+        let slots = slots.filter_map(|number| self.window.slot(index, number));
+        let mut borrowers = slots.filter_map(slot::borrower);
+        borrowers.find(|peer| self.life(*peer) != Life::Gone)
     }
 
     /// Makes the fences that members do without between their holds and their looks, for the
@@ -320,6 +364,8 @@ enum Taken {
     Ours(u32),
     /// Somebody still sends to its former owner.
     Held,
+    /// He still reads what its former owner has lent.
+    Lent(Peer),
     /// It is somebody else's.
     Others,
 }
@@ -386,6 +432,10 @@ impl Drop for Membership {
         let state = self.members.state(self.peer.index);
         if self.pid != std::process::id() || !hold::has_entry(state, self.peer) {
             return;
+        }
+        // What nobody has on loan nobody needs; otherwise the entry's next owner sees to it.
+        if self.members.borrower(self.peer.index).is_none() {
+            self.members.window.clear_loans(self.peer.index);
         }
         let left = State::parse(state.load(Acquire)).next(self.members.host, Phase::Free);
         state.store(left.word(), Release);

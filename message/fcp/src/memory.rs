@@ -6,12 +6,14 @@
 //! opened by, anybody else. Devices are what the administrator has made of them.
 
 use std::fs;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
     FallocateFlags, FileType, MemfdFlags, Mode, OFlags, SealFlags, Stat, fallocate, fchmod,
-    fcntl_add_seals, fcntl_getfl, fstat, fstatfs, ftruncate, major, memfd_create, minor, open,
+    fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, fstatfs, ftruncate, major, memfd_create,
+    minor, open,
 };
 use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 
@@ -169,6 +171,15 @@ impl Memory {
     /// Where it is, for messages to the user.
     pub fn place(&self) -> &str {
         &self.place
+    }
+
+    /// Gives the pages of `range` back to the system, where they come anew when they are
+    /// needed; of named files they are reserved, and stay. Whether they are zero now.
+    pub(crate) fn give_back(&self, range: Range<usize>) -> bool {
+        let sealed = SealFlags::SHRINK | SealFlags::GROW;
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        fcntl_get_seals(&self.fd).is_ok_and(|seals| seals.contains(sealed))
+            && fallocate(&self.fd, punch, range.start as u64, range.len() as u64).is_ok()
     }
 
     /// An open file description of its own, for locks that end with the caller alone.

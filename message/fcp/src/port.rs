@@ -8,6 +8,7 @@
 //! Two who send to each other with both buffers full do not wait for ever: while a port
 //! waits for room, it hands over all that comes for itself.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
@@ -16,6 +17,7 @@ use crate::error::WindowError;
 use crate::fork;
 use crate::hold::Peer;
 use crate::inbox::{Arrived, Bell, Corrupt, Inbox};
+use crate::lend::{Block, Lendable, Lender};
 use crate::member::{Card, Hold, Life, Members, Membership};
 use crate::outbox::{self, Meanwhile, Outbox};
 use crate::ring::{Kind, SendError};
@@ -75,6 +77,8 @@ pub struct Port {
     // The inbox does not outlive the membership, which keeps the window.
     inbox: Inbox,
     ways: Ways,
+    /// Made when it is first needed.
+    lender: Option<Arc<Lender>>,
 }
 
 impl Port {
@@ -88,7 +92,7 @@ impl Port {
         if window.buffer(0).is_none() {
             return Err(WindowError::NoMessages { place: window.memory().place().to_owned() });
         }
-        let membership = members.join(card, index)?;
+        let membership = Arc::new(members.join(card, index)?);
         let peer = membership.peer();
         // SAFETY: our own, and the membership keeps the window.
         let ring = unsafe { window.ring(peer.index) }.expect("all entries have a buffer");
@@ -99,7 +103,9 @@ impl Port {
             ways: Vec::new(),
             forks: fork::watch(),
         };
-        Ok(Self { inbox: Inbox::new(ring), ways })
+        let mut inbox = Inbox::new(ring);
+        inbox.borrow_as(ways.membership.clone());
+        Ok(Self { inbox, ways, lender: None })
     }
 
     /// Which stay this is.
@@ -146,22 +152,45 @@ impl Port {
         kind: Kind,
         parts: &[&[u8]],
         until: Option<Instant>,
-        mut meanwhile: impl FnMut(Arrived<'_>),
+        meanwhile: impl FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
         let (way, _hold, members) = self.ways.hold(to, id)?;
-        match way.outbox.try_send(kind, parts) {
-            Ok(()) => Ok(()),
-            Err(SendError::TooLong) => Err(Refused::TooLong),
-            Err(SendError::Full) => {
-                let lives = || members.life(way.peer) != Life::Gone;
-                let meanwhile = Meanwhile {
-                    inbox: &mut self.inbox,
-                    is_dead: &|ticket| members.is_dead(ticket),
-                    take: &mut meanwhile,
-                };
-                Ok(way.outbox.send_when_free(kind, parts, until, lives, Some(meanwhile))?)
-            }
+        way.send(kind, parts, until, members, &mut self.inbox, meanwhile)
+    }
+
+    /// Memory for `length` bytes of a message that is to be lent. Nothing if too much is
+    /// out, or the plan of the window has none.
+    pub fn block(&mut self, length: usize) -> Option<Block> {
+        if self.lender.is_none() {
+            self.lender = Lender::new(self.ways.membership.clone());
         }
+        self.lender.as_ref()?.block(length)
+    }
+
+    /// Sends as [`Port::send`] does, a message of [`Kind::Lent`]: `parts`, and a loan of
+    /// `range` of the memory. It may be lent to others, too.
+    ///
+    /// # Panics
+    /// If the memory is not this port's, or the range not inside it.
+    pub fn send_lent(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        (memory, range): (&Lendable, Range<usize>),
+        until: Option<Instant>,
+        meanwhile: impl FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        let (way, _hold, members) = self.ways.hold(to, id)?;
+        let lender = self.lender.as_ref().expect("another port's memory");
+        let terms = lender.lend(memory, range, way.peer).ok_or(Refused::Full)?;
+        let bytes = terms.bytes();
+        let parts: Vec<&[u8]> = parts.iter().copied().chain([&bytes[..]]).collect();
+        let sent = way.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
+        if sent.is_err() {
+            lender.take_back(memory, terms.slot);
+        }
+        sent
     }
 
     /// The next message, if one is there.
@@ -203,7 +232,7 @@ impl Port {
 /// The ways to the other members.
 #[derive(Debug)]
 struct Ways {
-    membership: Membership,
+    membership: Arc<Membership>,
     /// By entry; made when they are first needed.
     ways: Vec<Option<Way>>,
     ticket: u32,
@@ -217,6 +246,30 @@ struct Way {
     outbox: Outbox,
     peer: Peer,
     id: u32,
+}
+
+impl Way {
+    /// Sends to the member, which is held; waits for room.
+    #[inline]
+    fn send(
+        &mut self,
+        kind: Kind,
+        parts: &[&[u8]],
+        until: Option<Instant>,
+        members: &Members,
+        inbox: &mut Inbox,
+        mut meanwhile: impl FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        match self.outbox.try_send(kind, parts) {
+            Err(SendError::Full) => {
+                let lives = || members.life(self.peer) != Life::Gone;
+                let is_dead = &|ticket| members.is_dead(ticket);
+                let meanwhile = Meanwhile { inbox, is_dead, take: &mut meanwhile };
+                Ok(self.outbox.send_when_free(kind, parts, until, lives, Some(meanwhile))?)
+            }
+            sent => Ok(sent?),
+        }
+    }
 }
 
 impl Ways {

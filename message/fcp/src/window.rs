@@ -1,25 +1,28 @@
 //! VCL: a window of memory that processes share, whatever it is made of.
 //!
 //! ```text
-//! header │ member table │ messages: a receive buffer for each member │ plain memory
+//! header │ member table │ messages: a receive buffer for each member │ plain memory │
+//! loans: for each member, slots and the memory that it can lend
 //! ```
 //! Each process may have it at another address, so the window holds offsets, never
 //! pointers. A window is trusted no further than its bounds: what others write into it can
 //! make results wrong, but no access outside. (Who may map it may also shrink the file
-//! below it; only anonymous memory is sealed against that.)
+//! below it; only anonymous memory is sealed against that.) What members can lend may be
+//! much, and a process needs little of it: files' pages are mapped member by member, when
+//! they are first needed.
 
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
-
-use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::error::WindowError;
 use crate::header::{Agreed, Header, Plan};
 use crate::mapped::{Mapped, size_of_ring};
-use crate::memory::{Memory, PAGE_SIZE};
+use crate::mapping::Mapping;
+use crate::memory::{Kind, Memory, PAGE_SIZE};
 use crate::ofd;
 use crate::ring::{LINE_SIZE, LINES_MAX};
 
@@ -29,21 +32,20 @@ const HEADER_SIZE: usize = PAGE_SIZE;
 pub const ENTRY_SIZE: usize = 2 * LINE_SIZE;
 /// Most members of a window.
 pub const MEMBERS_MAX: u16 = 4096;
+/// Fewest bytes for a member to lend.
+pub const LENDABLE_MIN: usize = 1 << 16;
 /// Fewest lines of a ring.
 const LINES_MIN: u32 = 4;
 
 /// A window, mapped.
 #[derive(Debug)]
 pub struct Window {
-    base: NonNull<u8>,
+    mapping: Mapping,
     memory: Memory,
     plan: Plan,
+    /// What the mapping does not reach: the loans of each member, where they can be mapped.
+    loans: Box<[OnceLock<Option<Mapping>>]>,
 }
-
-// SAFETY: the memory is shared by design, and reached through atomics and copies.
-unsafe impl Send for Window {}
-// SAFETY: as above.
-unsafe impl Sync for Window {}
 
 impl Window {
     /// Maps the memory; makes a window of it if it holds nothing and there is a plan. A
@@ -52,7 +54,7 @@ impl Window {
         let size = memory.size();
         let place = || memory.place().to_owned();
         if let Some(plan) = plan
-            && !(plan.messages.is_multiple_of(PAGE_SIZE) && fits(plan, size))
+            && !(plan.can_be_told() && fits(plan, size))
         {
             return Err(WindowError::Differs {
                 place: place(),
@@ -60,13 +62,12 @@ impl Window {
                 wanted: describe(plan),
             });
         }
-        let mut window =
-            Self { base: map(&memory)?, memory, plan: Plan { members: 0, messages: 0 } };
-        let place = || window.memory.place().to_owned();
+        let is_file = memory.kind() == Kind::File;
+        let head = Mapping::of(&memory, 0..if is_file { HEADER_SIZE } else { size })?;
         let header = Header {
-            magic: window.raw64(0),
-            plan: window.raw64(LINE_SIZE),
-            size: window.raw64(LINE_SIZE + size_of::<u64>()),
+            magic: head.word64(0),
+            plan: head.word64(LINE_SIZE),
+            size: head.word64(LINE_SIZE + size_of::<u64>()),
         };
         let found = match header.agree(plan, size as u64) {
             Agreed::Window(found, has) if has == size as u64 && fits(found, size) => found,
@@ -81,8 +82,10 @@ impl Window {
             let (found, wanted) = (describe(found), describe(wanted));
             return Err(WindowError::Differs { place: place(), found, wanted });
         }
-        window.plan = found;
-        Ok(window)
+        let loans = (0..found.members).map(|_| OnceLock::new()).collect();
+        let mapping =
+            if is_file { Mapping::of(&memory, 0..size - lent_by_all(found))? } else { head };
+        Ok(Self { mapping, memory, plan: found, loans })
     }
 
     /// Makes the memory zero, so that it can become a window: a device keeps what was on
@@ -98,13 +101,15 @@ impl Window {
                 return Err(WindowError::System { doing: "lock", place: place(), error });
             }
         }
-        let base = map(memory).inspect_err(|_| ofd::unlock(guard.as_fd(), ofd::MEMBERS, all))?;
-        // SAFETY: mapped just now, this large. The magic goes first, so that nobody takes
-        // for a window what is half erased.
-        unsafe {
-            ptr::write_volatile(base.as_ptr().cast::<u64>(), 0);
-            ptr::write_bytes(base.as_ptr(), 0, memory.size());
-            let _ = munmap(base.as_ptr().cast(), memory.size());
+        let all_of_it = 0..memory.size();
+        let mapping = Mapping::of(memory, all_of_it.clone())
+            .inspect_err(|_| ofd::unlock(guard.as_fd(), ofd::MEMBERS, all))?;
+        // The magic goes first, so that nobody takes for a window what is half erased.
+        mapping.word64(0).store(0, SeqCst);
+        if !memory.give_back(all_of_it) {
+            let base = mapping.address(0, memory.size());
+            // SAFETY: mapped just now, this large.
+            unsafe { ptr::write_bytes(base.as_ptr(), 0, memory.size()) };
         }
         // A child that another thread has just forked may have the description, too.
         ofd::unlock(guard.as_fd(), ofd::MEMBERS, all);
@@ -128,7 +133,90 @@ impl Window {
 
     /// Where the program's own memory lies: offsets in bytes.
     pub fn plain(&self) -> Range<usize> {
-        self.messages().end..self.memory.size()
+        self.messages().end..self.memory.size() - lent_by_all(self.plan)
+    }
+
+    /// How many loans of each member there can be at once, and 1: slot 0 tells how many
+    /// have ever been used.
+    pub(crate) fn slots(&self) -> usize {
+        slots(self.plan)
+    }
+
+    /// Slot `number` of member `index`, if its loans can be mapped (`slot`).
+    pub(crate) fn slot(&self, index: u16, number: usize) -> Option<&AtomicU64> {
+        assert!(number < self.slots());
+        let (mapping, start) = self.loans(index)?;
+        Some(mapping.word64(start + number * size_of::<u64>()))
+    }
+
+    /// How many bytes each member can lend.
+    pub(crate) fn lendable(&self) -> usize {
+        self.plan.lendable - table(self.plan)
+    }
+
+    /// The address, here, of `length` bytes, `at` bytes into what member `index` can lend.
+    pub(crate) fn lendable_at(&self, index: u16, at: usize, length: usize) -> Option<NonNull<u8>> {
+        if at.checked_add(length)? > self.lendable() {
+            return None;
+        }
+        let (mapping, start) = self.loans(index)?;
+        Some(mapping.address(start + table(self.plan) + at, length))
+    }
+
+    /// Makes pages of what member `index` can lend be there. Whether the system has them.
+    pub(crate) fn populate(&self, index: u16, part: Range<usize>) -> bool {
+        let first = table(self.plan);
+        self.loans(index).is_some_and(|(mapping, start)| {
+            mapping.populate(start + first + part.start..start + first + part.end)
+        })
+    }
+
+    /// Gives back the pages of what member `index` can lend.
+    pub(crate) fn give_back(&self, index: u16, part: Range<usize>) {
+        let first = self.loans_at(index) + table(self.plan);
+        self.memory.give_back(first + part.start..first + part.end);
+    }
+
+    /// Makes the slots of member `index` zero, and gives back what it could lend.
+    pub(crate) fn clear_loans(&self, index: u16) {
+        // Where they cannot be mapped, we lend nothing, and what is there stays.
+        if self.plan.lendable > 0 && self.slot(index, 0).is_some() {
+            self.give_back(index, 0..self.lendable());
+            let used = self.slots_used(index);
+            let slots = (1..=used).chain([0]).filter_map(|number| self.slot(index, number));
+            slots.for_each(|slot| slot.store(0, Release));
+        }
+    }
+
+    /// How many slots of member `index` have ever been used.
+    pub(crate) fn slots_used(&self, index: u16) -> usize {
+        match self.slots() {
+            0 => 0,
+            slots => {
+                let used = self.slot(index, 0).map_or(0, |used| used.load(Acquire) as usize);
+                used.min(slots - 1)
+            }
+        }
+    }
+
+    /// Where the loans of member `index` are in the window.
+    fn loans_at(&self, index: u16) -> usize {
+        self.memory.size() - lent_by_all(self.plan) + usize::from(index) * self.plan.lendable
+    }
+
+    /// Where the loans of member `index` are mapped: in which mapping, and where in it.
+    fn loans(&self, index: u16) -> Option<(&Mapping, usize)> {
+        let own = self.loans.get(usize::from(index))?;
+        let at = self.loans_at(index);
+        if at < self.mapping.length() {
+            return Some((&self.mapping, at));
+        }
+        let mapping = own.get_or_init(|| {
+            let mapping = Mapping::of(&self.memory, at..at + self.plan.lendable).ok()?;
+            mapping.spare_core_files();
+            Some(mapping)
+        });
+        Some((mapping.as_ref()?, 0))
     }
 
     /// Offset and lines of the receive buffer of member `index`; computed, so that a sender
@@ -155,15 +243,14 @@ impl Window {
     pub unsafe fn ring(&self, index: u16) -> Option<Mapped> {
         let (at, lines) = self.buffer(index)?;
         // SAFETY: in the window, which the caller keeps; `join` made it zero.
-        Some(unsafe { Mapped::at(self.base.add(at), lines) })
+        Some(unsafe { Mapped::at(self.mapping.address(at, size_of_ring(lines)), lines) })
     }
 
     /// The address, here, of `length` bytes of the program's own memory.
     pub fn address(&self, at: usize, length: usize) -> Option<NonNull<u8>> {
         let plain = self.plain();
         let inside = at >= plain.start && at.checked_add(length)? <= plain.end;
-        // SAFETY: inside the window.
-        inside.then(|| unsafe { self.base.add(at) })
+        inside.then(|| self.mapping.address(at, length))
     }
 
     /// A 32-bit word of the program's own memory; `at` is a multiple of 4.
@@ -190,7 +277,7 @@ impl Window {
     #[inline]
     pub(crate) fn entry_word(&self, index: u16, word: usize) -> &AtomicU64 {
         assert!(index < self.plan.members && word < ENTRY_SIZE / size_of::<u64>());
-        self.raw64(HEADER_SIZE + usize::from(index) * ENTRY_SIZE + word * size_of::<u64>())
+        self.mapping.word64(HEADER_SIZE + usize::from(index) * ENTRY_SIZE + word * size_of::<u64>())
     }
 
     /// Makes the receive buffer of member `index` zero.
@@ -199,35 +286,11 @@ impl Window {
     /// Nobody else uses it.
     pub(crate) unsafe fn clear_buffer(&self, index: u16) {
         if let Some((at, lines)) = self.buffer(index) {
+            let ring = self.mapping.address(at, size_of_ring(lines));
             // SAFETY: in the window; the caller says that nobody else is there.
-            unsafe { ptr::write_bytes(self.base.as_ptr().add(at), 0, size_of_ring(lines)) };
+            unsafe { ptr::write_bytes(ring.as_ptr(), 0, size_of_ring(lines)) };
         }
     }
-
-    #[inline]
-    fn raw64(&self, at: usize) -> &AtomicU64 {
-        assert!(at.is_multiple_of(size_of::<u64>()) && at + size_of::<u64>() <= self.memory.size());
-        // SAFETY: in the window, aligned, and only ever reached as an atomic.
-        unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
-    }
-}
-
-impl Drop for Window {
-    fn drop(&mut self) {
-        // SAFETY: our own mapping; who has a reference into it has one to us.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.memory.size()) };
-    }
-}
-
-fn map(memory: &Memory) -> Result<NonNull<u8>, WindowError> {
-    let protection = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping where the kernel likes.
-    unsafe { mmap(ptr::null_mut(), memory.size(), protection, MapFlags::SHARED, memory, 0) }
-        .and_then(|base| NonNull::new(base.cast()).ok_or(Errno::NOMEM))
-        .map_err(|error| {
-            let place = memory.place().to_owned();
-            WindowError::System { doing: "map", place, error }
-        })
 }
 
 fn messages(plan: Plan) -> Range<usize> {
@@ -236,11 +299,30 @@ fn messages(plan: Plan) -> Range<usize> {
     start..start.saturating_add(plan.messages)
 }
 
+/// What all members can lend, with their slots: the end of the window.
+fn lent_by_all(plan: Plan) -> usize {
+    plan.lendable.saturating_mul(plan.members.into())
+}
+
+/// Slots of a member: one for 64 KiB that it can lend, and at most 64 KiB of them.
+fn slots(plan: Plan) -> usize {
+    (plan.lendable >> 16).next_multiple_of(PAGE_SIZE / size_of::<u64>()).min(1 << 13)
+}
+
+/// Bytes of a member's slots.
+fn table(plan: Plan) -> usize {
+    slots(plan) * size_of::<u64>()
+}
+
 /// Whether there is room for the plan. Its numbers may come from anybody.
 fn fits(plan: Plan, size: usize) -> bool {
-    (1..=MEMBERS_MAX).contains(&plan.members) && messages(plan).end <= size
+    (1..=MEMBERS_MAX).contains(&plan.members)
+        && messages(plan).end.saturating_add(lent_by_all(plan)) <= size
+        && (plan.lendable == 0 || plan.lendable >= LENDABLE_MIN)
 }
 
 fn describe(plan: Plan) -> String {
-    format!("{} members and {} bytes of messages", plan.members, plan.messages)
+    let Plan { members, messages, lendable } = plan;
+    let lends = if lendable > 0 { format!(", {lendable} to lend each") } else { String::new() };
+    format!("{members} members and {messages} bytes of messages{lends}")
 }

@@ -17,11 +17,11 @@ use fcp::ring::{Buffer, Kind, Sender};
 use fcp::window::Window;
 
 mod children;
-use children::{Random, child, kill, reap, seed};
+use children::{Random, child, eventually, kill, kill_and_replace, reap, seed};
 
 fn members(most: u16) -> Arc<Members> {
     let memory = Memory::anonymous(1 << 20).expect("memory");
-    let plan = Plan { members: most, messages: 256 << 10 };
+    let plan = Plan { members: most, messages: 256 << 10, lendable: 0 };
     let window = Window::open(memory, Some(plan)).expect("a window");
     Arc::new(Members::of(Arc::new(window)).expect("members"))
 }
@@ -36,40 +36,6 @@ fn again(members: &Members) -> Arc<Members> {
 
 fn join(members: &Arc<Members>, id: u32) -> Membership {
     members.join(Card { id, group: 0 }, None).expect("a place")
-}
-
-fn eventually(what: &str, holds: impl Fn() -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Keeps `living` processes going for a while, each with a number of its own, and kills one
-/// after the other at random instants. Returns how many. None may end by itself.
-fn kill_and_replace(
-    random: &mut Random,
-    living: u32,
-    time: Duration,
-    start: impl Fn(u32) -> libc::pid_t,
-) -> u32 {
-    let end_of = |pid| {
-        let status = kill(pid);
-        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
-    };
-    let mut pids: Vec<_> = (0..living).map(&start).collect();
-    let end = Instant::now() + time;
-    let mut deaths = 0;
-    while Instant::now() < end {
-        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
-        let victim = random.next() as usize % pids.len();
-        end_of(pids[victim]);
-        pids[victim] = start(living + deaths);
-        deaths += 1;
-    }
-    pids.into_iter().for_each(end_of);
-    deaths
 }
 
 #[test]

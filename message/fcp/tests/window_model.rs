@@ -10,6 +10,7 @@ use fcp::header::{Agreed, Header, Plan};
 use fcp::hold::{self, Peer, Phase, State};
 use fcp::lock::{self, Attempt};
 use fcp::ring::Word64;
+use fcp::slot;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
@@ -28,7 +29,7 @@ fn all_who_make_a_window_get_the_same() {
         let words = Arc::new([wide(0), wide(0), wide(0)]);
         let agree = |words: &[Wide; 3], members| {
             let header = Header { magic: &words[0], plan: &words[1], size: &words[2] };
-            header.agree(Some(Plan { members, messages: 4096 }), 1 << 20)
+            header.agree(Some(Plan { members, messages: 4096, lendable: 0 }), 1 << 20)
         };
         let makers: Vec<_> = (1..=2)
             .map(|members| {
@@ -90,6 +91,49 @@ fn held_or_cleared(try_hold: Hold) {
         }
         for sender in senders {
             sender.join().unwrap();
+        }
+    });
+}
+
+/// Lender and borrower take turns with memory, by a slot; the borrower may die instead of
+/// giving back, and the lender learns of that.
+#[test]
+fn what_is_lent_is_not_written_until_it_comes_back() {
+    model(3, || {
+        let slots = Arc::new([wide(0), wide(0)]);
+        let memory = Arc::new(UnsafeCell::new(0u32));
+        let dead = Arc::new(AtomicBool::new(false));
+        let borrowers = [peer(1), peer(2)];
+        memory.with_mut(|cell| {
+            // SAFETY: loom checks that nobody else is here.
+            unsafe { *cell = 1 }
+        });
+        (0..2).for_each(|n| slot::lend(&slots[n], borrowers[n]));
+        let threads: Vec<_> = (0..2)
+            .map(|n| {
+                let (slots, memory, dead) = (slots.clone(), memory.clone(), dead.clone());
+                thread::spawn(move || {
+                    assert!(slot::is_lent_to(&slots[n], borrowers[n]));
+                    // SAFETY: as above.
+                    assert_eq!(memory.with(|cell| unsafe { *cell }), 1);
+                    if n == 1 {
+                        dead.store(true, SeqCst);
+                    } else {
+                        slot::give_back(&slots[n], borrowers[n]);
+                    }
+                })
+            })
+            .collect();
+        let is_back = |n: usize| match slot::borrower(&slots[n]) {
+            Some(peer) => peer.index == 2 && dead.load(SeqCst),
+            None => true,
+        };
+        if is_back(0) && is_back(1) {
+            // SAFETY: as above.
+            memory.with_mut(|cell| unsafe { *cell = 2 });
+        }
+        for thread in threads {
+            thread.join().unwrap();
         }
     });
 }

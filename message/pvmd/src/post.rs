@@ -25,6 +25,9 @@ const LINES: u32 = 4096;
 /// groups share.
 const REST: usize = 2 << 20;
 
+/// Bytes that a task can lend with its messages. Only what is used exists.
+const LENDABLE: usize = 1 << 30;
+
 /// A host's window, and what waits to go into it.
 #[derive(Debug)]
 pub struct Post {
@@ -37,8 +40,9 @@ impl Post {
     pub fn new() -> Result<Post, WindowError> {
         let messages = usize::from(MEMBERS) * size_of_ring(LINES);
         let messages = messages.next_multiple_of(PAGE_SIZE);
-        let memory = Memory::anonymous(messages + REST)?;
-        let window = Arc::new(Window::open(memory, Some(Plan { members: MEMBERS, messages }))?);
+        let memory = Memory::anonymous(messages + REST + usize::from(MEMBERS) * LENDABLE)?;
+        let plan = Plan { members: MEMBERS, messages, lendable: LENDABLE };
+        let window = Arc::new(Window::open(memory, Some(plan))?);
         let members = Arc::new(Members::of(window)?);
         let port = Port::join(&members, Card { id: PVMD.0, group: 0 }, Some(0))?;
         Ok(Post { port, queues: BTreeMap::new() })

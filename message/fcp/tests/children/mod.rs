@@ -1,6 +1,8 @@
 //! Processes of a test: forked, killed and waited for; and choices that a seed repeats.
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+use std::time::{Duration, Instant};
+
 /// SplitMix64.
 pub struct Random(pub u64);
 
@@ -63,4 +65,39 @@ pub fn kill(pid: libc::pid_t) -> i32 {
     // SAFETY: our own child.
     unsafe { libc::kill(pid, libc::SIGKILL) };
     reap(pid)
+}
+
+/// Waits until it holds.
+pub fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < end, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Keeps `living` processes going for a while, each with a number of its own, and kills one
+/// after the other at random instants. Returns how many. None may end by itself.
+pub fn kill_and_replace(
+    random: &mut Random,
+    living: u32,
+    time: Duration,
+    start: impl Fn(u32) -> libc::pid_t,
+) -> u32 {
+    let end_of = |pid| {
+        let status = kill(pid);
+        assert_eq!(libc::WTERMSIG(status), libc::SIGKILL, "it failed by itself: {status:x}");
+    };
+    let mut pids: Vec<_> = (0..living).map(&start).collect();
+    let end = Instant::now() + time;
+    let mut deaths = 0;
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
+        let victim = random.next() as usize % pids.len();
+        end_of(pids[victim]);
+        pids[victim] = start(living + deaths);
+        deaths += 1;
+    }
+    pids.into_iter().for_each(end_of);
+    deaths
 }

@@ -1,0 +1,99 @@
+//! Memory that another member lends us with a message.
+
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::Arc;
+
+use crate::fork;
+use crate::member::Membership;
+use crate::slot;
+
+/// Where a loan lies, as a message of [`Kind::Lent`](crate::ring::Kind::Lent) ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Terms {
+    /// The lender's entry.
+    pub lender: u16,
+    /// The lender's slot.
+    pub slot: u16,
+    /// Bytes from the start of what the lender can lend.
+    pub at: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl Terms {
+    /// Bytes in a message.
+    pub const SIZE: usize = 24;
+
+    pub fn bytes(self) -> [u8; Self::SIZE] {
+        let mut bytes = [0; Self::SIZE];
+        bytes[..8].copy_from_slice(&self.at.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.length.to_le_bytes());
+        bytes[16..18].copy_from_slice(&self.lender.to_le_bytes());
+        bytes[18..20].copy_from_slice(&self.slot.to_le_bytes());
+        bytes
+    }
+
+    pub fn parse(bytes: [u8; Self::SIZE]) -> Self {
+        let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let ids = word(16);
+        Self { lender: ids as u16, slot: (ids >> 16) as u16, at: word(0), length: word(8) }
+    }
+}
+
+/// Memory that another member has lent us. It stays as it is until this is dropped, even
+/// if the lender ends: an honest lender does not write into it. (Who is not, and may map
+/// the window, can make the bytes wrong, as in any message; nothing else.)
+#[derive(Debug)]
+pub struct Loan {
+    /// Keeps the window, and us a member while we have the loan.
+    membership: Arc<Membership>,
+    data: NonNull<u8>,
+    terms: Terms,
+    forks: u32,
+}
+
+// SAFETY: memory that all may read, and a word that is reached as an atomic.
+unsafe impl Send for Loan {}
+// SAFETY: as above.
+unsafe impl Sync for Loan {}
+
+impl Loan {
+    /// The loan that a message tells of, if it is one to us and inside the lender's memory.
+    pub(crate) fn new(membership: &Arc<Membership>, terms: Terms) -> Option<Self> {
+        let window = membership.members().window();
+        let length = usize::try_from(terms.length).ok()?;
+        let data = window.lendable_at(terms.lender, usize::try_from(terms.at).ok()?, length)?;
+        let slots = 1..window.slots();
+        let is_ours = slots.contains(&terms.slot.into())
+            && slot::is_lent_to(window.slot(terms.lender, terms.slot.into())?, membership.peer());
+        is_ours.then(|| Self { membership: membership.clone(), data, terms, forks: fork::watch() })
+    }
+}
+
+impl Deref for Loan {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        // SAFETY: inside the window, which the membership keeps; the lender does not write
+        // there while the slot is ours.
+        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.terms.length as usize) }
+    }
+}
+
+impl AsRef<[u8]> for Loan {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        // A forked child does not give back what its parent has.
+        if !fork::happened_since(self.forks) {
+            let window = self.membership.members().window();
+            let slot = window.slot(self.terms.lender, self.terms.slot.into());
+            slot::give_back(slot.expect("mapped with the loan"), self.membership.peer());
+        }
+    }
+}

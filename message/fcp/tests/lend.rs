@@ -1,0 +1,263 @@
+//! Memory that is lent with messages: it comes back, it outlives its lender, and nobody's
+//! death tears it. `SEED=n` repeats a run's choices.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use fcp::header::Plan;
+use fcp::inbox::Arrived;
+use fcp::loan::Loan;
+use fcp::member::{Card, Members};
+use fcp::memory::Memory;
+use fcp::port::{Port, Refused};
+use fcp::ring::Kind;
+use fcp::window::Window;
+
+mod children;
+use children::{Random, child, eventually, kill, kill_and_replace, reap, seed};
+
+const LENDABLE: usize = 4 << 20;
+
+fn members(most: u16) -> Arc<Members> {
+    let memory = Memory::anonymous((1 << 20) + usize::from(most) * LENDABLE).expect("memory");
+    let plan = Plan { members: most, messages: 256 << 10, lendable: LENDABLE };
+    let window = Window::open(memory, Some(plan)).expect("a window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+/// The window again, as a process sees it that was given the descriptor.
+fn again(members: &Members) -> Arc<Members> {
+    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
+    let memory = Memory::received(copy).expect("memory");
+    let window = Window::open(memory, None).expect("the window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+fn join(members: &Arc<Members>, index: u16) -> Port {
+    Port::join(members, Card { id: index.into(), group: 0 }, Some(index)).expect("a place")
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(20))
+}
+
+fn lend(port: &mut Port, to: u16, text: &[u8]) -> Result<(), Refused> {
+    let mut block = port.block(text.len()).expect("room");
+    block.copy_from_slice(text);
+    port.send_lent(to, None, &[b"see ", b"there"], (&block.share(), 0..text.len()), soon(), |_| ())
+}
+
+fn loan(port: &mut Port) -> Loan {
+    let mut arrived = port.receive(soon()).expect("in order").expect("a message");
+    let mut text = vec![0; arrived.header().length as usize];
+    arrived.read(0, &mut text);
+    assert_eq!((arrived.header().kind, &text[..]), (Kind::Lent, &b"see there"[..]));
+    let loan = arrived.loan().expect("a loan");
+    assert!(arrived.loan().is_none(), "once only");
+    loan
+}
+
+#[test]
+fn a_block_is_free_again_when_all_have_given_it_back() {
+    let members = members(3);
+    let [mut a, mut b, mut c] = [0, 1, 2].map(|index| join(&members, index));
+    assert!(a.block(LENDABLE).is_none(), "the slots take some of it");
+    let whole = LENDABLE * 3 / 4;
+    let mut block = a.block(whole).expect("room");
+    block[10..13].copy_from_slice(b"abc");
+    let memory = block.share();
+    for to in [1, 2, 1] {
+        let lent = (&memory, 10 + usize::from(to)..13);
+        a.send_lent(to, None, &[b"see there"], lent, soon(), |_| ()).expect("room");
+    }
+    let loans = [loan(&mut b), loan(&mut c), loan(&mut b)];
+    assert_eq!(loans.each_ref().map(|loan| &loan[..]), [&b"bc"[..], b"c", b"bc"]);
+    drop(memory);
+    for loan in loans {
+        assert!(a.block(whole).is_none(), "{loan:?} is still out");
+    }
+    let at = a.block(whole).expect("all came back").as_ptr();
+    assert_eq!(a.block(whole).expect("again").as_ptr(), at, "still warm");
+    // Who drops the message gives back what it lends.
+    lend(&mut a, 1, &vec![1; whole]).expect("room");
+    assert!(a.block(whole).is_none());
+    drop(b.receive(soon()).expect("in order").expect("a message"));
+    assert!(a.block(whole).is_some());
+    // And so does a message that does not go out.
+    drop(c);
+    assert_eq!(lend(&mut a, 2, &vec![1; whole]), Err(Refused::Gone));
+    while a.try_send(1, None, Kind::Inline, &[&[0; 50]]) != Err(Refused::Full) {}
+    let mut block = a.block(whole).expect("it did not go out");
+    block[0] = 1;
+    let (memory, now) = (block.share(), Some(Instant::now()));
+    assert_eq!(a.send_lent(1, None, &[], (&memory, 0..1), now, |_| ()), Err(Refused::Full));
+    drop(memory);
+    assert!(a.block(whole).is_some());
+}
+
+#[test]
+fn what_is_lent_outlives_its_lender_and_keeps_its_place() {
+    let members = members(3);
+    let mut port = join(&members, 0);
+    let pid = child(|| {
+        let mut port = join(&again(&members), 1);
+        lend(&mut port, 0, b"from the dead").expect("room");
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    let loan = loan(&mut port);
+    kill(pid);
+    let card = Card { id: 1, group: 0 };
+    let refused = Port::join(&members, card, Some(1)).expect_err("lent").to_string();
+    assert!(refused.contains("member 0 still reads what place 1 had lent"), "{refused}");
+    let other = Port::join(&members, card, None).expect("another place");
+    assert_eq!(other.peer().index, 2);
+    drop(other);
+    members.give_back_of_the_dead().expect("nothing to give");
+    assert_eq!(&loan[..], b"from the dead");
+    drop(loan);
+    let mut next = join(&members, 1);
+    lend(&mut next, 0, b"from the living").expect("room");
+}
+
+#[test]
+fn what_a_dead_borrower_had_comes_back() {
+    let members = members(2);
+    let mut port = join(&members, 0);
+    let pid = child(|| {
+        let mut port = join(&again(&members), 1);
+        let _loan = loan(&mut port);
+        port.try_send(0, None, Kind::Inline, &[b"have it"]).expect("room");
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    eventually("it joins", || members.entry(1).is_some());
+    let whole = LENDABLE * 3 / 4;
+    lend(&mut port, 1, &vec![7; whole]).expect("room");
+    port.receive(soon()).expect("in order").expect("word");
+    assert!(port.block(whole).is_none());
+    kill(pid);
+    assert!(port.block(whole).is_some());
+}
+
+#[test]
+fn a_message_that_tells_of_no_true_loan_gives_none() {
+    let members = members(2);
+    let (mut a, mut b) = (join(&members, 0), join(&members, 1));
+    let mut random = Random(seed());
+    let mut forged = |at: u64, length: u64, lender: u16, slot: u16| {
+        let ids = u64::from(slot) << 16 | u64::from(lender);
+        let terms = [at, length, ids].map(u64::to_le_bytes).concat();
+        a.try_send(1, None, Kind::Lent, &[&terms]).expect("room");
+        let mut arrived = b.try_receive().expect("in order").expect("a message");
+        assert_eq!(arrived.header().length, 0);
+        assert!(arrived.loan().is_none());
+    };
+    forged(0, 8, 0, 1); // nobody has lent it
+    forged(u64::MAX, 8, 0, 1);
+    forged(8, u64::MAX, 0, 1);
+    forged(LENDABLE as u64, 1, 0, 1);
+    forged(0, 8, 2, 1);
+    forged(0, 8, u16::MAX, u16::MAX);
+    forged(0, 8, 0, 0);
+    for _ in 0..1000 {
+        forged(random.next(), random.next(), random.next() as u16 % 3, random.next() as u16);
+    }
+    a.try_send(1, None, Kind::Lent, &[b"short"]).expect("room");
+    b.try_receive().expect_err("no sender writes that");
+}
+
+#[test]
+fn pages_of_who_has_gone_go_back_to_the_system() {
+    use std::os::unix::fs::MetadataExt;
+    let members = members(2);
+    let file = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
+    let file = std::fs::File::from(file);
+    let pages = || file.metadata().expect("its size").blocks() / 8;
+    let mut port = join(&members, 0);
+    port.block(LENDABLE / 2).expect("room").fill(1);
+    assert!(pages() > 400);
+    drop(port);
+    assert!(pages() < 300, "{}", pages());
+    let pid = child(|| {
+        let mut port = join(&again(&members), 0);
+        lend(&mut port, 0, &[1; LENDABLE / 2]).expect("room");
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    eventually("it lends", || pages() > 500);
+    kill(pid);
+    members.give_back_of_the_dead().expect("it does");
+    assert!(pages() < 300, "{}", pages());
+}
+
+/// Members lend each other memory, in which every word is the number of the message. They
+/// keep some for a while, and are killed and replaced. Nobody ever reads another message's.
+#[test]
+fn members_killed_at_random_instants_tear_no_loan() {
+    const PLACES: u16 = 5;
+    let mut random = Random(seed());
+    let members = members(PLACES);
+    let at = members.window().plain().start;
+    let received = members.window().word64(at).expect("in the window");
+    let life = |id: u32| {
+        let members = again(&members);
+        child(move || {
+            let received = members.window().word64(at).expect("in the window");
+            let place = || Port::join(&members, Card { id, group: 0 }, None).ok();
+            // All places but ours may be kept by loans.
+            let mut port = loop {
+                if let Some(port) = place() {
+                    break port;
+                }
+            };
+            let mut random = Random(id.into());
+            let mut kept: Vec<(u64, Loan)> = Vec::new();
+            let mut number = u64::from(id) << 32;
+            let check = |number: u64, loan: &Loan| {
+                let words = loan.chunks_exact(8);
+                assert!(words.into_iter().all(|word| word == number.to_le_bytes()), "torn");
+            };
+            loop {
+                let mut came = Vec::new();
+                let mut take = |mut arrived: Arrived<'_>| {
+                    let mut text = [0; 8];
+                    arrived.read(0, &mut text);
+                    came.push((u64::from_le_bytes(text), arrived.loan().expect("a loan")));
+                };
+                number += 1;
+                let words = 1 + random.next() as usize % 20_000;
+                if let Some(mut block) = port.block(words * 8) {
+                    block.copy_from_slice(&number.to_le_bytes().repeat(words));
+                    let memory = block.share();
+                    for _ in 0..random.next() % 3 {
+                        let to = random.next() as u16 % PLACES;
+                        let end = Some(Instant::now() + Duration::from_millis(1));
+                        let lent = (&memory, 0..words * 8);
+                        let text = number.to_le_bytes();
+                        let sent = port.send_lent(to, None, &[&text], lent, end, &mut take);
+                        assert!(!matches!(sent, Err(Refused::TooLong | Refused::Forked)));
+                    }
+                }
+                while let Some(arrived) = port.receive(Some(Instant::now())).expect("in order") {
+                    take(arrived);
+                }
+                for (number, loan) in came {
+                    check(number, &loan);
+                    received.fetch_add(1, SeqCst);
+                    if kept.len() == 8 {
+                        let (number, loan) = kept.swap_remove(random.next() as usize % 8);
+                        check(number, &loan);
+                    }
+                    kept.push((number, loan));
+                }
+            }
+        })
+    };
+    // One place stays free for who comes when all others are kept by loans.
+    let living = u32::from(PLACES) - 2;
+    let deaths = kill_and_replace(&mut random, living, Duration::from_secs(5), life);
+    let received = received.load(SeqCst);
+    println!("{deaths} deaths, {received} loans");
+    assert!(deaths > 5 && received > 100, "{deaths} deaths, {received} loans");
+    assert_eq!(reap(child(|| drop(join(&again(&members), 0)))), 0, "nobody has a loan now");
+}
