@@ -28,7 +28,7 @@
 #include <unistd.h>
 
 enum { TASKS_MAX = 64, TEXT_MAX = 1 << 16 };
-enum { TAG_JOB = 900, TAG_SAID, TAG_FAILED, TAG_GONE };
+enum { TAG_JOB = 900, TAG_SAID, TAG_FAILED, TAG_HEARD, TAG_GONE };
 
 /* Of a task: how many there are, which it is, and the tids of all. */
 static int tasks, task, tids[TASKS_MAX];
@@ -41,7 +41,7 @@ static void fail(const char *what, int status)
 	snprintf(text, sizeof text, "task %d: %s: %d", task, what, status);
 	if (pvm_parent() > 0 && pvm_initsend(PvmDataDefault) >= 0 && pvm_pkstr(text) >= 0) {
 		pvm_send(pvm_parent(), TAG_FAILED);
-		pvm_exit();
+		pvm_recv(pvm_parent(), TAG_HEARD); /* the starter kills us */
 	} else {
 		fprintf(stderr, "%s\n", text);
 	}
@@ -140,9 +140,11 @@ static int starter(char **argv)
 			alive--;
 		} else if (bytes < TEXT_MAX) {
 			CHECK(pvm_upkstr(text));
-			if (tag == TAG_SAID && !strcmp(text, "end"))
+			if (tag == TAG_SAID && !strcmp(text, "end")) {
 				ends++;
-			else
+				CHECK(pvm_initsend(PvmDataDefault));
+				CHECK(pvm_send(from, TAG_HEARD));
+			} else
 				fprintf(tag == TAG_SAID ? stdout : stderr, "%s\n", text);
 			failed |= tag == TAG_FAILED;
 		}
@@ -178,7 +180,9 @@ static int job(int argc, char **argv, void (*measure)(void))
 	arguments = argc - 1;
 	argument = argv + 1;
 	measure();
+	/* The notice of our end may overtake what we say on a direct route. */
 	say("end");
+	CHECK(pvm_recv(parent, TAG_HEARD));
 	pvm_exit();
 	return 0;
 }
