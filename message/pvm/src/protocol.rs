@@ -112,6 +112,8 @@ const PLUG_IN: Family = (
 pub const SYSCTX_TC: i32 = 0x7_ffff;
 /// The context of what tasks ask of daemons.
 pub const SYSCTX_TM: i32 = 0x7_fffe;
+/// The context of what members of a group send in pvm_gather and its kind.
+pub const SYSCTX_DG: i32 = 0x7_fffc;
 
 macro_rules! tags {
     ($($(#[$doc:meta])+ $name:ident = $value:expr;)+) => {

@@ -1,0 +1,169 @@
+//! The functions on groups that concern this task and what it knows.
+
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+use std::sync::Mutex;
+
+use pvm::error::Error;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, GroupRequest};
+
+use crate::known;
+use crate::pvm3::{self, Result, checked, pvm_mcast, returned};
+
+/// Asks the daemon for what it answers with a number, or with nothing.
+fn ask(group: *const c_char, request: impl FnOnce(String) -> GroupRequest) -> Result<c_int> {
+    match pvm3::ask(&request(known::name(group)?))? {
+        Answer::Number(number) => Ok(number),
+        Answer::Done => Ok(0),
+        _ => Err(Error::DSysErr.code()),
+    }
+}
+
+/// Joins the group, makes it if it is not there. Returns the instance: the lowest that is free.
+///
+/// Errors: NullGroup, DupGroup, NotInGroup if the group is static, SysErr.
+///
+/// # Safety
+/// The name is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
+    returned(ask(group, GroupRequest::Join))
+}
+
+/// Leaves the group. Returns 0.
+///
+/// Errors: NullGroup, NoGroup, NotInGroup, SysErr.
+///
+/// # Safety
+/// The name is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_lvgroup(group: *const c_char) -> c_int {
+    returned(ask(group, GroupRequest::Leave))
+}
+
+/// Makes the group static when `size` members have called it, -1 for all. Returns the size.
+///
+/// Errors: NullGroup, NoGroup, NotInGroup, DupGroup if it is static, Mismatch, SysErr. As in
+/// libgpvm3, `pvm_errno` knows nothing of them.
+///
+/// # Safety
+/// The name is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, size: c_int) -> c_int {
+    ask(group, |name| GroupRequest::Freeze(name, size)).unwrap_or_else(|code| code)
+}
+
+/// The instance of a task. Errors: NullGroup, NoGroup, NotInGroup, SysErr.
+///
+/// # Safety
+/// The name is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int {
+    let instance = known::group(group).and_then(|group| group.instance_of(tid));
+    returned(instance.map(|instance| instance as c_int))
+}
+
+/// The task of an instance. Errors: NullGroup, NoGroup, NoInst, SysErr.
+///
+/// # Safety
+/// The name is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_int {
+    returned(known::group(group).and_then(|group| group.tid(instance)))
+}
+
+/// How many members the group has. Errors: NullGroup, NoGroup, SysErr.
+///
+/// # Safety
+/// The name is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
+    returned(known::group(group).map(|group| group.size() as c_int))
+}
+
+/// Sends the active send buffer to all members but this task. Returns 0.
+///
+/// Errors: NullGroup; NoGroup; NoInst if the group has no other member; those of pvm_mcast.
+///
+/// # Safety
+/// The name is a string or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
+    returned(known::group(group).and_then(|group| {
+        group.alive()?;
+        let others: Vec<c_int> = group.members().filter(|&tid| tid != group.task()).collect();
+        if others.is_empty() {
+            return Err(Error::NoInst.code());
+        }
+        // SAFETY: so many tids.
+        checked(unsafe { pvm_mcast(others.as_ptr(), others.len() as c_int, tag) })?;
+        Ok(0)
+    }))
+}
+
+/// What there is of a group on a host, which any of its tids names: the member who
+/// coordinates there (-1 if there is none), how many members; and how many hosts the group
+/// has. Returns 0, of unknown groups as well.
+///
+/// Errors: NullGroup, SysErr.
+///
+/// # Safety
+/// The name is a string or null; the others are numbers of the caller.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_grphostinfo(
+    group: *const c_char,
+    host: c_int,
+    coordinator: *mut c_int,
+    members: *mut c_int,
+    hosts: *mut c_int,
+) -> c_int {
+    let found = match known::group(group) {
+        Err(code) if code == Error::NoGroup.code() => (-1, 0, 0),
+        Err(code) => return returned(Err(code)),
+        Ok(group) => {
+            let on_host = group.members_on(Tid::from(host).host());
+            match on_host.iter().min() {
+                None => (-1, 0, 0),
+                Some(&first) => (first, on_host.len(), group.hosts().len()),
+            }
+        }
+    };
+    // SAFETY: the caller's.
+    unsafe { (*coordinator, *members, *hosts) = (found.0, found.1 as c_int, found.2 as c_int) };
+    0
+}
+
+/// As [`pvm_grphostinfo`], of all hosts of the group. The arrays are good until the next call.
+///
+/// # Safety
+/// As [`pvm_grphostinfo`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_grpvhostinfo(
+    group: *const c_char,
+    coordinators: *mut *mut c_int,
+    members: *mut *mut c_int,
+    hosts: *mut c_int,
+) -> c_int {
+    static ARRAYS: Mutex<[Vec<c_int>; 2]> = Mutex::new([Vec::new(), Vec::new()]);
+    let group = match known::group(group) {
+        Err(code) if code == Error::NoGroup.code() => None,
+        Err(code) => return returned(Err(code)),
+        Ok(group) => Some(group),
+    };
+    let mut arrays = ARRAYS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    *arrays = [Vec::new(), Vec::new()];
+    for host in group.iter().flat_map(|group| group.hosts()) {
+        let on_host = group.as_ref().expect("it has hosts").members_on(host);
+        arrays[0].extend(on_host.iter().min());
+        arrays[1].push(on_host.len() as c_int);
+    }
+    let [of_coordinators, of_members] = arrays.each_mut().map(|array| match array.as_mut_slice() {
+        [] => null_mut(),
+        array => array.as_mut_ptr(),
+    });
+    let count = arrays[0].len() as c_int;
+    // SAFETY: the caller's.
+    unsafe { (*coordinators, *members, *hosts) = (of_coordinators, of_members, count) };
+    0
+}
