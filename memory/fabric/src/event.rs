@@ -1,5 +1,7 @@
 //! What a fabric tells its user.
 
+use std::ptr::NonNull;
+
 use slotmap::DefaultKey;
 
 /// A connection to another fabric. After `Lost` or `Closed` it is no longer valid, and a new
@@ -30,6 +32,18 @@ pub enum Event {
         /// The payload that was given to `send`.
         payload: Vec<u8>,
     },
+    /// As `Message`, whose payload lies where [`Fabric::place_with`](crate::fabric::Fabric)
+    /// has said.
+    Placed {
+        /// Who has sent it.
+        from: Peer,
+        /// The header that was given to `send`.
+        header: Vec<u8>,
+        /// Where it lies.
+        at: NonNull<u8>,
+        /// Its length.
+        bytes: usize,
+    },
     /// The payload is no longer needed; that it has come is not said.
     Sent(SendId),
     /// The payload is no longer needed, since the peer is gone. The message may have come.
@@ -37,7 +51,8 @@ pub enum Event {
     /// The peer has closed the connection, or has answered our `close`; all that it had sent
     /// before has come.
     Closed(Peer),
-    /// The connection has broken.
+    /// The connection has broken. The last event of a peer, as `Closed` is: no memory is
+    /// used for it any more, but what `Sent` and `Unsent` have still to name after `Closed`.
     Lost {
         /// Which.
         peer: Peer,
@@ -45,6 +60,9 @@ pub enum Event {
         why: String,
     },
 }
+
+// SAFETY: the user's memory, which no thread is bound to.
+unsafe impl Send for Event {}
 
 /// What became of a message at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

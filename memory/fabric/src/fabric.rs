@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -25,12 +26,17 @@ use crate::payload::Payload;
 use crate::secret::{Domain, Nonce, Secret, random};
 use crate::session::{Incoming, Link, Outgoing, Phase, Session};
 use crate::wire::{Address, Header, Hello, Kind, USER_HEADER_BYTES_MAX, Welcome};
-use crate::worker::{self, Data, Happened, Worker};
+use crate::worker::{self, Data, Happened, Landing, Worker};
 
 /// How long a peer may take to answer a hello or a welcome.
 pub const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// How many unfinished connections others may have with us.
 pub const ANSWERING_MAX: usize = 1024;
+
+/// How long a wait may look before it sleeps.
+pub const SPIN_MAX: Duration = Duration::from_micros(50);
+/// How many waits sleep at once after one that has looked in vain.
+const SLEEPS: u32 = 16;
 
 /// A place in the network, for one thread at a time.
 pub struct Fabric {
@@ -45,10 +51,18 @@ pub struct Fabric {
     events: VecDeque<Event>,
     dropped: Dropped,
     last_send: u64,
+    /// How many waits to come sleep at once.
+    sleeps: u32,
     /// Connections that have a deadline.
     awaited: usize,
+    /// Chooses where payloads go.
+    place: Option<Box<Place>>,
     worker: Worker,
 }
+
+/// Given the sender, the header and the payload's length, where the payload should go; if
+/// nowhere in particular, to new memory.
+pub type Place = dyn FnMut(Peer, &[u8], usize) -> Option<NonNull<u8>> + Send;
 
 impl Fabric {
     /// A fabric called `id`, among those that share the secret. Two that live at the same
@@ -67,7 +81,9 @@ impl Fabric {
             events: VecDeque::new(),
             dropped: Dropped::default(),
             last_send: 0,
+            sleeps: 0,
             awaited: 0,
+            place: None,
             worker,
         })
     }
@@ -105,7 +121,7 @@ impl Fabric {
             return Ok(Peer { key, id });
         }
         let deadline = Instant::now() + ANSWER_MAX;
-        let key = self.begin(id, ucx, Phase::Calling(deadline))?;
+        let key = self.begin(id, ucx, random(), Phase::Calling(deadline));
         self.hello(key);
         Ok(Peer { key, id })
     }
@@ -131,8 +147,20 @@ impl Fabric {
                 session.queue.push_back(Outgoing { kind: Kind::Data, header, payload, id });
                 Ok(Sending::Pending(SendId(id)))
             }
-            Phase::Leaving(_) | Phase::Parting { .. } | Phase::Over => Err(FabricError::Gone),
+            Phase::Leaving(_) | Phase::Parting { .. } | Phase::Over(_) => Err(FabricError::Gone),
         }
+    }
+
+    /// Lets the user choose where payloads go, so that a large one arrives without a copy at
+    /// its last place: it is asked when a message is announced, which may be before those
+    /// sent earlier are whole. Where it names a place, [`Event::Placed`] says that the payload
+    /// is there.
+    ///
+    /// # Safety
+    /// So many bytes can be written at the place, and nobody uses them, until `Placed` says so,
+    /// or the peer is `Lost`, or the fabric is dropped.
+    pub unsafe fn place_with(&mut self, place: Box<Place>) {
+        self.place = Some(place);
     }
 
     /// Ends a connection after all that was sent on it. [`Event::Closed`] says when the other
@@ -150,14 +178,13 @@ impl Fabric {
                 };
                 session.queue.push_back(bye);
             }
-            Phase::Leaving(_) | Phase::Parting { .. } | Phase::Over => {}
+            Phase::Leaving(_) | Phase::Parting { .. } | Phase::Over(_) => {}
         }
     }
 
-    /// Ends a connection at once, whatever is under way on it; its sends become `Unsent`, and
-    /// no other event follows.
+    /// Ends a connection at once, whatever is under way on it: the peer will be `Lost`.
     pub fn abandon(&mut self, peer: Peer) {
-        self.end(peer.key);
+        self.lose(peer.key, "abandoned".to_owned());
     }
 
     /// What has happened next, if anything has: never waits.
@@ -168,14 +195,14 @@ impl Fabric {
         self.events.pop_front()
     }
 
-    /// Lets UCX work until it has nothing to do; whether there are events.
+    /// Lets UCX work until there are events or it has nothing to do; whether there are events.
     pub fn progress(&mut self) -> bool {
-        while self.events.is_empty() {
+        loop {
             let busy = self.worker.progress();
             while let Some(happened) = self.worker.next() {
                 self.happened(happened);
             }
-            if !busy {
+            if !busy || !self.events.is_empty() {
                 break;
             }
         }
@@ -183,9 +210,20 @@ impl Fabric {
         !self.events.is_empty()
     }
 
-    /// What has happened next, within a time; sleeps until then.
+    /// What has happened next, within a time. Sleeps until then; but first looks for
+    /// [`SPIN_MAX`], as long as that is enough: to be woken takes as long.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Event>, FabricError> {
-        let end = Instant::now() + timeout;
+        let begin = Instant::now();
+        let event = self.wait_from(begin, begin + timeout)?;
+        self.sleeps = match self.sleeps.checked_sub(1) {
+            Some(left) => left,
+            None if event.is_some() && begin.elapsed() < SPIN_MAX => 0,
+            None => SLEEPS,
+        };
+        Ok(event)
+    }
+
+    fn wait_from(&mut self, begin: Instant, end: Instant) -> Result<Option<Event>, FabricError> {
         loop {
             if let Some(event) = self.poll() {
                 return Ok(Some(event));
@@ -194,7 +232,7 @@ impl Fabric {
             if now >= end {
                 return Ok(None);
             }
-            if !self.arm()? {
+            if self.sleeps == 0 && now - begin < SPIN_MAX || !self.arm()? {
                 continue;
             }
             let until = self.deadline().map_or(end, |deadline| deadline.min(end));
@@ -225,30 +263,27 @@ impl Fabric {
         self.sessions.values().filter_map(Session::deadline).min()
     }
 
-    fn begin(&mut self, id: u64, ucx: &[u8], phase: Phase) -> Result<DefaultKey, FabricError> {
+    fn begin(&mut self, id: u64, ucx: &[u8], nonce: Nonce, phase: Phase) -> DefaultKey {
         let key = self.sessions.insert(Session {
             id,
             address: ucx.to_vec(),
             endpoint: None,
-            nonce: random(),
+            nonce,
             phase,
             queue: VecDeque::new(),
             incoming: InOrder::default(),
             operations: 0,
         });
+        self.awaited += 1;
         match self.worker.connect(ucx, key.data().as_ffi()) {
             Ok(endpoint) => self.sessions[key].endpoint = Some(endpoint),
-            Err(error) => {
-                self.sessions.remove(key);
-                return Err(error);
-            }
+            Err(status) => self.lose(key, self.worker.reason(status).to_owned()),
         }
-        self.awaited += 1;
-        Ok(key)
+        key
     }
 
     fn hello(&mut self, key: DefaultKey) {
-        let session = &self.sessions[key];
+        let Some(session) = self.sessions.get(key) else { return };
         let (_, ucx) = Address::parse(&self.address).expect("our own");
         let hello = Hello {
             from: self.id.into(),
@@ -263,7 +298,7 @@ impl Fabric {
     }
 
     fn welcome(&mut self, key: DefaultKey, session: u64, answered: Nonce) {
-        let ours = &self.sessions[key];
+        let Some(ours) = self.sessions.get(key) else { return };
         let welcome = Welcome {
             from: self.id.into(),
             to: ours.id.into(),
@@ -280,7 +315,7 @@ impl Fabric {
     fn bye(&mut self, key: DefaultKey) {
         if self.post(key, Kind::Bye, &[], Payload::EMPTY, 0).is_ok() {
             let session = &mut self.sessions[key];
-            if let Phase::Open(link) = std::mem::replace(&mut session.phase, Phase::Over) {
+            if let Phase::Open(link) = std::mem::replace(&mut session.phase, Phase::Over(None)) {
                 session.phase = Phase::Leaving(link);
             }
         }
@@ -368,6 +403,7 @@ impl Fabric {
                 let why = self.worker.reason(status).to_owned();
                 self.lose(DefaultKey::from(KeyData::from_ffi(tag)), why);
             }
+            Happened::Closed(tag) => self.completed(DefaultKey::from(KeyData::from_ffi(tag))),
         }
     }
 
@@ -409,19 +445,45 @@ impl Fabric {
     fn take(&mut self, key: DefaultKey, number: u64, data: Data) {
         let session = &mut self.sessions[key];
         let incoming = session.incoming.get_mut(number).expect("just came");
-        match data {
-            Data::Here(payload) => incoming.payload = Some(payload),
-            Data::There(there) => {
-                let mut buffer = Vec::new();
-                if buffer.try_reserve_exact(there.bytes).is_err() {
-                    let why = format!("no memory for a message of {} bytes", there.bytes);
-                    self.worker.refuse(there);
-                    return self.lose(key, why);
-                }
-                buffer.resize(there.bytes, 0);
-                session.operations += 1;
-                let receipt = self.receipts.insert((key, number));
-                self.worker.receive(there, buffer, receipt.data().as_ffi());
+        let bytes = match &data {
+            Data::Here(payload) => payload.len(),
+            Data::There(there) => there.bytes,
+        };
+        let peer = Peer { key, id: session.id };
+        let place = match &mut self.place {
+            Some(place) if bytes > 0 && incoming.kind == Kind::Data => {
+                place(peer, &incoming.header, bytes)
+            }
+            _ => None,
+        };
+        let there = match data {
+            Data::There(there) => there,
+            Data::Here(payload) => {
+                incoming.payload = Some(match place {
+                    None => Landing::Bytes(payload),
+                    Some(place) => {
+                        // SAFETY: the user says that so many bytes may be written there.
+                        unsafe { place.copy_from(NonNull::from(&payload[..]).cast(), bytes) };
+                        Landing::Place(place, bytes)
+                    }
+                });
+                return;
+            }
+        };
+        let landing = match place {
+            Some(place) => Some(Landing::Place(place, bytes)),
+            None => zeroed(bytes).map(Landing::Bytes),
+        };
+        let Some(landing) = landing else {
+            self.worker.refuse(there);
+            return self.lose(key, format!("no memory for a message of {bytes} bytes"));
+        };
+        let receipt = self.receipts.insert((key, number));
+        match self.worker.receive(there, landing, receipt.data().as_ffi()) {
+            None => session.operations += 1,
+            landing => {
+                self.receipts.remove(receipt);
+                incoming.payload = landing;
             }
         }
     }
@@ -457,10 +519,10 @@ impl Fabric {
             return;
         }
         let deadline = Instant::now() + ANSWER_MAX;
-        let Ok(key) = self.begin(id, ucx, Phase::Calling(deadline)) else { return };
-        let us = (self.id, &self.sessions[key].nonce);
-        let link = Link::new(&self.secret, us, (id, &hello.nonce), hello.session.get());
-        self.sessions[key].phase = Phase::Answering(deadline, link);
+        let nonce = random();
+        let (us, them) = ((self.id, &nonce), (id, &hello.nonce));
+        let link = Link::new(&self.secret, us, them, hello.session.get());
+        let key = self.begin(id, ucx, nonce, Phase::Answering(deadline, link));
         self.welcome(key, hello.session.get(), hello.nonce);
     }
 
@@ -492,7 +554,7 @@ impl Fabric {
     /// The connection stands from now on: what has waited is sent.
     fn open(&mut self, key: DefaultKey, link: Option<Link>) {
         let session = &mut self.sessions[key];
-        let link = match (std::mem::replace(&mut session.phase, Phase::Over), link) {
+        let link = match (std::mem::replace(&mut session.phase, Phase::Over(None)), link) {
             (Phase::Calling(_), Some(link)) | (Phase::Answering(_, link), None) => link,
             (phase, _) => return session.phase = phase,
         };
@@ -531,11 +593,13 @@ impl Fabric {
             let Some(incoming) = session.incoming.next_if(|m| m.payload.is_some()) else { return };
             let id = session.id;
             match incoming.kind {
-                Kind::Data => self.events.push_back(Event::Message {
-                    from: Peer { key, id },
-                    header: incoming.header,
-                    payload: incoming.payload.expect("whole"),
-                }),
+                Kind::Data => {
+                    let (from, header) = (Peer { key, id }, incoming.header);
+                    self.events.push_back(match incoming.payload.expect("whole") {
+                        Landing::Bytes(payload) => Event::Message { from, header, payload },
+                        Landing::Place(at, bytes) => Event::Placed { from, header, at, bytes },
+                    });
+                }
                 Kind::Bye => {
                     let first = matches!(session.phase, Phase::Leaving(_));
                     if !first {
@@ -556,38 +620,46 @@ impl Fabric {
         session.phase = Phase::Parting { deadline: Instant::now() + ANSWER_MAX, first };
         self.awaited += 1;
         if first && session.operations == 0 {
-            self.end(key);
+            self.end(key, None);
         }
     }
 
     /// The connection has broken.
     fn lose(&mut self, key: DefaultKey, why: String) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let peer = Peer { key, id: session.id };
-        let visible = session.is_visible();
-        self.end(key);
-        if visible {
-            self.events.push_back(Event::Lost { peer, why });
-        }
+        let visible = self.sessions.get(key).is_some_and(Session::is_visible);
+        self.end(key, visible.then_some(why));
     }
 
     /// The connection is over, for whatever reason.
-    fn end(&mut self, key: DefaultKey) {
+    fn end(&mut self, key: DefaultKey, why: Option<String>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
+        if matches!(session.phase, Phase::Over(_)) {
+            return;
+        }
         if session.deadline().is_some() {
             self.awaited -= 1;
         }
-        session.phase = Phase::Over;
+        session.phase = Phase::Over(why);
         for outgoing in std::mem::take(&mut session.queue) {
             if outgoing.id != 0 {
                 self.events.push_back(Event::Unsent(SendId(outgoing.id)));
             }
         }
         if let Some(endpoint) = session.endpoint.take() {
+            session.operations += 1;
             self.worker.close(endpoint);
         }
-        if session.operations == 0 {
-            self.sessions.remove(key);
+        self.bury(key);
+    }
+
+    /// Forgets a connection that is over and in whose name UCX does nothing more.
+    fn bury(&mut self, key: DefaultKey) {
+        let session = &self.sessions[key];
+        if session.operations == 0 && matches!(session.phase, Phase::Over(_)) {
+            let session = self.sessions.remove(key).expect("it is there");
+            if let Phase::Over(Some(why)) = session.phase {
+                self.events.push_back(Event::Lost { peer: Peer { key, id: session.id }, why });
+            }
         }
     }
 
@@ -595,10 +667,10 @@ impl Fabric {
     fn completed(&mut self, key: DefaultKey) {
         let session = self.sessions.get_mut(key).expect("stays until all is complete");
         session.operations -= 1;
-        match session.phase {
-            Phase::Over if session.operations == 0 => drop(self.sessions.remove(key)),
-            Phase::Parting { first: true, .. } if session.operations == 0 => self.end(key),
-            _ => {}
+        if session.operations == 0 && matches!(session.phase, Phase::Parting { first: true, .. }) {
+            self.end(key, None);
+        } else {
+            self.bury(key);
         }
     }
 
@@ -629,4 +701,12 @@ impl Drop for Fabric {
             }
         }
     }
+}
+
+/// New memory, or none.
+fn zeroed(bytes: usize) -> Option<Vec<u8>> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(bytes).ok()?;
+    memory.resize(bytes, 0);
+    Some(memory)
 }

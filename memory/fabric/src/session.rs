@@ -7,7 +7,7 @@ use crate::order::InOrder;
 use crate::payload::Payload;
 use crate::secret::{Domain, Nonce, Secret, Token};
 use crate::wire::Kind;
-use crate::worker::Endpoint;
+use crate::worker::{Endpoint, Landing};
 
 /// A connection, from the first hello until UCX has let go of all that belongs to it.
 pub struct Session {
@@ -25,7 +25,7 @@ pub struct Session {
     pub queue: VecDeque<Outgoing>,
     /// What came, until it is its turn.
     pub incoming: InOrder<Incoming>,
-    /// Sends and receipts that UCX has not completed.
+    /// Sends, receipts and the closing that UCX has not completed.
     pub operations: usize,
 }
 
@@ -46,8 +46,8 @@ pub enum Phase {
         /// Whether we said it first, and so are the one to close the way.
         first: bool,
     },
-    /// It is over.
-    Over,
+    /// It is over; why, if the user is to be told once UCX uses no memory for it any more.
+    Over(Option<String>),
 }
 
 /// What both sides know of each other.
@@ -92,7 +92,7 @@ pub struct Incoming {
     /// The user's.
     pub header: Vec<u8>,
     /// None while its data come.
-    pub payload: Option<Vec<u8>>,
+    pub payload: Option<Landing>,
 }
 
 impl Session {
@@ -100,7 +100,7 @@ impl Session {
     pub fn link(&self) -> Option<&Link> {
         match &self.phase {
             Phase::Answering(_, link) | Phase::Open(link) | Phase::Leaving(link) => Some(link),
-            Phase::Calling(_) | Phase::Parting { .. } | Phase::Over => None,
+            Phase::Calling(_) | Phase::Parting { .. } | Phase::Over(_) => None,
         }
     }
 
@@ -110,7 +110,7 @@ impl Session {
             Phase::Calling(deadline)
             | Phase::Answering(deadline, _)
             | Phase::Parting { deadline, .. } => Some(deadline),
-            Phase::Open(_) | Phase::Leaving(_) | Phase::Over => None,
+            Phase::Open(_) | Phase::Leaving(_) | Phase::Over(_) => None,
         }
     }
 

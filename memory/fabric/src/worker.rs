@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::os::fd::{BorrowedFd, RawFd};
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::time::{Duration, Instant};
 
 use slotmap::{DefaultKey, SlotMap};
@@ -36,10 +36,12 @@ pub enum Happened {
     },
     /// A send is complete: what `send` was given, and whether it failed.
     Sent(u64, ucs_status_t),
-    /// A receipt is complete: what `receive` was given, and the buffer if it did not fail.
-    Received(u64, Option<Vec<u8>>),
+    /// A receipt is complete: what `receive` was given, and the landing if it did not fail.
+    Received(u64, Option<Landing>),
     /// An endpoint has failed: what `connect` was given.
     Failed(u64, ucs_status_t),
+    /// An endpoint is closed: what `connect` was given.
+    Closed(u64),
 }
 
 /// The data of an active message.
@@ -55,6 +57,27 @@ pub struct There {
     descriptor: *mut c_void,
     /// Length.
     pub bytes: usize,
+    /// Whether they are still with the sender.
+    announced: bool,
+}
+
+/// Where data go.
+#[derive(Debug)]
+pub enum Landing {
+    /// Memory of our own.
+    Bytes(Vec<u8>),
+    /// Memory of the user's, who says that so many bytes may be written there.
+    Place(NonNull<u8>, usize),
+}
+
+impl Landing {
+    /// Where it begins, and its length in bytes.
+    fn extent(&mut self) -> (*mut u8, usize) {
+        match self {
+            Self::Bytes(bytes) => (bytes.as_mut_ptr(), bytes.len()),
+            Self::Place(start, bytes) => (start.as_ptr(), *bytes),
+        }
+    }
 }
 
 /// A way to a peer.
@@ -86,8 +109,8 @@ struct Operation {
 
 enum Work {
     Send { tag: u64, _header: Vec<u8>, _payload: Payload },
-    Receive { tag: u64, buffer: Vec<u8> },
-    Close { _failure: Box<Failure> },
+    Receive { tag: u64, landing: Landing },
+    Close { failure: Box<Failure> },
 }
 
 /// A context with one worker.
@@ -105,6 +128,8 @@ pub struct Worker {
 unsafe impl Send for Worker {}
 // SAFETY: part of a worker, with which it goes from thread to thread.
 unsafe impl Send for Endpoint {}
+// SAFETY: memory that no thread is bound to.
+unsafe impl Send for Landing {}
 
 /// What became of a send at once.
 pub enum Sending {
@@ -229,27 +254,24 @@ impl Worker {
 
     /// What has happened, in the order in which UCX said so.
     pub fn next(&mut self) -> Option<Happened> {
-        loop {
-            let noted = self.inbox.borrow_mut().pop_front()?;
-            match noted {
-                Noted::Happened(happened) => return Some(happened),
-                Noted::Complete(key, status) => {
-                    let operation = self.operations.remove(key).expect("completes once");
-                    match operation.work {
-                        Work::Send { tag, .. } => return Some(Happened::Sent(tag, status)),
-                        Work::Receive { tag, buffer } => {
-                            let buffer = (status == UCS_OK).then_some(buffer);
-                            return Some(Happened::Received(tag, buffer));
-                        }
-                        Work::Close { .. } => {}
+        let noted = self.inbox.borrow_mut().pop_front()?;
+        Some(match noted {
+            Noted::Happened(happened) => happened,
+            Noted::Complete(key, status) => {
+                let operation = self.operations.remove(key).expect("completes once");
+                match operation.work {
+                    Work::Send { tag, .. } => Happened::Sent(tag, status),
+                    Work::Receive { tag, landing } => {
+                        Happened::Received(tag, (status == UCS_OK).then_some(landing))
                     }
+                    Work::Close { failure } => Happened::Closed(failure.tag),
                 }
             }
-        }
+        })
     }
 
     /// A way to the worker with that address, whose failure will be told with the tag.
-    pub fn connect(&mut self, address: &[u8], tag: u64) -> Result<Endpoint, FabricError> {
+    pub fn connect(&mut self, address: &[u8], tag: u64) -> Result<Endpoint, ucs_status_t> {
         let failure = Box::new(Failure { inbox: &*self.inbox, tag });
         let params = ucp_ep_params_t {
             field_mask: UCP_EP_PARAM_FIELD_REMOTE_ADDRESS
@@ -268,16 +290,15 @@ impl Worker {
         // handler's argument lives until the endpoint is closed.
         let status = unsafe { (self.ucp.ucp_ep_create)(self.worker, &params, &mut ep) };
         if status != UCS_OK {
-            let why = self.ucp.reason(status);
-            return Err(FabricError::Ucx { doing: "make a connection", why });
+            return Err(status);
         }
         Ok(Endpoint { ep, failure })
     }
 
-    /// Gives up the way to a peer. What is under way fails.
+    /// Gives up the way to a peer. What is under way fails; then it is `Closed`.
     pub fn close(&mut self, endpoint: Endpoint) {
         let Endpoint { ep, failure } = endpoint;
-        let key = self.begin(Work::Close { _failure: failure });
+        let key = self.begin(Work::Close { failure });
         let mut param = self.parameters(key);
         param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
         param.flags = UCP_EP_CLOSE_FLAG_FORCE;
@@ -285,8 +306,7 @@ impl Worker {
         // SAFETY: an endpoint that is closed once.
         let started = Started::of(unsafe { (self.ucp.ucp_ep_close_nbx)(ep, &param) });
         if !matches!(started, Started::Pending) {
-            // The error handler may have noted a failure, but will not be called again.
-            self.operations.remove(key);
+            self.note_complete(key, UCS_OK);
         }
     }
 
@@ -318,24 +338,33 @@ impl Worker {
         }
     }
 
-    /// Receives data into a buffer, which comes back with the tag.
-    pub fn receive(&mut self, there: There, buffer: Vec<u8>, tag: u64) {
-        assert_eq!(buffer.len(), there.bytes, "UCX writes as much as was announced");
-        let start = buffer.as_ptr().cast_mut();
-        let key = self.begin(Work::Receive { tag, buffer });
+    /// Receives data. Gives the landing back if they are there, or says later, with the tag.
+    pub fn receive(&mut self, there: There, mut landing: Landing, tag: u64) -> Option<Landing> {
+        let (start, bytes) = landing.extent();
+        assert_eq!(bytes, there.bytes, "UCX writes as much as was announced");
+        if !there.announced {
+            // UCX could copy them, too; but 1.13 forgets them then, and 1.20 frees them wrongly.
+            // SAFETY: UCX says that so many bytes are there, until they are released; nobody
+            // else has the landing.
+            unsafe { start.copy_from_nonoverlapping(there.descriptor.cast(), bytes) };
+            self.refuse(there);
+            return Some(landing);
+        }
+        let key = self.begin(Work::Receive { tag, landing });
         let mut param = self.parameters(key);
         param.cb = Completion { recv_am: Some(received) };
-        // SAFETY: a descriptor that came with a message and is used once; the buffer stays until
-        // the operation is complete.
+        // SAFETY: a descriptor that came with a message and is used once; the landing stays
+        // until the operation is complete.
         let started = Started::of(unsafe {
             let (descriptor, start) = (there.descriptor, start.cast());
-            (self.ucp.ucp_am_recv_data_nbx)(self.worker, descriptor, start, there.bytes, &param)
+            (self.ucp.ucp_am_recv_data_nbx)(self.worker, descriptor, start, bytes, &param)
         });
         match started {
             Started::Pending => {}
             Started::Done => self.note_complete(key, UCS_OK),
             Started::Failed(status) => self.note_complete(key, status),
         }
+        None
     }
 
     /// Does not want data.
@@ -402,9 +431,10 @@ extern "C" fn came(
     // SAFETY: UCX's, while we are called.
     let attr = unsafe { (*param).recv_attr };
     let header = copy(header, header_bytes);
-    let stays = attr & (UCP_AM_RECV_ATTR_FLAG_DATA | UCP_AM_RECV_ATTR_FLAG_RNDV) != 0;
+    let announced = attr & UCP_AM_RECV_ATTR_FLAG_RNDV != 0;
+    let stays = announced || attr & UCP_AM_RECV_ATTR_FLAG_DATA != 0;
     let (data, status) = match stays {
-        true => (Data::There(There { descriptor: data, bytes }), UCS_INPROGRESS),
+        true => (Data::There(There { descriptor: data, bytes, announced }), UCS_INPROGRESS),
         false => (Data::Here(copy(data, bytes)), UCS_OK),
     };
     // SAFETY: the handler's argument, which lives as long as the worker.
