@@ -103,6 +103,18 @@ fn copy_tries_all_loops() {
 }
 
 #[test]
+fn fcp_compares_shared_memory_and_sockets() {
+    let out = quick(&["fcp"]);
+    let times = lines(&out, "fcp.csv");
+    for way in ["vcl", "udp", "tcp", "unix"] {
+        let of_way = times.iter().filter(|line| line[2] == way && line[1] == "4096");
+        assert_eq!(of_way.count(), 1, "unchanged buffers of 4096 bytes by {way}");
+    }
+    lines(&out, "fcp-targets.csv");
+    is_drawn(&out, "fcp.svg");
+}
+
+#[test]
 fn spawn_syscall_and_pagetables_leave_their_tables() {
     for topic in ["spawn", "syscall", "pagetables"] {
         lines(&quick(&[topic]), &format!("{topic}.csv"));

@@ -203,7 +203,9 @@ fn figure(results: &Results<Way>, options: &Options) -> Figure {
         Panel {
             caption: caption.to_string(),
             x_caption: "message size",
-            x: Axis::sizes(options.sizes.iter().copied()),
+            x: Axis::sizes(options.sizes.iter().copied().filter(|&bytes| {
+                WAYS.iter().any(|way| results.of(measure(what, bytes), *way).is_some())
+            })),
             y: Axis::decades(&lines),
             lines,
         }
