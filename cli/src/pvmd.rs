@@ -9,13 +9,21 @@ pub struct Options {
     /// This host's name in the virtual machine (else what hostname(1) says)
     #[arg(short = 'n', value_name = "NAME")]
     name: Option<String>,
+    /// Join the virtual machine whose daemon invites by standard input
+    #[arg(long, hide = true)]
+    join: bool,
 }
 
 /// Runs until the virtual machine is halted.
 pub fn pvmd(options: &Options) -> Result<i32, Failure> {
+    let join = options.join;
     let vmid = std::env::var("PVM_VMID").ok();
     let options = ::pvmd::run::Options { vmid, name: options.name.clone(), ..Default::default() };
     crate::server::raise_open_files();
-    ::pvmd::run::run(&options, |_| ())?;
+    if join {
+        ::pvmd::join::join(&options)?;
+    } else {
+        ::pvmd::run::run(&options, |_| ())?;
+    }
     Ok(0)
 }

@@ -14,6 +14,7 @@ use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Parcel, Request, V
 
 use crate::errand::{Errand, Principal, Reply};
 use crate::event::{Action, Clock, Event, PeerLetter};
+use crate::hosts::Hosting;
 use crate::machine::{Asker, Change, Effect, Machine, What};
 use crate::order::{Item, Order, Output};
 use crate::parcel;
@@ -41,37 +42,57 @@ struct Gathering {
 #[derive(Debug)]
 pub struct Daemon {
     pub(crate) host: u16,
-    secret: [u8; 32],
+    pub(crate) secret: [u8; 32],
     pub(crate) machine: Machine,
-    order: Order<Change, Machine>,
+    pub(crate) order: Order<Change, Machine>,
     pub(crate) tasks: Tasks,
-    errands: BTreeMap<u32, (u16, Then)>,
+    pub(crate) errands: BTreeMap<u32, (u16, Then)>,
     last_errand: u32,
     gatherings: BTreeMap<Asker, Gathering>,
+    pub(crate) hosting: Hosting,
     pub(crate) now: Clock,
+    /// All is over: what happens now no longer matters.
+    pub(crate) halted: bool,
     pub(crate) actions: Vec<Action>,
 }
 
 impl Daemon {
     /// The daemon of the first host of a virtual machine.
     pub fn first(host: HostInfo, secret: [u8; 32]) -> Daemon {
+        let order = Order::first(host.tid.host());
+        Daemon::new(host, secret, order)
+    }
+
+    /// The daemon of a host that is to join a virtual machine with this secret. It learns of
+    /// the machine by the first letters.
+    pub fn guest(host: HostInfo, secret: [u8; 32]) -> Daemon {
+        let order = Order::joining(host.tid.host());
+        Daemon::new(host, secret, order)
+    }
+
+    fn new(host: HostInfo, secret: [u8; 32], order: Order<Change, Machine>) -> Daemon {
         let number = host.tid.host();
         Daemon {
             host: number,
             secret,
             machine: Machine::new(host),
-            order: Order::first(number),
+            order,
             tasks: Tasks::new(number),
             errands: BTreeMap::new(),
             last_errand: 0,
             gatherings: BTreeMap::new(),
+            hosting: Hosting::default(),
             now: Clock::default(),
+            halted: false,
             actions: Vec::new(),
         }
     }
 
     /// Takes what has happened `now`; says what is to be done.
     pub fn step(&mut self, now: Clock, event: Event) -> Vec<Action> {
+        if self.halted {
+            return Vec::new();
+        }
         self.now = now;
         match event {
             Event::Frame(link, pid, frame) => self.frame(link, pid, frame),
@@ -85,21 +106,21 @@ impl Daemon {
                 let what = What::Counted(self.host, closing, count);
                 self.propose(Change { asker: None, what });
             }
-            Event::PeerLost(host) => {
-                self.order.lost(host);
-                self.follow_order();
-                let lost = self.errands.iter().filter(|(_, (to, _))| *to == host);
-                let lost: Vec<u32> = lost.map(|(serial, _)| *serial).collect();
-                for serial in lost {
-                    self.replied(serial, Err(Error::HostFail.code()));
-                }
-            }
+            Event::PeerLost(host) => self.host_lost(host),
+            Event::Fabric(address) => self.fabric(address),
+            Event::Started(started) => self.started(started),
         }
         std::mem::take(&mut self.actions)
     }
 
-    fn peer(&mut self, host: u16, letter: PeerLetter) {
+    pub(crate) fn peer(&mut self, host: u16, letter: PeerLetter) {
         match letter {
+            // Whoever has joined before us may know us before we know the machine.
+            letter
+                if self.order.members().is_empty() && !matches!(letter, PeerLetter::Order(_)) =>
+            {
+                self.keep(host, letter);
+            }
             PeerLetter::Order(letter) => {
                 self.order.receive(host, letter);
                 self.follow_order();
@@ -111,6 +132,8 @@ impl Daemon {
                 }
             }
             PeerLetter::Parcel(parcel) => self.route(parcel),
+            PeerLetter::Ready => self.ready(host),
+            PeerLetter::Halt => self.halt_all(),
         }
     }
 
@@ -168,7 +191,7 @@ impl Daemon {
     }
 
     /// Does what the order of changes asks for.
-    fn follow_order(&mut self) {
+    pub(crate) fn follow_order(&mut self) {
         for output in self.order.outputs() {
             match output {
                 Output::Send(host, letter) => {
@@ -189,10 +212,11 @@ impl Daemon {
                     for (slot, change) in self.machine.groups().slots() {
                         self.actions.push(Action::Slot(slot, change));
                     }
+                    self.installed();
                 }
                 Output::Expelled => {
                     self.log("the virtual machine goes on without this host".into());
-                    self.actions.push(Action::Halt);
+                    self.halt();
                 }
             }
         }
@@ -205,6 +229,13 @@ impl Daemon {
                     self.answer(asker, reply);
                 }
             }
+            Effect::Reserved(asker, first) => {
+                if asker.tid.host() == self.host {
+                    self.reserved(asker, first);
+                }
+            }
+            Effect::Joined(place) => self.joined(&place),
+            Effect::Left(host) => self.left(host),
             Effect::Ended(tid) => {
                 if tid.host() == self.host {
                     self.actions.push(Action::Forget(tid));
@@ -268,7 +299,7 @@ impl Daemon {
         }
     }
 
-    fn replied(&mut self, serial: u32, reply: Reply) {
+    pub(crate) fn replied(&mut self, serial: u32, reply: Reply) {
         let Some((_, then)) = self.errands.remove(&serial) else { return };
         match then {
             Then::Answer(asker) => self.answer(asker, reply),

@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::errand::{Errand, Reply};
 use crate::groups::{Closing, SlotChange};
+use crate::invitation::Invitation;
 use crate::machine::{Change, Machine};
 use crate::order;
+use crate::start::{Recipe, Started};
 use crate::tasks::Link;
 
 /// The time of day, since 1970.
@@ -34,6 +36,10 @@ pub enum Event {
     PeerLost(u16),
     /// A group's slot was closed ([`SlotChange::Close`]).
     Counted(Closing, Count),
+    /// The fabric is open: our address there; or why it is not.
+    Fabric(Result<Vec<u8>, String>),
+    /// A daemon has been started on another host, or has not.
+    Started(Started),
 }
 
 /// What is to be done, in this order.
@@ -53,6 +59,14 @@ pub enum Action {
     Send(u16, PeerLetter),
     /// Change a group's slot in this host's window.
     Slot(u16, SlotChange),
+    /// Open the fabric, as this host, with this secret.
+    OpenFabric(u16, [u8; 32]),
+    /// Start a daemon on another host, and invite it.
+    Start(Box<(Recipe, Invitation)>),
+    /// Connect to this host, which is found there.
+    Connect(u16, Vec<u8>),
+    /// Be done with this host.
+    Disconnect(u16),
     /// Write a line into the log.
     Log(String),
     /// End: the virtual machine is halted, or goes on without this host.
@@ -68,6 +82,10 @@ pub enum PeerLetter {
     Errand(u32, Errand),
     /// What came of it.
     Reply(u32, Reply),
+    /// The sender has joined, and knows the virtual machine.
+    Ready,
+    /// The virtual machine ends.
+    Halt,
     /// A message to a task of the receiving host.
     Parcel(Parcel),
 }

@@ -2,13 +2,16 @@
 //! plug-ins. It changes only by [`Machine::apply`], and all hosts apply the same changes in
 //! the same order.
 
+use std::collections::BTreeMap;
+
 use pvm::slots::Count;
-use pvm::tid::Tid;
+use pvm::tid::{HOST_MAX, Tid};
 use pvm::wire::{Answer, GroupRequest, HostInfo};
 use serde::{Deserialize, Serialize};
 
 use crate::errand::Reply;
 use crate::groups::{self, Closing, Groups, SlotChange};
+use crate::invitation::Place;
 use crate::order::Item;
 
 /// A task's request that is to be answered.
@@ -32,6 +35,12 @@ pub struct Change {
 /// What changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
+    /// Where a host is on the fabric.
+    Address(u16, Vec<u8>),
+    /// So many hosts are to be started; the asker's host gets numbers for them.
+    Reserve(u16),
+    /// A host joins.
+    Joined(Place),
     /// A task is one no longer.
     Ended(Tid),
     /// The asker wants something of a group.
@@ -50,6 +59,13 @@ pub enum Effect {
     Ended(Tid),
     /// Something happens to a group's slot.
     Slot(u16, SlotChange),
+    /// The first of the numbers for the hosts that the asker wants; nothing if there are not
+    /// so many.
+    Reserved(Asker, Option<u16>),
+    /// This host has joined.
+    Joined(Place),
+    /// This host has left, or is lost.
+    Left(u16),
 }
 
 impl From<groups::Effect> for Effect {
@@ -66,12 +82,18 @@ impl From<groups::Effect> for Effect {
 pub struct Machine {
     hosts: Vec<HostInfo>,
     groups: Groups,
+    /// Where hosts are on the fabric; of a single host, nowhere.
+    addresses: BTreeMap<u16, Vec<u8>>,
+    /// The last number that was reserved for a host. None is used twice.
+    last_host: u16,
 }
 
 impl Machine {
     /// A virtual machine of one host.
     pub fn new(host: HostInfo) -> Machine {
-        Machine { hosts: vec![host], groups: Groups::default() }
+        let last_host = host.tid.host();
+        let (groups, addresses) = (Groups::default(), BTreeMap::new());
+        Machine { hosts: vec![host], groups, addresses, last_host }
     }
 
     /// Its hosts.
@@ -82,6 +104,11 @@ impl Machine {
     /// Its groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// Where its hosts are on the fabric.
+    pub fn addresses(&self) -> &BTreeMap<u16, Vec<u8>> {
+        &self.addresses
     }
 
     /// The host with this number.
@@ -103,13 +130,38 @@ impl Machine {
             Item::Change(change) | Item::Join(_, change) => self.change(change),
             Item::Leave(host) => {
                 self.hosts.retain(|info| info.tid.host() != host);
-                self.groups.host_left(host).into_iter().map(Effect::from).collect()
+                self.addresses.remove(&host);
+                let groups = self.groups.host_left(host);
+                groups.into_iter().map(Effect::from).chain([Effect::Left(host)]).collect()
             }
         }
     }
 
     fn change(&mut self, Change { asker, what }: Change) -> Vec<Effect> {
         let effects = match what {
+            What::Address(host, address) => {
+                self.addresses.insert(host, address);
+                Vec::new()
+            }
+            What::Reserve(count) => {
+                let first = self.last_host + 1;
+                let enough = count <= HOST_MAX - self.last_host;
+                if enough {
+                    self.last_host += count;
+                }
+                let reserved = |asker| Effect::Reserved(asker, enough.then_some(first));
+                return asker.map(reserved).into_iter().collect();
+            }
+            What::Joined(place) => {
+                let host = place.info.tid.host();
+                if self.host(host).is_some() {
+                    return Vec::new();
+                }
+                self.hosts.push(place.info.clone());
+                self.hosts.sort_by_key(|info| info.tid.host());
+                self.addresses.insert(host, place.address.clone());
+                return vec![Effect::Joined(place)];
+            }
             What::Ended(tid) => {
                 // Its own answer goes before its end.
                 let answer = asker.map(|asker| Effect::Answer(asker, Ok(Answer::Done)));

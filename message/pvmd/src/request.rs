@@ -6,7 +6,6 @@ use pvm::wire::{Answer, GroupRequest, Parcel, Request};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::Errand;
-use crate::event::Action;
 use crate::machine::{Asker, Change, What};
 use crate::parcel;
 
@@ -72,9 +71,11 @@ impl Daemon {
                 Ok(Answer::Done)
             }
             Request::Halt => {
-                self.actions.push(Action::Halt);
-                Ok(Answer::Done)
+                self.answer(asker, Ok(Answer::Done));
+                return self.halt_all();
             }
+            Request::AddHosts(lines) => return self.add_hosts(asker, &lines),
+            Request::DeleteHosts(names) => return self.delete_hosts(asker, &names),
             _ => Err(Error::NotImpl.code()),
         };
         self.answer(asker, answer);

@@ -5,8 +5,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use fabric::error::FabricError;
 use nagaya_server::{Failure, job};
 use pvm::signature::signature;
 use pvm::tid::Tid;
@@ -18,6 +19,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::connection::Connection;
 use crate::daemon::Daemon;
 use crate::event::{Action, Clock, Event};
+use crate::invitation::Invitation;
+use crate::network::Network;
+use crate::peers::Peers;
 use crate::post::Post;
 use crate::socket::{self, Refused};
 use crate::tasks::Link;
@@ -38,14 +42,18 @@ pub struct Options {
 }
 
 /// What an epoll event is about.
-enum Source {
+pub(crate) enum Source {
     Listener,
     Signals,
     Connection(Connection),
+    /// Other hosts have sent something, or are lost.
+    Fabric,
+    /// Daemons have been started on other hosts.
+    Starts,
 }
 
 /// A running daemon.
-struct Running {
+pub(crate) struct Running {
     epoll: OwnedFd,
     listener: UnixListener,
     path: PathBuf,
@@ -55,11 +63,30 @@ struct Running {
     post: Post,
     retry: Duration,
     daemon: Daemon,
+    pub(crate) network: Network,
     halting: bool,
 }
 
-/// Runs a daemon until it is told to halt. `ready` is called once tasks can connect.
+/// How a daemon begins.
+pub(crate) enum Beginning {
+    /// As the first host of a virtual machine.
+    First,
+    /// As the guest of one.
+    Guest(Box<Invitation>),
+}
+
+/// Runs the daemon of a new virtual machine until it is told to halt. `ready` is called once
+/// tasks can connect.
 pub fn run(options: &Options, ready: impl FnOnce(&std::path::Path)) -> Result<(), Failure> {
+    begin(options, Beginning::First, |running| ready(&running.path))
+}
+
+/// Runs a daemon. `ready` is called once it can be reached.
+pub(crate) fn begin(
+    options: &Options,
+    beginning: Beginning,
+    ready: impl FnOnce(&Running),
+) -> Result<(), Failure> {
     let (listener, path) = socket::listen(options).map_err(|why| match why {
         Refused::Running(path) => Failure::ours(format!(
             "{}: a daemon is running already (`nagaya pvm` talks to it)",
@@ -67,9 +94,9 @@ pub fn run(options: &Options, ready: impl FnOnce(&std::path::Path)) -> Result<()
         )),
         Refused::System(failure) => failure,
     })?;
-    let made = Running::new(options, listener, path.clone());
+    let made = Running::new(options, beginning, listener, path.clone());
     let mut running = made.inspect_err(|_| socket::remove(&path))?;
-    ready(&running.path);
+    ready(&running);
     let result = running.serve();
     socket::remove(&running.path);
     result
@@ -80,19 +107,32 @@ fn system(doing: &str) -> impl Fn(Errno) -> Failure + '_ {
 }
 
 impl Running {
-    fn new(options: &Options, listener: UnixListener, path: PathBuf) -> Result<Running, Failure> {
+    fn new(
+        options: &Options,
+        beginning: Beginning,
+        listener: UnixListener,
+        path: PathBuf,
+    ) -> Result<Running, Failure> {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("wait for events"))?;
         let _ = listener.set_nonblocking(true);
-        let mut secret = [0; 32];
-        rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
-            .map_err(system("make a secret"))?;
-        let host = HostInfo {
-            tid: Tid::of_host(1),
-            name: options.name.clone().unwrap_or_else(host_name),
-            architecture: "LINUX64".into(),
-            speed: 1000,
-            signature: signature(),
+        let mut network = Network::default();
+        let daemon = match beginning {
+            Beginning::First => {
+                let mut secret = [0; 32];
+                rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
+                    .map_err(system("make a secret"))?;
+                let name = options.name.clone().unwrap_or_else(host_name);
+                Daemon::first(info(1, name, 1000), secret)
+            }
+            Beginning::Guest(invitation) => {
+                let Invitation { host, secret, by, name, speed, .. } = *invitation;
+                let failed = |error: FabricError| Failure::ours(error.to_string());
+                let mut peers = Peers::open(host, secret).map_err(failed)?;
+                peers.connect(by.info.tid.host(), &by.address).map_err(failed)?;
+                network.peers = Some(peers);
+                Daemon::guest(info(host, name, speed), secret)
+            }
         };
         let post = Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?;
         let mut running = Running {
@@ -104,21 +144,33 @@ impl Running {
             next: 0,
             post,
             retry: RETRY_MIN,
-            daemon: Daemon::first(host, secret),
+            daemon,
+            network,
             halting: false,
         };
         running.watch(Source::Listener).map_err(system("wait for tasks"))?;
         running.watch(Source::Signals).map_err(system("wait for signals"))?;
+        if running.network.peers.is_some() {
+            running.watch(Source::Fabric).map_err(system("wait for other hosts"))?;
+        }
         Ok(running)
     }
 
     /// Waits for events of this source, too.
-    fn watch(&mut self, source: Source) -> rustix::io::Result<u64> {
+    pub(crate) fn watch(&mut self, source: Source) -> rustix::io::Result<u64> {
         let number = self.next;
         let fd = match &source {
             Source::Listener => self.listener.as_fd(),
             Source::Signals => self.signals.as_fd(),
             Source::Connection(connection) => connection.as_fd(),
+            Source::Fabric => match &self.network.peers {
+                Some(peers) => peers.as_fd(),
+                None => return Err(Errno::BADF),
+            },
+            Source::Starts => match &self.network.starts {
+                Some(starts) => starts.as_fd(),
+                None => return Err(Errno::BADF),
+            },
         };
         epoll::add(&self.epoll, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
         self.next += 1;
@@ -129,7 +181,19 @@ impl Running {
     fn serve(&mut self) -> Result<(), Failure> {
         let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); 64];
         while !self.halting {
-            let nap = self.post.waits().then_some(self.retry).map(|nap| Timespec {
+            self.hear();
+            if self.halting {
+                break;
+            }
+            let retry = self.post.waits().then_some(self.retry);
+            let silence = self.network.deadline();
+            let silence = silence.map(|end| end.saturating_duration_since(Instant::now()));
+            let nap = if self.network.may_sleep() {
+                retry.into_iter().chain(silence).min()
+            } else {
+                Some(Duration::ZERO)
+            };
+            let nap = nap.map(|nap| Timespec {
                 tv_sec: nap.as_secs() as i64,
                 tv_nsec: nap.subsec_nanos().into(),
             });
@@ -146,6 +210,7 @@ impl Running {
                 self.retry = if went { RETRY_MIN } else { (self.retry * 2).min(RETRY_MAX) };
             }
         }
+        self.network.farewell();
         Ok(())
     }
 
@@ -167,6 +232,8 @@ impl Running {
                     self.tell(Event::Closed(number));
                 }
             }
+            Some(Source::Fabric) => self.hear(),
+            Some(Source::Starts) => self.hear_starts(),
             None => {}
         }
     }
@@ -186,7 +253,7 @@ impl Running {
         }
     }
 
-    fn tell(&mut self, event: Event) {
+    pub(crate) fn tell(&mut self, event: Event) {
         for action in self.daemon.step(now(), event) {
             self.act(action);
         }
@@ -211,7 +278,6 @@ impl Running {
                     let _ = kill_process(pid, signal);
                 }
             }
-            Action::Send(..) => {}
             Action::Slot(slot, change) => {
                 if let Some((closing, count)) = self.post.change_slot(slot, change) {
                     self.tell(Event::Counted(closing, count));
@@ -219,6 +285,11 @@ impl Running {
             }
             Action::Log(line) => log(&line),
             Action::Halt => self.halting = true,
+            abroad @ (Action::OpenFabric(..)
+            | Action::Start(_)
+            | Action::Connect(..)
+            | Action::Disconnect(_)
+            | Action::Send(..)) => self.act_abroad(abroad),
         }
     }
 
@@ -235,8 +306,14 @@ fn now() -> Clock {
     Clock { seconds: since.as_secs() as i64, microseconds: since.subsec_micros() as i32 }
 }
 
-fn log(line: &str) {
+pub(crate) fn log(line: &str) {
     eprintln!("pvmd: {line}");
+}
+
+/// This host, as others see it.
+pub(crate) fn info(host: u16, name: String, speed: i32) -> HostInfo {
+    let tid = Tid::of_host(host);
+    HostInfo { tid, name, architecture: "LINUX64".into(), speed, signature: signature() }
 }
 
 fn host_name() -> String {
@@ -252,6 +329,8 @@ fn signals() -> rustix::io::Result<OwnedFd> {
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
+        // Who is written to may have ended.
+        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
         let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
         if fd < 0 {

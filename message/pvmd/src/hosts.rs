@@ -1,0 +1,307 @@
+//! Hosts that are added and deleted, and those that are lost.
+//!
+//! To be added a host takes these steps, and any may fail: our own place on the fabric is
+//! known to all; numbers for the new hosts are reserved; daemons are started there, and
+//! answer with their places; each one's joining is ordered; it gets the state of the machine,
+//! and says that it is ready.
+
+use std::collections::BTreeMap;
+
+use pvm::error::Error;
+use pvm::tid::Tid;
+use pvm::wire::Answer;
+
+use crate::daemon::Daemon;
+use crate::event::{Action, PeerLetter};
+use crate::invitation::{Invitation, Place};
+use crate::machine::{Asker, Change, What};
+use crate::order::Item;
+use crate::start::{Recipe, Started};
+
+/// A host that somebody wants.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Its name in the virtual machine.
+    pub name: String,
+    /// How its daemon is started.
+    pub recipe: Recipe,
+    /// Its speed.
+    pub speed: i32,
+    /// Where programs are searched, if said.
+    pub programs: Option<String>,
+    /// Where they run, if said.
+    pub directory: Option<String>,
+}
+
+impl Wanted {
+    /// What a line of a host file says. Errors: BadParam.
+    fn parse(line: &str) -> Result<Wanted, Error> {
+        let mut words = line.split_whitespace();
+        let name = words.next().ok_or(Error::BadParam)?.to_string();
+        let recipe = Recipe { host: name.clone(), login: None, program: None, vmid: None };
+        let mut wanted = Wanted { name, recipe, speed: 1000, programs: None, directory: None };
+        for word in words {
+            let (key, value) = word.split_once('=').ok_or(Error::BadParam)?;
+            let value = value.to_string();
+            match key {
+                "lo" => wanted.recipe.login = Some(value),
+                "dx" => wanted.recipe.program = Some(value),
+                "id" => wanted.recipe.vmid = Some(value),
+                "ip" => wanted.recipe.host = value,
+                "ep" => wanted.programs = Some(value),
+                "wd" => wanted.directory = Some(value),
+                "sp" => wanted.speed = value.parse().map_err(|_| Error::BadParam)?,
+                _ => return Err(Error::BadParam),
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+/// A request for hosts that is not answered yet.
+#[derive(Debug)]
+struct Request {
+    /// What is to be added, by place in the answer.
+    wanted: Vec<(usize, Wanted)>,
+    /// The answer: a tid or an error each.
+    slots: Vec<Option<i32>>,
+}
+
+/// What this host does about other hosts.
+#[derive(Debug, Default)]
+pub(crate) struct Hosting {
+    /// Where this daemon is on the fabric, once it is.
+    address: Option<Vec<u8>>,
+    requests: BTreeMap<Asker, Request>,
+    /// Requests that wait for the fabric.
+    waiting: Vec<Asker>,
+    /// Whose slot a host is that is about to join, or to leave.
+    joining: BTreeMap<u16, (Asker, usize)>,
+    leaving: BTreeMap<u16, (Asker, usize)>,
+    /// Letters that came before the snapshot of the virtual machine.
+    early: Vec<(u16, PeerLetter)>,
+}
+
+impl Daemon {
+    /// pvm_addhosts.
+    pub(crate) fn add_hosts(&mut self, asker: Asker, lines: &[String]) {
+        let mut request = Request { wanted: Vec::new(), slots: Vec::new() };
+        for (slot, line) in lines.iter().enumerate() {
+            let wanted = Wanted::parse(line);
+            let known = |name: &str| self.machine.hosts().iter().any(|host| host.name == name);
+            request.slots.push(match wanted {
+                Ok(wanted) if known(&wanted.name) => Some(Error::DupHost.code()),
+                Ok(wanted) => {
+                    request.wanted.push((slot, wanted));
+                    None
+                }
+                Err(error) => Some(error.code()),
+            });
+        }
+        let any = !request.wanted.is_empty();
+        self.hosting.requests.insert(asker, request);
+        if !any {
+            self.settle_hosts(asker);
+        } else if self.hosting.address.is_some() {
+            self.reserve(asker);
+        } else {
+            self.hosting.waiting.push(asker);
+            self.actions.push(Action::OpenFabric(self.host, self.secret));
+        }
+    }
+
+    /// The fabric is open, or why not.
+    pub(crate) fn fabric(&mut self, address: Result<Vec<u8>, String>) {
+        let waiting = std::mem::take(&mut self.hosting.waiting);
+        match address {
+            Ok(address) => {
+                if self.hosting.address.is_none() {
+                    let what = What::Address(self.host, address.clone());
+                    self.propose(Change { asker: None, what });
+                }
+                self.hosting.address = Some(address);
+                for asker in waiting {
+                    self.reserve(asker);
+                }
+            }
+            Err(why) => {
+                self.log(format!("no other hosts: {why}"));
+                for asker in waiting {
+                    self.fail_hosts(asker);
+                }
+            }
+        }
+    }
+
+    fn reserve(&mut self, asker: Asker) {
+        let count = self.hosting.requests.get(&asker).map_or(0, |request| request.wanted.len());
+        self.propose(Change { asker: Some(asker), what: What::Reserve(count as u16) });
+    }
+
+    /// These numbers are for the hosts that `asker` wants.
+    pub(crate) fn reserved(&mut self, asker: Asker, first: Option<u16>) {
+        let Some(first) = first else { return self.fail_hosts(asker) };
+        let Some(request) = self.hosting.requests.get_mut(&asker) else { return };
+        let Some(info) = self.machine.host(self.host).cloned() else { return };
+        let address = self.hosting.address.clone().unwrap_or_default();
+        for (host, (slot, wanted)) in (first..).zip(request.wanted.drain(..)) {
+            self.hosting.joining.insert(host, (asker, slot));
+            let by = Place { info: info.clone(), address: address.clone() };
+            let mut invitation = Invitation::new(by, self.secret, host, wanted.name);
+            invitation.speed = wanted.speed;
+            invitation.programs = wanted.programs;
+            invitation.directory = wanted.directory;
+            self.actions.push(Action::Start(Box::new((wanted.recipe, invitation))));
+        }
+    }
+
+    /// A daemon has been started, or has not.
+    pub(crate) fn started(&mut self, Started { host, acceptance }: Started) {
+        match acceptance {
+            Ok(place) if place.info.tid == Tid::of_host(host) => {
+                let change = Change { asker: None, what: What::Joined(place) };
+                self.order.propose(Item::Join(host, change));
+                self.follow_order();
+            }
+            acceptance => {
+                let why = acceptance.map_or_else(|why| why, |_| "another host answers".into());
+                self.log(format!("cannot start a daemon as host {host}: {why}"));
+                self.fill(host, Error::CantStart.code());
+            }
+        }
+    }
+
+    /// A host has joined.
+    pub(crate) fn joined(&mut self, place: &Place) {
+        let host = place.info.tid.host();
+        if host != self.host {
+            self.actions.push(Action::Connect(host, place.address.clone()));
+        }
+    }
+
+    /// A host that has joined knows the virtual machine, and can be used.
+    pub(crate) fn ready(&mut self, host: u16) {
+        self.fill(host, Tid::of_host(host).as_int());
+    }
+
+    /// The state of the virtual machine has come: now we are one of its hosts.
+    pub(crate) fn installed(&mut self) {
+        for (host, address) in self.machine.addresses() {
+            if *host != self.host {
+                self.actions.push(Action::Connect(*host, address.clone()));
+                self.actions.push(Action::Send(*host, PeerLetter::Ready));
+            }
+        }
+        for (host, letter) in std::mem::take(&mut self.hosting.early) {
+            self.peer(host, letter);
+        }
+    }
+
+    /// Keeps a letter until the state of the virtual machine has come.
+    pub(crate) fn keep(&mut self, host: u16, letter: PeerLetter) {
+        self.hosting.early.push((host, letter));
+    }
+
+    /// Ends the virtual machine. Each host tells all others, so that it is not taken for lost.
+    pub(crate) fn halt_all(&mut self) {
+        for host in self.order.members().to_vec() {
+            if host != self.host && !self.order.is_lost(host) {
+                self.actions.push(Action::Send(host, PeerLetter::Halt));
+            }
+        }
+        self.halt();
+    }
+
+    /// This host is done.
+    pub(crate) fn halt(&mut self) {
+        self.halted = true;
+        self.actions.push(Action::Halt);
+    }
+
+    /// The connection to a host is lost.
+    pub(crate) fn host_lost(&mut self, host: u16) {
+        if self.order.members().is_empty() {
+            self.log(format!("host {host} was lost before we had joined"));
+            return self.halt();
+        }
+        self.order.lost(host);
+        self.follow_order();
+        let lost = self.errands.iter().filter(|(_, (to, _))| *to == host);
+        let lost: Vec<u32> = lost.map(|(serial, _)| *serial).collect();
+        for serial in lost {
+            self.replied(serial, Err(Error::HostFail.code()));
+        }
+    }
+
+    /// pvm_delhosts. A host is named, or its tid is given.
+    pub(crate) fn delete_hosts(&mut self, asker: Asker, names: &[String]) {
+        let mut request = Request { wanted: Vec::new(), slots: Vec::new() };
+        let mut leave = Vec::new();
+        for (slot, name) in names.iter().enumerate() {
+            let host = self.machine.named(name, self.host).map(|info| info.tid.host());
+            request.slots.push(match host {
+                None => Some(Error::NoHost.code()),
+                // One does not delete oneself: `halt` does that.
+                Some(host) if host == self.host => Some(Error::BadParam.code()),
+                Some(host) if self.hosting.leaving.contains_key(&host) => {
+                    Some(Error::Already.code())
+                }
+                Some(host) => {
+                    self.hosting.leaving.insert(host, (asker, slot));
+                    leave.push(host);
+                    None
+                }
+            });
+        }
+        self.hosting.requests.insert(asker, request);
+        for host in leave {
+            self.order.propose(Item::Leave(host));
+        }
+        self.follow_order();
+        self.settle_hosts(asker);
+    }
+
+    /// A host has left.
+    pub(crate) fn left(&mut self, host: u16) {
+        self.actions.push(Action::Disconnect(host));
+        if let Some((asker, slot)) = self.hosting.leaving.remove(&host) {
+            self.put(asker, slot, 0);
+        }
+        // It may have been lost before it was a member to itself.
+        self.fill(host, Error::HostFail.code());
+    }
+
+    /// Puts what became of a host that was to join into the answer.
+    fn fill(&mut self, host: u16, code: i32) {
+        if let Some((asker, slot)) = self.hosting.joining.remove(&host) {
+            self.put(asker, slot, code);
+        }
+    }
+
+    fn put(&mut self, asker: Asker, slot: usize, code: i32) {
+        let slots = self.hosting.requests.get_mut(&asker).map(|request| &mut request.slots);
+        if let Some(place) = slots.and_then(|slots| slots.get_mut(slot)) {
+            *place = Some(code);
+        }
+        self.settle_hosts(asker);
+    }
+
+    /// No host can be added at all.
+    fn fail_hosts(&mut self, asker: Asker) {
+        let Some(request) = self.hosting.requests.get_mut(&asker) else { return };
+        for slot in &mut request.slots {
+            slot.get_or_insert(Error::CantStart.code());
+        }
+        self.settle_hosts(asker);
+    }
+
+    /// Answers, if all is known.
+    fn settle_hosts(&mut self, asker: Asker) {
+        let Some(request) = self.hosting.requests.get(&asker) else { return };
+        let slots: Option<Vec<i32>> = request.slots.iter().copied().collect();
+        if let Some(slots) = slots {
+            self.hosting.requests.remove(&asker);
+            self.answer(asker, Ok(Answer::Each(slots)));
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! The part of the loop that has to do with other hosts.
+
+use std::time::{Duration, Instant};
+
+use crate::event::{Action, Event};
+use crate::peers::{Happened, Peers};
+use crate::run::{Running, Source, log};
+use crate::start::Starts;
+
+/// How long other hosts may take, at the end, to take what was sent to them.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The other hosts: those that are connected, and those that are started.
+#[derive(Default)]
+pub(crate) struct Network {
+    pub(crate) peers: Option<Peers>,
+    pub(crate) starts: Option<Starts>,
+}
+
+impl Network {
+    /// Whether the loop may sleep, and until when.
+    pub(crate) fn may_sleep(&mut self) -> bool {
+        self.peers.as_mut().is_none_or(Peers::may_sleep)
+    }
+
+    /// When to look at the fabric, though it is silent.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.peers.as_ref().and_then(Peers::deadline)
+    }
+
+    /// Lets go what was sent; then there are no other hosts any more.
+    pub(crate) fn farewell(&mut self) {
+        let Some(peers) = &mut self.peers else { return };
+        let end = Instant::now() + FAREWELL;
+        if !peers.part(end) {
+            log("some hosts did not take their last letters");
+        }
+        self.peers = None;
+    }
+}
+
+impl Running {
+    /// Does what concerns other hosts.
+    pub(crate) fn act_abroad(&mut self, action: Action) {
+        match action {
+            Action::OpenFabric(host, secret) => {
+                let address = self.open_fabric(host, secret);
+                self.tell(Event::Fabric(address));
+            }
+            Action::Start(start) => {
+                let (recipe, invitation) = *start;
+                match self.starts() {
+                    Ok(starts) => starts.start(recipe, invitation),
+                    Err(why) => {
+                        let host = invitation.host;
+                        let started = crate::start::Started { host, acceptance: Err(why) };
+                        self.tell(Event::Started(started));
+                    }
+                }
+            }
+            Action::Connect(host, address) => {
+                let Some(peers) = &mut self.network.peers else { return };
+                if let Err(error) = peers.connect(host, &address) {
+                    log(&format!("host {host}: {error}"));
+                    self.tell(Event::PeerLost(host));
+                }
+            }
+            Action::Disconnect(host) => {
+                if let Some(peers) = &mut self.network.peers {
+                    peers.leave(host);
+                }
+            }
+            Action::Send(host, letter) => {
+                if let Some(peers) = &mut self.network.peers {
+                    peers.send(host, &letter);
+                }
+            }
+            _ => unreachable!("it concerns this host"),
+        }
+    }
+
+    fn open_fabric(&mut self, host: u16, secret: [u8; 32]) -> Result<Vec<u8>, String> {
+        if self.network.peers.is_none() {
+            self.network.peers = Some(Peers::open(host, secret).map_err(|e| e.to_string())?);
+            self.watch(Source::Fabric).map_err(|error| error.to_string())?;
+        }
+        Ok(self.network.peers.as_ref().expect("just opened").address().to_vec())
+    }
+
+    fn starts(&mut self) -> Result<&Starts, String> {
+        if self.network.starts.is_none() {
+            self.network.starts = Some(Starts::new().map_err(|error| error.to_string())?);
+            self.watch(Source::Starts).map_err(|error| error.to_string())?;
+        }
+        Ok(self.network.starts.as_ref().expect("just made"))
+    }
+
+    /// Takes what has come from other hosts.
+    pub(crate) fn hear(&mut self) {
+        while let Some(peers) = &mut self.network.peers {
+            match peers.poll() {
+                Some(Happened::Letter(host, letter)) => self.tell(Event::Peer(host, *letter)),
+                Some(Happened::Lost(host, why)) => {
+                    log(&format!("host {host} is lost: {why}"));
+                    self.tell(Event::PeerLost(host));
+                }
+                Some(Happened::Odd(what)) => log(&what),
+                None => return,
+            }
+        }
+    }
+
+    /// Takes what daemons that were started have said.
+    pub(crate) fn hear_starts(&mut self) {
+        let done = self.network.starts.as_ref().map(Starts::done).unwrap_or_default();
+        for started in done {
+            self.tell(Event::Started(started));
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Starting daemons on other hosts: by ssh, or what `PVM_RSH` names, each in a thread, so
+//! that the daemon's loop never waits for a login.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
+
+/// How long a host may take to start its daemon: logins can be slow.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How to start a daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// The host, as ssh should find it.
+    pub host: String,
+    /// The login there, if another (`lo=`).
+    pub login: Option<String>,
+    /// The daemon's program there (`dx=`).
+    pub program: Option<String>,
+    /// The virtual machine's ID there (`id=`), if there may be another daemon.
+    pub vmid: Option<String>,
+}
+
+/// What became of a start: of the host with this number.
+#[derive(Debug)]
+pub struct Started {
+    /// The host's number.
+    pub host: u16,
+    /// What it said, or why it said nothing.
+    pub acceptance: Acceptance,
+}
+
+/// Starts under way.
+#[derive(Debug)]
+pub struct Starts {
+    bell: OwnedFd,
+    sender: Sender<Started>,
+    receiver: Receiver<Started>,
+}
+
+impl Starts {
+    /// None yet.
+    pub fn new() -> rustix::io::Result<Starts> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (sender, receiver) = channel();
+        Ok(Starts { bell, sender, receiver })
+    }
+
+    /// Starts a daemon and invites it.
+    pub fn start(&self, recipe: Recipe, invitation: Invitation) {
+        let sender = self.sender.clone();
+        let bell = self.bell.try_clone();
+        let host = invitation.host;
+        let work = move || {
+            let acceptance = invite(&recipe, &invitation);
+            // The daemon may have ended.
+            let _ = sender.send(Started { host, acceptance });
+            if let Ok(bell) = bell {
+                let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("start {host}")).spawn(work);
+        if let Err(error) = thread {
+            let why = format!("cannot make a thread: {error}");
+            let _ = self.sender.send(Started { host, acceptance: Err(why) });
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// What has become known since.
+    pub fn done(&self) -> Vec<Started> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut count);
+        self.receiver.try_iter().collect()
+    }
+}
+
+impl AsFd for Starts {
+    /// Readable when something is done.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// A word of a POSIX shell, quoted.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// What the login shell there is to run. It may be any shell, so that all it sees is `sh -c`
+/// and a quoted word.
+fn remote(recipe: &Recipe, own: &Path) -> String {
+    let vmid = recipe.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
+    let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
+    let script = match &recipe.program {
+        // Links to us may have the name of stock PVM's daemon.
+        Some(program) if program.rsplit('/').next().is_some_and(|n| n.starts_with("pvmd")) => {
+            format!("{vmid}exec {} --join", quoted(program))
+        }
+        Some(program) => format!("{vmid}exec {} pvmd --join", quoted(program)),
+        // Where hosts share their files, it is where it is here.
+        None => {
+            let own = quoted(&own.to_string_lossy());
+            format!(
+                "{vmid}if [ -x {own} ]; then exec {own} pvmd --join; fi; exec nagaya pvmd --join"
+            )
+        }
+    };
+    format!("sh -c {}", quoted(&script))
+}
+
+/// The command that starts a daemon there.
+fn command(recipe: &Recipe, own: &Path) -> Command {
+    let mut command = match std::env::var_os("PVM_RSH").filter(|rsh| !rsh.is_empty()) {
+        Some(rsh) => Command::new(rsh),
+        None => {
+            let mut ssh = Command::new("ssh");
+            // There is nobody to ask for a password.
+            ssh.args(["-x", "-a", "-o", "BatchMode=yes"]);
+            ssh
+        }
+    };
+    if let Some(login) = &recipe.login {
+        command.args(["-l", login]);
+    }
+    command.arg(&recipe.host).arg(remote(recipe, own));
+    close_in_child(&mut command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Keeps the daemon's descriptors from a program that it starts: UCX opens sockets without
+/// O_CLOEXEC, and others would not notice the daemon's end while a child has them.
+pub(crate) fn close_in_child(command: &mut Command) {
+    let close = || {
+        // SAFETY: a system call that touches no memory. (Since Linux 5.11.)
+        let done = unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
+        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
+    unsafe { command.pre_exec(close) };
+}
+
+fn invite(recipe: &Recipe, invitation: &Invitation) -> Acceptance {
+    let own = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let mut command = command(recipe, &own);
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("cannot run {program}: {error} (PVM_RSH names another)"))?;
+    let result = converse(&mut child, invitation);
+    if result.is_err() {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    result
+}
+
+/// Writes the invitation and reads the acceptance.
+fn converse(child: &mut Child, invitation: &Invitation) -> Acceptance {
+    let (Some(mut to), Some(from), Some(errors)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err("no pipes".into());
+    };
+    let end = Instant::now() + PATIENCE;
+    // A line fits into a pipe's buffer, so this never waits. Who does not read it has its
+    // reasons on standard error.
+    let written = to.write_all(invitation.to_line().as_bytes());
+    drop(to);
+    let answer = match written {
+        Ok(()) => read_acceptance(&from, end),
+        Err(_) => Ok(None),
+    };
+    match answer {
+        Ok(Some(acceptance)) => acceptance,
+        Ok(None) => {
+            let mut said = String::new();
+            let _ = errors.take(4096).read_to_string(&mut said);
+            let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
+            Err(last.unwrap_or("it ended without a word").to_string())
+        }
+        Err(why) => Err(why),
+    }
+}
+
+/// The acceptance among the lines of `from`; nothing if these end without one.
+fn read_acceptance(
+    from: &std::process::ChildStdout,
+    end: Instant,
+) -> Result<Option<Acceptance>, String> {
+    let mut lines = BufReader::new(Waiting { from, end }).take(LINE_MAX as u64);
+    loop {
+        let mut line = Vec::new();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if let Some(acceptance) = Acceptance::parse(&String::from_utf8_lossy(&line)) {
+            return Ok(Some(acceptance));
+        }
+    }
+}
+
+/// A pipe that is read until a time.
+struct Waiting<'a> {
+    from: &'a std::process::ChildStdout,
+    end: Instant,
+}
+
+impl Read for Waiting<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        loop {
+            let left = self.end.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).ok();
+            let mut fds = [PollFd::new(self.from, PollFlags::IN)];
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) => {
+                    let why = format!("no answer within {} s", PATIENCE.as_secs());
+                    return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
+                }
+                Ok(_) => return Ok(rustix::io::read(self.from, to)?),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe() -> Recipe {
+        Recipe { host: "there".into(), login: None, program: None, vmid: None }
+    }
+
+    #[test]
+    fn any_login_shell_runs_what_is_meant() {
+        let own = Path::new("/opt/it's here/nagaya");
+        let script = remote(&recipe(), own);
+        // As a login shell would: parse the whole, and run it.
+        let echo = script.replace("exec ", "echo ");
+        let shell = |text: &str| {
+            let output = Command::new("sh").args(["-c", text]).output().expect("sh runs");
+            String::from_utf8(output.stdout).expect("it is text")
+        };
+        assert_eq!(shell(&echo), "nagaya pvmd --join\n");
+        let here = remote(&recipe(), Path::new("/bin/sh")).replace("exec ", "echo ");
+        assert_eq!(shell(&here), "/bin/sh pvmd --join\nnagaya pvmd --join\n");
+        let given = Recipe { program: Some("/x y/pvmd3".into()), ..recipe() };
+        assert_eq!(shell(&remote(&given, own).replace("exec ", "echo ")), "/x y/pvmd3 --join\n");
+        let vmid = Recipe { vmid: Some("b c".into()), program: Some("n".into()), ..recipe() };
+        let text = remote(&vmid, own).replace("exec ", "echo $PVM_VMID ");
+        assert_eq!(shell(&text), "b c n pvmd --join\n");
+    }
+
+    #[test]
+    fn the_line_is_found_among_what_a_login_prints() {
+        let no: Acceptance = Err("busy".into());
+        let text = format!("Welcome to the cluster!\n{}more\n", no.to_line());
+        let mut child = Command::new("printf")
+            .args(["%s", &text])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("printf runs");
+        let from = child.stdout.take().expect("it is piped");
+        let end = Instant::now() + PATIENCE;
+        assert_eq!(read_acceptance(&from, end), Ok(Some(no)));
+        let _ = child.wait();
+    }
+}

@@ -1,0 +1,170 @@
+//! Virtual machines of several hosts: hosts are added and deleted while they run, and any of
+//! them may be killed, the first included. The hosts are this machine, each daemon with a
+//! runtime directory of its own; they speak TCP.
+
+#[path = "../../message/pvmd/tests/client/mod.rs"]
+mod client;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use client::{Client, parcel};
+use nagaya_tests::{Running, WorkDir, nagaya, wait_until};
+use pvm::error::Error;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Request};
+use rustix::process::Signal;
+
+/// How long daemons may take for anything.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Takes ssh's arguments; each host has a runtime directory, and its daemon's PID in a file.
+const AGENT: &str = r#"#!/bin/sh
+host=$1
+shift
+case $host in *nowhere*) echo "agent: $host: no such host" >&2; exit 255 ;; esac
+dir=${0%/*}/$host
+mkdir -m 700 "$dir" || exit
+echo "Welcome to $host!"
+XDG_RUNTIME_DIR=$dir exec sh -c "$*"
+"#;
+
+/// Hosts that can be reached by an agent.
+struct Machine {
+    dir: WorkDir,
+    _first: Running,
+}
+
+impl Machine {
+    /// A virtual machine of one host, called `one`.
+    fn new() -> Machine {
+        let dir = WorkDir::short();
+        let agent = dir.write_executable("agent", AGENT);
+        let runtime = dir.join("one");
+        std::fs::create_dir(&runtime).expect("a new directory");
+        let first = nagaya("pvmd")
+            .args(["-n", "one"])
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .env("PVM_RSH", &agent)
+            .env("UCX_TLS", "tcp,self")
+            .time_limit(Duration::from_secs(300))
+            .spawn();
+        let machine = Machine { dir, _first: first };
+        wait_until("the first daemon listens", LIMIT, || machine.daemon_if_any("one").is_some());
+        machine
+    }
+
+    fn socket(&self, host: &str) -> PathBuf {
+        self.dir.join(host).join("nagaya").join("pvmd")
+    }
+
+    fn client(&self, host: &str) -> Client {
+        Client::new(&self.socket(host))
+    }
+
+    /// The PID of the daemon of a host.
+    fn daemon(&self, host: &str) -> i32 {
+        self.daemon_if_any(host).expect("it listens")
+    }
+
+    fn daemon_if_any(&self, host: &str) -> Option<i32> {
+        let socket = std::os::unix::net::UnixStream::connect(self.socket(host)).ok()?;
+        let peer = rustix::net::sockopt::socket_peercred(&socket).ok()?;
+        Some(peer.pid.as_raw_nonzero().get())
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // A test that fails leaves daemons that nobody halts.
+        for entry in std::fs::read_dir(self.dir.path()).into_iter().flatten().flatten() {
+            let host = entry.file_name().to_string_lossy().into_owned();
+            if let Some(pid) = self.daemon_if_any(&host) {
+                nagaya_tests::kill(pid, Signal::KILL);
+            }
+        }
+    }
+}
+
+fn names(client: &mut Client) -> Vec<String> {
+    match client.ask(Request::Config) {
+        Ok(Answer::Hosts(hosts)) => hosts.into_iter().map(|host| host.name).collect(),
+        other => panic!("{other:?} instead of hosts"),
+    }
+}
+
+fn each(answer: Result<Answer, i32>) -> Vec<i32> {
+    match answer {
+        Ok(Answer::Each(codes)) => codes,
+        other => panic!("{other:?} instead of codes"),
+    }
+}
+
+fn add(client: &mut Client, hosts: &[&str]) -> Vec<i32> {
+    each(client.ask(Request::AddHosts(hosts.iter().map(|host| (*host).to_string()).collect())))
+}
+
+fn wait_for_hosts(client: &mut Client, wanted: &[&str]) {
+    wait_until(&format!("hosts are {wanted:?}"), LIMIT, || names(client) == wanted);
+}
+
+#[test]
+fn hosts_are_added_and_tasks_of_all_of_them_reach_each_other() {
+    let machine = Machine::new();
+    let mut one = machine.client("one");
+    let codes = add(&mut one, &["two", "nowhere", "three", "one", "bad bad"]);
+    let (dup, no) = (Error::DupHost.code(), Error::CantStart.code());
+    assert_eq!(codes, [0x80000, no, 0xc0000 + 0x40000, dup, Error::BadParam.code()]);
+    let mut two = machine.client("two");
+    let mut three = machine.client("three");
+    assert_eq!((two.tid(), three.tid()), (Tid::task(2, 1), Tid::task(4, 1)));
+    for client in [&mut one, &mut two, &mut three] {
+        wait_for_hosts(client, &["one", "two", "three"]);
+    }
+    for n in 0..100u8 {
+        one.ask(Request::Route(parcel(three.tid(), i32::from(n), &[n; 9]))).expect("sent");
+        three.ask(Request::Route(parcel(two.tid(), i32::from(n), &[n; 9]))).expect("sent");
+    }
+    for n in 0..100u8 {
+        assert_eq!(three.receive(i32::from(n)).header.source, one.tid().as_int());
+        assert_eq!(two.receive(i32::from(n)).header.source, three.tid().as_int());
+    }
+    let Ok(Answer::Tasks(tasks)) = two.ask(Request::Tasks(Tid(0))) else { panic!("no tasks") };
+    let tids: Vec<Tid> = tasks.iter().map(|task| task.tid).collect();
+    assert_eq!(tids, [one.tid(), two.tid(), three.tid()]);
+    // A host is deleted; its daemon ends and leaves nothing.
+    let pid = machine.daemon("two");
+    let delete = Request::DeleteHosts(vec!["two".into(), "nobody".into()]);
+    assert_eq!(each(three.ask(delete)), [0, Error::NoHost.code()]);
+    wait_for_hosts(&mut one, &["one", "three"]);
+    wait_until("the daemon has ended", LIMIT, || !nagaya_tests::is_alive(pid));
+    assert!(!machine.dir.join("two").join("nagaya").exists());
+    // The machine ends everywhere.
+    let pid = machine.daemon("three");
+    let _ = one.send(Request::Halt);
+    wait_until("all have ended", LIMIT, || !nagaya_tests::is_alive(pid));
+    wait_until("the first has ended", LIMIT, || !machine.dir.join("one").join("nagaya").exists());
+    assert!(!machine.dir.join("three").join("nagaya").exists());
+}
+
+#[test]
+fn the_machine_goes_on_without_its_first_host() {
+    let machine = Machine::new();
+    let mut one = machine.client("one");
+    assert_eq!(add(&mut one, &["two", "three"]), [0x80000, 0xc0000]);
+    let (mut two, mut three) = (machine.client("two"), machine.client("three"));
+    let first = machine.daemon("one");
+    let start = Instant::now();
+    nagaya_tests::kill(first, Signal::KILL);
+    wait_for_hosts(&mut two, &["two", "three"]);
+    wait_for_hosts(&mut three, &["two", "three"]);
+    println!("known after {} ms", start.elapsed().as_millis());
+    two.ask(Request::Route(parcel(three.tid(), 7, b"still"))).expect("sent");
+    assert_eq!(three.receive(7).data, b"still");
+    // A host joins those that are left, by the other's wish.
+    assert_eq!(add(&mut three, &["four"]), [0x100000]);
+    wait_for_hosts(&mut two, &["two", "three", "four"]);
+    let last = machine.daemon("four");
+    let _ = two.send(Request::Halt);
+    wait_until("all have ended", LIMIT, || !nagaya_tests::is_alive(last));
+}
