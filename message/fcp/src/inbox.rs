@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
-use crate::loan::{Loan, Terms};
+use crate::loan::{self, Loan};
 use crate::mapped::Mapped;
 use crate::member::Membership;
+use crate::offer::{self, Offer};
 use crate::ring::{Buffer, Found, Header, Kind, Message, Receiver, rouse};
 use crate::wait::{self, DOUBT, Patience};
 use crate::window::Window;
@@ -29,8 +30,8 @@ pub struct Inbox {
     patience: Patience,
     /// Somebody has rung, and no wait has ended by it yet.
     rung: Arc<AtomicBool>,
-    /// Who takes loans.
-    borrower: Option<Arc<Membership>>,
+    /// Who takes loans and offers.
+    membership: Option<Arc<Membership>>,
 }
 
 /// A message that has come, still in the ring.
@@ -38,7 +39,7 @@ pub struct Inbox {
 pub struct Arrived<'a> {
     inbox: &'a mut Inbox,
     message: Message,
-    /// Its loan was taken.
+    /// Its loan or offer was taken.
     taken: bool,
 }
 
@@ -47,10 +48,7 @@ impl Arrived<'_> {
     #[inline]
     pub fn header(&self) -> Header {
         let header = self.message.header;
-        match header.kind {
-            Kind::Lent => Header { length: header.length - Terms::SIZE as u32, ..header },
-            _ => header,
-        }
+        Header { length: header.length - terms_size(header.kind), ..header }
     }
 
     /// Copies part of what it carries itself.
@@ -62,21 +60,42 @@ impl Arrived<'_> {
     /// The memory that is lent with it, once. Nothing if the message lends none, or tells
     /// what no sender would.
     pub fn loan(&mut self) -> Option<Loan> {
-        if self.message.header.kind != Kind::Lent || self.taken {
+        let terms = self.terms(Kind::Lent)?;
+        Loan::new(self.inbox.membership.as_ref()?, loan::Terms::parse(terms))
+    }
+
+    /// The message that is to be read from the sender's memory, once. Nothing if there is
+    /// none, or the sender has gone.
+    pub fn offer(&mut self) -> Option<Offer> {
+        let terms = self.terms(Kind::Remote)?;
+        Offer::new(self.inbox.membership.as_ref()?, offer::Terms::parse(terms))
+    }
+
+    /// The end of the message, if it is of this kind, once.
+    fn terms<const SIZE: usize>(&mut self, kind: Kind) -> Option<[u8; SIZE]> {
+        if self.message.header.kind != kind || self.taken {
             return None;
         }
         self.taken = true;
-        let mut terms = [0; Terms::SIZE];
+        let mut terms = [0; SIZE];
         self.read(self.header().length as usize, &mut terms);
-        Loan::new(self.inbox.borrower.as_ref()?, Terms::parse(terms))
+        Some(terms)
+    }
+
+    /// Leaves the message: it is the next one again.
+    pub fn leave(self) {
+        std::mem::forget(self);
     }
 }
 
 impl Drop for Arrived<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.message.header.kind == Kind::Lent {
-            self.loan(); // not taken, it goes back
+        // What was not taken goes back.
+        match self.message.header.kind {
+            Kind::Lent => drop(self.loan()),
+            Kind::Remote => drop(self.offer()),
+            _ => {}
         }
         if self.inbox.receiver.consume(&self.inbox.ring, &self.message) {
             wait::wake(self.inbox.ring.head());
@@ -92,13 +111,13 @@ impl Inbox {
             receiver: Receiver::default(),
             patience: Patience::default(),
             rung: Arc::default(),
-            borrower: None,
+            membership: None,
         }
     }
 
-    /// Lets the receiver, this member, take loans.
-    pub(crate) fn borrow_as(&mut self, member: Arc<Membership>) {
-        self.borrower = Some(member);
+    /// Lets the receiver, this member, take loans and offers.
+    pub(crate) fn receive_as(&mut self, member: Arc<Membership>) {
+        self.membership = Some(member);
     }
 
     /// What ends the waits of this inbox. Its ring lies in `window`.
@@ -221,9 +240,20 @@ impl Inbox {
     }
 }
 
-/// Whether it should tell of a loan, and cannot.
+/// Bytes at the end of a message that say where the rest is.
+#[inline]
+fn terms_size(kind: Kind) -> u32 {
+    match kind {
+        Kind::Lent => loan::Terms::SIZE as u32,
+        Kind::Remote => offer::Terms::SIZE as u32,
+        Kind::Inline | Kind::Part | Kind::Skip => 0,
+    }
+}
+
+/// Whether it should say where the rest is, and cannot.
+#[inline]
 fn is_short(message: &Message) -> bool {
-    message.header.kind == Kind::Lent && (message.header.length as usize) < Terms::SIZE
+    message.header.length < terms_size(message.header.kind)
 }
 
 /// Ends a wait of the receiver from another thread of its process: [`Inbox::receive`]

@@ -9,13 +9,14 @@
 //!
 //! A large message need not go through a ring: `lend` is memory that the sender lends with
 //! it and `loan` what the receiver has of that; `slot` says who has it, `allocate` where
-//! it lies.
+//! it lies. An `offer` is copied straight from the sender's memory. `mail` chooses, and
+//! keeps what nobody has asked for yet.
 //!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
 //! (`hold` keeps a buffer its owner's, `barrier` makes that cheap, `ofd` are the kernel's
-//! locks that end with their holder, `fork` tells a child from its parent); `lock` is test-and-set and a lock that survives its holder; `error` says why
-//! not.
+//! locks that end with their holder, `fork` tells a child from its parent); `lock` is
+//! test-and-set and a lock that survives its holder; `error` says why not.
 
 mod allocate;
 mod barrier;
@@ -27,11 +28,13 @@ pub mod inbox;
 pub mod lend;
 pub mod loan;
 pub mod lock;
+pub mod mail;
 pub mod mapped;
 mod mapping;
 pub mod member;
 pub mod memory;
 mod ofd;
+pub mod offer;
 pub mod outbox;
 pub mod port;
 pub mod ring;

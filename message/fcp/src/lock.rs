@@ -162,15 +162,9 @@ impl<'a> Lock<'a> {
 
     /// The half of the word that says who holds it: what the kernel compares.
     fn futex(&self) -> &AtomicU32 {
-        let low = std::ptr::from_ref(self.word).cast::<AtomicU32>();
-        // SAFETY: the low half, on a little-endian machine. Only the kernel reads it by
-        // this reference; everybody else uses the whole word.
-        unsafe { &*low }
+        wait::low_half(self.word)
     }
 }
-
-#[cfg(not(target_endian = "little"))]
-compile_error!("the low half of a lock's word must come first");
 
 /// The lock is ours. Dropping this lets it go.
 #[derive(Debug)]

@@ -34,6 +34,7 @@ const ID_AND_GROUP: usize = 1;
 const PID: usize = 2;
 const PID_NAMESPACE: usize = 3;
 const BUFFER: usize = 4;
+const OFFER: usize = 5;
 const HOLDS: std::ops::Range<usize> = 8..ENTRY_SIZE / size_of::<u64>();
 
 /// With the PID: the member holds without a fence.
@@ -286,6 +287,7 @@ impl Members {
         set(PID, u64::from(std::process::id()) | if unfenced { UNFENCED } else { 0 });
         set(PID_NAMESPACE, self.pid_namespace);
         set(BUFFER, buffer);
+        set(OFFER, 0);
         hold::present(state, taken);
         // Who takes an entry and did not see us is seen by our holds.
         fence(SeqCst);
@@ -346,6 +348,18 @@ impl Members {
             Phase::Free => true,
             _ => state.host == self.host && self.life_here(index) == Life::Gone,
         }
+    }
+
+    /// The word by which entry `index` offers messages (`offer`).
+    pub(crate) fn offer(&self, index: u16) -> &AtomicU64 {
+        self.window.entry_word(index, OFFER)
+    }
+
+    /// Whether the PID in entry `index` is one of our namespace's.
+    pub(crate) fn shares_pids_with(&self, index: u16) -> bool {
+        let theirs = self.window.entry_word(index, PID_NAMESPACE).load(Acquire);
+        let host = State::parse(self.state(index).load(Acquire)).host;
+        self.pid_namespace != 0 && theirs == self.pid_namespace && host == self.host
     }
 
     #[inline]

@@ -1,5 +1,6 @@
 //! The way to one receiver, with waiting for room.
 
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use crate::inbox::{Arrived, Inbox};
@@ -30,11 +31,19 @@ pub(crate) struct Meanwhile<'a> {
 }
 
 impl Meanwhile<'_> {
-    fn take_all(&mut self) {
+    pub fn take_all(&mut self) {
         // What is corrupt is told to who receives.
         while let Ok(Some(arrived)) = self.inbox.try_receive() {
             (self.take)(arrived);
         }
+    }
+
+    /// Sleeps until the word is no longer as expected, or something comes for ourselves.
+    pub fn nap(&mut self, word: (&AtomicU32, u32), until: Instant) {
+        if let Some((ours, _)) = self.inbox.about_to_sleep(self.is_dead) {
+            wait::sleep_on_either([word, (self.inbox.head(), ours)], until);
+        }
+        self.inbox.awake();
     }
 }
 
@@ -115,7 +124,11 @@ impl Outbox {
                         rouse(ring);
                         wait::wake(ring.head());
                     }
-                    Self::nap(ring, head, wait::earlier(until, nap), &mut meanwhile);
+                    let end = wait::earlier(until, nap);
+                    match &mut meanwhile {
+                        Some(meanwhile) => meanwhile.nap((ring.head(), head), end),
+                        None => wait::sleep(ring.head(), head, Some(end)),
+                    }
                 }
                 sent
             });
@@ -137,16 +150,5 @@ impl Outbox {
                 return Err(Refused::TimedOut);
             }
         }
-    }
-
-    /// Sleeps until the receiver gives room, or something comes for ourselves.
-    fn nap(ring: &Mapped, head: u32, until: Instant, meanwhile: &mut Option<Meanwhile<'_>>) {
-        let Some(Meanwhile { inbox, is_dead, .. }) = meanwhile else {
-            return wait::sleep(ring.head(), head, Some(until));
-        };
-        if let Some((ours, _)) = inbox.about_to_sleep(*is_dead) {
-            wait::sleep_on_either([(ring.head(), head), (inbox.head(), ours)], until);
-        }
-        inbox.awake();
     }
 }

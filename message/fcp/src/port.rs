@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
 use crate::error::WindowError;
@@ -19,8 +19,10 @@ use crate::hold::Peer;
 use crate::inbox::{Arrived, Bell, Corrupt, Inbox};
 use crate::lend::{Block, Lendable, Lender};
 use crate::member::{Card, Hold, Life, Members, Membership};
+use crate::offer::{self, Terms};
 use crate::outbox::{self, Meanwhile, Outbox};
 use crate::ring::{Kind, SendError};
+use crate::wait::{self, DOUBT, Patience};
 
 /// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +35,8 @@ pub enum Refused {
     Dead,
     /// There is no member in this entry, or another one than expected.
     Gone,
+    /// The receiver cannot read our memory: what was offered must be sent in parts.
+    OutOfReach,
     /// The port is the parent's: a forked child must join by itself.
     Forked,
 }
@@ -79,6 +83,8 @@ pub struct Port {
     ways: Ways,
     /// Made when it is first needed.
     lender: Option<Arc<Lender>>,
+    /// How many offers were made.
+    offers: u32,
 }
 
 impl Port {
@@ -104,8 +110,8 @@ impl Port {
             forks: fork::watch(),
         };
         let mut inbox = Inbox::new(ring);
-        inbox.borrow_as(ways.membership.clone());
-        Ok(Self { inbox, ways, lender: None })
+        inbox.receive_as(ways.membership.clone());
+        Ok(Self { inbox, ways, lender: None, offers: 0 })
     }
 
     /// Which stay this is.
@@ -191,6 +197,58 @@ impl Port {
             lender.take_back(memory, terms.slot);
         }
         sent
+    }
+
+    /// Sends as [`Port::send`] does, a message of [`Kind::Remote`]: `parts`, and an offer of
+    /// `bytes`, which the receiver copies straight from here. Returns when it has; if the
+    /// time is over before it begins, the offer is withdrawn.
+    pub fn send_remote(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        bytes: &[u8],
+        until: Option<Instant>,
+        mut meanwhile: impl FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        let sender = self.peer();
+        let (way, hold, members) = self.ways.hold(to, id)?;
+        let (receiver, word) = (way.peer, members.offer(sender.index));
+        self.offers = self.offers.wrapping_add(1);
+        let number = offer::number(sender.generation, self.offers);
+        let (address, length) = (bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64);
+        let terms = Terms { address, length, number, sender: sender.index }.bytes();
+        let parts: Vec<&[u8]> = parts.iter().copied().chain([&terms[..]]).collect();
+        offer::offer(word, number);
+        let sent = way.send(Kind::Remote, &parts, until, members, &mut self.inbox, &mut meanwhile);
+        drop(hold);
+        if let Err(refused) = sent {
+            offer::withdraw(word, number);
+            return Err(refused);
+        }
+        let is_dead = |ticket| members.is_dead(ticket);
+        let mut meanwhile =
+            Meanwhile { inbox: &mut self.inbox, is_dead: &is_dead, take: &mut meanwhile };
+        let answered = |read| if read { Ok(()) } else { Err(Refused::OutOfReach) };
+        let mut patience = Patience::default();
+        loop {
+            let state = offer::futex(word).load(Ordering::Acquire);
+            let read = patience.look(|| {
+                meanwhile.take_all();
+                offer::answered(word, number)
+            });
+            if let Some(read) = read {
+                return answered(read);
+            }
+            meanwhile.nap((offer::futex(word), state), wait::earlier(until, DOUBT));
+            if members.life(receiver) == Life::Gone {
+                return offer::answered(word, number).map_or(Err(Refused::Dead), answered);
+            }
+            let over = until.is_some_and(|until| Instant::now() >= until);
+            if over && offer::withdraw(word, number) {
+                return Err(Refused::Full);
+            }
+        }
     }
 
     /// The next message, if one is there.

@@ -105,12 +105,14 @@ pub trait Buffer {
 pub enum Kind {
     /// The payload is the message.
     Inline = 1,
-    /// The payload says where the message lies.
+    /// The payload says where the rest of the message lies, in the sender's memory.
     Remote = 2,
     /// Nothing; the rest of the ring is too short for the next message.
     Skip = 3,
     /// The payload says where the rest of the message lies, in memory that the sender lends.
     Lent = 4,
+    /// The payload is a part of a message.
+    Part = 5,
 }
 
 /// A header: length in bytes and kind, and the sender.
@@ -140,6 +142,7 @@ impl Header {
             2 => Kind::Remote,
             3 => Kind::Skip,
             4 => Kind::Lent,
+            5 => Kind::Part,
             _ => return None,
         };
         Some(Self { kind, length: word as u32 >> 3, source: (word >> 32) as u32 })

@@ -6,7 +6,7 @@
 //! than cores, hardly at all.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -69,6 +69,17 @@ pub fn sleep(word: &AtomicU32, expected: u32, until: Option<Instant>) {
         Err(_) => std::thread::sleep(Duration::from_micros(50)),
     }
 }
+
+/// The lower half of a word, to sleep on.
+pub(crate) fn low_half(word: &AtomicU64) -> &AtomicU32 {
+    let low = std::ptr::from_ref(word).cast::<AtomicU32>();
+    // SAFETY: the low half, on a little-endian machine. Only the kernel, and who is about
+    // to sleep, read it by this reference; everybody else uses the whole word.
+    unsafe { &*low }
+}
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("the low half of a word must come first");
 
 /// Wakes all who sleep on the word.
 pub fn wake(word: &AtomicU32) {

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use fcp::header::{Agreed, Header, Plan};
 use fcp::hold::{self, Peer, Phase, State};
 use fcp::lock::{self, Attempt};
+use fcp::offer;
 use fcp::ring::Word64;
 use fcp::slot;
 use loom::cell::UnsafeCell;
@@ -135,6 +136,41 @@ fn what_is_lent_is_not_written_until_it_comes_back() {
         for thread in threads {
             thread.join().unwrap();
         }
+    });
+}
+
+/// The sender offers twice; each time it waits a little, and withdraws. The receiver may
+/// read neither too late nor the other message.
+#[test]
+fn an_offer_is_read_or_withdrawn_never_both() {
+    model(3, || {
+        let word = Arc::new(wide(0));
+        let bytes = Arc::new(UnsafeCell::new(0u64));
+        let receiver = {
+            let (word, bytes) = (word.clone(), bytes.clone());
+            thread::spawn(move || {
+                for number in [7, 8] {
+                    if offer::accept(&*word, number) {
+                        // SAFETY: loom checks that nobody else is here.
+                        assert_eq!(bytes.with(|cell| unsafe { *cell }), number);
+                        offer::answer(&*word, number, true);
+                    }
+                }
+            })
+        };
+        for number in [7, 8] {
+            // SAFETY: as above.
+            bytes.with_mut(|cell| unsafe { *cell = number });
+            offer::offer(&*word, number);
+            if offer::answered(&*word, number).is_none() && !offer::withdraw(&*word, number) {
+                while offer::answered(&*word, number).is_none() {
+                    thread::yield_now();
+                }
+            }
+        }
+        // SAFETY: as above.
+        bytes.with_mut(|cell| unsafe { *cell = 0 });
+        receiver.join().unwrap();
     });
 }
 
