@@ -5,10 +5,12 @@
 #[path = "../../message/pvmd/tests/client/mod.rs"]
 mod client;
 
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use client::{Client, parcel};
+use nagaya_tests::nodes::{NAMES, Nodes, Shares};
 use nagaya_tests::{Running, WorkDir, nagaya, wait_until};
 use pvm::error::Error;
 use pvm::tid::Tid;
@@ -68,7 +70,7 @@ impl Machine {
     }
 
     fn daemon_if_any(&self, host: &str) -> Option<i32> {
-        let socket = std::os::unix::net::UnixStream::connect(self.socket(host)).ok()?;
+        let socket = UnixStream::connect(self.socket(host)).ok()?;
         let peer = rustix::net::sockopt::socket_peercred(&socket).ok()?;
         Some(peer.pid.as_raw_nonzero().get())
     }
@@ -167,4 +169,36 @@ fn the_machine_goes_on_without_its_first_host() {
     let last = machine.daemon("four");
     let _ = two.send(Request::Halt);
     wait_until("all have ended", LIMIT, || !nagaya_tests::is_alive(last));
+}
+
+/// Between network namespaces, with nothing in common but files: what two machines have.
+#[test]
+fn two_nodes_with_a_network_between_them() {
+    let Some(nodes) = Nodes::new(Shares::Files) else {
+        return nagaya_tests::skip("only root may make network namespaces");
+    };
+    let socket = |node: usize| nodes.dir().join(format!("run.{}/nagaya/pvmd", NAMES[node]));
+    let daemon = nagaya("pvmd").env("PVM_RSH", nodes.agent()).env("NAGAYA_PVM_SILENCE", "2");
+    let daemon = nodes.on(0, daemon.time_limit(Duration::from_secs(300))).spawn();
+    wait_until("the first daemon listens", LIMIT, || UnixStream::connect(socket(0)).is_ok());
+    let mut one = Client::new(&socket(0));
+    assert_eq!(add(&mut one, &[NAMES[1]]), [0x80000]);
+    let mut two = Client::new(&socket(1));
+    assert_eq!(names(&mut two), NAMES);
+    one.ask(Request::Route(parcel(two.tid(), 1, &[7; 100_000]))).expect("sent");
+    assert_eq!(two.receive(1).data, [7; 100_000]);
+    two.ask(Request::Route(parcel(one.tid(), 2, b"back"))).expect("sent");
+    assert_eq!(one.receive(2).data, b"back");
+    // The network breaks without a word: each side goes on alone.
+    let start = Instant::now();
+    let down = ["link", "set", "eth0", "down"];
+    nodes.on(1, nagaya_tests::Cmd::new(nagaya_tests::tool("ip")).args(down)).run().ok();
+    wait_until("the first is alone", LIMIT, || names(&mut one) == [NAMES[0]]);
+    wait_until("the second is alone", LIMIT, || names(&mut two) == [NAMES[1]]);
+    println!("known after {} ms", start.elapsed().as_millis());
+    let pid = daemon.pid();
+    let _ = (one.send(Request::Halt), two.send(Request::Halt));
+    wait_until("both have ended", LIMIT, || {
+        !nagaya_tests::is_alive(pid) && !socket(0).exists() && !socket(1).exists()
+    });
 }

@@ -43,6 +43,8 @@ struct Gathering {
 pub struct Daemon {
     pub(crate) host: u16,
     pub(crate) secret: [u8; 32],
+    /// After how many milliseconds of silence a host is lost.
+    pub(crate) silence_ms: u32,
     pub(crate) machine: Machine,
     pub(crate) order: Order<Change, Machine>,
     pub(crate) tasks: Tasks,
@@ -75,6 +77,7 @@ impl Daemon {
         Daemon {
             host: number,
             secret,
+            silence_ms: crate::invitation::SILENCE_MS,
             machine: Machine::new(host),
             order,
             tasks: Tasks::new(number),
@@ -107,6 +110,7 @@ impl Daemon {
                 self.propose(Change { asker: None, what });
             }
             Event::PeerLost(host) => self.host_lost(host),
+            Event::Tick => self.tick(),
             Event::Fabric(address) => self.fabric(address),
             Event::Started(started) => self.started(started),
         }
@@ -114,6 +118,7 @@ impl Daemon {
     }
 
     pub(crate) fn peer(&mut self, host: u16, letter: PeerLetter) {
+        self.heard(host);
         match letter {
             // Whoever has joined before us may know us before we know the machine.
             letter
@@ -132,6 +137,7 @@ impl Daemon {
                 }
             }
             PeerLetter::Parcel(parcel) => self.route(parcel),
+            PeerLetter::Alive => {}
             PeerLetter::Ready => self.ready(host),
             PeerLetter::Halt => self.halt_all(),
         }

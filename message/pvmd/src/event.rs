@@ -36,6 +36,9 @@ pub enum Event {
     PeerLost(u16),
     /// A group's slot was closed ([`SlotChange::Close`]).
     Counted(Closing, Count),
+    /// A part of the time is over after which a silent host is lost: one of
+    /// [`TICKS`](crate::hosts::TICKS).
+    Tick,
     /// The fabric is open: our address there; or why it is not.
     Fabric(Result<Vec<u8>, String>),
     /// A daemon has been started on another host, or has not.
@@ -82,6 +85,8 @@ pub enum PeerLetter {
     Errand(u32, Errand),
     /// What came of it.
     Reply(u32, Reply),
+    /// The sender lives.
+    Alive,
     /// The sender has joined, and knows the virtual machine.
     Ready,
     /// The virtual machine ends.

@@ -18,6 +18,10 @@ use crate::machine::{Asker, Change, What};
 use crate::order::Item;
 use crate::start::{Recipe, Started};
 
+/// After so many ticks without a letter a host is lost. (Of a daemon that was killed, its
+/// machine tells at once. This is for machines and networks that fail without a word.)
+pub const TICKS: u32 = 6;
+
 /// A host that somebody wants.
 #[derive(Clone, Debug)]
 pub struct Wanted {
@@ -78,6 +82,8 @@ pub(crate) struct Hosting {
     /// Whose slot a host is that is about to join, or to leave.
     joining: BTreeMap<u16, (Asker, usize)>,
     leaving: BTreeMap<u16, (Asker, usize)>,
+    /// How many ticks long nothing has come from a host.
+    silent: BTreeMap<u16, u32>,
     /// Letters that came before the snapshot of the virtual machine.
     early: Vec<(u16, PeerLetter)>,
 }
@@ -151,6 +157,7 @@ impl Daemon {
             invitation.speed = wanted.speed;
             invitation.programs = wanted.programs;
             invitation.directory = wanted.directory;
+            invitation.silence_ms = self.silence_ms;
             self.actions.push(Action::Start(Box::new((wanted.recipe, invitation))));
         }
     }
@@ -200,6 +207,34 @@ impl Daemon {
     /// Keeps a letter until the state of the virtual machine has come.
     pub(crate) fn keep(&mut self, host: u16, letter: PeerLetter) {
         self.hosting.early.push((host, letter));
+    }
+
+    /// A tick is over. The sequencer and each of the others hear of each other.
+    pub(crate) fn tick(&mut self) {
+        let members = self.order.members().iter().copied();
+        let living = members.filter(|&host| host != self.host && !self.order.is_lost(host));
+        let sequencer = self.order.sequencer();
+        let watched: Vec<u16> = living
+            .filter(|&host| sequencer == Some(self.host) || sequencer == Some(host))
+            .collect();
+        self.hosting.silent.retain(|host, _| watched.contains(host));
+        for host in watched {
+            let silent = self.hosting.silent.entry(host).or_default();
+            *silent += 1;
+            if *silent > TICKS {
+                self.log(format!("host {host} is lost: nothing comes from it"));
+                self.host_lost(host);
+            } else {
+                self.actions.push(Action::Send(host, PeerLetter::Alive));
+            }
+        }
+    }
+
+    /// Something has come from a host.
+    pub(crate) fn heard(&mut self, host: u16) {
+        if let Some(silent) = self.hosting.silent.get_mut(&host) {
+            *silent = 0;
+        }
     }
 
     /// Ends the virtual machine. Each host tells all others, so that it is not taken for lost.

@@ -12,6 +12,9 @@ use serde::{Deserialize, Serialize};
 /// Longest line, in bytes: addresses on the fabric have some hundred.
 pub const LINE_MAX: usize = 64 << 10;
 
+/// After how many milliseconds of silence hosts count as lost, if nobody says.
+pub const SILENCE_MS: u32 = 30_000;
+
 /// Of these lines.
 const VERSION: u32 = 1;
 
@@ -41,6 +44,8 @@ pub struct Invitation {
     pub programs: Option<String>,
     /// Where they run (`wd=`), if the host file says.
     pub directory: Option<String>,
+    /// After how many milliseconds of silence hosts count as lost.
+    pub silence_ms: u32,
     /// Who invites.
     pub by: Place,
 }
@@ -87,8 +92,8 @@ impl Invitation {
     /// An invitation to be the host with this number and name.
     pub fn new(by: Place, secret: [u8; 32], host: u16, name: String) -> Invitation {
         let version = VERSION;
-        let (speed, programs, directory) = (1000, None, None);
-        Invitation { version, secret, host, name, speed, programs, directory, by }
+        let (speed, programs, directory, silence_ms) = (1000, None, None, SILENCE_MS);
+        Invitation { version, secret, host, name, speed, programs, directory, silence_ms, by }
     }
 
     /// Why it cannot be accepted, if it cannot.

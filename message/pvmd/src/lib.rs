@@ -13,7 +13,7 @@ pub mod errand;
 pub mod event;
 mod frames;
 pub mod groups;
-mod hosts;
+pub mod hosts;
 pub mod invitation;
 pub mod join;
 pub mod machine;

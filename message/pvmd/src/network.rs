@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::event::{Action, Event};
+use crate::hosts::TICKS;
 use crate::peers::{Happened, Peers};
 use crate::run::{Running, Source, log};
 use crate::start::Starts;
@@ -11,13 +12,21 @@ use crate::start::Starts;
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The other hosts: those that are connected, and those that are started.
-#[derive(Default)]
 pub(crate) struct Network {
     pub(crate) peers: Option<Peers>,
     pub(crate) starts: Option<Starts>,
+    /// When the next tick is over.
+    tick: Option<Instant>,
+    tick_length: Duration,
 }
 
 impl Network {
+    /// No other hosts yet. After `silence_ms` milliseconds without a letter they are lost.
+    pub(crate) fn new(silence_ms: u32) -> Network {
+        let tick_length = Duration::from_millis((silence_ms / TICKS).max(1).into());
+        Network { peers: None, starts: None, tick: None, tick_length }
+    }
+
     /// Whether the loop may sleep, and until when.
     pub(crate) fn may_sleep(&mut self) -> bool {
         self.peers.as_mut().is_none_or(Peers::may_sleep)
@@ -25,7 +34,23 @@ impl Network {
 
     /// When to look at the fabric, though it is silent.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.peers.as_ref().and_then(Peers::deadline)
+        let peers = self.peers.as_ref()?;
+        peers.deadline().into_iter().chain(self.tick).min()
+    }
+
+    /// Whether a tick is over.
+    fn ticks(&mut self) -> bool {
+        if self.peers.is_none() {
+            return false;
+        }
+        let now = Instant::now();
+        let tick = *self.tick.get_or_insert(now + self.tick_length);
+        if now < tick {
+            return false;
+        }
+        // A process that was stopped has missed some: they do not count.
+        self.tick = Some(now + self.tick_length);
+        true
     }
 
     /// Lets go what was sent; then there are no other hosts any more.
@@ -105,8 +130,11 @@ impl Running {
                     self.tell(Event::PeerLost(host));
                 }
                 Some(Happened::Odd(what)) => log(&what),
-                None => return,
+                None => break,
             }
+        }
+        if self.network.ticks() {
+            self.tell(Event::Tick);
         }
     }
 

@@ -19,7 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::connection::Connection;
 use crate::daemon::Daemon;
 use crate::event::{Action, Clock, Event};
-use crate::invitation::Invitation;
+use crate::invitation::{Invitation, SILENCE_MS};
 use crate::network::Network;
 use crate::peers::Peers;
 use crate::post::Post;
@@ -116,8 +116,12 @@ impl Running {
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("wait for events"))?;
         let _ = listener.set_nonblocking(true);
-        let mut network = Network::default();
-        let daemon = match beginning {
+        let silence_ms = match &beginning {
+            Beginning::First => silence_ms()?,
+            Beginning::Guest(invitation) => invitation.silence_ms,
+        };
+        let mut network = Network::new(silence_ms);
+        let mut daemon = match beginning {
             Beginning::First => {
                 let mut secret = [0; 32];
                 rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
@@ -134,6 +138,7 @@ impl Running {
                 Daemon::guest(info(host, name, speed), secret)
             }
         };
+        daemon.silence_ms = silence_ms;
         let post = Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?;
         let mut running = Running {
             epoll,
@@ -308,6 +313,20 @@ fn now() -> Clock {
 
 pub(crate) fn log(line: &str) {
     eprintln!("pvmd: {line}");
+}
+
+/// After how many milliseconds of silence a host counts as lost: `NAGAYA_PVM_SILENCE`, in
+/// seconds.
+fn silence_ms() -> Result<u32, Failure> {
+    let Some(text) = std::env::var_os("NAGAYA_PVM_SILENCE") else { return Ok(SILENCE_MS) };
+    let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
+    match seconds.filter(|seconds| (0.1..=1e6).contains(seconds)) {
+        Some(seconds) => Ok((seconds * 1000.0) as u32),
+        None => Err(Failure::ours(format!(
+            "NAGAYA_PVM_SILENCE={}: should be seconds, from 0.1",
+            text.to_string_lossy()
+        ))),
+    }
 }
 
 /// This host, as others see it.
