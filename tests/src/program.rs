@@ -49,6 +49,15 @@ pub fn c_with_libraries(source: &str, names: &[&str]) -> PathBuf {
     build("gcc", source, &flags)
 }
 
+/// A program of PVM, linked with stock PVM's libraries: which run is for `LD_LIBRARY_PATH` to
+/// say.
+pub fn c_pvm(source: &str, flags: &[&str]) -> PathBuf {
+    let include = format!("-I{}", include_dir().join("pvm3").display());
+    let mut all = vec!["-pthread", &include, "-lgpvm3", "-lpvm3"];
+    all.extend(flags);
+    build("gcc", source, &all)
+}
+
 /// A directory in which Nagaya's libraries have the names that linker and dynamic linker
 /// look for; cargo gives them only the first.
 pub fn libraries() -> PathBuf {
@@ -61,10 +70,21 @@ pub fn libraries() -> PathBuf {
         );
         (name, file)
     });
-    made_once("lib", &libraries, |path| {
+    linked("lib", &libraries, 0)
+}
+
+/// The same for PVM's libraries.
+pub fn pvm_libraries() -> PathBuf {
+    let libraries = ["pvm3", "gpvm3"].map(|name| (name, bin_dir().join(format!("lib{name}.so"))));
+    linked("pvm-lib", &libraries, 3)
+}
+
+/// A directory with links to libraries, as the linker names them and with a version.
+fn linked(directory: &str, libraries: &[(&str, PathBuf)], version: u32) -> PathBuf {
+    made_once(directory, &libraries, |path| {
         fs::create_dir(path).expect("make a directory");
-        for (name, file) in &libraries {
-            for link in [format!("lib{name}.so"), format!("lib{name}.so.0")] {
+        for (name, file) in libraries {
+            for link in [format!("lib{name}.so"), format!("lib{name}.so.{version}")] {
                 std::os::unix::fs::symlink(file, path.join(link)).expect("make a link");
             }
         }
@@ -99,7 +119,7 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     compiler.hash(&mut hasher);
     flags.hash(&mut hasher);
     read(source).hash(&mut hasher);
-    for header in ["check.h", "mpi_check.h"] {
+    for header in ["check.h", "mpi_check.h", "pvm/say.h"] {
         read(&source_dir().join(header)).hash(&mut hasher);
     }
     for header in ["pvas.h", "xpmem.h", "pvm3/pvm3.h", "pvm3/fpvm3.h"] {

@@ -5,23 +5,38 @@
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::program::made_once;
-use crate::{Cmd, Output, Running, WorkDir};
+use rustix::process::Signal;
+
+use crate::program::{made_once, pvm_libraries};
+use crate::{Cmd, Running, WorkDir, bin_dir, wait_until};
 
 /// Where Debian has PVM.
 const STOCK_ROOT: &str = "/usr/lib/pvm3";
 /// How long a daemon may take to end after `halt`.
-const HALT_MAX: Duration = Duration::from_secs(20);
+const HALT_MAX: Duration = Duration::from_secs(3);
 
 /// The addresses that hosts have, the first one first.
 pub const HOSTS: [&str; 3] = ["127.0.0.2", "127.0.0.3", "127.0.0.4"];
 
+/// Whose virtual machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Stock,
+    Ours,
+}
+
 /// A virtual machine. It is halted when the value is dropped.
 pub struct Machine {
+    kind: Kind,
     work: WorkDir,
     daemon: Running,
+}
+
+/// Whether our libraries are there.
+pub fn ours_is_built() -> bool {
+    bin_dir().join("libpvm3.so").exists()
 }
 
 impl Machine {
@@ -33,27 +48,48 @@ impl Machine {
     #[track_caller]
     pub fn stock(programs: &[&Path]) -> Self {
         crate::tool("pvmd");
+        Self::start(Kind::Stock, Cmd::new("pvmd"), programs)
+    }
+
+    /// The same with our daemon, and our libraries for its tasks.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[track_caller]
+    pub fn ours(programs: &[&Path]) -> Self {
+        Self::start(Kind::Ours, crate::nagaya("pvmd"), programs)
+    }
+
+    #[track_caller]
+    fn start(kind: Kind, daemon: Cmd, programs: &[&Path]) -> Self {
         let work = WorkDir::short();
         // What stands for ssh. The other hosts are here, too, so their daemons must not meet.
-        let rsh = "#!/bin/sh\nPVM_TMP=$PVM_TMP/$1\nexport PVM_TMP\nmkdir -p $PVM_TMP\n\
+        let rsh = "#!/bin/sh\nfor name in PVM_TMP XDG_RUNTIME_DIR; do\n\
+                   eval \"dir=\\$$name/$1\"\nmkdir -p $dir\nchmod 700 $dir\nexport $name=$dir\ndone\n\
                    shift\nexec sh -c \"$*\"\n";
         work.write_executable("rsh", rsh);
         let search = std::env::join_paths(programs.iter().copied().chain([Path::new("/usr/bin")]));
         // A hosts file would keep it busy for a while after its start.
-        let mut daemon = within(&work, Cmd::new("pvmd"))
+        let mut daemon = kind
+            .within(&work, daemon)
             .arg(format!("-n{}", HOSTS[0]))
             .env("PVM_PATH", search.expect("paths without colons"))
             .env("PVM_WD", work.path())
             .time_limit(Duration::from_secs(600))
             .spawn();
-        // It says where it listens.
-        daemon.wait_for_lines(1);
-        Self { work, daemon }
+        match kind {
+            // It says where it listens.
+            Kind::Stock => drop(daemon.wait_for_lines(1)),
+            Kind::Ours => wait_until("the daemon listens", Duration::from_secs(10), || {
+                work.join("nagaya").join("pvmd.0").exists()
+            }),
+        }
+        Self { kind, work, daemon }
     }
 
     /// The command as a task of the virtual machine, in its directory.
     pub fn task(&self, program: impl AsRef<OsStr>) -> Cmd {
-        within(&self.work, Cmd::new(program))
+        self.kind.within(&self.work, Cmd::new(program))
     }
 
     /// The virtual machine's directory, in which its tasks run.
@@ -61,10 +97,13 @@ impl Machine {
         self.work.path()
     }
 
-    /// Runs the console with these lines as its input.
+    /// Starts the console with these lines as its input.
     #[track_caller]
-    pub fn console(&self, lines: &str) -> Output {
-        self.task("pvm").stdin(lines).run()
+    pub fn console(&self, lines: &str) -> Running {
+        match self.kind {
+            Kind::Stock => self.task("pvm").stdin(lines).spawn(),
+            Kind::Ours => self.task(crate::nagaya_path()).arg("pvm").stdin(lines).spawn(),
+        }
     }
 
     /// What daemon and tasks have logged.
@@ -79,29 +118,50 @@ impl Drop for Machine {
         if std::thread::panicking() {
             eprintln!("the virtual machine's log:\n{}", self.log());
         }
-        if self.daemon.is_running() {
-            let mut console = self.task("pvm").stdin("halt\n").time_limit(HALT_MAX).spawn();
-            let deadline = std::time::Instant::now() + HALT_MAX;
-            while self.daemon.is_running() && std::time::Instant::now() < deadline {
+        let ends = |daemon: &mut Running| {
+            let deadline = Instant::now() + HALT_MAX;
+            while daemon.is_running() && Instant::now() < deadline {
                 std::thread::sleep(Duration::from_millis(5));
             }
-            let _ = console.is_running();
+        };
+        if self.daemon.is_running() {
+            let _console = self.console("halt\n");
+            ends(&mut self.daemon);
+        }
+        // A resource manager that has ended keeps stock PVM's console from halting anything.
+        if self.daemon.is_running() {
+            self.daemon.signal(Signal::TERM);
+            ends(&mut self.daemon);
         }
     }
 }
 
-/// The command with the environment of a virtual machine in this directory.
-fn within(work: &WorkDir, command: Cmd) -> Cmd {
-    command
-        .dir(work.path())
-        .env("PVM_ROOT", STOCK_ROOT)
-        .env("PVM_RSH", work.join("rsh"))
-        .env("PVM_TMP", work.path())
-        .env("PVM_VMID", "0")
-        .env("PVM_ALLOW_ROOT", "1")
-        .env_remove("PVM_EXPORT")
-        .env_remove("PVM_ARCH")
-        .env_remove("PVMSOCK")
+impl Kind {
+    /// The command with the environment of a virtual machine in this directory.
+    fn within(self, work: &WorkDir, command: Cmd) -> Cmd {
+        let command = command
+            .dir(work.path())
+            .env("PVM_RSH", work.join("rsh"))
+            .env("PVM_TMP", work.path())
+            .env("PVM_VMID", "0")
+            .env_remove("PVM_EXPORT")
+            .env_remove("PVM_ARCH")
+            .env_remove("PVMSOCK");
+        match self {
+            Kind::Stock => command
+                .env("PVM_ROOT", STOCK_ROOT)
+                .env("PVM_ALLOW_ROOT", "1")
+                .env("PVM_CONSOLE", "pvm >/dev/null 2>&1"),
+            Kind::Ours => command
+                .env(
+                    "PVM_CONSOLE",
+                    format!("{} pvm >/dev/null 2>&1", crate::nagaya_path().display()),
+                )
+                .env("XDG_RUNTIME_DIR", work.path())
+                .env("LD_LIBRARY_PATH", pvm_libraries())
+                .env_remove("PVM_ROOT"),
+        }
+    }
 }
 
 /// The directory of our `libfpvm3.a`, built as `make install` builds it.

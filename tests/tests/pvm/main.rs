@@ -1,4 +1,5 @@
 //! PVM: ours beside stock PVM 3.4.6, which is the oracle.
 
+mod conformance;
 mod fortran;
 mod headers;

@@ -1,0 +1,102 @@
+//! Programs of `tests/programs/pvm/` print the same under stock PVM and under ours, line by
+//! line, but for what [`DIFFERENCES`] says.
+
+use nagaya_tests::pvm::{Machine, ours_is_built};
+use nagaya_tests::{program, same_lines, skip};
+
+/// A line that ours prints otherwise, on purpose.
+struct Difference {
+    program: &'static str,
+    stock: &'static str,
+    ours: &'static str,
+    /// What is wrong in stock PVM, or cannot be the same.
+    why: &'static str,
+}
+
+/// All of them.
+const DIFFERENCES: &[Difference] = &[];
+
+/// Programs that do not pass yet, and why.
+const NOT_YET: &str = "our libpvm3 is not complete";
+const UNFINISHED: &[(&str, &str)] = &[
+    ("boundaries", NOT_YET),
+    ("contexts", NOT_YET),
+    ("groups", NOT_YET),
+    ("halting", NOT_YET),
+    ("handlers", NOT_YET),
+    ("hoster", NOT_YET),
+    ("hosts", NOT_YET),
+    ("mailboxes", NOT_YET),
+    ("manager", NOT_YET),
+    ("noreset", NOT_YET),
+    ("notices", NOT_YET),
+    ("options", NOT_YET),
+    ("output", NOT_YET),
+    ("packing", NOT_YET),
+    ("receive", NOT_YET),
+    ("routes", NOT_YET),
+    ("spawning", NOT_YET),
+    ("tasker", NOT_YET),
+    ("threads", NOT_YET),
+    ("tracing", NOT_YET),
+];
+
+/// Runs a program under both.
+fn compare(name: &str) {
+    let flags = ["-Wextra", "-Werror"];
+    let program = program::c_pvm(&format!("pvm/{name}.c"), &flags);
+    let search = [program.parent().expect("a directory")];
+    let stock = Machine::stock(&search).task(&program).run().ok();
+    assert!(stock.lines().count() > 5, "{stock}");
+    if !ours_is_built() {
+        return;
+    }
+    if let Some((_, why)) = UNFINISHED.iter().find(|(program, _)| *program == name) {
+        return skip(&format!("{name} under our PVM: {why}"));
+    }
+    let ours = Machine::ours(&search).task(&program).run().ok();
+    let differences: Vec<_> = DIFFERENCES.iter().filter(|it| it.program == name).collect();
+    for Difference { stock: line, why, .. } in &differences {
+        assert!(stock.lines().any(|it| it == *line), "stock does not print `{line}` ({why})");
+    }
+    let wanted: String = stock
+        .lines()
+        .map(|line| differences.iter().find(|it| it.stock == line).map_or(line, |it| it.ours))
+        .flat_map(|line| [line, "\n"])
+        .collect();
+    same_lines(name, &ours, &wanted);
+}
+
+macro_rules! programs {
+    ($($name:ident)*) => {
+        $(#[test]
+        fn $name() {
+            compare(stringify!($name));
+        })*
+
+        const PROGRAMS: &[&str] = &[$(include_str!(concat!("../../programs/pvm/", stringify!($name), ".c"))),*];
+    };
+}
+
+programs! {
+    boundaries contexts groups halting handlers hoster hosts mailboxes manager noreset notices options
+    output packing receive routes spawning tasker threads tracing
+}
+
+#[test]
+fn every_call_is_made_by_some_program() {
+    let header = program::include_dir().join("pvm3/pvm3.h");
+    let header = std::fs::read_to_string(header).expect("our header");
+    let sources = PROGRAMS.concat() + include_str!("../../programs/pvm/say.h");
+    let mut calls = 0;
+    for line in
+        header.lines().filter(|line| line.contains('(') && !line.starts_with([' ', '\t', '#', '/']))
+    {
+        let Some(start) = line.find("pvm_").or_else(|| line.find("Pvm")) else { continue };
+        let name = line[start..].split(|c: char| !c.is_alphanumeric() && c != '_').next();
+        let name = name.expect("a split has a first part");
+        calls += 1;
+        assert!(sources.contains(name), "no program calls {name}");
+    }
+    assert!(calls >= 110, "{calls}");
+}
