@@ -95,6 +95,8 @@ install-pvm: all
 	install -d $(DESTDIR)$(PVM)/include $(DESTDIR)$(PVM)/lib
 	install -m 644 include/pvm3/*.h $(DESTDIR)$(PVM)/include/
 	install -m 644 $(RELEASE)/libfpvm3.a $(DESTDIR)$(PVM)/lib/
+	install -m 755 $(RELEASE)/libpvm3.so $(DESTDIR)$(PVM)/lib/libpvm3.so.3
+	ln -sf libpvm3.so.3 $(DESTDIR)$(PVM)/lib/libpvm3.so
 	install -m 755 $(RELEASE)/libgpvm3.so $(DESTDIR)$(PVM)/lib/libgpvm3.so.3
 	ln -sf libgpvm3.so.3 $(DESTDIR)$(PVM)/lib/libgpvm3.so
 

@@ -72,6 +72,11 @@ impl Buffers {
         }
     }
 
+    /// Copies what lies in blocks, so that these can go.
+    pub fn own(&mut self) {
+        self.slots.iter_mut().flatten().for_each(Message::own);
+    }
+
     /// Gives a message a number.
     pub fn insert(&mut self, message: Message) -> i32 {
         if self.free.is_empty() {
@@ -104,6 +109,19 @@ impl Buffers {
         }
         let index = self.index(id)?;
         Ok(self.slots[index].as_mut().expect("index looked"))
+    }
+
+    /// Takes a message out of its buffer, which stays its own; [`Buffers::put_back`] ends that.
+    ///
+    /// Errors: as [`Buffers::message`].
+    pub fn take(&mut self, id: i32) -> Result<Message, Error> {
+        self.message(id)?;
+        Ok(self.slots[id as usize].take().expect("message looked"))
+    }
+
+    /// Puts a message back that was taken.
+    pub fn put_back(&mut self, id: i32, message: Message) {
+        self.slots[id as usize] = Some(message);
     }
 
     /// The active send buffer. Errors: NoBuf.
@@ -213,6 +231,15 @@ impl Buffers {
     /// pvm_getrbuf: the active receive buffer's number, or 0.
     pub fn getrbuf(&self) -> i32 {
         self.receiving.map_or(0, |index| index as i32)
+    }
+
+    /// Makes other buffers active, those of another thread, and returns those that were.
+    /// Numbers of buffers that are no more are 0.
+    pub fn swap_active(&mut self, (sending, receiving): (i32, i32)) -> (i32, i32) {
+        let old = (self.getsbuf(), self.getrbuf());
+        self.sending = self.index(sending).ok().filter(|index| *index != 0);
+        self.receiving = self.index(receiving).ok().filter(|index| *index != 0);
+        old
     }
 
     /// What pvm_recv does with a message that has come: it becomes the active receive buffer,

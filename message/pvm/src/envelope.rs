@@ -27,6 +27,65 @@ pub enum What {
     Message = 0,
     /// The library's: a [`Letter`](crate::wire::Letter) of the daemon.
     Letter = 1,
+    /// A part of one that is too long to come in one piece: a [`Part`] and bytes.
+    Part = 2,
+}
+
+impl What {
+    /// What `bytes`, which begin with an envelope or a part, are. Errors: BadMsg.
+    #[inline]
+    pub fn of(bytes: &[u8; SIZE]) -> Result<What, Error> {
+        match bytes[SIZE - 1] {
+            0 => Ok(What::Message),
+            1 => Ok(What::Letter),
+            2 => Ok(What::Part),
+            _ => Err(Error::BadMsg),
+        }
+    }
+}
+
+/// What stands before a part of a message: envelope, lengths and data of the whole message
+/// are cut into parts, which go the same way, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Who sends the message.
+    pub source: i32,
+    /// To whom.
+    pub destination: i32,
+    /// Which of the sender's messages in parts it is.
+    pub serial: u32,
+    /// Where the part begins.
+    pub offset: u32,
+    /// Bytes of the whole.
+    pub total: u32,
+}
+
+impl Part {
+    /// As it goes.
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        let words =
+            [self.source as u32, self.destination as u32, self.serial, self.offset, self.total];
+        let mut bytes = [0; SIZE];
+        for (to, word) in bytes.chunks_exact_mut(4).zip(words) {
+            to.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes[SIZE - 1] = What::Part as u8;
+        bytes
+    }
+
+    /// Reads it; that it is one, [`What::of`] has said.
+    pub fn parse(bytes: &[u8; SIZE]) -> Part {
+        let word = |n: usize| {
+            u32::from_le_bytes([bytes[4 * n], bytes[4 * n + 1], bytes[4 * n + 2], bytes[4 * n + 3]])
+        };
+        Part {
+            source: word(0) as i32,
+            destination: word(1) as i32,
+            serial: word(2),
+            offset: word(3),
+            total: word(4),
+        }
+    }
 }
 
 /// An envelope.
@@ -72,11 +131,10 @@ impl Envelope {
         let word = |n: usize| {
             u32::from_le_bytes([bytes[4 * n], bytes[4 * n + 1], bytes[4 * n + 2], bytes[4 * n + 3]])
         };
-        let what = match word(8) >> 24 {
-            0 => What::Message,
-            1 => What::Letter,
-            _ => return Err(Error::BadMsg),
-        };
+        let what = What::of(bytes)?;
+        if what == What::Part {
+            return Err(Error::BadMsg);
+        }
         Ok(Envelope {
             what,
             header: Header {

@@ -75,7 +75,47 @@ impl Error {
     pub fn code(self) -> i32 {
         self as i32
     }
+
+    /// The error with this code.
+    pub fn from_code(code: i32) -> Option<Error> {
+        ALL.into_iter().find(|error| error.code() == code)
+    }
 }
+
+const ALL: [Error; 32] = [
+    Error::BadParam,
+    Error::Mismatch,
+    Error::Overflow,
+    Error::NoData,
+    Error::NoHost,
+    Error::NoFile,
+    Error::Denied,
+    Error::NoMem,
+    Error::BadMsg,
+    Error::SysErr,
+    Error::NoBuf,
+    Error::NoSuchBuf,
+    Error::NullGroup,
+    Error::DupGroup,
+    Error::NoGroup,
+    Error::NotInGroup,
+    Error::NoInst,
+    Error::HostFail,
+    Error::NoParent,
+    Error::NotImpl,
+    Error::DSysErr,
+    Error::BadVersion,
+    Error::OutOfRes,
+    Error::DupHost,
+    Error::CantStart,
+    Error::Already,
+    Error::NoTask,
+    Error::NotFound,
+    Error::Exists,
+    Error::HostrNMstr,
+    Error::ParentNotSet,
+    Error::IpLoopback,
+];
 
 /// What PVM calls the error with this code, in pvm_perror and its console (`pvm_errlist`).
 pub fn text(code: i32) -> &'static str {
@@ -134,6 +174,14 @@ impl std::error::Error for Error {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn errors_are_found_by_their_codes() {
+        assert_eq!(Error::from_code(-2), Some(Error::BadParam));
+        assert_eq!(Error::from_code(-36), Some(Error::IpLoopback));
+        assert_eq!(Error::from_code(-9), None);
+        assert_eq!(Error::from_code(0), None);
+    }
 
     #[test]
     fn codes_have_the_texts_of_libpvm() {

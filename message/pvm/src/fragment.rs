@@ -1,13 +1,26 @@
 //! A piece of a message.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// Bytes before a fragment's data that are left for headers; [`PvmFragSize`] includes them.
 ///
 /// [`PvmFragSize`]: crate::constants::PvmFragSize
 pub const HEADER_SIZE_MAX: usize = 48;
 
-/// A piece of a message: memory of its own, or the caller's.
+/// Memory in which a message has come, several fragments in one.
+pub trait Block: Send + Sync {
+    /// All of it. It does not change.
+    fn bytes(&self) -> &[u8];
+}
+
+impl Block for Vec<u8> {
+    fn bytes(&self) -> &[u8] {
+        self
+    }
+}
+
+/// A piece of a message: memory of its own, part of a block, or the caller's.
 #[derive(Clone)]
 pub struct Fragment {
     place: Place,
@@ -20,6 +33,8 @@ enum Place {
     /// As long as what was ever written; up to `len` at least.
     Own(Vec<u8>),
     Caller(*const u8),
+    /// From this byte on.
+    Block(Arc<dyn Block>, usize),
 }
 
 // SAFETY: whoever packs in place promises that the memory stays readable as long as the
@@ -54,8 +69,14 @@ impl Fragment {
     pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
         match self.place {
             Place::Own(bytes) => Some(bytes),
-            Place::Caller(_) => None,
+            Place::Caller(_) | Place::Block(..) => None,
         }
+    }
+
+    /// `len` bytes of a block, from `at`. Nothing if it is shorter.
+    pub fn in_block(block: Arc<dyn Block>, at: usize, len: usize) -> Option<Fragment> {
+        block.bytes().get(at..at.checked_add(len)?)?;
+        Some(Fragment { place: Place::Block(block, at), len, capacity: len })
     }
 
     /// The caller's memory: `len` bytes from `at`, as `Source::new` promises them.
@@ -70,6 +91,7 @@ impl Fragment {
             // SAFETY: readable while the message lives, and unchanged during a call, as
             // `Source::new` demands of what is packed in place.
             Place::Caller(at) => unsafe { std::slice::from_raw_parts(*at, self.len) },
+            Place::Block(block, at) => &block.bytes()[*at..*at + self.len],
         }
     }
 
@@ -124,14 +146,21 @@ impl Fragment {
         self.capacity += from.len();
     }
 
-    /// The memory, copied first if it is the caller's.
+    /// Copies the bytes out of a block.
+    pub(crate) fn leave_block(&mut self) {
+        if let Place::Block(..) = self.place {
+            self.own();
+        }
+    }
+
+    /// The memory, copied first if it is not the fragment's own.
     fn own(&mut self) -> &mut Vec<u8> {
-        if let Place::Caller(_) = self.place {
+        if !matches!(self.place, Place::Own(_)) {
             self.place = Place::Own(self.bytes().to_vec());
         }
         match &mut self.place {
             Place::Own(bytes) => bytes,
-            Place::Caller(_) => unreachable!(),
+            Place::Caller(_) | Place::Block(..) => unreachable!(),
         }
     }
 }

@@ -56,6 +56,8 @@ pub(crate) struct Position {
 pub struct Message {
     /// What it says besides its data.
     pub header: Header,
+    /// It has come, and waits to be received.
+    pub waits: bool,
     pub(crate) encoding: i32,
     pub(crate) codec: Codec,
     pub(crate) mode: Mode,
@@ -83,6 +85,7 @@ impl Message {
     pub fn new(encoding: i32, fragment_size: usize) -> Message {
         let mut message = Message {
             header: Header::default(),
+            waits: false,
             encoding,
             codec: Codec::Raw,
             mode: Mode::New,
@@ -97,6 +100,11 @@ impl Message {
         message
     }
 
+    /// Copies what lies in a block.
+    pub fn own(&mut self) {
+        self.fragments.iter_mut().for_each(Fragment::leave_block);
+    }
+
     /// Makes it as a new one, in the memory that it has.
     pub fn renew(&mut self, encoding: i32, fragment_size: usize) {
         for fragment in self.fragments.drain(..) {
@@ -108,6 +116,7 @@ impl Message {
             }
         }
         self.header = Header::default();
+        self.waits = false;
         self.mode = Mode::New;
         self.cursor = Position::default();
         self.xdr = Position::default();
@@ -126,7 +135,7 @@ impl Message {
         self.fragments.push(Fragment::full(memory));
     }
 
-    /// Appends a fragment to a message that comes.
+    /// As [`Message::receive`], of a fragment that is there.
     pub fn receive_fragment(&mut self, fragment: Fragment) {
         self.length += fragment.len();
         self.fragments.push(fragment);
@@ -213,6 +222,13 @@ impl Message {
             self.mode = Mode::Unpacking;
             self.cursor = Position::default();
             self.xdr = Position::default();
+        }
+    }
+
+    /// Unpacking will begin at the start once more, when it becomes the active receive buffer.
+    pub fn rewind(&mut self) {
+        if self.mode == Mode::Unpacking {
+            self.mode = Mode::New;
         }
     }
 

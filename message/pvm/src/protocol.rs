@@ -122,6 +122,12 @@ macro_rules! tags {
 }
 
 tags! {
+    /// Wants a direct route.
+    TC_CONREQ = 0x8003_0001u32;
+    /// Answers who wants one.
+    TC_CONACK = 0x8003_0002u32;
+    /// A task with a direct route has ended.
+    TC_TASKEXIT = 0x8003_0003u32;
     /// Does nothing.
     TC_NOOP = 0x8003_0004u32;
     /// A child's output: its tid, a length (or [`TO_EOF`] and so on), bytes.
@@ -134,6 +140,8 @@ tags! {
     TC_SETTRCBUF = 0x8003_0008u32;
     /// How events are traced.
     TC_SETTRCOPT = 0x8003_0009u32;
+    /// The task itself ends, and with it its children's output.
+    TC_OUTPUTX = 0x8003_000bu32;
     /// Who has been spawned together.
     TC_SIBLINGS = 0x8003_000cu32;
     /// To the resource manager: pvm_spawn.

@@ -52,9 +52,10 @@ impl Tid {
         self.0 & LOCAL_MAX
     }
 
-    /// Whether it is a task's: neither a daemon's nor a multicast address nor nobody's.
+    /// Whether it is a task's: neither a daemon's nor a multicast address nor a host's. As in
+    /// libpvm, tasks of host 0, which there is not, only do not exist.
     pub const fn is_task(self) -> bool {
-        self.0 & (DAEMON | MULTICAST) == 0 && self.host() != 0 && self.local() != 0
+        self.0 & (DAEMON | MULTICAST) == 0 && self.local() != 0
     }
 
     /// Whether it is a daemon's.

@@ -172,6 +172,8 @@ pub enum Request {
     Tasker(bool),
     /// pvm_reg_rm (true) and its end.
     ResourceManager(bool),
+    /// pvm_reg_tracer: what tasks get that nobody spawned; nothing at its end.
+    Tracer(Option<Inheritance>),
     /// What a hoster, tasker or resource manager answers: the daemon's message, and its data.
     PlugIn(i32, Parcel),
     /// pvm_settmask of a task elsewhere, and debug masks: the console's `trace`, `tickle`.

@@ -165,6 +165,7 @@ impl Client {
                 Letter::Answer(id, answer) => self.answers.push((id, answer)),
                 Letter::News(_) => {}
             },
+            What::Part => panic!("a parsed envelope is none of a part"),
         }
         true
     }

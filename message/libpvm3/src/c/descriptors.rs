@@ -1,0 +1,100 @@
+//! pvm_getfds: a descriptor that is readable while something has come.
+//!
+//! A receive buffer is memory, which has no descriptor. Once a program asks for one, a thread
+//! waits for messages in its stead, takes them in and makes an eventfd readable; the program's
+//! next look for messages makes it unreadable.
+
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use pvm::error::Error;
+use pvm::tid::Tid;
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::library::{Code, Library, State, call, quietly};
+
+/// The descriptor, once somebody has asked for it.
+#[derive(Default)]
+pub struct Descriptors {
+    event: Option<OwnedFd>,
+    list: [c_int; 1],
+}
+
+impl Descriptors {
+    fn signal(&self) {
+        if let Some(event) = &self.event {
+            let _ = rustix::io::write(event, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// The program looks.
+    #[inline]
+    pub fn clear(&self) {
+        if let Some(event) = &self.event {
+            let _ = rustix::io::read(event, &mut [0; 8]);
+        }
+    }
+}
+
+/// The descriptor; makes it, and the thread.
+pub fn descriptor(state: &mut State) -> Result<c_int, Error> {
+    if let Some(event) = &state.descriptors.event {
+        return Ok(event.as_raw_fd());
+    }
+    let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+    let event = eventfd(0, flags).map_err(|_| Error::OutOfRes)?;
+    let number = event.as_raw_fd();
+    let tid = state.task.tid();
+    let watch = move || {
+        // Signals are for the program's own threads.
+        // SAFETY: an initialized set, for this thread.
+        unsafe {
+            let mut all = std::mem::MaybeUninit::uninit();
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), std::ptr::null_mut());
+        }
+        while quietly(|library| watch(library, tid)).is_ok() {}
+    };
+    let thread = std::thread::Builder::new().name("pvm_getfds".into()).stack_size(1 << 18);
+    thread.spawn(watch).map_err(|_| Error::OutOfRes)?;
+    state.descriptors.event = Some(event);
+    if state.task.intake()?.waiting() > 0 {
+        state.descriptors.signal();
+    }
+    Ok(number)
+}
+
+/// Waits for a message in the program's stead. Errors: the task is one no longer.
+fn watch(library: &Library, tid: Option<Tid>) -> Result<(), Code> {
+    library.with(|state| match state.task.tid() == tid && state.descriptors.event.is_some() {
+        true => Ok(()),
+        false => Err(Error::SysErr),
+    })?;
+    let before = library.with(|state| Ok(state.task.intake()?.taken))?;
+    let waited = library.wait_for_others();
+    library.with(|state| {
+        let now = state.task.intake().map_or(u64::MAX, |intake| intake.taken);
+        if waited.is_err() || now != before {
+            state.descriptors.signal();
+        }
+        Ok(())
+    })?;
+    waited
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `list` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
+    call("pvm_getfds", |library| {
+        library.enroll()?;
+        library.with(|state| {
+            state.descriptors.list[0] = descriptor(state)?;
+            // SAFETY: as our caller says.
+            unsafe { *list = state.descriptors.list.as_mut_ptr() };
+            Ok(1)
+        })
+    })
+}

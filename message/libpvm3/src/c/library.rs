@@ -1,0 +1,455 @@
+//! The state of the library in this process, and how the C functions get at it.
+//!
+//! Each function of `pvm3.h` is one [`call`]: it has the lock, works on the [`State`] in short
+//! steps, and tells an error as libpvm does. Between the steps, functions of the program
+//! (message handlers, matching functions) may run, which call PVM's functions again.
+
+use std::cell::{Cell, UnsafeCell};
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::Once;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::{Duration, Instant};
+
+use pvm::error::Error;
+use pvm::message::Header;
+use pvm::protocol;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Request};
+use rustix::thread::futex;
+
+use super::catchout::Catchout;
+use super::descriptors::Descriptors;
+use super::lock::Lock;
+use super::machine::Hosts;
+use super::mailboxes::Classes;
+use super::notify::Routes;
+use super::options::{self, Options};
+use super::plugins::Roles;
+use super::processes::Tasks;
+use super::{control, errors};
+use crate::task::handlers::{Handlers, Pattern};
+use crate::task::{Task, Waited};
+
+/// What a function returns instead of a result; mostly one of PVM's errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Code(pub c_int);
+
+impl From<Error> for Code {
+    fn from(error: Error) -> Code {
+        Code(error.code())
+    }
+}
+
+/// A function that says whether a message fits (pvm_recvf).
+pub type Matcher = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
+
+/// All that the library remembers.
+pub struct State {
+    /// The task.
+    pub task: Task,
+    /// The program's matching function.
+    pub matcher: Option<Matcher>,
+    /// Handlers of a process that is no task.
+    pub early_handlers: Handlers,
+    /// pvm_setopt.
+    pub options: Options,
+    /// Those whom the parent has spawned together with us, once it has told.
+    pub siblings: Option<Vec<c_int>>,
+    /// Roles that this task has taken over.
+    pub roles: Roles,
+    /// Direct routes.
+    pub routes: Routes,
+    /// Output of children.
+    pub catchout: Option<Catchout>,
+    /// What pvm_getfds gives.
+    pub descriptors: Descriptors,
+    /// What pvm_config gave.
+    pub hosts: Hosts,
+    /// What pvm_reg_rm gave.
+    pub manager_host: Hosts,
+    /// What pvm_tasks gave.
+    pub tasks: Tasks,
+    /// What pvm_getnoresets gave.
+    pub no_resets: Vec<c_int>,
+    /// What pvm_getmboxinfo gave.
+    pub classes: Classes,
+    /// Which thread receives; others wait until it has taken something in.
+    receiver: usize,
+    /// Whose buffers are active, and those of other threads.
+    thread: usize,
+    active: HashMap<usize, (c_int, c_int)>,
+    empty_looks: u32,
+}
+
+/// The library in this process.
+pub struct Library {
+    lock: Lock,
+    state: UnsafeCell<Option<State>>,
+    /// Somebody uses the state: this thread, which a signal has interrupted.
+    busy: Cell<bool>,
+    /// This process was forked from one that had enrolled.
+    forked: Cell<bool>,
+    /// Goes up when something was taken in, for threads that wait but do not receive.
+    arrivals: AtomicU32,
+    waiters: AtomicU32,
+}
+
+// SAFETY: all but the atomics is only used with the lock.
+unsafe impl Sync for Library {}
+
+static LIBRARY: Library = Library {
+    lock: Lock::new(),
+    state: UnsafeCell::new(None),
+    busy: Cell::new(false),
+    forked: Cell::new(false),
+    arrivals: AtomicU32::new(0),
+    waiters: AtomicU32::new(0),
+};
+
+/// Empty looks for a message before the daemon is looked after.
+const EMPTY_LOOKS: u32 = 1024;
+/// How long a thread waits for another that receives, before it looks itself.
+const RECEIVER_DOUBT: Duration = Duration::from_millis(500);
+
+/// Gives the lock back.
+struct Held;
+
+impl Drop for Held {
+    #[inline]
+    fn drop(&mut self) {
+        LIBRARY.lock.give();
+    }
+}
+
+/// Runs a function of the library. An error is told, and returned.
+#[inline]
+pub fn call(name: &str, run: impl FnOnce(&Library) -> Result<c_int, Code>) -> c_int {
+    let (result, _held) = enter(run);
+    result.unwrap_or_else(|code| errors::tell(name, code.0))
+}
+
+/// As [`call`], with errors that are no surprise: they are not told.
+pub fn call_quietly(
+    name: &str,
+    expected: &[Error],
+    run: impl FnOnce(&Library) -> Result<c_int, Code>,
+) -> c_int {
+    let (result, _held) = enter(run);
+    result.unwrap_or_else(|code| {
+        if expected.iter().any(|error| error.code() == code.0) {
+            return errors::remember(code.0);
+        }
+        errors::tell(name, code.0)
+    })
+}
+
+/// Runs something with the library whose errors others tell.
+pub fn quietly<T>(run: impl FnOnce(&Library) -> Result<T, Code>) -> Result<T, Code> {
+    enter(run).0
+}
+
+#[inline]
+fn enter<T>(run: impl FnOnce(&Library) -> Result<T, Code>) -> (Result<T, Code>, Held) {
+    let this = LIBRARY.lock.take();
+    let held = Held;
+    // SAFETY: with the lock, for a look.
+    match unsafe { &*LIBRARY.state.get() } {
+        Some(state) if state.thread == this && !LIBRARY.forked.get() => {}
+        _ => LIBRARY.prepare(this),
+    }
+    (run(&LIBRARY), held)
+}
+
+fn clock() -> (i32, i32) {
+    let now = std::time::SystemTime::now();
+    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    (since.as_secs() as i32, since.subsec_micros() as i32)
+}
+
+extern "C" fn before_fork() {
+    LIBRARY.lock.take();
+}
+
+extern "C" fn in_parent() {
+    LIBRARY.lock.give();
+}
+
+extern "C" fn in_child() {
+    LIBRARY.lock.after_fork();
+    LIBRARY.forked.set(true);
+    LIBRARY.lock.give();
+}
+
+impl Library {
+    /// The first call of a process or thread, or one after another thread's.
+    #[cold]
+    fn prepare(&self, this: usize) {
+        if self.busy.get() {
+            return;
+        }
+        // SAFETY: with the lock, and nobody is busy with it.
+        let state = unsafe { &mut *self.state.get() };
+        let state = state.get_or_insert_with(|| {
+            static ONCE: Once = Once::new();
+            // SAFETY: functions of this library, which stays loaded.
+            ONCE.call_once(|| unsafe {
+                libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+            });
+            State {
+                task: Task::new(clock),
+                matcher: None,
+                early_handlers: Handlers::default(),
+                options: Options::default(),
+                siblings: None,
+                roles: Roles::default(),
+                routes: Routes::default(),
+                catchout: None,
+                descriptors: Descriptors::default(),
+                hosts: Hosts::default(),
+                manager_host: Hosts::default(),
+                tasks: Tasks::default(),
+                no_resets: Vec::new(),
+                classes: Classes::default(),
+                receiver: 0,
+                thread: this,
+                active: HashMap::new(),
+                empty_looks: 0,
+            }
+        });
+        if self.forked.replace(false) {
+            state.leave();
+            state.receiver = 0;
+            self.waiters.store(0, Relaxed);
+        }
+        if state.thread != this {
+            let next = state.active.remove(&this).unwrap_or_default();
+            let old = state.task.buffers.swap_active(next);
+            state.active.insert(state.thread, old);
+            state.thread = this;
+        }
+    }
+
+    /// A step on the state. Nothing of the program runs in it.
+    ///
+    /// Errors: NotImpl in a signal handler that has interrupted a step.
+    #[inline]
+    pub fn with<T>(&self, step: impl FnOnce(&mut State) -> Result<T, Error>) -> Result<T, Code> {
+        if self.busy.replace(true) {
+            return Err(Error::NotImpl.into());
+        }
+        // SAFETY: with the lock, as all who have the library; `enter` made it, and nobody
+        // else is busy with it.
+        let state = unsafe { (*self.state.get()).as_mut() };
+        let result = state.ok_or(Error::SysErr).and_then(step);
+        self.busy.set(false);
+        result.map_err(Code::from)
+    }
+
+    /// Makes the process a task, as any call does but those on buffers and options.
+    #[inline]
+    pub fn enroll(&self) -> Result<(), Code> {
+        // SAFETY: with the lock, for a look.
+        match unsafe { &*self.state.get() } {
+            Some(state) if state.task.is_enrolled() => Ok(()),
+            _ => self.enroll_now(),
+        }
+    }
+
+    #[cold]
+    fn enroll_now(&self) -> Result<(), Code> {
+        let refused = self.with(|state| {
+            let mut handlers = std::mem::take(&mut state.early_handlers);
+            for (tag, function) in control::HANDLERS {
+                let pattern = Pattern { source: -1, tag, context: protocol::SYSCTX_TC };
+                // Only a program that takes PVM's own tags can be in the way.
+                let _ = handlers.add(pattern, function);
+            }
+            match state.task.enroll(handlers) {
+                Ok(welcome) => {
+                    let welcome = welcome.clone();
+                    state.greeted(&welcome);
+                    self.lock.set_bell(state.task.bell());
+                    Ok(None)
+                }
+                Err(refusal) => Ok(Some(refusal)),
+            }
+        })?;
+        let Some(refusal) = refused else { return Ok(()) };
+        for line in refusal.lines {
+            errors::log(&line);
+        }
+        Err(refusal.error.into())
+    }
+
+    /// This task.
+    #[inline]
+    pub fn tid(&self) -> Result<Tid, Code> {
+        self.enroll()?;
+        self.with(|state| state.task.tid().ok_or(Error::SysErr))
+    }
+
+    /// Asks the daemon, and waits for what it answers; handlers may run meanwhile.
+    pub fn ask(&self, request: Request) -> Result<Answer, Code> {
+        self.enroll()?;
+        let id = self.with(|state| state.task.post(request))?;
+        loop {
+            if let Some(answer) = self.with(|state| Ok(state.task.answer(id)))? {
+                return answer.map_err(Code::from);
+            }
+            self.wait(None)?;
+        }
+    }
+
+    /// As [`Library::ask`], of what is answered with a number, or with nothing: 0.
+    pub fn ask_number(&self, request: Request) -> Result<c_int, Code> {
+        match self.ask(request)? {
+            Answer::Number(number) if number < 0 => Err(Code(number)),
+            Answer::Number(number) => Ok(number),
+            Answer::Done => Ok(0),
+            _ => Err(Error::DSysErr.into()),
+        }
+    }
+
+    /// Takes in what has come, and gives handlers theirs. Whether there was something.
+    pub fn take_in(&self) -> Result<bool, Code> {
+        let came = self.with(|state| {
+            state.descriptors.clear();
+            let came = state.task.take_in()?;
+            state.empty_looks = if came { 0 } else { state.empty_looks + 1 };
+            if state.empty_looks == EMPTY_LOOKS {
+                state.empty_looks = 0;
+                state.task.check_daemon()?;
+            }
+            Ok(came)
+        })?;
+        self.run_handlers()?;
+        Ok(came)
+    }
+
+    /// Waits until something has come, until the given time, or for as long as it likes.
+    /// Other threads may use the library meanwhile.
+    #[inline]
+    pub fn wait(&self, until: Option<Instant>) -> Result<(), Code> {
+        let waited = self.with(|state| {
+            // In a handler the lock cannot be given, and so nobody else receives.
+            if state.receiver != 0 && self.lock.is_shallow() {
+                return Ok(None);
+            }
+            state.descriptors.clear();
+            let waited = state.task.wait(until)?;
+            state.receiver = if waited == Waited::Came { 0 } else { state.thread };
+            Ok(Some(waited))
+        })?;
+        match waited {
+            None => {
+                self.wait_for_receiver(until)?;
+                return self.run_handlers();
+            }
+            Some(Waited::Nothing) => self.let_others()?,
+            Some(Waited::Came) => {}
+        }
+        if self.waiters.load(Relaxed) != 0 {
+            self.arrivals.fetch_add(1, SeqCst);
+            let _ = futex::wake(&self.arrivals, futex::Flags::PRIVATE, i32::MAX as u32);
+        }
+        self.run_handlers()
+    }
+
+    /// As [`Library::wait`], in the stead of threads that wait by descriptor: handlers are
+    /// theirs.
+    pub fn wait_for_others(&self) -> Result<(), Code> {
+        let waited = self.with(|state| {
+            if state.receiver != 0 {
+                return Ok(None);
+            }
+            let waited = state.task.wait(None)?;
+            state.receiver = if waited == Waited::Came { 0 } else { state.thread };
+            Ok(Some(waited))
+        })?;
+        match waited {
+            None => self.wait_for_receiver(None),
+            Some(Waited::Nothing) => self.let_others(),
+            Some(Waited::Came) => Ok(()),
+        }
+    }
+
+    /// Nothing has come to this thread, which receives: perhaps others want to do something.
+    /// Those who wait for a message, too, find that this one receives.
+    #[cold]
+    fn let_others(&self) -> Result<(), Code> {
+        let this = self.with(|state| Ok(state.thread))?;
+        if self.lock.is_wanted() && self.lock.is_shallow() {
+            self.lock.let_others();
+            self.prepare(this);
+        }
+        self.with(|state| {
+            state.receiver = 0;
+            Ok(())
+        })
+    }
+
+    /// Another thread receives: waits until it has taken something in.
+    #[cold]
+    fn wait_for_receiver(&self, until: Option<Instant>) -> Result<(), Code> {
+        let this = self.with(|state| Ok(state.thread))?;
+        self.waiters.fetch_add(1, SeqCst);
+        let seen = self.arrivals.load(SeqCst);
+        let left = until.map_or(RECEIVER_DOUBT, |until| {
+            until.saturating_duration_since(Instant::now()).min(RECEIVER_DOUBT)
+        });
+        let left =
+            futex::Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        self.lock.give();
+        let _ = futex::wait(&self.arrivals, futex::Flags::PRIVATE, seen, Some(&left));
+        self.lock.take();
+        self.waiters.fetch_sub(1, SeqCst);
+        self.prepare(this);
+        Ok(())
+    }
+
+    /// Gives handlers the messages that are theirs.
+    #[inline]
+    pub fn run_handlers(&self) -> Result<(), Code> {
+        loop {
+            let next = self.with(|state| match state.task.intake() {
+                Ok(intake) => Ok(intake.to_handle.pop_front()),
+                Err(_) => Ok(None),
+            })?;
+            let Some((function, id)) = next else { return Ok(()) };
+            let saved = self.with(|state| {
+                let buffers = &mut state.task.buffers;
+                let Header { context, .. } = buffers.info(id)?.header;
+                let sending = buffers.setsbuf(0)?;
+                let receiving = buffers.setrbuf(id)?;
+                Ok((sending, receiving, options::set_context(state, context)))
+            });
+            let Ok((sending, receiving, context)) = saved else { continue };
+            // SAFETY: the program's own function, with what it takes.
+            unsafe { function(id) };
+            self.with(|state| {
+                options::set_context(state, context);
+                let buffers = &mut state.task.buffers;
+                let used = buffers.setsbuf(sending).unwrap_or_default();
+                let _ = buffers.freebuf(used);
+                let used = buffers.setrbuf(receiving).unwrap_or_default();
+                let _ = buffers.freebuf(used);
+                Ok(())
+            })?;
+        }
+    }
+}
+
+impl State {
+    /// Is a task no longer.
+    pub fn leave(&mut self) {
+        self.task.leave();
+        self.siblings = None;
+        self.routes = Routes::default();
+        self.roles = Roles::default();
+        self.catchout = None;
+        self.descriptors = Descriptors::default();
+        LIBRARY.lock.set_bell(None);
+    }
+}

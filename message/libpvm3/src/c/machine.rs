@@ -1,0 +1,299 @@
+//! The virtual machine: its hosts, their clocks, and its end.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use pvm::error::Error;
+use pvm::tid::{HOST_MAX, Tid};
+use pvm::wire::{Answer, HostInfo, Request};
+
+use super::library::{Code, Library, call, call_quietly};
+
+/// `struct pvmhostinfo`.
+#[repr(C)]
+pub struct CHostInfo {
+    tid: c_int,
+    name: *const c_char,
+    architecture: *const c_char,
+    speed: c_int,
+    signature: c_int,
+}
+
+/// Hosts for a C program: they stay until the next call.
+#[derive(Default)]
+pub struct Hosts {
+    strings: Vec<CString>,
+    hosts: Vec<CHostInfo>,
+}
+
+/// A string for a C program; what it cannot hold ends it.
+pub fn c_string(text: &str) -> CString {
+    let bytes = text.bytes().take_while(|byte| *byte != 0).collect::<Vec<u8>>();
+    CString::new(bytes).expect("no zero in it")
+}
+
+impl Hosts {
+    /// Keeps these.
+    pub fn keep(&mut self, hosts: &[HostInfo]) -> *mut CHostInfo {
+        *self = Hosts::default();
+        for host in hosts {
+            let (name, architecture) = (c_string(&host.name), c_string(&host.architecture));
+            self.hosts.push(CHostInfo {
+                tid: host.tid.as_int(),
+                name: name.as_ptr(),
+                architecture: architecture.as_ptr(),
+                speed: host.speed,
+                signature: host.signature,
+            });
+            self.strings.extend([name, architecture]);
+        }
+        self.hosts.as_mut_ptr()
+    }
+}
+
+fn config(library: &Library) -> Result<Vec<HostInfo>, Code> {
+    match library.ask(Request::Config)? {
+        Answer::Hosts(hosts) => Ok(hosts),
+        _ => Err(Error::DSysErr.into()),
+    }
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// Each pointer is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_config(
+    count: *mut c_int,
+    architectures: *mut c_int,
+    list: *mut *mut CHostInfo,
+) -> c_int {
+    call("pvm_config", |library| {
+        let hosts = config(library)?;
+        let mut kinds: Vec<&str> = hosts.iter().map(|host| &host.architecture[..]).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let kept = library.with(|state| Ok(state.hosts.keep(&hosts)))?;
+        // SAFETY: as our caller says.
+        unsafe {
+            if !count.is_null() {
+                *count = hosts.len() as c_int;
+            }
+            if !architectures.is_null() {
+                *architectures = kinds.len() as c_int;
+            }
+            if !list.is_null() {
+                *list = kept;
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `architecture` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_archcode(architecture: *const c_char) -> c_int {
+    call("pvm_archcode", |library| {
+        if architecture.is_null() {
+            return Err(Error::BadParam.into());
+        }
+        // SAFETY: as our caller says.
+        let wanted = unsafe { CStr::from_ptr(architecture) }.to_bytes();
+        let hosts = config(library)?;
+        let found = hosts.iter().find(|host| host.architecture.as_bytes() == wanted);
+        Ok(found.ok_or(Error::NotFound)?.signature)
+    })
+}
+
+/// Strings of a C program.
+///
+/// # Safety
+/// `strings` has `count` strings.
+unsafe fn lines(strings: *const *const c_char, count: c_int) -> Result<Vec<String>, Code> {
+    if count < 1 || count > c_int::from(HOST_MAX as i16) || strings.is_null() {
+        return Err(Error::BadParam.into());
+    }
+    // SAFETY: as our caller says.
+    let strings = unsafe { std::slice::from_raw_parts(strings, count as usize) };
+    let line = |string: &*const c_char| {
+        // SAFETY: as our caller says.
+        unsafe { CStr::from_ptr(*string) }.to_string_lossy().into_owned()
+    };
+    Ok(strings.iter().map(line).collect())
+}
+
+/// Of each what the daemon says; returns how many are no error.
+///
+/// # Safety
+/// `statuses` is null or has room for `count`.
+unsafe fn each(answer: Answer, count: c_int, statuses: *mut c_int) -> Result<c_int, Code> {
+    let Answer::Each(each) = answer else { return Err(Error::DSysErr.into()) };
+    if each.len() != count as usize {
+        return Err(Error::OutOfRes.into());
+    }
+    if !statuses.is_null() {
+        // SAFETY: as our caller says.
+        unsafe { statuses.copy_from_nonoverlapping(each.as_ptr(), each.len()) };
+    }
+    Ok(each.iter().filter(|status| **status >= 0).count() as c_int)
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `names` has `count` strings; `statuses` is null or has room for as many.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_addhosts(
+    names: *const *const c_char,
+    count: c_int,
+    statuses: *mut c_int,
+) -> c_int {
+    call("pvm_addhosts", |library| {
+        // SAFETY: as our caller says.
+        let names = unsafe { lines(names, count)? };
+        let answer = library.ask(Request::AddHosts(names))?;
+        // SAFETY: as our caller says.
+        unsafe { each(answer, count, statuses) }
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// As for [`pvm_addhosts`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_delhosts(
+    names: *const *const c_char,
+    count: c_int,
+    statuses: *mut c_int,
+) -> c_int {
+    call("pvm_delhosts", |library| {
+        // SAFETY: as our caller says.
+        let names = unsafe { lines(names, count)? };
+        let answer = library.ask(Request::DeleteHosts(names))?;
+        // SAFETY: as our caller says.
+        unsafe { each(answer, count, statuses) }
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `host` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_mstat(host: *const c_char) -> c_int {
+    call_quietly("pvm_mstat", &[Error::NoHost, Error::HostFail], |library| {
+        // SAFETY: as our caller says.
+        if host.is_null() || unsafe { *host } == 0 {
+            return Err(Error::BadParam.into());
+        }
+        // SAFETY: as our caller says.
+        let name = unsafe { CStr::from_ptr(host) }.to_string_lossy().into_owned();
+        library.ask_number(Request::HostStatus(name))
+    })
+}
+
+/// See `pvm3.h`. It is no error that the daemon has gone.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_halt() -> c_int {
+    call("pvm_halt", |library| {
+        library.enroll()?;
+        match library.ask(Request::Halt) {
+            Ok(_) | Err(Code(-14)) => Ok(0),
+            Err(code) => Err(code),
+        }
+    })
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_tidtohost(tid: c_int) -> c_int {
+    Tid::of_host(Tid(tid as u32).host()).as_int()
+}
+
+fn microseconds(time: libc::timeval) -> i64 {
+    time.tv_sec * 1_000_000 + time.tv_usec
+}
+
+fn time_of(microseconds: i64) -> libc::timeval {
+    libc::timeval {
+        tv_sec: microseconds.div_euclid(1_000_000),
+        tv_usec: microseconds.rem_euclid(1_000_000),
+    }
+}
+
+/// The time, since 1970.
+pub fn now() -> libc::timeval {
+    let mut now = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    // SAFETY: it can be written.
+    unsafe { libc::gettimeofday(&mut now, std::ptr::null_mut()) };
+    now
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// Each pointer is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_hostsync(
+    host: c_int,
+    clock: *mut libc::timeval,
+    delta: *mut libc::timeval,
+) -> c_int {
+    call("pvm_host_sync", |library| {
+        library.enroll()?;
+        let before = microseconds(now());
+        let answer = library.ask(Request::Clock(Tid(host as u32)))?;
+        let after = microseconds(now());
+        let Answer::Clock(seconds, rest) = answer else { return Err(Error::DSysErr.into()) };
+        let there = seconds * 1_000_000 + i64::from(rest);
+        // SAFETY: as our caller says.
+        unsafe {
+            if !clock.is_null() {
+                *clock = time_of(there);
+            }
+            if !delta.is_null() {
+                *delta = time_of((before + after) / 2 - there);
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `arguments` has `count` numbers; the others are null or have room for what comes (10).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_tickle(
+    count: c_int,
+    arguments: *const c_int,
+    result_count: *mut c_int,
+    results: *mut c_int,
+) -> c_int {
+    call("pvm_tickle", |library| {
+        library.enroll()?;
+        if !(1..=10).contains(&count) {
+            return Err(Error::BadParam.into());
+        }
+        // SAFETY: as our caller says.
+        let arguments = unsafe { std::slice::from_raw_parts(arguments, count as usize) };
+        let found = match library.ask(Request::Tickle(arguments.to_vec()))? {
+            Answer::Each(numbers) => numbers,
+            Answer::Number(number) => vec![number],
+            _ => Vec::new(),
+        };
+        // SAFETY: as our caller says.
+        unsafe {
+            if !result_count.is_null() {
+                *result_count = found.len() as c_int;
+            }
+            if !results.is_null() {
+                results.copy_from_nonoverlapping(found.as_ptr(), found.len().min(10));
+            }
+        }
+        Ok(0)
+    })
+}

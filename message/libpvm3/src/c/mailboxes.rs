@@ -1,0 +1,260 @@
+//! Message mailboxes, and the older pvm_insert and its kind, which are mailboxes of one int.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+
+use pvm::constants::*;
+use pvm::error::Error;
+use pvm::message::Message;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, ClassInfo, MailboxRequest, Parcel, Request};
+
+use super::library::{Code, Library, call, call_quietly};
+use super::machine::c_string;
+use crate::task::message_of;
+
+/// A class's name. Errors: BadParam if it is null or empty.
+///
+/// # Safety
+/// `name` is null or a string.
+unsafe fn class(name: *const c_char) -> Result<String, Code> {
+    // SAFETY: as our caller says.
+    if name.is_null() || unsafe { *name } == 0 {
+        return Err(Error::BadParam.into());
+    }
+    // SAFETY: as our caller says.
+    Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+}
+
+fn put(library: &Library, class: String, id: c_int, flags: c_int) -> Result<c_int, Code> {
+    library.enroll()?;
+    let bytes = library.with(|state| state.task.parcel(id))?;
+    let put = MailboxRequest::Put { class, flags, parcel: Parcel { bytes } };
+    library.ask_number(Request::Mailbox(put))
+}
+
+/// An entry and its index.
+fn get(
+    library: &Library,
+    class: String,
+    index: c_int,
+    flags: c_int,
+) -> Result<(c_int, Message), Code> {
+    let get = MailboxRequest::Get { class, index, flags };
+    let Answer::Entry(index, parcel) = library.ask(Request::Mailbox(get))? else {
+        return Err(Error::DSysErr.into());
+    };
+    let message = library.with(|state| message_of(parcel.bytes, &mut state.task.buffers))?;
+    Ok((index, message))
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, id: c_int, flags: c_int) -> c_int {
+    call_quietly("pvm_putinfo", &[Error::Denied, Error::Exists], |library| {
+        // SAFETY: as our caller says.
+        put(library, unsafe { class(name)? }, id, flags)
+    })
+}
+
+/// See `pvm3.h`. The buffer that was received last is freed.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
+    call_quietly("pvm_recvinfo", &[Error::NotFound], |library| {
+        // SAFETY: as our caller says.
+        let class = unsafe { class(name)? };
+        if index < 0 {
+            return Err(Error::BadParam.into());
+        }
+        library.enroll()?;
+        library.with(|state| {
+            let old = state.task.buffers.getrbuf();
+            state.task.buffers.freebuf(old)
+        })?;
+        let (_, message) = get(library, class, index, flags)?;
+        library.with(|state| state.task.buffers.receive(message))
+    })
+}
+
+fn delete(library: &Library, class: String, index: c_int, flags: c_int) -> Result<c_int, Code> {
+    if index < 0 {
+        return Err(Error::BadParam.into());
+    }
+    library.ask_number(Request::Mailbox(MailboxRequest::Delete { class, index, flags }))
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
+    call_quietly("pvm_delinfo", &[Error::Denied, Error::NotFound], |library| {
+        // SAFETY: as our caller says.
+        delete(library, unsafe { class(name)? }, index, flags)
+    })
+}
+
+/// `struct pvmmboxinfo`.
+#[repr(C)]
+pub struct CClassInfo {
+    name: *const c_char,
+    count: c_int,
+    indices: *mut c_int,
+    owners: *mut c_int,
+    flags: *mut c_int,
+}
+
+/// Mailboxes for a C program: they stay until the next call.
+#[derive(Default)]
+pub struct Classes {
+    strings: Vec<CString>,
+    numbers: Vec<[Vec<c_int>; 3]>,
+    classes: Vec<CClassInfo>,
+}
+
+impl Classes {
+    fn keep(&mut self, classes: &[ClassInfo]) -> *mut CClassInfo {
+        *self = Classes::default();
+        for class in classes {
+            let mut numbers = [const { Vec::new() }; 3];
+            for (index, owner, flags) in &class.entries {
+                numbers[0].push(*index);
+                numbers[1].push(Tid::as_int(*owner));
+                numbers[2].push(*flags);
+            }
+            let name = c_string(&class.name);
+            let [indices, owners, flags] = &mut numbers;
+            self.classes.push(CClassInfo {
+                name: name.as_ptr(),
+                count: class.entries.len() as c_int,
+                indices: indices.as_mut_ptr(),
+                owners: owners.as_mut_ptr(),
+                flags: flags.as_mut_ptr(),
+            });
+            self.strings.push(name);
+            self.numbers.push(numbers);
+        }
+        self.classes.as_mut_ptr()
+    }
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `pattern` is null or a string; the others are null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_getmboxinfo(
+    pattern: *const c_char,
+    count: *mut c_int,
+    list: *mut *mut CClassInfo,
+) -> c_int {
+    call("pvm_getmboxinfo", |library| {
+        let pattern = match pattern.is_null() {
+            true => String::new(),
+            // SAFETY: as our caller says.
+            false => unsafe { CStr::from_ptr(pattern) }.to_string_lossy().into_owned(),
+        };
+        let request = Request::Mailbox(MailboxRequest::List(pattern));
+        let Answer::Classes(classes) = library.ask(request)? else {
+            return Err(Error::DSysErr.into());
+        };
+        let kept = library.with(|state| Ok(state.classes.keep(&classes)))?;
+        // SAFETY: as our caller says.
+        unsafe {
+            if !list.is_null() {
+                *list = kept;
+            }
+            if !count.is_null() {
+                *count = classes.len() as c_int;
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// Flags of an entry of pvm_insert's: with an index it may say which.
+fn insert_flags(index: c_int) -> c_int {
+    let flags = PvmMboxMultiInstance | PvmMboxPersistent;
+    match index {
+        0..PvmMboxMaxDirectIndex => flags | index << PvmMboxDirectIndexShift,
+        _ => flags,
+    }
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_int) -> c_int {
+    call_quietly("pvm_insert", &[Error::Denied], |library| {
+        // SAFETY: as our caller says.
+        let class = unsafe { class(name)? };
+        if index < -1 {
+            return Err(Error::BadParam.into());
+        }
+        library.enroll()?;
+        let (id, old) = library.with(|state| {
+            let id = state.task.buffers.mkbuf(PvmDataDefault)?;
+            let old = state.task.buffers.setsbuf(id)?;
+            state.pack_ints(&[data])?;
+            Ok((id, old))
+        })?;
+        let result = put(library, class, id, insert_flags(index));
+        library.with(|state| {
+            state.task.buffers.setsbuf(old)?;
+            state.task.buffers.freebuf(id)
+        })?;
+        result
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `name` is null or a string; `data` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mut c_int) -> c_int {
+    call_quietly("pvm_lookup", &[Error::NotFound], |library| {
+        // SAFETY: as our caller says.
+        let class = unsafe { class(name)? };
+        let (index, flags) = match index {
+            -1 => (0, PvmMboxFirstAvail),
+            0.. => (index, PvmMboxDefault),
+            _ => return Err(Error::BadParam.into()),
+        };
+        let (index, message) = get(library, class, index, flags)?;
+        let value = library.with(|state| {
+            let buffers = &mut state.task.buffers;
+            let id = buffers.insert(message);
+            let old = buffers.setrbuf(id)?;
+            let value = state.unpack_int();
+            state.task.buffers.setrbuf(old)?;
+            state.task.buffers.freebuf(id)?;
+            Ok(value.ok())
+        })?;
+        if let Some(value) = value.filter(|_| !data.is_null()) {
+            // SAFETY: as our caller says.
+            unsafe { *data = value };
+        }
+        Ok(index)
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int {
+    call_quietly("pvm_delete", &[Error::NotFound, Error::Denied], |library| {
+        // SAFETY: as our caller says.
+        delete(library, unsafe { class(name)? }, index, PvmMboxDefault)
+    })
+}

@@ -1,0 +1,406 @@
+//! Sending and receiving.
+
+use std::ffi::{c_int, c_void};
+use std::time::{Duration, Instant};
+
+use pvm::constants::*;
+use pvm::error::Error;
+use pvm::items::{Kind, Source, Target};
+use pvm::tid::Tid;
+
+use super::library::{Code, Library, Matcher, State, call, quietly};
+use super::{notify, options};
+
+/// Where pvm_send puts a trace event that the program has packed (`pvmtev.h`).
+const TRACE_TID: c_int = -1111;
+const TRACE_TAG: c_int = -2222;
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_send", |library| send(library, tid, tag).map(|()| 0))
+}
+
+#[inline]
+fn send(library: &Library, tid: c_int, tag: c_int) -> Result<(), Code> {
+    library.enroll()?;
+    library.with(|state| {
+        let to = Tid(tid as u32);
+        if !(to.is_task() && tag >= 0) {
+            if (tid, tag) == (TRACE_TID, TRACE_TAG) {
+                return send_event(state);
+            }
+            if !state.options.reserved {
+                return Err(Error::BadParam);
+            }
+        }
+        let id = state.task.buffers.getsbuf();
+        if id == 0 {
+            return Err(Error::NoBuf);
+        }
+        if state.task.route == PvmRouteDirect {
+            notify::route_to(state, to)?;
+        }
+        state.task.send(id, to, tag)
+    })?;
+    library.run_handlers()
+}
+
+/// Sends the program's own trace event to the tracer, if it is traced.
+#[cold]
+fn send_event(state: &mut State) -> Result<(), Error> {
+    let Some(sink) = options::trace_sink(state) else { return Ok(()) };
+    let id = state.task.buffers.getsbuf();
+    if id == 0 {
+        return Err(Error::NoBuf);
+    }
+    let context = options::set_context(state, sink.context);
+    let sent = state.task.send(id, Tid(sink.tid as u32), sink.tag);
+    options::set_context(state, context);
+    sent
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `tids` has `count` tids.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int {
+    call("pvm_mcast", |library| {
+        library.enroll()?;
+        let reserved = library.with(|state| match state.task.buffers.getsbuf() {
+            0 => Err(Error::NoBuf),
+            _ => Ok(state.options.reserved),
+        })?;
+        if count < 0 || (!reserved && tag < 0) {
+            return Err(Error::BadParam.into());
+        }
+        let tids = match count {
+            0 => &[],
+            // SAFETY: as our caller says.
+            _ => unsafe { std::slice::from_raw_parts(tids, count as usize) },
+        };
+        if !reserved && tids.iter().any(|tid| !Tid(*tid as u32).is_task()) {
+            return Err(Error::BadParam.into());
+        }
+        multicast(library, tids, tag)?;
+        Ok(0)
+    })
+}
+
+/// Sends the active send buffer to each of these once, but not to ourselves.
+pub fn multicast(library: &Library, tids: &[c_int], tag: c_int) -> Result<(), Code> {
+    let mut to: Vec<Tid> = tids.iter().map(|tid| Tid(*tid as u32)).collect();
+    to.sort_unstable();
+    to.dedup();
+    library.with(|state| {
+        let own = state.task.tid();
+        to.retain(|tid| Some(*tid) != own);
+        let id = state.task.buffers.getsbuf();
+        state.task.multicast(id, &to, tag)
+    })?;
+    library.run_handlers()
+}
+
+/// How long a call waits for a message.
+#[derive(Clone, Copy)]
+enum Until {
+    Ever,
+    Looked,
+    Time(Instant),
+}
+
+/// Whom and what a call waits for, and how.
+#[derive(Clone, Copy)]
+struct Wanted {
+    tid: c_int,
+    tag: c_int,
+    until: Until,
+}
+
+/// The buffer of the message that fits, which is then taken out of those that wait.
+#[inline]
+fn find(library: &Library, wanted: Wanted, take: bool) -> Result<Option<c_int>, Code> {
+    let matcher = library.with(|state| Ok(state.matcher))?;
+    let found = match matcher {
+        None => find_by_default(library, wanted)?,
+        Some(matcher) => find_by(library, wanted, matcher)?,
+    };
+    let Some(id) = found else { return Ok(None) };
+    library.with(|state| {
+        let (intake, buffers) = state.task.inside()?;
+        let message = buffers.message(id)?;
+        message.rewind();
+        if take {
+            message.waits = false;
+            match intake.arrived.front() {
+                Some(first) if *first == id => drop(intake.arrived.pop_front()),
+                _ => intake.arrived.retain(|arrived| *arrived != id),
+            }
+            buffers.setrbuf(id)?;
+        }
+        Ok(())
+    })?;
+    Ok(Some(id))
+}
+
+/// Waits for more, unless it is time to give up.
+#[inline]
+fn wait(library: &Library, until: &mut Until) -> Result<bool, Code> {
+    match *until {
+        Until::Ever => library.wait(None)?,
+        Until::Looked => return Ok(false),
+        Until::Time(time) => {
+            if Instant::now() >= time {
+                *until = Until::Looked;
+                while library.take_in()? {}
+            } else {
+                library.wait(Some(time))?;
+            }
+        }
+    }
+    Ok(true)
+}
+
+#[inline]
+fn find_by_default(library: &Library, mut wanted: Wanted) -> Result<Option<c_int>, Code> {
+    if matches!(wanted.until, Until::Looked) {
+        let Wanted { tid, tag, .. } = wanted;
+        if let Some(id) = library.with(|state| state.first_that_fits(tid, tag))? {
+            return Ok(Some(id));
+        }
+        while library.take_in()? {}
+    }
+    loop {
+        let Wanted { tid, tag, .. } = wanted;
+        if let Some(id) = library.with(|state| state.first_that_fits(tid, tag))? {
+            return Ok(Some(id));
+        }
+        if !wait(library, &mut wanted.until)? {
+            return Ok(None);
+        }
+    }
+}
+
+impl State {
+    #[inline]
+    fn first_that_fits(&mut self, tid: c_int, tag: c_int) -> Result<Option<c_int>, Error> {
+        let context = self.task.context;
+        let (intake, buffers) = self.task.inside()?;
+        for id in &intake.arrived {
+            let header = &buffers.message(*id)?.header;
+            if (tid == -1 || tid == header.source)
+                && (tag == -1 || tag == header.tag)
+                && (context == -1 || context == header.context)
+            {
+                return Ok(Some(*id));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// By the program's function: 1 is the message, more is the better the more, less is an error.
+fn find_by(library: &Library, mut wanted: Wanted, matcher: Matcher) -> Result<Option<c_int>, Code> {
+    let mut best: Option<(c_int, c_int)> = None;
+    let mut at = 0;
+    let mut looked = false;
+    loop {
+        let next = library.with(|state| Ok(state.task.intake()?.arrived.get(at).copied()))?;
+        if let Some(id) = next {
+            // SAFETY: the program's own function, with what it takes.
+            match unsafe { matcher(id, wanted.tid, wanted.tag) } {
+                code if code < 0 => return Err(Code(code)),
+                1 => return Ok(Some(id)),
+                fit if fit > best.map_or(0, |(fit, _)| fit) => best = Some((fit, id)),
+                _ => {}
+            }
+            at += 1;
+            continue;
+        }
+        if let Some((_, id)) = best {
+            return Ok(Some(id));
+        }
+        if matches!(wanted.until, Until::Looked) && !looked {
+            while library.take_in()? {}
+        } else if !wait(library, &mut wanted.until)? {
+            return Ok(None);
+        }
+        looked = matches!(wanted.until, Until::Looked);
+    }
+}
+
+#[inline]
+fn receive(library: &Library, wanted: Wanted) -> Result<c_int, Code> {
+    library.enroll()?;
+    library.with(|state| {
+        let old = state.task.buffers.getrbuf();
+        state.task.buffers.freebuf(old)
+    })?;
+    Ok(find(library, wanted, true)?.unwrap_or(0))
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_recv(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_recv", |library| receive(library, Wanted { tid, tag, until: Until::Ever }))
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_nrecv", |library| receive(library, Wanted { tid, tag, until: Until::Looked }))
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `timeout` is null or can be read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, timeout: *const libc::timeval) -> c_int {
+    call("pvm_trecv", |library| {
+        // SAFETY: as our caller says.
+        let until = match unsafe { timeout.as_ref() } {
+            None => Until::Ever,
+            Some(timeout) => {
+                let seconds = Duration::from_secs(timeout.tv_sec.max(0) as u64);
+                let left = seconds + Duration::from_micros(timeout.tv_usec.max(0) as u64);
+                let end = Instant::now().checked_add(left);
+                match end {
+                    Some(_) if left.is_zero() => Until::Looked,
+                    Some(end) => Until::Time(end),
+                    None => Until::Ever,
+                }
+            }
+        };
+        receive(library, Wanted { tid, tag, until })
+    })
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
+    call("pvm_probe", |library| {
+        library.enroll()?;
+        let found = find(library, Wanted { tid, tag, until: Until::Looked }, false)?;
+        Ok(found.unwrap_or(0))
+    })
+}
+
+/// The matching that tasks begin with, as a function for programs (pvm_recvf returns it).
+unsafe extern "C" fn default_matcher(id: c_int, tid: c_int, tag: c_int) -> c_int {
+    let fits = quietly(|library| {
+        library.with(|state| {
+            let context = state.task.context;
+            let header = state.task.buffers.message(id)?.header;
+            Ok((tid == -1 || tid == header.source)
+                && (tag == -1 || tag == header.tag)
+                && (context == -1 || context == header.context))
+        })
+    });
+    match fits {
+        Ok(fits) => fits.into(),
+        Err(_) => Error::NoSuchBuf.code(),
+    }
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_recvf(new: Option<Matcher>) -> Option<Matcher> {
+    let is_default = |matcher: &Matcher| *matcher as usize == default_matcher as *const () as usize;
+    let new = new.filter(|matcher| !is_default(matcher));
+    let old =
+        quietly(|library| library.with(|state| Ok(std::mem::replace(&mut state.matcher, new))));
+    Some(old.ok().flatten().unwrap_or(default_matcher))
+}
+
+/// Bytes of `length` items of a type. Errors: NotImpl for strings, BadParam.
+fn bytes_of(length: c_int, data_type: c_int) -> Result<c_int, Error> {
+    let size = match data_type {
+        PVM_BYTE => 1,
+        PVM_SHORT | PVM_USHORT => 2,
+        PVM_INT | PVM_UINT | PVM_FLOAT => 4,
+        PVM_LONG | PVM_ULONG | PVM_CPLX | PVM_DOUBLE => 8,
+        PVM_DCPLX => 16,
+        PVM_STR => return Err(Error::NotImpl),
+        _ => return Err(Error::BadParam),
+    };
+    length.checked_mul(size).ok_or(Error::BadParam)
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `at` has `length` items of the type.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_psend(
+    tid: c_int,
+    tag: c_int,
+    at: *const c_void,
+    length: c_int,
+    data_type: c_int,
+) -> c_int {
+    call("pvm_psend", |library| {
+        let bytes = bytes_of(length, data_type)?;
+        // SAFETY: as our caller says; the message is gone when this returns.
+        let source = unsafe { Source::new(Kind::Byte, at.cast(), bytes, 1) };
+        let old = library.with(|state| {
+            let buffers = &mut state.task.buffers;
+            let id = buffers.mkbuf(PvmDataInPlace)?;
+            buffers.setsbuf(id)
+        })?;
+        let packed = library.with(|state| state.task.buffers.pack(&source));
+        let sent = packed.and_then(|()| send(library, tid, tag));
+        library.with(|state| {
+            let buffers = &mut state.task.buffers;
+            let used = buffers.setsbuf(old)?;
+            buffers.freebuf(used)
+        })?;
+        sent.map(|()| 0)
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `at` has room for `length` items of the type; the other pointers are null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_precv(
+    tid: c_int,
+    tag: c_int,
+    at: *mut c_void,
+    length: c_int,
+    data_type: c_int,
+    from: *mut c_int,
+    with_tag: *mut c_int,
+    with_length: *mut c_int,
+) -> c_int {
+    call("pvm_precv", |library| {
+        let room = bytes_of(length, data_type)?;
+        let old = library.with(|state| state.task.buffers.setrbuf(0))?;
+        let received = receive(library, Wanted { tid, tag, until: Until::Ever });
+        let unpacked = received.and_then(|id| {
+            library.with(|state| {
+                let buffers = &mut state.task.buffers;
+                let info = buffers.info(id)?;
+                let values = [info.length, info.header.tag, info.header.source];
+                for (place, value) in [with_length, with_tag, from].into_iter().zip(values) {
+                    if !place.is_null() {
+                        // SAFETY: as our caller says.
+                        unsafe { *place = value };
+                    }
+                }
+                let bytes = info.length.min(room);
+                // SAFETY: as our caller says.
+                let mut target = unsafe { Target::new(Kind::Byte, at.cast(), bytes, 1) };
+                let unpacked = buffers.unpack(&mut target);
+                buffers.freebuf(id)?;
+                // A message of another machine's is told as it came: libpvm ignores that, too.
+                let _ = unpacked;
+                Ok(())
+            })
+        });
+        library.with(|state| state.task.buffers.setrbuf(old))?;
+        unpacked.map(|()| 0)
+    })
+}

@@ -1,0 +1,525 @@
+//! pvm_setopt, pvm_getopt, contexts and trace masks.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
+
+use pvm::constants::*;
+use pvm::error::Error;
+use pvm::wire::{Inheritance, Request, Sink, Welcome};
+
+use super::errors::AUTO_ERR;
+use super::library::{Code, Library, State, call};
+
+/// Bytes of a trace mask with the zero at its end.
+pub const MASK_SIZE: usize = 36;
+/// The event that programs define themselves.
+const USER_DEFINED: usize = 108;
+/// Smallest and largest fragment, in bytes.
+const FRAGMENT_SIZES: std::ops::RangeInclusive<c_int> = 52..=1_048_576;
+
+/// `struct Pvmtracer`: where trace events and output go, of this task or of its children.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Tracer {
+    trace_tid: c_int,
+    trace_context: c_int,
+    trace_tag: c_int,
+    output_tid: c_int,
+    output_context: c_int,
+    output_tag: c_int,
+    trace_buffer: c_int,
+    trace_options: c_int,
+    mask: [u8; MASK_SIZE],
+}
+
+impl Tracer {
+    const NONE: Tracer = Tracer {
+        trace_tid: 0,
+        trace_context: 0,
+        trace_tag: 0,
+        output_tid: 0,
+        output_context: 0,
+        output_tag: 0,
+        trace_buffer: 0,
+        trace_options: 0,
+        mask: [0; MASK_SIZE],
+    };
+
+    fn of(inheritance: &Inheritance) -> Tracer {
+        let Inheritance { output, trace, .. } = inheritance;
+        Tracer {
+            trace_tid: trace.tid,
+            trace_context: trace.context,
+            trace_tag: trace.tag,
+            output_tid: output.tid,
+            output_context: output.context,
+            output_tag: output.tag,
+            trace_buffer: inheritance.trace_buffer,
+            trace_options: inheritance.trace_options,
+            mask: mask_of(inheritance.trace_mask.as_bytes()).unwrap_or(NOTHING),
+        }
+    }
+
+    /// What a child inherits.
+    fn inheritance(&self, context: c_int) -> Inheritance {
+        let mask = self.mask.split(|byte| *byte == 0).next().unwrap_or_default();
+        Inheritance {
+            output: Sink {
+                tid: self.output_tid,
+                context: self.output_context,
+                tag: self.output_tag,
+            },
+            trace: Sink { tid: self.trace_tid, context: self.trace_context, tag: self.trace_tag },
+            trace_buffer: self.trace_buffer,
+            trace_options: self.trace_options,
+            trace_mask: String::from_utf8_lossy(mask).into_owned(),
+            context,
+        }
+    }
+}
+
+/// The mask in which no event is traced.
+const NOTHING: [u8; MASK_SIZE] = {
+    let mut mask = [b'@'; MASK_SIZE];
+    mask[MASK_SIZE - 1] = 0;
+    mask
+};
+
+/// A mask from its text without the zero; nothing if that has another length.
+pub fn mask_of(text: &[u8]) -> Option<[u8; MASK_SIZE]> {
+    let mut mask = NOTHING;
+    (text.len() == MASK_SIZE - 1).then(|| mask[..MASK_SIZE - 1].copy_from_slice(text))?;
+    Some(mask)
+}
+
+/// Settings that C programs see; used with the lock.
+#[repr(transparent)]
+pub struct Shared(UnsafeCell<Tracer>);
+
+// SAFETY: the library uses it with its lock; a program that does asks for what it gets.
+unsafe impl Sync for Shared {}
+
+/// For children.
+#[unsafe(no_mangle)]
+pub static pvmctrc: Shared = Shared(UnsafeCell::new(Tracer::NONE));
+
+/// The context of messages.
+#[unsafe(no_mangle)]
+pub static pvmmyctx: AtomicI32 = AtomicI32::new(0);
+
+/// What can be set, but for what the task itself has.
+pub struct Options {
+    debug_mask: c_int,
+    /// Whether tids and tags that PVM keeps for itself may be used.
+    pub reserved: bool,
+    reserved_as: c_int,
+    /// Whether pvm_catchout says whose output it is.
+    pub show_tids: bool,
+    show_tids_as: c_int,
+    no_reset: c_int,
+    /// Of this task.
+    pub own: Tracer,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let mask = std::env::var("PVMTASKDEBUG").ok();
+        Options {
+            debug_mask: mask.and_then(|mask| number(&mask)).unwrap_or(0),
+            reserved: false,
+            reserved_as: 0,
+            show_tids: true,
+            show_tids_as: 1,
+            no_reset: 0,
+            own: Tracer::NONE,
+        }
+    }
+}
+
+/// A number as libpvm reads it in environment variables: decimal, octal or hexadecimal.
+pub fn number(text: &str) -> Option<c_int> {
+    let text = text.trim_start();
+    let (digits, radix) = match text.strip_prefix('0') {
+        None => (text, 10),
+        Some(rest) => match rest.strip_prefix(['x', 'X']) {
+            Some(rest) => (rest, 16),
+            None => (text, 8),
+        },
+    };
+    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
+    u32::from_str_radix(&digits[..end], radix).ok().map(|number| number as c_int)
+}
+
+/// The settings for children.
+fn children(_: &mut State) -> &mut Tracer {
+    // SAFETY: who has the state has the lock, and nobody else uses it.
+    unsafe { &mut *pvmctrc.0.get() }
+}
+
+/// Sets the context; returns the old one.
+pub fn set_context(state: &mut State, context: c_int) -> c_int {
+    pvmmyctx.store(context, Relaxed);
+    std::mem::replace(&mut state.task.context, context)
+}
+
+/// What a child inherits.
+pub fn inheritance(state: &mut State) -> Inheritance {
+    let context = state.task.context;
+    children(state).inheritance(context)
+}
+
+impl State {
+    /// The daemon has greeted this task.
+    pub fn greeted(&mut self, welcome: &Welcome) {
+        let given = Tracer::of(&welcome.inheritance);
+        let own = &mut self.options.own;
+        let Tracer { output_tid, output_context, output_tag, .. } = *own;
+        let Tracer { trace_tid, trace_context, trace_tag, .. } = *own;
+        *own = given;
+        // What the program has set before stays.
+        if output_tid != 0 {
+            (own.output_tid, own.output_context, own.output_tag) =
+                (output_tid, output_context, output_tag);
+        }
+        if trace_tid != 0 {
+            (own.trace_tid, own.trace_context, own.trace_tag) =
+                (trace_tid, trace_context, trace_tag);
+        }
+        *children(self) = self.options.own;
+        if self.task.context == 0 {
+            set_context(self, welcome.inheritance.context);
+        }
+    }
+
+    /// Tracing and output of the task change, and of its children to come.
+    pub fn retrace(&mut self, change: impl FnOnce(&mut Tracer)) {
+        change(&mut self.options.own);
+        *children(self) = self.options.own;
+    }
+}
+
+impl Tracer {
+    /// Where trace events go, how many bytes are gathered, and how.
+    pub fn set_trace(&mut self, sink: Sink, buffer: c_int, options: c_int) {
+        (self.trace_tid, self.trace_context, self.trace_tag) = (sink.tid, sink.context, sink.tag);
+        (self.trace_buffer, self.trace_options) = (buffer, options);
+    }
+
+    /// Where output goes.
+    pub fn set_output(&mut self, sink: Sink) {
+        (self.output_tid, self.output_context, self.output_tag) =
+            (sink.tid, sink.context, sink.tag);
+    }
+
+    /// Which events are traced.
+    pub fn set_mask(&mut self, mask: [u8; MASK_SIZE]) {
+        self.mask = mask;
+    }
+
+    /// How many bytes are gathered.
+    pub fn set_buffer(&mut self, bytes: c_int) {
+        self.trace_buffer = bytes;
+    }
+
+    /// How events are traced.
+    pub fn set_options(&mut self, options: c_int) {
+        self.trace_options = options;
+    }
+}
+
+/// Children's output goes where this task's own goes.
+pub fn output_as_own(state: &mut State) {
+    let own = state.options.own;
+    let child = children(state);
+    child.output_tid = own.output_tid;
+    child.output_context = own.output_context;
+    child.output_tag = own.output_tag;
+}
+
+/// Children's output comes to this task.
+pub fn output_here(state: &mut State, context: c_int, tag: c_int) {
+    let tid = state.task.tid().map_or(0, |tid| tid.as_int());
+    let child = children(state);
+    child.output_tid = tid;
+    child.output_context = context;
+    child.output_tag = tag;
+}
+
+/// Where the program's own trace events go, if they are traced.
+pub fn trace_sink(state: &State) -> Option<Sink> {
+    let own = &state.options.own;
+    // Four events a byte.
+    let traced = own.mask[USER_DEFINED / 4] & 1 << (USER_DEFINED % 4) != 0;
+    let sink = Sink { tid: own.trace_tid, context: own.trace_context, tag: own.trace_tag };
+    (traced && sink.tid > 0).then_some(sink)
+}
+
+fn get(state: &mut State, what: c_int) -> Result<c_int, Error> {
+    let child = *children(state);
+    let own = state.options.own;
+    Ok(match what {
+        PvmRoute => state.task.route,
+        PvmDebugMask => state.options.debug_mask,
+        PvmAutoErr => AUTO_ERR.load(Relaxed),
+        PvmOutputTid => child.output_tid,
+        PvmOutputContext => child.output_context,
+        PvmOutputCode => child.output_tag,
+        PvmTraceTid => child.trace_tid,
+        PvmTraceContext => child.trace_context,
+        PvmTraceCode => child.trace_tag,
+        PvmTraceBuffer => child.trace_buffer,
+        PvmTraceOptions => child.trace_options,
+        PvmFragSize => state.task.buffers.fragment_size as c_int,
+        PvmResvTids => state.options.reserved_as,
+        PvmSelfOutputTid => own.output_tid,
+        PvmSelfOutputContext => own.output_context,
+        PvmSelfOutputCode => own.output_tag,
+        PvmSelfTraceTid => own.trace_tid,
+        PvmSelfTraceContext => own.trace_context,
+        PvmSelfTraceCode => own.trace_tag,
+        PvmSelfTraceBuffer => own.trace_buffer,
+        PvmSelfTraceOptions => own.trace_options,
+        PvmShowTids => state.options.show_tids_as,
+        PvmNoReset => state.options.no_reset,
+        _ => return Err(Error::BadParam),
+    })
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
+    call("pvm_getopt", |library| library.with(|state| get(state, what)))
+}
+
+/// Sets what is the library's own. Returns the old value; nothing if the daemon has to know.
+fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Error> {
+    let tid = state.task.tid().map_or(-1, |tid| tid.as_int());
+    let own = state.options.own;
+    let swap = |place: &mut c_int| Ok(Some(std::mem::replace(place, value)));
+    let allowed = |yes: bool| if yes { Ok(()) } else { Err(Error::BadParam) };
+    match what {
+        PvmRoute => {
+            allowed((PvmDontRoute..=PvmRouteDirect).contains(&value))?;
+            swap(&mut state.task.route)
+        }
+        PvmDebugMask => swap(&mut state.options.debug_mask),
+        PvmAutoErr => Ok(Some(AUTO_ERR.swap(value, Relaxed))),
+        PvmOutputTid => {
+            let child = children(state);
+            // Of others only those to whom our own output goes.
+            let parents = value == own.output_tid && child.output_tag == own.output_tag;
+            allowed(value == 0 || value == tid || parents)?;
+            swap(&mut child.output_tid)
+        }
+        PvmOutputContext | PvmOutputCode => {
+            let child = children(state);
+            let (place, parents) = match what {
+                PvmOutputContext => (&mut child.output_context, own.output_context),
+                _ => (&mut child.output_tag, own.output_tag),
+            };
+            allowed(child.output_tid <= 0 || child.output_tid == tid || value == parents)?;
+            swap(place)
+        }
+        PvmTraceTid => {
+            let child = children(state);
+            let parents = value == own.trace_tid && child.trace_tag == own.trace_tag;
+            allowed(value == 0 || value == tid || parents)?;
+            swap(&mut child.trace_tid)
+        }
+        PvmTraceContext | PvmTraceCode => {
+            let child = children(state);
+            let (place, parents) = match what {
+                PvmTraceContext => (&mut child.trace_context, own.trace_context),
+                _ => (&mut child.trace_tag, own.trace_tag),
+            };
+            allowed(child.trace_tid <= 0 || child.trace_tid == tid || value == parents)?;
+            swap(place)
+        }
+        PvmTraceBuffer => swap(&mut children(state).trace_buffer),
+        PvmTraceOptions | PvmSelfTraceOptions => {
+            allowed((PvmTraceFull..=PvmTraceCount).contains(&value))?;
+            match what {
+                PvmTraceOptions => swap(&mut children(state).trace_options),
+                _ => swap(&mut state.options.own.trace_options),
+            }
+        }
+        PvmFragSize => {
+            allowed(FRAGMENT_SIZES.contains(&value))?;
+            let size = &mut state.task.buffers.fragment_size;
+            Ok(Some(std::mem::replace(size, value as usize) as c_int))
+        }
+        PvmResvTids => {
+            state.options.reserved = value != 0;
+            swap(&mut state.options.reserved_as)
+        }
+        PvmShowTids => {
+            state.options.show_tids = value != 0;
+            swap(&mut state.options.show_tids_as)
+        }
+        PvmSelfOutputTid | PvmSelfTraceTid => {
+            let old = match what {
+                PvmSelfOutputTid => own.output_tid,
+                _ => own.trace_tid,
+            };
+            if old > 0 || value > 0 {
+                return Ok(None);
+            }
+            set_own(state, what, value).map(Some)
+        }
+        PvmSelfOutputCode | PvmSelfTraceCode | PvmNoReset => Ok(None),
+        PvmSelfTraceBuffer => swap(&mut state.options.own.trace_buffer),
+        PvmSelfOutputContext | PvmSelfTraceContext | PvmPollTime | PvmPollType => {
+            Err(Error::NotImpl)
+        }
+        _ => Err(Error::BadParam),
+    }
+}
+
+/// Sets what the daemon knows, too; children to come get it as well. Returns the old value.
+fn set_own(state: &mut State, what: c_int, value: c_int) -> Result<c_int, Error> {
+    let own = &mut state.options.own;
+    let place = match what {
+        PvmSelfOutputTid => &mut own.output_tid,
+        PvmSelfOutputCode => &mut own.output_tag,
+        PvmSelfTraceTid => &mut own.trace_tid,
+        _ => &mut own.trace_tag,
+    };
+    let old = std::mem::replace(place, value);
+    let own = *own;
+    match what {
+        PvmSelfOutputTid | PvmSelfOutputCode => output_as_own(state),
+        _ => {
+            let child = children(state);
+            child.trace_tid = own.trace_tid;
+            child.trace_context = own.trace_context;
+            child.trace_tag = own.trace_tag;
+        }
+    }
+    Ok(old)
+}
+
+/// Tells the daemon what of it concerns this task.
+pub fn set_with_daemon(library: &Library, what: c_int, value: c_int) -> Result<c_int, Code> {
+    if what == PvmNoReset {
+        let old = library.with(|state| match state.task.is_enrolled() {
+            true => Ok(state.options.no_reset),
+            false => Err(Error::BadParam),
+        })?;
+        if (old != 0) != (value != 0) {
+            library.ask(Request::NoReset(value != 0))?;
+        }
+        library.with(|state| {
+            state.options.no_reset = value;
+            Ok(())
+        })?;
+        return Ok(old);
+    }
+    let goes_nowhere = library.with(|state| {
+        let own = state.options.own;
+        Ok(match what {
+            PvmSelfOutputCode => own.output_tid <= 0,
+            PvmSelfTraceCode => own.trace_tid <= 0,
+            _ => false,
+        })
+    })?;
+    if goes_nowhere {
+        // libpvm's error here is none.
+        return Err(Code(0));
+    }
+    library.enroll()?;
+    let (old, request) = library.with(|state| {
+        let old = set_own(state, what, value)?;
+        let context = state.task.context;
+        Ok((old, Request::Inherit(state.options.own.inheritance(context))))
+    })?;
+    library.ask(request)?;
+    Ok(old)
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
+    call("pvm_setopt", |library| match library.with(|state| set(state, what, value))? {
+        Some(old) => Ok(old),
+        None => set_with_daemon(library, what, value),
+    })
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_getcontext() -> c_int {
+    pvmmyctx.load(Relaxed)
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_setcontext(context: c_int) -> c_int {
+    call("pvm_setcontext", |library| library.with(|state| Ok(set_context(state, context))))
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_newcontext() -> c_int {
+    call("pvm_newcontext", |library| library.ask_number(Request::NewContext))
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_freecontext(context: c_int) -> c_int {
+    call("pvm_freecontext", |library| library.ask_number(Request::FreeContext(context)))
+}
+
+fn mask_place(state: &mut State, who: c_int) -> Result<&mut [u8; MASK_SIZE], Error> {
+    match who {
+        PvmTaskSelf => Ok(&mut state.options.own.mask),
+        PvmTaskChild => Ok(&mut children(state).mask),
+        _ => Err(Error::BadParam),
+    }
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `mask` has room for a trace mask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_gettmask(who: c_int, mask: *mut c_char) -> c_int {
+    call("pvm_gettmask", |library| {
+        let from = library.with(|state| mask_place(state, who).copied())?;
+        // SAFETY: there is room, as our caller says.
+        unsafe { mask.cast::<[u8; MASK_SIZE]>().write_unaligned(from) };
+        Ok(0)
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `mask` is a trace mask.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int {
+    call("pvm_settmask", |library| {
+        // SAFETY: as our caller says.
+        let from = unsafe { mask.cast::<[u8; MASK_SIZE]>().read_unaligned() };
+        library.with(|state| {
+            *mask_place(state, who)? = from;
+            Ok(0)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn numbers_are_read_as_libpvm_reads_them() {
+        assert_eq!(number("12"), Some(12));
+        assert_eq!(number("0x1f"), Some(31));
+        assert_eq!(number("017"), Some(15));
+        assert_eq!(number("0"), Some(0));
+        assert_eq!(number("7ff"), Some(7));
+        assert_eq!(number("x"), None);
+    }
+}

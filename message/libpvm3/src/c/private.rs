@@ -1,0 +1,123 @@
+//! What libgpvm3 needs of this library, besides `pvm3.h`'s functions: the way to the daemon,
+//! the words that groups share, and waiting for them. The two libraries are of one build;
+//! nobody else calls these.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Acquire;
+use std::time::{Duration, Instant};
+
+use pvm::error::Error;
+use pvm::wire::{Answer, GroupRequest, Request};
+
+use super::library::{Code, quietly};
+
+/// Looks at a word before sleeping. A look takes some 10 ns.
+const LOOKS: u32 = 2000;
+/// How long to sleep before messages are taken in.
+const NAP: Duration = Duration::from_millis(10);
+/// How long to wait before the daemon is looked after.
+const DAEMON_DOUBT: Duration = Duration::from_millis(500);
+
+fn code(result: Result<(), Code>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(Code(code)) => code,
+    }
+}
+
+/// Asks the daemon about groups: `request` is a [`GroupRequest`] in postcard's encoding, so is
+/// the [`Answer`], in memory that the caller frees with free(). Makes the process a task.
+/// Returns 0 or PVM's error code, which is not told.
+///
+/// # Safety
+/// `request` has `length` bytes; the other two can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nagaya_pvm_ask(
+    request: *const c_void,
+    length: usize,
+    answer: *mut *mut c_void,
+    answer_length: *mut usize,
+) -> c_int {
+    code(quietly(|library| {
+        // SAFETY: as our caller says.
+        let request = unsafe { std::slice::from_raw_parts(request.cast::<u8>(), length) };
+        let request: GroupRequest = postcard::from_bytes(request).map_err(|_| Error::BadParam)?;
+        let reply: Answer = library.ask(Request::Group(request))?;
+        let reply = postcard::to_extend(&reply, Vec::new()).map_err(|_| Error::SysErr)?;
+        // SAFETY: as much memory as is copied into it; the caller lets us write the rest.
+        unsafe {
+            let memory = libc::malloc(reply.len());
+            if memory.is_null() {
+                return Err(Error::NoMem.into());
+            }
+            memory.cast::<u8>().copy_from_nonoverlapping(reply.as_ptr(), reply.len());
+            *answer = memory;
+            *answer_length = reply.len();
+        }
+        Ok(())
+    }))
+}
+
+/// The plain memory of the host's window, which begins with the groups' slots; null if this is
+/// no task. It stays where it is until the task exits.
+///
+/// # Safety
+/// `size` is null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void {
+    let plain = quietly(|library| {
+        library.with(|state| {
+            let window = state.task.port()?.members().window();
+            let plain = window.plain();
+            let at = window.address(plain.start, plain.len()).ok_or(Error::SysErr)?;
+            Ok((at.as_ptr(), plain.len()))
+        })
+    });
+    let (at, length) = plain.unwrap_or((std::ptr::null_mut(), 0));
+    if !size.is_null() {
+        // SAFETY: as our caller says.
+        unsafe { *size = length };
+    }
+    at.cast()
+}
+
+/// Waits until `*word` is no longer `value`. Meanwhile messages are taken in, handlers run, and
+/// other threads may use the library. Who changes the word wakes those who sleep on it by
+/// futex. Returns 0, or PvmSysErr if the daemon has gone.
+///
+/// # Safety
+/// `word` can be read, in memory that others share or not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nagaya_pvm_wait(word: *const u32, value: u32) -> c_int {
+    // SAFETY: as our caller says; an atomic is as large.
+    let word = unsafe { &*word.cast::<AtomicU32>() };
+    for _ in 0..LOOKS {
+        if word.load(Acquire) != value {
+            return 0;
+        }
+        std::hint::spin_loop();
+    }
+    let mut doubt = Instant::now() + DAEMON_DOUBT;
+    loop {
+        let result = quietly(|library| {
+            library.enroll()?;
+            while library.take_in()? {}
+            if Instant::now() >= doubt {
+                doubt = Instant::now() + DAEMON_DOUBT;
+                library.with(|state| state.task.check_daemon())?;
+            }
+            Ok(())
+        });
+        if word.load(Acquire) != value {
+            return 0;
+        }
+        if let Err(Code(code)) = result {
+            return code;
+        }
+        fcp::wait::sleep(word, value, Some(Instant::now() + NAP));
+        if word.load(Acquire) != value {
+            return 0;
+        }
+    }
+}

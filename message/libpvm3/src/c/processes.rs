@@ -1,0 +1,391 @@
+//! Tasks: being one, starting others, and signals.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::io::Write as _;
+
+use pvm::constants::*;
+use pvm::error::Error;
+use pvm::items::{Kind, Source};
+use pvm::protocol::{SYSCTX_TC, TC_SIBLINGS};
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Request, Spawn, TaskInfo};
+
+use super::library::{Code, Library, State, call, call_quietly};
+use super::machine::c_string;
+use super::{catchout, messages, options};
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_mytid() -> c_int {
+    call("pvm_mytid", |library| Ok(library.tid()?.as_int()))
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_parent() -> c_int {
+    call_quietly("pvm_parent", &[Error::NoParent, Error::ParentNotSet], parent)
+}
+
+fn parent(library: &Library) -> Result<c_int, Code> {
+    library.enroll()?;
+    match library.with(|state| Ok(state.task.welcome().ok_or(Error::SysErr)?.parent))? {
+        0 => Err(Error::NoParent.into()),
+        error if error < 0 => Err(Code(error)),
+        tid => Ok(tid),
+    }
+}
+
+/// See `pvm3.h`. Messages that have come and were not received are lost.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_exit() -> c_int {
+    call("pvm_exit", |library| {
+        if !library.with(|state| Ok(state.task.is_enrolled()))? {
+            return Ok(0);
+        }
+        catchout::finish(library)?;
+        while library.take_in()? {}
+        let _ = std::io::stdout().flush();
+        // SAFETY: flushes what the program has printed.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
+        let told = library.ask(Request::Exit);
+        library.with(|state| {
+            state.leave();
+            Ok(())
+        })?;
+        told.map(|_| 0)
+    })
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
+    let result = pvm_sendsig(tid, libc::SIGTERM);
+    // So libpvm says it, twice.
+    if result < 0 { super::errors::tell("pvm_kill", result) } else { result }
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_sendsig(tid: c_int, signal: c_int) -> c_int {
+    call("pvm_sendsig", |library| {
+        library.enroll()?;
+        let to = Tid(tid as u32);
+        if !to.is_task() {
+            return Err(Error::BadParam.into());
+        }
+        library.ask(Request::Signal(to, signal)).map(|_| 0)
+    })
+}
+
+/// See `pvm3.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvm_pstat(tid: c_int) -> c_int {
+    call_quietly("pvm_pstat", &[Error::NoTask], |library| {
+        library.enroll()?;
+        let of = Tid(tid as u32);
+        if !of.is_task() {
+            return Err(Error::BadParam.into());
+        }
+        library.ask_number(Request::TaskStatus(of))
+    })
+}
+
+/// Strings of a C program, up to a null.
+///
+/// # Safety
+/// `strings` is null or an array of strings that ends with a null.
+unsafe fn strings(mut strings: *const *const c_char) -> Vec<String> {
+    let mut all = Vec::new();
+    // SAFETY: as our caller says.
+    while let Some(string) = unsafe { strings.as_ref() }.filter(|string| !string.is_null()) {
+        // SAFETY: as our caller says.
+        all.push(unsafe { CStr::from_ptr(*string) }.to_string_lossy().into_owned());
+        // SAFETY: this was not the last.
+        strings = unsafe { strings.add(1) };
+    }
+    all
+}
+
+/// The variables that children get: those that PVM_EXPORT names, and itself.
+fn exported() -> Vec<String> {
+    let Ok(names) = std::env::var("PVM_EXPORT") else { return Vec::new() };
+    let mut all = vec![format!("PVM_EXPORT={names}")];
+    for name in names.split(':').filter(|name| !name.is_empty()) {
+        if let Ok(value) = std::env::var(name) {
+            all.push(format!("{name}={value}"));
+        }
+    }
+    all
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `file` is a string, `arguments` null or strings that end with a null, `place` null or a
+/// string; `tids` is null or has room for `count`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_spawn(
+    file: *const c_char,
+    arguments: *const *const c_char,
+    flags: c_int,
+    place: *const c_char,
+    count: c_int,
+    tids: *mut c_int,
+) -> c_int {
+    call("pvm_spawn", |library| {
+        library.enroll()?;
+        if count < 1 || file.is_null() {
+            return Err(Error::BadParam.into());
+        }
+        let more = std::env::var("PVMTASK").ok().and_then(|text| options::number(&text));
+        let text = |string: *const c_char| match string.is_null() {
+            true => String::new(),
+            // SAFETY: as our caller says.
+            false => unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned(),
+        };
+        let spawn = Spawn {
+            file: text(file),
+            // SAFETY: as our caller says.
+            arguments: unsafe { strings(arguments) },
+            flags: flags | more.unwrap_or(0),
+            place: text(place),
+            count: count as u32,
+            environment: exported(),
+            inheritance: library.with(|state| Ok(options::inheritance(state)))?,
+        };
+        let mut each = match library.ask(Request::Spawn(spawn))? {
+            Answer::Each(each) => each,
+            _ => return Err(Error::DSysErr.into()),
+        };
+        // Tids first, then errors.
+        each.sort_by_key(|tid| *tid < 0);
+        each.truncate(count as usize);
+        if !tids.is_null() {
+            // SAFETY: as our caller says.
+            unsafe { tids.copy_from_nonoverlapping(each.as_ptr(), each.len()) };
+        }
+        let started: Vec<c_int> = each.into_iter().filter(|tid| *tid > 0).collect();
+        if !started.is_empty() {
+            tell_siblings(library, &started)?;
+        }
+        Ok(started.len() as c_int)
+    })
+}
+
+impl State {
+    /// Packs into the active send buffer.
+    pub fn pack_ints(&mut self, numbers: &[c_int]) -> Result<(), Error> {
+        let count = numbers.len() as c_int;
+        // SAFETY: as many ints, which outlive the call; the buffer is not packed in place.
+        let source = unsafe { Source::new(Kind::Int, numbers.as_ptr().cast(), count, 1) };
+        self.task.buffers.pack(&source)
+    }
+}
+
+/// Tells tasks that they were spawned together.
+fn tell_siblings(library: &Library, tids: &[c_int]) -> Result<(), Code> {
+    let (old, context) = library.with(|state| {
+        let id = state.task.buffers.mkbuf(PvmDataDefault)?;
+        let old = state.task.buffers.setsbuf(id)?;
+        state.pack_ints(&[tids.len() as c_int])?;
+        state.pack_ints(tids)?;
+        Ok((old, options::set_context(state, SYSCTX_TC)))
+    })?;
+    let sent = messages::multicast(library, tids, TC_SIBLINGS);
+    library.with(|state| {
+        options::set_context(state, context);
+        let used = state.task.buffers.setsbuf(old)?;
+        state.task.buffers.freebuf(used)
+    })?;
+    sent
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `list` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
+    call("pvm_siblings", |library| {
+        library.enroll()?;
+        let known = library.with(|state| Ok(state.siblings.is_some()))?;
+        if !known && matches!(parent(library), Err(code) if code == Error::NoParent.into()) {
+            let own = library.tid()?.as_int();
+            library.with(|state| {
+                state.siblings = Some(vec![own]);
+                Ok(())
+            })?;
+        }
+        loop {
+            let found = library.with(|state| {
+                Ok(state.siblings.as_mut().map(|tids| (tids.as_mut_ptr(), tids.len() as c_int)))
+            })?;
+            if let Some((tids, count)) = found {
+                // SAFETY: as our caller says.
+                unsafe { *list = tids };
+                return Ok(count);
+            }
+            library.wait(None)?;
+        }
+    })
+}
+
+/// `struct pvmtaskinfo`.
+#[repr(C)]
+pub struct CTaskInfo {
+    tid: c_int,
+    parent: c_int,
+    host: c_int,
+    flags: c_int,
+    name: *const c_char,
+    pid: c_int,
+}
+
+/// Tasks for a C program: they stay until the next call.
+#[derive(Default)]
+pub struct Tasks {
+    strings: Vec<CString>,
+    tasks: Vec<CTaskInfo>,
+}
+
+impl Tasks {
+    fn keep(&mut self, tasks: &[TaskInfo]) -> *mut CTaskInfo {
+        *self = Tasks::default();
+        for task in tasks {
+            let name = c_string(&task.name);
+            self.tasks.push(CTaskInfo {
+                tid: task.tid.as_int(),
+                parent: task.parent.as_int(),
+                host: task.host.as_int(),
+                flags: task.flags,
+                name: name.as_ptr(),
+                pid: task.pid,
+            });
+            self.strings.push(name);
+        }
+        self.tasks.as_mut_ptr()
+    }
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// The pointers are null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_tasks(
+    which: c_int,
+    count: *mut c_int,
+    list: *mut *mut CTaskInfo,
+) -> c_int {
+    call("pvm_tasks", |library| {
+        let Answer::Tasks(tasks) = library.ask(Request::Tasks(Tid(which as u32)))? else {
+            return Err(Error::DSysErr.into());
+        };
+        let kept = library.with(|state| Ok(state.tasks.keep(&tasks)))?;
+        // SAFETY: as our caller says.
+        unsafe {
+            if !count.is_null() {
+                *count = tasks.len() as c_int;
+            }
+            if !list.is_null() {
+                *list = kept;
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// The pointers are null or can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_getnoresets(list: *mut *mut c_int, count: *mut c_int) -> c_int {
+    call("pvm_getnoresets", |library| {
+        let Answer::Each(tids) = library.ask(Request::NoResets)? else {
+            return Err(Error::DSysErr.into());
+        };
+        let (at, found) = library.with(|state| {
+            state.no_resets = tids;
+            Ok((state.no_resets.as_mut_ptr(), state.no_resets.len()))
+        })?;
+        // SAFETY: as our caller says.
+        unsafe {
+            if !list.is_null() {
+                *list = at;
+            }
+            if !count.is_null() {
+                *count = found as c_int;
+            }
+        }
+        Ok(0)
+    })
+}
+
+/// What ps shows of a task that the daemon did not start; before it enrolls.
+///
+/// # Safety
+/// `name` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvmsettaskname(name: *const c_char) -> c_int {
+    call("pvmsettaskname", |library| {
+        if name.is_null() {
+            return Err(Error::BadParam.into());
+        }
+        // SAFETY: as our caller says.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned();
+        library.with(|state| {
+            if state.task.is_enrolled() {
+                return Err(Error::Exists);
+            }
+            state.task.name = name;
+            Ok(0)
+        })
+    })
+}
+
+/// Changes PVM_EXPORT. Environment is C's, so that `getenv` and `putenv` agree.
+fn change_export(
+    name: *const c_char,
+    change: impl FnOnce(Option<&str>, &str) -> Option<String>,
+) -> c_int {
+    // SAFETY: as our callers' callers say.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    if name.is_empty() {
+        return 0;
+    }
+    let old = std::env::var("PVM_EXPORT").ok();
+    if let Some(new) = change(old.as_deref(), &name) {
+        // SAFETY: a program that changes its environment in threads has to see to it itself,
+        // as with setenv.
+        unsafe { std::env::set_var("PVM_EXPORT", new) };
+    }
+    0
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// `name` is a string; no other thread uses the environment.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_export(name: *const c_char) -> c_int {
+    change_export(name, |old, name| match old {
+        Some(old) if old.split(':').any(|one| one == name) => None,
+        Some(old) if !old.is_empty() => Some(format!("{old}:{name}")),
+        _ => Some(name.to_string()),
+    })
+}
+
+/// See `pvm3.h`.
+///
+/// # Safety
+/// As for [`pvm_export`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvm_unexport(name: *const c_char) -> c_int {
+    change_export(name, |old, name| {
+        let left: Vec<&str> = old?.split(':').collect();
+        let at = left.iter().position(|one| *one == name)?;
+        let (before, after) = (&left[..at], &left[at + 1..]);
+        Some([before, after].concat().join(":"))
+    })
+}

@@ -1,0 +1,327 @@
+//! This process as a PVM task, in safe Rust: what the C functions are made of, and what
+//! programs in Rust use.
+//!
+//! A [`Task`] enrolls with the [`daemon`] of its host, which gives it a tid and the host's
+//! window. Messages to tasks of the same host go straight into their receive buffers
+//! (`send`), others through the daemon; what comes is sorted by [`intake`], puts itself in
+//! [`order`] and together from [`parts`].
+
+pub mod daemon;
+pub mod handlers;
+pub mod intake;
+pub mod order;
+pub mod parts;
+mod send;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fcp::inbox::Bell;
+use fcp::member::{Card, Members};
+use fcp::memory::Memory;
+use fcp::port::Port;
+use fcp::window::Window;
+use pvm::buffers::Buffers;
+use pvm::constants::PvmAllowDirect;
+use pvm::error::Error;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Frame, News, Request, VERSION, Welcome};
+
+use daemon::{Daemon, Refusal};
+use handlers::Handlers;
+use intake::Intake;
+pub use intake::message_of;
+use order::Numbers;
+
+/// How long a task sleeps before it looks whether the daemon still lives.
+const DAEMON_DOUBT: Duration = Duration::from_millis(500);
+/// Looks into the receive buffer before time is asked for. A look takes some nanoseconds.
+const LOOKS: u32 = 64;
+/// Messages that are taken in before something else is done.
+const BATCH: usize = 64;
+
+/// This process as a task, or before it is one.
+#[derive(Debug)]
+pub struct Task {
+    /// Message buffers.
+    pub buffers: Buffers,
+    /// Which way messages go: `PvmDontRoute`, `PvmAllowDirect` or `PvmRouteDirect`.
+    pub route: i32,
+    /// The context of messages, as in pvm_setcontext.
+    pub context: i32,
+    /// What ps shows, if the daemon did not start the program.
+    pub name: String,
+    enrolled: Option<Enrolled>,
+}
+
+/// What an enrolled task has.
+#[derive(Debug)]
+struct Enrolled {
+    welcome: Welcome,
+    daemon: Daemon,
+    port: Port,
+    intake: Intake,
+    /// Numbers of messages that go out.
+    sent: Numbers,
+    next_request: u32,
+    next_serial: u32,
+    /// Bytes of a part of a message.
+    part_size: usize,
+}
+
+/// What a wait came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// Something has come.
+    Came,
+    /// Time is over, or somebody rang.
+    Nothing,
+}
+
+impl Task {
+    /// Not a task yet. `clock` as in [`Buffers::new`].
+    pub fn new(clock: fn() -> (i32, i32)) -> Task {
+        Task {
+            buffers: Buffers::new(-1, clock),
+            route: PvmAllowDirect,
+            context: 0,
+            name: String::new(),
+            enrolled: None,
+        }
+    }
+
+    /// Enrolls with this host's daemon, if that has not been done. `handlers` are those that
+    /// the task begins with.
+    pub fn enroll(&mut self, handlers: Handlers) -> Result<&Welcome, Refusal> {
+        if self.enrolled.is_none() {
+            let cookie = std::env::var("PVMEPID").ok().and_then(|text| text.trim().parse().ok());
+            let request =
+                Request::Enroll { version: VERSION, started_as: cookie, name: self.name.clone() };
+            let (daemon, welcome, window) = Daemon::enroll(request)?;
+            let refused = |error: fcp::error::WindowError| Refusal {
+                error: Error::SysErr,
+                lines: vec![format!("no place in the host's window: {error}")],
+            };
+            let window = Memory::received(window).map_err(refused)?;
+            let window = Arc::new(Window::open(window, None).map_err(refused)?);
+            let lines = window.buffer(0).map_or(0, |(_, lines)| lines as usize);
+            let members = Arc::new(Members::of(window).map_err(refused)?);
+            let card = Card { id: welcome.tid.0, group: 0 };
+            let port = Port::join(&members, card, Some(welcome.tid.place())).map_err(refused)?;
+            let host = welcome.tid.host();
+            self.buffers.tid = welcome.tid.as_int();
+            self.enrolled = Some(Enrolled {
+                daemon,
+                port,
+                intake: Intake::new(host, handlers),
+                sent: Numbers::new(host),
+                next_request: 1,
+                next_serial: 1,
+                part_size: (lines * fcp::ring::LINE_SIZE / 8).max(4096),
+                welcome,
+            });
+        }
+        Ok(&self.enrolled.as_ref().expect("enrolled").welcome)
+    }
+
+    fn enrolled(&mut self) -> Result<&mut Enrolled, Error> {
+        self.enrolled.as_mut().ok_or(Error::SysErr)
+    }
+
+    /// Whether it is one.
+    #[inline]
+    pub fn is_enrolled(&self) -> bool {
+        self.enrolled.is_some()
+    }
+
+    /// Its tid, if it is one.
+    #[inline]
+    pub fn tid(&self) -> Option<Tid> {
+        self.enrolled.as_ref().map(|enrolled| enrolled.welcome.tid)
+    }
+
+    /// What the daemon has greeted it with.
+    pub fn welcome(&self) -> Option<&Welcome> {
+        self.enrolled.as_ref().map(|enrolled| &enrolled.welcome)
+    }
+
+    /// What has come. Errors: SysErr if it is no task.
+    pub fn intake(&mut self) -> Result<&mut Intake, Error> {
+        Ok(&mut self.enrolled()?.intake)
+    }
+
+    /// What has come, and the buffers.
+    pub fn inside(&mut self) -> Result<(&mut Intake, &mut Buffers), Error> {
+        let Task { enrolled, buffers, .. } = self;
+        Ok((&mut enrolled.as_mut().ok_or(Error::SysErr)?.intake, buffers))
+    }
+
+    /// The place in the host's window.
+    pub fn port(&mut self) -> Result<&mut Port, Error> {
+        Ok(&mut self.enrolled()?.port)
+    }
+
+    /// What ends a wait from another thread.
+    pub fn bell(&self) -> Option<Bell> {
+        self.enrolled.as_ref().map(|enrolled| enrolled.port.bell())
+    }
+
+    /// Is a task no longer, without telling the daemon: it has gone, or this process is a
+    /// forked child. Messages that were not received are lost.
+    pub fn leave(&mut self) -> Handlers {
+        // A loan would keep the place in the window.
+        self.buffers.own();
+        let left = self.enrolled.take();
+        self.buffers.tid = -1;
+        left.map_or_else(Handlers::default, |enrolled| enrolled.intake.handlers)
+    }
+
+    /// Asks the daemon; [`Task::answer`] has the answer to this number later.
+    ///
+    /// Errors: SysErr if the daemon has gone.
+    pub fn post(&mut self, request: Request) -> Result<u32, Error> {
+        let id = self.enrolled()?.next_request;
+        self.enrolled()?.next_request = id.checked_add(1).unwrap_or(1);
+        self.tell(id, request)?;
+        Ok(id)
+    }
+
+    /// As [`Task::post`], of what is not answered, if `id` is 0.
+    pub fn tell(&mut self, id: u32, request: Request) -> Result<(), Error> {
+        let Task { enrolled, buffers, .. } = self;
+        let Enrolled { daemon, port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
+        daemon.send(&Frame { id, request }, || {
+            while let Ok(Some(mut arrived)) = port.try_receive() {
+                intake.take(&mut arrived, buffers);
+            }
+        })
+    }
+
+    /// The daemon's answer, once it is there. Errors: those that it answers.
+    pub fn answer(&mut self, id: u32) -> Option<Result<Answer, Error>> {
+        let answer = self.enrolled.as_mut()?.intake.answers.remove(&id)?;
+        Some(answer.map_err(|code| Error::from_code(code).unwrap_or(Error::DSysErr)))
+    }
+
+    /// Asks the daemon, and waits for the answer.
+    ///
+    /// Errors: those that it answers, SysErr if it has gone.
+    pub fn ask(&mut self, request: Request) -> Result<Answer, Error> {
+        let id = self.post(request)?;
+        loop {
+            if let Some(answer) = self.answer(id) {
+                return answer;
+            }
+            self.wait(None)?;
+        }
+    }
+
+    /// Takes in what has come. Whether there was something.
+    ///
+    /// Errors: SysErr if it is no task, or its receive buffer was destroyed.
+    #[inline]
+    pub fn take_in(&mut self) -> Result<bool, Error> {
+        let Task { enrolled, buffers, .. } = self;
+        let Enrolled { port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let mut came = false;
+        for _ in 0..BATCH {
+            match port.try_receive() {
+                Ok(Some(mut arrived)) => intake.take(&mut arrived, buffers),
+                Ok(None) => break,
+                Err(_) => return Err(Error::SysErr),
+            }
+            came = true;
+        }
+        if !intake.news.is_empty() {
+            self.heed();
+        }
+        Ok(came)
+    }
+
+    /// Errors: SysErr if the daemon has gone.
+    pub fn check_daemon(&mut self) -> Result<(), Error> {
+        if self.enrolled()?.daemon.has_gone() { Err(Error::SysErr) } else { Ok(()) }
+    }
+
+    /// Waits until something has come and takes it in; until the given time, or until the
+    /// bell rings.
+    ///
+    /// Errors: SysErr if the daemon has gone.
+    #[inline]
+    pub fn wait(&mut self, until: Option<Instant>) -> Result<Waited, Error> {
+        let Task { enrolled, buffers, .. } = self;
+        let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let mut came = false;
+        for _ in 0..LOOKS {
+            if let Some(mut arrived) = enrolled.port.try_receive().map_err(|_| Error::SysErr)? {
+                enrolled.intake.take(&mut arrived, buffers);
+                came = true;
+                break;
+            }
+            std::hint::spin_loop();
+        }
+        if !came {
+            return self.wait_long(until);
+        }
+        if !enrolled.intake.news.is_empty() {
+            self.heed();
+        }
+        Ok(Waited::Came)
+    }
+
+    #[cold]
+    fn wait_long(&mut self, until: Option<Instant>) -> Result<Waited, Error> {
+        let Task { enrolled, buffers, .. } = self;
+        let Enrolled { port, intake, daemon, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let doubt = Instant::now() + DAEMON_DOUBT;
+        let at_most = until.map_or(doubt, |until| until.min(doubt));
+        match port.receive(Some(at_most)) {
+            Ok(Some(mut arrived)) => intake.take(&mut arrived, buffers),
+            Ok(None) => {
+                if Instant::now() >= doubt && daemon.has_gone() {
+                    return Err(Error::SysErr);
+                }
+                return Ok(Waited::Nothing);
+            }
+            Err(_) => return Err(Error::SysErr),
+        }
+        self.heed();
+        Ok(Waited::Came)
+    }
+
+    /// Does what news ask for that concern messages; keeps the others.
+    #[cold]
+    fn heed(&mut self) {
+        let Task { enrolled, buffers, .. } = self;
+        let Some(enrolled) = enrolled else { return };
+        let mut kept = std::collections::VecDeque::new();
+        while let Some(news) = enrolled.intake.news.pop_front() {
+            match news {
+                News::Gone(gone) => {
+                    enrolled.intake.gone(|tid| tid == gone, buffers);
+                    enrolled.sent.forget(gone);
+                }
+                News::HostGone(host) => {
+                    enrolled.intake.gone(|tid| tid.host() == host, buffers);
+                    enrolled.sent.forget_host(host);
+                }
+                news => kept.push_back(news),
+            }
+        }
+        enrolled.intake.news = kept;
+    }
+
+    /// The message in this buffer, which is one of the library's own, has come.
+    pub fn deliver(&mut self, id: i32) -> Result<(), Error> {
+        let (intake, buffers) = self.inside()?;
+        intake.deliver_buffer(id, buffers)
+    }
+
+    /// The message in this buffer, for other hands.
+    pub fn parcel(&mut self, id: i32) -> Result<Vec<u8>, Error> {
+        let tid = self.tid().ok_or(Error::SysErr)?;
+        let message = self.buffers.message(id)?;
+        message.address(message.header.destination, message.header.tag);
+        Ok(send::whole(message, tid, 0))
+    }
+}

@@ -1,0 +1,307 @@
+//! Sending. To tasks of this host: a small message goes into the receiver's buffer; the data
+//! of a large one into memory of our own, which we lend with it, to several at once if they
+//! are to have the same. Where all of that is out on loan, it goes in parts. To others, and to
+//! tasks that are not there yet, messages go through the daemon.
+
+use fcp::lend::Lendable;
+use fcp::port::Refused;
+use fcp::ring::Kind;
+use pvm::buffers::Buffers;
+use pvm::envelope::{Envelope, FRAGMENTS_MAX, Part, SIZE, What};
+use pvm::error::Error;
+use pvm::message::Message;
+use pvm::tid::Tid;
+use pvm::wire::{Parcel, Request};
+
+use super::{Enrolled, Task};
+
+/// Most bytes of a message, envelope included, that goes into the receiver's buffer.
+const INLINE_MAX: usize = 8192;
+/// Most fragments of such a message that is not gathered first.
+const PIECES: usize = 6;
+/// Most bytes of fragment lengths that go with lent memory.
+const TABLE_MAX: usize = 32_768;
+
+impl Task {
+    /// Sends the message in buffer `id`, which keeps it. A task that is no more gets
+    /// nothing, and that is no error.
+    ///
+    /// Errors: BadParam and NoSuchBuf for the buffer, BadMsg for more fragments than can
+    /// be, SysErr if the daemon is needed and has gone.
+    #[inline]
+    pub fn send(&mut self, id: i32, to: Tid, tag: i32) -> Result<(), Error> {
+        let context = self.context;
+        let near = self.is_near(to);
+        let Task { enrolled, buffers, .. } = self;
+        let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let message = buffers.message(id)?;
+        message.address(to.as_int(), tag);
+        message.header.context = context;
+        if near && message.fragments().len() <= PIECES {
+            let number = *enrolled.sent.of(to);
+            let head = Head::new(message, enrolled.welcome.tid, number);
+            if head.size <= INLINE_MAX {
+                let mut pieces: [&[u8]; PIECES + 2] = [&[]; PIECES + 2];
+                let count = gather(&mut pieces, &head, message);
+                let parts = &pieces[..count];
+                match enrolled.port.try_send(to.place(), Some(to.0), Kind::Inline, parts) {
+                    Ok(()) => {
+                        *enrolled.sent.of(to) = number.wrapping_add(1);
+                        return Ok(());
+                    }
+                    Err(Refused::Forked) => return Err(Error::SysErr),
+                    Err(_) => {}
+                }
+            }
+        }
+        self.send_slowly(id, &[to])
+    }
+
+    /// Sends the message in buffer `id` to each of these.
+    ///
+    /// Errors: as [`Task::send`].
+    pub fn multicast(&mut self, id: i32, to: &[Tid], tag: i32) -> Result<(), Error> {
+        let context = self.context;
+        let message = self.buffers.message(id)?;
+        message.address(0, tag);
+        message.header.context = context;
+        self.send_slowly(id, to)
+    }
+
+    #[cold]
+    fn send_slowly(&mut self, id: i32, to: &[Tid]) -> Result<(), Error> {
+        let mut message = self.buffers.take(id)?;
+        let sent = self.send_to_each(&mut message, to);
+        self.buffers.put_back(id, message);
+        sent
+    }
+
+    fn send_to_each(&mut self, message: &mut Message, to: &[Tid]) -> Result<(), Error> {
+        if message.fragments().len() > FRAGMENTS_MAX {
+            return Err(Error::BadMsg);
+        }
+        let mut memory = None;
+        for to in to {
+            message.header.destination = to.as_int();
+            self.send_to(message, *to, &mut memory)?;
+        }
+        Ok(())
+    }
+
+    fn send_to(
+        &mut self,
+        message: &Message,
+        to: Tid,
+        memory: &mut Option<Lendable>,
+    ) -> Result<(), Error> {
+        let near = self.is_near(to);
+        let Task { enrolled, buffers, .. } = self;
+        let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let own = enrolled.welcome.tid;
+        if to == own {
+            return enrolled.intake.take_whole(own, whole(message, own, 0), buffers);
+        }
+        if !to.is_task() {
+            let bytes = whole(message, own, 0);
+            return self.tell(0, Request::PlugIn(message.header.tag, Parcel { bytes }));
+        }
+        let number = *enrolled.sent.of(to);
+        let sent = match near {
+            true => enrolled.send_near(message, to, number, memory, buffers),
+            false => Err(Refused::Gone),
+        };
+        match sent {
+            Ok(()) => {}
+            Err(Refused::Forked) => return Err(Error::SysErr),
+            // It has ended while we sent: it gets nothing.
+            Err(Refused::Dead) => return Ok(()),
+            Err(_) => {
+                let bytes = whole(message, own, number);
+                self.tell(0, Request::Route(Parcel { bytes }))?;
+            }
+        }
+        *self.enrolled()?.sent.of(to) = number.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Whether messages to this task go straight into its receive buffer.
+    #[inline]
+    fn is_near(&self, to: Tid) -> bool {
+        self.route != pvm::constants::PvmDontRoute
+            && to.is_task()
+            && self.tid().is_some_and(|own| own.host() == to.host() && own != to)
+    }
+}
+
+impl Enrolled {
+    /// Sends to a task of this host; waits for room, and takes in what comes meanwhile.
+    fn send_near(
+        &mut self,
+        message: &Message,
+        to: Tid,
+        number: u32,
+        memory: &mut Option<Lendable>,
+        buffers: &mut Buffers,
+    ) -> Result<(), Refused> {
+        let head = Head::new(message, self.welcome.tid, number);
+        if head.size <= INLINE_MAX {
+            let whole = whole(message, self.welcome.tid, number);
+            return self.send_waiting(to, &[&whole], buffers);
+        }
+        if memory.is_none() && head.table.len() <= TABLE_MAX {
+            *memory = self.lendable(message, head.data());
+        }
+        if let Some(memory) = memory {
+            let Enrolled { port, intake, .. } = self;
+            let parts = [&head.envelope[..], &head.table];
+            let all = 0..memory.len();
+            let id = Some(to.0);
+            let sent =
+                port.send_lent(to.place(), id, &parts, (memory, all), None, |mut arrived| {
+                    intake.take(&mut arrived, buffers);
+                });
+            match sent {
+                // So many loans are out that no more can be written down.
+                Err(Refused::Full) => {}
+                sent => return sent,
+            }
+        }
+        self.send_in_parts(message, to, &head, buffers)
+    }
+
+    /// The message's data in memory that can be lent, if there is some.
+    fn lendable(&mut self, message: &Message, size: usize) -> Option<Lendable> {
+        let mut block = self.port.block(size)?;
+        let mut at = 0;
+        for fragment in message.fragments() {
+            let bytes = fragment.bytes();
+            block[at..at + bytes.len()].copy_from_slice(bytes);
+            at += bytes.len();
+        }
+        Some(block.share())
+    }
+
+    fn send_waiting(
+        &mut self,
+        to: Tid,
+        parts: &[&[u8]],
+        buffers: &mut Buffers,
+    ) -> Result<(), Refused> {
+        let Enrolled { port, intake, .. } = self;
+        port.send(to.place(), Some(to.0), Kind::Inline, parts, None, |mut arrived| {
+            intake.take(&mut arrived, buffers);
+        })
+    }
+
+    fn send_in_parts(
+        &mut self,
+        message: &Message,
+        to: Tid,
+        head: &Head,
+        buffers: &mut Buffers,
+    ) -> Result<(), Refused> {
+        let mut part = Part {
+            source: self.welcome.tid.as_int(),
+            destination: to.as_int(),
+            serial: self.next_serial,
+            offset: 0,
+            total: head.size as u32,
+        };
+        self.next_serial = self.next_serial.wrapping_add(1);
+        let fragments = message.fragments().iter().map(|fragment| fragment.bytes());
+        let mut left = [&head.envelope[..], &head.table].into_iter().chain(fragments).peekable();
+        let mut taken = 0;
+        while (part.offset as usize) < head.size {
+            let bytes = part.to_bytes();
+            let mut pieces: [&[u8]; PIECES + 1] = [&[]; PIECES + 1];
+            pieces[0] = &bytes;
+            let (mut count, mut size) = (1, 0);
+            while count < pieces.len() && size < self.part_size {
+                let Some(bytes) = left.peek() else { break };
+                let end = bytes.len().min(taken + self.part_size - size);
+                pieces[count] = &bytes[taken..end];
+                size += end - taken;
+                count += 1;
+                taken = end;
+                if taken == bytes.len() {
+                    left.next();
+                    taken = 0;
+                }
+            }
+            if size > 0 {
+                self.send_waiting(to, &pieces[..count], buffers)?;
+            }
+            part.offset += size as u32;
+        }
+        Ok(())
+    }
+}
+
+/// What stands before a message's data on its way.
+struct Head {
+    envelope: [u8; SIZE],
+    /// Lengths of the fragments, if there are several.
+    table: Vec<u8>,
+    /// Bytes in all, with the data.
+    size: usize,
+}
+
+impl Head {
+    #[inline]
+    fn new(message: &Message, source: Tid, number: u32) -> Head {
+        let fragments = message.fragments();
+        let mut header = message.header;
+        header.source = source.as_int();
+        let envelope = Envelope {
+            what: What::Message,
+            header,
+            number,
+            encoding: message.encoding_sent(),
+            fragments: fragments.len() as u32,
+        };
+        let mut table = Vec::new();
+        let mut size = SIZE;
+        for fragment in fragments {
+            let length = fragment.bytes().len();
+            size += length;
+            if fragments.len() != 1 {
+                table.extend((length as u32).to_le_bytes());
+            }
+        }
+        size += table.len();
+        Head { envelope: envelope.to_bytes(), table, size }
+    }
+
+    /// Bytes of data.
+    fn data(&self) -> usize {
+        self.size - SIZE - self.table.len()
+    }
+}
+
+/// The pieces of a message, one behind the other. Returns how many.
+#[inline]
+fn gather<'a>(pieces: &mut [&'a [u8]], head: &'a Head, message: &'a Message) -> usize {
+    pieces[0] = &head.envelope;
+    let mut count = 1;
+    if !head.table.is_empty() {
+        pieces[1] = &head.table;
+        count = 2;
+    }
+    for fragment in message.fragments() {
+        pieces[count] = fragment.bytes();
+        count += 1;
+    }
+    count
+}
+
+/// A message in one piece of memory.
+pub fn whole(message: &Message, source: Tid, number: u32) -> Vec<u8> {
+    let head = Head::new(message, source, number);
+    let mut whole = Vec::with_capacity(head.size);
+    whole.extend(head.envelope);
+    whole.extend(head.table);
+    for fragment in message.fragments() {
+        whole.extend(fragment.bytes());
+    }
+    whole
+}
