@@ -9,8 +9,8 @@
 //!
 //! A large message need not go through a ring: `lend` is memory that the sender lends with
 //! it and `loan` what the receiver has of that; `slot` says who has it, `allocate` where
-//! it lies. An `offer` is copied straight from the sender's memory. `mail` chooses, and
-//! keeps what nobody has asked for yet.
+//! it lies. An `offer` is copied straight from the sender's memory. `mail` sends
+//! and receives messages of any length (`parts` puts them together, `faster` chooses).
 //!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
@@ -21,6 +21,7 @@
 mod allocate;
 mod barrier;
 pub mod error;
+mod faster;
 mod fork;
 pub mod header;
 pub mod hold;
@@ -36,6 +37,7 @@ pub mod memory;
 mod ofd;
 pub mod offer;
 pub mod outbox;
+mod parts;
 pub mod port;
 pub mod ring;
 pub mod slot;

@@ -1,29 +1,33 @@
 //! Messages of any length, to anybody, received from anybody or from some: what a message
 //! passing library needs of a port.
 //!
-//! Short messages go through the ring. Long ones are offered (`offer`), and copied once.
-//! A receiver that cannot read our memory says so; from then on it is sent parts, which
-//! it puts together while others' messages come between them.
+//! Short messages go through the ring. Long ones are offered (`offer`) and copied once, or
+//! go through the ring in parts (`parts`), which the receiver copies while the next ones
+//! are written; others' messages may come between them. In a space an offer is one copy in
+//! user space. Between processes the kernel copies, which may take longer than two copies
+//! in parts at the same time, or be refused: so the sender takes the way that has been
+//! faster of late (`faster`).
 //!
 //! What comes while we wait for something else, to send or from somebody else, is kept
 //! until it is asked for.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashSet;
 use std::time::Instant;
 
+use crate::faster::{Faster, Way};
 use crate::hold::Peer;
 use crate::inbox::{Arrived, Bell};
-use crate::member::{Life, Members};
+use crate::member::Life;
 use crate::offer::Lost;
+use crate::parts::{Head, Kept, Partial};
 use crate::port::{Broken, Port, Refused};
 use crate::ring::{Kind, LINE_SIZE};
+use crate::wait::{self, DOUBT};
 
 /// Longest message that goes through the ring in one piece, if the ring is four times that.
 const SHORT_MAX: usize = 32 << 10;
-
-/// What each part begins with: the sender's entry and generation, how long the message is,
-/// and where the part lies in it.
-const PART_HEAD: usize = 24;
+/// Longest part, if the ring is eight times that.
+const PART_MAX: usize = 16 << 10;
 
 /// A port, and what has come to it.
 #[derive(Debug)]
@@ -32,24 +36,9 @@ pub struct Mail {
     kept: Kept,
     /// Who cannot read our memory.
     unreadable: HashSet<Peer>,
+    faster: Faster,
     short_max: usize,
-}
-
-/// A message that is being put together, and who sends it.
-#[derive(Debug)]
-struct Partial {
-    source: u32,
-    bytes: Vec<u8>,
-    /// How many there will be.
-    length: usize,
-}
-
-/// What has come and was not asked for yet.
-#[derive(Debug, Default)]
-struct Kept {
-    whole: VecDeque<(u32, Vec<u8>)>,
-    /// By sender: the parts of one message come in order.
-    partial: HashMap<Peer, Partial>,
+    part_max: usize,
 }
 
 /// A message that was received.
@@ -65,9 +54,10 @@ impl Mail {
     /// Messages by this port, which nobody else has received from.
     pub fn new(port: Port) -> Self {
         let (_, lines) = port.members().window().buffer(0).expect("ports have buffers");
-        let short_max = SHORT_MAX.min(lines as usize * LINE_SIZE / 4);
+        let ring = lines as usize * LINE_SIZE;
+        let (short_max, part_max) = (SHORT_MAX.min(ring / 4), PART_MAX.min(ring / 8) - Head::SIZE);
         let (kept, unreadable) = (Kept::default(), HashSet::new());
-        Self { port, kept, unreadable, short_max }
+        Self { port, kept, unreadable, faster: Faster::default(), short_max, part_max }
     }
 
     /// The port.
@@ -96,16 +86,23 @@ impl Mail {
             return self.port.send(to, id, Kind::Inline, &[bytes], until, take);
         }
         let peer = members.entry(to).ok_or(Refused::Gone)?.peer;
-        if !self.unreadable.contains(&peer) {
-            match self.port.send_remote(to, id, &[], bytes, until, take) {
-                Err(Refused::OutOfReach) => {
-                    self.unreadable.retain(|peer| members.life(*peer) != Life::Gone);
-                    self.unreadable.insert(peer);
-                }
-                sent => return sent,
+        let unreadable = self.unreadable.contains(&peer);
+        let way = if unreadable { Way::Parts } else { self.faster.next() };
+        let begin = Instant::now();
+        let sent = match way {
+            Way::Offer => self.port.send_remote(to, id, &[], bytes, until, take),
+            Way::Parts => self.send_parts(to, id, bytes, until),
+        };
+        match sent {
+            Ok(()) => self.faster.learn(way, begin.elapsed(), bytes.len()),
+            Err(Refused::OutOfReach) => {
+                self.unreadable.retain(|peer| members.life(*peer) != Life::Gone);
+                self.unreadable.insert(peer);
+                return self.send_parts(to, id, bytes, until);
             }
+            Err(_) => {}
         }
-        self.send_parts(to, id, bytes, until)
+        sent
     }
 
     fn send_parts(
@@ -116,12 +113,10 @@ impl Mail {
         until: Option<Instant>,
     ) -> Result<(), Refused> {
         let members = self.port.members().clone();
-        let Peer { index, generation } = self.port.peer();
+        let (sender, length) = (self.port.peer(), bytes.len());
         let mut at = 0;
-        for part in bytes.chunks(self.short_max - PART_HEAD) {
-            let sender = u64::from(generation) << 32 | u64::from(index);
-            let head = [sender, bytes.len() as u64, at as u64].map(u64::to_le_bytes);
-            let parts = [head.as_flattened(), part];
+        for part in bytes.chunks(self.part_max) {
+            let parts = [&Head { sender, length, at }.bytes()[..], part];
             let take = |arrived: Arrived<'_>| self.kept.take(arrived, &members);
             // Begun, it is finished: a receiver must not wait for the rest.
             let until = until.filter(|_| at == 0);
@@ -147,17 +142,52 @@ impl Mail {
             return Ok(Some(Received { source, length: bytes.len() }));
         }
         let members = self.port.members().clone();
+        // A message whose parts go straight to where they are wanted.
+        let mut begun: Option<(Head, u32)> = None;
         loop {
-            let Some(mut arrived) = self.port.receive(until)? else { return Ok(None) };
+            let end = begun.map_or(until, |_| Some(wait::earlier(until, DOUBT)));
+            let Some(mut arrived) = self.port.receive(end)? else {
+                // Early, it is the bell.
+                let over = |time: Instant| Instant::now() >= time;
+                let ends = until.is_some_and(over) || !end.is_some_and(over);
+                match begun {
+                    Some((head, _)) if members.life(head.sender) == Life::Gone => begun = None,
+                    Some((Head { sender, length, at }, source)) if ends => {
+                        let bytes = to[..at].to_vec();
+                        self.kept.put_aside(sender, Partial { source, bytes, length });
+                        return Ok(None);
+                    }
+                    _ if ends => return Ok(None),
+                    _ => {}
+                }
+                if begun.is_none() && self.kept.whole.iter().any(|kept| is_wanted(kept.0)) {
+                    return self.receive(to, sources, until);
+                }
+                continue;
+            };
             let header = arrived.header();
-            let source = header.source;
-            if header.kind == Kind::Inline && is_wanted(source) {
-                let length = header.length as usize;
+            let (source, length) = (header.source, header.length as usize);
+            if let Some(head) = Head::of(&arrived) {
+                let starts = head.at == 0 && head.length <= to.len() && is_wanted(source);
+                if starts && begun.is_none_or(|(begun, _)| begun.sender == head.sender) {
+                    begun = Some((head, source));
+                }
+                if let Some((next, _)) = &mut begun
+                    && *next == head
+                {
+                    let end = head.at + length - Head::SIZE;
+                    arrived.read(Head::SIZE, &mut to[head.at..end]);
+                    next.at = end;
+                    if end == head.length {
+                        return Ok(Some(Received { source, length: end }));
+                    }
+                    continue;
+                }
+            } else if begun.is_none() && is_wanted(source) && header.kind == Kind::Inline {
                 let fits = length.min(to.len());
                 arrived.read(0, &mut to[..fits]);
                 return Ok(Some(Received { source, length }));
-            }
-            if header.kind == Kind::Remote && is_wanted(source) {
+            } else if begun.is_none() && is_wanted(source) && header.kind == Kind::Remote {
                 let Some(offer) = arrived.offer() else { continue };
                 let length = offer.length();
                 let fits = length.min(to.len());
@@ -168,9 +198,7 @@ impl Mail {
                 }
             }
             self.kept.take(arrived, &members);
-            if let Some((source, _)) = self.kept.whole.back()
-                && is_wanted(*source)
-            {
+            if begun.is_none() && self.kept.whole.back().is_some_and(|kept| is_wanted(kept.0)) {
                 return self.receive(to, sources, until);
             }
         }
@@ -198,65 +226,6 @@ impl Mail {
                 return Ok(Some(Received { source, length }));
             }
             self.kept.take(arrived, &members);
-        }
-    }
-}
-
-impl Kept {
-    /// Keeps what has come.
-    fn take(&mut self, mut arrived: Arrived<'_>, members: &Members) {
-        let header = arrived.header();
-        let mut bytes = vec![0; header.length as usize];
-        match header.kind {
-            Kind::Remote => {
-                let Some(offer) = arrived.offer() else { return };
-                drop(arrived);
-                let mut bytes = vec![0; offer.length()];
-                if offer.pull(&mut bytes).is_ok() {
-                    self.whole.push_back((header.source, bytes));
-                }
-            }
-            Kind::Part => {
-                arrived.read(0, &mut bytes);
-                drop(arrived);
-                self.take_part(header.source, &bytes, members);
-            }
-            Kind::Inline | Kind::Lent | Kind::Skip => {
-                arrived.read(0, &mut bytes);
-                if let Some(loan) = arrived.loan() {
-                    bytes.extend_from_slice(&loan);
-                }
-                self.whole.push_back((header.source, bytes));
-            }
-        }
-    }
-
-    fn take_part(&mut self, source: u32, bytes: &[u8], members: &Members) {
-        let Some((head, part)) = bytes.split_at_checked(PART_HEAD) else { return };
-        let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| head[8 * n + i]));
-        let peer = Peer { index: word(0) as u16, generation: (word(0) >> 32) as u32 };
-        let (Ok(length), Ok(at)) = (usize::try_from(word(1)), usize::try_from(word(2))) else {
-            return;
-        };
-        if at == 0 {
-            // What the dead have begun is never finished.
-            self.partial.retain(|peer, _| members.life(*peer) != Life::Gone);
-            let mut bytes = Vec::new();
-            // A length that nobody has memory for is no true one.
-            if bytes.try_reserve_exact(length).is_err() {
-                return;
-            }
-            self.partial.insert(peer, Partial { source, bytes, length });
-        }
-        let Some(partial) = self.partial.get_mut(&peer) else { return };
-        if partial.bytes.len() != at || partial.length - at < part.len() {
-            self.partial.remove(&peer);
-            return;
-        }
-        partial.bytes.extend_from_slice(part);
-        if partial.bytes.len() == partial.length {
-            let Partial { source, bytes, .. } = self.partial.remove(&peer).expect("just found");
-            self.whole.push_back((source, bytes));
         }
     }
 }

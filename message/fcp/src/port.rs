@@ -11,7 +11,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::error::WindowError;
 use crate::fork;
@@ -22,7 +22,7 @@ use crate::member::{Card, Hold, Life, Members, Membership};
 use crate::offer::{self, Terms};
 use crate::outbox::{self, Meanwhile, Outbox};
 use crate::ring::{Kind, SendError};
-use crate::wait::{self, DOUBT, Patience};
+use crate::wait::{self, DOUBT};
 
 /// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -229,11 +229,12 @@ impl Port {
         let is_dead = |ticket| members.is_dead(ticket);
         let mut meanwhile =
             Meanwhile { inbox: &mut self.inbox, is_dead: &is_dead, take: &mut meanwhile };
+        // As long as a slow copy takes: to sleep and be woken costs as much.
+        let usual = Duration::from_nanos(2_000 + (bytes.len() as u64 / 4).min(1_000_000));
         let answered = |read| if read { Ok(()) } else { Err(Refused::OutOfReach) };
-        let mut patience = Patience::default();
         loop {
             let state = offer::futex(word).load(Ordering::Acquire);
-            let read = patience.look(|| {
+            let read = wait::look_for(usual, || {
                 meanwhile.take_all();
                 offer::answered(word, number)
             });

@@ -50,6 +50,22 @@ impl Patience {
     }
 }
 
+/// Looks for so long.
+pub fn look_for<T>(time: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
+    let begin = Instant::now();
+    loop {
+        for _ in 0..LOOKS_MIN {
+            if let Some(thing) = found() {
+                return Some(thing);
+            }
+            std::hint::spin_loop();
+        }
+        if begin.elapsed() >= time {
+            return None;
+        }
+    }
+}
+
 /// Sleeps until the word is no longer `expected`, somebody wakes us, a signal comes, or
 /// the time is over. The word may lie in memory that processes share.
 pub fn sleep(word: &AtomicU32, expected: u32, until: Option<Instant>) {
