@@ -10,9 +10,10 @@ use fcp::header::Plan;
 use fcp::mapped::size_of_ring;
 use fcp::member::{Card, Members};
 use fcp::memory::{Memory, PAGE_SIZE};
-use fcp::port::{Port, Refused};
+use fcp::port::Port;
 use fcp::ring::Kind;
 use fcp::window::Window;
+use pvm::envelope::Part;
 use pvm::slots::Count;
 use pvm::tid::{MEMBERS, PVMD, Tid};
 
@@ -28,11 +29,16 @@ const REST: usize = 2 << 20;
 /// Bytes that a task can lend with its messages. Only what is used exists.
 const LENDABLE: usize = 1 << 30;
 
+/// Most bytes that are delivered in one piece: a few fit into a receive buffer at once.
+const PIECE_MAX: usize = 32 << 10;
+
 /// A host's window, and what waits to go into it.
 #[derive(Debug)]
 pub struct Post {
     port: Port,
     queues: BTreeMap<Tid, VecDeque<Vec<u8>>>,
+    /// Numbers of messages that go in parts.
+    next_serial: u32,
 }
 
 impl Post {
@@ -45,7 +51,7 @@ impl Post {
         let window = Arc::new(Window::open(memory, Some(plan))?);
         let members = Arc::new(Members::of(window)?);
         let port = Port::join(&members, Card { id: PVMD.0, group: 0 }, Some(0))?;
-        Ok(Post { port, queues: BTreeMap::new() })
+        Ok(Post { port, queues: BTreeMap::new(), next_serial: 0 })
     }
 
     /// The window's descriptor, for tasks.
@@ -60,7 +66,23 @@ impl Post {
 
     /// Delivers this, now or later, after what was to be delivered before.
     pub fn deliver(&mut self, to: Tid, bytes: Vec<u8>) {
-        self.queues.entry(to).or_default().push_back(bytes);
+        let queue = self.queues.entry(to).or_default();
+        if bytes.len() <= PIECE_MAX {
+            queue.push_back(bytes);
+        } else {
+            let mut part = Part {
+                source: PVMD.as_int(),
+                destination: to.as_int(),
+                serial: self.next_serial,
+                offset: 0,
+                total: bytes.len() as u32,
+            };
+            self.next_serial = self.next_serial.wrapping_add(1);
+            for piece in bytes.chunks(PIECE_MAX) {
+                queue.push_back([&part.to_bytes(), piece].concat());
+                part.offset += piece.len() as u32;
+            }
+        }
         self.try_task(to);
     }
 
@@ -84,11 +106,11 @@ impl Post {
         let mut went = false;
         let Some(queue) = self.queues.get_mut(&tid) else { return false };
         while let Some(bytes) = queue.front() {
-            match self.port.try_send(tid.place(), Some(tid.0), Kind::Inline, &[bytes]) {
-                Ok(()) | Err(Refused::TooLong) => went = true,
-                // It has not come yet, is busy, or its end will be told.
-                Err(_) => return went,
+            // If not, it has not come yet, is busy, or its end will be told.
+            if self.port.try_send(tid.place(), Some(tid.0), Kind::Inline, &[bytes]).is_err() {
+                return went;
             }
+            went = true;
             queue.pop_front();
         }
         self.queues.remove(&tid);
