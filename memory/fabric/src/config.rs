@@ -14,11 +14,11 @@ const DEFAULTS: &[(&str, &str)] = &[
     // Peers are on other nodes; and where they are other containers of this one, UCX may
     // think that they share memory when they do not.
     ("TLS", "^sm,self"),
-    // A host that vanishes is noticed within 5 s: silent for 2 s, then three probes.
+    // A host that vanishes is noticed within 5 s: see `sockets`.
     ("TCP_KEEPIDLE", "2s"),
     ("TCP_KEEPINTVL", "1s"),
     ("TCP_KEEPCNT", "3"),
-    ("KEEPALIVE_INTERVAL", "2s"),
+    ("KEEPALIVE_INTERVAL", "5s"),
 ];
 
 /// How much TCP sends at once. What a receiver takes must not be less than what anybody sends,

@@ -43,6 +43,7 @@ pub mod payload;
 pub mod secret;
 mod session;
 mod signals;
+mod sockets;
 pub mod ucp;
 pub mod wire;
 mod worker;

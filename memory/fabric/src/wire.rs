@@ -34,6 +34,8 @@ pub enum Kind {
     Data = 4,
     /// The last message of this direction.
     Bye = 5,
+    /// I have given up this connection, whatever is under way.
+    Reset = 6,
 }
 
 /// Begins every active message's header; the user's header follows.
@@ -77,6 +79,7 @@ impl Header {
             3 => Kind::Ready,
             4 => Kind::Data,
             5 => Kind::Bye,
+            6 => Kind::Reset,
             _ => return None,
         };
         let fits = header.magic == MAGIC

@@ -2,6 +2,7 @@
 //! `SEED=n` repeats a run's choices.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -252,6 +253,34 @@ fn a_peer_that_is_stopped_is_waited_for() {
             Event::Lost { why, .. } => panic!("lost: {why}"),
             _ => {}
         }
+    }
+}
+
+#[test]
+fn programs_that_a_process_executes_inherit_no_connection() {
+    /// O_CLOEXEC, as the kernel shows it.
+    const CLOSES: &str = "flags:\t02";
+    let mut fabric = fabric();
+    let echo = Node::start("echo", 2, &[]);
+    let peer = fabric.connect(&echo.address).unwrap();
+    round(&mut fabric, peer, 0);
+    let directory = PathBuf::from(format!("/proc/{}", echo.pid()));
+    let inherited = || {
+        let names = std::fs::read_dir(directory.join("fd")).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name());
+        let found = names.filter_map(|name| {
+            let to = std::fs::read_link(directory.join("fd").join(&name)).ok()?;
+            let info = std::fs::read_to_string(directory.join("fdinfo").join(&name)).ok()?;
+            let to = to.to_str()?.to_owned();
+            let is_ucxs = to.starts_with("socket:") || to == "anon_inode:[eventpoll]";
+            (is_ucxs && !info.contains(CLOSES)).then(|| format!("{name:?} {to} {info}"))
+        });
+        found.collect::<Vec<_>>()
+    };
+    let begin = Instant::now();
+    while !inherited().is_empty() {
+        assert!(begin.elapsed() < TIME_LIMIT, "inherited: {:?}", inherited());
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -89,7 +89,15 @@ pub fn play() {
     match role.as_str() {
         "echo" => echo(&mut fabric),
         "send" => send(&mut fabric),
-        "pingpong" => pingpong(&mut fabric),
+        "pingpong" => {
+            let peer = pingpong(&mut fabric);
+            fabric.close(peer);
+            while !matches!(fabric.wait(TIME_LIMIT).unwrap().expect("in time"), Event::Closed(_)) {}
+        }
+        "stay" => {
+            pingpong(&mut fabric);
+            echo(&mut fabric);
+        }
         _ => panic!("no role {role}"),
     }
 }
@@ -115,8 +123,8 @@ fn echo(fabric: &mut Fabric) {
 
 /// Connects to `FABRIC_TO` and sends `FABRIC_COUNT` messages.
 fn send(fabric: &mut Fabric) {
-    let (to, count) =
-        (unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO")), number("FABRIC_COUNT"));
+    let to = unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO"));
+    let count = number("FABRIC_COUNT");
     let peer = fabric.connect(&to).expect("a peer");
     for n in 0..count {
         let bytes = bytes_of(n);
@@ -137,17 +145,16 @@ fn send(fabric: &mut Fabric) {
 }
 
 /// Connects to `FABRIC_TO`, and sends `FABRIC_COUNT` messages to and fro; says how long it took.
-fn pingpong(fabric: &mut Fabric) {
-    let (to, count) =
-        (unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO")), number("FABRIC_COUNT"));
+fn pingpong(fabric: &mut Fabric) -> Peer {
+    let to = unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO"));
+    let count = number("FABRIC_COUNT");
     let peer = fabric.connect(&to).expect("a peer");
     let begin = Instant::now();
     for n in 0..count {
         round(fabric, peer, n);
     }
     println!("\nnode: rounds {count} in {} us", begin.elapsed().as_micros());
-    fabric.close(peer);
-    while !matches!(fabric.wait(TIME_LIMIT).unwrap().expect("in time"), Event::Closed(_)) {}
+    peer
 }
 
 /// One message to an echo, and back.

@@ -1,0 +1,103 @@
+//! How a connection ends: bye from both sides, or it breaks.
+
+use std::time::Instant;
+
+use slotmap::DefaultKey;
+use zerocopy::IntoBytes;
+
+use super::{ANSWER_MAX, Fabric};
+use crate::event::{Event, Peer, SendId};
+use crate::payload::Payload;
+use crate::session::{Phase, Session};
+use crate::wire::{Header, Kind};
+
+impl Fabric {
+    pub(super) fn bye(&mut self, key: DefaultKey) {
+        if self.post(key, Kind::Bye, &[], Payload::EMPTY, 0).is_ok() {
+            let session = &mut self.sessions[key];
+            if let Phase::Open(link) = std::mem::replace(&mut session.phase, Phase::Over(None)) {
+                session.phase = Phase::Leaving(link);
+            }
+        }
+    }
+
+    /// Both have said bye. Who has said it first closes the way, once its own is out; the
+    /// other then hears that the way has failed.
+    pub(super) fn part(&mut self, key: DefaultKey, first: bool) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        session.phase = Phase::Parting { deadline: Instant::now() + ANSWER_MAX, first };
+        if first && session.operations == 0 {
+            self.end(key, None);
+        }
+    }
+
+    /// Tells the other, if it can be told at once, that we give up: that the way is closed
+    /// here, UCX would tell it only when it sends.
+    pub(super) fn reset(&mut self, key: DefaultKey) {
+        if let Some(link) = self.sessions.get(key).and_then(Session::link) {
+            let header = Header::new(Kind::Reset, link.session, link.sent, link.ours, 0);
+            self.transmit(key, header.as_bytes().to_vec(), Payload::EMPTY, 0);
+        }
+    }
+
+    /// The connection has broken.
+    pub(super) fn lose(&mut self, key: DefaultKey, why: String) {
+        let visible = self.sessions.get(key).is_some_and(Session::is_visible);
+        self.end(key, visible.then_some(why));
+    }
+
+    /// The connection is over, for whatever reason.
+    pub(super) fn end(&mut self, key: DefaultKey, why: Option<String>) {
+        let Some(session) = self.sessions.get_mut(key) else { return };
+        if matches!(session.phase, Phase::Over(_)) {
+            return;
+        }
+        session.phase = Phase::Over(why);
+        for outgoing in std::mem::take(&mut session.queue) {
+            if outgoing.id != 0 {
+                self.events.push_back(Event::Unsent(SendId(outgoing.id)));
+            }
+        }
+        if let Some(endpoint) = session.endpoint.take() {
+            session.operations += 1;
+            self.worker.close(endpoint);
+        }
+        self.bury(key);
+    }
+
+    /// Forgets a connection that is over and in whose name UCX does nothing more.
+    pub(super) fn bury(&mut self, key: DefaultKey) {
+        let session = &self.sessions[key];
+        if session.operations == 0 && matches!(session.phase, Phase::Over(_)) {
+            let session = self.sessions.remove(key).expect("it is there");
+            if let Phase::Over(Some(why)) = session.phase {
+                self.events.push_back(Event::Lost { peer: Peer { key, id: session.id }, why });
+            }
+        }
+    }
+
+    /// UCX has let go of something of a connection's.
+    pub(super) fn completed(&mut self, key: DefaultKey) {
+        let session = self.sessions.get_mut(key).expect("stays until all is complete");
+        session.operations -= 1;
+        if session.operations == 0 && matches!(session.phase, Phase::Parting { first: true, .. }) {
+            self.end(key, None);
+        } else {
+            self.bury(key);
+        }
+    }
+
+    /// Gives up on who has not answered.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let is_late = |s: &Session| s.deadline().is_some_and(|deadline| deadline <= now);
+        let late: Vec<_> =
+            self.sessions.iter().filter(|(_, s)| is_late(s)).map(|(k, _)| k).collect();
+        for key in late {
+            let why = format!(
+                "it has not answered within {} s; does it run, and has it the same secret?",
+                ANSWER_MAX.as_secs()
+            );
+            self.lose(key, why);
+        }
+    }
+}

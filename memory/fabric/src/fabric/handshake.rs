@@ -1,0 +1,157 @@
+//! How a connection begins: hello, welcome, ready.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use slotmap::{DefaultKey, Key, KeyData};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::{ANSWER_MAX, ANSWERING_MAX, Fabric};
+use crate::event::{Event, Peer, SendId, Sending};
+use crate::order::InOrder;
+use crate::payload::Payload;
+use crate::secret::{Domain, Nonce, random};
+use crate::session::{Link, Outgoing, Phase, Session};
+use crate::wire::{Address, Header, Hello, Kind, Welcome};
+
+impl Fabric {
+    pub(super) fn hello(&mut self, key: DefaultKey) {
+        let Some(session) = self.sessions.get(key) else { return };
+        let (_, ucx) = Address::parse(&self.address).expect("our own");
+        let hello = Hello {
+            from: self.id.into(),
+            to: session.id.into(),
+            session: key.data().as_ffi().into(),
+            nonce: session.nonce,
+        };
+        let payload = [hello.as_bytes(), ucx].concat();
+        let token = self.secret.token(Domain::Hello, &[&payload]);
+        let header = Header::new(Kind::Hello, 0, 0, token, 0);
+        self.transmit(key, header.as_bytes().to_vec(), payload.into(), 0);
+    }
+
+    /// Somebody says hello.
+    pub(super) fn answer(&mut self, header: &Header, payload: &[u8]) {
+        let Some((hello, ucx)) = Hello::parse(payload) else {
+            self.dropped.malformed += 1;
+            return;
+        };
+        let token = self.secret.token(Domain::Hello, &[payload]);
+        let id = hello.from.get();
+        if !token.matches(&header.token) || hello.to.get() != self.id || id == self.id {
+            self.dropped.unauthenticated += 1;
+            return;
+        }
+        // Both call at once: one connection is enough.
+        let is_same =
+            |s: &Session| s.id == id && s.address == ucx && matches!(s.phase, Phase::Calling(_));
+        let calling = self.sessions.iter().find(|(_, session)| is_same(session));
+        if let Some((key, _)) = calling {
+            return self.welcome(key, hello.session.get(), hello.nonce);
+        }
+        let answering = |s: &&Session| matches!(s.phase, Phase::Answering(..));
+        if self.sessions.values().filter(answering).count() >= ANSWERING_MAX {
+            self.dropped.unauthenticated += 1;
+            return;
+        }
+        let deadline = Instant::now() + ANSWER_MAX;
+        let nonce = random();
+        let (us, them) = ((self.id, &nonce), (id, &hello.nonce));
+        let link = Link::new(&self.secret, us, them, hello.session.get());
+        let key = self.begin(id, ucx, nonce, Phase::Answering(deadline, link));
+        self.welcome(key, hello.session.get(), hello.nonce);
+    }
+
+    pub(super) fn welcome(&mut self, key: DefaultKey, session: u64, answered: Nonce) {
+        let Some(ours) = self.sessions.get(key) else { return };
+        let welcome = Welcome {
+            from: self.id.into(),
+            to: ours.id.into(),
+            session: key.data().as_ffi().into(),
+            nonce: ours.nonce,
+            answered,
+        };
+        let token = self.secret.token(Domain::Welcome, &[welcome.as_bytes()]);
+        let header = Header::new(Kind::Welcome, session, 0, token, 0);
+        let payload = welcome.as_bytes().to_vec();
+        self.transmit(key, header.as_bytes().to_vec(), payload.into(), 0);
+    }
+
+    /// Our hello is answered.
+    pub(super) fn welcomed(&mut self, header: &Header, payload: &[u8]) {
+        let Ok(welcome) = Welcome::ref_from_bytes(payload) else {
+            self.dropped.malformed += 1;
+            return;
+        };
+        let key = DefaultKey::from(KeyData::from_ffi(header.session.get()));
+        let token = self.secret.token(Domain::Welcome, &[payload]);
+        let expected = self.sessions.get(key).filter(|session| {
+            token.matches(&header.token)
+                && matches!(session.phase, Phase::Calling(_))
+                && welcome.from.get() == session.id
+                && welcome.to.get() == self.id
+                && welcome.answered == session.nonce
+        });
+        let Some(session) = expected else {
+            self.dropped.unauthenticated += 1;
+            return;
+        };
+        let them = (session.id, &welcome.nonce);
+        let us = (self.id, &session.nonce);
+        let link = Link::new(&self.secret, us, them, welcome.session.get());
+        self.open(key, Some(link));
+    }
+
+    /// The connection stands from now on: what has waited is sent.
+    pub(super) fn open(&mut self, key: DefaultKey, link: Option<Link>) {
+        let session = &mut self.sessions[key];
+        let link = match (std::mem::replace(&mut session.phase, Phase::Over(None)), link) {
+            (Phase::Calling(_), Some(link)) | (Phase::Answering(_, link), None) => link,
+            (phase, _) => return session.phase = phase,
+        };
+        session.phase = Phase::Open(link);
+        let id = session.id;
+        // One that has started anew has not told us that it ended.
+        let is_older =
+            |s: &Session| s.id == id && matches!(s.phase, Phase::Open(_) | Phase::Leaving(_));
+        let older = self.sessions.iter().find(|&(other, s)| other != key && is_older(s));
+        if let Some((older, _)) = older {
+            self.lose(older, "replaced by a new connection".to_owned());
+        }
+        self.events.push_back(Event::Connected(Peer { key, id }));
+        let _ = self.post(key, Kind::Ready, &[], Payload::EMPTY, 0);
+        while let Some(session) = self.sessions.get_mut(key) {
+            if !matches!(session.phase, Phase::Open(_)) {
+                break;
+            }
+            let Some(outgoing) = session.queue.pop_front() else { break };
+            let Outgoing { kind, header, payload, id } = outgoing;
+            match kind {
+                Kind::Bye => self.bye(key),
+                _ => match self.post(key, kind, &header, payload, id) {
+                    Ok(Sending::Done) => self.events.push_back(Event::Sent(SendId(id))),
+                    Ok(Sending::Pending(_)) => {}
+                    Err(_) => self.events.push_back(Event::Unsent(SendId(id))),
+                },
+            }
+        }
+    }
+
+    pub(super) fn begin(&mut self, id: u64, ucx: &[u8], nonce: Nonce, phase: Phase) -> DefaultKey {
+        let key = self.sessions.insert(Session {
+            id,
+            address: ucx.to_vec(),
+            endpoint: None,
+            nonce,
+            phase,
+            queue: VecDeque::new(),
+            incoming: InOrder::default(),
+            operations: 0,
+        });
+        match self.worker.connect(ucx, key.data().as_ffi()) {
+            Ok(endpoint) => self.sessions[key].endpoint = Some(endpoint),
+            Err(status) => self.lose(key, self.worker.reason(status).to_owned()),
+        }
+        key
+    }
+}

@@ -1,0 +1,234 @@
+//! Messages on their way: out, in, and out to the user in order.
+
+use std::ptr::NonNull;
+
+use slotmap::{DefaultKey, Key, KeyData};
+use zerocopy::IntoBytes;
+
+use super::Fabric;
+use crate::error::FabricError;
+use crate::event::{Event, Peer, SendId, Sending};
+use crate::payload::Payload;
+use crate::session::{Incoming, Phase, Session};
+use crate::wire::{Header, Kind};
+use crate::worker::{self, Data, Happened, Landing};
+
+impl Fabric {
+    /// Sends a message on a connection that stands.
+    pub(super) fn post(
+        &mut self,
+        key: DefaultKey,
+        kind: Kind,
+        user_header: &[u8],
+        payload: Payload,
+        id: u64,
+    ) -> Result<Sending, FabricError> {
+        let Phase::Open(link) = &mut self.sessions[key].phase else {
+            unreachable!("it stands");
+        };
+        let header = Header::new(kind, link.session, link.sent, link.ours, user_header.len());
+        link.sent += 1;
+        let mut bytes = Vec::with_capacity(size_of::<Header>() + user_header.len());
+        bytes.extend_from_slice(header.as_bytes());
+        bytes.extend_from_slice(user_header);
+        if self.transmit(key, bytes, payload, id) {
+            Ok(Sending::Pending(SendId(id)))
+        } else if self.sessions.get(key).is_some_and(|s| matches!(s.phase, Phase::Open(_))) {
+            Ok(Sending::Done)
+        } else {
+            Err(FabricError::Gone)
+        }
+    }
+
+    /// Gives a message to UCX; whether an event about it will follow.
+    pub(super) fn transmit(
+        &mut self,
+        key: DefaultKey,
+        header: Vec<u8>,
+        payload: Payload,
+        id: u64,
+    ) -> bool {
+        let Some(session) = self.sessions.get_mut(key) else { return false };
+        let Some(endpoint) = &session.endpoint else { return false };
+        let send = self.sends.insert((key, id));
+        match self.worker.send(endpoint, header, payload, send.data().as_ffi()) {
+            worker::Sending::Pending => {
+                session.operations += 1;
+                true
+            }
+            worker::Sending::Done => {
+                self.sends.remove(send);
+                false
+            }
+            worker::Sending::Failed(status) => {
+                self.sends.remove(send);
+                let why = self.worker.reason(status).to_owned();
+                self.lose(key, why);
+                false
+            }
+        }
+    }
+
+    pub(super) fn happened(&mut self, happened: Happened) {
+        match happened {
+            Happened::Came { header, data } => self.came(&header, data),
+            Happened::Sent(send, status) => {
+                let send = DefaultKey::from(KeyData::from_ffi(send));
+                let (key, id) = self.sends.remove(send).expect("completes once");
+                if id != 0 {
+                    let sent = if status == 0 { Event::Sent } else { Event::Unsent };
+                    self.events.push_back(sent(SendId(id)));
+                }
+                self.completed(key);
+                if status != 0 {
+                    let why = self.worker.reason(status).to_owned();
+                    self.lose(key, why);
+                }
+            }
+            Happened::Received(receipt, payload) => {
+                let receipt = DefaultKey::from(KeyData::from_ffi(receipt));
+                let (key, number) = self.receipts.remove(receipt).expect("completes once");
+                self.completed(key);
+                let Some(session) = self.sessions.get_mut(key) else { return };
+                match (payload, session.incoming.get_mut(number)) {
+                    (Some(payload), Some(incoming)) => {
+                        incoming.payload = Some(payload);
+                        self.deliver(key);
+                    }
+                    _ => self.lose(key, "a message broke off".to_owned()),
+                }
+            }
+            Happened::Failed(tag, status) => {
+                let why = self.worker.reason(status).to_owned();
+                self.lose(DefaultKey::from(KeyData::from_ffi(tag)), why);
+            }
+            Happened::Closed(tag) => self.completed(DefaultKey::from(KeyData::from_ffi(tag))),
+        }
+    }
+
+    /// A message has come: who may have sent it?
+    pub(super) fn came(&mut self, bytes: &[u8], data: Data) {
+        let Some((header, kind, user_header)) = Header::parse(bytes) else {
+            self.dropped.malformed += 1;
+            return self.refuse(data);
+        };
+        match (kind, data) {
+            (Kind::Hello, Data::Here(payload)) => self.answer(header, &payload),
+            (Kind::Welcome, Data::Here(payload)) => self.welcomed(header, &payload),
+            (Kind::Ready | Kind::Data | Kind::Bye | Kind::Reset, data) => {
+                let key = DefaultKey::from(KeyData::from_ffi(header.session.get()));
+                let link = self.sessions.get(key).and_then(Session::link);
+                if !link.is_some_and(|link| link.theirs.matches(&header.token)) {
+                    self.dropped.unauthenticated += 1;
+                    return self.refuse(data);
+                }
+                if kind == Kind::Reset {
+                    self.refuse(data);
+                    return self.lose(key, "it has given up the connection".to_owned());
+                }
+                self.open(key, None);
+                let number = header.sequence.get();
+                let incoming = Incoming { kind, header: user_header.to_vec(), payload: None };
+                let Some(session) = self.sessions.get_mut(key) else { return self.refuse(data) };
+                if session.incoming.insert(number, incoming).is_err() {
+                    self.dropped.unauthenticated += 1;
+                    return self.refuse(data);
+                }
+                self.take(key, number, data);
+                self.deliver(key);
+            }
+            (_, data) => {
+                self.dropped.malformed += 1;
+                self.refuse(data);
+            }
+        }
+    }
+
+    /// Gets a message's data.
+    pub(super) fn take(&mut self, key: DefaultKey, number: u64, data: Data) {
+        let session = &mut self.sessions[key];
+        let incoming = session.incoming.get_mut(number).expect("just came");
+        let bytes = match &data {
+            Data::Here(payload) => payload.len(),
+            Data::There(there) => there.bytes,
+        };
+        let peer = Peer { key, id: session.id };
+        let place = match &mut self.place {
+            Some(place) if bytes > 0 && incoming.kind == Kind::Data => {
+                place(peer, &incoming.header, bytes)
+            }
+            _ => None,
+        };
+        let there = match data {
+            Data::There(there) => there,
+            Data::Here(payload) => {
+                incoming.payload = Some(match place {
+                    None => Landing::Bytes(payload),
+                    Some(place) => {
+                        // SAFETY: the user says that so many bytes may be written there.
+                        unsafe { place.copy_from(NonNull::from(&payload[..]).cast(), bytes) };
+                        Landing::Place(place, bytes)
+                    }
+                });
+                return;
+            }
+        };
+        let landing = match place {
+            Some(place) => Some(Landing::Place(place, bytes)),
+            None => zeroed(bytes).map(Landing::Bytes),
+        };
+        let Some(landing) = landing else {
+            self.worker.refuse(there);
+            self.reset(key);
+            return self.lose(key, format!("no memory for a message of {bytes} bytes"));
+        };
+        let receipt = self.receipts.insert((key, number));
+        match self.worker.receive(there, landing, receipt.data().as_ffi()) {
+            None => session.operations += 1,
+            landing => {
+                self.receipts.remove(receipt);
+                incoming.payload = landing;
+            }
+        }
+    }
+
+    pub(super) fn refuse(&mut self, data: Data) {
+        if let Data::There(there) = data {
+            self.worker.refuse(there);
+        }
+    }
+
+    /// Hands out what has come, in order.
+    pub(super) fn deliver(&mut self, key: DefaultKey) {
+        while let Some(session) = self.sessions.get_mut(key) {
+            let Some(incoming) = session.incoming.next_if(|m| m.payload.is_some()) else { return };
+            let id = session.id;
+            match incoming.kind {
+                Kind::Data => {
+                    let (from, header) = (Peer { key, id }, incoming.header);
+                    self.events.push_back(match incoming.payload.expect("whole") {
+                        Landing::Bytes(payload) => Event::Message { from, header, payload },
+                        Landing::Place(at, bytes) => Event::Placed { from, header, at, bytes },
+                    });
+                }
+                Kind::Bye => {
+                    let first = matches!(session.phase, Phase::Leaving(_));
+                    if !first {
+                        self.bye(key);
+                    }
+                    self.events.push_back(Event::Closed(Peer { key, id }));
+                    self.part(key, first);
+                }
+                Kind::Ready | Kind::Hello | Kind::Welcome | Kind::Reset => {}
+            }
+        }
+    }
+}
+
+/// New memory, or none.
+fn zeroed(bytes: usize) -> Option<Vec<u8>> {
+    let mut memory = Vec::new();
+    memory.try_reserve_exact(bytes).ok()?;
+    memory.resize(bytes, 0);
+    Some(memory)
+}

@@ -1,0 +1,152 @@
+//! Two network namespaces that a pair of virtual Ethernet devices connects, as two hosts; and
+//! users who are not root.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+mod node;
+use node::{Node, TIME_LIMIT, hex, play};
+
+#[test]
+fn role() {
+    play();
+}
+
+/// Two network namespaces. Dropped, they are gone.
+struct Hosts([Child; 2]);
+
+impl Hosts {
+    /// None, with the reason printed, where they cannot be made.
+    fn new() -> Option<Self> {
+        let holder = || {
+            let mut command = Command::new("unshare");
+            command.args(["-n", "sh", "-c", "ip link set lo up && echo up && exec sleep 600"]);
+            let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+            let mut line = String::new();
+            BufReader::new(child.stdout.as_mut()?).read_line(&mut line).ok()?;
+            if line != "up\n" {
+                let _ = child.wait();
+                println!("skipped: this user cannot make network namespaces");
+                return None;
+            }
+            Some(child)
+        };
+        let hosts = Self([holder()?, holder()?]);
+        let other = hosts.0[1].id().to_string();
+        hosts.ip(
+            0,
+            &["link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", &other],
+        );
+        for (host, address) in ["10.251.0.1/24", "10.251.0.2/24"].into_iter().enumerate() {
+            hosts.ip(host, &["addr", "add", address, "dev", "eth0"]);
+            hosts.ip(host, &["link", "set", "eth0", "up"]);
+        }
+        // The kernel says so some time later, and UCX takes only devices that are up.
+        for host in [0, 1] {
+            let begin = Instant::now();
+            while !hosts.ip(host, &["link", "show", "eth0"]).contains("state UP") {
+                assert!(begin.elapsed() < TIME_LIMIT);
+            }
+        }
+        Some(hosts)
+    }
+
+    fn on(&self, host: usize, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["-t", &self.0[host].id().to_string(), "-n", "--"]).arg(program);
+        command
+    }
+
+    fn ip(&self, host: usize, arguments: &[&str]) -> String {
+        let output = self.on(host, "ip").args(arguments).output().expect("ip: run scripts/deps");
+        assert!(output.status.success(), "ip {}: {output:?}", arguments.join(" "));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn start(&self, host: usize, role: &str, environment: &[(&str, String)]) -> Node {
+        let own = std::env::current_exe().unwrap();
+        Node::from(self.on(host, own), role, host as u64 + 1, environment)
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for holder in &mut self.0 {
+            let _ = holder.kill();
+            let _ = holder.wait();
+        }
+    }
+}
+
+#[test]
+fn peers_on_two_hosts_talk_without_settings() {
+    let Some(hosts) = Hosts::new() else { return };
+    let echo = hosts.start(1, "echo", &[]);
+    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", "3000".to_owned())];
+    let mut here = hosts.start(0, "pingpong", &environment);
+    println!("rounds: {}", here.word("rounds"));
+    assert!(here.wait().success());
+}
+
+/// What a host that vanishes may take.
+const VANISHED_MAX: Duration = Duration::from_secs(30);
+
+#[test]
+fn a_host_that_vanishes_is_noticed_where_nothing_is_under_way() {
+    let Some(hosts) = Hosts::new() else { return };
+    let mut echo = hosts.start(1, "echo", &[]);
+    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", "10".to_owned())];
+    // It stays after its rounds.
+    let mut here = hosts.start(0, "stay", &environment);
+    here.word("rounds");
+    let begin = Instant::now();
+    hosts.ip(0, &["link", "set", "eth0", "down"]);
+    here.word("lost");
+    echo.word("lost");
+    println!("noticed after {:?}", begin.elapsed());
+    assert!(begin.elapsed() < VANISHED_MAX);
+}
+
+#[test]
+fn a_host_that_vanishes_is_noticed_where_messages_are_under_way() {
+    let Some(hosts) = Hosts::new() else { return };
+    let mut echo = hosts.start(1, "echo", &[]);
+    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", u64::MAX.to_string())];
+    let mut here = hosts.start(0, "pingpong", &environment);
+    std::thread::sleep(Duration::from_millis(500));
+    let begin = Instant::now();
+    hosts.ip(0, &["link", "set", "eth0", "down"]);
+    echo.word("lost");
+    assert!(!here.wait().success(), "it stops when it loses its peer");
+    println!("noticed after {:?}", begin.elapsed());
+    assert!(begin.elapsed() < VANISHED_MAX);
+}
+
+#[test]
+fn ordinary_users_need_nothing_else() {
+    // SAFETY: a plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: all other tests ran as an ordinary user");
+    }
+    // The build directory may be closed to others.
+    let directory = std::env::temp_dir().join(format!("fabric-user-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let program = directory.join("node");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let nobody = || {
+        let mut command = Command::new(&program);
+        command.uid(65534).gid(65534).current_dir("/");
+        command
+    };
+    let echo = Node::from(nobody(), "echo", 1, &[]);
+    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", "1000".to_owned())];
+    let mut here = Node::from(nobody(), "pingpong", 2, &environment);
+    let begin = Instant::now();
+    here.word("rounds");
+    assert!(here.wait().success() && begin.elapsed() < TIME_LIMIT);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
