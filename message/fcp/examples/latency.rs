@@ -33,7 +33,7 @@ fn stay_on(core: usize) {
 /// Two ports of a new window.
 fn ports() -> [Port; 2] {
     let memory = Memory::anonymous(33 << 20).expect("memory");
-    let plan = Plan { members: 2, messages: 512 << 10, lendable: 16 << 20 };
+    let plan = Plan { members: 2, messages: 512 << 10, lendable: 16 << 20, listed: false };
     let window = Window::open(memory, Some(plan)).expect("a window");
     let members = Arc::new(Members::of(Arc::new(window)).expect("members"));
     [0, 1].map(|index| Port::join(&members, Card::default(), Some(index)).expect("a place"))

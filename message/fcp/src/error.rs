@@ -181,7 +181,10 @@ impl fmt::Display for WindowError {
                 "{place}: member {borrower} still reads what place {index} had lent; take another"
             ),
             Self::NoMessages { place } => {
-                write!(f, "{place} has no room for messages; plan some when it is made")
+                write!(
+                    f,
+                    "{place} has no room for messages of this protocol; plan some when it is made"
+                )
             }
             Self::Full { place, members, .. } => {
                 write!(f, "{place}: all {members} places are taken; make a window for more")

@@ -20,15 +20,18 @@ pub struct Plan {
     pub members: u16,
     /// Bytes for messages, whole pages, less than 128 GiB.
     pub messages: usize,
-    /// Bytes that each member can lend, whole pages, less than 256 GiB; 0 for none.
+    /// Bytes that each member can lend, whole pages, less than 128 GiB; 0 for none.
     pub lendable: usize,
+    /// A table lists the receive buffers, for FCP and FCP plus (`classic`). Otherwise their
+    /// places are computed, for FCP II (`port`).
+    pub listed: bool,
 }
 
 /// Bits of the plan's numbers in its word; sizes in pages.
 const MEMBERS_BITS: u32 = 13;
 const MESSAGES_BITS: u32 = 25;
-const LENDABLE_BITS: u32 = 26;
-const _: () = assert!(MEMBERS_BITS + MESSAGES_BITS + LENDABLE_BITS == u64::BITS);
+const LENDABLE_BITS: u32 = 25;
+const _: () = assert!(MEMBERS_BITS + MESSAGES_BITS + LENDABLE_BITS + 1 == u64::BITS);
 
 impl Plan {
     /// Whether a header can tell it.
@@ -44,13 +47,15 @@ impl Plan {
     fn word(self) -> u64 {
         let members = u64::from(self.members) << (MESSAGES_BITS + LENDABLE_BITS);
         let messages = (self.messages / PAGE_SIZE) as u64;
-        members | messages << LENDABLE_BITS | (self.lendable / PAGE_SIZE) as u64
+        let sizes = messages << LENDABLE_BITS | (self.lendable / PAGE_SIZE) as u64;
+        u64::from(self.listed) << 63 | members | sizes
     }
 
     fn parse(word: u64) -> Self {
         let pages = |shift: u32, bits: u32| (word >> shift & ((1 << bits) - 1)) as usize;
         Self {
-            members: (word >> (MESSAGES_BITS + LENDABLE_BITS)) as u16,
+            listed: word >> 63 != 0,
+            members: (word >> (MESSAGES_BITS + LENDABLE_BITS)) as u16 & ((1 << MEMBERS_BITS) - 1),
             messages: pages(LENDABLE_BITS, MESSAGES_BITS) * PAGE_SIZE,
             lendable: pages(0, LENDABLE_BITS) * PAGE_SIZE,
         }

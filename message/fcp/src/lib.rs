@@ -12,6 +12,9 @@
 //! it lies. An `offer` is copied straight from the sender's memory. `mail` sends
 //! and receives messages of any length (`parts` puts them together, `faster` chooses).
 //!
+//! That is FCP II. `classic` is what the paper had before, FCP and FCP plus: buffers that a
+//! table lists (`listed`), and that are changed under a lock (`locked`).
+//!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
 //! (`hold` keeps a buffer its owner's, `barrier` makes that cheap, `ofd` are the kernel's
@@ -20,6 +23,7 @@
 
 mod allocate;
 mod barrier;
+pub mod classic;
 pub mod error;
 mod faster;
 mod fork;
@@ -27,8 +31,10 @@ pub mod header;
 pub mod hold;
 pub mod inbox;
 pub mod lend;
+pub mod listed;
 pub mod loan;
 pub mod lock;
+pub mod locked;
 pub mod mail;
 pub mod mapped;
 mod mapping;

@@ -118,8 +118,7 @@ impl Mail {
         for part in bytes.chunks(self.part_max) {
             let parts = [&Head { sender, length, at }.bytes()[..], part];
             let take = |arrived: Arrived<'_>| self.kept.take(arrived, &members);
-            // Begun, it is finished: a receiver must not wait for the rest.
-            let until = until.filter(|_| at == 0);
+            // If the time is over in between, the receiver forgets what it has.
             self.port.send(to, id, Kind::Part, &parts, until, take)?;
             at += part.len();
         }

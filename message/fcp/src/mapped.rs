@@ -11,6 +11,10 @@ impl Word32 for AtomicU32 {
         self.load(order)
     }
     #[inline]
+    fn store(&self, value: u32, order: Ordering) {
+        self.store(value, order);
+    }
+    #[inline]
     fn swap(&self, value: u32, order: Ordering) -> u32 {
         self.swap(value, order)
     }

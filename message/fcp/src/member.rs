@@ -103,6 +103,11 @@ impl Members {
         &self.window
     }
 
+    /// This machine's number, as entries tell it.
+    pub(crate) fn host(&self) -> u32 {
+        self.host
+    }
+
     /// The member with entry `index`, if there is one.
     pub fn entry(&self, index: u16) -> Option<Entry> {
         if index >= self.window.plan().members {

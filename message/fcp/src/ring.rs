@@ -43,6 +43,8 @@ pub trait Word32 {
     /// As `AtomicU32`'s.
     fn load(&self, order: Ordering) -> u32;
     /// As `AtomicU32`'s.
+    fn store(&self, value: u32, order: Ordering);
+    /// As `AtomicU32`'s.
     fn swap(&self, value: u32, order: Ordering) -> u32;
     /// As `AtomicU32`'s.
     fn fetch_or(&self, bits: u32, order: Ordering) -> u32;

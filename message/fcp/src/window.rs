@@ -20,11 +20,13 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::error::WindowError;
 use crate::header::{Agreed, Header, Plan};
+use crate::listed::{ENTRY_WORDS, Table};
+use crate::locked::Words;
 use crate::mapped::{Mapped, size_of_ring};
 use crate::mapping::Mapping;
 use crate::memory::{Kind, Memory, PAGE_SIZE};
 use crate::ofd;
-use crate::ring::{LINE_SIZE, LINES_MAX};
+use crate::ring::{LINE_SIZE, LINES_MAX, Word64};
 
 /// Bytes of the header.
 const HEADER_SIZE: usize = PAGE_SIZE;
@@ -222,6 +224,9 @@ impl Window {
     /// Offset and lines of the receive buffer of member `index`; computed, so that a sender
     /// needs no table (FCP II). Nothing where there is no room for messages.
     pub fn buffer(&self, index: u16) -> Option<(usize, u32)> {
+        if self.plan.listed {
+            return None;
+        }
         let slot = self.plan.messages / usize::from(self.plan.members.max(1));
         let slot = slot - slot % LINE_SIZE;
         let mut lines = LINES_MAX;
@@ -233,6 +238,12 @@ impl Window {
         }
         let at = self.messages().start + usize::from(index) * slot;
         (index < self.plan.members).then_some((at, lines))
+    }
+
+    /// The address of `length` bytes, `at` bytes into the memory for messages.
+    pub(crate) fn message_memory(&self, at: usize, length: usize) -> NonNull<u8> {
+        assert!(at + length <= self.plan.messages);
+        self.mapping.address(self.messages().start + at, length)
     }
 
     /// The receive buffer of member `index`.
@@ -285,7 +296,13 @@ impl Window {
     /// # Safety
     /// Nobody else uses it.
     pub(crate) unsafe fn clear_buffer(&self, index: u16) {
-        if let Some((at, lines)) = self.buffer(index) {
+        if self.plan.listed {
+            // The queue is made anew when it is listed anew.
+            Table(self).remove(index);
+            if let Some(area) = Table(self).area(index) {
+                Word64::store(area.lock(), 0, Release);
+            }
+        } else if let Some((at, lines)) = self.buffer(index) {
             let ring = self.mapping.address(at, size_of_ring(lines));
             // SAFETY: in the window; the caller says that nobody else is there.
             unsafe { ptr::write_bytes(ring.as_ptr(), 0, size_of_ring(lines)) };
@@ -319,10 +336,12 @@ fn fits(plan: Plan, size: usize) -> bool {
     (1..=MEMBERS_MAX).contains(&plan.members)
         && messages(plan).end.saturating_add(lent_by_all(plan)) <= size
         && (plan.lendable == 0 || plan.lendable >= LENDABLE_MIN)
+        && (!plan.listed || plan.messages >= usize::from(plan.members) * ENTRY_WORDS * 4)
 }
 
 fn describe(plan: Plan) -> String {
-    let Plan { members, messages, lendable } = plan;
+    let Plan { members, messages, lendable, listed } = plan;
     let lends = if lendable > 0 { format!(", {lendable} to lend each") } else { String::new() };
-    format!("{members} members and {messages} bytes of messages{lends}")
+    let how = if listed { ", listed" } else { "" };
+    format!("{members} members and {messages} bytes of messages{how}{lends}")
 }

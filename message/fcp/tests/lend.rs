@@ -22,7 +22,7 @@ const LENDABLE: usize = 4 << 20;
 
 fn members(most: u16) -> Arc<Members> {
     let memory = Memory::anonymous((1 << 20) + usize::from(most) * LENDABLE).expect("memory");
-    let plan = Plan { members: most, messages: 256 << 10, lendable: LENDABLE };
+    let plan = Plan { members: most, messages: 256 << 10, lendable: LENDABLE, listed: false };
     let window = Window::open(memory, Some(plan)).expect("a window");
     Arc::new(Members::of(Arc::new(window)).expect("members"))
 }

@@ -21,7 +21,7 @@ use children::{Random, child, eventually, kill, kill_and_replace, reap, seed};
 
 fn members(most: u16) -> Arc<Members> {
     let memory = Memory::anonymous(1 << 20).expect("memory");
-    let plan = Plan { members: most, messages: 256 << 10, lendable: 0 };
+    let plan = Plan { members: most, messages: 256 << 10, lendable: 0, listed: false };
     let window = Window::open(memory, Some(plan)).expect("a window");
     Arc::new(Members::of(Arc::new(window)).expect("members"))
 }

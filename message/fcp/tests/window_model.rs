@@ -30,7 +30,8 @@ fn all_who_make_a_window_get_the_same() {
         let words = Arc::new([wide(0), wide(0), wide(0)]);
         let agree = |words: &[Wide; 3], members| {
             let header = Header { magic: &words[0], plan: &words[1], size: &words[2] };
-            header.agree(Some(Plan { members, messages: 4096, lendable: 0 }), 1 << 20)
+            header
+                .agree(Some(Plan { members, messages: 4096, lendable: 0, listed: false }), 1 << 20)
         };
         let makers: Vec<_> = (1..=2)
             .map(|members| {

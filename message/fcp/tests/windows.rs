@@ -21,7 +21,7 @@ use proptest::prelude::*;
 mod children;
 use children::{child, kill, reap};
 
-const PLAN: Plan = Plan { members: 4, messages: 64 << 10, lendable: 0 };
+const PLAN: Plan = Plan { members: 4, messages: 64 << 10, lendable: 0, listed: false };
 const SIZE: usize = 256 << 10;
 
 /// A directory of the test's own, which goes with it.
@@ -243,8 +243,14 @@ fn a_window_has_one_plan_and_what_is_none_stays_as_it_is() {
     let memory = || Memory::at(&path, Some(SIZE)).expect("memory");
     let error = |plan| Window::open(memory(), plan).expect_err("refused").to_string();
     assert!(error(None).contains("no window yet"));
-    assert!(error(Some(Plan { members: 0, messages: 0, lendable: 0 })).contains("0 members"));
-    assert!(error(Some(Plan { members: 1, messages: SIZE, lendable: 0 })).contains("262144 bytes"));
+    assert!(
+        error(Some(Plan { members: 0, messages: 0, lendable: 0, listed: false }))
+            .contains("0 members")
+    );
+    assert!(
+        error(Some(Plan { members: 1, messages: SIZE, lendable: 0, listed: false }))
+            .contains("262144 bytes")
+    );
     let window = Window::open(memory(), Some(PLAN)).expect("a window");
     assert!(error(Some(Plan { members: 5, ..PLAN })).contains("for 4 members"));
     assert!(window.address(window.plain().end - 8, 9).is_none());
@@ -309,12 +315,12 @@ proptest! {
     fn hostile_memory_never_crashes(
         words in prop::collection::vec((0usize..1024, prop_oneof![
             any::<u64>(), 0u64..4, Just(u64::MAX),
-            (0u64..8, 0u64..64, 0u64..64).prop_map(|(m, p, l)| m << 51 | p << 26 | l),
+            (0u64..8, 0u64..64, 0u64..64).prop_map(|(m, p, l)| (m & 1) << 63 | m << 50 | p << 25 | l),
         ]), 1..200),
         magic in prop_oneof![Just(u64::from_le_bytes(*b"nagayaW\x02")), Just(0), any::<u64>()],
         plan in prop_oneof![
-            Just(4 << 51 | 16 << 26), Just(1 << 51 | 1 << 26 | 16), any::<u64>(),
-            (0u64..8, 0u64..64, 0u64..64).prop_map(|(m, p, l)| m << 51 | p << 26 | l),
+            Just(4 << 50 | 16 << 25), Just(1 << 50 | 1 << 25 | 16), any::<u64>(),
+            (0u64..8, 0u64..64, 0u64..64).prop_map(|(m, p, l)| (m & 1) << 63 | m << 50 | p << 25 | l),
         ],
         size in prop_oneof![Just(SIZE as u64), any::<u64>()],
     ) {

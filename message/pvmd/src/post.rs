@@ -47,7 +47,7 @@ impl Post {
         let messages = usize::from(MEMBERS) * size_of_ring(LINES);
         let messages = messages.next_multiple_of(PAGE_SIZE);
         let memory = Memory::anonymous(messages + REST + usize::from(MEMBERS) * LENDABLE)?;
-        let plan = Plan { members: MEMBERS, messages, lendable: LENDABLE };
+        let plan = Plan { members: MEMBERS, messages, lendable: LENDABLE, listed: false };
         let window = Arc::new(Window::open(memory, Some(plan))?);
         let members = Arc::new(Members::of(window)?);
         let port = Port::join(&members, Card { id: PVMD.0, group: 0 }, Some(0))?;

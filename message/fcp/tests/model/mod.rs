@@ -15,6 +15,9 @@ impl Word32 for Small {
     fn load(&self, order: Ordering) -> u32 {
         self.0.load(order)
     }
+    fn store(&self, value: u32, order: Ordering) {
+        self.0.store(value, order);
+    }
     fn swap(&self, value: u32, order: Ordering) -> u32 {
         self.0.swap(value, order)
     }

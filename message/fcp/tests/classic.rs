@@ -1,0 +1,168 @@
+//! FCP and FCP plus: messages by ID and group, of any length, in order, with full buffers
+//! and with members killed at any instant. `SEED=n` repeats a run's choices.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::{Duration, Instant};
+
+use fcp::classic::Classic;
+use fcp::header::Plan;
+use fcp::mail::Received;
+use fcp::member::{Card, Members};
+use fcp::memory::Memory;
+use fcp::port::{Broken, Port, Refused};
+use fcp::window::Window;
+
+mod children;
+use children::{Random, child, kill, kill_and_replace, reap, seed};
+
+fn members(most: u16) -> Arc<Members> {
+    let memory = Memory::anonymous(1 << 20).expect("memory");
+    let plan = Plan { members: most, messages: 128 << 10, lendable: 0, listed: true };
+    let window = Window::open(memory, Some(plan)).expect("a window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+/// The window again, as a process sees it that was given the descriptor.
+fn again(members: &Members) -> Arc<Members> {
+    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
+    let memory = Memory::received(copy).expect("memory");
+    let window = Window::open(memory, None).expect("the window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+fn join(members: &Arc<Members>, id: u32, group: u32, cached: bool) -> Classic {
+    Classic::join(members, Card { id, group }, None, cached).expect("a place")
+}
+
+fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(20))
+}
+
+fn receive(classic: &mut Classic, from: &[u32]) -> (u32, Vec<u8>) {
+    let mut bytes = vec![0; 1 << 20];
+    let received = classic.receive(&mut bytes, from, soon()).expect("in order").expect("in time");
+    bytes.truncate(received.length);
+    (received.source, bytes)
+}
+
+#[test]
+fn ids_and_groups_find_each_other_by_both_protocols_at_once() {
+    let members = members(5);
+    let refused = Port::join(&members, Card::default(), None).expect_err("FCP II's is another");
+    assert!(refused.to_string().contains("of this protocol"), "{refused}");
+    let [mut a, mut b] = [false, true].map(|cached| join(&members, 70_000, 0, cached));
+    drop(b);
+    b = join(&members, 9, 0, true);
+    let mut c = join(&members, 9, 1, false);
+    a.send(9, b"to b", soon()).expect("room");
+    assert_eq!(c.send(70_000, b"?", soon()), Err(Refused::Gone));
+    c.send(9, b"to myself", soon()).expect("room");
+    let sent = b.send(70_000, &[7; 100_000], Some(Instant::now()));
+    assert_eq!(sent, Err(Refused::Full), "nobody makes room, and the time is over");
+    std::thread::scope(|scope| {
+        scope.spawn(|| b.send(70_000, &[8; 100_000], soon()).expect("in parts"));
+        assert!(receive(&mut a, &[]) == (9, vec![8; 100_000]));
+    });
+    assert_eq!(receive(&mut b, &[]), (70_000, b"to b".to_vec()));
+    assert_eq!(receive(&mut c, &[9]), (9, b"to myself".to_vec()));
+    // The cache notices who has come instead.
+    drop(a);
+    assert_eq!(b.send(70_000, b"?", soon()), Err(Refused::Gone));
+    let mut a = join(&members, 70_000, 0, false);
+    for (n, id) in [70_001, 70_002].into_iter().enumerate() {
+        join(&members, id, 0, true).send(70_000, &[n as u8], soon()).expect("room");
+    }
+    b.send(70_000, b"", soon()).expect("room");
+    assert_eq!(a.select(&[70_002], None), Ok(Some(Received { source: 70_002, length: 1 })));
+    assert_eq!(receive(&mut a, &[70_002]), (70_002, vec![1]));
+    assert_eq!(receive(&mut a, &[]), (70_001, vec![0]));
+    assert_eq!(receive(&mut a, &[]), (9, vec![]));
+    assert_eq!(a.select(&[], Some(Instant::now())), Ok(None));
+    let pid = child(|| {
+        assert_eq!(a.send(9, b"?", None), Err(Refused::Forked));
+        assert_eq!(a.receive(&mut [], &[], None), Err(Broken::Forked));
+    });
+    assert_eq!(reap(pid), 0);
+}
+
+#[test]
+fn two_who_fill_each_others_buffers_both_finish() {
+    const COUNT: u32 = 3000;
+    let members = members(2);
+    let flood = |mut classic: Classic, to: u32| {
+        for n in 0..COUNT {
+            classic.send(to, &n.to_le_bytes().repeat(100), soon()).expect("room in time");
+        }
+        for n in 0..COUNT {
+            assert_eq!(receive(&mut classic, &[to]).1, n.to_le_bytes().repeat(100));
+        }
+        classic // the other may still send to us
+    };
+    let first = join(&members, 1, 0, false);
+    let pid = child(|| {
+        let classic = flood(join(&again(&members), 2, 0, true), 1);
+        std::thread::sleep(Duration::from_millis(200));
+        drop(classic);
+    });
+    while members.find(Card { id: 2, group: 0 }).is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    drop(flood(first, 2));
+    assert_eq!(reap(pid), 0);
+}
+
+#[test]
+fn who_waits_for_room_of_somebody_killed_learns_it() {
+    let members = members(2);
+    let mut classic = join(&members, 1, 0, true);
+    let pid = child(|| {
+        let members = again(&members);
+        let mut classic = join(&members, 2, 0, true);
+        classic.send(1, b"here", soon()).expect("room");
+        std::thread::sleep(Duration::from_secs(60));
+    });
+    receive(&mut classic, &[]);
+    while classic.send(2, &[0; 1000], Some(Instant::now())).is_ok() {}
+    kill(pid);
+    assert_eq!(classic.send(2, &[0; 1000], soon()), Err(Refused::Dead));
+}
+
+#[test]
+fn members_killed_at_random_instants_tear_no_message() {
+    const PLACES: u16 = 5;
+    let mut random = Random(seed());
+    let members = members(PLACES);
+    let at = members.window().plain().start;
+    let life = |id: u32| {
+        let members = again(&members);
+        child(move || {
+            let received = members.window().word64(at).expect("in the window");
+            let mut classic = join(&members, id, 0, id.is_multiple_of(2));
+            let mut random = Random(id.into());
+            let mut bytes = vec![0; 1 << 20];
+            loop {
+                let words = 1 + random.next() as usize % 2000;
+                let text = random.next().to_le_bytes().repeat(words);
+                let end = Some(Instant::now() + Duration::from_millis(2));
+                if let Some(to) = members.entry(random.next() as u16 % PLACES) {
+                    let sent = classic.send(to.card.id, &text, end);
+                    assert!(!matches!(sent, Err(Refused::TooLong | Refused::Forked)));
+                }
+                while let Some(got) =
+                    classic.receive(&mut bytes, &[], Some(Instant::now())).expect("in order")
+                {
+                    let mut words = bytes[..got.length].chunks_exact(8);
+                    let number = words.next().expect("a word");
+                    assert!(words.all(|word| word == number), "torn");
+                    received.fetch_add(1, SeqCst);
+                }
+            }
+        })
+    };
+    let deaths = kill_and_replace(&mut random, 4, Duration::from_secs(5), life);
+    let received = members.window().word64(at).expect("in the window").load(SeqCst);
+    println!("{deaths} deaths, {received} messages");
+    assert!(deaths > 5 && received > 100, "{deaths} deaths, {received} messages");
+}
