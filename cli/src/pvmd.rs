@@ -1,6 +1,7 @@
 //! `nagaya pvmd`: PVM's daemon, in the foreground. Stock PVM's name for it, `pvmd3`, works,
 //! too, with its options.
 
+use ::pvmd::socket::Refused;
 use nagaya_server::Failure;
 
 /// Options of `nagaya pvmd`.
@@ -16,14 +17,15 @@ pub struct Options {
 
 /// Runs until the virtual machine is halted.
 pub fn pvmd(options: &Options) -> Result<i32, Failure> {
-    let join = options.join;
+    let Options { name, join } = options;
     let vmid = std::env::var("PVM_VMID").ok();
-    let options = ::pvmd::run::Options { vmid, name: options.name.clone(), ..Default::default() };
+    let options =
+        ::pvmd::run::Options { vmid, name: name.clone(), signals: true, ..Default::default() };
     crate::server::raise_open_files();
-    if join {
+    if *join {
         ::pvmd::join::join(&options)?;
     } else {
-        ::pvmd::run::run(&options, |_| ())?;
+        ::pvmd::run::run(&options, |_| ()).map_err(Refused::failure)?;
     }
     Ok(0)
 }

@@ -12,13 +12,20 @@ use pvm::error::Error;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Parcel, Request, VERSION, Welcome};
 
+use crate::contexts::Contexts;
 use crate::errand::{Errand, Principal, Reply};
 use crate::event::{Action, Clock, Event, PeerLetter};
 use crate::hosts::Hosting;
 use crate::machine::{Asker, Change, Effect, Machine, What};
+use crate::notice::Wish;
 use crate::order::{Item, Order, Output};
+use crate::output::{Outputs, Say};
 use crate::parcel;
+use crate::spawn::{Spawning, Starting};
 use crate::tasks::{Link, Tasks};
+
+/// What asks a program to end, and what ends it.
+const SIGTERM: i32 = 15;
 
 /// What is done with the reply to an errand.
 #[derive(Clone, Debug)]
@@ -27,6 +34,10 @@ pub(crate) enum Then {
     Answer(Asker),
     /// It is part of the answer to this request.
     Gather(Asker),
+    /// It says which of these slots of a spawn's have become tasks.
+    Spawn(u32, Vec<usize>),
+    /// It says whether this task is there, whose end somebody wants to know.
+    Notice(Tid),
     /// Nothing.
     Nothing,
 }
@@ -51,6 +62,16 @@ pub struct Daemon {
     pub(crate) errands: BTreeMap<u32, (u16, Then)>,
     last_errand: u32,
     gatherings: BTreeMap<Asker, Gathering>,
+    /// The host that was last given a task.
+    pub(crate) last_host: u16,
+    /// Spawns of our tasks, and starts of programs here, by numbers of one kind.
+    pub(crate) spawns: BTreeMap<u32, Spawning>,
+    pub(crate) starts: BTreeMap<u32, Starting>,
+    pub(crate) starting: BTreeMap<Tid, u32>,
+    pub(crate) last_spawn: u32,
+    pub(crate) wishes: Vec<Wish>,
+    pub(crate) outputs: Outputs,
+    pub(crate) contexts: Contexts,
     pub(crate) hosting: Hosting,
     pub(crate) now: Clock,
     /// All is over: what happens now no longer matters.
@@ -84,6 +105,14 @@ impl Daemon {
             errands: BTreeMap::new(),
             last_errand: 0,
             gatherings: BTreeMap::new(),
+            last_host: number,
+            spawns: BTreeMap::new(),
+            starts: BTreeMap::new(),
+            starting: BTreeMap::new(),
+            last_spawn: 0,
+            wishes: Vec::new(),
+            outputs: Outputs::default(),
+            contexts: Contexts::new(number),
             hosting: Hosting::default(),
             now: Clock::default(),
             halted: false,
@@ -104,6 +133,14 @@ impl Daemon {
                     self.end(tid, None);
                 }
             }
+            Event::TaskStarted(tid, result) => self.task_started(tid, result),
+            Event::Output(tid, bytes) => self.output(tid, Say::Bytes(&bytes)),
+            Event::OutputEnd(tid) => self.end_output(tid),
+            Event::Ended(tid) => {
+                if self.tasks.get(tid).is_some() {
+                    self.end(tid, None);
+                }
+            }
             Event::Peer(host, letter) => self.peer(host, letter),
             Event::Counted(closing, count) => {
                 let what = What::Counted(self.host, closing, count);
@@ -115,6 +152,15 @@ impl Daemon {
             Event::Started(started) => self.started(started),
         }
         std::mem::take(&mut self.actions)
+    }
+
+    /// The host is lost: nobody there does an errand any more.
+    pub(crate) fn fail_errands(&mut self, host: u16) {
+        let lost = self.errands.iter().filter(|(_, (to, _))| *to == host);
+        let lost: Vec<u32> = lost.map(|(serial, _)| *serial).collect();
+        for serial in lost {
+            self.replied(serial, Err(Error::HostFail.code()));
+        }
     }
 
     pub(crate) fn peer(&mut self, host: u16, letter: PeerLetter) {
@@ -139,7 +185,7 @@ impl Daemon {
             PeerLetter::Parcel(parcel) => self.route(parcel),
             PeerLetter::Alive => {}
             PeerLetter::Ready => self.ready(host),
-            PeerLetter::Halt => self.halt_all(),
+            PeerLetter::Halt => self.halt_all(None),
         }
     }
 
@@ -201,7 +247,7 @@ impl Daemon {
         for output in self.order.outputs() {
             match output {
                 Output::Send(host, letter) => {
-                    self.actions.push(Action::Send(host, PeerLetter::Order(letter)));
+                    self.actions.push(Action::Send(host, Box::new(PeerLetter::Order(letter))));
                 }
                 Output::Apply(entry) => {
                     let effects = self.machine.apply(entry.item);
@@ -211,7 +257,7 @@ impl Daemon {
                 }
                 Output::Snapshot(host, head) => {
                     let letter = crate::order::Letter::Snapshot(head, self.machine.clone());
-                    self.actions.push(Action::Send(host, PeerLetter::Order(letter)));
+                    self.actions.push(Action::Send(host, Box::new(PeerLetter::Order(letter))));
                 }
                 Output::Install(machine) => {
                     self.machine = machine;
@@ -222,7 +268,7 @@ impl Daemon {
                 }
                 Output::Expelled => {
                     self.log("the virtual machine goes on without this host".into());
-                    self.halt();
+                    self.halt(None);
                 }
             }
         }
@@ -240,12 +286,28 @@ impl Daemon {
                     self.reserved(asker, first);
                 }
             }
-            Effect::Joined(place) => self.joined(&place),
-            Effect::Left(host) => self.left(host),
+            Effect::Joined(place) => {
+                self.joined(&place);
+                self.hosts_added(&[place.info.tid]);
+            }
+            Effect::Left(host) => {
+                self.left(host);
+                self.fail_errands(host);
+                self.host_gone(host);
+            }
             Effect::Ended(tid) => {
                 if tid.host() == self.host {
                     self.actions.push(Action::Forget(tid));
                     self.tasks.remove(tid);
+                    self.contexts.ended(tid);
+                }
+                self.has_ended(tid);
+            }
+            Effect::Reset(kept) => {
+                let all = self.tasks.iter().map(|task| task.tid);
+                let killed: Vec<Tid> = all.filter(|tid| !kept.contains(tid)).collect();
+                for tid in killed {
+                    self.actions.push(Action::Signal(tid, SIGTERM));
                 }
             }
             Effect::Slot(slot, change) => {
@@ -266,13 +328,14 @@ impl Daemon {
         } else if self.machine.host(host).is_none() || self.order.is_lost(host) {
             self.replied(serial, Err(Error::NoHost.code()));
         } else {
-            self.actions.push(Action::Send(host, PeerLetter::Errand(serial, errand)));
+            self.actions.push(Action::Send(host, Box::new(PeerLetter::Errand(serial, errand))));
         }
     }
 
     /// Does an errand.
     fn run(&mut self, principal: Principal, errand: Errand) {
         let reply = match errand {
+            Errand::Start(start) => return self.start_tasks(principal, start),
             Errand::Tasks(which) => {
                 let fits = |tid: Tid| which.is_none_or(|which| which == tid);
                 let tasks = self.tasks.iter().filter(|task| fits(task.tid));
@@ -284,10 +347,8 @@ impl Daemon {
             },
             Errand::Clock => Ok(Answer::Clock(self.now.seconds, self.now.microseconds)),
             Errand::Signal(tid, signal) => {
-                if let Some(task) = self.tasks.get(tid)
-                    && task.pid != 0
-                {
-                    self.actions.push(Action::Signal(task.pid, signal));
+                if self.tasks.get(tid).is_some() {
+                    self.actions.push(Action::Signal(tid, signal));
                 }
                 Ok(Answer::Done)
             }
@@ -301,7 +362,7 @@ impl Daemon {
             self.replied(principal.serial, reply);
         } else {
             let letter = PeerLetter::Reply(principal.serial, reply);
-            self.actions.push(Action::Send(principal.host, letter));
+            self.actions.push(Action::Send(principal.host, Box::new(letter)));
         }
     }
 
@@ -321,6 +382,8 @@ impl Daemon {
                     self.answer(asker, Ok(Answer::Tasks(gathering.tasks)));
                 }
             }
+            Then::Spawn(number, slots) => self.spawned(number, &slots, reply),
+            Then::Notice(tid) => self.noticed(tid, &reply),
             Then::Nothing => {}
         }
     }
@@ -352,7 +415,7 @@ impl Daemon {
         if to.host() != self.host {
             let letter = PeerLetter::Parcel(Parcel { bytes });
             if self.machine.host(to.host()).is_some() {
-                self.actions.push(Action::Send(to.host(), letter));
+                self.actions.push(Action::Send(to.host(), Box::new(letter)));
             }
         } else if self.tasks.get(to).is_some() {
             self.actions.push(Action::Deliver(to, bytes));

@@ -5,6 +5,8 @@ use pvm::tid::Tid;
 use pvm::wire::Answer;
 use serde::{Deserialize, Serialize};
 
+use crate::spawn::Start;
+
 /// What a host is to do.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Errand {
@@ -16,6 +18,8 @@ pub enum Errand {
     Clock,
     /// To send this task a signal.
     Signal(Tid, i32),
+    /// To start tasks.
+    Start(Start),
 }
 
 /// What comes of one: an answer, or an error code of PVM.

@@ -1,6 +1,7 @@
 //! What happens to a daemon, and what it then does: all that [`Daemon`](crate::daemon::Daemon)
 //! has to do with the world.
 
+use pvm::error::Error;
 use pvm::slots::Count;
 use pvm::tid::Tid;
 use pvm::wire::{Frame, Parcel, Welcome};
@@ -11,6 +12,7 @@ use crate::groups::{Closing, SlotChange};
 use crate::invitation::Invitation;
 use crate::machine::{Change, Machine};
 use crate::order;
+use crate::spawn::Program;
 use crate::start::{Recipe, Started};
 use crate::tasks::Link;
 
@@ -30,6 +32,14 @@ pub enum Event {
     Frame(Link, u32, Frame),
     /// The connection has ended, or was unworthy.
     Closed(Link),
+    /// A program was started as this task, with this PID, or was not.
+    TaskStarted(Tid, Result<u32, Error>),
+    /// This task's program has written something.
+    Output(Tid, Vec<u8>),
+    /// It can write no more.
+    OutputEnd(Tid),
+    /// This task's process has ended.
+    Ended(Tid),
     /// A host has sent this.
     Peer(u16, PeerLetter),
     /// The connection to a host is lost.
@@ -56,10 +66,12 @@ pub enum Action {
     Forget(Tid),
     /// Close the connection.
     Close(Link),
-    /// Send a process a signal.
-    Signal(u32, i32),
+    /// Start a program.
+    StartTask(Box<Program>),
+    /// Send a task's process a signal.
+    Signal(Tid, i32),
     /// Send this to a host.
-    Send(u16, PeerLetter),
+    Send(u16, Box<PeerLetter>),
     /// Change a group's slot in this host's window.
     Slot(u16, SlotChange),
     /// Open the fabric, as this host, with this secret.
@@ -72,8 +84,11 @@ pub enum Action {
     Disconnect(u16),
     /// Write a line into the log.
     Log(String),
-    /// End: the virtual machine is halted, or goes on without this host.
-    Halt,
+    /// Write a line of a task's output into the log.
+    LogOutput(String),
+    /// End, with all tasks but one: the virtual machine is halted, or goes on without this
+    /// host.
+    Halt(Option<Tid>),
 }
 
 /// What daemons say to each other.

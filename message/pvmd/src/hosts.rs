@@ -196,7 +196,7 @@ impl Daemon {
         for (host, address) in self.machine.addresses() {
             if *host != self.host {
                 self.actions.push(Action::Connect(*host, address.clone()));
-                self.actions.push(Action::Send(*host, PeerLetter::Ready));
+                self.actions.push(Action::Send(*host, Box::new(PeerLetter::Ready)));
             }
         }
         for (host, letter) in std::mem::take(&mut self.hosting.early) {
@@ -225,7 +225,7 @@ impl Daemon {
                 self.log(format!("host {host} is lost: nothing comes from it"));
                 self.host_lost(host);
             } else {
-                self.actions.push(Action::Send(host, PeerLetter::Alive));
+                self.actions.push(Action::Send(host, Box::new(PeerLetter::Alive)));
             }
         }
     }
@@ -237,35 +237,32 @@ impl Daemon {
         }
     }
 
-    /// Ends the virtual machine. Each host tells all others, so that it is not taken for lost.
-    pub(crate) fn halt_all(&mut self) {
+    /// Ends the virtual machine, as this task wants it. Each host tells all others, so that it
+    /// is not taken for lost.
+    pub(crate) fn halt_all(&mut self, asker: Option<Tid>) {
         for host in self.order.members().to_vec() {
             if host != self.host && !self.order.is_lost(host) {
-                self.actions.push(Action::Send(host, PeerLetter::Halt));
+                self.actions.push(Action::Send(host, Box::new(PeerLetter::Halt)));
             }
         }
-        self.halt();
+        self.halt(asker);
     }
 
     /// This host is done.
-    pub(crate) fn halt(&mut self) {
+    pub(crate) fn halt(&mut self, asker: Option<Tid>) {
         self.halted = true;
-        self.actions.push(Action::Halt);
+        self.actions.push(Action::Halt(asker));
     }
 
     /// The connection to a host is lost.
     pub(crate) fn host_lost(&mut self, host: u16) {
         if self.order.members().is_empty() {
             self.log(format!("host {host} was lost before we had joined"));
-            return self.halt();
+            return self.halt(None);
         }
         self.order.lost(host);
         self.follow_order();
-        let lost = self.errands.iter().filter(|(_, (to, _))| *to == host);
-        let lost: Vec<u32> = lost.map(|(serial, _)| *serial).collect();
-        for serial in lost {
-            self.replied(serial, Err(Error::HostFail.code()));
-        }
+        self.fail_errands(host);
     }
 
     /// pvm_delhosts. A host is named, or its tid is given.

@@ -8,6 +8,7 @@ use nagaya_server::Failure;
 
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
 use crate::run::{Beginning, Options, Running, begin, info};
+use crate::socket::Refused;
 
 /// Reads an invitation and does as it says; runs until the host leaves the virtual machine.
 /// Call it before there are threads: it goes on in a child of its own session.
@@ -31,7 +32,7 @@ pub fn join(options: &Options) -> Result<(), Failure> {
         answer(&Ok(Place { info, address: address.unwrap_or_default() }));
         silence();
     };
-    let result = begin(options, beginning, accept);
+    let result = begin(options, beginning, accept).map_err(Refused::failure);
     // Once it has accepted, nobody reads this.
     result.or_else(|failure| {
         answer(&Err(failure.message));

@@ -7,7 +7,12 @@
 //!
 //! Around it, what touches the system: [`run`] is its loop.
 
+// Constants keep the names that pvm3.h gives them.
+#![allow(non_upper_case_globals)]
+
+mod child;
 mod connection;
+mod contexts;
 pub mod daemon;
 pub mod errand;
 pub mod event;
@@ -16,15 +21,24 @@ pub mod groups;
 pub mod hosts;
 pub mod invitation;
 pub mod join;
+mod log;
 pub mod machine;
+pub mod mailboxes;
 mod network;
+mod notice;
 pub mod order;
+mod output;
 mod parcel;
+mod pattern;
 pub mod peers;
+mod poll;
 mod post;
+mod processes;
+pub mod program;
 mod request;
 pub mod run;
 mod slots;
 pub mod socket;
+pub mod spawn;
 pub mod start;
 pub mod tasks;

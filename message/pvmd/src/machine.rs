@@ -4,15 +4,19 @@
 
 use std::collections::BTreeMap;
 
+use pvm::constants::{PVMNORESETCLASS, PvmMboxMultiInstance};
+use pvm::error::Error;
 use pvm::slots::Count;
 use pvm::tid::{HOST_MAX, Tid};
-use pvm::wire::{Answer, GroupRequest, HostInfo};
+use pvm::wire::{Answer, GroupRequest, HostInfo, MailboxRequest, Parcel};
 use serde::{Deserialize, Serialize};
 
 use crate::errand::Reply;
 use crate::groups::{self, Closing, Groups, SlotChange};
 use crate::invitation::Place;
+use crate::mailboxes::Mailboxes;
 use crate::order::Item;
+use crate::parcel::Data;
 
 /// A task's request that is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -43,6 +47,12 @@ pub enum What {
     Joined(Place),
     /// A task is one no longer.
     Ended(Tid),
+    /// The asker wants something of a mailbox.
+    Mailbox(MailboxRequest),
+    /// The asker is to survive a reset, or no longer.
+    NoReset(bool),
+    /// All tasks but the asker and those that survive it are to be killed.
+    Reset,
     /// The asker wants something of a group.
     Group(GroupRequest),
     /// A host has closed a group's slot.
@@ -57,6 +67,8 @@ pub enum Effect {
     Answer(Asker, Reply),
     /// This task has ended.
     Ended(Tid),
+    /// All tasks but these are to be killed.
+    Reset(Vec<Tid>),
     /// Something happens to a group's slot.
     Slot(u16, SlotChange),
     /// The first of the numbers for the hosts that the asker wants; nothing if there are not
@@ -82,6 +94,7 @@ impl From<groups::Effect> for Effect {
 pub struct Machine {
     hosts: Vec<HostInfo>,
     groups: Groups,
+    mailboxes: Mailboxes,
     /// Where hosts are on the fabric; of a single host, nowhere.
     addresses: BTreeMap<u16, Vec<u8>>,
     /// The last number that was reserved for a host. None is used twice.
@@ -91,9 +104,13 @@ pub struct Machine {
 impl Machine {
     /// A virtual machine of one host.
     pub fn new(host: HostInfo) -> Machine {
-        let last_host = host.tid.host();
-        let (groups, addresses) = (Groups::default(), BTreeMap::new());
-        Machine { hosts: vec![host], groups, addresses, last_host }
+        Machine {
+            last_host: host.tid.host(),
+            hosts: vec![host],
+            groups: Groups::default(),
+            mailboxes: Mailboxes::default(),
+            addresses: BTreeMap::new(),
+        }
     }
 
     /// Its hosts.
@@ -104,6 +121,16 @@ impl Machine {
     /// Its groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
+    }
+
+    /// Its mailboxes.
+    pub fn mailboxes(&self) -> &Mailboxes {
+        &self.mailboxes
+    }
+
+    /// The tasks that survive a reset.
+    pub fn no_resets(&self) -> Vec<Tid> {
+        self.mailboxes.owners(PVMNORESETCLASS)
     }
 
     /// Where its hosts are on the fabric.
@@ -131,14 +158,24 @@ impl Machine {
             Item::Leave(host) => {
                 self.hosts.retain(|info| info.tid.host() != host);
                 self.addresses.remove(&host);
-                let groups = self.groups.host_left(host);
-                groups.into_iter().map(Effect::from).chain([Effect::Left(host)]).collect()
+                self.mailboxes.ended(|tid| tid.host() == host);
+                let left = self.groups.host_left(host).into_iter().map(Effect::from);
+                left.chain([Effect::Left(host)]).collect()
             }
         }
     }
 
     fn change(&mut self, Change { asker, what }: Change) -> Vec<Effect> {
-        let effects = match what {
+        let answer = |reply: Reply| asker.map(|asker| Effect::Answer(asker, reply));
+        let by = asker.map_or(Tid(0), |asker| asker.tid);
+        let done = Ok(Answer::Done);
+        match what {
+            What::Ended(tid) => {
+                self.mailboxes.ended(|owner| owner == tid);
+                let left = self.groups.ended(tid).into_iter().map(Effect::from);
+                // Its own answer goes before its end.
+                answer(done).into_iter().chain(left).chain([Effect::Ended(tid)]).collect()
+            }
             What::Address(host, address) => {
                 self.addresses.insert(host, address);
                 Vec::new()
@@ -150,7 +187,7 @@ impl Machine {
                     self.last_host += count;
                 }
                 let reserved = |asker| Effect::Reserved(asker, enough.then_some(first));
-                return asker.map(reserved).into_iter().collect();
+                asker.map(reserved).into_iter().collect()
             }
             What::Joined(place) => {
                 let host = place.info.tid.host();
@@ -160,24 +197,68 @@ impl Machine {
                 self.hosts.push(place.info.clone());
                 self.hosts.sort_by_key(|info| info.tid.host());
                 self.addresses.insert(host, place.address.clone());
-                return vec![Effect::Joined(place)];
+                vec![Effect::Joined(place)]
             }
-            What::Ended(tid) => {
-                // Its own answer goes before its end.
-                let answer = asker.map(|asker| Effect::Answer(asker, Ok(Answer::Done)));
-                let left = self.groups.ended(tid);
-                return answer
-                    .into_iter()
-                    .chain(left.into_iter().map(Effect::from))
-                    .chain([Effect::Ended(tid)])
-                    .collect();
-            }
-            What::Group(request) => match asker {
-                Some(asker) => self.groups.request(asker, &request),
+            What::Mailbox(request) => match asker {
+                Some(asker) => self.mailbox(asker, request),
                 None => Vec::new(),
             },
-            What::Counted(host, closing, count) => self.groups.counted(host, &closing, count),
+            What::NoReset(on) => {
+                let mine = |&(_, owner, _): &(i32, Tid, i32)| owner == by;
+                let listed = self.mailboxes.list(|name| name == PVMNORESETCLASS);
+                let listed = listed.iter().flat_map(|class| &class.entries).find(|e| mine(e));
+                match listed.map(|entry| entry.0) {
+                    None if on => {
+                        let parcel = Parcel { bytes: Data::default().int(by.as_int()).parcel(by) };
+                        let _ =
+                            self.mailboxes.put(by, PVMNORESETCLASS, PvmMboxMultiInstance, parcel);
+                    }
+                    Some(index) if !on => {
+                        let _ = self.mailboxes.delete(by, PVMNORESETCLASS, index);
+                    }
+                    _ => {}
+                }
+                answer(done).into_iter().collect()
+            }
+            What::Reset => {
+                let kept: Vec<Tid> = self.no_resets().into_iter().chain([by]).collect();
+                self.mailboxes.reset(|owner| kept.contains(&owner));
+                answer(done).into_iter().chain([Effect::Reset(kept)]).collect()
+            }
+            What::Group(request) => match asker {
+                Some(asker) => {
+                    let effects = self.groups.request(asker, &request);
+                    effects.into_iter().map(Effect::from).collect()
+                }
+                None => Vec::new(),
+            },
+            What::Counted(host, closing, count) => {
+                let effects = self.groups.counted(host, &closing, count);
+                effects.into_iter().map(Effect::from).collect()
+            }
+        }
+    }
+
+    fn mailbox(&mut self, asker: Asker, request: MailboxRequest) -> Vec<Effect> {
+        let entry = |got: Result<(i32, Parcel), Error>| {
+            got.map(|(index, parcel)| Answer::Entry(index, parcel)).map_err(Error::code)
         };
-        effects.into_iter().map(Effect::from).collect()
+        let number = |done: Result<i32, Error>| done.map(Answer::Number).map_err(Error::code);
+        let reply = match request {
+            MailboxRequest::Put { class, flags, parcel } => {
+                Some(number(self.mailboxes.put(asker.tid, &class, flags, parcel)))
+            }
+            MailboxRequest::Get { class, index, flags } => {
+                self.mailboxes.get(asker, &class, index, flags).map(entry)
+            }
+            MailboxRequest::Delete { class, index, .. } => {
+                Some(number(self.mailboxes.delete(asker.tid, &class, index)))
+            }
+            MailboxRequest::List(_) => None, // needs no turn, and has none
+        };
+        let answer = reply.map(|reply| Effect::Answer(asker, reply));
+        let served = self.mailboxes.served();
+        let served = served.into_iter().map(|(asker, got)| Effect::Answer(asker, entry(got)));
+        answer.into_iter().chain(served).collect()
     }
 }

@@ -1,11 +1,15 @@
 //! The part of the loop that has to do with other hosts.
 
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use crate::event::{Action, Event};
 use crate::hosts::TICKS;
 use crate::peers::{Happened, Peers};
-use crate::run::{Running, Source, log};
+use crate::poll::Poll;
+use crate::run::{Running, Source};
 use crate::start::Starts;
 
 /// How long other hosts may take, at the end, to take what was sent to them.
@@ -25,6 +29,16 @@ impl Network {
     pub(crate) fn new(silence_ms: u32) -> Network {
         let tick_length = Duration::from_millis((silence_ms / TICKS).max(1).into());
         Network { peers: None, starts: None, tick: None, tick_length }
+    }
+
+    /// There may be other hosts from now on.
+    pub(crate) fn open(&mut self, peers: Peers, poll: &mut Poll<Source>) -> Result<(), Errno> {
+        let descriptor = peers.as_fd().try_clone_to_owned();
+        let descriptor =
+            descriptor.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        poll.add(Source::Fabric(descriptor))?;
+        self.peers = Some(peers);
+        Ok(())
     }
 
     /// Whether the loop may sleep, and until when.
@@ -53,14 +67,10 @@ impl Network {
         true
     }
 
-    /// Lets go what was sent; then there are no other hosts any more.
-    pub(crate) fn farewell(&mut self) {
-        let Some(peers) = &mut self.peers else { return };
+    /// Lets go what was sent; then there are no other hosts any more. Whether all took it.
+    pub(crate) fn farewell(&mut self) -> bool {
         let end = Instant::now() + FAREWELL;
-        if !peers.part(end) {
-            log("some hosts did not take their last letters");
-        }
-        self.peers = None;
+        self.peers.take().is_none_or(|mut peers| peers.part(end))
     }
 }
 
@@ -86,7 +96,7 @@ impl Running {
             Action::Connect(host, address) => {
                 let Some(peers) = &mut self.network.peers else { return };
                 if let Err(error) = peers.connect(host, &address) {
-                    log(&format!("host {host}: {error}"));
+                    self.log.say(&format!("host {host}: {error}"));
                     self.tell(Event::PeerLost(host));
                 }
             }
@@ -106,16 +116,18 @@ impl Running {
 
     fn open_fabric(&mut self, host: u16, secret: [u8; 32]) -> Result<Vec<u8>, String> {
         if self.network.peers.is_none() {
-            self.network.peers = Some(Peers::open(host, secret).map_err(|e| e.to_string())?);
-            self.watch(Source::Fabric).map_err(|error| error.to_string())?;
+            let peers = Peers::open(host, secret).map_err(|error| error.to_string())?;
+            self.network.open(peers, &mut self.poll).map_err(|error| error.to_string())?;
         }
         Ok(self.network.peers.as_ref().expect("just opened").address().to_vec())
     }
 
     fn starts(&mut self) -> Result<&Starts, String> {
         if self.network.starts.is_none() {
-            self.network.starts = Some(Starts::new().map_err(|error| error.to_string())?);
-            self.watch(Source::Starts).map_err(|error| error.to_string())?;
+            let starts = Starts::new().map_err(|error| error.to_string())?;
+            let bell = starts.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
+            self.poll.add(Source::Starts(bell)).map_err(|error| error.to_string())?;
+            self.network.starts = Some(starts);
         }
         Ok(self.network.starts.as_ref().expect("just made"))
     }
@@ -126,10 +138,10 @@ impl Running {
             match peers.poll() {
                 Some(Happened::Letter(host, letter)) => self.tell(Event::Peer(host, *letter)),
                 Some(Happened::Lost(host, why)) => {
-                    log(&format!("host {host} is lost: {why}"));
+                    self.log.say(&format!("host {host} is lost: {why}"));
                     self.tell(Event::PeerLost(host));
                 }
-                Some(Happened::Odd(what)) => log(&what),
+                Some(Happened::Odd(what)) => self.log.say(&what),
                 None => break,
             }
         }

@@ -1,9 +1,48 @@
-//! Messages in the daemon's hands: those that it makes, and where others' go.
+//! Messages that the daemon makes: an envelope, and data in XDR as stock PVM packs them.
 
 use pvm::envelope::{Envelope, SIZE, What};
 use pvm::message::Header;
+use pvm::signature::XDR;
 use pvm::tid::{PVMD, Tid};
-use pvm::wire::Letter;
+use pvm::wire::{Letter, Sink};
+
+/// Data in the making.
+#[derive(Debug, Default)]
+pub struct Data(Vec<u8>);
+
+impl Data {
+    /// pvm_pkint.
+    pub fn int(mut self, number: i32) -> Data {
+        self.0.extend(number.to_be_bytes());
+        self
+    }
+
+    /// pvm_pkbyte: padded to a word.
+    pub fn bytes(mut self, bytes: &[u8]) -> Data {
+        self.0.extend(bytes);
+        self.0.resize(self.0.len().next_multiple_of(4), 0);
+        self
+    }
+
+    /// A message with these data, from its sender `source` to nobody in particular.
+    pub fn parcel(self, source: Tid) -> Vec<u8> {
+        let header = Header { source: source.as_int(), ..Header::default() };
+        enclose(What::Message, header, XDR, &self.0)
+    }
+
+    /// A message with these data, from the daemon to where `sink` says.
+    pub fn message(self, sink: Sink, wait_id: i32) -> Vec<u8> {
+        let header = Header {
+            context: sink.context,
+            tag: sink.tag,
+            wait_id,
+            crc: 0,
+            source: PVMD.as_int(),
+            destination: sink.tid,
+        };
+        enclose(What::Message, header, XDR, &self.0)
+    }
+}
 
 /// A letter to a task.
 pub fn letter(to: Tid, letter: &Letter) -> Vec<u8> {

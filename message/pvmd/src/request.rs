@@ -2,12 +2,14 @@
 
 use pvm::error::Error;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, GroupRequest, Parcel, Request};
+use pvm::wire::{Answer, GroupRequest, MailboxRequest, Parcel, Request, Sink};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::Errand;
 use crate::machine::{Asker, Change, What};
+use crate::notice::Wanted;
 use crate::parcel;
+use crate::pattern;
 
 impl Daemon {
     /// Does what a task asks for.
@@ -35,10 +37,7 @@ impl Daemon {
                 let info = self.machine.groups().info(&name);
                 info.map(Answer::Group).map_err(Error::code)
             }
-            Request::Group(request) => {
-                let what = What::Group(request);
-                return self.propose(Change { asker: Some(asker), what });
-            }
+            Request::Group(request) => return self.change(asker, What::Group(request)),
             Request::Config => Ok(Answer::Hosts(self.machine.hosts().to_vec())),
             Request::HostStatus(name) => match self.machine.named(&name, self.host) {
                 Some(_) => Ok(Answer::Done),
@@ -65,20 +64,51 @@ impl Daemon {
                 Ok(Answer::Done)
             }
             Request::Inherit(inheritance) => {
+                self.turn_output(asker.tid, inheritance.output);
                 if let Some(task) = self.tasks.get_mut(asker.tid) {
                     task.inheritance = inheritance;
                 }
                 Ok(Answer::Done)
             }
+            Request::Spawn(spawn) => return self.spawn(asker, spawn),
+            Request::Notify { what, context, tag, tids, count } => {
+                let sink = Sink { tid: asker.tid.as_int(), context, tag };
+                let wanted = Wanted { what, sink, tids, count };
+                self.notify(wanted).map(|()| Answer::Done).map_err(Error::code)
+            }
+            Request::NewContext => match self.contexts.new_for(asker.tid) {
+                Some(context) => Ok(Answer::Number(context)),
+                None => Err(Error::OutOfRes.code()),
+            },
+            Request::FreeContext(context) => match self.contexts.free(context) {
+                true => Ok(Answer::Done),
+                false => Err(Error::NotFound.code()),
+            },
+            Request::NoReset(on) => return self.change(asker, What::NoReset(on)),
+            Request::NoResets => {
+                let tids = self.machine.no_resets().into_iter();
+                Ok(Answer::Each(tids.map(Tid::as_int).collect()))
+            }
+            Request::Reset => return self.change(asker, What::Reset),
+            Request::Mailbox(MailboxRequest::List(pattern)) => {
+                let fits = |name: &str| pattern::fits(&pattern, name);
+                Ok(Answer::Classes(self.machine.mailboxes().list(fits)))
+            }
+            Request::Mailbox(request) => return self.change(asker, What::Mailbox(request)),
             Request::Halt => {
                 self.answer(asker, Ok(Answer::Done));
-                return self.halt_all();
+                return self.halt_all(Some(asker.tid));
             }
             Request::AddHosts(lines) => return self.add_hosts(asker, &lines),
             Request::DeleteHosts(names) => return self.delete_hosts(asker, &names),
             _ => Err(Error::NotImpl.code()),
         };
         self.answer(asker, answer);
+    }
+
+    /// Proposes a change, whose turn answers.
+    fn change(&mut self, asker: Asker, what: What) {
+        self.propose(Change { asker: Some(asker), what });
     }
 
     /// The task says what no library would.

@@ -1,34 +1,37 @@
 //! The daemon's loop: waits for what happens, tells [`Daemon`] of it, does what it says.
 
-use std::collections::BTreeMap;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fabric::error::FabricError;
 use nagaya_server::{Failure, job};
 use pvm::signature::signature;
 use pvm::tid::Tid;
-use pvm::wire::HostInfo;
-use rustix::event::{Timespec, epoll};
+use pvm::wire::{HostInfo, Welcome};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::connection::Connection;
 use crate::daemon::Daemon;
 use crate::event::{Action, Clock, Event};
 use crate::invitation::{Invitation, SILENCE_MS};
+use crate::log::{self, Log};
 use crate::network::Network;
 use crate::peers::Peers;
+use crate::poll::{Poll, signals};
 use crate::post::Post;
+use crate::processes::{Processes, read_output};
+use crate::program::{self, ARCHITECTURE, Settings};
 use crate::socket::{self, Refused};
 use crate::tasks::Link;
 
 /// How long what found no room waits before it is tried again: from, and at most.
 const RETRY_MIN: Duration = Duration::from_micros(200);
 const RETRY_MAX: Duration = Duration::from_millis(20);
+/// How long tasks have to end when the virtual machine is halted.
+const HALT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a user may say about a daemon.
 #[derive(Clone, Debug, Default)]
@@ -37,34 +40,65 @@ pub struct Options {
     pub vmid: Option<String>,
     /// Where the socket is to be; else in [`job::directory`].
     pub directory: Option<PathBuf>,
+    /// Where the log is to be; else in [`log::directory`].
+    pub log: Option<PathBuf>,
     /// The host's name; else the system's.
     pub name: Option<String>,
+    /// The host's relative speed (sp=); else 1000.
+    pub speed: Option<i32>,
+    /// What its programs share.
+    pub settings: Settings,
+    /// SIGHUP, SIGINT and SIGTERM of this process halt the virtual machine.
+    pub signals: bool,
+    /// Nobody reads standard error once tasks can connect.
+    pub quiet: bool,
 }
 
-/// What an epoll event is about.
+/// What a descriptor is about.
+#[derive(Debug)]
 pub(crate) enum Source {
-    Listener,
-    Signals,
+    Listener(UnixListener),
+    Signals(OwnedFd),
     Connection(Connection),
+    /// Of a task that has enrolled.
+    Process(Tid, OwnedFd),
+    /// Of one that the daemon started, which may have enrolled, or only its child.
+    Child(Tid, OwnedFd),
+    Output(Tid, OwnedFd),
     /// Other hosts have sent something, or are lost.
-    Fabric,
+    Fabric(OwnedFd),
     /// Daemons have been started on other hosts.
-    Starts,
+    Starts(OwnedFd),
+}
+
+impl AsFd for Source {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Source::Listener(listener) => listener.as_fd(),
+            Source::Connection(connection) => connection.as_fd(),
+            Source::Signals(fd)
+            | Source::Fabric(fd)
+            | Source::Starts(fd)
+            | Source::Process(_, fd)
+            | Source::Child(_, fd)
+            | Source::Output(_, fd) => fd.as_fd(),
+        }
+    }
 }
 
 /// A running daemon.
 pub(crate) struct Running {
-    epoll: OwnedFd,
-    listener: UnixListener,
+    pub(crate) poll: Poll<Source>,
     path: PathBuf,
-    signals: OwnedFd,
-    sources: BTreeMap<u64, Source>,
-    next: u64,
     post: Post,
     retry: Duration,
+    processes: Processes,
+    settings: Settings,
+    pub(crate) log: Log,
     daemon: Daemon,
     pub(crate) network: Network,
-    halting: bool,
+    /// By when all tasks have to end.
+    halting: Option<Instant>,
 }
 
 /// How a daemon begins.
@@ -77,7 +111,7 @@ pub(crate) enum Beginning {
 
 /// Runs the daemon of a new virtual machine until it is told to halt. `ready` is called once
 /// tasks can connect.
-pub fn run(options: &Options, ready: impl FnOnce(&std::path::Path)) -> Result<(), Failure> {
+pub fn run(options: &Options, ready: impl FnOnce(&Path)) -> Result<(), Refused> {
     begin(options, Beginning::First, |running| ready(&running.path))
 }
 
@@ -86,18 +120,18 @@ pub(crate) fn begin(
     options: &Options,
     beginning: Beginning,
     ready: impl FnOnce(&Running),
-) -> Result<(), Failure> {
-    let (listener, path) = socket::listen(options).map_err(|why| match why {
-        Refused::Running(path) => Failure::ours(format!(
-            "{}: a daemon is running already (`nagaya pvm` talks to it)",
-            path.display()
-        )),
-        Refused::System(failure) => failure,
-    })?;
+) -> Result<(), Refused> {
+    let (listener, path) = socket::listen(options)?;
     let made = Running::new(options, beginning, listener, path.clone());
-    let mut running = made.inspect_err(|_| socket::remove(&path))?;
+    let mut running = made.map_err(|failure| {
+        socket::remove(&path);
+        Refused::System(failure)
+    })?;
     ready(&running);
-    let result = running.serve();
+    if options.quiet {
+        running.log.hush();
+    }
+    let result = running.serve().map_err(Refused::System);
     socket::remove(&running.path);
     result
 }
@@ -113,100 +147,68 @@ impl Running {
         listener: UnixListener,
         path: PathBuf,
     ) -> Result<Running, Failure> {
-        let epoll =
-            epoll::create(epoll::CreateFlags::CLOEXEC).map_err(system("wait for events"))?;
         let _ = listener.set_nonblocking(true);
         let silence_ms = match &beginning {
             Beginning::First => silence_ms()?,
             Beginning::Guest(invitation) => invitation.silence_ms,
         };
         let mut network = Network::new(silence_ms);
+        let mut poll = Poll::new().map_err(system("wait for events"))?;
+        poll.add(Source::Listener(listener)).map_err(system("wait for tasks"))?;
+        if options.signals {
+            let signals = signals(&[libc::SIGHUP, libc::SIGINT, libc::SIGTERM]);
+            let added = signals.and_then(|signals| poll.add(Source::Signals(signals)));
+            added.map_err(system("take signals"))?;
+        }
+        let mut settings = options.settings.clone();
         let mut daemon = match beginning {
             Beginning::First => {
                 let mut secret = [0; 32];
-                rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())
-                    .map_err(system("make a secret"))?;
+                getrandom(&mut secret, GetRandomFlags::empty()).map_err(system("make a secret"))?;
                 let name = options.name.clone().unwrap_or_else(host_name);
-                Daemon::first(info(1, name, 1000), secret)
+                Daemon::first(info(1, name, options.speed.unwrap_or(1000)), secret)
             }
             Beginning::Guest(invitation) => {
-                let Invitation { host, secret, by, name, speed, .. } = *invitation;
+                let Invitation { host, secret, by, name, speed, programs, directory, .. } =
+                    *invitation;
                 let failed = |error: FabricError| Failure::ours(error.to_string());
                 let mut peers = Peers::open(host, secret).map_err(failed)?;
                 peers.connect(by.info.tid.host(), &by.address).map_err(failed)?;
-                network.peers = Some(peers);
+                network.open(peers, &mut poll).map_err(system("wait for other hosts"))?;
+                settings.path = programs.or(settings.path);
+                settings.directory = directory.or(settings.directory);
                 Daemon::guest(info(host, name, speed), secret)
             }
         };
         daemon.silence_ms = silence_ms;
-        let post = Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?;
-        let mut running = Running {
-            epoll,
-            listener,
+        let log_name = socket::file_name("pvml", options.vmid.as_deref())?;
+        let log_directory = options.log.clone().or_else(log::directory);
+        Ok(Running {
+            poll,
             path,
-            signals: signals().map_err(system("take signals"))?,
-            sources: BTreeMap::new(),
-            next: 0,
-            post,
+            post: Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?,
             retry: RETRY_MIN,
+            processes: Processes::default(),
+            settings,
+            log: Log::new(log_directory.as_deref(), &log_name),
             daemon,
             network,
-            halting: false,
-        };
-        running.watch(Source::Listener).map_err(system("wait for tasks"))?;
-        running.watch(Source::Signals).map_err(system("wait for signals"))?;
-        if running.network.peers.is_some() {
-            running.watch(Source::Fabric).map_err(system("wait for other hosts"))?;
-        }
-        Ok(running)
-    }
-
-    /// Waits for events of this source, too.
-    pub(crate) fn watch(&mut self, source: Source) -> rustix::io::Result<u64> {
-        let number = self.next;
-        let fd = match &source {
-            Source::Listener => self.listener.as_fd(),
-            Source::Signals => self.signals.as_fd(),
-            Source::Connection(connection) => connection.as_fd(),
-            Source::Fabric => match &self.network.peers {
-                Some(peers) => peers.as_fd(),
-                None => return Err(Errno::BADF),
-            },
-            Source::Starts => match &self.network.starts {
-                Some(starts) => starts.as_fd(),
-                None => return Err(Errno::BADF),
-            },
-        };
-        epoll::add(&self.epoll, fd, epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
-        self.next += 1;
-        self.sources.insert(number, source);
-        Ok(number)
+            halting: None,
+        })
     }
 
     fn serve(&mut self) -> Result<(), Failure> {
-        let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); 64];
-        while !self.halting {
+        while !self.is_over() {
             self.hear();
-            if self.halting {
-                break;
-            }
-            let retry = self.post.waits().then_some(self.retry);
             let silence = self.network.deadline();
-            let silence = silence.map(|end| end.saturating_duration_since(Instant::now()));
-            let nap = if self.network.may_sleep() {
-                retry.into_iter().chain(silence).min()
-            } else {
-                Some(Duration::ZERO)
+            let until = |time: Instant| time.saturating_duration_since(Instant::now());
+            let nap = match self.network.may_sleep() {
+                true => self.halting.into_iter().chain(silence).map(until).min(),
+                false => Some(Duration::ZERO),
             };
-            let nap = nap.map(|nap| Timespec {
-                tv_sec: nap.as_secs() as i64,
-                tv_nsec: nap.subsec_nanos().into(),
-            });
-            let events = match epoll::wait(&self.epoll, &mut buffer, nap.as_ref()) {
-                Ok((events, _)) => events.iter().map(|event| event.data.u64()).collect(),
-                Err(Errno::INTR) => Vec::new(),
-                Err(error) => return Err(system("wait for events")(error)),
-            };
+            let retry = self.post.waits().then_some(self.retry);
+            let nap = retry.into_iter().chain(nap).min();
+            let events = self.poll.wait(nap).map_err(system("wait for events"))?;
             for number in events {
                 self.happened(number);
             }
@@ -215,45 +217,125 @@ impl Running {
                 self.retry = if went { RETRY_MIN } else { (self.retry * 2).min(RETRY_MAX) };
             }
         }
-        self.network.farewell();
+        if !self.network.farewell() {
+            self.log.say("some hosts did not take their last letters");
+        }
         Ok(())
     }
 
+    /// Whether the virtual machine has ended. Who did not end in time is made to.
+    fn is_over(&mut self) -> bool {
+        let Some(by) = self.halting else { return false };
+        if Instant::now() < by {
+            return !self.processes.are_there();
+        }
+        self.processes.kill_all();
+        true
+    }
+
     fn happened(&mut self, number: u64) {
-        match self.sources.get_mut(&number) {
-            Some(Source::Listener) => self.accept(),
-            Some(Source::Signals) => self.halting = true,
-            Some(Source::Connection(connection)) => {
-                let came = connection.read();
-                let pid = connection.pid;
-                for frame in came.frames {
-                    self.tell(Event::Frame(number, pid, frame));
-                }
-                if let Some(why) = came.end {
-                    if let Some(why) = why {
-                        log(&format!("process {pid} sends {why}"));
-                    }
-                    self.sources.remove(&number);
-                    self.tell(Event::Closed(number));
+        match self.poll.get(number) {
+            Some(Source::Listener(_)) => self.accept(number),
+            Some(Source::Signals(_)) => self.halt(None),
+            Some(Source::Connection(_)) => self.read(number),
+            Some(Source::Process(tid, _)) => {
+                let tid = *tid;
+                self.poll.remove(number);
+                self.processes.left(tid);
+                self.read_all(tid);
+                self.tell(Event::Ended(tid));
+            }
+            Some(Source::Child(tid, _)) => {
+                let tid = *tid;
+                self.poll.remove(number);
+                self.read_all(tid);
+                self.processes.reap(tid);
+                if !self.processes.has_enrolled(tid) {
+                    self.tell(Event::Ended(tid));
                 }
             }
-            Some(Source::Fabric) => self.hear(),
-            Some(Source::Starts) => self.hear_starts(),
+            Some(Source::Output(..)) => self.read_output(number),
+            Some(Source::Fabric(_)) => self.hear(),
+            Some(Source::Starts(_)) => self.hear_starts(),
             None => {}
         }
     }
 
-    fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+    /// Takes what a task has sent and written before it went.
+    fn read_all(&mut self, tid: Tid) {
+        let (link, output) = self.processes.sources(tid);
+        if let Some(number) = output {
+            self.read_output(number);
+        }
+        if let Some(number) = link {
+            self.read(number);
+        }
+    }
+
+    fn read(&mut self, number: u64) {
+        let Some(Source::Connection(connection)) = self.poll.get(number) else { return };
+        let came = connection.read();
+        let pid = connection.pid;
+        for frame in came.frames {
+            self.tell(Event::Frame(number, pid, frame));
+        }
+        if let Some(why) = came.end {
+            if let Some(why) = why {
+                self.log.say(&format!("process {pid} sends {why}"));
+            }
+            self.close(number);
+        }
+    }
+
+    /// The connection has ended, or is to.
+    fn close(&mut self, link: Link) {
+        if self.poll.remove(link).is_none() {
+            return;
+        }
+        // What the task has written comes before its end.
+        let output = self.processes.at(link).and_then(|tid| self.processes.sources(tid).1);
+        if let Some(number) = output {
+            self.read_output(number);
+        }
+        self.tell(Event::Closed(link));
+    }
+
+    fn read_output(&mut self, number: u64) {
+        let Some(Source::Output(tid, fd)) = self.poll.get(number) else { return };
+        let tid = *tid;
+        let (bytes, more) = read_output(fd);
+        if !bytes.is_empty() {
+            self.tell(Event::Output(tid, bytes));
+        }
+        if !more {
+            self.poll.remove(number);
+            self.processes.output_ended(tid);
+            self.tell(Event::OutputEnd(tid));
+        }
+    }
+
+    fn accept(&mut self, number: u64) {
+        loop {
+            let Some(Source::Listener(listener)) = self.poll.get(number) else { return };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
+                Err(error) => {
+                    // Out of descriptors, most likely: who waits waits until some are free.
+                    self.log.say(&format!("a task cannot connect: {error}"));
+                    std::thread::sleep(RETRY_MAX);
+                    return;
+                }
+            };
             match job::check_peer(&stream) {
                 Ok(pid) => {
                     let _ = stream.set_nonblocking(true);
                     let connection = Connection::new(stream, pid as u32);
-                    if let Err(error) = self.watch(Source::Connection(connection)) {
-                        log(&format!("process {pid} cannot connect: {error}"));
+                    if let Err(error) = self.poll.add(Source::Connection(connection)) {
+                        self.log.say(&format!("process {pid} cannot connect: {error}"));
                     }
                 }
-                Err(failure) => log(&failure.message),
+                Err(failure) => self.log.say(&failure.message),
             }
         }
     }
@@ -271,25 +353,30 @@ impl Running {
                 self.retry = RETRY_MIN;
                 self.post.deliver(tid, bytes);
             }
-            Action::Forget(tid) => self.post.forget(tid),
-            Action::Close(link) => {
-                self.sources.remove(&link);
-                self.tell(Event::Closed(link));
-            }
-            Action::Signal(pid, signal) => {
-                if let Some(pid) = Pid::from_raw(pid as i32)
-                    && let Some(signal) = Signal::from_named_raw(signal)
-                {
-                    let _ = kill_process(pid, signal);
+            Action::Forget(tid) => {
+                self.post.forget(tid);
+                if let Some(number) = self.processes.forget(tid) {
+                    self.poll.remove(number);
                 }
             }
+            Action::Close(link) => self.close(link),
+            Action::StartTask(program) => {
+                let tid = program.tid;
+                let started = program::start(&self.settings, &self.path, &program);
+                let watched = started.and_then(|(child, output)| {
+                    self.processes.started(tid, child, output, &mut self.poll)
+                });
+                self.tell(Event::TaskStarted(tid, watched));
+            }
+            Action::Signal(tid, signal) => self.processes.signal(tid, signal, &mut self.poll),
             Action::Slot(slot, change) => {
                 if let Some((closing, count)) = self.post.change_slot(slot, change) {
                     self.tell(Event::Counted(closing, count));
                 }
             }
-            Action::Log(line) => log(&line),
-            Action::Halt => self.halting = true,
+            Action::Log(line) => self.log.say(&line),
+            Action::LogOutput(line) => self.log.write(&line),
+            Action::Halt(asker) => self.halt(asker),
             abroad @ (Action::OpenFabric(..)
             | Action::Start(_)
             | Action::Connect(..)
@@ -298,10 +385,22 @@ impl Running {
         }
     }
 
-    fn welcome(&mut self, link: Link, welcome: &Result<Box<pvm::wire::Welcome>, i32>) {
-        let Some(Source::Connection(connection)) = self.sources.get(&link) else { return };
+    fn welcome(&mut self, link: Link, welcome: &Result<Box<Welcome>, i32>) {
+        let Some(Source::Connection(connection)) = self.poll.get(link) else { return };
+        let pid = connection.pid;
         if connection.welcome(welcome, self.post.window()).is_err() {
-            self.act(Action::Close(link));
+            return self.close(link);
+        }
+        if let Ok(welcome) = welcome {
+            self.processes.enrolled(welcome.tid, link, pid, &mut self.poll);
+        }
+    }
+
+    /// Has all tasks end, but who asked for it: that one is told, and free to go on.
+    fn halt(&mut self, asker: Option<Tid>) {
+        if self.halting.is_none() {
+            self.processes.signal_all(asker, libc::SIGTERM, &mut self.poll);
+            self.halting = Some(Instant::now() + HALT_PATIENCE);
         }
     }
 }
@@ -309,10 +408,6 @@ impl Running {
 fn now() -> Clock {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { seconds: since.as_secs() as i64, microseconds: since.subsec_micros() as i32 }
-}
-
-pub(crate) fn log(line: &str) {
-    eprintln!("pvmd: {line}");
 }
 
 /// After how many milliseconds of silence a host counts as lost: `NAGAYA_PVM_SILENCE`, in
@@ -331,31 +426,10 @@ fn silence_ms() -> Result<u32, Failure> {
 
 /// This host, as others see it.
 pub(crate) fn info(host: u16, name: String, speed: i32) -> HostInfo {
-    let tid = Tid::of_host(host);
-    HostInfo { tid, name, architecture: "LINUX64".into(), speed, signature: signature() }
+    let architecture = ARCHITECTURE.into();
+    HostInfo { tid: Tid::of_host(host), name, architecture, speed, signature: signature() }
 }
 
 fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
-}
-
-/// Signals that end the daemon, as a descriptor.
-fn signals() -> rustix::io::Result<OwnedFd> {
-    // SAFETY: the set is initialized by sigemptyset; the descriptor is new and ours.
-    unsafe {
-        let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigemptyset(set.as_mut_ptr());
-        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGTERM] {
-            libc::sigaddset(set.as_mut_ptr(), signal);
-        }
-        // Who is written to may have ended.
-        libc::signal(libc::SIGPIPE, libc::SIG_IGN);
-        libc::sigprocmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
-        let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        if fd < 0 {
-            return Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO));
-        }
-        let _ = fd.as_raw_fd();
-        Ok(OwnedFd::from_raw_fd(fd))
-    }
 }

@@ -28,6 +28,19 @@ pub enum Refused {
     System(Failure),
 }
 
+impl Refused {
+    /// In a line for the user.
+    pub fn failure(self) -> Failure {
+        match self {
+            Refused::Running(path) => Failure::ours(format!(
+                "{}: a daemon is running already (`nagaya pvm` talks to it)",
+                path.display()
+            )),
+            Refused::System(failure) => failure,
+        }
+    }
+}
+
 /// The file name of a virtual machine's socket or log: `name`, or `name.VMID`. A VMID that
 /// cannot be in a file name is refused.
 pub fn file_name(name: &str, vmid: Option<&str>) -> Result<String, Failure> {

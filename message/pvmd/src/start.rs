@@ -3,7 +3,6 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::child::inherit_nothing;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
 
 /// How long a host may take to start its daemon: logins can be slow.
@@ -132,21 +132,9 @@ fn command(recipe: &Recipe, own: &Path) -> Command {
         command.args(["-l", login]);
     }
     command.arg(&recipe.host).arg(remote(recipe, own));
-    close_in_child(&mut command);
+    inherit_nothing(&mut command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
-}
-
-/// Keeps the daemon's descriptors from a program that it starts: UCX opens sockets without
-/// O_CLOEXEC, and others would not notice the daemon's end while a child has them.
-pub(crate) fn close_in_child(command: &mut Command) {
-    let close = || {
-        // SAFETY: a system call that touches no memory. (Since Linux 5.11.)
-        let done = unsafe { libc::close_range(3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) };
-        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
-    };
-    // SAFETY: between fork and exec the closure makes one system call and allocates nothing.
-    unsafe { command.pre_exec(close) };
 }
 
 fn invite(recipe: &Recipe, invitation: &Invitation) -> Acceptance {

@@ -54,6 +54,8 @@ pub struct Tasks {
     host: u16,
     /// The local part that was given last.
     last: u32,
+    /// The cookie that was given last.
+    cookie: u32,
     tasks: BTreeMap<Tid, Task>,
     links: BTreeMap<Link, Tid>,
 }
@@ -61,7 +63,7 @@ pub struct Tasks {
 impl Tasks {
     /// No tasks yet, of host `host`.
     pub fn new(host: u16) -> Tasks {
-        Tasks { host, last: 0, tasks: BTreeMap::new(), links: BTreeMap::new() }
+        Tasks { host, last: 0, cookie: 0, tasks: BTreeMap::new(), links: BTreeMap::new() }
     }
 
     /// A tid that nobody has: ascending, as in stock PVM, and with a free place in the
@@ -90,6 +92,15 @@ impl Tasks {
         let task = Task { tid, parent, name, pid: 0, link: None, cookie: None, inheritance };
         self.tasks.insert(tid, task);
         Some(tid)
+    }
+
+    /// By which number the task's program will say that it is the one (`PVMEPID`).
+    pub fn give_cookie(&mut self, tid: Tid) -> u32 {
+        self.cookie += 1;
+        if let Some(task) = self.tasks.get_mut(&tid) {
+            task.cookie = Some(self.cookie);
+        }
+        self.cookie
     }
 
     /// The task speaks by this connection from now on.

@@ -5,7 +5,7 @@ use std::io::{IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use fcp::member::{Card, Members};
@@ -84,8 +84,12 @@ pub fn enroll(
 }
 
 impl Client {
-    /// Enrolls.
+    /// Enrolls this process. It survives the end of the virtual machine.
     pub fn new(path: &Path) -> Client {
+        extern "C" fn nothing(_: i32) {}
+        let nothing: extern "C" fn(i32) = nothing;
+        // SAFETY: a handler that does nothing.
+        unsafe { libc::signal(libc::SIGTERM, nothing as libc::sighandler_t) };
         Client::started_as(path, None)
     }
 
@@ -190,28 +194,43 @@ pub fn parcel(to: Tid, tag: i32, data: &[u8]) -> Parcel {
     Parcel { bytes: [&envelope.to_bytes()[..], data].concat() }
 }
 
+/// One daemon at a time: what one starts would, for a moment, hold another's descriptors.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// A daemon in a thread of its own, and a directory of its own.
 pub struct Host {
+    _turn: MutexGuard<'static, ()>,
     directory: PathBuf,
     pub path: PathBuf,
+    pub log: PathBuf,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
 impl Host {
     /// Starts a daemon; `name` tells tests apart.
     pub fn start(name: &str) -> Host {
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = std::env::temp_dir().join(format!("pvmd-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir(&directory).expect("a new directory");
-        let options =
-            pvmd::run::Options { directory: Some(directory.join("run")), ..Default::default() };
+        let options = pvmd::run::Options {
+            directory: Some(directory.join("run")),
+            log: Some(directory.join("log")),
+            settings: pvmd::program::Settings {
+                path: Some("/bin:/usr/bin".into()),
+                directory: Some("/".into()),
+                debugger: None,
+            },
+            quiet: true,
+            ..Default::default()
+        };
         let (ready, is_ready) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let tell = |path: &Path| ready.send(path.to_owned()).expect("somebody waits");
             pvmd::run::run(&options, tell).expect("a daemon");
         });
         let path = is_ready.recv_timeout(PATIENCE).expect("a daemon");
-        Host { directory, path, thread: Some(thread) }
+        Host { _turn: turn, log: directory.join("log/pvml"), directory, path, thread: Some(thread) }
     }
 
     /// Halts the daemon, and sees that it leaves nothing.

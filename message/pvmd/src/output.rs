@@ -1,0 +1,86 @@
+//! What children write to standard output and error: messages to whom they were told, or
+//! lines of the daemon's log.
+
+use std::collections::BTreeMap;
+
+use pvm::tid::Tid;
+use pvm::wire::{Parcel, Sink};
+
+use crate::daemon::Daemon;
+use crate::event::Action;
+use crate::parcel::Data;
+
+/// What a message of output says instead of a length (`pvmproto.h`: TO_EOF, TO_SPAWN, TO_NEW).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OutputEvent {
+    /// There is no more.
+    End = 0,
+    /// The task was spawned.
+    Spawned = -1,
+    /// There is a new task.
+    New = -2,
+}
+
+/// What is to be said of a task's output.
+#[derive(Debug)]
+pub(crate) enum Say<'a> {
+    /// This came.
+    Bytes(&'a [u8]),
+    /// This happened.
+    Event(OutputEvent),
+}
+
+/// Whose output is read, and where it goes; a task's end does not end its output.
+#[derive(Debug, Default)]
+pub(crate) struct Outputs(BTreeMap<Tid, (Sink, i32, Vec<u8>)>);
+
+impl Daemon {
+    /// The task's output is read from now on.
+    pub(crate) fn begin_output(&mut self, tid: Tid) {
+        if let Some(task) = self.tasks.get(tid) {
+            let sink = task.inheritance.output;
+            self.outputs.0.insert(tid, (sink, task.parent, Vec::new()));
+        }
+    }
+
+    /// The task's output goes elsewhere from now on (pvm_setopt of `PvmSelfOutputTid`).
+    pub(crate) fn turn_output(&mut self, tid: Tid, sink: Sink) {
+        if let Some((old, ..)) = self.outputs.0.get_mut(&tid) {
+            *old = sink;
+        }
+    }
+
+    /// Passes on what a task writes, or what happened to its output.
+    pub(crate) fn output(&mut self, tid: Tid, say: Say<'_>) {
+        let Some((sink, parent, line)) = self.outputs.0.get_mut(&tid) else { return };
+        let (sink, parent) = (*sink, *parent);
+        let to = Tid(sink.tid as u32);
+        if to.is_task() && (to.host() != self.host || self.tasks.get(to).is_some()) {
+            let data = Data::default().int(tid.as_int());
+            let data = match say {
+                Say::Bytes(bytes) => data.int(bytes.len() as i32).bytes(bytes),
+                Say::Event(OutputEvent::End) => data.int(OutputEvent::End as i32),
+                Say::Event(event) => data.int(event as i32).int(parent),
+            };
+            let bytes = data.message(sink, 0);
+            self.route(Parcel { bytes });
+        } else {
+            match say {
+                Say::Bytes(bytes) => line.extend_from_slice(bytes),
+                Say::Event(OutputEvent::End) if !line.is_empty() => line.push(b'\n'),
+                Say::Event(_) => {}
+            }
+            while let Some(end) = line.iter().position(|&byte| byte == b'\n') {
+                let text: Vec<u8> = line.drain(..=end).collect();
+                let text = String::from_utf8_lossy(&text[..end]);
+                self.actions.push(Action::LogOutput(format!("[{tid}] {text}")));
+            }
+        }
+    }
+
+    /// There is no more.
+    pub(crate) fn end_output(&mut self, tid: Tid) {
+        self.output(tid, Say::Event(OutputEvent::End));
+        self.outputs.0.remove(&tid);
+    }
+}

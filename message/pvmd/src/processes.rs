@@ -1,0 +1,188 @@
+//! The processes of this host's tasks: those that the daemon has started, and those that
+//! have come by themselves. All are known by descriptors, so no signal goes astray.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Child;
+
+use pvm::error::Error;
+use pvm::tid::Tid;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+use crate::poll::Poll;
+use crate::run::Source;
+use crate::tasks::Link;
+
+/// Bytes of output read at a time, as in stock PVM.
+const OUTPUT_SIZE: usize = 4096;
+/// Most reads before others get their turn.
+const READS_MAX: usize = 64;
+
+/// What is known of a task's processes; numbers are those of their sources.
+#[derive(Debug, Default)]
+struct Known {
+    link: Option<Link>,
+    /// The process that has enrolled.
+    process: Option<u64>,
+    /// The process that the daemon has started.
+    child: Option<(u64, Child)>,
+    output: Option<u64>,
+    /// The task is one no longer.
+    ended: bool,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Processes(BTreeMap<Tid, Known>);
+
+/// What has been written, and whether more may come.
+pub(crate) fn read_output(fd: &OwnedFd) -> (Vec<u8>, bool) {
+    let mut all = Vec::new();
+    let mut bytes = [0; OUTPUT_SIZE];
+    for _ in 0..READS_MAX {
+        match rustix::io::read(fd, &mut bytes) {
+            Ok(0) => return (all, false),
+            Ok(count) => all.extend_from_slice(&bytes[..count]),
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => break,
+            Err(_) => return (all, false),
+        }
+    }
+    (all, true)
+}
+
+impl Processes {
+    /// A program was started: waits for its output and its end. Its PID.
+    ///
+    /// Errors: OutOfRes, and the program is gone.
+    pub fn started(
+        &mut self,
+        tid: Tid,
+        mut child: Child,
+        output: OwnedFd,
+        poll: &mut Poll<Source>,
+    ) -> Result<u32, Error> {
+        let pid = child.id();
+        let watch = |poll: &mut Poll<Source>| {
+            rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK)?;
+            let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty())?;
+            let process = poll.add(Source::Child(tid, process))?;
+            let output = poll.add(Source::Output(tid, output)).inspect_err(|_| {
+                poll.remove(process);
+            })?;
+            Ok::<_, Errno>((process, output))
+        };
+        match watch(poll) {
+            Ok((process, output)) => {
+                let child = Some((process, child));
+                self.0.insert(tid, Known { child, output: Some(output), ..Known::default() });
+                Ok(pid)
+            }
+            Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(Error::OutOfRes)
+            }
+        }
+    }
+
+    /// A process has enrolled as this task.
+    pub fn enrolled(&mut self, tid: Tid, link: Link, pid: u32, poll: &mut Poll<Source>) {
+        let known = self.0.entry(tid).or_default();
+        known.link = Some(link);
+        // One of another PID namespace has no number here; its connection tells of its end.
+        let process = Pid::from_raw(pid as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        if let Some(Ok(process)) = process {
+            known.process = poll.add(Source::Process(tid, process)).ok();
+        }
+    }
+
+    /// Who speaks by this connection.
+    pub fn at(&self, link: Link) -> Option<Tid> {
+        let mut all = self.0.iter();
+        all.find(|(_, known)| known.link == Some(link)).map(|(tid, _)| *tid)
+    }
+
+    /// Whether a process has enrolled as this task.
+    pub fn has_enrolled(&self, tid: Tid) -> bool {
+        self.0.get(&tid).is_some_and(|known| known.link.is_some())
+    }
+
+    /// Connection and output of a task.
+    pub fn sources(&self, tid: Tid) -> (Option<Link>, Option<u64>) {
+        self.0.get(&tid).map_or((None, None), |known| (known.link, known.output))
+    }
+
+    /// The process that had enrolled as this task has ended.
+    pub fn left(&mut self, tid: Tid) {
+        self.change(tid, |known| known.process = None);
+    }
+
+    /// The task's output has ended.
+    pub fn output_ended(&mut self, tid: Tid) {
+        self.change(tid, |known| known.output = None);
+    }
+
+    /// The program that the daemon started has ended.
+    pub fn reap(&mut self, tid: Tid) {
+        self.change(tid, |known| {
+            if let Some((_, mut child)) = known.child.take() {
+                let _ = child.wait();
+            }
+        });
+    }
+
+    /// The task is one no longer; its program may run on. The source of the process that had
+    /// enrolled, which is of no interest now.
+    pub fn forget(&mut self, tid: Tid) -> Option<u64> {
+        let process = self.0.get_mut(&tid).and_then(|known| known.process.take());
+        self.change(tid, |known| {
+            known.link = None;
+            known.ended = true;
+        });
+        process
+    }
+
+    fn change(&mut self, tid: Tid, change: impl FnOnce(&mut Known)) {
+        let Some(known) = self.0.get_mut(&tid) else { return };
+        change(known);
+        if known.ended && known.child.is_none() && known.output.is_none() {
+            self.0.remove(&tid);
+        }
+    }
+
+    /// Sends a task a signal: to the process that has enrolled, or will.
+    pub fn signal(&self, tid: Tid, signal: i32, poll: &mut Poll<Source>) {
+        let Some(known) = self.0.get(&tid) else { return };
+        let process = known.process.or(known.child.as_ref().map(|(number, _)| *number));
+        // SAFETY: the kernel checks the number; nobody here depends on any signal.
+        let signal =
+            (1..=64).contains(&signal).then(|| unsafe { Signal::from_raw_unchecked(signal) });
+        if let (Some(number), Some(signal)) = (process, signal)
+            && let Some(source) = poll.get(number)
+        {
+            let _ = pidfd_send_signal(source.as_fd(), signal);
+        }
+    }
+
+    /// Sends all a signal, but one; also to programs whose tasks have ended.
+    pub fn signal_all(&self, but: Option<Tid>, signal: i32, poll: &mut Poll<Source>) {
+        let all = self.0.keys().filter(|tid| Some(**tid) != but);
+        all.for_each(|tid| self.signal(*tid, signal, poll));
+    }
+
+    /// Whether some program that the daemon started has not ended.
+    pub fn are_there(&self) -> bool {
+        self.0.values().any(|known| known.child.is_some())
+    }
+
+    /// Ends all programs that the daemon started.
+    pub fn kill_all(&mut self) {
+        for (_, child) in self.0.values_mut().filter_map(|known| known.child.as_mut()) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Programs that the daemon starts: where they are found, and with what they begin.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use pvm::constants::PvmTaskDebug;
+use pvm::error::Error;
+
+use crate::child::inherit_nothing;
+use crate::spawn::Program;
+
+/// The architecture that this host is, as PVM calls it.
+pub const ARCHITECTURE: &str = "LINUX64";
+/// What `PVMTMASK` says if nothing is traced.
+const NO_TRACE: &str = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
+
+/// What this host's programs share: options of the host file, expanded.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Directories in which programs are looked for (ep=); else those of stock PVM.
+    pub path: Option<String>,
+    /// The directory in which programs run (wd=); else the home directory.
+    pub directory: Option<String>,
+    /// What starts programs under a debugger (bx=).
+    pub debugger: Option<String>,
+}
+
+/// `text` with `$NAME` replaced by what `variable` says, or nothing.
+pub fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
+    let mut pieces = text.split('$');
+    let mut expanded = pieces.next().unwrap_or_default().to_string();
+    for piece in pieces {
+        let end = piece.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let (name, rest) = piece.split_at(end.unwrap_or(piece.len()));
+        expanded.push_str(&variable(name).unwrap_or_default());
+        expanded.push_str(rest);
+    }
+    expanded
+}
+
+/// A variable of the environment, with what stock PVM's scripts would set.
+pub fn variable(name: &str) -> Option<String> {
+    let set = std::env::var(name).ok();
+    match name {
+        "PVM_ARCH" => set.or_else(|| Some(ARCHITECTURE.into())),
+        "PVM_ROOT" => set.or_else(|| Some("/usr/lib/pvm3".into())),
+        _ => set,
+    }
+}
+
+impl Settings {
+    /// Where programs are looked for.
+    fn path(&self) -> String {
+        let set = self.path.clone().or_else(|| variable("PVM_PATH"));
+        let stock = "$HOME/pvm3/bin/$PVM_ARCH:$PVM_ROOT/bin/$PVM_ARCH";
+        expand(&set.unwrap_or_else(|| stock.into()), variable)
+    }
+
+    /// Where programs run.
+    fn directory(&self) -> PathBuf {
+        let set = self.directory.as_deref().map(|directory| expand(directory, variable));
+        PathBuf::from(set.or_else(|| variable("HOME")).unwrap_or_else(|| "/".into()))
+    }
+
+    /// What starts programs under a debugger.
+    fn debugger(&self) -> String {
+        let set = self.debugger.clone().or_else(|| variable("PVM_DEBUGGER"));
+        expand(&set.unwrap_or_else(|| "$PVM_ROOT/lib/debugger".into()), variable)
+    }
+
+    /// The program's file. Errors: NoFile.
+    pub fn find(&self, file: &str) -> Result<PathBuf, Error> {
+        let is_program = |path: &PathBuf| {
+            let data = std::fs::metadata(path);
+            data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+        };
+        if file.starts_with('/') {
+            return Some(PathBuf::from(file)).filter(is_program).ok_or(Error::NoFile);
+        }
+        let path = self.path();
+        let found = path.split(':').filter(|element| !element.is_empty());
+        found.map(|element| Path::new(element).join(file)).find(is_program).ok_or(Error::NoFile)
+    }
+}
+
+/// Starts the program; its process, and where its output is read.
+///
+/// Errors: NoFile; OutOfRes, if there can be no more processes or descriptors; NoMem.
+pub fn start(
+    settings: &Settings,
+    socket: &Path,
+    program: &Program,
+) -> Result<(Child, OwnedFd), Error> {
+    let spawn = &program.start.spawn;
+    let file = settings.find(&spawn.file)?;
+    let mut command = if spawn.flags & PvmTaskDebug != 0 {
+        let mut command = Command::new(settings.find(&settings.debugger())?);
+        command.arg(&file);
+        command
+    } else {
+        Command::new(&file)
+    };
+    command.args(&spawn.arguments).envs(environment(socket, program));
+    // As in stock PVM, a directory that is not there stops nothing.
+    let own = settings.directory();
+    let wanted = own.join(&program.start.directory);
+    if let Some(directory) = [wanted, own].into_iter().find(|path| path.is_dir()) {
+        command.env("PWD", &directory).current_dir(directory);
+    }
+    let (output, writer) = io::pipe().map_err(code)?;
+    let too = writer.try_clone().map_err(code)?;
+    let null = File::open("/dev/null").map_or_else(|_| Stdio::null(), Stdio::from);
+    command.stdin(null).stdout(writer).stderr(too);
+    inherit_nothing(&mut command);
+    let child = command.spawn().map_err(code)?;
+    Ok((child, output.into()))
+}
+
+/// What a program finds in its environment besides the daemon's own.
+fn environment(socket: &Path, program: &Program) -> BTreeMap<String, String> {
+    let spawn = &program.start.spawn;
+    let given = spawn.environment.iter().filter_map(|pair| pair.split_once('='));
+    let mut variables: BTreeMap<String, String> =
+        given.map(|(name, value)| (name.to_string(), value.to_string())).collect();
+    let inherited = &spawn.inheritance;
+    let mask = if inherited.trace_mask.is_empty() { NO_TRACE } else { &inherited.trace_mask };
+    let own = [
+        ("PVM_ARCH", variable("PVM_ARCH").unwrap_or_default()),
+        ("PVM_ROOT", variable("PVM_ROOT").unwrap_or_default()),
+        ("PVMSOCK", socket.display().to_string()),
+        ("PVMEPID", program.cookie.to_string()),
+        ("PVMTMASK", mask.to_string()),
+        ("PVMTRCBUF", inherited.trace_buffer.to_string()),
+        ("PVMTRCOPT", inherited.trace_options.to_string()),
+        ("PVMCTX", format!("{:#x}", inherited.context)),
+    ];
+    variables.extend(own.map(|(name, value)| (name.to_string(), value)));
+    variables
+}
+
+/// The error code of PVM for the system's.
+fn code(error: io::Error) -> Error {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE) => Error::OutOfRes,
+        Some(libc::ENOMEM) => Error::NoMem,
+        _ => Error::NoFile,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_expanded_and_unknown_ones_are_nothing() {
+        let variable = |name: &str| (name == "PVM_ARCH").then(|| "LINUX64".to_string());
+        assert_eq!(expand("a/$PVM_ARCH:b$PVM_ARCH/", variable), "a/LINUX64:bLINUX64/");
+        assert_eq!(expand("$NOTHING/x$", variable), "/x");
+        assert_eq!(expand("plain", variable), "plain");
+    }
+
+    #[test]
+    fn a_program_is_an_executable_file_on_the_path() {
+        let settings = Settings { path: Some("/nowhere::/bin".into()), ..Settings::default() };
+        assert_eq!(settings.find("sh"), Ok("/bin/sh".into()));
+        assert_eq!(settings.find("/bin/sh"), Ok("/bin/sh".into()));
+        for none in ["nosuchprogram", "/etc/passwd", "/tmp", "/bin/nosuchprogram"] {
+            assert_eq!(settings.find(none), Err(Error::NoFile), "{none}");
+        }
+    }
+}

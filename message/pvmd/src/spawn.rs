@@ -1,0 +1,183 @@
+//! pvm_spawn: which hosts get how many, and what comes of each.
+
+use std::collections::BTreeMap;
+
+use pvm::constants::{PvmHostCompl, PvmNoSpawnParent, PvmTaskArch, PvmTaskHost};
+use pvm::error::Error;
+use pvm::tid::Tid;
+use pvm::wire::{Answer, Spawn};
+use serde::{Deserialize, Serialize};
+
+use crate::daemon::{Daemon, Then};
+use crate::errand::{Errand, Principal, Reply};
+use crate::event::Action;
+use crate::machine::{Asker, Machine};
+use crate::output::{self, OutputEvent};
+
+/// Most tasks of one spawn: more than a virtual machine has places.
+pub const COUNT_MAX: u32 = 1 << 22;
+
+/// What a host is to start.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Start {
+    /// What was asked for.
+    pub spawn: Spawn,
+    /// In which directory, relative to the host's own; empty for that one.
+    pub directory: String,
+    /// Who is its parent: a tid, or an error code.
+    pub parent: i32,
+}
+
+/// A program to be started.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// As which task.
+    pub tid: Tid,
+    /// What `PVMEPID` is to say.
+    pub cookie: u32,
+    /// The rest.
+    pub start: Start,
+}
+
+/// A spawn that waits for its hosts.
+#[derive(Debug)]
+pub(crate) struct Spawning {
+    asker: Asker,
+    /// Of each task, its tid or an error.
+    slots: Vec<i32>,
+    waits: usize,
+}
+
+/// Starts that an errand waits for.
+#[derive(Debug)]
+pub(crate) struct Starting {
+    principal: Principal,
+    results: Vec<i32>,
+    waits: usize,
+}
+
+/// The hosts on which `spawn` may run, and the directory, as its place and flags say.
+fn candidates<'a>(spawn: &'a Spawn, machine: &Machine, own: u16) -> (Vec<u16>, &'a str) {
+    let (place, directory) = spawn.place.split_once(':').unwrap_or((&spawn.place, ""));
+    let fits = |host: &pvm::wire::HostInfo| {
+        let here = place == "." && host.tid.host() == own;
+        let host_fits = spawn.flags & PvmTaskHost == 0 || host.name == place || here;
+        let architecture_fits = spawn.flags & PvmTaskArch == 0 || host.architecture == place;
+        (host_fits && architecture_fits) != (spawn.flags & PvmHostCompl != 0)
+    };
+    let hosts = machine.hosts().iter().filter(|host| fits(host));
+    (hosts.map(|host| host.tid.host()).collect(), directory)
+}
+
+impl Daemon {
+    /// pvm_spawn.
+    pub(crate) fn spawn(&mut self, asker: Asker, spawn: Spawn) {
+        if spawn.count == 0 || spawn.count > COUNT_MAX || spawn.file.is_empty() {
+            return self.answer(asker, Err(Error::BadParam.code()));
+        }
+        let (hosts, directory) = candidates(&spawn, &self.machine, self.host);
+        let directory = directory.to_string();
+        let count = spawn.count as usize;
+        if hosts.is_empty() {
+            let slots = vec![Error::NoHost.code(); count];
+            return self.answer(asker, Ok(Answer::Each(slots)));
+        }
+        // Round robin, from the host after the last that got one.
+        let mut shares: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
+        for slot in 0..count {
+            let next = hosts.iter().find(|&&host| host > self.last_host).unwrap_or(&hosts[0]);
+            self.last_host = *next;
+            shares.entry(*next).or_default().push(slot);
+        }
+        let quiet = spawn.flags & PvmNoSpawnParent != 0;
+        let parent = if quiet { Error::ParentNotSet.code() } else { asker.tid.as_int() };
+        self.last_spawn = self.last_spawn.wrapping_add(1);
+        let number = self.last_spawn;
+        let slots = vec![Error::SysErr.code(); count];
+        self.spawns.insert(number, Spawning { asker, slots, waits: shares.len() });
+        for (host, slots) in shares {
+            let spawn = Spawn { count: slots.len() as u32, ..spawn.clone() };
+            let start = Start { spawn, directory: directory.clone(), parent };
+            self.send_on(host, Errand::Start(start), Then::Spawn(number, slots));
+        }
+    }
+
+    /// A host has started its share of a spawn.
+    pub(crate) fn spawned(&mut self, number: u32, slots: &[usize], reply: Reply) {
+        let Some(spawning) = self.spawns.get_mut(&number) else { return };
+        for (n, &slot) in slots.iter().enumerate() {
+            spawning.slots[slot] = match &reply {
+                Ok(Answer::Each(results)) => {
+                    results.get(n).copied().unwrap_or(Error::SysErr.code())
+                }
+                Ok(_) => Error::SysErr.code(),
+                Err(code) => *code,
+            };
+        }
+        spawning.waits -= 1;
+        if spawning.waits > 0 {
+            return;
+        }
+        let Spawning { asker, mut slots, .. } = self.spawns.remove(&number).expect("it is there");
+        // Tids first, then what went wrong, as in stock PVM.
+        slots.sort_by_key(|result| *result < 0);
+        self.answer(asker, Ok(Answer::Each(slots)));
+    }
+
+    /// Starts tasks on this host.
+    pub(crate) fn start_tasks(&mut self, principal: Principal, start: Start) {
+        let mut programs = Vec::new();
+        let mut results = Vec::new();
+        for _ in 0..start.spawn.count {
+            let inheritance = start.spawn.inheritance.clone();
+            match self.tasks.add(start.parent, start.spawn.file.clone(), inheritance) {
+                Some(tid) => {
+                    let cookie = self.tasks.give_cookie(tid);
+                    programs.push(Program { tid, cookie, start: start.clone() });
+                }
+                None => results.push(Error::OutOfRes.code()),
+            }
+        }
+        if programs.is_empty() {
+            return self.reply(principal, Ok(Answer::Each(results)));
+        }
+        self.last_spawn = self.last_spawn.wrapping_add(1);
+        let number = self.last_spawn;
+        self.starts.insert(number, Starting { principal, results, waits: programs.len() });
+        for program in programs {
+            self.starting.insert(program.tid, number);
+            self.actions.push(Action::StartTask(Box::new(program)));
+        }
+    }
+
+    /// A program runs, with this PID, or does not.
+    pub(crate) fn task_started(&mut self, tid: Tid, result: Result<u32, Error>) {
+        let Some(number) = self.starting.remove(&tid) else { return };
+        let outcome = match result {
+            Ok(pid) => {
+                if let Some(task) = self.tasks.get_mut(tid) {
+                    task.pid = pid;
+                }
+                self.begin_output(tid);
+                tid.as_int()
+            }
+            Err(error) => {
+                self.tasks.remove(tid);
+                error.code()
+            }
+        };
+        let Some(starting) = self.starts.get_mut(&number) else { return };
+        starting.results.push(outcome);
+        starting.waits -= 1;
+        if starting.waits > 0 {
+            return;
+        }
+        let Starting { principal, results, .. } = self.starts.remove(&number).expect("it is there");
+        for event in [OutputEvent::New, OutputEvent::Spawned] {
+            for &result in results.iter().filter(|result| **result > 0) {
+                self.output(Tid(result as u32), output::Say::Event(event));
+            }
+        }
+        self.reply(principal, Ok(Answer::Each(results)));
+    }
+}
