@@ -121,7 +121,9 @@ impl Machine {
         for host in &machine.hosts[1..] {
             machine.shell(&format!("echo add {host} | {}", machine.console), START_MAX)?;
         }
-        machine.wait_for_hosts()?;
+        if machine.hosts.len() > 1 {
+            machine.wait_for_hosts()?;
+        }
         Ok(machine)
     }
 
@@ -187,10 +189,7 @@ impl Machine {
     }
 
     fn wait_for_hosts(&self) -> Result<(), Failure> {
-        let wanted = match self.hosts.len() {
-            1 => "1 host,".to_string(),
-            more => format!("{more} hosts,"),
-        };
+        let wanted = format!("{} hosts,", self.hosts.len());
         let deadline = Instant::now() + START_MAX;
         loop {
             let conf = self.shell(&format!("echo conf | {}", self.console), START_MAX)?;
@@ -235,8 +234,9 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
-            let _ = self.shell(&format!("echo halt | {}", self.console), HALT_MAX);
-            let _ = wait_until(&mut daemon, Instant::now() + HALT_MAX);
+            let halted = self.shell(&format!("echo halt | {}", self.console), HALT_MAX);
+            let grace = if halted.is_ok() { HALT_MAX } else { Duration::ZERO };
+            let _ = wait_until(&mut daemon, Instant::now() + grace);
         }
         let _ = fs::remove_dir_all(&self.directory);
     }
