@@ -129,6 +129,15 @@ impl Fragment {
         bytes.extend_from_slice(beyond);
     }
 
+    /// Has `fill` write `len` bytes at `at`, without setting the length.
+    pub(crate) fn write_with(&mut self, at: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
+        let bytes = self.own();
+        if bytes.len() < at + len {
+            bytes.resize(at + len, 0);
+        }
+        fill(&mut bytes[at..at + len]);
+    }
+
     /// Appends; there must be room.
     pub fn append(&mut self, from: &[u8]) {
         assert!(from.len() <= self.room());

@@ -12,6 +12,8 @@ use crate::message::{Message, Position};
 use crate::raw;
 
 const WORD: usize = 4;
+/// Bytes that are turned at once: a multiple of all numbers' sizes.
+const TURNED_TOGETHER: usize = 512;
 
 fn padded(size: usize) -> usize {
     size.next_multiple_of(WORD)
@@ -25,18 +27,13 @@ pub(crate) fn pack(message: &mut Message, source: &Source) -> Result<(), Error> 
             return Ok(());
         }
         Kind::Double | Kind::DoubleComplex => {
-            for i in 0..source.len() {
-                for double in source.item(i).chunks_exact(8) {
-                    let double = f64::from_ne_bytes(double.try_into().expect("8 bytes"));
-                    put(message, &double.to_bits().to_be_bytes());
-                }
-            }
+            put_array::<8>(message, source);
             return Ok(());
         }
         Kind::Short | Kind::UShort => {
             for i in 0..source.len() {
                 let short = i16::from_ne_bytes(source.item(i).try_into().expect("2 bytes"));
-                put(message, &i32::from(short).to_be_bytes());
+                put(message, &i32::from(short).to_ne_bytes());
             }
         }
         Kind::Long | Kind::ULong => {
@@ -51,16 +48,11 @@ pub(crate) fn pack(message: &mut Message, source: &Source) -> Result<(), Error> 
                     message.last().set_len(at);
                     return Err(Error::Overflow);
                 }
-                put(message, &(long as i32).to_be_bytes());
+                put(message, &(long as i32).to_ne_bytes());
             }
         }
         Kind::Int | Kind::UInt | Kind::Float | Kind::Complex => {
-            for i in 0..source.len() {
-                for word in source.item(i).chunks_exact(WORD) {
-                    let word = u32::from_ne_bytes(word.try_into().expect("4 bytes"));
-                    put(message, &word.to_be_bytes());
-                }
-            }
+            put_array::<WORD>(message, source);
         }
     }
     // Also for no items: a message that begins anew is cut here.
@@ -75,21 +67,52 @@ fn room(message: &Message) -> usize {
     message.fragments[fragment].capacity().saturating_sub(at)
 }
 
-/// Writes one number; a new fragment if the current one has no room for all of it.
-fn put(message: &mut Message, number: &[u8]) {
-    if room(message) < number.len() {
-        if number.len() == WORD {
-            let at = message.xdr.at;
-            message.last().set_len(at);
+/// Writes numbers of `N` bytes, of which an item has one or two.
+fn put_array<const N: usize>(message: &mut Message, source: &Source) {
+    if source.contiguous() {
+        put_all::<N>(message, source.all());
+    } else {
+        for i in 0..source.len() {
+            put_all::<N>(message, source.item(i));
         }
-        message.extend();
-        message.xdr = Position { fragment: message.fragments.len() - 1, at: 0 };
     }
-    let Position { fragment, at } = message.xdr;
-    message.fragments[fragment].write(at, number);
-    message.xdr.at += number.len();
-    let at = message.xdr.at;
-    message.last().set_len(at);
+}
+
+/// Writes one number.
+fn put<const N: usize>(message: &mut Message, number: &[u8; N]) {
+    put_all::<N>(message, number);
+}
+
+/// Writes numbers of `N` bytes, as many at once as the current fragment has room for; a new
+/// fragment where there is none for all of one.
+fn put_all<const N: usize>(message: &mut Message, mut numbers: &[u8]) {
+    while !numbers.is_empty() {
+        if room(message) < N {
+            if N == WORD {
+                let at = message.xdr.at;
+                message.last().set_len(at);
+            }
+            message.extend();
+            message.xdr = Position { fragment: message.fragments.len() - 1, at: 0 };
+        }
+        let (now, later) = numbers.split_at(numbers.len().min(room(message) / N * N));
+        let Position { fragment, at } = message.xdr;
+        message.fragments[fragment].write_with(at, now.len(), |to| turn::<N>(now, to));
+        message.xdr.at += now.len();
+        let at = message.xdr.at;
+        message.last().set_len(at);
+        numbers = later;
+    }
+}
+
+/// Turns the bytes of each number: from memory's order to the encoding's, or back.
+fn turn<const N: usize>(from: &[u8], to: &mut [u8]) {
+    for (from, to) in from.chunks_exact(N).zip(to.chunks_exact_mut(N)) {
+        to.copy_from_slice(from);
+        if cfg!(target_endian = "little") {
+            to.reverse();
+        }
+    }
 }
 
 fn pack_bytes(message: &mut Message, source: &Source) {
@@ -108,22 +131,7 @@ fn pack_bytes(message: &mut Message, source: &Source) {
 pub(crate) fn unpack(message: &mut Message, target: &mut Target) -> Result<(), Error> {
     match target.kind {
         Kind::Byte => return unpack_bytes(message, target),
-        Kind::Double | Kind::DoubleComplex => {
-            let halves = target.kind.size() / 8;
-            for i in 0..target.len() {
-                for half in 0..halves {
-                    if let Some(word) = high_word(message) {
-                        // As libpvm: if the rest does not come, this much has changed.
-                        let high = if cfg!(target_endian = "little") { WORD } else { 0 };
-                        target.write(i, half * 8 + high, &word.to_ne_bytes());
-                    }
-                    let double = f64::from_bits(u64::from_be_bytes(get(message)?));
-                    message.cursor.at = message.xdr.at;
-                    target.write(i, half * 8, &double.to_ne_bytes());
-                }
-            }
-            return Ok(());
-        }
+        Kind::Double | Kind::DoubleComplex => return unpack_doubles(message, target),
         _ => {}
     }
     let result = unpack_words(message, target);
@@ -131,20 +139,77 @@ pub(crate) fn unpack(message: &mut Message, target: &mut Target) -> Result<(), E
     result
 }
 
+fn unpack_doubles(message: &mut Message, target: &mut Target) -> Result<(), Error> {
+    let halves = target.kind.size() / 8;
+    let mut done = 0;
+    while done < target.len() * halves {
+        if target.contiguous() {
+            done += take_all::<8>(message, target, done);
+            message.cursor.at = message.xdr.at;
+            if done == target.len() * halves {
+                break;
+            }
+        }
+        let (i, at) = (done / halves, done % halves * 8);
+        if let Some(word) = high_word(message) {
+            // As libpvm: if the rest does not come, this much has changed.
+            let high = if cfg!(target_endian = "little") { WORD } else { 0 };
+            target.write(i, at + high, &word.to_ne_bytes());
+        }
+        let double = f64::from_bits(u64::from_be_bytes(get(message)?));
+        message.cursor.at = message.xdr.at;
+        target.write(i, at, &double.to_ne_bytes());
+        done += 1;
+    }
+    Ok(())
+}
+
 fn unpack_words(message: &mut Message, target: &mut Target) -> Result<(), Error> {
-    for i in 0..target.len() {
+    let words = match target.kind {
+        Kind::Complex => 2,
+        _ => 1,
+    };
+    let as_they_are = target.kind.size() == words * WORD && target.contiguous();
+    let mut done = 0;
+    while done < target.len() * words {
+        if as_they_are {
+            done += take_all::<WORD>(message, target, done);
+            if done == target.len() * words {
+                break;
+            }
+        }
+        let (i, at) = (done / words, done % words * WORD);
         let word = u32::from_be_bytes(get(message)?);
         match target.kind {
             Kind::Short | Kind::UShort => target.write(i, 0, &(word as u16).to_ne_bytes()),
             Kind::Long | Kind::ULong => target.write(i, 0, &u64::from(word).to_ne_bytes()),
-            _ => target.write(i, 0, &word.to_ne_bytes()),
+            _ => target.write(i, at, &word.to_ne_bytes()),
         }
-        if target.kind == Kind::Complex {
-            let imaginary = u32::from_be_bytes(get(message)?);
-            target.write(i, WORD, &imaginary.to_ne_bytes());
-        }
+        done += 1;
     }
     Ok(())
+}
+
+/// Reads what the current fragment has of the numbers of `N` bytes that are wanted after
+/// `done`, for an array without gaps. Returns how many.
+fn take_all<const N: usize>(message: &mut Message, target: &mut Target, done: usize) -> usize {
+    let wanted = target.len() * (target.kind.size() / N) - done;
+    let count = wanted.min(message.left(message.xdr) / N);
+    let Position { fragment, at } = message.xdr;
+    if count == 0 {
+        return 0;
+    }
+    let bytes = &message.fragments[fragment].bytes()[at..at + count * N];
+    let mut turned = [0; TURNED_TOGETHER];
+    for (nth, bytes) in bytes.chunks(TURNED_TOGETHER).enumerate() {
+        let turned = &mut turned[..bytes.len()];
+        turn::<N>(bytes, turned);
+        let offset = done * N + nth * TURNED_TOGETHER;
+        let size = target.kind.size();
+        target.write(offset / size, offset % size, turned);
+    }
+    message.xdr.at += count * N;
+    count
 }
 
 /// Reads one number.
