@@ -1,9 +1,10 @@
 //! Waiting for another process to change a word: look for a while, then sleep in the
 //! kernel, where an idle waiter costs nothing.
 //!
-//! How long to look adapts: where the wait usually ends while we look, as between two
-//! processes with a core each, we look longer; where it does not, as with more processes
-//! than cores, hardly at all.
+//! How long to look adapts: where the wait ends while we look, as between two processes with
+//! a core each, we look longer; where it does not, as with more processes than cores, hardly
+//! at all. What is there at once, as for one that was just woken, says nothing of that. One
+//! wait in a few looks longer than it has learned to, in case the others have a core again.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
@@ -22,28 +23,41 @@ const GLANCE: Duration = Duration::from_micros(200);
 /// Fewest and most looks before sleeping. A look takes some 10 to 50 ns (`pause`).
 const LOOKS_MIN: u32 = 16;
 const LOOKS_MAX: u32 = 4096;
+/// One wait in so many is a trial, of so many looks.
+const TRIAL_EACH: u32 = 32;
+const TRIAL_LOOKS: u32 = 512;
 
 /// What a waiter has learned about how long to look.
 #[derive(Debug, Clone)]
 pub struct Patience {
     looks: u32,
+    waits: u32,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        Self { looks: LOOKS_MIN * 8 }
+        Self { looks: LOOKS_MIN * 8, waits: 0 }
     }
 }
 
 impl Patience {
     /// Looks for a while. Returns what `found` gave, if that was in time.
+    #[inline]
     pub fn look<T>(&mut self, mut found: impl FnMut() -> Option<T>) -> Option<T> {
-        for _ in 0..self.looks {
+        if let Some(thing) = found() {
+            return Some(thing);
+        }
+        self.waits = self.waits.wrapping_add(1);
+        let looks = match self.waits % TRIAL_EACH {
+            0 => self.looks.max(TRIAL_LOOKS),
+            _ => self.looks,
+        };
+        for look in 1..=looks {
+            std::hint::spin_loop();
             if let Some(thing) = found() {
-                self.looks = (self.looks * 2).min(LOOKS_MAX);
+                self.looks = (self.looks.max(look) * 2).min(LOOKS_MAX);
                 return Some(thing);
             }
-            std::hint::spin_loop();
         }
         self.looks = (self.looks / 2).max(LOOKS_MIN);
         None
@@ -135,5 +149,67 @@ pub fn sleep_on_either(words: [(&AtomicU32, u32); 2], until: Instant) {
         Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
         // ENOSYS before 5.16; others by a filter, or for memory that futexes do not know.
         Err(_) => CANNOT.store(true, Relaxed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks until the wait was given up, of what does not come.
+    fn in_vain(patience: &mut Patience) -> u32 {
+        let mut looks = 0;
+        let found = patience.look(|| {
+            looks += 1;
+            None::<()>
+        });
+        assert_eq!(found, None);
+        looks - 1
+    }
+
+    /// Waits for what comes at the given look.
+    fn until(patience: &mut Patience, look: u32) -> bool {
+        let mut looks = 0;
+        let found = patience.look(|| {
+            looks += 1;
+            (looks > look).then_some(())
+        });
+        found.is_some()
+    }
+
+    /// As a process that shares its core: it looks in vain, sleeps, and is woken by what it
+    /// finds at once.
+    #[test]
+    fn what_is_there_at_once_teaches_nothing() {
+        let mut patience = Patience { looks: LOOKS_MAX, waits: 0 };
+        let looks: u32 = (0..1000)
+            .map(|_| {
+                let looks = in_vain(&mut patience);
+                assert!(until(&mut patience, 0));
+                looks
+            })
+            .sum();
+        assert!(looks < 2 * LOOKS_MAX + 1000 * (LOOKS_MIN + TRIAL_LOOKS / TRIAL_EACH), "{looks}");
+    }
+
+    #[test]
+    fn what_comes_while_we_look_makes_us_look_longer() {
+        let mut patience = Patience::default();
+        for _ in 0..10 {
+            assert!(until(&mut patience, 3));
+        }
+        assert!(until(&mut patience, LOOKS_MAX - 1));
+        assert!(!until(&mut patience, LOOKS_MAX + 1));
+    }
+
+    /// Others have a core again, and take longer than the fewest looks.
+    #[test]
+    fn a_trial_finds_that_looking_pays_again() {
+        let mut patience = Patience::default();
+        for _ in 0..100 {
+            in_vain(&mut patience);
+        }
+        let missed = (0..100).filter(|_| !until(&mut patience, 10 * LOOKS_MIN)).count();
+        assert!(missed < TRIAL_EACH as usize, "{missed}");
     }
 }

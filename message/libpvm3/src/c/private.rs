@@ -12,8 +12,6 @@ use pvm::wire::{Answer, GroupRequest, Request};
 
 use super::library::{Code, quietly};
 
-/// Looks at a word before sleeping. A look takes some 10 ns.
-const LOOKS: u32 = 2000;
 /// How long to sleep before messages are taken in.
 const NAP: Duration = Duration::from_millis(10);
 /// How long to wait before the daemon is looked after.
@@ -82,7 +80,7 @@ pub unsafe extern "C" fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void {
     at.cast()
 }
 
-/// Waits until `*word` is no longer `value`. Meanwhile messages are taken in, handlers run, and
+/// Sleeps until `*word` is no longer `value`: the caller has looked for a while. Meanwhile messages are taken in, handlers run, and
 /// other threads may use the library. Who changes the word wakes those who sleep on it by
 /// futex. Returns 0, or PvmSysErr if the daemon has gone.
 ///
@@ -92,12 +90,6 @@ pub unsafe extern "C" fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void {
 pub unsafe extern "C" fn nagaya_pvm_wait(word: *const u32, value: u32) -> c_int {
     // SAFETY: as our caller says; an atomic is as large.
     let word = unsafe { &*word.cast::<AtomicU32>() };
-    for _ in 0..LOOKS {
-        if word.load(Acquire) != value {
-            return 0;
-        }
-        std::hint::spin_loop();
-    }
     let mut doubt = Instant::now() + DAEMON_DOUBT;
     loop {
         let result = quietly(|library| {

@@ -36,7 +36,8 @@ use order::Numbers;
 /// How long a task sleeps before it looks whether the daemon still lives.
 const DAEMON_DOUBT: Duration = Duration::from_millis(500);
 /// Looks into the receive buffer before time is asked for. A look takes some nanoseconds.
-const LOOKS: u32 = 64;
+/// (Few: how long to look before sleeping is for the port to learn.)
+const LOOKS: u32 = 8;
 /// Messages that are taken in before something else is done.
 const BATCH: usize = 64;
 
