@@ -12,6 +12,10 @@ use pvm::wire::GroupRequest;
 use crate::known::{self, At, Group};
 use crate::pvm3::{self, Result, returned};
 
+/// How often others are let onto the processor before one sleeps: with more members than
+/// processors, those who are to come often wait for ours, and a sleep and a waking cost more.
+const YIELDS: u32 = 8;
+
 /// Waits until `count` members of the group have come here, all with the same count; -1 is
 /// the group's size. Returns 0.
 ///
@@ -69,6 +73,13 @@ fn wait_for_others(at: At, ticket: Ticket) -> Result<()> {
         found => Some(found),
     };
     let mut found = PATIENCE.with_borrow_mut(|patience| patience.look(look));
+    for _ in 0..YIELDS {
+        if found.is_some() {
+            break;
+        }
+        std::thread::yield_now();
+        found = look();
+    }
     loop {
         match found {
             Some(Found::Dead) => return Err(Error::NoGroup.code()),
