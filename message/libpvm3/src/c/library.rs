@@ -332,21 +332,40 @@ impl Library {
     /// Other threads may use the library meanwhile.
     #[inline]
     pub fn wait(&self, until: Option<Instant>) -> Result<(), Code> {
+        if !self.receive(|task| task.wait(until))? {
+            self.wait_for_receiver(until)?;
+        }
+        self.run_handlers()
+    }
+
+    /// As [`Library::wait`], and no longer once the word is not `is` any more.
+    pub fn wait_while(&self, word: &AtomicU32, is: u32) -> Result<(), Code> {
+        if !self.receive(|task| task.wait_while(word, is))? {
+            // Another thread receives.
+            let this = self.with(|state| Ok(state.thread))?;
+            self.lock.give();
+            fcp::wait::sleep(word, is, Some(Instant::now() + RECEIVER_DOUBT));
+            self.lock.take();
+            self.prepare(this);
+        }
+        self.run_handlers()
+    }
+
+    /// Has this thread receive. Whether it could: another may receive already.
+    #[inline]
+    fn receive(&self, wait: impl FnOnce(&mut Task) -> Result<Waited, Error>) -> Result<bool, Code> {
         let waited = self.with(|state| {
             // In a handler the lock cannot be given, and so nobody else receives.
             if state.receiver != 0 && self.lock.is_shallow() {
                 return Ok(None);
             }
             state.descriptors.clear();
-            let waited = state.task.wait(until)?;
+            let waited = wait(&mut state.task)?;
             state.receiver = if waited == Waited::Came { 0 } else { state.thread };
             Ok(Some(waited))
         })?;
         match waited {
-            None => {
-                self.wait_for_receiver(until)?;
-                return self.run_handlers();
-            }
+            None => return Ok(false),
             Some(Waited::Nothing) => self.let_others()?,
             Some(Waited::Came) => {}
         }
@@ -354,7 +373,7 @@ impl Library {
             self.arrivals.fetch_add(1, SeqCst);
             let _ = futex::wake(&self.arrivals, futex::Flags::PRIVATE, i32::MAX as u32);
         }
-        self.run_handlers()
+        Ok(true)
     }
 
     /// As [`Library::wait`], in the stead of threads that wait by descriptor: handlers are

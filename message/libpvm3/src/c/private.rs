@@ -5,17 +5,11 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;
-use std::time::{Duration, Instant};
 
 use pvm::error::Error;
 use pvm::wire::{Answer, GroupRequest, Request};
 
 use super::library::{Code, quietly};
-
-/// How long to sleep before messages are taken in.
-const NAP: Duration = Duration::from_millis(10);
-/// How long to wait before the daemon is looked after.
-const DAEMON_DOUBT: Duration = Duration::from_millis(500);
 
 fn code(result: Result<(), Code>) -> c_int {
     match result {
@@ -90,26 +84,10 @@ pub unsafe extern "C" fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void {
 pub unsafe extern "C" fn nagaya_pvm_wait(word: *const u32, value: u32) -> c_int {
     // SAFETY: as our caller says; an atomic is as large.
     let word = unsafe { &*word.cast::<AtomicU32>() };
-    let mut doubt = Instant::now() + DAEMON_DOUBT;
-    loop {
-        let result = quietly(|library| {
-            library.enroll()?;
-            while library.take_in()? {}
-            if Instant::now() >= doubt {
-                doubt = Instant::now() + DAEMON_DOUBT;
-                library.with(|state| state.task.check_daemon())?;
-            }
-            Ok(())
-        });
-        if word.load(Acquire) != value {
-            return 0;
+    code(quietly(|library| {
+        while word.load(Acquire) == value {
+            library.wait_while(word, value)?;
         }
-        if let Err(Code(code)) = result {
-            return code;
-        }
-        fcp::wait::sleep(word, value, Some(Instant::now() + NAP));
-        if word.load(Acquire) != value {
-            return 0;
-        }
-    }
+        Ok(())
+    }))
 }

@@ -14,6 +14,7 @@ pub mod parts;
 mod send;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use fcp::inbox::Bell;
@@ -262,7 +263,7 @@ impl Task {
             std::hint::spin_loop();
         }
         if !came {
-            return self.wait_long(until);
+            return self.wait_long(until, None);
         }
         if !enrolled.intake.news.is_empty() {
             self.heed();
@@ -270,13 +271,26 @@ impl Task {
         Ok(Waited::Came)
     }
 
+    /// As [`Task::wait`], and no longer once the word is not `is` any more. Who changes it
+    /// wakes those who sleep on it.
+    pub fn wait_while(&mut self, word: &AtomicU32, is: u32) -> Result<Waited, Error> {
+        self.wait_long(None, Some((word, is)))
+    }
+
     #[cold]
-    fn wait_long(&mut self, until: Option<Instant>) -> Result<Waited, Error> {
+    fn wait_long(
+        &mut self,
+        until: Option<Instant>,
+        word: Option<(&AtomicU32, u32)>,
+    ) -> Result<Waited, Error> {
         let Task { enrolled, buffers, .. } = self;
         let Enrolled { port, intake, daemon, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
         let doubt = Instant::now() + DAEMON_DOUBT;
         let at_most = until.map_or(doubt, |until| until.min(doubt));
-        match port.receive(Some(at_most)) {
+        match match word {
+            None => port.receive(Some(at_most)),
+            Some((word, is)) => port.receive_while(word, is, Some(at_most)),
+        } {
             Ok(Some(mut arrived)) => intake.take(&mut arrived, buffers),
             Ok(None) => {
                 if Instant::now() >= doubt && daemon.has_gone() {
