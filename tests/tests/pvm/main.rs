@@ -2,4 +2,5 @@
 
 mod conformance;
 mod fortran;
+mod group_calls;
 mod headers;
