@@ -138,6 +138,12 @@ impl<'a> Lock<'a> {
         }
     }
 
+    /// The lock that `me` has taken before, and whose guard was forgotten, if it has.
+    pub fn held(self, me: &'a Membership, doubt: bool) -> Option<Guard<'a>> {
+        let ours = self.word.load(Relaxed) & !FLAGS == held_by(me.peer());
+        ours.then(|| self.guard(me, doubt))
+    }
+
     /// Takes the lock, or returns the word that names its living holder.
     fn try_or_see(self, me: &'a Membership) -> Result<Guard<'a>, u64> {
         loop {

@@ -316,6 +316,11 @@ fn messages(plan: Plan) -> Range<usize> {
     start..start.saturating_add(plan.messages)
 }
 
+/// The fewest bytes of a window with this plan, with no memory for the program.
+pub fn least_size(plan: Plan) -> usize {
+    messages(plan).end.saturating_add(lent_by_all(plan))
+}
+
 /// What all members can lend, with their slots: the end of the window.
 fn lent_by_all(plan: Plan) -> usize {
     plan.lendable.saturating_mul(plan.members.into())
@@ -334,7 +339,7 @@ fn table(plan: Plan) -> usize {
 /// Whether there is room for the plan. Its numbers may come from anybody.
 fn fits(plan: Plan, size: usize) -> bool {
     (1..=MEMBERS_MAX).contains(&plan.members)
-        && messages(plan).end.saturating_add(lent_by_all(plan)) <= size
+        && least_size(plan) <= size
         && (plan.lendable == 0 || plan.lendable >= LENDABLE_MIN)
         && (!plan.listed || plan.messages >= usize::from(plan.members) * ENTRY_WORDS * 4)
 }
