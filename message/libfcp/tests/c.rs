@@ -13,7 +13,8 @@ fn root() -> PathBuf {
 fn libraries() -> PathBuf {
     let exe = std::env::current_exe().expect("our own path");
     let directory = exe.ancestors().nth(2).expect("target/…/deps").to_owned();
-    assert!(directory.join("libfcp.so").exists(), "no libfcp.so in {}", directory.display());
+    let there = directory.join("libfcp.so").exists();
+    assert!(there, "no libfcp.so in {}: cargo build -p nagaya-libfcp first", directory.display());
     directory
 }
 
