@@ -19,31 +19,40 @@
 //! # Ok::<(), fabric::error::FabricError>(())
 //! ```
 //!
-//! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends.
+//! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends; by
+//! [`wireup`] the processes of a parallel job tell each other their addresses.
+//!
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
-//! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, whose interface
-//! [`ucp`] declares and loads; `config` is what we ask of it, `signals` keeps the program's
-//! signals its own.
+//! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
+//! UCX calls; `config` is what we ask of it, `sockets` what it does not do for its sockets,
+//! `signals` keeps the program's signals its own. [`ucp`] and [`pmix`] declare and load the two
+//! C libraries, by the macros of `declare`.
 //!
 //! # For those who use it
-//! - A process that forks keeps its fabric; its child has none, and must not drop it. UCX
-//!   opens its sockets without `O_CLOEXEC`: a child that executes a program should close what
-//!   it does not know (`close_range`), or peers notice the end of this process only when the
-//!   child has ended, too.
+//! - A process that forks keeps its fabric; its child has none, and must not drop it. Programs
+//!   that are executed inherit no connection.
+//! - One must [`poll`](fabric::Fabric::poll) when the descriptor is readable *and* at the
+//!   [`deadline`](fabric::Fabric::deadline). Who computes for long is not lost: whether a host
+//!   lives, its kernel answers. But what is sent to it waits.
+//! - The end of a process is told at once, that of a host within 7 s.
 //! - All of UCX's environment variables are in force: `UCX_NET_DEVICES` chooses the network,
 //!   `UCX_TLS` the transports (if unset: all but shared memory), `UCX_LOG_LEVEL=info` shows
-//!   what UCX does.
+//!   what UCX does. What differs between hosts must not be the size of TCP's segments.
 
 mod config;
+mod declare;
 pub mod error;
 pub mod event;
 pub mod fabric;
+mod inbox;
 pub mod order;
 pub mod payload;
+pub mod pmix;
 pub mod secret;
 mod session;
 mod signals;
 mod sockets;
 pub mod ucp;
 pub mod wire;
+pub mod wireup;
 mod worker;

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use crate::inbox::Landing;
 use crate::order::InOrder;
 use crate::payload::Payload;
 use crate::secret::{Domain, Nonce, Secret, Token};
 use crate::wire::Kind;
-use crate::worker::{Endpoint, Landing};
+use crate::worker::Endpoint;
 
 /// A connection, from the first hello until UCX has let go of all that belongs to it.
 pub struct Session {

@@ -12,6 +12,7 @@
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
 
+use crate::declare::{constants, functions, opaque, structures};
 use crate::signals;
 
 /// What the library is called at run time. The ABI version is in it.
@@ -22,24 +23,8 @@ pub type ucs_status_t = i8;
 /// Nothing, an error (the last hundred addresses), or a request.
 pub type ucs_status_ptr_t = *mut c_void;
 
-macro_rules! opaque {
-    ($($name:ident)*) => {$(
-        /// A type of UCX's, of which only pointers are used.
-        #[repr(C)]
-        pub struct $name {
-            _opaque: [u8; 0],
-        }
-    )*};
-}
 opaque! { ucp_address ucp_config ucp_context ucp_ep ucp_mem ucp_worker }
 
-macro_rules! constants {
-    ($($name:ident: $type:ty = $value:expr;)*) => {
-        $(#[allow(missing_docs)] pub const $name: $type = $value;)*
-        /// All of them with their names, for the test that compares them with UCX's headers.
-        pub const CONSTANTS: &[(&str, i64)] = &[$((stringify!($name), $value as i64)),*];
-    };
-}
 constants! {
     UCS_OK: ucs_status_t = 0;
     UCS_INPROGRESS: ucs_status_t = 1;
@@ -74,30 +59,6 @@ constants! {
     UCP_OP_ATTR_FLAG_NO_IMM_CMPL: u32 = 1 << 16;
 }
 
-/// Declares structures, and lists their layout for the test.
-macro_rules! structures {
-    ($($(#[$attribute:meta])* pub struct $name:ident { $($field:ident: $type:ty,)* })*) => {
-        $($(#[$attribute])* #[repr(C)] #[allow(missing_docs)] #[derive(Clone, Copy)]
-        pub struct $name { $(pub $field: $type,)* })*
-        $(impl $name {
-            /// All zeros: no field is valid.
-            pub const fn empty() -> Self {
-                // SAFETY: integers, pointers and optional functions, for which zeros are valid.
-                unsafe { std::mem::zeroed() }
-            }
-        })*
-        /// Structure, size, and name, offset and size of each field.
-        pub const LAYOUT: &[(&str, usize, &[(&str, usize, usize)])] = &[$((
-            stringify!($name),
-            size_of::<$name>(),
-            &[$((
-                stringify!($field),
-                std::mem::offset_of!($name, $field),
-                size_of::<$type>(),
-            )),*],
-        )),*];
-    };
-}
 structures! {
     /// Parameters of a context.
     pub struct ucp_params_t {
@@ -217,57 +178,41 @@ pub type ucp_am_recv_data_nbx_callback_t = extern "C" fn(
     user_data: *mut c_void,
 );
 
-/// Declares the functions, and loads them by name.
-macro_rules! functions {
-    ($($name:ident: fn($($arg:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
-        /// UCP's functions, as ucp.h describes them.
-        #[allow(missing_docs)]
-        pub struct Ucp {
-            $(pub $name: unsafe extern "C" fn($($arg: $type),*) $(-> $result)?,)*
-        }
-
-        impl Ucp {
-            fn of(library: &libloading::Library) -> Result<Self, libloading::Error> {
-                // SAFETY: the types are those of ucp.h.
-                unsafe {
-                    Ok(Self { $($name: *library.get(concat!(stringify!($name), "\0").as_bytes())?,)* })
-                }
-            }
-        }
-    };
-}
 functions! {
-    ucp_get_version: fn(major: *mut c_uint, minor: *mut c_uint, release: *mut c_uint);
-    ucs_status_string: fn(status: ucs_status_t) -> *const c_char;
-    ucp_config_read: fn(env_prefix: *const c_char, filename: *const c_char,
-        config: *mut *mut ucp_config) -> ucs_status_t;
-    ucp_config_modify: fn(config: *mut ucp_config, name: *const c_char, value: *const c_char)
-        -> ucs_status_t;
-    ucp_config_release: fn(config: *mut ucp_config);
-    ucp_init_version: fn(major: c_uint, minor: c_uint, params: *const ucp_params_t,
-        config: *const ucp_config, context: *mut *mut ucp_context) -> ucs_status_t;
-    ucp_cleanup: fn(context: *mut ucp_context);
-    ucp_worker_create: fn(context: *mut ucp_context, params: *const ucp_worker_params_t,
-        worker: *mut *mut ucp_worker) -> ucs_status_t;
-    ucp_worker_destroy: fn(worker: *mut ucp_worker);
-    ucp_worker_query: fn(worker: *mut ucp_worker, attr: *mut ucp_worker_attr_t) -> ucs_status_t;
-    ucp_worker_release_address: fn(worker: *mut ucp_worker, address: *mut ucp_address);
-    ucp_worker_progress: fn(worker: *mut ucp_worker) -> c_uint;
-    ucp_worker_get_efd: fn(worker: *mut ucp_worker, fd: *mut c_int) -> ucs_status_t;
-    ucp_worker_arm: fn(worker: *mut ucp_worker) -> ucs_status_t;
-    ucp_worker_set_am_recv_handler: fn(worker: *mut ucp_worker,
-        param: *const ucp_am_handler_param_t) -> ucs_status_t;
-    ucp_ep_create: fn(worker: *mut ucp_worker, params: *const ucp_ep_params_t,
-        ep: *mut *mut ucp_ep) -> ucs_status_t;
-    ucp_ep_close_nbx: fn(ep: *mut ucp_ep, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
-    ucp_am_send_nbx: fn(ep: *mut ucp_ep, id: c_uint, header: *const c_void, header_length: usize,
-        buffer: *const c_void, count: usize, param: *const ucp_request_param_t)
-        -> ucs_status_ptr_t;
-    ucp_am_recv_data_nbx: fn(worker: *mut ucp_worker, data_desc: *mut c_void,
-        buffer: *mut c_void, count: usize, param: *const ucp_request_param_t)
-        -> ucs_status_ptr_t;
-    ucp_am_data_release: fn(worker: *mut ucp_worker, data: *mut c_void);
-    ucp_request_free: fn(request: *mut c_void);
+    /// UCP's functions, as ucp.h describes them.
+    pub struct Ucp {
+        ucp_get_version: fn(major: *mut c_uint, minor: *mut c_uint, release: *mut c_uint);
+        ucs_status_string: fn(status: ucs_status_t) -> *const c_char;
+        ucp_config_read: fn(env_prefix: *const c_char, filename: *const c_char,
+            config: *mut *mut ucp_config) -> ucs_status_t;
+        ucp_config_modify: fn(config: *mut ucp_config, name: *const c_char, value: *const c_char)
+            -> ucs_status_t;
+        ucp_config_release: fn(config: *mut ucp_config);
+        ucp_init_version: fn(major: c_uint, minor: c_uint, params: *const ucp_params_t,
+            config: *const ucp_config, context: *mut *mut ucp_context) -> ucs_status_t;
+        ucp_cleanup: fn(context: *mut ucp_context);
+        ucp_worker_create: fn(context: *mut ucp_context, params: *const ucp_worker_params_t,
+            worker: *mut *mut ucp_worker) -> ucs_status_t;
+        ucp_worker_destroy: fn(worker: *mut ucp_worker);
+        ucp_worker_query: fn(worker: *mut ucp_worker, attr: *mut ucp_worker_attr_t) -> ucs_status_t;
+        ucp_worker_release_address: fn(worker: *mut ucp_worker, address: *mut ucp_address);
+        ucp_worker_progress: fn(worker: *mut ucp_worker) -> c_uint;
+        ucp_worker_get_efd: fn(worker: *mut ucp_worker, fd: *mut c_int) -> ucs_status_t;
+        ucp_worker_arm: fn(worker: *mut ucp_worker) -> ucs_status_t;
+        ucp_worker_set_am_recv_handler: fn(worker: *mut ucp_worker,
+            param: *const ucp_am_handler_param_t) -> ucs_status_t;
+        ucp_ep_create: fn(worker: *mut ucp_worker, params: *const ucp_ep_params_t,
+            ep: *mut *mut ucp_ep) -> ucs_status_t;
+        ucp_ep_close_nbx: fn(ep: *mut ucp_ep, param: *const ucp_request_param_t) -> ucs_status_ptr_t;
+        ucp_am_send_nbx: fn(ep: *mut ucp_ep, id: c_uint, header: *const c_void, header_length: usize,
+            buffer: *const c_void, count: usize, param: *const ucp_request_param_t)
+            -> ucs_status_ptr_t;
+        ucp_am_recv_data_nbx: fn(worker: *mut ucp_worker, data_desc: *mut c_void,
+            buffer: *mut c_void, count: usize, param: *const ucp_request_param_t)
+            -> ucs_status_ptr_t;
+        ucp_am_data_release: fn(worker: *mut ucp_worker, data: *mut c_void);
+        ucp_request_free: fn(request: *mut c_void);
+    }
 }
 
 /// What a call returned that may have started an operation.

@@ -8,10 +8,11 @@ use zerocopy::IntoBytes;
 use super::Fabric;
 use crate::error::FabricError;
 use crate::event::{Event, Peer, SendId, Sending};
+use crate::inbox::{Data, Happened, Landing};
 use crate::payload::Payload;
 use crate::session::{Incoming, Phase, Session};
 use crate::wire::{Header, Kind};
-use crate::worker::{self, Data, Happened, Landing};
+use crate::worker;
 
 impl Fabric {
     /// Sends a message on a connection that stands.

@@ -1,0 +1,188 @@
+//! How the processes of a parallel job find each other: each gives some bytes, such as its
+//! fabric's address, and gets everybody's.
+//!
+//! For processes that a launcher with PMIx has started: mpirun and prterun of Open MPI and
+//! PRRTE, `srun --mpi=pmix`. Launchers that speak PMI only (MPICH's Hydra, srun without
+//! PMIx) start processes that find nothing here.
+//!
+//! ```no_run
+//! use fabric::{fabric::Fabric, secret::Secret, wireup::Wireup};
+//!
+//! if let Some(mut wireup) = Wireup::new()? {
+//!     // The first process's secret is everybody's. PMIx hands it to this job only.
+//!     let secrets = wireup.exchange(Secret::random().bytes())?;
+//!     let secret = Secret::new(secrets[0][..].try_into()?);
+//!     let fabric = Fabric::new(wireup.rank().into(), &secret)?;
+//!     let addresses = wireup.exchange(fabric.address())?;
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::ffi::{CStr, CString, c_char};
+use std::fmt;
+use std::ptr::{null, null_mut};
+
+use crate::pmix::*;
+use crate::signals;
+
+/// What a launcher with PMIx sets.
+const STARTED: &str = "PMIX_NAMESPACE";
+
+/// This process among those of its job. One a process; dropped, it leaves.
+pub struct Wireup {
+    pmix: &'static Pmix,
+    process: pmix_proc_t,
+    size: u32,
+    local_rank: u32,
+    /// How many exchanges there were: each has its key.
+    exchanges: u32,
+}
+
+/// Why it fails.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WireupError {
+    /// No PMIx here.
+    Missing(&'static str),
+    /// PMIx refuses.
+    Pmix {
+        /// What was tried.
+        doing: &'static str,
+        /// PMIx's word for why.
+        why: &'static str,
+    },
+    /// PMIx says something of another type than agreed.
+    Odd(&'static str),
+}
+
+impl fmt::Display for WireupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Missing(why) => f.write_str(why),
+            Self::Pmix { doing, why } => write!(
+                f,
+                "PMIx cannot {doing}: {why}; is this process one of those that the launcher has \
+                 started, and its launcher still there?"
+            ),
+            Self::Odd(what) => {
+                write!(f, "PMIx tells no {what}; the launcher's PMIx and {STARTED} do not agree")
+            }
+        }
+    }
+}
+
+impl std::error::Error for WireupError {}
+
+impl Wireup {
+    /// This process's place in its job; none if it was not started by a launcher with PMIx.
+    pub fn new() -> Result<Option<Self>, WireupError> {
+        if std::env::var_os(STARTED).is_none() {
+            return Ok(None);
+        }
+        let pmix = Pmix::get().map_err(WireupError::Missing)?;
+        let mut process = pmix_proc_t::empty();
+        // SAFETY: a structure of ours, and no settings.
+        let status = signals::undisturbed(|| unsafe { (pmix.PMIx_Init)(&mut process, null(), 0) });
+        let mut this = Self { pmix, process, size: 0, local_rank: 0, exchanges: 0 };
+        if let Err(error) = this.check("reach its server", status) {
+            std::mem::forget(this);
+            return Err(error);
+        }
+        let size = this.get(PMIX_RANK_WILDCARD, JOB_SIZE, "tell how many processes there are")?;
+        this.size = size.number().ok_or(WireupError::Odd("number of processes"))?;
+        // Not all launchers say it.
+        let local_rank = this.get(this.rank(), LOCAL_RANK, "tell the local rank");
+        this.local_rank = local_rank.ok().and_then(|value| value.number()).unwrap_or(0);
+        Ok(Some(this))
+    }
+
+    /// Which of the job's processes this is, from 0.
+    pub fn rank(&self) -> u32 {
+        self.process.rank
+    }
+
+    /// How many processes the job has.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Which of the job's processes on its node this is, from 0.
+    pub fn local_rank(&self) -> u32 {
+        self.local_rank
+    }
+
+    /// The host of a process, if the launcher tells.
+    pub fn host(&self, rank: u32) -> Option<String> {
+        let host = self.get(rank, HOSTNAME, "tell a host").ok()?;
+        String::from_utf8(host.bytes()?).ok()
+    }
+
+    /// Gives these bytes, and gets everybody's, by rank. All processes of the job must call it,
+    /// and wait for each other.
+    pub fn exchange(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, WireupError> {
+        let key = CString::new(format!("nagaya.fabric.{}", self.exchanges)).expect("no zero byte");
+        self.exchanges += 1;
+        let bo = pmix_byte_object_t { bytes: bytes.as_ptr().cast_mut().cast(), size: bytes.len() };
+        let mut value = pmix_value_t { r#type: PMIX_BYTE_OBJECT, data: Data { bo } };
+        // SAFETY: a value of ours, which PMIx copies.
+        let status = unsafe { (self.pmix.PMIx_Put)(PMIX_GLOBAL, key.as_ptr(), &mut value) };
+        self.check("put bytes", status)?;
+        // SAFETY: a plain call.
+        self.check("hand bytes over", unsafe { (self.pmix.PMIx_Commit)() })?;
+        self.fence(true)?;
+        let get = |rank| {
+            let value = self.get(rank, &key, "bring another process's bytes")?;
+            value.bytes().ok_or(WireupError::Odd("bytes"))
+        };
+        (0..self.size).map(get).collect()
+    }
+
+    /// Waits for all processes of the job.
+    pub fn barrier(&mut self) -> Result<(), WireupError> {
+        self.fence(false)
+    }
+
+    /// Ends all processes of the job with this exit status; the launcher prints the line.
+    pub fn abort(&self, status: u8, line: &str) -> ! {
+        let line = CString::new(line.replace('\0', " ")).expect("no zero byte");
+        // SAFETY: a string, and nobody in particular: everybody.
+        unsafe { (self.pmix.PMIx_Abort)(status.into(), line.as_ptr(), null(), 0) };
+        std::process::exit(status.into())
+    }
+
+    fn fence(&self, collects: bool) -> Result<(), WireupError> {
+        let mut info = pmix_info_t::empty();
+        for (to, from) in info.key.iter_mut().zip(COLLECT_DATA.to_bytes()) {
+            *to = *from as c_char;
+        }
+        info.value = pmix_value_t { r#type: PMIX_BOOL, data: Data { words: [0; 3] } };
+        info.value.data.flag = collects;
+        // SAFETY: structures of ours; all processes of the namespace.
+        let status = unsafe { (self.pmix.PMIx_Fence)(null(), 0, &info, 1) };
+        self.check("bring all processes together", status)
+    }
+
+    fn get(&self, rank: u32, key: &CStr, doing: &'static str) -> Result<Value, WireupError> {
+        let process = pmix_proc_t { rank, ..self.process };
+        let mut value = null_mut();
+        // SAFETY: structures of ours.
+        let status = unsafe { (self.pmix.PMIx_Get)(&process, key.as_ptr(), null(), 0, &mut value) };
+        self.check(doing, status)?;
+        assert!(!value.is_null(), "success, and no value");
+        // SAFETY: from PMIx_Get.
+        Ok(unsafe { Value::new(value) })
+    }
+
+    fn check(&self, doing: &'static str, status: pmix_status_t) -> Result<(), WireupError> {
+        match status {
+            PMIX_SUCCESS => Ok(()),
+            status => Err(WireupError::Pmix { doing, why: self.pmix.reason(status) }),
+        }
+    }
+}
+
+impl Drop for Wireup {
+    fn drop(&mut self) {
+        // SAFETY: initialized once, finalized once.
+        unsafe { (self.pmix.PMIx_Finalize)(null(), 0) };
+    }
+}
