@@ -1,8 +1,15 @@
-//! `nagaya pvmd`: PVM's daemon, in the foreground. Stock PVM's name for it, `pvmd3`, works,
-//! too, with its options.
+//! `nagaya pvmd`: PVM's daemon, in the foreground. Stock PVM's names for it, `pvmd` and
+//! `pvmd3`, work, too, with its options.
 
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use ::pvmd::hostfile::HostFile;
 use ::pvmd::socket::Refused;
 use nagaya_server::Failure;
+use rustix::fs::{FileType, fstat};
+use rustix::stdio::{dup2_stderr, dup2_stdout};
 
 /// Options of `nagaya pvmd`.
 #[derive(Debug, clap::Args)]
@@ -10,22 +17,51 @@ pub struct Options {
     /// This host's name in the virtual machine (else what hostname(1) says)
     #[arg(short = 'n', value_name = "NAME")]
     name: Option<String>,
+    /// Accepted for stock PVM's sake: a mask of what its daemon should log
+    #[arg(short = 'd', value_name = "MASK", hide = true)]
+    mask: Option<String>,
     /// Join the virtual machine whose daemon invites by standard input
     #[arg(long, hide = true)]
     join: bool,
+    /// Hosts that belong to the virtual machine from the start, and what is said of others
+    hostfile: Option<PathBuf>,
 }
 
 /// Runs until the virtual machine is halted.
 pub fn pvmd(options: &Options) -> Result<i32, Failure> {
-    let Options { name, join } = options;
-    let vmid = std::env::var("PVM_VMID").ok();
-    let options =
-        ::pvmd::run::Options { vmid, name: name.clone(), signals: true, ..Default::default() };
+    let Options { name, join, hostfile, .. } = options;
+    let options = ::pvmd::run::Options {
+        vmid: std::env::var("PVM_VMID").ok(),
+        name: name.clone(),
+        hostfile: hostfile.as_deref().map(read).transpose()?.unwrap_or_default(),
+        signals: true,
+        ..Default::default()
+    };
     crate::server::raise_open_files();
     if *join {
         ::pvmd::join::join(&options)?;
     } else {
-        ::pvmd::run::run(&options, |_| ()).map_err(Refused::failure)?;
+        ::pvmd::run::run(&options, ready).map_err(Refused::failure)?;
     }
     Ok(0)
+}
+
+fn read(path: &Path) -> Result<HostFile, Failure> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::ours(format!("{}: {error}", path.display())))?;
+    HostFile::parse(&text).map_err(|fault| Failure::ours(format!("{}:{fault}", path.display())))
+}
+
+/// Says where tasks connect. Who has started us and reads that from a pipe does not want to
+/// wait for our end: then all that we say later is in the log only.
+fn ready(path: &Path) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{}", path.display()).and_then(|()| out.flush());
+    let pipe = fstat(&out).is_ok_and(|stat| {
+        matches!(FileType::from_raw_mode(stat.st_mode), FileType::Fifo | FileType::Socket)
+    });
+    if pipe && let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
+        let _ = dup2_stdout(null.as_fd());
+        let _ = dup2_stderr(null.as_fd());
+    }
 }

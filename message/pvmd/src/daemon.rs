@@ -15,6 +15,7 @@ use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Parcel, Request, V
 use crate::contexts::Contexts;
 use crate::errand::{Errand, Principal, Reply};
 use crate::event::{Action, Clock, Event, PeerLetter};
+use crate::hostfile::HostFile;
 use crate::hosts::Hosting;
 use crate::machine::{Asker, Change, Effect, Machine, What};
 use crate::notice::Wish;
@@ -72,6 +73,8 @@ pub struct Daemon {
     pub(crate) wishes: Vec<Wish>,
     pub(crate) outputs: Outputs,
     pub(crate) contexts: Contexts,
+    /// What is said of hosts that are added.
+    pub hostfile: HostFile,
     pub(crate) hosting: Hosting,
     pub(crate) now: Clock,
     /// All is over: what happens now no longer matters.
@@ -113,6 +116,7 @@ impl Daemon {
             wishes: Vec::new(),
             outputs: Outputs::default(),
             contexts: Contexts::new(number),
+            hostfile: HostFile::default(),
             hosting: Hosting::default(),
             now: Clock::default(),
             halted: false,
@@ -148,6 +152,7 @@ impl Daemon {
             }
             Event::PeerLost(host) => self.host_lost(host),
             Event::Tick => self.tick(),
+            Event::Begin => self.begin_hosts(),
             Event::Fabric(address) => self.fabric(address),
             Event::Started(started) => self.started(started),
         }

@@ -49,6 +49,8 @@ pub enum Event {
     /// A part of the time is over after which a silent host is lost: one of
     /// [`TICKS`](crate::hosts::TICKS).
     Tick,
+    /// Tasks can connect.
+    Begin,
     /// The fabric is open: our address there; or why it is not.
     Fabric(Result<Vec<u8>, String>),
     /// A daemon has been started on another host, or has not.

@@ -13,6 +13,7 @@ use pvm::wire::Answer;
 
 use crate::daemon::Daemon;
 use crate::event::{Action, PeerLetter};
+use crate::hostfile::Host;
 use crate::invitation::{Invitation, Place};
 use crate::machine::{Asker, Change, What};
 use crate::order::Item;
@@ -21,6 +22,9 @@ use crate::start::{Recipe, Started};
 /// After so many ticks without a letter a host is lost. (Of a daemon that was killed, its
 /// machine tells at once. This is for machines and networks that fail without a word.)
 pub const TICKS: u32 = 6;
+
+/// The speed of a host of which nothing is said.
+pub(crate) const SPEED: i32 = 1000;
 
 /// A host that somebody wants.
 #[derive(Clone, Debug)]
@@ -35,30 +39,26 @@ pub struct Wanted {
     pub programs: Option<String>,
     /// Where they run, if said.
     pub directory: Option<String>,
+    /// What starts them under a debugger, if said.
+    pub debugger: Option<String>,
 }
 
 impl Wanted {
-    /// What a line of a host file says. Errors: BadParam.
-    fn parse(line: &str) -> Result<Wanted, Error> {
-        let mut words = line.split_whitespace();
-        let name = words.next().ok_or(Error::BadParam)?.to_string();
-        let recipe = Recipe { host: name.clone(), login: None, program: None, vmid: None };
-        let mut wanted = Wanted { name, recipe, speed: 1000, programs: None, directory: None };
-        for word in words {
-            let (key, value) = word.split_once('=').ok_or(Error::BadParam)?;
-            let value = value.to_string();
-            match key {
-                "lo" => wanted.recipe.login = Some(value),
-                "dx" => wanted.recipe.program = Some(value),
-                "id" => wanted.recipe.vmid = Some(value),
-                "ip" => wanted.recipe.host = value,
-                "ep" => wanted.programs = Some(value),
-                "wd" => wanted.directory = Some(value),
-                "sp" => wanted.speed = value.parse().map_err(|_| Error::BadParam)?,
-                _ => return Err(Error::BadParam),
-            }
+    fn new(Host { name, options, .. }: Host) -> Wanted {
+        let recipe = Recipe {
+            host: options.address.unwrap_or_else(|| name.clone()),
+            login: options.login,
+            program: options.program,
+            vmid: options.vmid,
+        };
+        Wanted {
+            name,
+            recipe,
+            speed: options.speed.unwrap_or(SPEED),
+            programs: options.path,
+            directory: options.directory,
+            debugger: options.debugger,
         }
-        Ok(wanted)
     }
 }
 
@@ -77,6 +77,8 @@ pub(crate) struct Hosting {
     /// Where this daemon is on the fabric, once it is.
     address: Option<Vec<u8>>,
     requests: BTreeMap<Asker, Request>,
+    /// Who waits to be told of the hosts.
+    curious: Vec<Asker>,
     /// Requests that wait for the fabric.
     waiting: Vec<Asker>,
     /// Whose slot a host is that is about to join, or to leave.
@@ -89,11 +91,42 @@ pub(crate) struct Hosting {
 }
 
 impl Daemon {
+    /// Adds the hosts that the host file begins with.
+    pub(crate) fn begin_hosts(&mut self) {
+        let own = self.machine.host(self.host).map(|info| info.name.clone()).unwrap_or_default();
+        let others = self.hostfile.hosts.iter().filter(|host| host.starts);
+        let lines: Vec<String> =
+            others.map(|host| host.name.clone()).filter(|name| *name != own).collect();
+        if !lines.is_empty() {
+            self.add_hosts(self.nobody(), &lines);
+        }
+    }
+
+    /// Asks for the hosts of the host file.
+    fn nobody(&self) -> Asker {
+        Asker { tid: Tid::daemon(self.host), id: 0 }
+    }
+
+    /// pvm_config: answered when the hosts are there that the host file begins with.
+    pub(crate) fn config(&mut self, asker: Asker) {
+        self.hosting.curious.push(asker);
+        self.tell_hosts();
+    }
+
+    fn tell_hosts(&mut self) {
+        if !self.hosting.requests.contains_key(&self.nobody()) {
+            for asker in std::mem::take(&mut self.hosting.curious) {
+                let hosts = self.machine.hosts().to_vec();
+                self.answer(asker, Ok(Answer::Hosts(hosts)));
+            }
+        }
+    }
+
     /// pvm_addhosts.
     pub(crate) fn add_hosts(&mut self, asker: Asker, lines: &[String]) {
         let mut request = Request { wanted: Vec::new(), slots: Vec::new() };
         for (slot, line) in lines.iter().enumerate() {
-            let wanted = Wanted::parse(line);
+            let wanted = self.hostfile.wanted(line).map(Wanted::new);
             let known = |name: &str| self.machine.hosts().iter().any(|host| host.name == name);
             request.slots.push(match wanted {
                 Ok(wanted) if known(&wanted.name) => Some(Error::DupHost.code()),
@@ -101,7 +134,10 @@ impl Daemon {
                     request.wanted.push((slot, wanted));
                     None
                 }
-                Err(error) => Some(error.code()),
+                Err(why) => {
+                    self.log(why);
+                    Some(Error::BadParam.code())
+                }
             });
         }
         let any = !request.wanted.is_empty();
@@ -157,6 +193,7 @@ impl Daemon {
             invitation.speed = wanted.speed;
             invitation.programs = wanted.programs;
             invitation.directory = wanted.directory;
+            invitation.debugger = wanted.debugger;
             invitation.silence_ms = self.silence_ms;
             self.actions.push(Action::Start(Box::new((wanted.recipe, invitation))));
         }
@@ -334,6 +371,7 @@ impl Daemon {
         if let Some(slots) = slots {
             self.hosting.requests.remove(&asker);
             self.answer(asker, Ok(Answer::Each(slots)));
+            self.tell_hosts();
         }
     }
 }

@@ -44,6 +44,8 @@ pub struct Invitation {
     pub programs: Option<String>,
     /// Where they run (`wd=`), if the host file says.
     pub directory: Option<String>,
+    /// What starts them under a debugger (`bx=`), if the host file says.
+    pub debugger: Option<String>,
     /// After how many milliseconds of silence hosts count as lost.
     pub silence_ms: u32,
     /// Who invites.
@@ -93,7 +95,18 @@ impl Invitation {
     pub fn new(by: Place, secret: [u8; 32], host: u16, name: String) -> Invitation {
         let version = VERSION;
         let (speed, programs, directory, silence_ms) = (1000, None, None, SILENCE_MS);
-        Invitation { version, secret, host, name, speed, programs, directory, silence_ms, by }
+        Invitation {
+            version,
+            secret,
+            host,
+            name,
+            speed,
+            programs,
+            directory,
+            debugger: None,
+            silence_ms,
+            by,
+        }
     }
 
     /// Why it cannot be accepted, if it cannot.

@@ -38,7 +38,7 @@ impl Daemon {
                 info.map(Answer::Group).map_err(Error::code)
             }
             Request::Group(request) => return self.change(asker, What::Group(request)),
-            Request::Config => Ok(Answer::Hosts(self.machine.hosts().to_vec())),
+            Request::Config => return self.config(asker),
             Request::HostStatus(name) => match self.machine.named(&name, self.host) {
                 Some(_) => Ok(Answer::Done),
                 None => Err(Error::NoHost.code()),

@@ -16,6 +16,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use crate::connection::Connection;
 use crate::daemon::Daemon;
 use crate::event::{Action, Clock, Event};
+use crate::hostfile::{HostFile, HostOptions};
+use crate::hosts::SPEED;
 use crate::invitation::{Invitation, SILENCE_MS};
 use crate::log::{self, Log};
 use crate::network::Network;
@@ -44,10 +46,8 @@ pub struct Options {
     pub log: Option<PathBuf>,
     /// The host's name; else the system's.
     pub name: Option<String>,
-    /// The host's relative speed (sp=); else 1000.
-    pub speed: Option<i32>,
-    /// What its programs share.
-    pub settings: Settings,
+    /// Its hosts.
+    pub hostfile: HostFile,
     /// SIGHUP, SIGINT and SIGTERM of this process halt the virtual machine.
     pub signals: bool,
     /// Nobody reads standard error once tasks can connect.
@@ -131,6 +131,7 @@ pub(crate) fn begin(
     if options.quiet {
         running.log.hush();
     }
+    running.tell(Event::Begin);
     let result = running.serve().map_err(Refused::System);
     socket::remove(&running.path);
     result
@@ -160,27 +161,30 @@ impl Running {
             let added = signals.and_then(|signals| poll.add(Source::Signals(signals)));
             added.map_err(system("take signals"))?;
         }
-        let mut settings = options.settings.clone();
+        let settings;
         let mut daemon = match beginning {
             Beginning::First => {
                 let mut secret = [0; 32];
                 getrandom(&mut secret, GetRandomFlags::empty()).map_err(system("make a secret"))?;
                 let name = options.name.clone().unwrap_or_else(host_name);
-                Daemon::first(info(1, name, options.speed.unwrap_or(1000)), secret)
+                let own = options.hostfile.own(&name).clone();
+                let HostOptions { path, directory, debugger, speed, .. } = own;
+                settings = Settings { path, directory, debugger };
+                Daemon::first(info(1, name, speed.unwrap_or(SPEED)), secret)
             }
             Beginning::Guest(invitation) => {
-                let Invitation { host, secret, by, name, speed, programs, directory, .. } =
-                    *invitation;
+                let Invitation { host, secret, by, name, speed, .. } = *invitation;
                 let failed = |error: FabricError| Failure::ours(error.to_string());
                 let mut peers = Peers::open(host, secret).map_err(failed)?;
                 peers.connect(by.info.tid.host(), &by.address).map_err(failed)?;
                 network.open(peers, &mut poll).map_err(system("wait for other hosts"))?;
-                settings.path = programs.or(settings.path);
-                settings.directory = directory.or(settings.directory);
+                let (path, directory) = (invitation.programs, invitation.directory);
+                settings = Settings { path, directory, debugger: invitation.debugger };
                 Daemon::guest(info(host, name, speed), secret)
             }
         };
         daemon.silence_ms = silence_ms;
+        daemon.hostfile = options.hostfile.clone();
         let log_name = socket::file_name("pvml", options.vmid.as_deref())?;
         let log_directory = options.log.clone().or_else(log::directory);
         Ok(Running {

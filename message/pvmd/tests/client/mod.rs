@@ -12,10 +12,11 @@ use fcp::member::{Card, Members};
 use fcp::memory::Memory;
 use fcp::port::Port;
 use fcp::window::Window;
-use pvm::envelope::{Envelope, SIZE, What};
+use pvm::envelope::{Envelope, Part, SIZE, What};
 use pvm::message::Header;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Frame, Letter, Parcel, Request, VERSION, Welcome};
+use pvmd::hostfile::HostFile;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 /// How long anything may take.
@@ -41,6 +42,8 @@ pub struct Client {
     stream: UnixStream,
     pub welcome: Welcome,
     port: Port,
+    /// What has come of a message in parts.
+    part: Vec<u8>,
     last: u32,
     messages: Vec<Message>,
     answers: Vec<(u32, Result<Answer, i32>)>,
@@ -102,7 +105,15 @@ impl Client {
         let tid = welcome.tid;
         let port = Port::join(&members, Card { id: tid.0, group: 0 }, Some(tid.place()));
         let port = port.expect("a place");
-        Client { stream, welcome, port, last: 0, messages: Vec::new(), answers: Vec::new() }
+        Client {
+            stream,
+            welcome,
+            port,
+            part: Vec::new(),
+            last: 0,
+            messages: Vec::new(),
+            answers: Vec::new(),
+        }
     }
 
     /// Who it is.
@@ -161,6 +172,15 @@ impl Client {
         let mut bytes = vec![0; arrived.header().length as usize];
         arrived.read(0, &mut bytes);
         drop(arrived);
+        let head = bytes.first_chunk::<SIZE>().expect("an envelope");
+        if head[SIZE - 1] == What::Part as u8 {
+            let part = Part::parse(head);
+            self.part.extend_from_slice(&bytes[SIZE..]);
+            if self.part.len() < part.total as usize {
+                return true;
+            }
+            bytes = std::mem::take(&mut self.part);
+        }
         let envelope = Envelope::parse(&bytes).expect("an envelope");
         let data = bytes[SIZE..].to_vec();
         match envelope.what {
@@ -216,11 +236,7 @@ impl Host {
         let options = pvmd::run::Options {
             directory: Some(directory.join("run")),
             log: Some(directory.join("log")),
-            settings: pvmd::program::Settings {
-                path: Some("/bin:/usr/bin".into()),
-                directory: Some("/".into()),
-                debugger: None,
-            },
+            hostfile: HostFile::parse("* ep=/bin:/usr/bin wd=/").expect("a host file"),
             quiet: true,
             ..Default::default()
         };
