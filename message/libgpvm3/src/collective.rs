@@ -224,7 +224,6 @@ pub unsafe extern "C" fn pvm_reduce(
         group.instance()?;
         let root = group.tid(root)?;
         let items = Items::new(count, kind)?;
-        let operation = operation.ok_or(Error::BadParam.code())?;
         let _aside = Aside::put();
         // In 16-byte pieces, so that any item is aligned.
         let pieces = items.bytes().div_ceil(size_of::<u128>());
@@ -232,6 +231,7 @@ pub unsafe extern "C" fn pvm_reduce(
         work.try_reserve_exact(pieces).map_err(|_| Error::NoMem.code())?;
         let work = work.as_mut_ptr().cast::<c_void>();
         let mut combine = |from: c_int| -> Result<()> {
+            let operation = operation.ok_or(Error::BadParam.code())?;
             let mut info = 0;
             // SAFETY: the caller's items and operation, and room for as many.
             unsafe {
