@@ -146,10 +146,14 @@ fn what_is_malformed_or_forged_is_dropped_and_counted() {
     // Messages of connections that may exist; their names can be guessed.
     for session in [0, 1, 1 << 32, 1 << 32 | 1, 1 << 32 | 2, 3 << 32 | 1, u64::MAX] {
         let token = Secret::random().token(Domain::Token, &[]);
-        for (kind, bytes) in [(Kind::Data, 100), (Kind::Data, 2 << 20), (Kind::Bye, 0)] {
-            let header = Header::new(kind, session, 1, token, 0);
-            stranger.send(header.as_bytes(), &noise(bytes));
-            expected.unauthenticated += 1;
+        let kinds = [(Kind::Data, 100), (Kind::Data, 2 << 20), (Kind::Bye, 0), (Kind::Reset, 0)];
+        for (kind, bytes) in kinds {
+            // What has come, and what comes next.
+            for sequence in [1, 2] {
+                let header = Header::new(kind, session, sequence, token, 0);
+                stranger.send(header.as_bytes(), &noise(bytes));
+                expected.unauthenticated += 1;
+            }
         }
     }
     until_dropped(&mut fabric, &mut stranger, expected);

@@ -1,5 +1,5 @@
 //! Two network namespaces that a pair of virtual Ethernet devices connects, as two hosts; and
-//! users who are not root.
+//! users who are not root, and systems without UCX.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -149,4 +149,37 @@ fn ordinary_users_need_nothing_else() {
     here.word("rounds");
     assert!(here.wait().success() && begin.elapsed() < TIME_LIMIT);
     std::fs::remove_dir_all(&directory).unwrap();
+}
+
+/// What a node says that makes no fabric.
+fn refusal(mut command: Command) -> String {
+    command.args(["--exact", "role", "--nocapture"]);
+    let output = command.env("FABRIC_ROLE", "echo").env("FABRIC_ID", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = said.lines().find_map(|line| line.strip_prefix("node: error "));
+    line.unwrap_or_else(|| panic!("{output:?}")).to_owned()
+}
+
+#[test]
+fn without_ucx_one_line_says_what_to_install() {
+    let own = std::env::current_exe().unwrap();
+    let mut hidden = Command::new("unshare");
+    let script = "for library in /usr/lib/*/libucp.so.0; do \
+                  mount --bind /dev/null \"$(readlink -f \"$library\")\" || exit 9; done; exec \"$@\"";
+    hidden.args(["-m", "sh", "-c", script, "sh"]);
+    let status = Command::new(hidden.get_program()).args(hidden.get_args()).arg("true").status();
+    if !status.is_ok_and(|status| status.success()) {
+        return println!("skipped: this user cannot hide a library");
+    }
+    hidden.arg(own);
+    let line = refusal(hidden);
+    assert!(line.contains("libucp.so.0") && line.contains("libucx0"), "{line}");
+}
+
+#[test]
+fn without_a_network_one_line_says_where_to_look() {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.env("UCX_NET_DEVICES", "nosuch0");
+    let line = refusal(command);
+    assert!(line.contains("UCX_NET_DEVICES") && line.contains("ucx_info"), "{line}");
 }
