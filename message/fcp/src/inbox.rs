@@ -187,7 +187,9 @@ impl Inbox {
                 }
                 None => {}
             }
-            if let Some((head, at_most)) = self.about_to_sleep(&is_dead) {
+            if let Some((head, at_most)) = self.about_to_sleep(&is_dead)
+                && !self.rung.load(SeqCst)
+            {
                 let until = wait::earlier(until, at_most);
                 match word {
                     None => wait::sleep(self.ring.head(), head, Some(until)),
@@ -217,7 +219,6 @@ impl Inbox {
         let found = self.receiver.look_closely(&self.ring);
         self.publish(); // the look may have skipped lines; then the head has changed
         match found {
-            Found::Nothing if self.rung.load(SeqCst) => None,
             Found::Nothing => Some((head, IDLE)),
             Found::Unfinished(ticket) if is_dead(ticket) => {
                 self.receiver.skip_dead(&self.ring, ticket);

@@ -215,6 +215,47 @@ fn forged_offers_and_parts_give_no_message() {
     }
 }
 
+/// The parts of a message come one by one; waits end in between, and others' messages come.
+#[test]
+fn a_message_whose_parts_come_late_is_whole() {
+    let members = members(3);
+    let mut a = Port::join(&members, Card { id: 1, group: 0 }, Some(0)).expect("a place");
+    let (mut b, mut c) = (join(&members, 1), join(&members, 2));
+    let text = message(9, 3000);
+    let peer = a.peer();
+    let mut part = |from: usize, to: usize| {
+        let sender = u64::from(peer.generation) << 32 | u64::from(peer.index);
+        let head = [sender, 3000, from as u64].map(u64::to_le_bytes);
+        let parts = [head.as_flattened(), &text[from..to]];
+        a.try_send(1, None, Kind::Part, &parts).expect("room");
+    };
+    let mut bytes = vec![0; 4000];
+    for asked in [&[1][..], &[]] {
+        part(0, 1000);
+        let end = Some(Instant::now() + Duration::from_millis(50));
+        assert_eq!(b.receive(&mut bytes, &[1], end), Ok(None));
+        bytes.fill(0);
+        part(1000, 2999);
+        c.send(1, None, b"between", None).expect("room");
+        b.bell().ring();
+        let between = b.receive(&mut bytes, &[102], soon()).expect("in order");
+        assert_eq!(between.map(|received| received.source), Some(102));
+        bytes.fill(0);
+        part(2999, 3000);
+        let whole = b.receive(&mut bytes, asked, None).expect("in order");
+        // The bell has ended this wait, or the message was there before.
+        let whole = whole.or_else(|| b.receive(&mut bytes, asked, None).expect("in order"));
+        assert_eq!(whole, Some(Received { source: 1, length: 3000 }));
+        assert!(bytes[..3000] == text);
+    }
+    // Begun anew, the old beginning is forgotten.
+    part(0, 1000);
+    part(0, 1500);
+    part(1500, 3000);
+    assert_eq!(b.receive(&mut bytes, &[], None), Ok(Some(Received { source: 1, length: 3000 })));
+    assert!(bytes[..3000] == text);
+}
+
 /// Members send each other messages of all lengths, each of which is one number, and are
 /// killed and replaced. None is ever torn, and nobody hangs.
 #[test]

@@ -17,7 +17,7 @@ use fcp::wait;
 use fcp::window::Window;
 
 mod children;
-use children::{child, kill, reap};
+use children::{child, cpu_time, kill, reap};
 
 fn members(most: u16) -> Arc<Members> {
     let memory = Memory::anonymous(1 << 20).expect("memory");
@@ -222,6 +222,20 @@ fn a_wait_ends_with_a_message_or_when_a_word_has_changed() {
         assert!(port.receive_while(word(), 0, soon()).expect("in order").is_none());
         assert!(begin.elapsed() < Duration::from_millis(900), "{:?}", begin.elapsed());
     });
+}
+
+#[test]
+fn a_bell_does_not_keep_who_waits_for_room_awake() {
+    let members = members(2);
+    let (mut a, b) = (join(&members, 1, 0), join(&members, 2, 1));
+    while a.try_send(1, None, Kind::Inline, &[&[0; 50]]) != Err(Refused::Full) {}
+    a.bell().ring();
+    let before = cpu_time();
+    let end = Some(Instant::now() + Duration::from_millis(400));
+    assert_eq!(a.send(1, None, Kind::Inline, &[&[0; 50]], end, |_| ()), Err(Refused::Full));
+    assert!(cpu_time() - before < Duration::from_millis(100), "{:?}", cpu_time() - before);
+    assert!(a.receive(soon()).expect("in order").is_none(), "the bell ends the next wait");
+    drop(b);
 }
 
 #[test]

@@ -12,7 +12,7 @@ use fcp::outbox::{Outbox, Refused};
 use fcp::ring::{Kind, LINE_SIZE};
 
 mod children;
-use children::{Random, child, has_ended, kill, reap, seed};
+use children::{Random, child, cpu_time, has_ended, kill, reap, seed};
 
 /// A ring in memory that children share.
 fn shared_ring(lines: u32) -> Mapped {
@@ -138,18 +138,10 @@ fn senders_killed_at_random_instants_harm_nobody() {
 fn an_idle_receiver_sleeps_and_wakes() {
     let ring = shared_ring(16);
     let mut inbox = Inbox::new(ring);
-    let usage = || {
-        // SAFETY: a plain structure, filled by the call.
-        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: as above.
-        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
-        Duration::from_micros((usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) as u64)
-            + Duration::from_secs((usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) as u64)
-    };
-    let before = usage();
+    let before = cpu_time();
     let until = Instant::now() + Duration::from_millis(500);
     assert!(inbox.receive(Some(until), |_| false).expect("not corrupt").is_none());
-    assert!(usage() - before < Duration::from_millis(50), "{:?}", usage() - before);
+    assert!(cpu_time() - before < Duration::from_millis(50), "{:?}", cpu_time() - before);
 
     let pid = child(move || {
         std::thread::sleep(Duration::from_millis(100));

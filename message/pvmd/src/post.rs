@@ -86,9 +86,12 @@ impl Post {
         self.try_task(to);
     }
 
-    /// Drops what still waits for a task that has ended.
+    /// Drops what still waits for a task that has ended, and gives the system the memory
+    /// back that it had for its messages.
     pub fn forget(&mut self, tid: Tid) {
         self.queues.remove(&tid);
+        // If that fails, it is given back when the place is taken anew.
+        let _ = self.port.members().give_back_of_the_dead();
     }
 
     /// Tries again. Returns whether something went.

@@ -67,6 +67,18 @@ pub fn kill(pid: libc::pid_t) -> i32 {
     reap(pid)
 }
 
+/// How much processor time this thread has had.
+pub fn cpu_time() -> Duration {
+    // SAFETY: a plain structure, filled by the call.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    unsafe { libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage) };
+    let time = |at: libc::timeval| {
+        Duration::from_secs(at.tv_sec as u64) + Duration::from_micros(at.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
 /// Waits until it holds.
 pub fn eventually(what: &str, holds: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
