@@ -188,6 +188,9 @@ int main(int argc, char **argv)
 				pvm_upkint(&value, 1, 1);
 				result = value == b ? 0 : -1;
 			}
+		} else if (!strcmp(command, "addhost")) {
+			result = pvm_addhosts(&group, 1, &a);
+			result = result == 1 && a > 0 ? 0 : a;
 		} else if (!strcmp(command, "context")) {
 			result = pvm_getcontext();
 		} else if (!strcmp(command, "exit")) {

@@ -9,7 +9,8 @@
 //! 1 size g ~ 1        asked until it is so: others notice a death late
 //! 3 kill              the task is killed
 //! ```
-//! `@2` is the tid of task 2. Tasks begin when they are first named.
+//! `@2` is the tid of task 2. Tasks begin when they are first named, on the first host;
+//! `2@127.0.0.3` is on another.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -42,7 +43,13 @@ impl Task {
         let script = machine.dir().join(format!("script-{name}"));
         let mode = Mode::RUSR | Mode::WUSR;
         mknodat(CWD, &script, FileType::Fifo, mode, 0).expect("a pipe with a name");
-        let running = machine.task(member).arg(&script).spawn();
+        let mut command = machine.task(member).arg(&script);
+        if let Some((_, host)) = name.split_once('@') {
+            // As the daemon of that host was started: see Machine.
+            let directory = machine.dir().join(host);
+            command = command.env("PVM_TMP", &directory).env("XDG_RUNTIME_DIR", &directory);
+        }
+        let running = command.spawn();
         let mut task = Task {
             script: File::options().write(true).open(&script).expect("it reads"),
             running,
@@ -85,6 +92,7 @@ fn play(machine: &Machine, whose: &str, script: &str) {
         }
         let tids = |text: &str| {
             tasks.iter().fold(text.to_owned(), |text, (name, task)| {
+                let name = name.split('@').next().expect("a split has a first part");
                 text.replace(&format!("@{name}"), &task.tid)
             })
         };
@@ -535,6 +543,51 @@ fn who_waits_at_a_barrier_takes_in_what_is_sent_to_it() {
          1 = 0
          1 drain 2000 = 0",
     );
+}
+
+const OTHER_HOST: &str = "127.0.0.3";
+
+#[test]
+fn members_on_two_hosts_do_the_same() {
+    let script = "1 addhost OTHER = 0
+         1 join g = 0
+         2 join g = 1
+         1 barrier g 2 ...
+         2 barrier g 2 = 0
+         1 = 0
+         1 barrier g 3 ...
+         3@OTHER join g = 2
+         3@OTHER size g = 3
+         3@OTHER inst g @2 = 1
+         2 barrier g -1 ...
+         3@OTHER barrier g 2 = -3
+         3@OTHER barrier g 3 = 0
+         1 = 0
+         2 = 0
+         2 barriers g 3 50 ...
+         3@OTHER barriers g 3 50 ...
+         1 barriers g 3 50 = 0
+         2 = 0
+         3@OTHER = 0
+         1 bcast g 6 66 = 0
+         2 recv 6 = @1 6: 66
+         3@OTHER recv 6 = @1 6: 66
+         3@OTHER bcast g 7 77 = 0
+         1 recv 7 = @3 7: 77
+         2 recv 7 = @3 7: 77
+         1 gather g 3 2 11 0 1 ...
+         2 gather g 3 2 11 0 10 = 0 0:
+         3@OTHER gather g 3 2 11 0 100 = 0 0:
+         1 = 0 0: 1 2 10 11 100 101
+         3@OTHER reduce g sum 3 2 12 2 100 ...
+         1 reduce g sum 3 2 12 2 1 ...
+         2 reduce g sum 3 2 12 2 10 = 0 0:
+         1 = 0 0:
+         3@OTHER = 0 0: 111 114
+         2 kill
+         1 size g ~ 2"
+        .replace("OTHER", OTHER_HOST);
+    holds(&script);
 }
 
 /// So many members of a group, each at a call.
