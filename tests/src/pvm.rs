@@ -106,6 +106,11 @@ impl Machine {
         }
     }
 
+    /// Kills the daemon.
+    pub fn kill(&self) {
+        self.daemon.signal(Signal::KILL);
+    }
+
     /// What daemon and tasks have logged.
     pub fn log(&self) -> String {
         let all = Cmd::new("sh").args(["-c", "cat pvml.* */pvml.*"]).dir(self.dir());

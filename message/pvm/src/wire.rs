@@ -187,6 +187,8 @@ pub enum MailboxRequest {
     Put {
         /// The name.
         class: String,
+        /// pvm_insert: exactly this entry, which there must not be yet; else -1.
+        index: i32,
         /// `PvmMbox…`.
         flags: i32,
         /// What is kept.

@@ -210,8 +210,13 @@ impl Machine {
                 match listed.map(|entry| entry.0) {
                     None if on => {
                         let parcel = Parcel { bytes: Data::default().int(by.as_int()).parcel(by) };
-                        let _ =
-                            self.mailboxes.put(by, PVMNORESETCLASS, PvmMboxMultiInstance, parcel);
+                        let _ = self.mailboxes.put(
+                            by,
+                            PVMNORESETCLASS,
+                            None,
+                            PvmMboxMultiInstance,
+                            parcel,
+                        );
                     }
                     Some(index) if !on => {
                         let _ = self.mailboxes.delete(by, PVMNORESETCLASS, index);
@@ -245,8 +250,9 @@ impl Machine {
         };
         let number = |done: Result<i32, Error>| done.map(Answer::Number).map_err(Error::code);
         let reply = match request {
-            MailboxRequest::Put { class, flags, parcel } => {
-                Some(number(self.mailboxes.put(asker.tid, &class, flags, parcel)))
+            MailboxRequest::Put { class, index, flags, parcel } => {
+                let wanted = (index >= 0).then_some(index);
+                Some(number(self.mailboxes.put(asker.tid, &class, wanted, flags, parcel)))
             }
             MailboxRequest::Get { class, index, flags } => {
                 self.mailboxes.get(asker, &class, index, flags).map(entry)

@@ -58,16 +58,18 @@ pub struct Mailboxes {
 }
 
 impl Mailboxes {
-    /// pvm_putinfo: the entry's index. Errors: Denied. Who waits for it, and can have it
+    /// pvm_putinfo: the entry's index; pvm_insert, if one is `wanted`. Errors: Denied. Who waits for it, and can have it
     /// now, is told by [`Mailboxes::served`].
     pub fn put(
         &mut self,
         owner: Tid,
         name: &str,
+        wanted: Option<i32>,
         flags: i32,
         parcel: Parcel,
     ) -> Result<i32, Error> {
-        let first = flags >> PvmMboxDirectIndexShift & (PvmMboxMaxDirectIndex - 1);
+        let direct = flags >> PvmMboxDirectIndexShift & (PvmMboxMaxDirectIndex - 1);
+        let first = wanted.unwrap_or(direct);
         let class = match self.classes.iter().position(|class| class.name == name) {
             Some(at) => &mut self.classes[at],
             None => {
@@ -76,15 +78,18 @@ impl Mailboxes {
             }
         };
         let at = class.entries.partition_point(|entry| entry.index < first);
-        let there = class.entries.get_mut(at).filter(|entry| entry.index == first);
-        if let Some(entry) = there
+        let mut there = class.entries.get_mut(at).filter(|entry| entry.index == first);
+        if let Some(entry) = &mut there
             && flags & PvmMboxMultiInstance == 0
         {
             if !entry.is_open_to(owner) {
                 return Err(Error::Denied);
             }
-            *entry = Entry { index: first, owner, flags, parcel };
+            **entry = Entry { index: first, owner, flags, parcel };
             return Ok(first);
+        }
+        if there.is_some() && wanted.is_some() {
+            return Err(Error::Denied);
         }
         // The first index that is free.
         let taken = class.entries[at..].iter().zip(first..).take_while(|(e, i)| e.index == *i);

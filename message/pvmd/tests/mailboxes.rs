@@ -97,7 +97,7 @@ fn ours(calls: &[Call]) -> String {
         let result = |result: Result<i32, pvm::error::Error>| result.unwrap_or_else(|e| e.code());
         let _ = match *call {
             Call::Put(who, class, flags) => {
-                let put = boxes.put(tids[who], &class.to_string(), flags, parcel);
+                let put = boxes.put(tids[who], &class.to_string(), None, flags, parcel);
                 writeln!(text, "put {} -1", result(put))
             }
             Call::Get(who, class, index, flags) => {

@@ -130,18 +130,29 @@ pub fn call(name: &str, run: impl FnOnce(&Library) -> Result<c_int, Code>) -> c_
     result.unwrap_or_else(|code| errors::tell(name, code.0))
 }
 
-/// As [`call`], with errors that are no surprise: they are not told.
+/// As [`call`], with errors that are no surprise: they are neither told nor remembered.
 pub fn call_quietly(
     name: &str,
     expected: &[Error],
     run: impl FnOnce(&Library) -> Result<c_int, Code>,
 ) -> c_int {
     let (result, _held) = enter(run);
-    result.unwrap_or_else(|code| {
-        if expected.iter().any(|error| error.code() == code.0) {
-            return errors::remember(code.0);
-        }
-        errors::tell(name, code.0)
+    result.unwrap_or_else(|code| match expected.iter().any(|e| e.code() == code.0) {
+        true => code.0,
+        false => errors::tell(name, code.0),
+    })
+}
+
+/// As [`call`], with errors that are not told, but remembered in `pvm_errno`.
+pub fn call_remembering(
+    name: &str,
+    expected: &[Error],
+    run: impl FnOnce(&Library) -> Result<c_int, Code>,
+) -> c_int {
+    let (result, _held) = enter(run);
+    result.unwrap_or_else(|code| match expected.iter().any(|e| e.code() == code.0) {
+        true => errors::remember(code.0),
+        false => errors::tell(name, code.0),
     })
 }
 

@@ -8,7 +8,7 @@ use pvm::message::Message;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, ClassInfo, MailboxRequest, Parcel, Request};
 
-use super::library::{Code, Library, call, call_quietly};
+use super::library::{Code, Library, call, call_remembering};
 use super::machine::c_string;
 use crate::task::message_of;
 
@@ -25,10 +25,16 @@ unsafe fn class(name: *const c_char) -> Result<String, Code> {
     Ok(unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
 }
 
-fn put(library: &Library, class: String, id: c_int, flags: c_int) -> Result<c_int, Code> {
+fn put(
+    library: &Library,
+    class: String,
+    index: c_int,
+    id: c_int,
+    flags: c_int,
+) -> Result<c_int, Code> {
     library.enroll()?;
     let bytes = library.with(|state| state.task.parcel(id))?;
-    let put = MailboxRequest::Put { class, flags, parcel: Parcel { bytes } };
+    let put = MailboxRequest::Put { class, index, flags, parcel: Parcel { bytes } };
     library.ask_number(Request::Mailbox(put))
 }
 
@@ -53,9 +59,9 @@ fn get(
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, id: c_int, flags: c_int) -> c_int {
-    call_quietly("pvm_putinfo", &[Error::Denied, Error::Exists], |library| {
+    call_remembering("pvm_putinfo", &[Error::Denied, Error::Exists], |library| {
         // SAFETY: as our caller says.
-        put(library, unsafe { class(name)? }, id, flags)
+        put(library, unsafe { class(name)? }, -1, id, flags)
     })
 }
 
@@ -65,7 +71,7 @@ pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, id: c_int, flags: c_in
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
-    call_quietly("pvm_recvinfo", &[Error::NotFound], |library| {
+    call_remembering("pvm_recvinfo", &[Error::NotFound], |library| {
         // SAFETY: as our caller says.
         let class = unsafe { class(name)? };
         if index < 0 {
@@ -94,7 +100,7 @@ fn delete(library: &Library, class: String, index: c_int, flags: c_int) -> Resul
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
-    call_quietly("pvm_delinfo", &[Error::Denied, Error::NotFound], |library| {
+    call_remembering("pvm_delinfo", &[Error::Denied, Error::NotFound], |library| {
         // SAFETY: as our caller says.
         delete(library, unsafe { class(name)? }, index, flags)
     })
@@ -178,22 +184,13 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
     })
 }
 
-/// Flags of an entry of pvm_insert's: with an index it may say which.
-fn insert_flags(index: c_int) -> c_int {
-    let flags = PvmMboxMultiInstance | PvmMboxPersistent;
-    match index {
-        0..PvmMboxMaxDirectIndex => flags | index << PvmMboxDirectIndexShift,
-        _ => flags,
-    }
-}
-
 /// See `pvm3.h`.
 ///
 /// # Safety
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_int) -> c_int {
-    call_quietly("pvm_insert", &[Error::Denied], |library| {
+    call_remembering("pvm_insert", &[Error::Denied], |library| {
         // SAFETY: as our caller says.
         let class = unsafe { class(name)? };
         if index < -1 {
@@ -206,7 +203,8 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_i
             state.pack_ints(&[data])?;
             Ok((id, old))
         })?;
-        let result = put(library, class, id, insert_flags(index));
+        let flags = PvmMboxMultiInstance | PvmMboxPersistent;
+        let result = put(library, class, index, id, flags);
         library.with(|state| {
             state.task.buffers.setsbuf(old)?;
             state.task.buffers.freebuf(id)
@@ -221,7 +219,7 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_i
 /// `name` is null or a string; `data` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mut c_int) -> c_int {
-    call_quietly("pvm_lookup", &[Error::NotFound], |library| {
+    call_remembering("pvm_lookup", &[Error::NotFound], |library| {
         // SAFETY: as our caller says.
         let class = unsafe { class(name)? };
         let (index, flags) = match index {
@@ -253,7 +251,7 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mu
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int {
-    call_quietly("pvm_delete", &[Error::NotFound, Error::Denied], |library| {
+    call_remembering("pvm_delete", &[Error::NotFound, Error::Denied], |library| {
         // SAFETY: as our caller says.
         delete(library, unsafe { class(name)? }, index, PvmMboxDefault)
     })

@@ -468,7 +468,11 @@ pub extern "C" fn pvm_newcontext() -> c_int {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_freecontext(context: c_int) -> c_int {
-    call("pvm_freecontext", |library| library.ask_number(Request::FreeContext(context)))
+    call("pvm_freecontext", |library| match context {
+        // libpvm asks for a new one by this number.
+        0 => library.ask_number(Request::NewContext),
+        _ => library.ask_number(Request::FreeContext(context)),
+    })
 }
 
 fn mask_place(state: &mut State, who: c_int) -> Result<&mut [u8; MASK_SIZE], Error> {

@@ -36,7 +36,8 @@ fn announce(
         state.task.buffers.freebuf(id)?;
         Ok(bytes)
     })?;
-    let put = MailboxRequest::Put { class: class.into(), flags, parcel: Parcel { bytes } };
+    let put =
+        MailboxRequest::Put { class: class.into(), index: -1, flags, parcel: Parcel { bytes } };
     library.ask_number(Request::Mailbox(put))
 }
 

@@ -1,7 +1,7 @@
 //! The connection to the daemon of this host: finding it, enrolling, requests. Its answers
 //! come into the task's receive buffer, as all that comes to a task does.
 
-use std::io::{self, IoSliceMut, Read, Write};
+use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -11,8 +11,9 @@ use std::time::Duration;
 use pvm::error::Error;
 use pvm::wire::{FRAME_MAX, Frame, Request, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
 
 /// How long the daemon may take to greet.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
@@ -59,7 +60,12 @@ impl Daemon {
     /// Connects to the daemon, and enrolls. Returns its greeting and the window's memory.
     pub fn enroll(request: Request) -> Result<(Daemon, Welcome, OwnedFd), Refusal> {
         let path = socket_path()?;
-        let wrong = |error: io::Error| Refusal::new(format!("{}: {error}", path.display()));
+        let wrong = |error: io::Error| {
+            let what = error.to_string();
+            // As C says it.
+            let what = what.split(" (os error").next().unwrap_or_default();
+            Refusal::new(format!("{}: {what}", path.display()))
+        };
         let socket = UnixStream::connect(&path).map_err(wrong)?;
         let peer = socket_peercred(&socket).map_err(|error| wrong(error.into()))?;
         let own = rustix::process::geteuid();
@@ -69,9 +75,9 @@ impl Daemon {
         }
         socket.set_read_timeout(Some(GREETING_TIMEOUT)).map_err(wrong)?;
         let mut daemon = Daemon { socket };
-        let frame = encode(&Frame { id: 0, request })
+        daemon
+            .send(&Frame { id: 0, request }, || ())
             .map_err(|error| Refusal { error, lines: Vec::new() })?;
-        daemon.socket.write_all(&frame).map_err(wrong)?;
         let (greeting, window) = daemon.greeting().map_err(wrong)?;
         let greeting: Result<Welcome, i32> = postcard::from_bytes(&greeting)
             .map_err(|_| Refusal::new(format!("{}: not a pvmd of ours", path.display())))?;
@@ -123,11 +129,12 @@ impl Daemon {
         let bytes = encode(frame)?;
         let mut left = &bytes[..];
         while !left.is_empty() {
-            match (&self.socket).write(left) {
+            // Not write: a program without a daemon gets an error code, no SIGPIPE.
+            match send(&self.socket, left, SendFlags::NOSIGNAL) {
                 Ok(0) => return Err(Error::SysErr),
                 Ok(n) => left = &left[n..],
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => {
                     meanwhile();
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
                     let _ = poll(

@@ -61,6 +61,8 @@ pub struct Task {
 struct Enrolled {
     welcome: Welcome,
     daemon: Daemon,
+    /// The daemon has gone.
+    orphan: bool,
     port: Port,
     intake: Intake,
     /// Numbers of messages that go out.
@@ -114,6 +116,7 @@ impl Task {
             self.buffers.tid = welcome.tid.as_int();
             self.enrolled = Some(Enrolled {
                 daemon,
+                orphan: false,
                 port,
                 intake: Intake::new(host, handlers),
                 sent: Numbers::new(host),
@@ -220,11 +223,12 @@ impl Task {
 
     /// Takes in what has come. Whether there was something.
     ///
-    /// Errors: SysErr if it is no task, or its receive buffer was destroyed.
+    /// Errors: SysErr if it is no task, its receive buffer was destroyed, or nothing comes any
+    /// more from a daemon that has gone.
     #[inline]
     pub fn take_in(&mut self) -> Result<bool, Error> {
         let Task { enrolled, buffers, .. } = self;
-        let Enrolled { port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let Enrolled { port, intake, orphan, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
         let mut came = false;
         for _ in 0..BATCH {
             match port.try_receive() {
@@ -234,6 +238,9 @@ impl Task {
             }
             came = true;
         }
+        if *orphan && !came {
+            return Err(Error::SysErr);
+        }
         if !intake.news.is_empty() {
             self.heed();
         }
@@ -242,7 +249,9 @@ impl Task {
 
     /// Errors: SysErr if the daemon has gone.
     pub fn check_daemon(&mut self) -> Result<(), Error> {
-        if self.enrolled()?.daemon.has_gone() { Err(Error::SysErr) } else { Ok(()) }
+        let enrolled = self.enrolled()?;
+        enrolled.orphan |= enrolled.daemon.has_gone();
+        if enrolled.orphan { Err(Error::SysErr) } else { Ok(()) }
     }
 
     /// Waits until something has come and takes it in; until the given time, or until the
@@ -284,24 +293,29 @@ impl Task {
         word: Option<(&AtomicU32, u32)>,
     ) -> Result<Waited, Error> {
         let Task { enrolled, buffers, .. } = self;
-        let Enrolled { port, intake, daemon, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let Enrolled { port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
         let doubt = Instant::now() + DAEMON_DOUBT;
         let at_most = until.map_or(doubt, |until| until.min(doubt));
-        match match word {
+        let received = match word {
             None => port.receive(Some(at_most)),
             Some((word, is)) => port.receive_while(word, is, Some(at_most)),
-        } {
-            Ok(Some(mut arrived)) => intake.take(&mut arrived, buffers),
-            Ok(None) => {
-                if Instant::now() >= doubt && daemon.has_gone() {
-                    return Err(Error::SysErr);
-                }
-                return Ok(Waited::Nothing);
+        };
+        let came = match received {
+            Ok(Some(mut arrived)) => {
+                intake.take(&mut arrived, buffers);
+                true
             }
+            Ok(None) => false,
             Err(_) => return Err(Error::SysErr),
+        };
+        if came {
+            self.heed();
+            return Ok(Waited::Came);
         }
-        self.heed();
-        Ok(Waited::Came)
+        if Instant::now() >= doubt {
+            self.check_daemon()?;
+        }
+        Ok(Waited::Nothing)
     }
 
     /// Does what news ask for that concern messages; keeps the others.

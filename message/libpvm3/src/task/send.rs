@@ -113,8 +113,8 @@ impl Task {
         match sent {
             Ok(()) => {}
             Err(Refused::Forked) => return Err(Error::SysErr),
-            // It has ended while we sent: it gets nothing.
-            Err(Refused::Dead) => return Ok(()),
+            // It has ended, and gets nothing.
+            Err(Refused::Dead) => return self.check_daemon(),
             Err(_) => {
                 let bytes = whole(message, own, number);
                 self.tell(0, Request::Route(Parcel { bytes }))?;
