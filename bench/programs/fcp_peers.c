@@ -6,6 +6,9 @@
  *
  * FILE is empty, and in memory (/dev/shm). WAYS, with commas:
  *
+ *     word    one word that both raise in turns: the least that two cores can tell each other,
+ *             less than a message, which needs a place for each direction. Its size is told
+ *             as that of each message of up to 8 bytes.
  *     vcl     what FOLON calls VCL: the sender copies into a window that both map and sets a
  *             word behind it; the receiver, which polls that word, copies out. No protocol:
  *             one sender, one receiver, one message at a time.
@@ -24,6 +27,24 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+
+/* ---- one word ---- */
+
+static uint64_t told;
+
+static inline void word_send(size_t bytes)
+{
+	(void)bytes;
+	atomic_store_explicit(&shared->word, ++told, memory_order_release);
+}
+
+static inline void word_receive(size_t bytes)
+{
+	(void)bytes;
+	while (atomic_load_explicit(&shared->word, memory_order_acquire) == told)
+		relax();
+	told++;
+}
 
 /* ---- plain shared memory ---- */
 
@@ -137,6 +158,8 @@ int main(int argc, char **argv)
 	int repetitions = atoi(argv[3]), milliseconds = atoi(argv[4]);
 	for (int a = 5; a < argc; a++) {
 		size_t bytes = strtoul(argv[a], NULL, 10);
+		if (strstr(argv[2], "word") && bytes <= sizeof told)
+			measure("word", word_send, word_receive, bytes, repetitions, milliseconds);
 		if (strstr(argv[2], "vcl"))
 			measure("vcl", vcl_send, vcl_receive, bytes, repetitions, milliseconds);
 		for (int s = 0; s < SOCKETS; s++)

@@ -13,7 +13,7 @@
  *    clock, so the writing is in no interval. The mean of the middle half.
  *
  * Before and after each measurement stands the way of a cache line: two words, each on a
- * line of its own, that the processes set in turns. No message can be faster.
+ * line of its own, one for each direction, as two receive buffers are.
  */
 #ifndef PAIR_H
 #define PAIR_H
@@ -40,6 +40,7 @@ struct shared {
 	_Alignas(LINE) _Atomic uint64_t flag[2][LINE / 8];
 	_Alignas(LINE) _Atomic uint64_t arrived[2][LINE / 8];
 	_Alignas(LINE) _Atomic int count;
+	_Alignas(LINE) _Atomic uint64_t word; /* both raise it in turns */
 	int64_t sent[2][FRESH_MAX], received[2][FRESH_MAX];
 	_Alignas(4096) char window[2][MESSAGE_MAX + 4096];
 };

@@ -11,8 +11,10 @@ use std::time::Duration;
 use clap::Parser;
 
 use crate::failure::Failure;
-use crate::launch::output_of;
+use crate::launch::{Nagaya, output_of};
 use crate::progress::progress;
+use crate::results::{Measure, Results};
+use crate::spread::Spread;
 use crate::{copy, programs};
 
 /// How often it is measured.
@@ -46,10 +48,12 @@ impl Options {
     }
 }
 
-/// How a message is brought; the first two are limits.
+/// How a message is brought; the first three are limits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Way {
-    /// A cache line: a word that two processes set in turns.
+    /// One word that two processes raise in turns.
+    Word,
+    /// Two cache lines: a word for each direction, set in turns.
     Line,
     /// One copy of the sender's buffer by the best loop; nobody is told of it.
     Copy,
@@ -64,7 +68,8 @@ enum Way {
     Udp,
 }
 
-const WAYS: [Way; 10] = [
+const WAYS: [Way; 11] = [
+    Way::Word,
     Way::Line,
     Way::Copy,
     Way::Vcl,
@@ -81,6 +86,7 @@ impl Way {
     /// As it is called in tables and figures.
     fn name(self) -> &'static str {
         match self {
+            Way::Word => "one word",
             Way::Line => "cache line",
             Way::Copy => "one copy",
             Way::Vcl => "VCL",
@@ -97,6 +103,7 @@ impl Way {
     /// As it is called in files, and by the measuring programs.
     fn key(self) -> &'static str {
         match self {
+            Way::Word => "word",
             Way::Line => "line",
             Way::Copy => "copy",
             Way::Vcl => "vcl",
@@ -114,6 +121,10 @@ impl Way {
 /// Whether a buffer is written anew before each message.
 const BUFFERS: [&str; 2] = ["unchanged", "fresh"];
 
+/// How many send to one, and what.
+const SENDERS: [usize; 5] = [1, 2, 4, 8, 16];
+const SENDERS_BYTES: usize = 64;
+
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One measurement.
@@ -129,10 +140,22 @@ struct Sample {
 
 /// Measures, prints tables, writes CSV files and a figure. What fails is reported at the end;
 /// the rest is measured all the same.
-pub fn run(options: &Options, out: &Path) -> Result<(), Failure> {
-    let mut run = Run { options, out, samples: Vec::new(), failures: Vec::new() };
-    let mut parts: Vec<(&str, Part<'_>)> =
-        vec![("shared memory and sockets", Run::peers), ("one copy", Run::copies)];
+pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let mut run = Run {
+        options,
+        nagaya,
+        out,
+        samples: Vec::new(),
+        senders: Results::new(),
+        failures: Vec::new(),
+    };
+    let mut parts: Vec<(&str, Part<'_>)> = vec![
+        ("shared memory and sockets", Run::peers),
+        ("one copy", Run::copies),
+        ("FCP", Run::processes),
+        ("FCP II in a space", Run::tasks),
+        ("many senders", Run::senders),
+    ];
     for round in 1..=options.rounds {
         parts.retain(|(name, part)| {
             progress(&format!("fcp, round {round} of {}: {name}", options.rounds));
@@ -148,7 +171,7 @@ pub fn run(options: &Options, out: &Path) -> Result<(), Failure> {
     }
     progress("");
     if !run.samples.is_empty() {
-        report::write(&run.samples, options, out)?;
+        report::write(&run.samples, &run.senders, options, out)?;
     }
     Failure::of_all(run.failures)
 }
@@ -158,29 +181,73 @@ type Part<'a> = fn(&mut Run<'a>, u32) -> Result<(), Failure>;
 /// All rounds.
 struct Run<'a> {
     options: &'a Options,
+    nagaya: &'a Nagaya,
     out: &'a Path,
     samples: Vec<Sample>,
+    /// Of one of many messages to one receiver.
+    senders: Results<Way>,
     failures: Vec<Failure>,
 }
 
 impl Run<'_> {
     fn peers(&mut self, round: u32) -> Result<(), Failure> {
         let program = programs::compile("fcp_peers", self.out)?;
-        self.pair(Command::new(program), "vcl,unix,tcp,udp", round)
+        self.pair(Command::new(program), "word,vcl,unix,tcp,udp", round)
+    }
+
+    fn processes(&mut self, round: u32) -> Result<(), Failure> {
+        let program = programs::compile_with_fcp("fcp_messages", self.nagaya, self.out)?;
+        self.pair(Command::new(program), "fcp,fcp-plus,fcp2", round)
+    }
+
+    fn tasks(&mut self, round: u32) -> Result<(), Failure> {
+        let program = programs::compile_with_fcp("fcp_messages", self.nagaya, self.out)?;
+        let mut command = Command::new(&self.nagaya.command);
+        command.args(["run", "-n", "2"]).arg(program);
+        self.pair(command, "fcp2-space", round)
+    }
+
+    /// One to 16 processes that send to one, as fast as they can.
+    fn senders(&mut self, round: u32) -> Result<(), Failure> {
+        let program = programs::compile_with_fcp("fcp_senders", self.nagaya, self.out)?;
+        let place = Place::new();
+        let messages = 10_000 * self.options.milliseconds;
+        let mut command = Command::new(program);
+        command.arg(&place.0).arg("fcp,fcp-plus,fcp2");
+        command.args([self.options.repetitions, messages].map(|n| n.to_string()));
+        command.arg(SENDERS_BYTES.to_string()).args(SENDERS.map(|n| n.to_string()));
+        let output = output_of(&mut command, PATIENCE)?;
+        let read = |text: &str| {
+            let [way, senders, _, messages, ns] = text.split_whitespace().collect::<Vec<_>>()[..]
+            else {
+                return None;
+            };
+            let way = WAYS.into_iter().find(|of| of.key() == way)?;
+            let each = ns.parse::<f64>().ok()? / messages.parse::<f64>().ok()?;
+            Some(((way, senders.parse::<usize>().ok()?), each / 1000.0))
+        };
+        let all: Option<Vec<_>> = output.lines().map(read).collect();
+        let all = all.ok_or_else(|| Failure::new(format!("unexpected output: {output}")))?;
+        for repetitions in all.chunk_by(|a, b| a.0 == b.0) {
+            let (way, senders) = repetitions[0].0;
+            let times: Vec<f64> = repetitions.iter().map(|(_, us)| *us).collect();
+            let measure = Measure { what: "senders", tasks: senders + 1, bytes: SENDERS_BYTES };
+            self.senders.add(measure, way, round, Spread::of(&times).median);
+        }
+        Ok(())
     }
 
     /// Two processes with a file that both map.
     fn pair(&mut self, mut command: Command, ways: &str, round: u32) -> Result<(), Failure> {
-        let file = PathBuf::from(format!("/dev/shm/nagaya-bench-{}", std::process::id()));
-        fs::write(&file, [])
+        let place = Place::new();
+        let file = &place.0;
+        fs::write(file, [])
             .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-        command.arg(&file).arg(ways);
+        command.arg(file).arg(ways);
         let times = [self.options.repetitions, self.options.milliseconds];
         command.args(times.map(|n| n.to_string()));
         command.args(self.options.sizes.iter().map(usize::to_string));
-        let output = output_of(&mut command, PATIENCE);
-        let _ = fs::remove_file(&file);
-        let output = output?;
+        let output = output_of(&mut command, PATIENCE)?;
         let samples: Option<Vec<Sample>> = output.lines().map(|text| line(text, round)).collect();
         let samples = samples.filter(|samples| !samples.is_empty());
         let unexpected = || Failure::new(format!("unexpected output: {output}"));
@@ -202,6 +269,25 @@ impl Run<'_> {
             }));
         }
         Ok(())
+    }
+}
+
+/// A name in memory, for files that programs make there. They go with this value, also those
+/// that a program which failed has left.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Self {
+        Place(PathBuf::from(format!("/dev/shm/nagaya-bench-{}", std::process::id())))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+        for way in WAYS {
+            let _ = fs::remove_file(self.0.with_extension(way.key()));
+        }
     }
 }
 

@@ -135,7 +135,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Spawn(options) => spawn::run(adjusted!(options), nagaya, out),
         Topic::Syscall(options) => syscall::run(adjusted!(options), nagaya, out),
         Topic::Pagetables(options) => pagetables::run(adjusted!(options), nagaya, out),
-        Topic::Fcp(options) => fcp::run(adjusted!(options), out),
+        Topic::Fcp(options) => fcp::run(adjusted!(options), nagaya, out),
         Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
         Topic::Demo => pingpong::run(adjusted!(pingpong::Options::demo()), nagaya, out),

@@ -13,9 +13,12 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 18] = [
+const SOURCES: [(&str, &str); 21] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
+    ("fcp.h", include_str!("../../include/fcp.h")),
+    ("fcp_messages.c", include_str!("../programs/fcp_messages.c")),
+    ("fcp_senders.c", include_str!("../programs/fcp_senders.c")),
     ("fcp_peers.c", include_str!("../programs/fcp_peers.c")),
     ("footprint.c", include_str!("../programs/footprint.c")),
     ("pair.h", include_str!("../programs/pair.h")),
@@ -47,16 +50,29 @@ pub fn compile(name: &str, out: &Path) -> Result<PathBuf, Failure> {
 
 /// Compiles `name`.c and links it with libpvas.
 pub fn compile_with_pvas(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
-    let place = library_under_both_names(nagaya, out)?;
-    let place = place.display();
-    let flags = [format!("-L{place}"), format!("-Wl,-rpath,{place}"), "-lpvas".to_string()];
-    compile_with(&c_compiler()?, name, name, out, &flags)
+    compile_with_ours(name, "pvas", nagaya, out)
 }
 
-/// A directory with links to the library under the name that the linker looks for and the
-/// one that the dynamic linker looks for: in a build directory it has the first one only.
-fn library_under_both_names(nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
-    linked(nagaya, &[("libpvas.so", "libpvas.so"), ("libpvas.so", "libpvas.so.0")], out, "lib")
+/// Compiles `name`.c and links it with libfcp.
+pub fn compile_with_fcp(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    compile_with_ours(name, "fcp", nagaya, out)
+}
+
+/// The library is found in a directory with links to it under the name that the linker looks
+/// for and the one that the dynamic linker looks for: in a build directory it has the first
+/// one only.
+fn compile_with_ours(
+    name: &str,
+    library: &str,
+    nagaya: &Nagaya,
+    out: &Path,
+) -> Result<PathBuf, Failure> {
+    let file = format!("lib{library}.so");
+    let links = [(file.as_str(), file.as_str()), (&file, &format!("{file}.0"))];
+    let place = linked(nagaya, &links, out, "lib")?;
+    let place = place.display();
+    let flags = [format!("-L{place}"), format!("-Wl,-rpath,{place}"), format!("-l{library}")];
+    compile_with(&c_compiler()?, name, name, out, &flags)
 }
 
 /// A directory to put into LD_LIBRARY_PATH, in which programs find our libraries for PVM.

@@ -103,14 +103,17 @@ fn copy_tries_all_loops() {
 }
 
 #[test]
-fn fcp_compares_shared_memory_and_sockets() {
+fn fcp_compares_its_protocols_with_plain_memory_and_sockets() {
     let out = quick(&["fcp"]);
     let times = lines(&out, "fcp.csv");
-    for way in ["vcl", "udp", "tcp", "unix"] {
-        let of_way = times.iter().filter(|line| line[2] == way && line[1] == "4096");
+    for way in ["vcl", "fcp", "fcp-plus", "fcp2", "fcp2-space", "udp", "tcp", "unix"] {
+        let of_way = times.iter().filter(|line| line[3] == way && line[2] == "4096");
         assert_eq!(of_way.count(), 1, "unchanged buffers of 4096 bytes by {way}");
     }
-    lines(&out, "fcp-targets.csv");
+    let senders = times.iter().filter(|line| line[0] == "senders");
+    assert_eq!(senders.count(), 3 * 5, "three protocols, five numbers of senders");
+    let targets = lines(&out, "fcp-targets.csv");
+    assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
     is_drawn(&out, "fcp.svg");
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{BUFFERS, Options, Sample, WAYS, Way};
+use super::{BUFFERS, Options, SENDERS, SENDERS_BYTES, Sample, WAYS, Way};
 use crate::failure::Failure;
 use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
 use crate::results::{Measure, Results};
@@ -31,15 +31,21 @@ const PAPER: [(Way, &str, &str); 5] = [
 ];
 
 /// Prints the tables; writes `fcp.csv`, `fcp-samples.csv`, `fcp-targets.csv`, `fcp.svg`.
-pub fn write(samples: &[Sample], options: &Options, out: &Path) -> Result<(), Failure> {
+pub fn write(
+    samples: &[Sample],
+    senders: &Results<Way>,
+    options: &Options,
+    out: &Path,
+) -> Result<(), Failure> {
     let results = &results_at_one_distance(samples);
     print_paper(results);
     for what in BUFFERS {
         print(results, what, options);
     }
+    print_senders(senders);
     let title = "FCP: what is asked, and whether it is reached";
     target::report(title, &targets(results), &out.join("fcp-targets.csv"))?;
-    write_lines(&out.join("fcp.csv"), &csv(results))?;
+    write_lines(&out.join("fcp.csv"), &csv(results, senders))?;
     write_lines(&out.join("fcp-samples.csv"), &sample_lines(samples))?;
     figure(results, options).write(&out.join("fcp.svg"))?;
     println!("written: fcp.csv, fcp-samples.csv, fcp-targets.csv, fcp.svg in {}", out.display());
@@ -99,7 +105,11 @@ fn print_paper(results: &Results<Way>) {
             shown(of(LATENCY)),
             latency.to_string(),
             shown(of(THROUGHPUT)),
-            shown(of(THROUGHPUT).filter(|_| way != Way::Line).map(|us| THROUGHPUT as f64 / us)),
+            shown(
+                of(THROUGHPUT)
+                    .filter(|_| !matches!(way, Way::Word | Way::Line))
+                    .map(|us| THROUGHPUT as f64 / us),
+            ),
             throughput.to_string(),
             String::new(),
         ]);
@@ -139,13 +149,10 @@ fn targets(results: &Results<Way>) -> Vec<Target> {
     };
     for ours in [Way::Fcp2, Way::Space] {
         let name = ours.name();
-        ask(
-            format!("8 B: {name} / cache line"),
-            OVER_LINE,
-            measure(BUFFERS[0], 8),
-            ours,
-            Way::Line,
-        );
+        for limit in [Way::Line, Way::Word] {
+            let what = format!("8 B: {name} / {}", limit.name());
+            ask(what, OVER_LINE, measure(BUFFERS[0], 8), ours, limit);
+        }
         for buffers in BUFFERS {
             let what = format!("1 MB, {buffers}: {name} / one copy");
             ask(what, OVER_COPY, measure(buffers, 1 << 20), ours, Way::Copy);
@@ -154,13 +161,36 @@ fn targets(results: &Results<Way>) -> Vec<Target> {
     targets
 }
 
-fn csv(results: &Results<Way>) -> Vec<String> {
-    let mut lines = vec!["buffers,bytes,way,us,us_min,us_max".to_string()];
-    lines.extend(results.all().map(|(Measure { what, bytes, .. }, way, of)| {
+fn csv(results: &Results<Way>, senders: &Results<Way>) -> Vec<String> {
+    let mut lines = vec!["what,processes,bytes,way,us,us_min,us_max".to_string()];
+    let all = results.all().chain(senders.all());
+    lines.extend(all.map(|(Measure { what, tasks, bytes }, way, of)| {
         let Spread { median, min, max } = of;
-        format!("{what},{bytes},{},{median:.5},{min:.5},{max:.5}", way.key())
+        format!("{what},{tasks},{bytes},{},{median:.5},{min:.5},{max:.5}", way.key())
     }));
     lines
+}
+
+/// Messages a second to one receiver.
+fn print_senders(senders: &Results<Way>) {
+    let ways = [Way::Fcp, Way::FcpPlus, Way::Fcp2];
+    let headings = std::iter::once("senders").chain(ways.iter().map(|way| way.name()));
+    let mut table = Table::new(headings.chain([""]));
+    let measure =
+        |senders: usize| Measure { what: "senders", tasks: senders + 1, bytes: SENDERS_BYTES };
+    for count in SENDERS {
+        let cell = |way: &Way| match senders.of(measure(count), *way) {
+            Some(of) => format!("{:.2}", 1.0 / of.median),
+            None => String::new(),
+        };
+        let row = std::iter::once(count.to_string()).chain(ways.iter().map(cell));
+        table.row(row.chain([String::new()]));
+    }
+    if !senders.is_empty() {
+        table.print(&format!(
+            "many senders to one receiver, {SENDERS_BYTES} B: million messages a second"
+        ));
+    }
 }
 
 /// Every single measurement, with those that were left aside.
@@ -175,7 +205,7 @@ fn sample_lines(samples: &[Sample]) -> Vec<String> {
 
 fn look(way: Way) -> Look {
     let (colour, kind) = match way {
-        Way::Line | Way::Copy => return GREY,
+        Way::Word | Way::Line | Way::Copy => return GREY,
         Way::Vcl => (COLOURS[7], Kind::Dashed),
         Way::Fcp => (COLOURS[3], Kind::Solid),
         Way::FcpPlus => (COLOURS[5], Kind::Solid),
