@@ -296,17 +296,19 @@ impl Task {
         let Enrolled { port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
         let doubt = Instant::now() + DAEMON_DOUBT;
         let at_most = until.map_or(doubt, |until| until.min(doubt));
-        let received = match word {
-            None => port.receive(Some(at_most)),
-            Some((word, is)) => port.receive_while(word, is, Some(at_most)),
-        };
-        let came = match received {
-            Ok(Some(mut arrived)) => {
-                intake.take(&mut arrived, buffers);
-                true
+        let came = {
+            let received = match word {
+                None => port.receive(Some(at_most)),
+                Some((word, is)) => port.receive_while(word, is, Some(at_most)),
+            };
+            match received {
+                Ok(Some(mut arrived)) => {
+                    intake.take(&mut arrived, buffers);
+                    true
+                }
+                Ok(None) => false,
+                Err(_) => return Err(Error::SysErr),
             }
-            Ok(None) => false,
-            Err(_) => return Err(Error::SysErr),
         };
         if came {
             self.heed();
