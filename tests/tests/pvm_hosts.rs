@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use client::{Client, parcel};
 use nagaya_tests::nodes::{NAMES, Nodes, Shares};
-use nagaya_tests::{Running, WorkDir, nagaya, wait_until};
+use nagaya_tests::{Running, WorkDir, nagaya, program, wait_until};
 use pvm::error::Error;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Request};
@@ -185,8 +185,8 @@ fn two_nodes_with_a_network_between_them() {
     assert_eq!(add(&mut one, &[NAMES[1]]), [0x80000]);
     let mut two = Client::new(&socket(1));
     assert_eq!(names(&mut two), NAMES);
-    one.ask(Request::Route(parcel(two.tid(), 1, &[7; 100_000]))).expect("sent");
-    assert_eq!(two.receive(1).data, [7; 100_000]);
+    one.ask(Request::Route(parcel(two.tid(), 1, &[7; 10_000]))).expect("sent");
+    assert_eq!(two.receive(1).data, [7; 10_000]);
     two.ask(Request::Route(parcel(one.tid(), 2, b"back"))).expect("sent");
     assert_eq!(one.receive(2).data, b"back");
     // The network breaks without a word: each side goes on alone.
@@ -201,4 +201,34 @@ fn two_nodes_with_a_network_between_them() {
     wait_until("both have ended", LIMIT, || {
         !nagaya_tests::is_alive(pid) && !socket(0).exists() && !socket(1).exists()
     });
+}
+
+/// A program of `pvm_far.c` on a host.
+fn far(machine: &Machine, host: &str, arguments: &[&str]) -> nagaya_tests::Cmd {
+    nagaya_tests::Cmd::new(program::c_pvm("pvm_far.c", &[]))
+        .args(arguments)
+        .env("LD_LIBRARY_PATH", program::pvm_libraries())
+        .env("XDG_RUNTIME_DIR", machine.dir.join(host))
+        .env("UCX_TLS", "tcp,self")
+}
+
+#[test]
+fn tasks_of_two_hosts_send_to_each_other_directly_and_in_order() {
+    let machine = Machine::new();
+    let mut one = machine.client("one");
+    assert_eq!(add(&mut one, &["two"]), [0x80000]);
+    for end in [&["by exit"][..], &[]] {
+        let echo = far(&machine, "two", &[]).spawn();
+        let mut tid = String::new();
+        wait_until("it says who it is", LIMIT, || {
+            tid = echo.stdout().trim().to_string();
+            tid.starts_with("800")
+        });
+        let arguments = [&[&tid[..]], end].concat();
+        let sent = far(&machine, "one", &arguments).run().ok();
+        assert_eq!(sent, "0 wrong\n");
+        assert_eq!(echo.wait().ok(), format!("{tid}\nafter 1200\n"));
+    }
+    let _ = one.send(Request::Halt);
+    wait_until("all have ended", LIMIT, || machine.daemon_if_any("two").is_none());
 }

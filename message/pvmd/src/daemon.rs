@@ -12,6 +12,7 @@ use pvm::error::Error;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Parcel, Request, VERSION, Welcome};
 
+use crate::addresses::Addresses;
 use crate::contexts::Contexts;
 use crate::errand::{Errand, Principal, Reply};
 use crate::event::{Action, Clock, Event, PeerLetter};
@@ -76,6 +77,7 @@ pub struct Daemon {
     /// What is said of hosts that are added.
     pub hostfile: HostFile,
     pub(crate) hosting: Hosting,
+    pub(crate) addresses: Addresses,
     pub(crate) now: Clock,
     /// All is over: what happens now no longer matters.
     pub(crate) halted: bool,
@@ -118,6 +120,7 @@ impl Daemon {
             contexts: Contexts::new(number),
             hostfile: HostFile::default(),
             hosting: Hosting::default(),
+            addresses: Addresses::default(),
             now: Clock::default(),
             halted: false,
             actions: Vec::new(),
@@ -233,6 +236,7 @@ impl Daemon {
             space: false,
         };
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));
+        self.open_if_wanted(tid);
     }
 
     /// The task is one no longer; `asker` waits for its end.
@@ -305,6 +309,7 @@ impl Daemon {
                     self.actions.push(Action::Forget(tid));
                     self.tasks.remove(tid);
                     self.contexts.ended(tid);
+                    self.forget_address(tid);
                 }
                 self.has_ended(tid);
             }
@@ -340,6 +345,7 @@ impl Daemon {
     /// Does an errand.
     fn run(&mut self, principal: Principal, errand: Errand) {
         let reply = match errand {
+            Errand::Address(tid) => return self.give_address(principal, tid),
             Errand::Start(start) => return self.start_tasks(principal, start),
             Errand::Tasks(which) => {
                 let fits = |tid: Tid| which.is_none_or(|which| which == tid);

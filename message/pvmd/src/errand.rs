@@ -18,6 +18,8 @@ pub enum Errand {
     Clock,
     /// To send this task a signal.
     Signal(Tid, i32),
+    /// To say where this task is on the fabric.
+    Address(Tid),
     /// To start tasks.
     Start(Start),
 }

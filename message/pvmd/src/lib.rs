@@ -10,6 +10,7 @@
 // Constants keep the names that pvm3.h gives them.
 #![allow(non_upper_case_globals)]
 
+mod addresses;
 mod child;
 mod connection;
 mod contexts;

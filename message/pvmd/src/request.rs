@@ -39,6 +39,11 @@ impl Daemon {
             }
             Request::Group(request) => return self.change(asker, What::Group(request)),
             Request::Config => return self.config(asker),
+            Request::Address(tid) => return self.find_address(asker, tid),
+            Request::Publish(address) => {
+                self.publish(asker.tid, address);
+                Ok(Answer::Done)
+            }
             Request::HostStatus(name) => match self.machine.named(&name, self.host) {
                 Some(_) => Ok(Answer::Done),
                 None => Err(Error::NoHost.code()),

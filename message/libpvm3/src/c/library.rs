@@ -193,6 +193,19 @@ extern "C" fn in_child() {
     LIBRARY.lock.give();
 }
 
+/// A program may end without pvm_exit; what it has sent over the fabric still goes.
+extern "C" fn at_exit() {
+    if LIBRARY.busy.get() || LIBRARY.forked.get() {
+        return;
+    }
+    let _ = quietly(|library| {
+        library.with(|state| {
+            state.task.finish();
+            Ok(())
+        })
+    });
+}
+
 impl Library {
     /// The first call of a process or thread, or one after another thread's.
     #[cold]
@@ -207,6 +220,7 @@ impl Library {
             // SAFETY: functions of this library, which stays loaded.
             ONCE.call_once(|| unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
+                libc::atexit(at_exit);
             });
             State {
                 task: Task::new(clock),

@@ -45,6 +45,10 @@ pub extern "C" fn pvm_exit() -> c_int {
         while library.take_in() == Ok(true) {}
         // SAFETY: flushes what the program has printed.
         unsafe { libc::fflush(std::ptr::null_mut()) };
+        library.with(|state| {
+            state.task.finish();
+            Ok(())
+        })?;
         let told = library.ask(Request::Exit);
         library.with(|state| {
             state.leave();

@@ -128,6 +128,21 @@ impl Intake {
         self.take_in_order(sender, &envelope, message, buffers)
     }
 
+    /// A message of a task of another host, over the fabric: its head, and its data.
+    pub fn take_far(&mut self, sender: Tid, head: &[u8], data: Vec<u8>, buffers: &mut Buffers) {
+        let taken = match head.split_at_checked(SIZE) {
+            // All of it is data.
+            None => self.take_whole(sender, data, buffers),
+            Some((envelope, table)) => Envelope::parse(envelope).and_then(|envelope| {
+                let message = in_block(&envelope, table, Arc::new(data), 0, buffers)?;
+                self.take_in_order(sender, &envelope, message, buffers)
+            }),
+        };
+        if taken.is_err() {
+            self.dropped += 1;
+        }
+    }
+
     #[inline]
     fn take_message(
         &mut self,

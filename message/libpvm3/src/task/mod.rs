@@ -3,15 +3,17 @@
 //!
 //! A [`Task`] enrolls with the [`daemon`] of its host, which gives it a tid and the host's
 //! window. Messages to tasks of the same host go straight into their receive buffers
-//! (`send`), others through the daemon; what comes is sorted by [`intake`], puts itself in
+//! (`send`), to others over the fabric (`far`) or through the daemon; what comes is sorted by [`intake`], puts itself in
 //! [`order`] and together from [`parts`].
 
 pub mod daemon;
+mod far;
 pub mod handlers;
 pub mod intake;
 pub mod order;
 pub mod parts;
 mod send;
+pub mod threads;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -29,6 +31,7 @@ use pvm::tid::Tid;
 use pvm::wire::{Answer, Frame, News, Request, VERSION, Welcome};
 
 use daemon::{Daemon, Refusal};
+use far::{Came, Far};
 use handlers::Handlers;
 use intake::Intake;
 pub use intake::message_of;
@@ -65,6 +68,8 @@ struct Enrolled {
     orphan: bool,
     port: Port,
     intake: Intake,
+    /// Tasks of other hosts.
+    far: Far,
     /// Numbers of messages that go out.
     sent: Numbers,
     next_request: u32,
@@ -119,6 +124,7 @@ impl Task {
                 orphan: false,
                 port,
                 intake: Intake::new(host, handlers),
+                far: Far::new(),
                 sent: Numbers::new(host),
                 next_request: 1,
                 next_serial: 1,
@@ -178,28 +184,30 @@ impl Task {
         self.buffers.own();
         let left = self.enrolled.take();
         self.buffers.tid = -1;
-        left.map_or_else(Handlers::default, |enrolled| enrolled.intake.handlers)
+        let Some(left) = left else { return Handlers::default() };
+        left.far.abandon();
+        left.intake.handlers
+    }
+
+    /// Has what was sent to tasks of other hosts go, before this task ends.
+    pub fn finish(&mut self) {
+        if let Some(enrolled) = &mut self.enrolled {
+            enrolled.far.close();
+        }
     }
 
     /// Asks the daemon; [`Task::answer`] has the answer to this number later.
     ///
     /// Errors: SysErr if the daemon has gone.
     pub fn post(&mut self, request: Request) -> Result<u32, Error> {
-        let id = self.enrolled()?.next_request;
-        self.enrolled()?.next_request = id.checked_add(1).unwrap_or(1);
-        self.tell(id, request)?;
-        Ok(id)
+        let Task { enrolled, buffers, .. } = self;
+        enrolled.as_mut().ok_or(Error::SysErr)?.post(request, buffers)
     }
 
     /// As [`Task::post`], of what is not answered, if `id` is 0.
     pub fn tell(&mut self, id: u32, request: Request) -> Result<(), Error> {
         let Task { enrolled, buffers, .. } = self;
-        let Enrolled { daemon, port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
-        daemon.send(&Frame { id, request }, || {
-            while let Ok(Some(mut arrived)) = port.try_receive() {
-                intake.take(&mut arrived, buffers);
-            }
-        })
+        enrolled.as_mut().ok_or(Error::SysErr)?.tell(id, request, buffers)
     }
 
     /// The daemon's answer, once it is there. Errors: those that it answers.
@@ -228,7 +236,7 @@ impl Task {
     #[inline]
     pub fn take_in(&mut self) -> Result<bool, Error> {
         let Task { enrolled, buffers, .. } = self;
-        let Enrolled { port, intake, orphan, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let Enrolled { port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
         let mut came = false;
         for _ in 0..BATCH {
             match port.try_receive() {
@@ -238,10 +246,14 @@ impl Task {
             }
             came = true;
         }
-        if *orphan && !came {
+        let enrolled = self.enrolled.as_mut().ok_or(Error::SysErr)?;
+        if enrolled.far.is_open() {
+            came |= enrolled.take_far(&mut self.buffers)?;
+        }
+        if enrolled.orphan && !came {
             return Err(Error::SysErr);
         }
-        if !intake.news.is_empty() {
+        if !enrolled.intake.news.is_empty() {
             self.heed();
         }
         Ok(came)
@@ -263,13 +275,24 @@ impl Task {
         let Task { enrolled, buffers, .. } = self;
         let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
         let mut came = false;
-        for _ in 0..LOOKS {
+        let looks = match enrolled.far.is_open() {
+            true => enrolled.far.looks(),
+            false => LOOKS,
+        };
+        for _ in 0..looks {
             if let Some(mut arrived) = enrolled.port.try_receive().map_err(|_| Error::SysErr)? {
                 enrolled.intake.take(&mut arrived, buffers);
                 came = true;
                 break;
             }
+            if enrolled.far.is_open() && enrolled.take_far(buffers)? {
+                came = true;
+                break;
+            }
             std::hint::spin_loop();
+        }
+        if enrolled.far.is_open() {
+            enrolled.far.looked(came);
         }
         if !came {
             return self.wait_long(until, None);
@@ -293,7 +316,17 @@ impl Task {
         word: Option<(&AtomicU32, u32)>,
     ) -> Result<Waited, Error> {
         let Task { enrolled, buffers, .. } = self;
-        let Enrolled { port, intake, .. } = enrolled.as_mut().ok_or(Error::SysErr)?;
+        let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
+        if !enrolled.far.arm() {
+            return match enrolled.take_far(buffers)? {
+                true => {
+                    self.heed();
+                    Ok(Waited::Came)
+                }
+                false => Ok(Waited::Nothing),
+            };
+        }
+        let Enrolled { port, intake, .. } = enrolled;
         let doubt = Instant::now() + DAEMON_DOUBT;
         let at_most = until.map_or(doubt, |until| until.min(doubt));
         let came = {
@@ -331,10 +364,16 @@ impl Task {
                 News::Gone(gone) => {
                     enrolled.intake.gone(|tid| tid == gone, buffers);
                     enrolled.sent.forget(gone);
+                    enrolled.far.forget(|tid| tid == gone);
                 }
                 News::HostGone(host) => {
                     enrolled.intake.gone(|tid| tid.host() == host, buffers);
                     enrolled.sent.forget_host(host);
+                    enrolled.far.forget(|tid| tid.host() == host);
+                }
+                News::Open => {
+                    // If the daemon has gone, whoever waits finds out.
+                    let _ = enrolled.open_far(buffers);
                 }
                 news => kept.push_back(news),
             }
@@ -354,5 +393,64 @@ impl Task {
         let message = self.buffers.message(id)?;
         message.address(message.header.destination, message.header.tag);
         Ok(send::whole(message, tid, 0))
+    }
+}
+
+impl Enrolled {
+    fn tell(&mut self, id: u32, request: Request, buffers: &mut Buffers) -> Result<(), Error> {
+        let Enrolled { daemon, port, intake, .. } = self;
+        daemon.send(&Frame { id, request }, || {
+            while let Ok(Some(mut arrived)) = port.try_receive() {
+                intake.take(&mut arrived, buffers);
+            }
+        })
+    }
+
+    fn post(&mut self, request: Request, buffers: &mut Buffers) -> Result<u32, Error> {
+        let id = self.next_request;
+        self.next_request = id.checked_add(1).unwrap_or(1);
+        self.tell(id, request, buffers)?;
+        Ok(id)
+    }
+
+    /// Opens the fabric, unless that was done, and has the daemons know where we are.
+    fn open_far(&mut self, buffers: &mut Buffers) -> Result<(), Error> {
+        if self.far.is_open() {
+            return Ok(());
+        }
+        let Welcome { tid, secret, .. } = &self.welcome;
+        let address = self.far.open(*tid, secret, self.port.bell());
+        self.tell(0, Request::Publish(address.unwrap_or_default()), buffers)
+    }
+
+    /// Has a direct way made to a task of another host, unless that was tried.
+    fn find_far(&mut self, to: Tid, buffers: &mut Buffers) -> Result<(), Error> {
+        if !self.far.is_unknown(to) {
+            return Ok(());
+        }
+        self.open_far(buffers)?;
+        let id = self.post(Request::Address(to), buffers)?;
+        self.far.asked(to, id);
+        Ok(())
+    }
+
+    /// Takes in what has come over the fabric. Whether there was something.
+    fn take_far(&mut self, buffers: &mut Buffers) -> Result<bool, Error> {
+        for (tid, id) in self.far.questions() {
+            if let Some(answer) = self.intake.answers.remove(&id) {
+                let address = match &answer {
+                    Ok(Answer::Address(address)) => Some(&address[..]),
+                    _ => None,
+                };
+                self.far.answered(tid, address);
+            }
+        }
+        let mut came = false;
+        for _ in 0..BATCH {
+            let Some(Came { from, head, data }) = self.far.poll() else { break };
+            self.intake.take_far(from, &head, data, buffers);
+            came = true;
+        }
+        Ok(came)
     }
 }

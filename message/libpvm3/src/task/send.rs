@@ -95,6 +95,7 @@ impl Task {
         memory: &mut Option<Lendable>,
     ) -> Result<(), Error> {
         let near = self.is_near(to);
+        let direct = self.route != pvm::constants::PvmDontRoute;
         let Task { enrolled, buffers, .. } = self;
         let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
         let own = enrolled.welcome.tid;
@@ -108,6 +109,12 @@ impl Task {
         let number = *enrolled.sent.of(to);
         let sent = match near {
             true => enrolled.send_near(message, to, number, memory, buffers),
+            false if direct && to.host() != own.host() => {
+                match enrolled.send_far(message, to, number, buffers)? {
+                    true => Ok(()),
+                    false => Err(Refused::Gone),
+                }
+            }
             false => Err(Refused::Gone),
         };
         match sent {
@@ -167,6 +174,39 @@ impl Enrolled {
             }
         }
         self.send_in_parts(message, to, &head, buffers)
+    }
+
+    /// Sends to a task of another host, if there is a direct way; has one made if not.
+    /// Whether it went.
+    fn send_far(
+        &mut self,
+        message: &Message,
+        to: Tid,
+        number: u32,
+        buffers: &mut Buffers,
+    ) -> Result<bool, Error> {
+        self.find_far(to, buffers)?;
+        if !self.far.is_open() {
+            return Ok(false);
+        }
+        self.take_far(buffers)?;
+        let head = Head::new(message, self.welcome.tid, number);
+        let data = || {
+            let mut data = Vec::with_capacity(head.data());
+            for fragment in message.fragments() {
+                data.extend(fragment.bytes());
+            }
+            data
+        };
+        let sent = self.far.send(to, &[&head.envelope, &head.table], data);
+        while self.far.is_full() {
+            self.take_far(buffers)?;
+            while let Some(mut arrived) = self.port.try_receive().map_err(|_| Error::SysErr)? {
+                self.intake.take(&mut arrived, buffers);
+            }
+            std::thread::yield_now();
+        }
+        Ok(sent)
     }
 
     /// The message's data in memory that can be lent, if there is some.
