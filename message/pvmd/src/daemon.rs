@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use pvm::error::Error;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Parcel, Request, VERSION, Welcome};
+use pvm::wire::{Answer, Frame, HostInfo, Letter, Parcel, Request, VERSION, Welcome};
 
 use crate::addresses::Addresses;
 use crate::contexts::Contexts;
@@ -23,6 +23,7 @@ use crate::notice::Wish;
 use crate::order::{Item, Order, Output};
 use crate::output::{Outputs, Say};
 use crate::parcel;
+use crate::plugin::Roles;
 use crate::spawn::{Spawning, Starting};
 use crate::tasks::{Link, Tasks};
 
@@ -38,6 +39,8 @@ pub(crate) enum Then {
     Gather(Asker),
     /// It says which of these slots of a spawn's have become tasks.
     Spawn(u32, Vec<usize>),
+    /// It says what has become of what a resource manager wanted, with this wait ID.
+    Managed(i32),
     /// It says whether this task is there, whose end somebody wants to know.
     Notice(Tid),
     /// Nothing.
@@ -74,11 +77,14 @@ pub struct Daemon {
     pub(crate) wishes: Vec<Wish>,
     pub(crate) outputs: Outputs,
     pub(crate) contexts: Contexts,
+    pub(crate) roles: Roles,
     /// What is said of hosts that are added.
     pub hostfile: HostFile,
     pub(crate) hosting: Hosting,
     pub(crate) addresses: Addresses,
     pub(crate) now: Clock,
+    /// What pvm_tickle sets; nothing depends on it.
+    pub(crate) mask: i32,
     /// All is over: what happens now no longer matters.
     pub(crate) halted: bool,
     pub(crate) actions: Vec<Action>,
@@ -118,10 +124,12 @@ impl Daemon {
             wishes: Vec::new(),
             outputs: Outputs::default(),
             contexts: Contexts::new(number),
+            roles: Roles::default(),
             hostfile: HostFile::default(),
             hosting: Hosting::default(),
             addresses: Addresses::default(),
             now: Clock::default(),
+            mask: 0,
             halted: false,
             actions: Vec::new(),
         }
@@ -220,7 +228,10 @@ impl Daemon {
         }
         let known = cookie.and_then(|cookie| self.tasks.expected(cookie));
         let parent = Error::NoParent.code();
-        let tid = known.or_else(|| self.tasks.add(parent, name, Inheritance::default()));
+        let tid = known.or_else(|| {
+            let inheritance = self.traced();
+            self.tasks.add(parent, name, inheritance)
+        });
         let Some(tid) = tid else {
             let code = Error::OutOfRes.code();
             return self.actions.push(Action::Welcome(link, Err(code)));
@@ -237,6 +248,9 @@ impl Daemon {
         };
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));
         self.open_if_wanted(tid);
+        if known.is_none() {
+            self.tell_manager_of_start(&[tid.as_int()], 0);
+        }
     }
 
     /// The task is one no longer; `asker` waits for its end.
@@ -302,14 +316,22 @@ impl Daemon {
             Effect::Left(host) => {
                 self.left(host);
                 self.fail_errands(host);
+                self.tell_manager_of_host(host);
                 self.host_gone(host);
             }
             Effect::Ended(tid) => {
                 if tid.host() == self.host {
                     self.actions.push(Action::Forget(tid));
-                    self.tasks.remove(tid);
+                    let task = self.tasks.remove(tid);
                     self.contexts.ended(tid);
                     self.forget_address(tid);
+                    if let Some(task) = task {
+                        self.leave_roles(tid);
+                        self.tell_manager_of_end(tid);
+                        if task.tasker.is_some() {
+                            self.end_output(tid);
+                        }
+                    }
                 }
                 self.has_ended(tid);
             }
@@ -394,6 +416,7 @@ impl Daemon {
                 }
             }
             Then::Spawn(number, slots) => self.spawned(number, &slots, reply),
+            Then::Managed(wait_id) => self.managed(wait_id, reply),
             Then::Notice(tid) => self.noticed(tid, &reply),
             Then::Nothing => {}
         }

@@ -80,6 +80,8 @@ pub enum Action {
     OpenFabric(u16, [u8; 32]),
     /// Start a daemon on another host, and invite it.
     Start(Box<(Recipe, Invitation)>),
+    /// Have this task start daemons on other hosts, and invite them.
+    StartBy(Tid, Vec<(Recipe, Invitation)>),
     /// Connect to this host, which is found there.
     Connect(u16, Vec<u8>),
     /// Be done with this host.

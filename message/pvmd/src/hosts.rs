@@ -5,7 +5,7 @@
 //! answer with their places; each one's joining is ordered; it gets the state of the machine,
 //! and says that it is ready.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pvm::error::Error;
 use pvm::tid::Tid;
@@ -84,6 +84,8 @@ pub(crate) struct Hosting {
     /// Whose slot a host is that is about to join, or to leave.
     joining: BTreeMap<u16, (Asker, usize)>,
     leaving: BTreeMap<u16, (Asker, usize)>,
+    /// Hosts whose daemons a hoster is to start.
+    hosted: BTreeSet<u16>,
     /// How many ticks long nothing has come from a host.
     silent: BTreeMap<u16, u32>,
     /// Letters that came before the snapshot of the virtual machine.
@@ -186,6 +188,7 @@ impl Daemon {
         let Some(request) = self.hosting.requests.get_mut(&asker) else { return };
         let Some(info) = self.machine.host(self.host).cloned() else { return };
         let address = self.hosting.address.clone().unwrap_or_default();
+        let mut starts: Vec<(Recipe, Invitation)> = Vec::new();
         for (host, (slot, wanted)) in (first..).zip(request.wanted.drain(..)) {
             self.hosting.joining.insert(host, (asker, slot));
             let by = Place { info: info.clone(), address: address.clone() };
@@ -195,12 +198,31 @@ impl Daemon {
             invitation.directory = wanted.directory;
             invitation.debugger = wanted.debugger;
             invitation.silence_ms = self.silence_ms;
-            self.actions.push(Action::Start(Box::new((wanted.recipe, invitation))));
+            starts.push((wanted.recipe, invitation));
+        }
+        match self.roles.hoster {
+            Some(hoster) => {
+                let hosts = starts.iter().map(|(_, invitation)| invitation.host);
+                self.hosting.hosted.extend(hosts);
+                self.actions.push(Action::StartBy(hoster, starts));
+            }
+            None => {
+                let starts = starts.into_iter().map(|start| Action::Start(Box::new(start)));
+                self.actions.extend(starts);
+            }
+        }
+    }
+
+    /// There is no hoster any more: what it has not started, it never will.
+    pub(crate) fn lose_hoster(&mut self) {
+        for host in std::mem::take(&mut self.hosting.hosted) {
+            self.fill(host, Error::CantStart.code());
         }
     }
 
     /// A daemon has been started, or has not.
     pub(crate) fn started(&mut self, Started { host, acceptance }: Started) {
+        self.hosting.hosted.remove(&host);
         match acceptance {
             Ok(place) if place.info.tid == Tid::of_host(host) => {
                 let change = Change { asker: None, what: What::Joined(place) };

@@ -33,6 +33,7 @@ mod output;
 mod parcel;
 mod pattern;
 pub mod peers;
+mod plugin;
 mod poll;
 mod post;
 mod processes;

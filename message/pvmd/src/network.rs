@@ -8,6 +8,7 @@ use rustix::io::Errno;
 use crate::event::{Action, Event};
 use crate::hosts::TICKS;
 use crate::peers::{Happened, Peers};
+use crate::plugin::{self, SM_STHOST};
 use crate::poll::Poll;
 use crate::run::{Running, Source};
 use crate::start::Starts;
@@ -92,6 +93,10 @@ impl Running {
                         self.tell(Event::Started(started));
                     }
                 }
+            }
+            Action::StartBy(hoster, starts) => {
+                let message = crate::start::describe(&starts);
+                self.deliver(hoster, message.message(plugin::to(hoster, SM_STHOST), 1));
             }
             Action::Connect(host, address) => {
                 let Some(peers) = &mut self.network.peers else { return };

@@ -1,6 +1,7 @@
 //! Messages that the daemon makes: an envelope, and data in XDR as stock PVM packs them.
 
 use pvm::envelope::{Envelope, SIZE, What};
+use pvm::error::Error;
 use pvm::message::Header;
 use pvm::signature::XDR;
 use pvm::tid::{PVMD, Tid};
@@ -22,6 +23,12 @@ impl Data {
         self.0.extend(bytes);
         self.0.resize(self.0.len().next_multiple_of(4), 0);
         self
+    }
+
+    /// pvm_pkstr: its length with the zero at its end, and both.
+    pub fn string(self, text: &str) -> Data {
+        let bytes = [text.as_bytes(), b"\0"].concat();
+        self.int(bytes.len() as i32).bytes(&bytes)
     }
 
     /// A message with these data, from its sender `source` to nobody in particular.
@@ -69,4 +76,51 @@ pub fn addressed(mut bytes: Vec<u8>, source: Tid, destination: Tid) -> Vec<u8> {
     bytes[..4].copy_from_slice(&source.0.to_le_bytes());
     bytes[4..8].copy_from_slice(&destination.0.to_le_bytes());
     bytes
+}
+
+/// Reads the data of a program's message in XDR.
+#[derive(Debug)]
+pub struct Reader<'a> {
+    wait_id: i32,
+    data: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    /// Of a message. Errors: BadMsg, also if it is not in XDR.
+    pub fn new(bytes: &'a [u8]) -> Result<Reader<'a>, Error> {
+        let envelope = Envelope::parse(bytes)?;
+        let lengths = if envelope.fragments > 1 { 4 * envelope.fragments as usize } else { 0 };
+        let data = bytes.get(SIZE + lengths..).ok_or(Error::BadMsg)?;
+        if envelope.encoding != XDR {
+            return Err(Error::BadMsg);
+        }
+        Ok(Reader { wait_id: envelope.header.wait_id, data })
+    }
+
+    /// The message's wait ID.
+    pub fn wait_id(&self) -> i32 {
+        self.wait_id
+    }
+
+    /// Whether all was read.
+    pub fn is_at_end(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// pvm_upkint. Errors: BadMsg.
+    pub fn int(&mut self) -> Result<i32, Error> {
+        let (word, rest) = self.data.split_first_chunk().ok_or(Error::BadMsg)?;
+        self.data = rest;
+        Ok(i32::from_be_bytes(*word))
+    }
+
+    /// pvm_upkstr. Errors: BadMsg.
+    pub fn string(&mut self) -> Result<String, Error> {
+        let length = usize::try_from(self.int()?).map_err(|_| Error::BadMsg)?;
+        let padded = length.checked_next_multiple_of(4).ok_or(Error::BadMsg)?;
+        let (bytes, rest) = self.data.split_at_checked(padded).ok_or(Error::BadMsg)?;
+        self.data = rest;
+        let text = bytes[..length].split(|byte| *byte == 0).next().unwrap_or_default();
+        Ok(String::from_utf8_lossy(text).into_owned())
+    }
 }

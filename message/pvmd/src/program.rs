@@ -12,6 +12,7 @@ use pvm::constants::PvmTaskDebug;
 use pvm::error::Error;
 
 use crate::child::inherit_nothing;
+use crate::parcel::Data;
 use crate::spawn::Program;
 
 /// The architecture that this host is, as PVM calls it.
@@ -119,6 +120,27 @@ pub fn start(
     inherit_nothing(&mut command);
     let child = command.spawn().map_err(code)?;
     Ok((child, output.into()))
+}
+
+/// What a tasker is told to start.
+///
+/// Errors: NoFile.
+pub(crate) fn describe(
+    settings: &Settings,
+    socket: &Path,
+    program: &Program,
+) -> Result<Data, Error> {
+    let spawn = &program.start.spawn;
+    let file = settings.find(&spawn.file)?;
+    let file = file.to_string_lossy();
+    let data = Data::default().int(program.tid.as_int()).int(spawn.flags).string(&file);
+    let data = data.int(spawn.arguments.len() as i32 + 1).string(&file);
+    let data = spawn.arguments.iter().fold(data, |data, word| data.string(word));
+    let environment = environment(socket, program);
+    let data = data.int(environment.len() as i32);
+    let pair =
+        |data: Data, (name, value): (&String, &String)| data.string(&format!("{name}={value}"));
+    Ok(environment.iter().fold(data, pair))
 }
 
 /// What a program finds in its environment besides the daemon's own.

@@ -5,11 +5,18 @@ use pvm::tid::Tid;
 use pvm::wire::{Answer, GroupRequest, MailboxRequest, Parcel, Request, Sink};
 
 use crate::daemon::{Daemon, Then};
-use crate::errand::Errand;
+use crate::errand::{Errand, Reply};
 use crate::machine::{Asker, Change, What};
 use crate::notice::Wanted;
 use crate::parcel;
 use crate::pattern;
+use crate::plugin::Role;
+
+/// What pvm_tickle can ask for.
+const HOSTS: i32 = 1;
+const TASKS: i32 = 2;
+const GET_MASK: i32 = 5;
+const SET_MASK: i32 = 6;
 
 impl Daemon {
     /// Does what a task asks for.
@@ -104,11 +111,49 @@ impl Daemon {
                 self.answer(asker, Ok(Answer::Done));
                 return self.halt_all(Some(asker.tid));
             }
+            Request::Hoster(on) => self.role(asker, Role::Hoster, on),
+            Request::Tasker(on) => self.role(asker, Role::Tasker, on),
+            Request::ResourceManager(on) => self.role(asker, Role::Manager, on),
+            Request::Tracer(inheritance) => {
+                self.roles.tracer = inheritance.map(|inherited| (asker.tid, inherited));
+                Ok(Answer::Done)
+            }
+            Request::PlugIn(tag, parcel) => {
+                self.plug_in(asker, tag, &parcel).map(|()| Answer::Done).map_err(Error::code)
+            }
+            Request::Tickle(arguments) => Ok(Answer::Each(self.tickle(&arguments))),
             Request::AddHosts(lines) => return self.add_hosts(asker, &lines),
             Request::DeleteHosts(names) => return self.delete_hosts(asker, &names),
-            _ => Err(Error::NotImpl.code()),
         };
         self.answer(asker, answer);
+    }
+
+    fn role(&mut self, asker: Asker, role: Role, on: bool) -> Reply {
+        self.play(asker.tid, role, on).map(|()| Answer::Done).map_err(Error::code)
+    }
+
+    /// pvm_tickle: what of the daemon's state is to be written into its log, or told.
+    fn tickle(&mut self, arguments: &[i32]) -> Vec<i32> {
+        match arguments {
+            [HOSTS, ..] => {
+                for host in self.machine.hosts().to_vec() {
+                    let line = format!("{} {} speed {}", host.tid, host.name, host.speed);
+                    self.log(line);
+                }
+            }
+            [TASKS, ..] => {
+                let lines: Vec<String> = self
+                    .tasks
+                    .iter()
+                    .map(|task| format!("{} {} process {}", task.tid, task.name, task.pid))
+                    .collect();
+                lines.into_iter().for_each(|line| self.log(line));
+            }
+            [GET_MASK] => return vec![self.mask],
+            [SET_MASK, mask] => self.mask = *mask,
+            _ => {}
+        }
+        Vec::new()
     }
 
     /// Proposes a change, whose turn answers.

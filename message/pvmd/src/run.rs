@@ -22,6 +22,7 @@ use crate::invitation::{Invitation, SILENCE_MS};
 use crate::log::{self, Log};
 use crate::network::Network;
 use crate::peers::Peers;
+use crate::plugin::{self, SM_STTASK};
 use crate::poll::{Poll, signals};
 use crate::post::Post;
 use crate::processes::{Processes, read_output};
@@ -353,10 +354,7 @@ impl Running {
     fn act(&mut self, action: Action) {
         match action {
             Action::Welcome(link, welcome) => self.welcome(link, &welcome),
-            Action::Deliver(tid, bytes) => {
-                self.retry = RETRY_MIN;
-                self.post.deliver(tid, bytes);
-            }
+            Action::Deliver(tid, bytes) => self.deliver(tid, bytes),
             Action::Forget(tid) => {
                 self.post.forget(tid);
                 if let Some(number) = self.processes.forget(tid) {
@@ -366,6 +364,15 @@ impl Running {
             Action::Close(link) => self.close(link),
             Action::StartTask(program) => {
                 let tid = program.tid;
+                if let Some(tasker) = program.tasker {
+                    let message = program::describe(&self.settings, &self.path, &program);
+                    let told = message.map(|message| {
+                        let sink = plugin::to(tasker, SM_STTASK);
+                        self.post.deliver(tasker, message.message(sink, tid.as_int()));
+                        0
+                    });
+                    return self.tell(Event::TaskStarted(tid, told));
+                }
                 let started = program::start(&self.settings, &self.path, &program);
                 let watched = started.and_then(|(child, output)| {
                     self.processes.started(tid, child, output, &mut self.poll)
@@ -383,10 +390,16 @@ impl Running {
             Action::Halt(asker) => self.halt(asker),
             abroad @ (Action::OpenFabric(..)
             | Action::Start(_)
+            | Action::StartBy(..)
             | Action::Connect(..)
             | Action::Disconnect(_)
             | Action::Send(..)) => self.act_abroad(abroad),
         }
+    }
+
+    pub(crate) fn deliver(&mut self, tid: Tid, bytes: Vec<u8>) {
+        self.retry = RETRY_MIN;
+        self.post.deliver(tid, bytes);
     }
 
     fn welcome(&mut self, link: Link, welcome: &Result<Box<Welcome>, i32>) {

@@ -35,6 +35,8 @@ pub struct Program {
     pub tid: Tid,
     /// What `PVMEPID` is to say.
     pub cookie: u32,
+    /// By which task, if not by the daemon.
+    pub tasker: Option<Tid>,
     /// The rest.
     pub start: Start,
 }
@@ -133,7 +135,11 @@ impl Daemon {
             match self.tasks.add(start.parent, start.spawn.file.clone(), inheritance) {
                 Some(tid) => {
                     let cookie = self.tasks.give_cookie(tid);
-                    programs.push(Program { tid, cookie, start: start.clone() });
+                    let tasker = self.roles.tasker;
+                    if let Some(task) = self.tasks.get_mut(tid) {
+                        task.tasker = tasker;
+                    }
+                    programs.push(Program { tid, cookie, tasker, start: start.clone() });
                 }
                 None => results.push(Error::OutOfRes.code()),
             }

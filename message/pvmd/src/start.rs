@@ -8,10 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::child::inherit_nothing;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
+use crate::parcel::Data;
 
 /// How long a host may take to start its daemon: logins can be slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -115,6 +117,24 @@ fn remote(recipe: &Recipe, own: &Path) -> String {
         }
     };
     format!("sh -c {}", quoted(&script))
+}
+
+/// What a hoster is told to start: of each host its tid, options, login and command. The
+/// invitation, with the secret, is in the command: hosters are trusted, and are to keep it off
+/// command lines that others can see.
+pub(crate) fn describe(starts: &[(Recipe, Invitation)]) -> Data {
+    let own = std::env::current_exe().unwrap_or_else(|_| "nagaya".into());
+    let data = Data::default().int(starts.len() as i32);
+    starts.iter().fold(data, |data, (recipe, invitation)| {
+        let login = match &recipe.login {
+            Some(login) => format!("{login}@{}", recipe.host),
+            None => recipe.host.clone(),
+        };
+        let line = quoted(invitation.to_line().trim_end());
+        let command = format!("echo {line} | {}", remote(recipe, &own));
+        let tid = Tid::of_host(invitation.host).as_int();
+        data.int(tid).string("").string(&login).string(&command)
+    })
 }
 
 /// The command that starts a daemon there.

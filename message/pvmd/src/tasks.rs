@@ -28,6 +28,8 @@ pub struct Task {
     pub link: Option<Link>,
     /// What `PVMEPID` says to it, if the daemon started it.
     pub cookie: Option<u32>,
+    /// Who was to start it, if not the daemon.
+    pub tasker: Option<Tid>,
     /// What it has inherited.
     pub inheritance: Inheritance,
 }
@@ -89,7 +91,8 @@ impl Tasks {
     /// A new task. Nothing if there are as many as there can be.
     pub fn add(&mut self, parent: i32, name: String, inheritance: Inheritance) -> Option<Tid> {
         let tid = self.free()?;
-        let task = Task { tid, parent, name, pid: 0, link: None, cookie: None, inheritance };
+        let task =
+            Task { tid, parent, name, pid: 0, link: None, cookie: None, tasker: None, inheritance };
         self.tasks.insert(tid, task);
         Some(tid)
     }
