@@ -6,12 +6,13 @@
  *
  * What one calls so is the starter: it spawns TASKS tasks of the same program with the
  * ARGUMENTs, tells all of them who they are, and prints what they say. PLACES is "-", or
- * host names with a comma, of which the tasks take one each in turns. A starter that is no
+ * host names with a comma, which are added where they are missing, and of which the tasks
+ * take one each in turns. A starter that is no
  * task of a space can so measure tasks that are. Whatever goes wrong ends with a line and
  * status 1, and no task is left.
  *
- * Tasks are bound to no core: stock PVM, which sleeps while it waits, is twice as fast where
- * the scheduler may put both ends of a route on one.
+ * Tasks are bound to no core, unless a program does that itself: stock PVM, which sleeps
+ * while it waits, is twice as fast where the scheduler may put both ends of a route on one.
  */
 #ifndef PVM_JOB_H
 #define PVM_JOB_H
@@ -100,9 +101,13 @@ static int spawn_all(char **argv, char *places)
 	if (!at)
 		return pvm_spawn(argv[0], argv + 3, PvmTaskDefault, "", tasks, tids);
 	char *hosts[TASKS_MAX];
-	int n_hosts = 0, spawned = 0;
+	int results[TASKS_MAX], n_hosts = 0, spawned = 0;
 	for (; at && n_hosts < TASKS_MAX; at = strtok(NULL, ","))
 		hosts[n_hosts++] = at;
+	pvm_addhosts(hosts, n_hosts, results);
+	for (int h = 0; h < n_hosts; h++)
+		if (results[h] < 0 && results[h] != PvmDupHost)
+			fprintf(stderr, "pvm_addhosts: %s: %d\n", hosts[h], results[h]);
 	for (int t = 0; t < tasks; t++)
 		spawned += pvm_spawn(argv[0], argv + 3, PvmTaskHost, hosts[t % n_hosts], 1, &tids[t]) == 1;
 	return spawned;

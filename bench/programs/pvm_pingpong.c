@@ -2,11 +2,11 @@
  *
  * pvm_pingpong.c - one-way time of PVM messages between two tasks.
  *
- *     pvm_pingpong 2 PLACES ENCODINGS ROUTE BUFFERS REPETITIONS MILLISECONDS SIZE...
+ *     pvm_pingpong 2 PLACES ENCODINGS ROUTE CORES BUFFERS REPETITIONS MILLISECONDS SIZE...
  *
  * ENCODINGS are "xdr", "raw" and "inplace", BUFFERS "unchanged" and "fresh", with commas;
- * ROUTE is "default", "direct" (PvmRouteDirect) or "daemon" (PvmDontRoute). SIZE is in
- * bytes, a multiple of 4: messages are packed as ints, which XDR turns. A line for each
+ * ROUTE is "default", "direct" (PvmRouteDirect) or "daemon" (PvmDontRoute); CORES "bound",
+ * where each task is to stay on a core of its own, or "free". SIZE is in bytes, a multiple of 4: messages are packed as ints, which XDR turns. A line for each
  * repetition:
  *
  *     ENCODING-BUFFERS SIZE ITERATIONS ONE_WAY_NS
@@ -17,6 +17,8 @@
  * buffers are written anew before each stamp, and every message is checked after it.
  */
 #include "pvm_job.h"
+
+#include <sched.h>
 
 enum { ITERATIONS_MIN = 4, ITERATIONS_MAX = 4000, TAG_BALL = 1, TAG_STAMPS, TAG_TURNS };
 
@@ -119,7 +121,7 @@ static int agree(double round_trip_ns, int milliseconds)
 
 static void measure_size(int size, int encoding, const char *name, int fresh)
 {
-	int repetitions = atoi(argument[3]), milliseconds = atoi(argument[4]);
+	int repetitions = atoi(argument[4]), milliseconds = atoi(argument[5]);
 	int words = size / (int)sizeof(int), warm_up = size < 1 << 20 ? 10 : 3;
 	int64_t start = 0;
 	for (int pass = 0; pass < 2; pass++) { /* the first one meets page faults and set-up */
@@ -135,6 +137,19 @@ static void measure_size(int size, int encoding, const char *name, int fresh)
 	}
 }
 
+static void stay_on_a_core(void)
+{
+	cpu_set_t allowed, one;
+	if (sched_getaffinity(0, sizeof allowed, &allowed) || CPU_COUNT(&allowed) < tasks)
+		return;
+	for (int core = 0, nth = 0; core < CPU_SETSIZE; core++)
+		if (CPU_ISSET(core, &allowed) && nth++ == task) {
+			CPU_ZERO(&one);
+			CPU_SET(core, &one);
+			sched_setaffinity(0, sizeof one, &one);
+		}
+}
+
 static void measure(void)
 {
 	static const struct {
@@ -142,11 +157,13 @@ static void measure(void)
 		int value;
 	} encodings[] = { { "xdr", PvmDataDefault }, { "raw", PvmDataRaw }, { "inplace", PvmDataInPlace } };
 	int largest = 0;
-	if (tasks != 2 || arguments < 6)
-		fail("usage: 2 PLACES ENCODINGS ROUTE BUFFERS REPETITIONS MILLISECONDS SIZE...", 0);
+	if (tasks != 2 || arguments < 7)
+		fail("usage: 2 PLACES ENCODINGS ROUTE CORES BUFFERS REPETITIONS MILLISECONDS SIZE...", 0);
 	if (strcmp(argument[1], "default"))
 		CHECK(pvm_setopt(PvmRoute, strcmp(argument[1], "direct") ? PvmDontRoute : PvmRouteDirect));
-	for (int a = 5; a < arguments; a++) {
+	if (!strcmp(argument[2], "bound"))
+		stay_on_a_core();
+	for (int a = 6; a < arguments; a++) {
 		int size = atoi(argument[a]);
 		if (size <= 0 || size % (int)sizeof(int))
 			fail("a size must be a positive multiple of 4", size);
@@ -159,8 +176,8 @@ static void measure(void)
 	for (size_t e = 0; e < sizeof encodings / sizeof *encodings; e++)
 		for (int fresh = 0; fresh < 2; fresh++)
 			if (strstr(argument[0], encodings[e].name) &&
-			    strstr(argument[2], fresh ? "fresh" : "unchanged"))
-				for (int a = 5; a < arguments; a++)
+			    strstr(argument[3], fresh ? "fresh" : "unchanged"))
+				for (int a = 6; a < arguments; a++)
 					measure_size(atoi(argument[a]), encodings[e].value, encodings[e].name, fresh);
 }
 

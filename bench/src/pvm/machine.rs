@@ -61,10 +61,16 @@ impl Wiring {
 const STOCK_DAEMON: &str = "/usr/bin/pvmd";
 const STOCK_CONSOLE: &str = "/usr/bin/pvm";
 
-/// Longest wait for all hosts to be there, and for all to be gone.
+/// Longest wait for the daemon to listen, and for all hosts to be gone.
 const START_MAX: Duration = Duration::from_secs(20);
 const HALT_MAX: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(50);
+
+/// Whether this `nagaya` can have PVM's tasks in one space.
+pub fn has_spaces(nagaya: &Nagaya) -> bool {
+    let help = output_of(Command::new(&nagaya.command).args(["pvmd", "--help"]), HALT_MAX);
+    help.is_ok_and(|help| help.contains("--space"))
+}
 
 /// A running virtual machine. It is halted with this value.
 pub struct Machine {
@@ -78,7 +84,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts one, and waits until all hosts are there.
+    /// Starts its first host. The others are added by the programs that want them.
     pub fn start(
         system: System,
         wiring: Wiring,
@@ -118,12 +124,6 @@ impl Machine {
             .write_rsh()
             .map_err(|error| Failure::new(format!("{}: {error}", machine.directory.display())))?;
         machine.start_daemon(nagaya)?;
-        for host in &machine.hosts[1..] {
-            machine.shell(&format!("echo add {host} | {}", machine.console), START_MAX)?;
-        }
-        if machine.hosts.len() > 1 {
-            machine.wait_for_hosts()?;
-        }
         Ok(machine)
     }
 
@@ -188,22 +188,6 @@ impl Machine {
         Ok(())
     }
 
-    fn wait_for_hosts(&self) -> Result<(), Failure> {
-        let wanted = format!("{} hosts,", self.hosts.len());
-        let deadline = Instant::now() + START_MAX;
-        loop {
-            let conf = self.shell(&format!("echo conf | {}", self.console), START_MAX)?;
-            if conf.contains(&wanted) {
-                return Ok(());
-            }
-            if Instant::now() > deadline {
-                let name = self.system.name();
-                return Err(Failure::new(format!("{name}: waited for {wanted} but has: {conf}")));
-            }
-            thread::sleep(LOOK);
-        }
-    }
-
     fn shell(&self, line: &str, patience: Duration) -> Result<String, Failure> {
         let mut command = self.command(Path::new("sh"));
         output_of(command.args(["-c", line]), patience)
@@ -223,6 +207,11 @@ impl Machine {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.env_remove("PVM_EXPORT").current_dir(&self.directory);
         command
+    }
+
+    /// Whether it is not stock PVM's.
+    pub fn is_ours(&self) -> bool {
+        self.system != System::Stock
     }
 
     /// A task on each host, in turns, as the measuring programs want it said.
