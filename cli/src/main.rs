@@ -48,6 +48,8 @@ enum Command {
     Gdb(gdb::Options),
     /// Show version, build, what this system allows, and which mechanism is active
     Info(info::Options),
+    /// PVM's console: look after hosts and tasks of a virtual machine
+    Pvm(console::Options),
     /// Run PVM's daemon on this host
     Pvmd(pvmd::Options),
     /// Measure which loop copies messages fastest on this processor
@@ -57,13 +59,17 @@ enum Command {
     Server(server::Options),
 }
 
-/// The command line; who calls us `pvmd3` or `pvmd` means `nagaya pvmd`.
+/// The command line; who calls us `pvmd3` or `pvmd` means `nagaya pvmd`, and who calls us `pvm`
+/// means a console that talks as stock PVM's does.
 fn command_line() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
-    let name = words.first().map(Path::new).and_then(Path::file_name);
-    if name.is_some_and(|name| name == "pvmd3" || name == "pvmd") {
-        words.splice(..1, ["nagaya".into(), "pvmd".into()]);
-    }
+    let name = words.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    let meaning: &[&str] = match name.to_str() {
+        Some("pvmd3" | "pvmd") => &["nagaya", "pvmd"],
+        Some("pvm") => &["nagaya", "pvm", "--echo"],
+        _ => return words,
+    };
+    words.splice(..1, meaning.iter().map(OsString::from));
     words
 }
 
@@ -100,6 +106,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Maps(options) => maps::maps(&options),
         Command::Gdb(options) => gdb::gdb(&options),
         Command::Info(options) => info::info(&options),
+        Command::Pvm(options) => console::run(&options),
         Command::Pvmd(options) => pvmd::pvmd(&options),
         Command::Tune(options) => tune::tune(&options),
         Command::Server(options) => server::server(options),

@@ -1,6 +1,7 @@
 //! PVM: ours beside stock PVM 3.4.6, which is the oracle.
 
 mod conformance;
+mod console;
 mod faults;
 mod fortran;
 mod group_calls;

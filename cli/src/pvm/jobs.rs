@@ -1,0 +1,224 @@
+//! All jobs, and the command that lists them.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use pvm::tid::Tid;
+
+use crate::console::{Console, Stop};
+use crate::job::{Event, Job, To, Traced};
+use crate::tasks;
+
+/// All jobs, by the tag with which their output comes.
+#[derive(Debug, Default)]
+pub struct Jobs {
+    jobs: BTreeMap<i32, Job>,
+    begun: i32,
+}
+
+/// Tags of the console's messages are from here on; those of hosts that come, and such, below.
+const TAG_FIRST: i32 = 4;
+/// As stock PVM's: a job's number says its tag, and one that is traced has two.
+const TAGS_BEFORE: i32 = TAG_FIRST - 1;
+
+impl Jobs {
+    /// A new job. Returns its number, from 1.
+    pub fn begin(&mut self, output: To, trace: Option<To>) -> i32 {
+        let number = self.begun + 1;
+        self.begun += 1 + i32::from(trace.is_some());
+        self.jobs.insert(Jobs::tag(number), Job::new(number, output, trace));
+        number
+    }
+
+    /// The tag of a job's output. That of its trace is the next.
+    pub fn tag(number: i32) -> i32 {
+        TAGS_BEFORE + number
+    }
+
+    /// The job whose trace comes with this tag.
+    fn traced(&mut self, tag: i32) -> Option<&mut Job> {
+        self.jobs.get_mut(&(tag - 1)).filter(|job| job.is_traced())
+    }
+
+    /// Whether messages with this tag are events.
+    pub fn is_trace(&self, tag: i32) -> bool {
+        self.jobs.get(&(tag - 1)).is_some_and(Job::is_traced)
+    }
+
+    /// Nothing will come of this job.
+    pub fn forget(&mut self, number: i32) {
+        self.jobs.remove(&Jobs::tag(number));
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Takes a message of output. What is for the console is added to `out`; lines have
+    /// `[JOB:TID]` before them if `named`. `now` is the time, for events.
+    pub fn take(
+        &mut self,
+        tag: i32,
+        tid: Tid,
+        event: Event,
+        named: bool,
+        now: (i32, i32),
+        out: &mut Vec<u8>,
+    ) {
+        let Some(job) = self.jobs.get_mut(&tag) else { return };
+        match job.take(tid, event, named, now, out) {
+            Ok(false) => return,
+            Ok(true) => {}
+            Err(error) => cannot_write(job, &error, out),
+        }
+        out.extend_from_slice(format!("[{}] finished\n", job.number()).as_bytes());
+        self.jobs.remove(&tag);
+    }
+
+    /// Takes an event, or text that stands before events (`record` is none).
+    pub fn trace(&mut self, tag: i32, tid: Tid, what: Traced<'_>, named: bool, out: &mut Vec<u8>) {
+        let Some(job) = self.traced(tag) else { return };
+        if let Err(error) = job.trace(tid, what, named, out) {
+            cannot_write(job, &error, out);
+            job.end_trace();
+        }
+    }
+}
+
+fn cannot_write(job: &Job, error: &io::Error, out: &mut Vec<u8>) {
+    let text = format!("[{}] its output cannot be written: {error}\n", job.number());
+    out.extend_from_slice(text.as_bytes());
+}
+
+/// `jobs [-l]`.
+pub fn jobs(console: &mut Console, words: &[String]) -> Result<(), Stop> {
+    let long = match words.get(1).map(String::as_str) {
+        None => false,
+        Some("-l") => true,
+        Some(other) => {
+            console.complain(&format!("jobs: unknown option {other} (help jobs)"));
+            return Ok(());
+        }
+    };
+    if long {
+        tasks::print_heading(false);
+    }
+    let list = |job: &Job| {
+        (format!("{}{}", if job.is_traced() { 'T' } else { ' ' }, job.number()), job.tasks())
+    };
+    let jobs: Vec<(String, Vec<Tid>)> = console.jobs.jobs.values().map(list).collect();
+    for (label, tasks) in jobs {
+        if !long {
+            let tasks: String = tasks.iter().map(|tid| format!(" {tid}")).collect();
+            println!("{label}:{tasks}");
+            continue;
+        }
+        println!("{label}:");
+        for tid in tasks {
+            match console.machine.tasks(tid) {
+                Ok(found) if found.len() == 1 => tasks::print(console, &found[0], false),
+                _ => println!(" {tid}"),
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::events::Record;
+    use std::fs::File;
+
+    const ONE: Tid = Tid(0x40001);
+    const TWO: Tid = Tid(0x40002);
+
+    fn output(jobs: &mut Jobs, events: &[(Tid, Event)]) -> String {
+        let mut out = Vec::new();
+        for (tid, event) in events {
+            jobs.take(TAG_FIRST, *tid, event.clone(), true, (0, 0), &mut out);
+        }
+        String::from_utf8(out).unwrap()
+    }
+
+    fn text(text: &str) -> Event {
+        Event::Output(text.into())
+    }
+
+    #[test]
+    fn lines_are_whole_and_named() {
+        let mut jobs = Jobs::default();
+        assert_eq!(jobs.begin(To::Console, None), 1);
+        let events = [
+            (ONE, Event::Spawned),
+            (TWO, Event::Spawned),
+            (ONE, text("one a\npart")),
+            (TWO, text("two\n\n")),
+            (ONE, text("ial\nlast")),
+            (ONE, Event::End),
+        ];
+        let expected = "[1:t40001] one a\n[1:t40002] two\n[1:t40002] \n[1:t40001] partial\n\
+                        [1:t40001] last\n[1:t40001] EOF\n";
+        assert_eq!(output(&mut jobs, &events), expected);
+        assert!(!jobs.is_empty());
+        assert_eq!(output(&mut jobs, &[(TWO, Event::End)]), "[1:t40002] EOF\n[1] finished\n");
+        assert!(jobs.is_empty());
+        assert_eq!(output(&mut jobs, &[(TWO, text("late\n"))]), "");
+    }
+
+    #[test]
+    fn a_job_ends_after_its_childrens_children() {
+        let mut jobs = Jobs::default();
+        jobs.begin(To::Console, None);
+        let first = [(ONE, Event::Spawned), (TWO, Event::Created), (ONE, Event::End)];
+        assert_eq!(output(&mut jobs, &first), "[1:t40001] EOF\n");
+        let second = [(TWO, Event::End), (TWO, Event::Spawned)];
+        assert_eq!(output(&mut jobs, &second), "[1:t40002] EOF\n[1] finished\n");
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_told_once() {
+        let mut jobs = Jobs::default();
+        jobs.begin(To::File(File::open("/dev/null").unwrap()), None);
+        let said = output(&mut jobs, &[(ONE, text("a\n")), (ONE, text("b\n"))]);
+        assert!(said.starts_with("[1] its output cannot be written: "), "{said}");
+        assert!(said.ends_with("[1] finished\n"), "{said}");
+        assert_eq!(said.lines().count(), 2);
+    }
+
+    /// What stock PVM's console has written of the same events, but for the times.
+    #[test]
+    fn events_are_described_and_told() {
+        let mut jobs = Jobs::default();
+        let number = jobs.begin(To::Nowhere, Some(To::Console));
+        assert_eq!((number, jobs.begin(To::Console, None)), (1, 3));
+        assert!(jobs.is_trace(TAG_FIRST + 1) && !jobs.is_trace(TAG_FIRST + 2));
+        let words = [-9, 108, 13, 0x7573_6572, 0x5f64_6566, 0x696e_6564, 0, 5, 6];
+        let items = [6, 7, 0x86, 3, 1, 2, 3, 4, 0x4004_0000, 0, 0x81, 5, 0x6865_6c6c, 0x6f00_0000];
+        let bytes: Vec<u8> =
+            words.iter().chain(&items).flat_map(|word: &i32| word.to_be_bytes()).collect();
+        let record = Record::of_program(TWO, &bytes).unwrap();
+        let mut out = Vec::new();
+        for _ in 0..2 {
+            jobs.trace(TAG_FIRST + 1, TWO, Traced::Record(&record), false, &mut out);
+        }
+        jobs.trace(TAG_FIRST + 1, TWO, Traced::Record(&record), true, &mut out);
+        let line = "\"user_defined(0)\" { 262146, 5, 6, 7, [3] { 1, 2, 3 }, 2.500000, [6] { \"hello\" } };;\n";
+        let expected = format!(
+            "\n#1216: \"user_defined(0)\"\n{{\n\
+             \t// \"TID\" \"Task ID\"\n\tint \"TID\";\n\
+             \t// \"TS\" \"Time Seconds\"\n\tint \"TS\";\n\
+             \t// \"TU\" \"Time Microseconds\"\n\tint \"TU\";\n\
+             \t// \"USR0\" \"User Defined Value #0\"\n\tint \"USR0\";\n\
+             \t// \"USR1\" \"User Defined Value #1\"\n\tint \"USR1\"[];\n\
+             \t// \"USR2\" \"User Defined Value #2\"\n\tdouble \"USR2\";\n\
+             \t// \"USR3\" \"User Defined Value #3\"\n\tchar \"USR3\"[];\n}};;\n\n\
+             {line}{line}[T1:t40002] {line}"
+        );
+        assert_eq!(String::from_utf8(out).unwrap(), expected);
+        for length in 0..bytes.len() {
+            let _ = Record::of_program(TWO, &bytes[..length]);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! A run of the console: its options, the daemon that it finds or starts, the lines that it
+//! reads, and its end.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use nagaya_server::Failure;
+use rustix::fs::{MemfdFlags, memfd_create};
+
+use crate::console::{Console, Manner, Stop};
+use crate::input::{self, Event, Input, PROMPT};
+use crate::machine::Machine;
+
+/// Options of `nagaya pvm`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Run this command and leave; may be given several times
+    #[arg(short, long = "command", value_name = "COMMAND", allow_hyphen_values = true)]
+    commands: Vec<String>,
+    /// This host's name or address in the virtual machine, if the daemon is to be started
+    #[arg(short, value_name = "NAME")]
+    name: Option<String>,
+    /// What the daemon's log tells, a bit each, if the daemon is to be started
+    #[arg(short, value_name = "MASK")]
+    debug: Option<String>,
+    /// Tasks are processes in one address space, if the daemon is to be started
+    #[arg(long)]
+    space: bool,
+    /// Without a terminal, print greeting, prompts and commands, too, as stock PVM's console
+    /// does (and `pvm`, under that name)
+    #[arg(long)]
+    echo: bool,
+    /// Hosts of the virtual machine, if the daemon is to be started
+    hostfile: Option<PathBuf>,
+}
+
+/// Runs the console.
+pub fn run(options: &Options) -> Result<i32, Failure> {
+    let manner = if !options.commands.is_empty() {
+        Manner::Script
+    } else if input::is_terminal() {
+        Manner::Terminal
+    } else if options.echo {
+        Manner::Stock
+    } else {
+        Manner::Script
+    };
+    let (machine, found) = attach(options)?;
+    ignore_interrupts(true);
+    if found && manner != Manner::Script {
+        println!("pvmd already running.");
+    }
+    let mut console = Console::new(machine);
+    let stop = match serve(&mut console, manner, &options.commands) {
+        Ok(()) => Stop::Quit,
+        Err(stop) => stop,
+    };
+    // The terminal is as it was, before more is said.
+    drop(console.input.take());
+    let failed = console.has_failed();
+    match stop {
+        Stop::Lost => {
+            return Err(Failure {
+                message: "this host's pvmd has gone, and with it its tasks; \
+                          `nagaya pvm` starts another"
+                    .into(),
+                status: 1,
+            });
+        }
+        Stop::Halted => {}
+        Stop::Quit => {
+            match manner {
+                Manner::Script => {}
+                Manner::Terminal => println!("\npvmd still running."),
+                Manner::Stock => println!("\nConsole: exit handler called\npvmd still running."),
+            }
+            console.machine.exit();
+        }
+    }
+    let _ = io::stdout().flush();
+    Ok(i32::from(failed && !options.commands.is_empty()))
+}
+
+/// Enrolls with this host's daemon. Whether it was there; else it has been started.
+fn attach(options: &Options) -> Result<(Machine, bool), Failure> {
+    let failure = |what: String| Failure { message: what, status: 1 };
+    if let Ok(machine) = Machine::enroll() {
+        return Ok((machine, true));
+    }
+    let started = start(options);
+    // Also if none could be started: another console may have been first.
+    match (Machine::enroll(), started) {
+        (Ok(machine), started) => Ok((machine, started.is_err())),
+        (Err(_), Err(why)) => Err(failure(format!("no pvmd could be started: {why}"))),
+        (Err(refusal), Ok(())) => Err(failure(refusal.lines.join("; "))),
+    }
+}
+
+/// Starts a daemon of a session of its own, and waits until it listens. Errors: what it says.
+fn start(options: &Options) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let errors = memfd_create("pvmd's errors", MemfdFlags::CLOEXEC).map_err(|e| e.to_string())?;
+    let mut errors = File::from(errors);
+    let mut command = Command::new(std::env::current_exe().map_err(text)?);
+    command.arg("pvmd");
+    if let Some(name) = &options.name {
+        command.arg("-n").arg(name);
+    }
+    if let Some(mask) = &options.debug {
+        command.arg("-d").arg(mask);
+    }
+    if options.space {
+        command.arg("--space");
+    }
+    command.args(&options.hostfile);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    command.stderr(errors.try_clone().map_err(text)?);
+    // SAFETY: setsid may be called between fork and exec.
+    unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
+    let mut daemon = command.spawn().map_err(text)?;
+    let mut line = String::new();
+    // It says where it listens, once it does.
+    let read = BufReader::new(daemon.stdout.take().expect("piped")).read_line(&mut line);
+    if read.is_ok() && !line.trim().is_empty() {
+        return Ok(());
+    }
+    let status = daemon.wait().map_err(text)?;
+    let mut said = String::new();
+    let _ = errors.rewind().and_then(|()| errors.read_to_string(&mut said));
+    let said = said.lines().last().map(|line| line.trim_start_matches("nagaya: ").to_owned());
+    Err(said.unwrap_or_else(|| status.to_string()))
+}
+
+/// Runs all commands, until there are no more.
+fn serve(console: &mut Console, manner: Manner, commands: &[String]) -> Result<(), Stop> {
+    console.heed("the pvmd", Machine::introduce)?;
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+    console.run_file(&home.join(".pvmrc"))?;
+    if commands.is_empty() {
+        read(console, manner)?;
+    }
+    for command in commands {
+        console.attend()?;
+        console.run_line(command, "")?;
+    }
+    if manner == Manner::Script {
+        finish_jobs(console)?;
+    }
+    Ok(())
+}
+
+/// Runs what standard input says.
+fn read(console: &mut Console, manner: Manner) -> Result<(), Stop> {
+    console.input = Some(Input::open(console.machine.bell()));
+    for number in 1.. {
+        if manner == Manner::Stock {
+            print!("{PROMPT}");
+            let _ = io::stdout().flush();
+        }
+        let place = if manner == Manner::Script { format!("line {number}") } else { String::new() };
+        match next(console)? {
+            Event::Line(line) => {
+                if manner == Manner::Stock {
+                    println!("{}", line.trim_end_matches('\n'));
+                }
+                console.run_line(&line, &place)?;
+            }
+            Event::Unreadable(why) => console.complain(&format!("line {number}: {why}")),
+            Event::Complete(_) => unreachable!("answered where it came"),
+            Event::End => {
+                if manner != Manner::Script {
+                    println!("quit");
+                }
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The next line. Messages are taken meanwhile.
+fn next(console: &mut Console) -> Result<Event, Stop> {
+    let event = |console: &mut Console| console.input.as_mut().expect("opened").event();
+    console.input.as_ref().expect("opened").ask();
+    loop {
+        console.attend()?;
+        match event(console) {
+            Some(Event::Complete(answer)) => {
+                let _ = answer.send(console.arguments());
+            }
+            Some(event) => return Ok(event),
+            None => console.wait()?,
+        }
+    }
+}
+
+/// Waits for the output of all jobs. An interrupt ends that, and nothing else.
+fn finish_jobs(console: &mut Console) -> Result<(), Stop> {
+    ignore_interrupts(false);
+    loop {
+        console.attend()?;
+        if console.jobs.is_empty() {
+            return Ok(());
+        }
+        console.wait()?;
+    }
+}
+
+/// As stock PVM's console, this one is not ended by Ctrl-C.
+fn ignore_interrupts(ignore: bool) {
+    let action = if ignore { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: both are dispositions, no function of ours.
+    unsafe { libc::signal(libc::SIGINT, action) };
+}
