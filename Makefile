@@ -95,7 +95,8 @@ install-xpmem: all
 PVM = $(PREFIX)/lib/nagaya/pvm
 install: install-pvm
 install-pvm: all
-	install -d $(DESTDIR)$(PVM)/include $(DESTDIR)$(PVM)/lib
+	install -d $(DESTDIR)$(PVM)/include $(DESTDIR)$(PVM)/lib $(DESTDIR)$(PVM)/bin
+	ln -sf ../../../../bin/nagaya $(DESTDIR)$(PVM)/bin/pvm
 	install -m 644 include/pvm3/*.h $(DESTDIR)$(PVM)/include/
 	install -m 644 $(RELEASE)/libfpvm3.a $(DESTDIR)$(PVM)/lib/
 	install -m 755 $(RELEASE)/libpvm3.so $(DESTDIR)$(PVM)/lib/libpvm3.so.3

@@ -1,5 +1,5 @@
-//! `nagaya pvm`: the console of a virtual machine. It is a task as others are ([`machine`]),
-//! which reads commands ([`input`], [`words`], [`aliases`], [`commands`]) and prints what stock
+//! `nagaya pvm`: the console of a virtual machine. It is a task as others are (`machine`),
+//! which reads commands (`input`, `words`, `aliases`, `commands`) and prints what stock
 //! PVM's console prints.
 
 mod aliases;

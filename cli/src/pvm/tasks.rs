@@ -49,7 +49,7 @@ fn flags(flags: i32) -> String {
     }
 }
 
-/// Heads what [`print`] prints.
+/// Heads what `print` prints.
 pub fn print_heading(long: bool) {
     if long {
         println!("                    HOST      TID     PTID    PID   FLAG 0x COMMAND");
