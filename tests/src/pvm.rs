@@ -64,7 +64,8 @@ impl Machine {
     fn start(kind: Kind, daemon: Cmd, programs: &[&Path]) -> Self {
         let work = WorkDir::short();
         // What stands for ssh. The other hosts are here, too, so their daemons must not meet.
-        let rsh = "#!/bin/sh\nfor name in PVM_TMP XDG_RUNTIME_DIR; do\n\
+        let rsh = "#!/bin/sh\ncase $1 in 127.*) ;; *) echo \"$1: no such host\" >&2; exit 255;; esac\n\
+                   for name in PVM_TMP XDG_RUNTIME_DIR; do\n\
                    eval \"dir=\\$$name/$1\"\nmkdir -p $dir\nchmod 700 $dir\nexport $name=$dir\ndone\n\
                    shift\nexec sh -c \"$*\"\n";
         work.write_executable("rsh", rsh);
@@ -129,11 +130,12 @@ impl Drop for Machine {
                 std::thread::sleep(Duration::from_millis(5));
             }
         };
-        if self.daemon.is_running() {
+        if self.kind == Kind::Stock && self.daemon.is_running() {
             let _console = self.console("halt\n");
             ends(&mut self.daemon);
         }
-        // A resource manager that has ended keeps stock PVM's console from halting anything.
+        // Ours understands that; and a resource manager that has ended keeps stock PVM's
+        // console from halting anything.
         if self.daemon.is_running() {
             self.daemon.signal(Signal::TERM);
             ends(&mut self.daemon);

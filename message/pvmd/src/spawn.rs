@@ -74,7 +74,7 @@ fn candidates<'a>(spawn: &'a Spawn, machine: &Machine, own: u16) -> (Vec<u16>, &
 impl Daemon {
     /// pvm_spawn.
     pub(crate) fn spawn(&mut self, asker: Asker, spawn: Spawn) {
-        if spawn.count == 0 || spawn.count > COUNT_MAX || spawn.file.is_empty() {
+        if spawn.count == 0 || spawn.count > COUNT_MAX {
             return self.answer(asker, Err(Error::BadParam.code()));
         }
         let (hosts, directory) = candidates(&spawn, &self.machine, self.host);

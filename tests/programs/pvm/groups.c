@@ -48,9 +48,9 @@ static void reduce(int tag)
 			case PVM_SHORT: d.shorts[0] = (short)a; d.shorts[1] = (short)b; break;
 			case PVM_INT: d.ints[0] = a; d.ints[1] = b; break;
 			case PVM_FLOAT: d.floats[0] = a; d.floats[1] = b; break;
-			case PVM_CPLX: d.floats[0] = a; d.floats[1] = b; d.floats[2] = b; break;
+			case PVM_CPLX: d.floats[0] = a; d.floats[1] = b; d.floats[2] = b; d.floats[3] = 1; break;
 			case PVM_DOUBLE: d.doubles[0] = a; d.doubles[1] = b; break;
-			case PVM_DCPLX: d.doubles[0] = a; d.doubles[1] = b; d.doubles[2] = b; break;
+			case PVM_DCPLX: d.doubles[0] = a; d.doubles[1] = b; d.doubles[2] = b; d.doubles[3] = 1; break;
 			case PVM_LONG: d.longs[0] = a; d.longs[1] = b; break;
 			case PVM_USHORT: d.ushorts[0] = (unsigned short)a; d.ushorts[1] = 7; break;
 			case PVM_UINT: d.uints[0] = (unsigned)a; d.uints[1] = 7; break;

@@ -14,30 +14,41 @@ struct Difference {
 }
 
 /// All of them.
-const DIFFERENCES: &[Difference] = &[];
+const DIFFERENCES: &[Difference] = &[
+    Difference {
+        program: "hosts",
+        stock: "added 1: positive, PvmDupHost, PvmNoHost",
+        ours: "added 1: positive, PvmDupHost, PvmCantStart",
+        why: "it looks hosts up itself; ours lets ssh do so, which knows names of its own",
+    },
+    Difference {
+        program: "options",
+        stock: "tickle of an unknown PvmOk",
+        ours: "tickle of an unknown PvmNotImpl",
+        why: "pvm_tickle is for stock PVM's daemon itself, and unknown requests are errors",
+    },
+    Difference {
+        program: "options",
+        stock: "tickle for the debug mask PvmOk, 0 results",
+        ours: "tickle for the debug mask PvmNotImpl, 10 results",
+        why: "our daemon has no debug mask",
+    },
+    Difference {
+        program: "packing",
+        stock: "both 42004",
+        ours: "both 42043",
+        why: "it loses what is packed behind pvm_pkmesgbody",
+    },
+];
 
 /// Programs that do not pass yet, and why.
-const NOT_YET: &str = "our libpvm3 is not complete";
 const UNFINISHED: &[(&str, &str)] = &[
-    ("boundaries", NOT_YET),
-    ("contexts", NOT_YET),
-    ("halting", NOT_YET),
-    ("handlers", NOT_YET),
-    ("hoster", NOT_YET),
-    ("hosts", NOT_YET),
-    ("mailboxes", NOT_YET),
-    ("manager", NOT_YET),
-    ("noreset", NOT_YET),
-    ("notices", NOT_YET),
-    ("options", NOT_YET),
-    ("output", NOT_YET),
-    ("packing", NOT_YET),
-    ("receive", NOT_YET),
-    ("routes", NOT_YET),
-    ("spawning", NOT_YET),
-    ("tasker", NOT_YET),
-    ("threads", NOT_YET),
-    ("tracing", NOT_YET),
+    ("halting", "pvm_halt does not end the tasks"),
+    ("hoster", "our daemon has no hosters"),
+    ("manager", "our daemon has no resource managers"),
+    ("noreset", "there is no console"),
+    ("tasker", "our daemon has no taskers"),
+    ("tracing", "our daemon has no tracers"),
 ];
 
 /// Runs a program under both.

@@ -1,5 +1,6 @@
 //! PVM: ours beside stock PVM 3.4.6, which is the oracle.
 
+mod clients;
 mod conformance;
 mod console;
 mod faults;
