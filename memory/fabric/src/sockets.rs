@@ -10,7 +10,8 @@
 //! answers, a dead one's does not.
 //!
 //! UCX tells nobody which sockets are its own. They are those that listen since it started,
-//! those accepted at the same ports, and those that have our keepalive settings.
+//! those accepted at the same ports, those that appear while it is told to connect, and those
+//! that have our keepalive settings.
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -34,35 +35,38 @@ const REPEATED_MIN: u8 = 2;
 
 /// UCX's sockets in this process.
 pub struct Sockets {
-    ports: Vec<u16>,
+    listening: Vec<u16>,
+    /// Those that UCX has opened while it was told to connect, with their ports.
+    connecting: Vec<(RawFd, u16)>,
 }
 
 impl Sockets {
     /// Those that `open` opens, which starts UCX.
     pub fn of<T>(open: impl FnOnce() -> T) -> (T, Self) {
-        let before = descriptors();
-        let result = open();
-        let mut ports = Vec::new();
-        for fd in descriptors().into_iter().filter(|fd| !before.contains(fd)) {
-            // SAFETY: only asked, and marked; that another thread opens or closes it meanwhile
-            // is no worse than that.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-            keep_from_programs(fd);
-            if option(fd, SOL_SOCKET, SO_ACCEPTCONN) == Some(1) {
-                ports.extend(port(fd));
-            }
-        }
-        (result, Self { ports })
+        let (result, opened) = opened(open);
+        let listens = |&fd: &RawFd| option(borrow(fd), SOL_SOCKET, SO_ACCEPTCONN) == Some(1);
+        let listening = opened.into_iter().filter(listens).filter_map(|fd| port(borrow(fd)));
+        (result, Self { listening: listening.collect(), connecting: Vec::new() })
     }
 
-    /// Looks after the connections that there are: after a new one, and once in a while.
-    pub fn tend(&self) {
+    /// Also those that `connect` opens.
+    pub fn and<T>(&mut self, connect: impl FnOnce() -> T) -> T {
+        let (result, opened) = opened(connect);
+        let is_tcp = |&fd: &RawFd| option(borrow(fd), SOL_SOCKET, SO_PROTOCOL) == Some(IPPROTO_TCP);
+        let ports =
+            opened.into_iter().filter(is_tcp).filter_map(|fd| Some((fd, port(borrow(fd))?)));
+        self.connecting.extend(ports);
+        result
+    }
+
+    /// Looks after the connections that there are: once in a while.
+    pub fn tend(&mut self) {
+        self.connecting.retain(|&(fd, its)| port(borrow(fd)) == Some(its));
         for fd in descriptors() {
-            // SAFETY: as above; what we do, we do to connections of UCX's only.
-            let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             if !self.is_connection(fd) {
                 continue;
             }
+            let fd = borrow(fd);
             keep_from_programs(fd);
             // UCX sets it for those that it connects only.
             if option(fd, SOL_SOCKET, SO_KEEPALIVE) == Some(0) {
@@ -78,11 +82,32 @@ impl Sockets {
         }
     }
 
-    fn is_connection(&self, fd: BorrowedFd<'_>) -> bool {
+    fn is_connection(&self, number: RawFd) -> bool {
+        let fd = borrow(number);
         option(fd, SOL_SOCKET, SO_PROTOCOL) == Some(IPPROTO_TCP)
             && option(fd, SOL_SOCKET, SO_ACCEPTCONN) == Some(0)
-            && (has_our_keepalive(fd) || port(fd).is_some_and(|port| self.ports.contains(&port)))
+            && (has_our_keepalive(fd)
+                || port(fd).is_some_and(|port| {
+                    self.listening.contains(&port) || self.connecting.contains(&(number, port))
+                }))
     }
+}
+
+/// What `open` opens; kept from programs.
+fn opened<T>(open: impl FnOnce() -> T) -> (T, Vec<RawFd>) {
+    let before = descriptors();
+    let result = open();
+    let mut opened = descriptors();
+    opened.retain(|fd| !before.contains(fd));
+    opened.iter().for_each(|&fd| keep_from_programs(borrow(fd)));
+    (result, opened)
+}
+
+/// For a call that may find it closed.
+fn borrow(fd: RawFd) -> BorrowedFd<'static> {
+    // SAFETY: used for one call each time, which asks or sets something of a socket; that
+    // another thread closes the descriptor or opens another is no worse than that.
+    unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 /// The descriptors of this process, without the one by which it looks.
@@ -90,8 +115,7 @@ fn descriptors() -> Vec<RawFd> {
     let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut descriptors: Vec<RawFd> = numbers.collect();
-    // SAFETY: only asked whether it is one.
-    descriptors.retain(|&fd| fcntl_getfd(unsafe { BorrowedFd::borrow_raw(fd) }).is_ok());
+    descriptors.retain(|&fd| fcntl_getfd(borrow(fd)).is_ok());
     descriptors
 }
 

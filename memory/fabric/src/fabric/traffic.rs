@@ -1,5 +1,6 @@
 //! Messages on their way: out, in, and out to the user in order.
 
+use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
 
 use slotmap::{DefaultKey, Key, KeyData};
@@ -226,10 +227,16 @@ impl Fabric {
     }
 }
 
-/// New memory, or none.
+/// New memory, or none. The system's zeros, not written by us: what a peer announces takes
+/// memory only as it comes.
 fn zeroed(bytes: usize) -> Option<Vec<u8>> {
-    let mut memory = Vec::new();
-    memory.try_reserve_exact(bytes).ok()?;
-    memory.resize(bytes, 0);
-    Some(memory)
+    if bytes == 0 {
+        return Some(Vec::new());
+    }
+    let layout = Layout::array::<u8>(bytes).ok()?;
+    // SAFETY: not of size 0; the vector has what was allocated for its type, and it is zero.
+    unsafe {
+        let start = NonNull::new(alloc_zeroed(layout))?;
+        Some(Vec::from_raw_parts(start.as_ptr(), bytes, bytes))
+    }
 }
