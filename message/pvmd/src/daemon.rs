@@ -3,7 +3,7 @@
 //!
 //! A request of a task takes one of three ways. What this host knows is answered at once.
 //! What concerns a host is an [`Errand`]: done here or sent there, and what follows from the
-//! reply is a [`Then`]. What changes the virtual machine is proposed as a [`Change`]; when its
+//! reply is a `Then`. What changes the virtual machine is proposed as a [`Change`]; when its
 //! turn in the total order has come, all hosts apply it, and that of the asker answers.
 
 use std::collections::BTreeMap;

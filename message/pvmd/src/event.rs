@@ -47,7 +47,7 @@ pub enum Event {
     /// A group's slot was closed ([`SlotChange::Close`]).
     Counted(Closing, Count),
     /// A part of the time is over after which a silent host is lost: one of
-    /// [`TICKS`](crate::hosts::TICKS).
+    /// `hosts::TICKS`.
     Tick,
     /// Tasks can connect.
     Begin,

@@ -1,7 +1,7 @@
 //! PVM's daemon: one a user and host, the switchboard of a host's tasks.
 //!
 //! [`daemon`] is the daemon as a pure machine, without a system call: what happens to it and
-//! what it then does are [`event`]s; [`request`] is what tasks ask for, [`errand`] what daemons
+//! what it then does are [`event`]s; `request` is what tasks ask for, [`errand`] what daemons
 //! ask of each other, [`tasks`] who is here. What all hosts know alike is [`machine`], which
 //! changes in one [`order`] everywhere; of it, [`groups`] are the groups.
 //!

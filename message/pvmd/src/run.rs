@@ -43,7 +43,7 @@ pub struct Options {
     pub vmid: Option<String>,
     /// Where the socket is to be; else in [`job::directory`].
     pub directory: Option<PathBuf>,
-    /// Where the log is to be; else in [`log::directory`].
+    /// Where the log is to be; else in `log::directory`.
     pub log: Option<PathBuf>,
     /// The host's name; else the system's.
     pub name: Option<String>,
