@@ -40,6 +40,8 @@ pub fn pvmd(options: &Options) -> Result<i32, Failure> {
     crate::server::raise_open_files();
     if *join {
         ::pvmd::join::join(&options)?;
+    } else if let Some(wireup) = ::pvmd::launched::wireup()? {
+        ::pvmd::launched::run(&options, wireup, ready).map_err(Refused::failure)?;
     } else {
         ::pvmd::run::run(&options, ready).map_err(Refused::failure)?;
     }

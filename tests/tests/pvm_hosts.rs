@@ -232,3 +232,30 @@ fn tasks_of_two_hosts_send_to_each_other_directly_and_in_order() {
     let _ = one.send(Request::Halt);
     wait_until("all have ended", LIMIT, || machine.daemon_if_any("two").is_none());
 }
+
+#[test]
+fn a_launcher_starts_the_daemons_of_all_hosts() {
+    let dir = WorkDir::short();
+    let script = "dir=$0/$OMPI_COMM_WORLD_RANK; mkdir -m 700 $dir; \
+        XDG_RUNTIME_DIR=$dir exec \"$1\" pvmd -n host$OMPI_COMM_WORLD_RANK";
+    let mpirun = nagaya_tests::Cmd::new(nagaya_tests::tool("mpirun.openmpi"))
+        .args(["--oversubscribe", "-n", "3", "sh", "-c", script])
+        .arg(dir.path())
+        .arg(nagaya_tests::nagaya_path())
+        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        .env("UCX_TLS", "tcp,self")
+        .spawn();
+    let socket = |rank: usize| dir.join(&format!("{rank}/nagaya/pvmd"));
+    wait_until("all listen", LIMIT, || (0..3).all(|r| UnixStream::connect(socket(r)).is_ok()));
+    let mut clients: Vec<Client> = (0..3).map(|rank| Client::new(&socket(rank))).collect();
+    for client in &mut clients {
+        wait_for_hosts(client, &["host0", "host1", "host2"]);
+    }
+    let to = clients[2].tid();
+    clients[1].ask(Request::Route(parcel(to, 5, b"launched"))).expect("sent");
+    assert_eq!(clients[2].receive(5).data, b"launched");
+    let _ = clients[1].send(Request::Halt);
+    mpirun.wait().ok();
+    assert!((0..3).all(|rank| !socket(rank).exists()));
+}

@@ -166,6 +166,7 @@ impl Daemon {
             Event::Begin => self.begin_hosts(),
             Event::Fabric(address) => self.fabric(address),
             Event::Started(started) => self.started(started),
+            Event::Launched(acceptances) => self.launched(acceptances),
         }
         std::mem::take(&mut self.actions)
     }

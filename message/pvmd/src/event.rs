@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::errand::{Errand, Reply};
 use crate::groups::{Closing, SlotChange};
-use crate::invitation::Invitation;
+use crate::invitation::{Acceptance, Invitation};
 use crate::machine::{Change, Machine};
 use crate::order;
 use crate::spawn::Program;
@@ -55,6 +55,8 @@ pub enum Event {
     Fabric(Result<Vec<u8>, String>),
     /// A daemon has been started on another host, or has not.
     Started(Started),
+    /// A launcher has started daemons on other hosts, numbered from 2: what they say.
+    Launched(Vec<Acceptance>),
 }
 
 /// What is to be done, in this order.

@@ -14,7 +14,7 @@ use pvm::wire::Answer;
 use crate::daemon::Daemon;
 use crate::event::{Action, PeerLetter};
 use crate::hostfile::Host;
-use crate::invitation::{Invitation, Place};
+use crate::invitation::{Acceptance, Invitation, Place};
 use crate::machine::{Asker, Change, What};
 use crate::order::Item;
 use crate::start::{Recipe, Started};
@@ -234,6 +234,16 @@ impl Daemon {
                 self.log(format!("cannot start a daemon as host {host}: {why}"));
                 self.fill(host, Error::CantStart.code());
             }
+        }
+    }
+
+    /// A launcher has started the daemons of the other hosts.
+    pub(crate) fn launched(&mut self, acceptances: Vec<Acceptance>) {
+        self.actions.push(Action::OpenFabric(self.host, self.secret));
+        let count = acceptances.len() as u16;
+        self.propose(Change { asker: None, what: What::Reserve(count) });
+        for (host, acceptance) in (self.host + 1..).zip(acceptances) {
+            self.started(Started { host, acceptance });
         }
     }
 

@@ -23,6 +23,7 @@ pub mod hostfile;
 mod hosts;
 pub mod invitation;
 pub mod join;
+pub mod launched;
 mod log;
 pub mod machine;
 pub mod mailboxes;

@@ -1,5 +1,6 @@
 //! The daemon's loop: waits for what happens, tells [`Daemon`] of it, does what it says.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ use crate::daemon::Daemon;
 use crate::event::{Action, Clock, Event};
 use crate::hostfile::{HostFile, HostOptions};
 use crate::hosts::SPEED;
-use crate::invitation::{Invitation, SILENCE_MS};
+use crate::invitation::{Acceptance, Invitation, SILENCE_MS};
 use crate::log::{self, Log};
 use crate::network::Network;
 use crate::peers::Peers;
@@ -97,6 +98,9 @@ pub(crate) struct Running {
     settings: Settings,
     pub(crate) log: Log,
     daemon: Daemon,
+    /// What it is still to be told.
+    events: VecDeque<Event>,
+    telling: bool,
     pub(crate) network: Network,
     /// By when all tasks have to end.
     halting: Option<Instant>,
@@ -106,6 +110,8 @@ pub(crate) struct Running {
 pub(crate) enum Beginning {
     /// As the first host of a virtual machine.
     First,
+    /// As the first host of one whose other hosts a launcher has started.
+    Leader { secret: [u8; 32], peers: Box<Peers>, acceptances: Vec<Acceptance> },
     /// As the guest of one.
     Guest(Box<Invitation>),
 }
@@ -123,6 +129,12 @@ pub(crate) fn begin(
     ready: impl FnOnce(&Running),
 ) -> Result<(), Refused> {
     let (listener, path) = socket::listen(options)?;
+    let (beginning, acceptances) = match beginning {
+        Beginning::Leader { secret, peers, acceptances } => {
+            (Beginning::Leader { secret, peers, acceptances: Vec::new() }, acceptances)
+        }
+        beginning => (beginning, Vec::new()),
+    };
     let made = Running::new(options, beginning, listener, path.clone());
     let mut running = made.map_err(|failure| {
         socket::remove(&path);
@@ -131,6 +143,9 @@ pub(crate) fn begin(
     ready(&running);
     if options.quiet {
         running.log.hush();
+    }
+    if !acceptances.is_empty() {
+        running.tell(Event::Launched(acceptances));
     }
     running.tell(Event::Begin);
     let result = running.serve().map_err(Refused::System);
@@ -151,7 +166,7 @@ impl Running {
     ) -> Result<Running, Failure> {
         let _ = listener.set_nonblocking(true);
         let silence_ms = match &beginning {
-            Beginning::First => silence_ms()?,
+            Beginning::First | Beginning::Leader { .. } => silence_ms()?,
             Beginning::Guest(invitation) => invitation.silence_ms,
         };
         let mut network = Network::new(silence_ms);
@@ -164,9 +179,15 @@ impl Running {
         }
         let settings;
         let mut daemon = match beginning {
-            Beginning::First => {
-                let mut secret = [0; 32];
-                getrandom(&mut secret, GetRandomFlags::empty()).map_err(system("make a secret"))?;
+            Beginning::First | Beginning::Leader { .. } => {
+                let secret = match beginning {
+                    Beginning::Leader { secret, peers, .. } => {
+                        let opened = network.open(*peers, &mut poll);
+                        opened.map_err(system("wait for other hosts"))?;
+                        secret
+                    }
+                    _ => new_secret()?,
+                };
                 let name = options.name.clone().unwrap_or_else(host_name);
                 let own = options.hostfile.own(&name).clone();
                 let HostOptions { path, directory, debugger, speed, .. } = own;
@@ -197,6 +218,8 @@ impl Running {
             settings,
             log: Log::new(log_directory.as_deref(), &log_name),
             daemon,
+            events: VecDeque::new(),
+            telling: false,
             network,
             halting: None,
         })
@@ -345,10 +368,24 @@ impl Running {
         }
     }
 
+    /// Where tasks connect.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Tells the daemon what has happened, and does what it says. What happens by that it is
+    /// told after all of it is done: letters go in the order in which it sends them.
     pub(crate) fn tell(&mut self, event: Event) {
-        for action in self.daemon.step(now(), event) {
-            self.act(action);
+        self.events.push_back(event);
+        if std::mem::replace(&mut self.telling, true) {
+            return;
         }
+        while let Some(event) = self.events.pop_front() {
+            for action in self.daemon.step(now(), event) {
+                self.act(action);
+            }
+        }
+        self.telling = false;
     }
 
     fn act(&mut self, action: Action) {
@@ -447,6 +484,13 @@ pub(crate) fn info(host: u16, name: String, speed: i32) -> HostInfo {
     HostInfo { tid: Tid::of_host(host), name, architecture, speed, signature: signature() }
 }
 
-fn host_name() -> String {
+/// A secret for a new virtual machine.
+pub(crate) fn new_secret() -> Result<[u8; 32], Failure> {
+    let mut secret = [0; 32];
+    getrandom(&mut secret, GetRandomFlags::empty()).map_err(system("make a secret"))?;
+    Ok(secret)
+}
+
+pub(crate) fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
