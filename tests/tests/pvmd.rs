@@ -1,0 +1,95 @@
+//! The daemon of PVM as a program: one at a time, whatever happened to the one before, and
+//! nothing left when it ends.
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nagaya_tests::{Cmd, Running, WorkDir, nagaya, wait_until};
+use rustix::process::Signal;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn daemon(work: &WorkDir) -> Cmd {
+    let daemon = nagaya("pvmd").env("XDG_RUNTIME_DIR", work.path()).env_remove("PVM_VMID");
+    daemon.env("XDG_STATE_HOME", work.join("state")).time_limit(Duration::from_secs(120))
+}
+
+/// Starts it, and waits for the line that says where it listens.
+fn started(work: &WorkDir) -> (Running, PathBuf) {
+    let mut running = daemon(work).spawn();
+    let path = PathBuf::from(running.wait_for_lines(1)[0].trim());
+    assert_eq!(path, work.join("nagaya/pvmd"));
+    UnixStream::connect(&path).expect("it listens");
+    (running, path)
+}
+
+#[test]
+fn it_leaves_nothing_and_a_second_one_is_refused() {
+    let work = WorkDir::short();
+    let (running, path) = started(&work);
+    daemon(&work).run().refused(125, &["nagaya/pvmd", "running already"]);
+    // Another virtual machine of the same user is another daemon.
+    let mut other = daemon(&work).env("PVM_VMID", "other").spawn();
+    assert!(other.wait_for_lines(1)[0].trim().ends_with("nagaya/pvmd.other"));
+    for (running, name) in [(running, "pvmd"), (other, "pvmd.other")] {
+        running.signal(Signal::TERM);
+        assert_eq!(running.wait().code(), 0, "{name}");
+    }
+    assert!(!path.exists());
+    let left: Vec<_> = std::fs::read_dir(work.path()).expect("a directory").collect();
+    let left: Vec<_> = left.into_iter().map(|e| e.expect("an entry").file_name()).collect();
+    assert!(left.iter().all(|name| name == "state"), "{left:?}");
+    let logs = std::fs::read_dir(work.join("state/nagaya")).map_or(0, Iterator::count);
+    assert_eq!(logs, 0, "empty logs are removed");
+}
+
+#[test]
+fn a_killed_one_does_not_block_the_next() {
+    let work = WorkDir::short();
+    for _ in 0..3 {
+        let (running, path) = started(&work);
+        running.signal(Signal::KILL);
+        running.wait();
+        assert!(path.exists() && UnixStream::connect(&path).is_err(), "a stale socket");
+    }
+    let (running, _) = started(&work);
+    running.signal(Signal::TERM);
+    assert_eq!(running.wait().code(), 0);
+}
+
+#[test]
+fn of_several_that_start_at_once_one_wins() {
+    let work = WorkDir::short();
+    let (stale, _) = started(&work);
+    stale.signal(Signal::KILL);
+    stale.wait();
+    let mut all: Vec<Running> = (0..6).map(|_| daemon(&work).spawn()).collect();
+    wait_until("the others are refused", LIMIT, || {
+        all.iter_mut().map(Running::is_running).filter(|running| *running).count() == 1
+    });
+    let mut winners = 0;
+    for mut one in all {
+        if one.is_running() {
+            winners += 1;
+            one.wait_for_lines(1);
+            one.signal(Signal::INT);
+            assert_eq!(one.wait().code(), 0);
+        } else {
+            one.wait().refused(125, &["running already"]);
+        }
+    }
+    assert_eq!(winners, 1);
+}
+
+#[test]
+fn a_bad_host_file_is_refused_with_the_line_and_what_is_wrong() {
+    let work = WorkDir::short();
+    let file = work.write("hosts", "# mine\n* ep=/bin\nthis sp=fast\n");
+    let name = file.to_str().expect("a path").to_string();
+    daemon(&work).arg(&name).run().refused(125, &[&format!("{name}:3:"), "sp=fast"]);
+    daemon(&work).arg("/no/such/file").run().refused(125, &["/no/such/file", "No such file"]);
+    let wrong = daemon(&work).env("PVM_VMID", "a/b").run();
+    wrong.refused(125, &["PVM_VMID", "a/b"]);
+    assert!(!work.join("nagaya/pvmd").exists());
+}
