@@ -3,6 +3,7 @@
 mod clients;
 mod conformance;
 mod console;
+mod exports;
 mod faults;
 mod fortran;
 mod group_calls;
