@@ -55,6 +55,9 @@ pub struct Options {
     /// Message sizes in bytes
     #[arg(skip = vec![4, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20])]
     sizes: Vec<usize>,
+    /// Whether two hosts are also measured in network namespaces.
+    #[arg(skip = true)]
+    namespaces: bool,
 }
 
 impl Options {
@@ -69,6 +72,7 @@ impl Options {
         self.tasks.truncate(2);
         self.sizes = vec![4, 4 << 10, 1 << 20];
         self.only.retain(|part| *part != Part::NetPipe);
+        self.namespaces = false;
         self
     }
 }
@@ -176,12 +180,19 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         eprintln!("nagaya-bench: pvm: `nagaya pvmd` has no --space; tasks of a space left out");
         systems = &systems[..2];
     }
+    let mut wirings: &[Wiring] = &[Wiring::Loopback, Wiring::Namespaces];
+    if !options.namespaces {
+        wirings = &wirings[..1];
+    } else if !rustix::process::geteuid().is_root() {
+        eprintln!("nagaya-bench: pvm: only root can make network namespaces; left out");
+        wirings = &wirings[..1];
+    }
     for round in 1..=options.rounds {
         for &system in systems {
             run.one_host(system, round);
         }
         run.mpis(round);
-        for wiring in [Wiring::Loopback, Wiring::Namespaces] {
+        for &wiring in wirings {
             for system in [System::Stock, System::Nagaya] {
                 run.two_hosts(system, wiring, round);
             }

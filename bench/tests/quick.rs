@@ -118,6 +118,28 @@ fn fcp_compares_its_protocols_with_plain_memory_and_sockets() {
 }
 
 #[test]
+fn pvm_runs_one_binary_under_stock_pvm_and_ours() {
+    let out = quick(&["pvm"]);
+    let times = lines(&out, "pvm.csv");
+    let measured = |what: &str, tasks: &str, bytes: &str, way: &str| {
+        times.iter().any(|line| line[..4] == [what, tasks, bytes, way])
+    };
+    for way in ["stock-daemon", "stock-direct", "nagaya", "nagaya-daemon"] {
+        for what in ["xdr-fresh", "inplace-unchanged", "loopback"] {
+            assert!(measured(what, "2", "4096", way), "{what} by {way}");
+        }
+        assert!(measured("stream", "5", "4096", way), "four senders by {way}");
+    }
+    for way in ["stock-daemon", "stock-direct", "nagaya"] {
+        assert!(measured("barrier", "4", "0", way) && measured("reduce", "4", "64", way), "{way}");
+    }
+    assert!(measured("spawn", "1", "0", "stock-daemon") && measured("notice", "1", "0", "nagaya"));
+    assert!(measured("inplace-fresh", "2", "4", "openmpi"));
+    lines(&out, "pvm-targets.csv");
+    is_drawn(&out, "pvm.svg");
+}
+
+#[test]
 fn spawn_syscall_and_pagetables_leave_their_tables() {
     for topic in ["spawn", "syscall", "pagetables"] {
         lines(&quick(&[topic]), &format!("{topic}.csv"));
