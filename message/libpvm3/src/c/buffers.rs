@@ -145,12 +145,12 @@ pub struct MessageInfo {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `info` can be written.
+/// `info` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getminfo(id: c_int, info: *mut MessageInfo) -> c_int {
     step(
         "pvm_getminfo",
-        |buffers| buffers.info(id),
+        |buffers| if info.is_null() { Err(Error::BadParam) } else { buffers.info(id) },
         |found| {
             let Header { context, tag, wait_id, crc, source, destination } = found.header;
             let value = MessageInfo {
@@ -173,9 +173,12 @@ pub unsafe extern "C" fn pvm_getminfo(id: c_int, info: *mut MessageInfo) -> c_in
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `info` can be read.
+/// `info` is null or can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_setminfo(id: c_int, info: *const MessageInfo) -> c_int {
+    if info.is_null() {
+        return ok("pvm_setminfo", |_| Err(Error::BadParam));
+    }
     // SAFETY: as our caller says.
     let MessageInfo { context, tag, wait_id, crc, source, destination, .. } = unsafe { *info };
     let header = Header { context, tag, wait_id, crc, source, destination };

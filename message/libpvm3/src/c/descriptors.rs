@@ -85,10 +85,13 @@ fn watch(library: &Library, tid: Option<Tid>) -> Result<(), Code> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `list` can be written.
+/// `list` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
     call("pvm_getfds", |library| {
+        if list.is_null() {
+            return Err(Error::BadParam.into());
+        }
         library.enroll()?;
         library.with(|state| {
             state.descriptors.list[0] = descriptor(state)?;

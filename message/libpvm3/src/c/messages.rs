@@ -63,7 +63,7 @@ fn send_event(state: &mut State) -> Result<(), Error> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `tids` has `count` tids.
+/// `tids` is null or has `count` tids.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int {
     call("pvm_mcast", |library| {
@@ -72,7 +72,7 @@ pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int)
             0 => Err(Error::NoBuf),
             _ => Ok(state.options.reserved),
         })?;
-        if count < 0 || (!reserved && tag < 0) {
+        if count < 0 || (count > 0 && tids.is_null()) || (!reserved && tag < 0) {
             return Err(Error::BadParam.into());
         }
         let tids = match count {

@@ -486,10 +486,13 @@ fn mask_place(state: &mut State, who: c_int) -> Result<&mut [u8; MASK_SIZE], Err
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `mask` has room for a trace mask.
+/// `mask` is null or has room for a trace mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gettmask(who: c_int, mask: *mut c_char) -> c_int {
     call("pvm_gettmask", |library| {
+        if mask.is_null() {
+            return Err(Error::BadParam.into());
+        }
         let from = library.with(|state| mask_place(state, who).copied())?;
         // SAFETY: there is room, as our caller says.
         unsafe { mask.cast::<[u8; MASK_SIZE]>().write_unaligned(from) };
@@ -500,10 +503,13 @@ pub unsafe extern "C" fn pvm_gettmask(who: c_int, mask: *mut c_char) -> c_int {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `mask` is a trace mask.
+/// `mask` is null or a trace mask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int {
     call("pvm_settmask", |library| {
+        if mask.is_null() {
+            return Err(Error::BadParam.into());
+        }
         // SAFETY: as our caller says.
         let from = unsafe { mask.cast::<[u8; MASK_SIZE]>().read_unaligned() };
         library.with(|state| {

@@ -205,10 +205,13 @@ fn tell_siblings(library: &Library, tids: &[c_int]) -> Result<(), Code> {
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `list` can be written.
+/// `list` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
     call("pvm_siblings", |library| {
+        if list.is_null() {
+            return Err(Error::BadParam.into());
+        }
         library.enroll()?;
         let known = library.with(|state| Ok(state.siblings.is_some()))?;
         if !known && matches!(parent(library), Err(code) if code == Error::NoParent.into()) {
@@ -351,6 +354,9 @@ fn change_export(
     name: *const c_char,
     change: impl FnOnce(Option<&str>, &str) -> Option<String>,
 ) -> c_int {
+    if name.is_null() {
+        return 0;
+    }
     // SAFETY: as our callers' callers say.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
     if name.is_empty() {
@@ -368,7 +374,7 @@ fn change_export(
 /// See `pvm3.h`.
 ///
 /// # Safety
-/// `name` is a string; no other thread uses the environment.
+/// `name` is null or a string; no other thread uses the environment.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_export(name: *const c_char) -> c_int {
     change_export(name, |old, name| match old {
