@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 21] = [
+const SOURCES: [(&str, &str); 22] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("fcp.h", include_str!("../../include/fcp.h")),
@@ -24,6 +24,7 @@ const SOURCES: [(&str, &str); 21] = [
     ("pair.h", include_str!("../programs/pair.h")),
     ("pingpong.c", include_str!("../programs/pingpong.c")),
     ("noop.c", include_str!("../programs/noop.c")),
+    ("pvm_halt.c", include_str!("../programs/pvm_halt.c")),
     ("pvm_job.h", include_str!("../programs/pvm_job.h")),
     ("pvm_many.c", include_str!("../programs/pvm_many.c")),
     ("pvm_pingpong.c", include_str!("../programs/pvm_pingpong.c")),

@@ -59,7 +59,6 @@ impl Wiring {
 }
 
 const STOCK_DAEMON: &str = "/usr/bin/pvmd";
-const STOCK_CONSOLE: &str = "/usr/bin/pvm";
 
 /// Longest wait for the daemon to listen, and for all hosts to be gone.
 const START_MAX: Duration = Duration::from_secs(20);
@@ -78,7 +77,8 @@ pub struct Machine {
     directory: PathBuf,
     hosts: Vec<String>,
     environment: Vec<(&'static str, String)>,
-    console: String,
+    /// A program that halts it: the same for stock PVM and ours.
+    halt: PathBuf,
     daemon: Option<Child>,
     namespaces: Option<Namespaces>,
 }
@@ -111,10 +111,7 @@ impl Machine {
                 System::Stock => environment(&directory, &name, None),
                 _ => environment(&directory, &name, Some(&programs::pvm_libraries(nagaya, out)?)),
             },
-            console: match system {
-                System::Stock => STOCK_CONSOLE.to_string(),
-                _ => format!("{} pvm", nagaya.command.display()),
-            },
+            halt: programs::compile_with_pvm("pvm_halt", out)?,
             directory,
             hosts,
             daemon: None,
@@ -167,7 +164,7 @@ impl Machine {
         let name = self.system.name();
         let daemon =
             self.daemon.insert(daemon.map_err(|error| Failure::new(format!("{name}: {error}")))?);
-        // (A console that comes before the daemon listens would start one itself.)
+        // (A task that comes before the daemon listens would start one itself.)
         let listens = || match self.system {
             System::Stock => {
                 fs::metadata(self.directory.join("pvmd.out")).is_ok_and(|said| said.len() > 0)
@@ -186,11 +183,6 @@ impl Machine {
             thread::sleep(LOOK);
         }
         Ok(())
-    }
-
-    fn shell(&self, line: &str, patience: Duration) -> Result<String, Failure> {
-        let mut command = self.command(Path::new("sh"));
-        output_of(command.args(["-c", line]), patience)
     }
 
     /// A command in this machine's environment, on its first host.
@@ -223,7 +215,7 @@ impl Machine {
 impl Drop for Machine {
     fn drop(&mut self) {
         if let Some(mut daemon) = self.daemon.take() {
-            let halted = self.shell(&format!("echo halt | {}", self.console), HALT_MAX);
+            let halted = output_of(&mut self.command(&self.halt), HALT_MAX);
             let grace = if halted.is_ok() { HALT_MAX } else { Duration::ZERO };
             let _ = wait_until(&mut daemon, Instant::now() + grace);
         }
