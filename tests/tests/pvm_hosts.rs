@@ -40,6 +40,11 @@ struct Machine {
 impl Machine {
     /// A virtual machine of one host, called `one`.
     fn new() -> Machine {
+        Machine::with_silence("30")
+    }
+
+    /// The same, with so many seconds of silence until a host is lost.
+    fn with_silence(seconds: &str) -> Machine {
         let dir = WorkDir::short();
         let agent = dir.write_executable("agent", AGENT);
         let runtime = dir.join("one");
@@ -48,6 +53,7 @@ impl Machine {
             .args(["-n", "one"])
             .env("XDG_RUNTIME_DIR", &runtime)
             .env("PVM_RSH", &agent)
+            .env("NAGAYA_PVM_SILENCE", seconds)
             .env("UCX_TLS", "tcp,self")
             .time_limit(Duration::from_secs(300))
             .spawn();
@@ -258,4 +264,24 @@ fn a_launcher_starts_the_daemons_of_all_hosts() {
     let _ = clients[1].send(Request::Halt);
     mpirun.wait().ok();
     assert!((0..3).all(|rank| !socket(rank).exists()));
+}
+
+#[test]
+fn a_guest_that_is_left_alone_ends() {
+    let machine = Machine::with_silence("1");
+    let mut one = machine.client("one");
+    assert_eq!(add(&mut one, &["two", "three"]), [0x80000, 0xc0000]);
+    let busy = machine.client("two");
+    let (first, second, third) =
+        (machine.daemon("one"), machine.daemon("two"), machine.daemon("three"));
+    nagaya_tests::kill(third, Signal::STOP);
+    nagaya_tests::kill(first, Signal::KILL);
+    // Who has a task stays; the stopped one is lost, finds so when it goes on, and ends.
+    std::thread::sleep(Duration::from_secs(4));
+    nagaya_tests::kill(third, Signal::CONT);
+    wait_until("the third has ended", LIMIT, || !nagaya_tests::is_alive(third));
+    assert!(nagaya_tests::is_alive(second));
+    drop(busy);
+    wait_until("the second has ended", LIMIT, || !nagaya_tests::is_alive(second));
+    assert!(!machine.dir.join("two").join("nagaya").exists());
 }

@@ -59,6 +59,8 @@ struct Gathering {
 pub struct Daemon {
     pub(crate) host: u16,
     pub(crate) secret: [u8; 32],
+    /// Another host has started it.
+    pub(crate) is_guest: bool,
     /// After how many milliseconds of silence a host is lost.
     pub(crate) silence_ms: u32,
     pub(crate) machine: Machine,
@@ -101,7 +103,7 @@ impl Daemon {
     /// the machine by the first letters.
     pub fn guest(host: HostInfo, secret: [u8; 32]) -> Daemon {
         let order = Order::joining(host.tid.host());
-        Daemon::new(host, secret, order)
+        Daemon { is_guest: true, ..Daemon::new(host, secret, order) }
     }
 
     fn new(host: HostInfo, secret: [u8; 32], order: Order<Change, Machine>) -> Daemon {
@@ -109,6 +111,7 @@ impl Daemon {
         Daemon {
             host: number,
             secret,
+            is_guest: false,
             silence_ms: crate::invitation::SILENCE_MS,
             machine: Machine::new(host),
             order,

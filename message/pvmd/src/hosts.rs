@@ -86,6 +86,8 @@ pub(crate) struct Hosting {
     leaving: BTreeMap<u16, (Asker, usize)>,
     /// Hosts whose daemons a hoster is to start.
     hosted: BTreeSet<u16>,
+    /// How many ticks long a guest has been alone, without tasks.
+    idle: u32,
     /// How many ticks long nothing has come from a host.
     silent: BTreeMap<u16, u32>,
     /// Letters that came before the snapshot of the virtual machine.
@@ -280,6 +282,7 @@ impl Daemon {
 
     /// A tick is over. The sequencer and each of the others hear of each other.
     pub(crate) fn tick(&mut self) {
+        self.end_if_idle();
         let members = self.order.members().iter().copied();
         let living = members.filter(|&host| host != self.host && !self.order.is_lost(host));
         let sequencer = self.order.sequencer();
@@ -296,6 +299,19 @@ impl Daemon {
             } else {
                 self.actions.push(Action::Send(host, Box::new(PeerLetter::Alive)));
             }
+        }
+    }
+
+    /// A guest that has lost all others ends, unless it has tasks: nobody would come to halt it.
+    fn end_if_idle(&mut self) {
+        let alone = self.is_guest && self.order.members() == [self.host];
+        match alone && self.tasks.iter().next().is_none() {
+            true => self.hosting.idle += 1,
+            false => self.hosting.idle = 0,
+        }
+        if self.hosting.idle > TICKS {
+            self.log("all other hosts are gone, and there is no task here".into());
+            self.halt(None);
         }
     }
 
