@@ -139,6 +139,10 @@ static int starter(char **argv)
 		CHECK(pvm_send(tids[t], TAG_JOB));
 	}
 	for (int killed = 0, ends = 0; alive > 0;) {
+		for (int t = 0; t < tasks && failed && !killed; t++)
+			if (tids[t] > 0)
+				pvm_kill(tids[t]);
+		killed = failed;
 		int bytes, tag, from, message = CHECK(pvm_recv(-1, -1));
 		CHECK(pvm_bufinfo(message, &bytes, &tag, &from));
 		if (tag == TAG_GONE) {
@@ -157,10 +161,6 @@ static int starter(char **argv)
 			fprintf(stderr, "a task ended too early\n");
 			failed = 1;
 		}
-		for (int t = 0; t < tasks && failed && !killed; t++)
-			if (tids[t] > 0)
-				pvm_kill(tids[t]);
-		killed = failed;
 	}
 	pvm_exit();
 	return failed;

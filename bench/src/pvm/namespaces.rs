@@ -3,7 +3,8 @@
 
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
@@ -45,6 +46,16 @@ impl Namespaces {
             ip(&format!("-n {name} link set lo up"))?;
             ip(&format!("-n {name} link set veth0 up"))?;
         }
+        // It takes up to a second until the kernel says that a link runs; UCX uses no other.
+        let deadline = Instant::now() + PATIENCE;
+        for name in &made.names {
+            while !ip(&format!("-n {name} link show veth0"))?.contains("state UP") {
+                if Instant::now() > deadline {
+                    return Err(Failure::new("network namespaces: veth0 does not come up"));
+                }
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
         Ok(made)
     }
 
@@ -62,6 +73,6 @@ impl Drop for Namespaces {
     }
 }
 
-fn ip(line: &str) -> Result<(), Failure> {
-    output_of(Command::new("ip").args(line.split(' ')), PATIENCE).map(|_| ())
+fn ip(line: &str) -> Result<String, Failure> {
+    output_of(Command::new("ip").args(line.split(' ')), PATIENCE)
 }
