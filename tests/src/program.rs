@@ -61,22 +61,28 @@ pub fn c_pvm(source: &str, flags: &[&str]) -> PathBuf {
 /// A directory in which Nagaya's libraries have the names that linker and dynamic linker
 /// look for; cargo gives them only the first.
 pub fn libraries() -> PathBuf {
-    let libraries = ["pvas", "xpmem"].map(|name| {
-        let file = bin_dir().join(format!("lib{name}.so"));
-        assert!(
-            file.exists(),
-            "{} is missing: run `cargo build --workspace` first, or set NAGAYA_BIN_DIR",
-            file.display()
-        );
-        (name, file)
-    });
+    let libraries = ["pvas", "xpmem"].map(|name| (name, library(name)));
     linked("lib", &libraries, 0)
 }
 
 /// The same for PVM's libraries.
 pub fn pvm_libraries() -> PathBuf {
-    let libraries = ["pvm3", "gpvm3"].map(|name| (name, bin_dir().join(format!("lib{name}.so"))));
+    let libraries = ["pvm3", "gpvm3"].map(|name| (name, library(name)));
     linked("pvm-lib", &libraries, 3)
+}
+
+/// A library of Nagaya's, as cargo has built it.
+///
+/// # Panics
+/// If it is missing.
+pub fn library(name: &str) -> PathBuf {
+    let file = bin_dir().join(format!("lib{name}.so"));
+    assert!(
+        file.exists(),
+        "{} is missing: run `cargo build --workspace` first, or set NAGAYA_BIN_DIR",
+        file.display()
+    );
+    file
 }
 
 /// A directory with links to libraries, as the linker names them and with a version.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use crate::program::{made_once, pvm_libraries};
-use crate::{Cmd, Running, WorkDir, bin_dir, wait_until};
+use crate::{Cmd, Running, WorkDir, wait_until};
 
 /// Where Debian has PVM.
 const STOCK_ROOT: &str = "/usr/lib/pvm3";
@@ -32,11 +32,6 @@ pub struct Machine {
     kind: Kind,
     work: WorkDir,
     daemon: Running,
-}
-
-/// Whether our libraries are there.
-pub fn ours_is_built() -> bool {
-    bin_dir().join("libpvm3.so").exists()
 }
 
 impl Machine {

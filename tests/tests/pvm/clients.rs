@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use nagaya_tests::pvm::{Machine, ours_is_built};
+use nagaya_tests::pvm::Machine;
 use nagaya_tests::{Output, program, same_lines, tool};
 
 /// What may differ from run to run in what an example prints.
@@ -106,24 +106,18 @@ fn example(machine: &Machine, Example(line, input, _): &Example) -> Output {
 #[test]
 fn examples_print_the_same() {
     let stock_machine = Machine::stock(&[]);
-    let our_machine = ours_is_built().then(|| Machine::ours(&[]));
+    let our_machine = Machine::ours(&[]);
     for it in EXAMPLES {
         let Example(line, _, varies) = it;
         let stock = example(&stock_machine, it);
-        let Some(machine) = &our_machine else { continue };
-        let ours = example(machine, it);
+        let ours = example(&our_machine, it);
         same_lines(line, &essence(&ours.stdout, *varies), &essence(&stock.stdout, *varies));
         assert_eq!(ours.code(), stock.code(), "{line}\n{ours}\n{stock}");
     }
 }
 
-/// Both machines, ours only if it is there.
-fn machines() -> Vec<Machine> {
-    let mut machines = vec![Machine::stock(&[])];
-    if ours_is_built() {
-        machines.push(Machine::ours(&[]));
-    }
-    machines
+fn machines() -> [Machine; 2] {
+    [Machine::stock(&[]), Machine::ours(&[])]
 }
 
 #[test]

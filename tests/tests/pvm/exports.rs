@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use nagaya_tests::pvm::ours_is_built;
-use nagaya_tests::{Cmd, bin_dir};
+use nagaya_tests::{Cmd, program};
 
 /// What of libpvm's own names programs use, besides those that begin with `pvm_`.
 const INTERNAL: [&str; 7] = [
@@ -23,10 +22,9 @@ fn exports(library: &str) -> BTreeSet<String> {
 
 #[test]
 fn every_name_of_libpvm3_is_there_and_no_other_that_begins_like_one() {
-    assert!(ours_is_built());
     let stock = Cmd::new("gcc").arg("-print-file-name=libpvm3.so").run().ok();
     let (stock, ours) =
-        (exports(stock.trim()), exports(&bin_dir().join("libpvm3.so").display().to_string()));
+        (exports(stock.trim()), exports(&program::library("pvm3").display().to_string()));
     let names = |all: &BTreeSet<String>| -> BTreeSet<String> {
         all.iter().filter(|name| name.starts_with("pvm_")).cloned().collect()
     };

@@ -18,7 +18,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nagaya_tests::pvm::{Machine, ours_is_built};
+use nagaya_tests::pvm::Machine;
 use nagaya_tests::{Running, program};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
@@ -147,9 +147,7 @@ fn holds(script: &str) {
 
 #[track_caller]
 fn holds_for_ours(script: &str) {
-    if ours_is_built() {
-        play(&Machine::ours(&search(&member())), "ours", script);
-    }
+    play(&Machine::ours(&search(&member())), "ours", script);
 }
 
 #[test]
@@ -608,9 +606,6 @@ fn members<'a>(
 
 #[test]
 fn more_members_than_processors_pass() {
-    if !ours_is_built() {
-        return;
-    }
     let (program, names) = (member(), (0..16).map(|n| n.to_string()).collect::<Vec<_>>());
     let machine = Machine::ours(&search(&program));
     let mut tasks = members(&machine, &program, names.iter().map(String::as_str));
@@ -625,9 +620,6 @@ fn more_members_than_processors_pass() {
 /// Members meet two by two, whoever comes; some are killed at any instant. The others go on.
 #[test]
 fn a_killed_member_keeps_nobody_from_passing() {
-    if !ours_is_built() {
-        return;
-    }
     let program = member();
     let machine = Machine::ours(&search(&program));
     let mut random = nagaya_tests::seed();
