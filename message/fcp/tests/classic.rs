@@ -1,7 +1,6 @@
 //! FCP and FCP plus: messages by ID and group, of any length, in order, with full buffers
 //! and with members killed at any instant. `SEED=n` repeats a run's choices.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -10,26 +9,13 @@ use fcp::classic::Classic;
 use fcp::header::Plan;
 use fcp::mail::Received;
 use fcp::member::{Card, Members};
-use fcp::memory::Memory;
 use fcp::port::{Broken, Port, Refused};
-use fcp::window::Window;
 
 mod children;
-use children::{Random, child, kill, kill_and_replace, reap, seed};
+use children::{Random, again, child, kill, kill_and_replace, members_of, reap, seed};
 
 fn members(most: u16) -> Arc<Members> {
-    let memory = Memory::anonymous(1 << 20).expect("memory");
-    let plan = Plan { members: most, messages: 128 << 10, lendable: 0, listed: true };
-    let window = Window::open(memory, Some(plan)).expect("a window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
-}
-
-/// The window again, as a process sees it that was given the descriptor.
-fn again(members: &Members) -> Arc<Members> {
-    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
-    let memory = Memory::received(copy).expect("memory");
-    let window = Window::open(memory, None).expect("the window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
+    members_of(Plan { members: most, messages: 128 << 10, lendable: 0, listed: true })
 }
 
 fn join(members: &Arc<Members>, id: u32, group: u32, cached: bool) -> Classic {

@@ -10,29 +10,16 @@ use fcp::header::Plan;
 use fcp::inbox::Arrived;
 use fcp::loan::Loan;
 use fcp::member::{Card, Members};
-use fcp::memory::Memory;
 use fcp::port::{Port, Refused};
 use fcp::ring::Kind;
-use fcp::window::Window;
 
 mod children;
-use children::{Random, child, eventually, kill, kill_and_replace, reap, seed};
+use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
 
 const LENDABLE: usize = 4 << 20;
 
 fn members(most: u16) -> Arc<Members> {
-    let memory = Memory::anonymous((1 << 20) + usize::from(most) * LENDABLE).expect("memory");
-    let plan = Plan { members: most, messages: 256 << 10, lendable: LENDABLE, listed: false };
-    let window = Window::open(memory, Some(plan)).expect("a window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
-}
-
-/// The window again, as a process sees it that was given the descriptor.
-fn again(members: &Members) -> Arc<Members> {
-    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
-    let memory = Memory::received(copy).expect("memory");
-    let window = Window::open(memory, None).expect("the window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
+    members_of(Plan { members: most, messages: 256 << 10, lendable: LENDABLE, listed: false })
 }
 
 fn join(members: &Arc<Members>, index: u16) -> Port {

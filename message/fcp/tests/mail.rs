@@ -1,7 +1,6 @@
 //! Messages of any length: by the ring, straight out of the sender's memory, and in parts
 //! where that is not allowed. Nobody's death tears one. `SEED=n` repeats a run's choices.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -9,29 +8,16 @@ use std::time::{Duration, Instant};
 use fcp::header::Plan;
 use fcp::mail::{Mail, Received};
 use fcp::member::{Card, Members};
-use fcp::memory::Memory;
 use fcp::port::{Port, Refused};
 use fcp::ring::Kind;
-use fcp::window::Window;
 
 mod children;
-use children::{Random, child, eventually, kill, kill_and_replace, reap, seed};
+use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
 
 const LONG: usize = 5 << 20;
 
 fn members(most: u16) -> Arc<Members> {
-    let memory = Memory::anonymous(1 << 20).expect("memory");
-    let plan = Plan { members: most, messages: 512 << 10, lendable: 0, listed: false };
-    let window = Window::open(memory, Some(plan)).expect("a window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
-}
-
-/// The window again, as a process sees it that was given the descriptor.
-fn again(members: &Members) -> Arc<Members> {
-    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
-    let memory = Memory::received(copy).expect("memory");
-    let window = Window::open(memory, None).expect("the window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
+    members_of(Plan { members: most, messages: 512 << 10, lendable: 0, listed: false })
 }
 
 fn join(members: &Arc<Members>, index: u16) -> Mail {

@@ -1,7 +1,6 @@
 //! Members that join, are killed at random instants and replaced, and locks whose holders
 //! are. `SEED=n` repeats a run's choices.
 
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -10,28 +9,15 @@ use fcp::header::Plan;
 use fcp::inbox::{Arrived, Inbox};
 use fcp::lock::{self, Lock};
 use fcp::member::{Card, Life, Members, Membership};
-use fcp::memory::Memory;
 use fcp::outbox::Outbox;
 use fcp::port::{Port, Refused};
 use fcp::ring::{Buffer, Kind, Sender};
-use fcp::window::Window;
 
 mod children;
-use children::{Random, child, eventually, kill, kill_and_replace, reap, seed};
+use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
 
 fn members(most: u16) -> Arc<Members> {
-    let memory = Memory::anonymous(1 << 20).expect("memory");
-    let plan = Plan { members: most, messages: 256 << 10, lendable: 0, listed: false };
-    let window = Window::open(memory, Some(plan)).expect("a window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
-}
-
-/// The window again, as a process sees it that was given the descriptor.
-fn again(members: &Members) -> Arc<Members> {
-    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
-    let memory = Memory::received(copy).expect("memory");
-    let window = Window::open(memory, None).expect("the window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
+    members_of(Plan { members: most, messages: 256 << 10, lendable: 0, listed: false })
 }
 
 fn join(members: &Arc<Members>, id: u32) -> Membership {

@@ -2,7 +2,6 @@
 //! buffers, that are rung out of their sleep, and that fork.
 
 use std::cell::Cell;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -10,28 +9,15 @@ use std::time::{Duration, Instant};
 use fcp::header::Plan;
 use fcp::inbox::Arrived;
 use fcp::member::{Card, Members};
-use fcp::memory::Memory;
 use fcp::port::{Broken, Port, Refused};
 use fcp::ring::Kind;
 use fcp::wait;
-use fcp::window::Window;
 
 mod children;
-use children::{child, cpu_time, kill, reap};
+use children::{again, child, cpu_time, kill, members_of, reap};
 
 fn members(most: u16) -> Arc<Members> {
-    let memory = Memory::anonymous(1 << 20).expect("memory");
-    let plan = Plan { members: most, messages: 32 << 10, lendable: 0, listed: false };
-    let window = Window::open(memory, Some(plan)).expect("a window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
-}
-
-/// The window again, as a process sees it that was given the descriptor.
-fn again(members: &Members) -> Arc<Members> {
-    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
-    let memory = Memory::received(copy).expect("memory");
-    let window = Window::open(memory, None).expect("the window");
-    Arc::new(Members::of(Arc::new(window)).expect("members"))
+    members_of(Plan { members: most, messages: 32 << 10, lendable: 0, listed: false })
 }
 
 fn join(members: &Arc<Members>, id: u32, index: u16) -> Port {

@@ -1,7 +1,31 @@
-//! Processes of a test: forked, killed and waited for; and choices that a seed repeats.
+//! Processes of a test: forked, killed and waited for; the window that they share; and
+//! choices that a seed repeats.
 #![allow(dead_code, reason = "each test file uses what it needs")]
 
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use fcp::header::Plan;
+use fcp::member::Members;
+use fcp::memory::Memory;
+use fcp::window::Window;
+
+/// The members of a new window of 1 MiB and what members can lend.
+pub fn members_of(plan: Plan) -> Arc<Members> {
+    let size = (1 << 20) + usize::from(plan.members) * plan.lendable;
+    let memory = Memory::anonymous(size).expect("memory");
+    let window = Window::open(memory, Some(plan)).expect("a window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+/// The window again, as a process sees it that was given the descriptor.
+pub fn again(members: &Members) -> Arc<Members> {
+    let copy = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");
+    let memory = Memory::received(copy).expect("memory");
+    let window = Window::open(memory, None).expect("the window");
+    Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
 
 /// SplitMix64.
 pub struct Random(pub u64);
