@@ -141,7 +141,7 @@ int64_t FCP_select(FCP_port *port, const uint32_t *sources, size_t count, uint32
 		   double seconds);
 
 /* Ends a wait in FCP_recv or FCP_select from another thread, now or the next time that it
- * would wait: it returns FCP_ETIMEOUT. FCP_PROTOCOL_II only; otherwise FCP_EINVAL. */
+ * would wait: it returns FCP_ETIMEOUT. Error: FCP_EINVAL. */
 int FCP_interrupt(FCP_port *port);
 
 /* Takes the lock that is a word of VCL_memory, zero at first: an exclusion that survives

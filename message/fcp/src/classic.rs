@@ -1,5 +1,5 @@
-//! FCP and FCP plus, the paper's first protocols, on today's windows: members find each
-//! other's buffers by ID and group in a table (`listed`), and change them under a lock
+//! A port of FCP or FCP plus, the paper's first protocols, on today's windows: members find
+//! each other's buffers by ID and group in a table (`listed`), and change them under a lock
 //! (`locked`).
 //!
 //! FCP looks the receiver up for every message, since many users' programs come and go.
@@ -7,40 +7,79 @@
 //! at once in one window. What is ours: the lock survives its holder, who takes a dead
 //! member's entry waits for those who still send to it, and waiting ends in a futex.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU32, fence};
 use std::time::{Duration, Instant};
 
+use crate::arrived::Arrived;
+use crate::bell::Bell;
 use crate::error::WindowError;
 use crate::fork;
 use crate::hold::Peer;
 use crate::listed::{Area, Table};
 use crate::lock::{Guard, Lock};
-use crate::locked::{HEADER, Head, LENGTH_MAX, NotPut, Queue, Words};
-use crate::mail::Received;
+use crate::locked::{ASLEEP, Corrupt, Head, Message, NotPut, Queue, Words};
 use crate::member::{Card, Life, Members, Membership};
 use crate::port::{Broken, Refused};
-use crate::wait::{self, Patience};
+use crate::ring::Kind;
+use crate::wait::{self, DOUBT, Patience};
+use crate::window::Window;
 
 /// How long an idle receiver sleeps before it looks by itself.
 const IDLE: Duration = Duration::from_secs(1);
+/// How long who does not want to wait waits for a buffer's lock: its holder may have been
+/// stopped.
+const LOCK_MAX: Duration = Duration::from_millis(1);
 
 /// A member that sends and receives by FCP or FCP plus.
 #[derive(Debug)]
-pub struct Classic {
+pub(crate) struct Classic {
     membership: Arc<Membership>,
     card: Card,
     own: Area,
-    /// FCP plus: where whom was found.
-    cache: Option<HashMap<u32, u16>>,
-    /// Where the last receiver was found.
-    last: u16,
-    /// Whose stay each entry was when it was last looked at.
-    peers: Vec<Option<Peer>>,
-    kept: VecDeque<(u32, Vec<u8>)>,
-    partial: HashMap<u32, Vec<u8>>,
+    directory: Directory,
     patience: Patience,
+    /// Of waits for room.
+    room: Patience,
+    rung: Arc<AtomicBool>,
     forks: u32,
+}
+
+/// A message that has come, in the buffer.
+#[derive(Debug)]
+pub(crate) struct Letter<'a> {
+    port: &'a mut Classic,
+    message: Message,
+}
+
+impl Letter<'_> {
+    pub fn head(&self) -> Head {
+        self.message.head
+    }
+
+    pub fn read(&self, offset: usize, to: &mut [u8]) {
+        Queue(&self.port.own).read(&self.message, offset, to);
+    }
+
+    /// Done with it.
+    pub fn consume(&mut self) {
+        let own = &self.port.own;
+        let guard = lock(&self.port.membership, own, None).expect("no time limit");
+        let wake = Queue(own).take(&self.message);
+        drop(guard);
+        if wake {
+            wait::wake(Queue::room(own));
+        }
+    }
+}
+
+/// What became of an attempt to send.
+enum Put {
+    Done,
+    /// No room in this one's buffer, when its head was this.
+    Full(Peer, Area, u32),
 }
 
 impl Classic {
@@ -60,220 +99,214 @@ impl Classic {
         let membership = Arc::new(members.join(card, index)?);
         let index = membership.peer().index;
         let own = Table(window).area(index).ok_or_else(no_room)?;
-        Queue(&own).own(card.id, own.words);
+        Queue(&own).own(card.id);
         Table(window).enter(index, members.host(), card.id, card.group);
+        let directory = Directory {
+            group: card.group,
+            cache: cached.then(HashMap::new),
+            last: 0,
+            peers: vec![None; window.plan().members.into()],
+        };
         Ok(Self {
             membership,
             card,
             own,
-            cache: cached.then(HashMap::new),
-            last: 0,
-            peers: vec![None; window.plan().members.into()],
-            kept: VecDeque::new(),
-            partial: HashMap::new(),
+            directory,
             patience: Patience::default(),
+            room: Patience::default(),
+            rung: Arc::default(),
             forks: fork::watch(),
         })
     }
 
-    /// The place in the window.
-    pub fn membership(&self) -> &Membership {
+    pub fn membership(&self) -> &Arc<Membership> {
         &self.membership
     }
 
-    /// Sends to the member of our group that has this ID; waits for room until the given
-    /// time.
-    pub fn send(&mut self, id: u32, bytes: &[u8], until: Option<Instant>) -> Result<(), Refused> {
-        if fork::happened_since(self.forks) {
-            return Err(Refused::Forked);
+    /// The ID of the member in this entry.
+    pub fn id_of(&self, entry: u16) -> Option<u32> {
+        self.membership.members().entry(entry).map(|entry| entry.card.id)
+    }
+
+    /// Bytes of a receive buffer.
+    pub fn capacity(&self) -> usize {
+        self.own.words() as usize * size_of::<u32>()
+    }
+
+    pub fn bell(&self, window: Arc<Window>) -> Bell {
+        Bell::of_queue(self.own, self.rung.clone(), window)
+    }
+
+    pub fn try_send(&mut self, id: u32, kind: Kind, parts: &[&[u8]]) -> Result<(), Refused> {
+        match self.put(id, kind, parts, Some(LOCK_MAX))? {
+            Put::Done => Ok(()),
+            Put::Full(..) => Err(Refused::Full),
         }
-        let most = (self.own.words / 4 * 4).min(LENGTH_MAX) as usize;
-        let mut rest = bytes;
+    }
+
+    pub fn send(
+        &mut self,
+        id: u32,
+        kind: Kind,
+        parts: &[&[u8]],
+        until: Option<Instant>,
+        mut meanwhile: impl FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        let mut nap = Duration::from_micros(50);
         loop {
-            let (part, behind) = rest.split_at(rest.len().min(most));
-            let ends = [rest.len() == bytes.len(), behind.is_empty()];
-            let Card { id: source, group } = self.card;
-            let head = Head { length: part.len() as u32, source, group, ends };
-            // If the time is over in between, the receiver forgets what it has.
-            self.put(id, head, part, until)?;
-            rest = behind;
-            if rest.is_empty() {
-                return Ok(());
+            let (peer, area, head) = match self.put(id, kind, parts, None)? {
+                Put::Done => return Ok(()),
+                Put::Full(peer, area, head) => (peer, area, head),
+            };
+            let has_room = || Queue::room(&area).load(Acquire) != head;
+            let mut room = self.room.clone();
+            let came = room.look(|| {
+                // The other may wait for room, too: with us.
+                let mut took = false;
+                // What is corrupt is told to who receives.
+                while let Ok(Some(letter)) = self.next() {
+                    meanwhile(Arrived::by_classic(letter));
+                    took = true;
+                }
+                (took || has_room()).then_some(())
+            });
+            self.room = room;
+            if came.is_some() {
+                continue;
+            }
+            self.nap((peer, area, head), wait::earlier(until, nap));
+            nap = (nap * 2).min(DOUBT);
+            if self.membership.members().life(peer) == Life::Gone {
+                return Err(Refused::Dead);
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Refused::Full);
             }
         }
     }
 
+    /// Sleeps until there is room, or something comes for ourselves.
+    fn nap(&mut self, (peer, area, head): (Peer, Area, u32), until: Instant) {
+        let membership = &*self.membership;
+        let waits = {
+            let Some(_hold) = membership.hold_alone(peer) else { return };
+            let Some(_guard) = lock(membership, &area, None) else { return };
+            Queue(&area).wait_for_room(head)
+        };
+        if waits && let Some(ours) = self.about_to_sleep() {
+            wait::sleep_on_either([(Queue::room(&area), head), ours], until);
+        }
+    }
+
+    /// Puts a message into its receiver's buffer, whose lock it waits for so long at most.
     fn put(
         &mut self,
         id: u32,
-        head: Head,
-        part: &[u8],
-        until: Option<Instant>,
-    ) -> Result<(), Refused> {
-        let mut nap = Duration::from_micros(20);
+        kind: Kind,
+        parts: &[&[u8]],
+        at_most: Option<Duration>,
+    ) -> Result<Put, Refused> {
+        if fork::happened_since(self.forks) {
+            return Err(Refused::Forked);
+        }
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        let length = u32::try_from(length).map_err(|_| Refused::TooLong)?;
+        let Self { membership, directory, card, .. } = self;
+        let head = Head { length, source: card.id, group: card.group, kind };
         loop {
-            let peer = self.find(id)?;
-            let membership = self.membership.clone();
+            let (peer, area) = directory.find(membership, id)?;
             let Some(hold) = membership.hold_alone(peer) else {
-                self.forget(id, peer);
+                directory.forget(id, peer);
                 continue;
             };
-            let window = membership.members().window();
-            let area = Table(window).area(peer.index).expect("all members have buffers");
-            let guard = lock(&membership, &area);
-            let put = Queue(&area).put(id, head, part);
+            let seen = Queue::room(&area).load(Acquire);
+            let Some(guard) = lock(membership, &area, at_most) else {
+                return Ok(Put::Full(peer, area, seen));
+            };
+            let put = Queue(&area).put(id, head, parts);
             drop(guard);
             drop(hold);
             match put {
                 Ok(sleeps) => {
                     if sleeps {
-                        wait::wake(messages(&area));
+                        wait::wake(Queue::messages(&area));
                     }
-                    return Ok(());
+                    return Ok(Put::Done);
                 }
-                Err(NotPut::Gone) => self.forget(id, peer),
-                Err(NotPut::Full) => {
-                    if membership.members().life(peer) == Life::Gone {
-                        return Err(Refused::Dead);
-                    }
-                    if until.is_some_and(|until| Instant::now() >= until) {
-                        return Err(Refused::Full);
-                    }
-                    // The other may wait for room, too: with us.
-                    if !self.keep_next().map_err(|_| Refused::Full)? {
-                        std::thread::sleep(nap);
-                        nap = (nap * 2).min(Duration::from_millis(1));
-                    }
-                }
+                Err(NotPut::Gone) => directory.forget(id, peer),
+                Err(NotPut::TooLong) => return Err(Refused::TooLong),
+                Err(NotPut::Full) => return Ok(Put::Full(peer, area, seen)),
             }
         }
     }
 
-    /// The member with this ID, as the table lists it.
-    fn find(&mut self, id: u32) -> Result<Peer, Refused> {
-        let members = self.membership.members();
-        let known = self.cache.as_ref().and_then(|cache| cache.get(&id).copied());
-        let index = match known {
-            Some(index) => index,
-            None => {
-                let table = Table(members.window());
-                table.find(id, self.card.group, self.last).ok_or(Refused::Gone)?
-            }
-        };
-        self.last = index;
-        if let Some(cache) = &mut self.cache {
-            cache.insert(id, index);
-        }
-        if let Some(peer) = self.peers[usize::from(index)] {
-            return Ok(peer);
-        }
-        let entry = members.entry(index).ok_or(Refused::Gone)?;
-        if members.life(entry.peer) == Life::Gone {
-            return Err(Refused::Dead);
-        }
-        self.peers[usize::from(index)] = Some(entry.peer);
-        Ok(entry.peer)
-    }
-
-    /// What was known of a member is old.
-    fn forget(&mut self, id: u32, peer: Peer) {
-        self.peers[usize::from(peer.index)] = None;
-        if let Some(cache) = &mut self.cache {
-            cache.remove(&id);
-        }
-    }
-
-    /// Receives the next message into `to`, from anybody or from one of `sources`; waits
-    /// until the given time. What there is no room for is lost.
-    pub fn receive(
-        &mut self,
-        to: &mut [u8],
-        sources: &[u32],
-        until: Option<Instant>,
-    ) -> Result<Option<Received>, Broken> {
-        let Some(at) = self.wait_for(sources, until)? else { return Ok(None) };
-        let (source, bytes) = self.kept.remove(at).expect("just found");
-        let fits = bytes.len().min(to.len());
-        to[..fits].copy_from_slice(&bytes[..fits]);
-        Ok(Some(Received { source, length: bytes.len() }))
-    }
-
-    /// Who sent the next message, from anybody or from one of `sources`, and how long it
-    /// is; it stays. Waits until the given time.
-    pub fn select(
-        &mut self,
-        sources: &[u32],
-        until: Option<Instant>,
-    ) -> Result<Option<Received>, Broken> {
-        let found = self.wait_for(sources, until)?.map(|at| &self.kept[at]);
-        Ok(found.map(|(source, bytes)| Received { source: *source, length: bytes.len() }))
-    }
-
-    /// Which of the kept messages is the next that is wanted; waits for one.
-    fn wait_for(
-        &mut self,
-        sources: &[u32],
-        until: Option<Instant>,
-    ) -> Result<Option<usize>, Broken> {
+    pub fn try_receive(&mut self) -> Result<Option<Letter<'_>>, Broken> {
         if fork::happened_since(self.forks) {
             return Err(Broken::Forked);
         }
-        let is_wanted = |source: u32| sources.is_empty() || sources.contains(&source);
+        Ok(self.next()?)
+    }
+
+    fn next(&mut self) -> Result<Option<Letter<'_>>, Corrupt> {
+        let next = Queue(&self.own).next()?;
+        Ok(next.map(|message| Letter { port: self, message }))
+    }
+
+    /// The next message; waits for one until the given time, until the bell rings, or until
+    /// the word is not as given.
+    pub fn receive(
+        &mut self,
+        word: Option<(&AtomicU32, u32)>,
+        until: Option<Instant>,
+    ) -> Result<Option<Letter<'_>>, Broken> {
+        if fork::happened_since(self.forks) {
+            return Err(Broken::Forked);
+        }
         loop {
-            if let Some(at) = self.kept.iter().position(|kept| is_wanted(kept.0)) {
-                return Ok(Some(at));
+            let (queue, rung) = (Queue(&self.own), &self.rung);
+            let ends =
+                || rung.load(Relaxed) || word.is_some_and(|(word, is)| word.load(Acquire) != is);
+            let found = self.patience.look(|| match queue.next() {
+                Ok(None) => ends().then_some(Ok(None)),
+                found => Some(found),
+            });
+            match found {
+                Some(Ok(Some(message))) => return Ok(Some(Letter { port: self, message })),
+                Some(Ok(None)) => {
+                    self.rung.store(false, SeqCst);
+                    return Ok(None);
+                }
+                Some(Err(Corrupt)) => return Err(Broken::Corrupt),
+                None => {}
             }
-            let own = self.own;
-            let queue = Queue(&own);
-            let came = self.patience.look(|| queue.has_next().then_some(()));
-            if came.is_some() {
-                self.keep_next()?;
-                continue;
+            if let Some((ours, is)) = self.about_to_sleep()
+                && !self.rung.load(SeqCst)
+            {
+                let until = wait::earlier(until, IDLE);
+                match word {
+                    None => wait::sleep(ours, is, Some(until)),
+                    Some(word) => wait::sleep_on_either([(ours, is), word], until),
+                }
             }
             if until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(None);
-            }
-            let guard = lock(&self.membership, &own);
-            let sleeps = queue.sleep();
-            drop(guard);
-            if let Some((word, is)) = sleeps {
-                wait::sleep(word, is, Some(wait::earlier(until, IDLE)));
+                return Ok(self.next()?);
             }
         }
     }
 
-    /// Keeps the next message that has come. Whether there was one.
-    fn keep_next(&mut self) -> Result<bool, Broken> {
-        let queue = Queue(&self.own);
-        if !queue.has_next() {
-            return Ok(false);
-        }
-        let guard = lock(&self.membership, &self.own);
-        let Some(head) = queue.next() else { return Ok(false) };
-        if head.length / 4 > self.own.words - HEADER {
-            return Err(Broken::Corrupt);
-        }
-        let mut bytes = vec![0; head.length as usize];
-        let taken = queue.take(head, &mut bytes);
+    /// Says that we sleep, unless there is a message. On what, and what it then is.
+    fn about_to_sleep(&self) -> Option<(&AtomicU32, u32)> {
+        let guard = lock(&self.membership, &self.own, None);
+        let sleeps = Queue(&self.own).sleep();
         drop(guard);
-        if !taken {
-            return Err(Broken::Corrupt);
-        }
-        let [first, last] = head.ends;
-        let begun = self.partial.remove(&head.source).filter(|_| !first);
-        let whole = match begun {
-            Some(mut begun) => {
-                begun.append(&mut bytes);
-                begun
-            }
-            None if first => bytes,
-            None => return Ok(true), // its beginning is lost: forged
-        };
-        match last {
-            true => self.kept.push_back((head.source, whole)),
-            false => drop(self.partial.insert(head.source, whole)),
-        }
-        Ok(true)
+        fence(SeqCst); // who rings looks whether we sleep
+        sleeps.then_some((Queue::messages(&self.own), ASLEEP))
+    }
+}
+
+impl From<Corrupt> for Broken {
+    fn from(_: Corrupt) -> Self {
+        Self::Corrupt
     }
 }
 
@@ -285,16 +318,71 @@ impl Drop for Classic {
     }
 }
 
-/// Takes the lock of a buffer; what a dead holder left half done is repaired.
-fn lock<'a>(membership: &'a Membership, area: &'a Area) -> Guard<'a> {
-    let mut guard = Lock::at(area.lock()).lock(membership, None).expect("no time limit");
+/// Where members are found.
+#[derive(Debug)]
+struct Directory {
+    group: u32,
+    /// FCP plus: where whom was found.
+    cache: Option<HashMap<u32, u16>>,
+    /// Where the last receiver was found.
+    last: u16,
+    /// Whose stay each entry was when it was last looked at, and its buffer.
+    peers: Vec<Option<(Peer, Area)>>,
+}
+
+impl Directory {
+    /// The member with this ID, as the table lists it.
+    fn find(&mut self, membership: &Membership, id: u32) -> Result<(Peer, Area), Refused> {
+        let members = membership.members();
+        let table = Table(members.window());
+        let known = self.cache.as_ref().and_then(|cache| cache.get(&id).copied());
+        let index = match known {
+            Some(index) => index,
+            None => table.find(id, self.group, self.last).ok_or(Refused::Gone)?,
+        };
+        self.last = index;
+        if let Some(cache) = &mut self.cache
+            && known.is_none()
+        {
+            cache.insert(id, index);
+        }
+        if let Some(found) = self.peers[usize::from(index)] {
+            return Ok(found);
+        }
+        let entry = members.entry(index).ok_or(Refused::Gone)?;
+        if members.life(entry.peer) == Life::Gone {
+            return Err(Refused::Dead);
+        }
+        let found = (entry.peer, table.area(index).expect("all members have buffers"));
+        self.peers[usize::from(index)] = Some(found);
+        Ok(found)
+    }
+
+    /// What was known of a member is old.
+    fn forget(&mut self, id: u32, peer: Peer) {
+        self.peers[usize::from(peer.index)] = None;
+        if let Some(cache) = &mut self.cache {
+            cache.remove(&id);
+        }
+    }
+}
+
+/// Takes the lock of a buffer; what a dead holder left half done is repaired. Nothing if
+/// that takes longer than `at_most`.
+fn lock<'a>(
+    membership: &'a Membership,
+    area: &'a Area,
+    at_most: Option<Duration>,
+) -> Option<Guard<'a>> {
+    let word = Lock::at(area.lock());
+    let at_once = word.try_lock(membership);
+    let taken = || word.lock(membership, at_most.map(|at_most| Instant::now() + at_most));
+    let mut guard = at_once.or_else(taken)?;
     if guard.in_doubt() {
         Queue(area).repair();
         guard.settle();
+        wait::wake(Queue::messages(area));
+        wait::wake(Queue::room(area));
     }
-    guard
-}
-
-fn messages(area: &Area) -> &std::sync::atomic::AtomicU32 {
-    Queue::<Area>::messages(area)
+    Some(guard)
 }

@@ -1,16 +1,15 @@
-//! One's own receive buffer, with waiting, and the bell by which another thread of the
-//! process ends a wait.
+//! One's own receive buffer of FCP II, with waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
-use crate::loan::{self, Loan};
+use crate::arrived::{Arrived, terms_size};
+use crate::bell::Bell;
 use crate::mapped::Mapped;
 use crate::member::Membership;
-use crate::offer::{self, Offer};
-use crate::ring::{Buffer, Found, Header, Kind, Message, Receiver, rouse};
+use crate::ring::{Buffer, Found, Header, Message, Receiver};
 use crate::wait::{self, DOUBT, Patience};
 use crate::window::Window;
 
@@ -36,67 +35,30 @@ pub struct Inbox {
 
 /// A message that has come, still in the ring.
 #[derive(Debug)]
-pub struct Arrived<'a> {
+pub(crate) struct InRing<'a> {
     inbox: &'a mut Inbox,
     message: Message,
-    /// Its loan or offer was taken.
-    taken: bool,
 }
 
-impl Arrived<'_> {
-    /// Its header. The length is that of what it carries itself.
+impl InRing<'_> {
     #[inline]
     pub fn header(&self) -> Header {
-        let header = self.message.header;
-        Header { length: header.length - terms_size(header.kind), ..header }
+        self.message.header
     }
 
-    /// Copies part of what it carries itself.
     #[inline]
     pub fn read(&self, offset: usize, to: &mut [u8]) {
         self.inbox.receiver.read(&self.inbox.ring, &self.message, offset, to);
     }
 
-    /// The memory that is lent with it, once. Nothing if the message lends none, or tells
-    /// what no sender would.
-    pub fn loan(&mut self) -> Option<Loan> {
-        let terms = self.terms(Kind::Lent)?;
-        Loan::new(self.inbox.membership.as_ref()?, loan::Terms::parse(terms))
+    /// Who takes loans and offers.
+    pub fn membership(&self) -> Option<&Arc<Membership>> {
+        self.inbox.membership.as_ref()
     }
 
-    /// The message that is to be read from the sender's memory, once. Nothing if there is
-    /// none, or the sender has gone.
-    pub fn offer(&mut self) -> Option<Offer> {
-        let terms = self.terms(Kind::Remote)?;
-        Offer::new(self.inbox.membership.as_ref()?, offer::Terms::parse(terms))
-    }
-
-    /// The end of the message, if it is of this kind, once.
-    fn terms<const SIZE: usize>(&mut self, kind: Kind) -> Option<[u8; SIZE]> {
-        if self.message.header.kind != kind || self.taken {
-            return None;
-        }
-        self.taken = true;
-        let mut terms = [0; SIZE];
-        self.read(self.header().length as usize, &mut terms);
-        Some(terms)
-    }
-
-    /// Leaves the message: it is the next one again.
-    pub fn leave(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Arrived<'_> {
+    /// Done with it.
     #[inline]
-    fn drop(&mut self) {
-        // What was not taken goes back.
-        match self.message.header.kind {
-            Kind::Lent => drop(self.loan()),
-            Kind::Remote => drop(self.offer()),
-            _ => {}
-        }
+    pub fn consume(&mut self) {
         if self.inbox.receiver.consume(&self.inbox.ring, &self.message) {
             wait::wake(self.inbox.ring.head());
         }
@@ -122,7 +84,7 @@ impl Inbox {
 
     /// What ends the waits of this inbox. Its ring lies in `window`.
     pub(crate) fn bell(&self, window: Arc<Window>) -> Bell {
-        Bell { ring: self.ring, rung: self.rung.clone(), _window: window }
+        Bell::of_ring(self.ring, self.rung.clone(), window)
     }
 
     /// The next message, if one is there.
@@ -130,7 +92,7 @@ impl Inbox {
     pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Corrupt> {
         match self.receiver.look(&self.ring) {
             Found::Message(message) if is_short(&message) => Err(Corrupt),
-            Found::Message(message) => Ok(Some(Arrived { inbox: self, message, taken: false })),
+            Found::Message(message) => Ok(Some(Arrived::by_ring(InRing { inbox: self, message }))),
             Found::Corrupt => Err(Corrupt),
             Found::Nothing | Found::Unfinished(_) => Ok(None),
         }
@@ -178,7 +140,7 @@ impl Inbox {
             match found {
                 Some(Found::Message(message)) if is_short(&message) => return Err(Corrupt),
                 Some(Found::Message(message)) => {
-                    return Ok(Some(Arrived { inbox: self, message, taken: false }));
+                    return Ok(Some(Arrived::by_ring(InRing { inbox: self, message })));
                 }
                 Some(Found::Corrupt) => return Err(Corrupt),
                 Some(Found::Nothing | Found::Unfinished(_)) => {
@@ -241,42 +203,8 @@ impl Inbox {
     }
 }
 
-/// Bytes at the end of a message that say where the rest is.
-#[inline]
-fn terms_size(kind: Kind) -> u32 {
-    match kind {
-        Kind::Lent => loan::Terms::SIZE as u32,
-        Kind::Remote => offer::Terms::SIZE as u32,
-        Kind::Inline | Kind::Part | Kind::Skip => 0,
-    }
-}
-
 /// Whether it should say where the rest is, and cannot.
 #[inline]
 fn is_short(message: &Message) -> bool {
     message.header.length < terms_size(message.header.kind)
-}
-
-/// Ends a wait of the receiver from another thread of its process: [`Inbox::receive`]
-/// returns without a message, now, or the next time that it would wait. Costs the receiver
-/// nothing while messages come.
-#[derive(Debug, Clone)]
-pub struct Bell {
-    ring: Mapped,
-    rung: Arc<AtomicBool>,
-    /// Keeps the ring mapped.
-    _window: Arc<Window>,
-}
-
-impl Bell {
-    /// Rings.
-    pub fn ring(&self) {
-        self.rung.store(true, SeqCst);
-        // The receiver says that it sleeps, then looks whether it rang; all sequentially
-        // consistent. If by now the ring is another's, it wakes for nothing.
-        if self.ring.head().load(SeqCst) & 1 != 0 {
-            rouse(&self.ring);
-            wait::wake(self.ring.head());
-        }
-    }
 }

@@ -2,18 +2,24 @@
 //! senders write into them (Kikuchi et al., *Design and evaluation of PVM on the parallel
 //! computer system FOLON*).
 //!
-//! `ring` is the queue itself, free of locks, system calls and clocks, and model-checked;
-//! `mapped` lays it out in memory that processes share; `wait` is how one waits for
-//! another process; `inbox` and `outbox` are its two ends. `port` puts them together: one
-//! process's place in a window, from which it reaches all others.
+//! Everything goes through a `port`: one process's place in a window, from which it reaches
+//! all others, by one of the paper's three protocols (`protocol`); what comes has `arrived`.
+//!
+//! FCP II, the fastest: `ring` is the queue itself, free of locks, system calls and clocks,
+//! and model-checked; `mapped` lays it out in memory that processes share; `wait` is how one
+//! waits for another process; `inbox` and `outbox` are its two ends. `computed` puts them
+//! together.
 //!
 //! A large message need not go through a ring: `lend` is memory that the sender lends with
 //! it and `loan` what the receiver has of that; `slot` says who has it, `allocate` where
-//! it lies. An `offer` is copied straight from the sender's memory. `mail` sends
-//! and receives messages of any length (`parts` puts them together, `faster` chooses).
+//! it lies. An `offer` is copied straight from the sender's memory.
 //!
-//! That is FCP II. `classic` is what the paper had before, FCP and FCP plus: buffers that a
-//! table lists (`listed`), and that are changed under a lock (`locked`).
+//! `classic` is what the paper had before, FCP and FCP plus: buffers that a table lists
+//! (`listed`), and that are changed under a lock (`locked`). `counts` counts what a message
+//! costs by each.
+//!
+//! `mail` sends and receives messages of any length (`parts` puts them together, `faster`
+//! chooses); the `bell` ends a wait.
 //!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
@@ -22,8 +28,12 @@
 //! test-and-set and a lock that survives its holder; `error` says why not.
 
 mod allocate;
+pub mod arrived;
 mod barrier;
-pub mod classic;
+pub mod bell;
+mod classic;
+mod computed;
+pub mod counts;
 pub mod error;
 mod faster;
 mod fork;
@@ -45,6 +55,7 @@ pub mod offer;
 pub mod outbox;
 mod parts;
 pub mod port;
+pub mod protocol;
 pub mod ring;
 pub mod slot;
 pub mod wait;

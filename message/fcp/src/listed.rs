@@ -17,15 +17,14 @@ const HOST: usize = 1;
 const ID: usize = 2;
 const GROUP: usize = 3;
 
-/// Fewest words of data in a buffer.
-const DATA_MIN: u32 = 16;
+/// Fewest words of data in a buffer: a part of a message goes into an eighth of them.
+const DATA_MIN: u32 = 64;
 
 /// One buffer, in the window.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Area {
     base: NonNull<u8>,
-    /// Words of data, a power of two.
-    pub words: u32,
+    words: u32,
 }
 
 // SAFETY: the memory is shared by design, and reached through atomics, or under its lock.
@@ -37,9 +36,9 @@ impl Area {
         unsafe { self.base.add(n as usize * size_of::<u32>()).cast().as_ref() }
     }
 
-    /// The address of `length` bytes of data from word `n` on.
-    fn address(&self, n: u32, length: usize) -> *mut u8 {
-        let at = n as usize * size_of::<u32>();
+    /// The address of `length` bytes of data from byte `at` on.
+    fn address(&self, at: u32, length: usize) -> *mut u8 {
+        let at = at as usize;
         assert!(at + length <= self.words as usize * size_of::<u32>());
         // SAFETY: inside the buffer, as was just checked.
         unsafe { self.base.as_ptr().add(LINE_SIZE + at) }
@@ -49,6 +48,10 @@ impl Area {
 impl Words for Area {
     type Word = AtomicU32;
     type Lock = AtomicU64;
+
+    fn words(&self) -> u32 {
+        self.words
+    }
 
     fn lock(&self) -> &AtomicU64 {
         // SAFETY: as for `word`.
@@ -65,15 +68,16 @@ impl Words for Area {
         self.word((LINE_SIZE / size_of::<u32>()) as u32 + (n & (self.words - 1)))
     }
 
-    fn write(&self, n: u32, bytes: &[u8]) {
-        let to = self.address(n & (self.words - 1), bytes.len());
+    fn write(&self, at: u32, bytes: &[u8]) {
+        let to = self.address(at, bytes.len());
         // SAFETY: inside the buffer, and ours: we have its lock.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    fn read(&self, n: u32, bytes: &mut [u8]) {
-        let from = self.address(n & (self.words - 1), bytes.len());
-        // SAFETY: as above. Who breaks the rules makes the bytes wrong, and nothing else.
+    fn read(&self, at: u32, bytes: &mut [u8]) {
+        let from = self.address(at, bytes.len());
+        // SAFETY: inside the buffer; senders write behind the messages that are there. Who
+        // breaks the rules makes the bytes wrong, and nothing else.
         unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
 }

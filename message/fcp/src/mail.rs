@@ -6,7 +6,7 @@
 //! are written; others' messages may come between them. In a space an offer is one copy in
 //! user space. Between processes the kernel copies, which may take longer than two copies
 //! in parts at the same time, or be refused: so the sender takes the way that has been
-//! faster of late (`faster`).
+//! faster of late (`faster`). FCP and FCP plus know parts only.
 //!
 //! What comes while we wait for something else, to send or from somebody else, is kept
 //! until it is asked for.
@@ -14,14 +14,15 @@
 use std::collections::HashSet;
 use std::time::Instant;
 
+use crate::arrived::Arrived;
+use crate::bell::Bell;
 use crate::faster::{Faster, Way};
 use crate::hold::Peer;
-use crate::inbox::{Arrived, Bell};
 use crate::member::Life;
 use crate::offer::Lost;
 use crate::parts::{Head, Kept, Partial};
 use crate::port::{Broken, Port, Refused};
-use crate::ring::{Kind, LINE_SIZE};
+use crate::ring::Kind;
 use crate::wait::{self, DOUBT};
 
 /// Longest message that goes through the ring in one piece, if the ring is four times that.
@@ -53,9 +54,8 @@ pub struct Received {
 impl Mail {
     /// Messages by this port, which nobody else has received from.
     pub fn new(port: Port) -> Self {
-        let (_, lines) = port.members().window().buffer(0).expect("ports have buffers");
-        let ring = lines as usize * LINE_SIZE;
-        let (short_max, part_max) = (SHORT_MAX.min(ring / 4), PART_MAX.min(ring / 8) - Head::SIZE);
+        let size = port.capacity();
+        let (short_max, part_max) = (SHORT_MAX.min(size / 4), PART_MAX.min(size / 8) - Head::SIZE);
         let (kept, unreadable) = (Kept::default(), HashSet::new());
         Self { port, kept, unreadable, faster: Faster::default(), short_max, part_max }
     }
@@ -84,6 +84,9 @@ impl Mail {
         let take = |arrived: Arrived<'_>| kept.take(arrived, &members);
         if bytes.len() <= self.short_max {
             return self.port.send(to, id, Kind::Inline, &[bytes], until, take);
+        }
+        if self.port.protocol().is_listed() {
+            return self.send_parts(to, id, bytes, until);
         }
         let peer = members.entry(to).ok_or(Refused::Gone)?.peer;
         let unreadable = self.unreadable.contains(&peer);

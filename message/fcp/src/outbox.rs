@@ -3,7 +3,8 @@
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use crate::inbox::{Arrived, Inbox};
+use crate::arrived::Arrived;
+use crate::inbox::Inbox;
 use crate::mapped::Mapped;
 use crate::ring::{Buffer, Kind, SendError, Sender, rouse};
 use crate::wait::{self, DOUBT, Patience};

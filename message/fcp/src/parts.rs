@@ -2,8 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::arrived::Arrived;
 use crate::hold::Peer;
-use crate::inbox::Arrived;
 use crate::member::{Life, Members};
 use crate::ring::Kind;
 

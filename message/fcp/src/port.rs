@@ -1,28 +1,28 @@
-//! A port: one process's place in a window, with its inbox, and ways to all other members.
+//! A port: one process's place in a window, with a receive buffer, from which it reaches all
+//! other members, by any of the three protocols.
 //!
-//! A way needs no connection: where the receiver's buffer is, its entry's index tells. The
-//! program may say which member it expects there (its [`Card::id`], such as a PVM tid); an
-//! entry that is another's by now gets nothing. While it sends, the port holds the
-//! receiver's entry (`hold`), so that the buffer stays the receiver's.
+//! By FCP II the receiver's place is computed by the program, which may say which member it
+//! expects there (its [`Card::id`], such as a PVM tid). By FCP and FCP plus that ID is how it
+//! is found. (`computed` and `classic` are the two.)
 //!
 //! Two who send to each other with both buffers full do not wait for ever: while a port
 //! waits for room, it hands over all that comes for itself.
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU32;
+use std::time::Instant;
 
+use crate::arrived::Arrived;
+use crate::bell::Bell;
+use crate::classic::Classic;
+use crate::computed::Computed;
 use crate::error::WindowError;
-use crate::fork;
 use crate::hold::Peer;
-use crate::inbox::{Arrived, Bell, Corrupt, Inbox};
-use crate::lend::{Block, Lendable, Lender};
-use crate::member::{Card, Hold, Life, Members, Membership};
-use crate::offer::{self, Terms};
-use crate::outbox::{self, Meanwhile, Outbox};
-use crate::ring::{Kind, SendError};
-use crate::wait::{self, DOUBT};
+use crate::lend::{Block, Lendable};
+use crate::member::{Card, Members, Membership};
+use crate::protocol::Protocol;
+use crate::ring::Kind;
 
 /// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,88 +50,84 @@ pub enum Broken {
     Forked,
 }
 
-impl From<Corrupt> for Broken {
-    fn from(_: Corrupt) -> Self {
-        Self::Corrupt
-    }
-}
-
-impl From<outbox::Refused> for Refused {
-    fn from(refused: outbox::Refused) -> Self {
-        match refused {
-            outbox::Refused::TooLong => Self::TooLong,
-            outbox::Refused::TimedOut => Self::Full,
-            outbox::Refused::Dead => Self::Dead,
-        }
-    }
-}
-
-impl From<SendError> for Refused {
-    fn from(error: SendError) -> Self {
-        match error {
-            SendError::TooLong => Self::TooLong,
-            SendError::Full => Self::Full,
-        }
-    }
-}
-
 /// One process's place in a window. Dropping it leaves.
 #[derive(Debug)]
 pub struct Port {
-    // The inbox does not outlive the membership, which keeps the window.
-    inbox: Inbox,
-    ways: Ways,
-    /// Made when it is first needed.
-    lender: Option<Arc<Lender>>,
-    /// How many offers were made.
-    offers: u32,
+    way: Way,
+    protocol: Protocol,
+}
+
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "FCP II is to be reached at once")]
+enum Way {
+    Computed(Computed),
+    Listed(Box<Classic>),
 }
 
 impl Port {
-    /// Becomes a member, in entry `index` or in any.
+    /// Becomes a member that speaks FCP II, in entry `index` or in any.
     pub fn join(
         members: &Arc<Members>,
         card: Card,
         index: Option<u16>,
     ) -> Result<Self, WindowError> {
-        let window = members.window();
-        if window.buffer(0).is_none() {
-            return Err(WindowError::NoMessages { place: window.memory().place().to_owned() });
-        }
-        let membership = Arc::new(members.join(card, index)?);
-        let peer = membership.peer();
-        // SAFETY: our own, and the membership keeps the window.
-        let ring = unsafe { window.ring(peer.index) }.expect("all entries have a buffer");
-        let ways = Ways {
-            ticket: members.ticket(peer),
-            source: card.id,
-            membership,
-            ways: Vec::new(),
-            forks: fork::watch(),
+        Self::join_by(Protocol::Fcp2, members, card, index)
+    }
+
+    /// Becomes a member that speaks this protocol, for which the window must have been made,
+    /// in entry `index` or in any.
+    pub fn join_by(
+        protocol: Protocol,
+        members: &Arc<Members>,
+        card: Card,
+        index: Option<u16>,
+    ) -> Result<Self, WindowError> {
+        let cached = protocol == Protocol::FcpPlus;
+        let way = match protocol.is_listed() {
+            true => Way::Listed(Box::new(Classic::join(members, card, index, cached)?)),
+            false => Way::Computed(Computed::join(members, card, index)?),
         };
-        let mut inbox = Inbox::new(ring);
-        inbox.receive_as(ways.membership.clone());
-        Ok(Self { inbox, ways, lender: None, offers: 0 })
+        Ok(Self { way, protocol })
+    }
+
+    /// Which it speaks.
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// Which stay this is.
     pub fn peer(&self) -> Peer {
-        self.ways.membership.peer()
+        self.membership().peer()
     }
 
     /// The place in the window: for locks, and to learn of other members.
     pub fn membership(&self) -> &Membership {
-        &self.ways.membership
+        match &self.way {
+            Way::Computed(port) => port.membership(),
+            Way::Listed(port) => port.membership(),
+        }
     }
 
     /// The members of the window.
     pub fn members(&self) -> &Arc<Members> {
-        self.ways.membership.members()
+        self.membership().members()
+    }
+
+    /// Bytes of a receive buffer.
+    pub fn capacity(&self) -> usize {
+        match &self.way {
+            Way::Computed(port) => port.capacity(),
+            Way::Listed(port) => port.capacity(),
+        }
     }
 
     /// What ends a wait in [`Port::receive`] from another thread.
     pub fn bell(&self) -> Bell {
-        self.inbox.bell(self.members().window().clone())
+        let window = self.members().window().clone();
+        match &self.way {
+            Way::Computed(port) => port.bell(window),
+            Way::Listed(port) => port.bell(window),
+        }
     }
 
     /// Sends the concatenation of `parts` to the member in entry `to`, whose card says `id`
@@ -144,8 +140,13 @@ impl Port {
         kind: Kind,
         parts: &[&[u8]],
     ) -> Result<(), Refused> {
-        let (way, _hold, _) = self.ways.hold(to, id)?;
-        Ok(way.outbox.try_send(kind, parts)?)
+        match &mut self.way {
+            Way::Computed(port) => port.try_send(to, id, kind, parts),
+            Way::Listed(port) => {
+                let id = id.or_else(|| port.id_of(to)).ok_or(Refused::Gone)?;
+                port.try_send(id, kind, parts)
+            }
+        }
     }
 
     /// Sends as [`Port::try_send`] does; waits for room until the given time. All that
@@ -160,17 +161,22 @@ impl Port {
         until: Option<Instant>,
         meanwhile: impl FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
-        let (way, _hold, members) = self.ways.hold(to, id)?;
-        way.send(kind, parts, until, members, &mut self.inbox, meanwhile)
+        match &mut self.way {
+            Way::Computed(port) => port.send(to, id, kind, parts, until, meanwhile),
+            Way::Listed(port) => {
+                let id = id.or_else(|| port.id_of(to)).ok_or(Refused::Gone)?;
+                port.send(id, kind, parts, until, meanwhile)
+            }
+        }
     }
 
     /// Memory for `length` bytes of a message that is to be lent. Nothing if too much is
-    /// out, or the plan of the window has none.
+    /// out, or the plan of the window has none, or the protocol is not FCP II.
     pub fn block(&mut self, length: usize) -> Option<Block> {
-        if self.lender.is_none() {
-            self.lender = Lender::new(self.ways.membership.clone());
+        match &mut self.way {
+            Way::Computed(port) => port.block(length),
+            Way::Listed(_) => None,
         }
-        self.lender.as_ref()?.block(length)
     }
 
     /// Sends as [`Port::send`] does, a message of [`Kind::Lent`]: `parts`, and a loan of
@@ -183,25 +189,20 @@ impl Port {
         to: u16,
         id: Option<u32>,
         parts: &[&[u8]],
-        (memory, range): (&Lendable, Range<usize>),
+        lent: (&Lendable, Range<usize>),
         until: Option<Instant>,
         meanwhile: impl FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
-        let (way, _hold, members) = self.ways.hold(to, id)?;
-        let lender = self.lender.as_ref().expect("another port's memory");
-        let terms = lender.lend(memory, range, way.peer).ok_or(Refused::Full)?;
-        let bytes = terms.bytes();
-        let parts: Vec<&[u8]> = parts.iter().copied().chain([&bytes[..]]).collect();
-        let sent = way.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
-        if sent.is_err() {
-            lender.take_back(memory, terms.slot);
+        match &mut self.way {
+            Way::Computed(port) => port.send_lent(to, id, parts, lent, until, meanwhile),
+            Way::Listed(_) => panic!("another port's memory"),
         }
-        sent
     }
 
     /// Sends as [`Port::send`] does, a message of [`Kind::Remote`]: `parts`, and an offer of
     /// `bytes`, which the receiver copies straight from here. Returns when it has; if the
-    /// time is over before it begins, the offer is withdrawn.
+    /// time is over before it begins, the offer is withdrawn. Only by FCP II: else the
+    /// receiver is [out of reach](Refused::OutOfReach).
     pub fn send_remote(
         &mut self,
         to: u16,
@@ -209,67 +210,31 @@ impl Port {
         parts: &[&[u8]],
         bytes: &[u8],
         until: Option<Instant>,
-        mut meanwhile: impl FnMut(Arrived<'_>),
+        meanwhile: impl FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
-        let sender = self.peer();
-        let (way, hold, members) = self.ways.hold(to, id)?;
-        let (receiver, word) = (way.peer, members.offer(sender.index));
-        self.offers = self.offers.wrapping_add(1);
-        let number = offer::number(sender.generation, self.offers);
-        let (address, length) = (bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64);
-        let terms = Terms { address, length, number, sender: sender.index }.bytes();
-        let parts: Vec<&[u8]> = parts.iter().copied().chain([&terms[..]]).collect();
-        offer::offer(word, number);
-        let sent = way.send(Kind::Remote, &parts, until, members, &mut self.inbox, &mut meanwhile);
-        drop(hold);
-        if let Err(refused) = sent {
-            offer::withdraw(word, number);
-            return Err(refused);
-        }
-        let is_dead = |ticket| members.is_dead(ticket);
-        let mut meanwhile =
-            Meanwhile { inbox: &mut self.inbox, is_dead: &is_dead, take: &mut meanwhile };
-        // As long as a slow copy takes: to sleep and be woken costs as much.
-        let usual = Duration::from_nanos(2_000 + (bytes.len() as u64 / 4).min(1_000_000));
-        let answered = |read| if read { Ok(()) } else { Err(Refused::OutOfReach) };
-        loop {
-            let state = offer::futex(word).load(Ordering::Acquire);
-            let read = wait::look_for(usual, || {
-                meanwhile.take_all();
-                offer::answered(word, number)
-            });
-            if let Some(read) = read {
-                return answered(read);
-            }
-            meanwhile.nap((offer::futex(word), state), wait::earlier(until, DOUBT));
-            if members.life(receiver) == Life::Gone {
-                return offer::answered(word, number).map_or(Err(Refused::Dead), answered);
-            }
-            let over = until.is_some_and(|until| Instant::now() >= until);
-            if over && offer::withdraw(word, number) {
-                return Err(Refused::Full);
-            }
+        match &mut self.way {
+            Way::Computed(port) => port.send_remote(to, id, parts, bytes, until, meanwhile),
+            Way::Listed(_) => Err(Refused::OutOfReach),
         }
     }
 
     /// The next message, if one is there.
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Broken> {
-        if fork::happened_since(self.ways.forks) {
-            return Err(Broken::Forked);
+        match &mut self.way {
+            Way::Computed(port) => port.try_receive(),
+            Way::Listed(port) => Ok(port.try_receive()?.map(Arrived::by_classic)),
         }
-        Ok(self.inbox.try_receive()?)
     }
 
     /// The next message. Waits for one until the given time, or until the [`Bell`] rings:
     /// then there is none. What a sender did not finish before its death is dropped.
     #[inline]
     pub fn receive(&mut self, until: Option<Instant>) -> Result<Option<Arrived<'_>>, Broken> {
-        if fork::happened_since(self.ways.forks) {
-            return Err(Broken::Forked);
+        match &mut self.way {
+            Way::Computed(port) => port.receive(until),
+            Way::Listed(port) => Ok(port.receive(None, until)?.map(Arrived::by_classic)),
         }
-        let members = self.ways.membership.members();
-        Ok(self.inbox.receive(until, |ticket| members.is_dead(ticket))?)
     }
 
     /// As [`Port::receive`], and waits no longer once the word is not `is` any more. Who
@@ -280,113 +245,10 @@ impl Port {
         is: u32,
         until: Option<Instant>,
     ) -> Result<Option<Arrived<'_>>, Broken> {
-        if fork::happened_since(self.ways.forks) {
-            return Err(Broken::Forked);
-        }
-        let members = self.ways.membership.members();
-        Ok(self.inbox.receive_while(word, is, until, |ticket| members.is_dead(ticket))?)
-    }
-}
-
-/// The ways to the other members.
-#[derive(Debug)]
-struct Ways {
-    membership: Arc<Membership>,
-    /// By entry; made when they are first needed.
-    ways: Vec<Option<Way>>,
-    ticket: u32,
-    source: u32,
-    forks: u32,
-}
-
-/// The way to one member.
-#[derive(Debug)]
-struct Way {
-    outbox: Outbox,
-    peer: Peer,
-    id: u32,
-}
-
-impl Way {
-    /// Sends to the member, which is held; waits for room.
-    #[inline]
-    fn send(
-        &mut self,
-        kind: Kind,
-        parts: &[&[u8]],
-        until: Option<Instant>,
-        members: &Members,
-        inbox: &mut Inbox,
-        mut meanwhile: impl FnMut(Arrived<'_>),
-    ) -> Result<(), Refused> {
-        match self.outbox.try_send(kind, parts) {
-            Err(SendError::Full) => {
-                let lives = || members.life(self.peer) != Life::Gone;
-                let is_dead = &|ticket| members.is_dead(ticket);
-                let meanwhile = Meanwhile { inbox, is_dead, take: &mut meanwhile };
-                Ok(self.outbox.send_when_free(kind, parts, until, lives, Some(meanwhile))?)
-            }
-            sent => Ok(sent?),
-        }
-    }
-}
-
-impl Ways {
-    /// The way to the member in entry `to`, a hold of it, and who is alive.
-    #[inline]
-    fn hold(
-        &mut self,
-        to: u16,
-        id: Option<u32>,
-    ) -> Result<(&mut Way, Hold<'_>, &Members), Refused> {
-        if fork::happened_since(self.forks) {
-            return Err(Refused::Forked);
-        }
-        let slot = usize::from(to);
-        let known = match self.ways.get(slot) {
-            Some(Some(way)) if id.is_none_or(|id| id == way.id) => {
-                self.membership.hold_alone(way.peer)
-            }
-            _ => None,
-        };
-        let hold = match known {
-            Some(hold) => hold,
-            None => {
-                let (way, hold) = Self::open(&self.membership, self.ticket, self.source, to, id)?;
-                if self.ways.len() <= slot {
-                    self.ways.resize_with(slot + 1, || None);
-                }
-                self.ways[slot] = Some(way);
-                hold
-            }
-        };
-        let way = self.ways[slot].as_mut().expect("it is there");
-        Ok((way, hold, self.membership.members()))
-    }
-
-    /// A new way to the member in entry `to`, and a hold of it.
-    #[cold]
-    fn open(
-        membership: &Membership,
-        ticket: u32,
-        source: u32,
-        to: u16,
-        id: Option<u32>,
-    ) -> Result<(Way, Hold<'_>), Refused> {
-        let members = membership.members();
-        loop {
-            let entry = members.entry(to).ok_or(Refused::Gone)?;
-            if id.is_some_and(|id| id != entry.card.id) {
-                return Err(Refused::Gone);
-            }
-            if members.life(entry.peer) == Life::Gone {
-                return Err(Refused::Dead);
-            }
-            if let Some(hold) = membership.hold_alone(entry.peer) {
-                // SAFETY: held while it is used; the membership keeps the window.
-                let ring = unsafe { members.window().ring(to) }.expect("the entry is there");
-                let outbox = Outbox::new(ring, ticket, source);
-                return Ok((Way { outbox, peer: entry.peer, id: entry.card.id }, hold));
+        match &mut self.way {
+            Way::Computed(port) => port.receive_while(word, is, until),
+            Way::Listed(port) => {
+                Ok(port.receive(Some((word, is)), until)?.map(Arrived::by_classic))
             }
         }
     }

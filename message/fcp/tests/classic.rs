@@ -5,30 +5,41 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use fcp::classic::Classic;
 use fcp::header::Plan;
-use fcp::mail::Received;
+use fcp::mail::{Mail, Received};
 use fcp::member::{Card, Members};
 use fcp::port::{Broken, Port, Refused};
+use fcp::protocol::Protocol;
 
 mod children;
-use children::{Random, again, child, kill, kill_and_replace, members_of, reap, seed};
+use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
 
 fn members(most: u16) -> Arc<Members> {
     members_of(Plan { members: most, messages: 128 << 10, lendable: 0, listed: true })
 }
 
-fn join(members: &Arc<Members>, id: u32, group: u32, cached: bool) -> Classic {
-    Classic::join(members, Card { id, group }, None, cached).expect("a place")
+fn join(members: &Arc<Members>, id: u32, group: u32, cached: bool) -> By {
+    let protocol = if cached { Protocol::FcpPlus } else { Protocol::Fcp };
+    let port = Port::join_by(protocol, members, Card { id, group }, None).expect("a place");
+    By(Mail::new(port))
+}
+
+/// Mail to whom the table lists; the place does not matter.
+struct By(Mail);
+
+impl By {
+    fn send(&mut self, id: u32, bytes: &[u8], until: Option<Instant>) -> Result<(), Refused> {
+        self.0.send(u16::MAX, Some(id), bytes, until)
+    }
 }
 
 fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(20))
 }
 
-fn receive(classic: &mut Classic, from: &[u32]) -> (u32, Vec<u8>) {
+fn receive(By(mail): &mut By, from: &[u32]) -> (u32, Vec<u8>) {
     let mut bytes = vec![0; 1 << 20];
-    let received = classic.receive(&mut bytes, from, soon()).expect("in order").expect("in time");
+    let received = mail.receive(&mut bytes, from, soon()).expect("in order").expect("in time");
     bytes.truncate(received.length);
     (received.source, bytes)
 }
@@ -61,14 +72,14 @@ fn ids_and_groups_find_each_other_by_both_protocols_at_once() {
         join(&members, id, 0, true).send(70_000, &[n as u8], soon()).expect("room");
     }
     b.send(70_000, b"", soon()).expect("room");
-    assert_eq!(a.select(&[70_002], None), Ok(Some(Received { source: 70_002, length: 1 })));
+    assert_eq!(a.0.select(&[70_002], None), Ok(Some(Received { source: 70_002, length: 1 })));
     assert_eq!(receive(&mut a, &[70_002]), (70_002, vec![1]));
     assert_eq!(receive(&mut a, &[]), (70_001, vec![0]));
     assert_eq!(receive(&mut a, &[]), (9, vec![]));
-    assert_eq!(a.select(&[], Some(Instant::now())), Ok(None));
+    assert_eq!(a.0.select(&[], Some(Instant::now())), Ok(None));
     let pid = child(|| {
         assert_eq!(a.send(9, b"?", None), Err(Refused::Forked));
-        assert_eq!(a.receive(&mut [], &[], None), Err(Broken::Forked));
+        assert_eq!(a.0.receive(&mut [], &[], None), Err(Broken::Forked));
     });
     assert_eq!(reap(pid), 0);
 }
@@ -77,7 +88,7 @@ fn ids_and_groups_find_each_other_by_both_protocols_at_once() {
 fn two_who_fill_each_others_buffers_both_finish() {
     const COUNT: u32 = 3000;
     let members = members(2);
-    let flood = |mut classic: Classic, to: u32| {
+    let flood = |mut classic: By, to: u32| {
         for n in 0..COUNT {
             classic.send(to, &n.to_le_bytes().repeat(100), soon()).expect("room in time");
         }
@@ -137,7 +148,7 @@ fn members_killed_at_random_instants_tear_no_message() {
                     assert!(!matches!(sent, Err(Refused::TooLong | Refused::Forked)));
                 }
                 while let Some(got) =
-                    classic.receive(&mut bytes, &[], Some(Instant::now())).expect("in order")
+                    classic.0.receive(&mut bytes, &[], Some(Instant::now())).expect("in order")
                 {
                     let mut words = bytes[..got.length].chunks_exact(8);
                     let number = words.next().expect("a word");
@@ -151,4 +162,75 @@ fn members_killed_at_random_instants_tear_no_message() {
     let received = members.window().word64(at).expect("in the window").load(SeqCst);
     println!("{deaths} deaths, {received} messages");
     assert!(deaths > 5 && received > 100, "{deaths} deaths, {received} messages");
+}
+
+/// A receiver that sleeps is woken by a message, by the bell and by another word; a sender
+/// that sleeps for room goes on when there is some.
+#[test]
+fn who_sleeps_is_woken() {
+    use fcp::ring::Kind;
+    use fcp::wait;
+    use std::sync::atomic::AtomicU32;
+    for protocol in [Protocol::Fcp, Protocol::FcpPlus] {
+        let members = members(2);
+        let join = |id| {
+            let card = Card { id, group: 0 };
+            Port::join_by(protocol, &members, card, None).expect("a place")
+        };
+        let [mut a, mut b] = [1, 2].map(join);
+        assert!(a.try_receive().expect("in order").is_none());
+        let mut times = Vec::new();
+        let word = AtomicU32::new(0);
+        for _ in 0..5 {
+            let asleep = Duration::from_millis(5);
+            let step = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                let bell = a.bell();
+                let (a, b, word, step) = (&mut a, &mut b, &word, &step);
+                scope.spawn(move || {
+                    assert!(a.receive(None).expect("in order").is_none(), "the bell");
+                    step.store(1, SeqCst);
+                    let end = a.receive_while(word, 0, None).expect("in order");
+                    assert!(end.is_none(), "the word");
+                    drop(end);
+                    step.store(2, SeqCst);
+                    let length = a.receive(None).expect("in order").expect("one").header().length;
+                    assert_eq!(length, 4);
+                    step.store(3, SeqCst);
+                });
+                let mut wakes = |to: u32, wake: &mut dyn FnMut()| {
+                    std::thread::sleep(asleep);
+                    let begin = Instant::now();
+                    wake();
+                    eventually("it is woken", || step.load(SeqCst) == to);
+                    times.push((to, begin.elapsed()));
+                };
+                wakes(1, &mut || bell.ring());
+                wakes(2, &mut || {
+                    word.store(1, SeqCst);
+                    wait::wake(word);
+                });
+                wakes(3, &mut || {
+                    b.try_send(u16::MAX, Some(1), Kind::Inline, &[b"to", b"", b" a"]).expect("room")
+                });
+            });
+            word.store(0, SeqCst);
+            while b.try_send(u16::MAX, Some(1), Kind::Inline, &[&[0; 1000]]).is_ok() {}
+            std::thread::scope(|scope| {
+                let (a, b) = (&mut a, &mut b);
+                let waiter = scope.spawn(move || {
+                    b.send(u16::MAX, Some(1), Kind::Inline, &[&[0; 1000]], None, |_| ())
+                });
+                std::thread::sleep(asleep);
+                while a.try_receive().expect("in order").is_some() {}
+                assert_eq!(waiter.join().expect("it ends"), Ok(()));
+            });
+            while a.try_receive().expect("in order").is_some() {}
+        }
+        // Whom nobody wakes looks by himself after a second.
+        for step in 1..=3 {
+            let fastest = times.iter().filter(|(to, _)| *to == step).map(|(_, time)| time).min();
+            assert!(fastest < Some(&Duration::from_millis(500)), "{step}: {times:?}");
+        }
+    }
 }

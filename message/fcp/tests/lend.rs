@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use fcp::arrived::Arrived;
 use fcp::header::Plan;
-use fcp::inbox::Arrived;
 use fcp::loan::Loan;
 use fcp::member::{Card, Members};
 use fcp::port::{Port, Refused};

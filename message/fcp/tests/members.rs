@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use fcp::arrived::Arrived;
 use fcp::header::Plan;
-use fcp::inbox::{Arrived, Inbox};
+use fcp::inbox::Inbox;
 use fcp::lock::{self, Lock};
 use fcp::member::{Card, Life, Members, Membership};
 use fcp::outbox::Outbox;

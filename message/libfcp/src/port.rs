@@ -6,92 +6,35 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use way::classic::Classic;
-use way::inbox::Bell;
+use way::bell::Bell;
 use way::lock::Lock;
 use way::mail::{Mail, Received};
-use way::member::{Card, Membership};
+use way::member::{Card, Members, Membership};
 use way::port::Port;
+use way::protocol::Protocol;
 
 use crate::failure::{Code, Failure, answer, invalid};
 use crate::window::Handle as WindowHandle;
 
-/// `enum FCP_protocol`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
-    Listed,
-    Cached,
-    Computed,
-}
-
-impl Protocol {
-    /// As C has it; 0 is the default.
-    pub fn parse(number: c_int) -> Result<Self, Failure> {
-        match number {
-            1 => Ok(Self::Listed),
-            2 => Ok(Self::Cached),
-            0 | 3 => Ok(Self::Computed),
-            _ => Err(invalid(format!("{number} is no FCP_protocol"))),
-        }
+/// `enum FCP_protocol`, as C has it; 0 is the default.
+pub fn protocol(number: c_int) -> Result<Protocol, Failure> {
+    let known = u8::try_from(number).ok().and_then(Protocol::of_number);
+    match number {
+        0 => Ok(Protocol::default()),
+        _ => known.ok_or_else(|| invalid(format!("{number} is no FCP_protocol"))),
     }
 }
 
 /// `FCP_port`.
 #[derive(Debug)]
 pub struct Handle {
-    endpoint: Mutex<Endpoint>,
-    bell: Option<Bell>,
+    mail: Mutex<Mail>,
+    bell: Bell,
 }
 
-/// One interface, three protocols.
-#[derive(Debug)]
-enum Endpoint {
-    /// FCP II, and into how many places IDs are folded.
-    Computed(Mail, u32),
-    /// FCP and FCP plus.
-    Listed(Classic),
-}
-
-impl Endpoint {
-    fn membership(&self) -> &Membership {
-        match self {
-            Self::Computed(mail, _) => mail.port().membership(),
-            Self::Listed(classic) => classic.membership(),
-        }
-    }
-
-    fn send(&mut self, to: u32, bytes: &[u8], until: Option<Instant>) -> Result<(), Failure> {
-        let sent = match self {
-            Self::Computed(mail, places) => {
-                mail.send((to % *places) as u16, Some(to), bytes, until)
-            }
-            Self::Listed(classic) => classic.send(to, bytes, until),
-        };
-        sent.map_err(Failure::from)
-    }
-
-    fn receive(
-        &mut self,
-        to: &mut [u8],
-        sources: &[u32],
-        until: Option<Instant>,
-    ) -> Result<Option<Received>, Failure> {
-        Ok(match self {
-            Self::Computed(mail, _) => mail.receive(to, sources, until)?,
-            Self::Listed(classic) => classic.receive(to, sources, until)?,
-        })
-    }
-
-    fn select(
-        &mut self,
-        sources: &[u32],
-        until: Option<Instant>,
-    ) -> Result<Option<Received>, Failure> {
-        Ok(match self {
-            Self::Computed(mail, _) => mail.select(sources, until)?,
-            Self::Listed(classic) => classic.select(sources, until)?,
-        })
-    }
+/// The place of who has this ID, where places are computed.
+fn place(members: &Members, id: u32) -> u16 {
+    (id % u32::from(members.window().plan().members)) as u16
 }
 
 /// When so many seconds are over; never, if they are less than 0.
@@ -122,11 +65,11 @@ unsafe fn given<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Failure
 ///
 /// # Safety
 /// The port is from `FCP_alloc`, not yet freed, or null.
-unsafe fn use_port<'a>(port: *const Handle) -> Result<MutexGuard<'a, Endpoint>, Failure> {
+unsafe fn use_port<'a>(port: *const Handle) -> Result<MutexGuard<'a, Mail>, Failure> {
     // SAFETY: the caller's port.
     let port = unsafe { port.as_ref() }.ok_or_else(|| invalid("no port"))?;
-    match port.endpoint.try_lock() {
-        Ok(endpoint) => Ok(endpoint),
+    match port.mail.try_lock() {
+        Ok(mail) => Ok(mail),
         Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
         Err(TryLockError::WouldBlock) => Err(Code::Busy.into()),
     }
@@ -151,25 +94,10 @@ pub unsafe extern "C" fn FCP_alloc(
             return Err(invalid("FCP_alloc: no place for the port"));
         }
         let (members, card) = (&window.members, Card { id, group });
-        let protocol = Protocol::parse(protocol)?;
-        let endpoint = match protocol {
-            Protocol::Computed => {
-                let places = members.window().plan().members;
-                let place = (id % u32::from(places)) as u16;
-                Endpoint::Computed(
-                    Mail::new(Port::join(members, card, Some(place))?),
-                    places.into(),
-                )
-            }
-            listed => {
-                Endpoint::Listed(Classic::join(members, card, None, listed == Protocol::Cached)?)
-            }
-        };
-        let bell = match &endpoint {
-            Endpoint::Computed(mail, _) => Some(mail.bell()),
-            Endpoint::Listed(_) => None,
-        };
-        let handle = Handle { endpoint: Mutex::new(endpoint), bell };
+        let protocol = self::protocol(protocol)?;
+        let place = (!protocol.is_listed()).then(|| place(members, id));
+        let mail = Mail::new(Port::join_by(protocol, members, card, place)?);
+        let handle = Handle { bell: mail.bell(), mail: Mutex::new(mail) };
         // SAFETY: a place for a pointer.
         unsafe { *port = Box::into_raw(Box::new(handle)) };
         Ok(0)
@@ -203,7 +131,9 @@ pub unsafe extern "C" fn FCP_send(
     answer((|| {
         // SAFETY: as the caller says.
         let (mut port, message) = unsafe { (use_port(port)?, given(message.cast(), length)?) };
-        port.send(to, message, until(seconds)?).map(|()| 0)
+        let place = place(port.port().members(), to);
+        port.send(place, Some(to), message, until(seconds)?)?;
+        Ok(0)
     })())
 }
 
@@ -277,12 +207,8 @@ pub unsafe extern "C" fn FCP_select(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_interrupt(port: *const Handle) -> c_int {
     // SAFETY: the caller's port.
-    let bell = unsafe { port.as_ref() }.and_then(|port| port.bell.as_ref());
-    answer(
-        bell.map(|bell| bell.ring())
-            .map(|()| 0)
-            .ok_or_else(|| invalid("FCP_interrupt: no port of FCP_PROTOCOL_II")),
-    )
+    let port = unsafe { port.as_ref() };
+    answer(port.map(|port| port.bell.ring()).map(|()| 0).ok_or_else(|| invalid("no port")))
 }
 
 /// A lock, if the word is one of the window's memory, for who has the port.
@@ -309,8 +235,8 @@ pub unsafe extern "C" fn VCL_lock(
     answer((|| {
         // SAFETY: as the caller says.
         let port = unsafe { use_port(port)? };
-        let lock = lock_at(port.membership(), word)?;
-        let guard = lock.lock(port.membership(), until(seconds)?).ok_or(Code::TimedOut)?;
+        let lock = lock_at(port.port().membership(), word)?;
+        let guard = lock.lock(port.port().membership(), until(seconds)?).ok_or(Code::TimedOut)?;
         let doubt = guard.in_doubt();
         std::mem::forget(guard); // VCL_unlock lets go
         Ok(doubt.into())
@@ -330,7 +256,8 @@ pub unsafe extern "C" fn VCL_unlock(
     answer((|| {
         // SAFETY: as the caller says.
         let port = unsafe { use_port(port)? };
-        let guard = lock_at(port.membership(), word)?.held(port.membership(), doubt != 0);
+        let guard =
+            lock_at(port.port().membership(), word)?.held(port.port().membership(), doubt != 0);
         drop(guard.ok_or_else(|| invalid("VCL_unlock: this port does not have the lock"))?);
         Ok(0)
     })())

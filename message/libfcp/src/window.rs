@@ -14,7 +14,7 @@ use way::memory::{Memory, PAGE_SIZE};
 use way::window::{Window, least_size};
 
 use crate::failure::{Failure, answer, invalid};
-use crate::port::Protocol;
+use crate::port::protocol;
 
 /// `VCL_window`.
 #[derive(Debug)]
@@ -66,8 +66,8 @@ impl CPlan {
         let members = if given(MEMBERS) { self.members } else { MEMBERS_DEFAULT };
         let members = u16::try_from(members)
             .map_err(|_| invalid(format!("plan: {members} members; take 1 to 4096")))?;
-        let protocol = if given(PROTOCOL) { self.protocol } else { 0 };
-        let listed = Protocol::parse(protocol)? != Protocol::Computed;
+        let number = if given(PROTOCOL) { self.protocol } else { 0 };
+        let listed = protocol(number)?.is_listed();
         let messages =
             if given(MESSAGES) { self.messages } else { MESSAGES_DEFAULT * usize::from(members) };
         let plain = if given(PLAIN) { self.plain } else { PLAIN_DEFAULT };

@@ -98,14 +98,14 @@ static void *wait_long(void *argument)
 	return NULL;
 }
 
-static void threads(void)
+static void threads(int window_protocol, int protocol)
 {
-	struct VCL_plan plan = {.fields = VCL_PLAN_MEMBERS | VCL_PLAN_PLAIN, .members = 2,
-				.plain = 100};
+	struct VCL_plan plan = {.fields = VCL_PLAN_MEMBERS | VCL_PLAN_PLAIN | VCL_PLAN_PROTOCOL,
+				.members = 2, .plain = 100, .protocol = window_protocol};
 	VCL_window *window = NULL;
 	FCP_port *port = NULL;
 	CHECK(VCL_open("", &plan, &window) == 0);
-	CHECK(FCP_alloc(window, 7, 0, 0, &port) == 0);
+	CHECK(FCP_alloc(window, 7, 0, protocol, &port) == 0);
 	struct waiting waiting = {.port = port};
 	pthread_t thread;
 	CHECK(pthread_create(&thread, NULL, wait_long, &waiting) == 0);
@@ -127,7 +127,7 @@ static void threads(void)
 	if (child == 0) {
 		VCL_window *ours = again(VCL_descriptor(window));
 		FCP_port *mine = NULL;
-		if (FCP_alloc(ours, 8, 0, FCP_PROTOCOL_II, &mine) != 0)
+		if (FCP_alloc(ours, 8, 0, protocol, &mine) != 0)
 			_exit(100);
 		_exit(VCL_lock(mine, VCL_memory(ours, NULL), -1)); /* with the lock */
 	}
@@ -203,7 +203,9 @@ int main(int argc, char **argv)
 	static_assert(sizeof(struct VCL_plan) == 32 && sizeof(struct FCP_proc) == 32, "ABI");
 	messages(FCP_PROTOCOL_II, 0, FCP_PROTOCOL_II);
 	messages(FCP_PROTOCOL_FCP, FCP_PROTOCOL_FCP, FCP_PROTOCOL_PLUS);
-	threads();
+	threads(FCP_PROTOCOL_II, 0);
+	threads(FCP_PROTOCOL_FCP, FCP_PROTOCOL_FCP);
+	threads(FCP_PROTOCOL_FCP, FCP_PROTOCOL_PLUS);
 	refusals(argv[1]);
 	return failures;
 }

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize};
 
-use fcp::inbox::Bell;
+use fcp::bell::Bell;
 use rustix::thread::futex;
 
 const FREE: u32 = 0;

@@ -16,7 +16,7 @@ use fabric::event::{Event, Peer, SendId, Sending};
 use fabric::fabric::Fabric;
 use fabric::secret::Secret;
 use fabric::wire::USER_HEADER_BYTES_MAX;
-use fcp::inbox::Bell;
+use fcp::bell::Bell;
 use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 

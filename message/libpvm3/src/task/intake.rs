@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use fcp::inbox::Arrived;
+use fcp::arrived::Arrived;
 use fcp::loan::Loan;
 use fcp::ring::Kind;
 use pvm::buffers::Buffers;

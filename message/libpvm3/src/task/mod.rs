@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
-use fcp::inbox::Bell;
+use fcp::bell::Bell;
 use fcp::member::{Card, Members};
 use fcp::memory::Memory;
 use fcp::port::Port;
