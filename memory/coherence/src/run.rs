@@ -1,0 +1,156 @@
+//! Lists of pages as messages carry them: runs of neighbours, ascending.
+
+use serde::{Deserialize, Serialize};
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::message::{NodeId, Page};
+
+/// Instead of a node: several wrote the pages, or nobody holds a copy that is whole.
+pub const NOBODY: NodeId = u32::MAX;
+
+/// Neighbouring pages of which the same is said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Run {
+    /// The first page.
+    pub first: Page,
+    /// How many; at least one.
+    pub pages: u64,
+    /// The one node whose copy is whole, or [`NOBODY`].
+    pub writer: NodeId,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Raw {
+    first: U64,
+    pages: U64,
+    writer: U32,
+}
+
+impl Run {
+    /// Bytes of a run in a message.
+    pub const BYTES: usize = size_of::<Raw>();
+
+    /// Its pages.
+    pub fn range(&self) -> std::ops::Range<Page> {
+        self.first..self.first + self.pages
+    }
+}
+
+/// Runs of ascending pages.
+pub fn of(pages: impl IntoIterator<Item = (Page, NodeId)>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (page, writer) in pages {
+        match runs.last_mut() {
+            Some(run) if run.writer == writer && run.first + run.pages == page => run.pages += 1,
+            _ => runs.push(Run { first: page, pages: 1, writer }),
+        }
+    }
+    runs
+}
+
+/// A message's body.
+pub fn encode(runs: &[Run]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(runs.len() * Run::BYTES);
+    for run in runs {
+        let raw =
+            Raw { first: run.first.into(), pages: run.pages.into(), writer: run.writer.into() };
+        bytes.extend_from_slice(raw.as_bytes());
+    }
+    bytes
+}
+
+/// The runs of a body: nothing if they do not ascend, overlap, are empty or go beyond `pages`.
+pub fn decode(bytes: &[u8], pages: u64) -> Option<Vec<Run>> {
+    let raws = <[Raw]>::ref_from_bytes(bytes).ok()?;
+    let mut end = 0;
+    let mut runs = Vec::with_capacity(raws.len());
+    for raw in raws {
+        let run = Run { first: raw.first.get(), pages: raw.pages.get(), writer: raw.writer.get() };
+        if run.first < end || run.pages == 0 {
+            return None;
+        }
+        end = run.first.checked_add(run.pages).filter(|&end| end <= pages)?;
+        runs.push(run);
+    }
+    Some(runs)
+}
+
+/// What several nodes wrote, as one list: a page's writer is the only node that wrote it, if
+/// its copy is whole.
+pub fn merge(written: &[(NodeId, Run)]) -> Vec<Run> {
+    // Of how many runs does it lie inside? While of one, the sum is that run's.
+    let mut borders: Vec<(Page, bool, NodeId)> = Vec::with_capacity(written.len() * 2);
+    for &(_, run) in written {
+        borders.push((run.range().start, true, run.writer));
+        borders.push((run.range().end, false, run.writer));
+    }
+    borders.sort_unstable();
+    let (mut inside, mut sum, mut begin) = (0u32, 0u64, 0);
+    let mut runs: Vec<Run> = Vec::new();
+    for (page, opens, writer) in borders {
+        if inside > 0 && page > begin {
+            let writer = if inside == 1 { sum as NodeId } else { NOBODY };
+            match runs.last_mut() {
+                Some(run) if run.writer == writer && run.range().end == begin => {
+                    run.pages += page - begin;
+                }
+                _ => runs.push(Run { first: begin, pages: page - begin, writer }),
+            }
+        }
+        begin = page;
+        match opens {
+            true => (inside, sum) = (inside + 1, sum + u64::from(writer)),
+            false => (inside, sum) = (inside - 1, sum - u64::from(writer)),
+        }
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lists_come_as_they_were_sent(pages in proptest::collection::btree_map(0..200u64, 0..3u32, 0..80)) {
+            let runs = of(pages.clone());
+            let came = decode(&encode(&runs), 200).expect("it is one");
+            prop_assert_eq!(&came, &runs);
+            let unrolled: BTreeMap<_, _> =
+                came.iter().flat_map(|run| run.range().map(|page| (page, run.writer))).collect();
+            prop_assert_eq!(unrolled, pages);
+            prop_assert!(decode(&encode(&runs), runs.last().map_or(0, |run| run.range().end - 1)).is_none() || runs.is_empty());
+        }
+
+        #[test]
+        fn merged_lists_say_who_wrote_alone(written in proptest::collection::vec(proptest::collection::btree_map(0..30u64, any::<bool>(), 0..20), 1..5)) {
+            let mut all = Vec::new();
+            let mut expected: BTreeMap<Page, Vec<NodeId>> = BTreeMap::new();
+            for (node, pages) in written.iter().enumerate() {
+                let whole = pages.iter().map(|(&page, &whole)| (page, if whole { node as NodeId } else { NOBODY }));
+                for (page, writer) in whole.clone() {
+                    expected.entry(page).or_default().push(writer);
+                }
+                all.extend(of(whole).into_iter().map(|run| (node as NodeId, run)));
+            }
+            let merged = merge(&all);
+            let unrolled: Vec<_> = merged.iter().flat_map(|run| run.range().map(|page| (page, run.writer))).collect();
+            let expected: Vec<_> = expected
+                .into_iter()
+                .map(|(page, writers)| (page, if let [one] = writers[..] { one } else { NOBODY }))
+                .collect();
+            prop_assert_eq!(unrolled, expected);
+            prop_assert!(decode(&encode(&merged), 30).is_some());
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = decode(&bytes, 100);
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! Barriers: the node's side, which waits until its tasks are there and nothing is under way,
+//! and the manager's, which finds out who wrote what alone.
+
+use super::event::{Action, Body, Misuse, Refused, Task};
+use super::node::Node;
+use super::page::{Happens, State};
+use crate::message::{Header, NodeId, Op, Page};
+use crate::run::{self, NOBODY, Run};
+
+/// Who manages barriers.
+const MANAGER: NodeId = 0;
+
+/// A node's side.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Barrier {
+    /// Which tasks are there.
+    there: Vec<bool>,
+    /// All are there: nothing may begin.
+    quiet: bool,
+    /// And all nodes' manager knows.
+    told: bool,
+    /// When the last came.
+    since: u64,
+    /// Which tasks wait for all others without consistency.
+    meeting: Vec<bool>,
+}
+
+/// The manager's side.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Arrivals {
+    nodes: Vec<NodeId>,
+    written: Vec<(NodeId, Run)>,
+    meeting: Vec<NodeId>,
+}
+
+impl Barrier {
+    pub fn new(tasks: u32) -> Self {
+        let none = vec![false; tasks as usize];
+        Self { there: none.clone(), quiet: false, told: false, since: 0, meeting: none }
+    }
+
+    /// All tasks are there.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+}
+
+impl Node {
+    /// A task has come.
+    pub(super) fn reach(&mut self, task: Task, actions: &mut Vec<Action>) {
+        if let Some(lock) = self.lock_of(task) {
+            return actions.push(Action::Misuse(task, Misuse::Holds(lock)));
+        }
+        self.barrier.there[task as usize] = true;
+        if self.barrier.there.iter().all(|&there| there) {
+            self.barrier.quiet = true;
+            self.barrier.since = self.now;
+        }
+    }
+
+    /// All tasks are there and nothing is under way: tells the manager, if it does not know.
+    pub(super) fn arrive(&mut self, actions: &mut Vec<Action>) -> bool {
+        if self.barrier.told {
+            return false;
+        }
+        self.barrier.told = true;
+        let written = std::mem::take(&mut self.scopes[0].written);
+        let runs = self.flush(written, actions);
+        self.send_later(MANAGER, Op::Barrier, 0, Body::Runs(runs));
+        true
+    }
+
+    /// To the manager: all tasks of a node are there.
+    pub(super) fn arrived(
+        &mut self,
+        header: Header,
+        runs: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, epoch, .. } = header;
+        let refuse = |why| Err(Refused { from, op, why });
+        let runs = self.whole(from, Op::WriteNotice, 0, runs);
+        if self.options.me != MANAGER || epoch != self.epoch || self.arrivals.nodes.contains(&from)
+        {
+            return refuse("reaches a barrier that it is at, or elsewhere");
+        }
+        if !runs.iter().all(|run| run.writer == from || run.writer == NOBODY) {
+            return refuse("tells what another has written");
+        }
+        self.arrivals.nodes.push(from);
+        self.arrivals.written.extend(runs.into_iter().map(|run| (from, run)));
+        if self.arrivals.nodes.len() == self.options.nodes as usize {
+            self.arrivals.nodes.clear();
+            let runs = run::merge(&std::mem::take(&mut self.arrivals.written));
+            for node in 0..self.options.nodes {
+                let header = self.header(node, Op::BarrierGrant, 0);
+                self.send_runs(header, Op::Invalidate, runs.clone(), actions);
+            }
+        }
+        Ok(())
+    }
+
+    /// All nodes were there.
+    pub(super) fn passed(
+        &mut self,
+        header: Header,
+        runs: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, .. } = header;
+        if from != MANAGER || !self.barrier.told {
+            return Err(Refused { from, op, why: "grants a barrier that nobody is at" });
+        }
+        self.epoch += 1;
+        let pages = self.pages();
+        for run in self.whole(from, Op::Invalidate, 0, runs) {
+            for page in run.range().take_while(|&page| page < pages) {
+                self.pass_page(page, run.writer, actions);
+            }
+        }
+        // With notices for all that we write, nothing may stay writable unseen.
+        for page in std::mem::take(&mut self.writable) {
+            if self.pages[page as usize].state == State::HomeDirty {
+                self.happens(page, Happens::Open, None, actions);
+            }
+        }
+        self.heard.clear();
+        self.barrier.quiet = false;
+        self.barrier.told = false;
+        self.counts.barriers.add(self.now.saturating_sub(self.barrier.since));
+        self.resume(actions);
+        for (task, there) in self.barrier.there.iter_mut().enumerate() {
+            *there = false;
+            actions.push(Action::Grant(task as Task));
+        }
+        self.answer_early(actions);
+        Ok(())
+    }
+
+    /// At a barrier: `writer` alone wrote the page and has it whole, or it is [`NOBODY`].
+    fn pass_page(&mut self, page: Page, writer: NodeId, actions: &mut Vec<Action>) {
+        let me = self.options.me;
+        let home = self.pages[page as usize].home;
+        let moves = self.options.migrate && writer != NOBODY && writer != home;
+        let on = if home == me {
+            match writer == me || writer == NOBODY {
+                true if self.options.alone => Some(Happens::Settle),
+                true => None,
+                false => moves.then_some(Happens::Lose),
+            }
+        } else if writer == me {
+            moves.then_some(Happens::Gain)
+        } else {
+            Some(Happens::Notice)
+        };
+        if let Some(on) = on {
+            self.counts.gained += u64::from(on == Happens::Gain);
+            self.happens(page, on, None, actions);
+        }
+        if moves {
+            self.pages[page as usize].home = writer;
+        }
+    }
+
+    /// A task waits for all others.
+    pub(super) fn meet(&mut self, task: Task, actions: &mut Vec<Action>) {
+        self.barrier.meeting[task as usize] = true;
+        if self.barrier.meeting.iter().all(|&meets| meets) {
+            self.send(MANAGER, Op::Meet, 0, 0, Body::Empty, actions);
+        }
+    }
+
+    /// To the manager: all tasks of a node wait for the others.
+    pub(super) fn met(&mut self, header: Header, actions: &mut Vec<Action>) -> Result<(), Refused> {
+        let Header { op, from, .. } = header;
+        if self.options.me != MANAGER || self.arrivals.meeting.contains(&from) {
+            return Err(Refused { from, op, why: "waits for the others twice, or elsewhere" });
+        }
+        self.arrivals.meeting.push(from);
+        if self.arrivals.meeting.len() == self.options.nodes as usize {
+            self.arrivals.meeting.clear();
+            for node in 0..self.options.nodes {
+                self.send(node, Op::MeetGrant, 0, 0, Body::Empty, actions);
+            }
+        }
+        Ok(())
+    }
+
+    /// All nodes' tasks have waited for each other.
+    pub(super) fn all_met(
+        &mut self,
+        header: Header,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, .. } = header;
+        if from != MANAGER || !self.barrier.meeting.iter().all(|&meets| meets) {
+            return Err(Refused { from, op, why: "says that all are there, and they are not" });
+        }
+        for (task, meets) in self.barrier.meeting.iter_mut().enumerate() {
+            *meets = false;
+            actions.push(Action::Grant(task as Task));
+        }
+        Ok(())
+    }
+}

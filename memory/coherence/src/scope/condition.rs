@@ -1,0 +1,140 @@
+//! Condition variables: setting one closes a scope of all that was written since the barrier,
+//! or heard of from other condition variables; who has waited for it opens that.
+
+use std::collections::VecDeque;
+
+use super::event::{Action, Body, Refused, Task};
+use super::lock::union;
+use super::node::Node;
+use crate::message::{Header, Lock, NodeId, Op};
+use crate::run::Run;
+
+/// A condition variable as its manager sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Condition {
+    set: bool,
+    waiting: VecDeque<(NodeId, Task)>,
+    /// What was written before it was set, since the barrier.
+    epoch: u64,
+    written: Vec<Run>,
+}
+
+/// A task that waits for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Waiting {
+    lock: Lock,
+    since: u64,
+}
+
+impl Condition {
+    fn pass(&mut self, epoch: u64) {
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.written.clear();
+        }
+    }
+}
+
+impl Node {
+    pub(super) fn set(&mut self, lock: Lock, actions: &mut Vec<Action>) {
+        // The barrier wants them named, too.
+        let written = self.scopes[0].written.clone();
+        let runs = self.flush(written, actions);
+        let runs = union([&runs, &self.heard].into_iter());
+        self.send_later(self.manager(lock), Op::Set, lock, Body::Runs(runs));
+    }
+
+    pub(super) fn reset(&mut self, lock: Lock) {
+        self.send_later(self.manager(lock), Op::Reset, lock, Body::Empty);
+    }
+
+    pub(super) fn wait(&mut self, task: Task, lock: Lock, actions: &mut Vec<Action>) {
+        self.waiting.insert(task, Waiting { lock, since: self.now });
+        self.send(self.manager(lock), Op::Wait, lock, task.into(), Body::Empty, actions);
+    }
+
+    /// To the manager.
+    pub(super) fn is_set(
+        &mut self,
+        header: Header,
+        runs: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, lock, epoch, .. } = header;
+        let runs = self.whole(from, Op::WriteNotice, lock, runs);
+        let condition = self.condition(op, from, lock)?;
+        condition.pass(epoch);
+        condition.set = true;
+        condition.written = union([&condition.written, &runs].into_iter());
+        for (node, task) in std::mem::take(&mut condition.waiting) {
+            self.tell(lock, node, task, actions);
+        }
+        Ok(())
+    }
+
+    /// To the manager.
+    pub(super) fn is_reset(&mut self, header: Header) -> Result<(), Refused> {
+        self.condition(header.op, header.from, header.lock)?.set = false;
+        Ok(())
+    }
+
+    /// To the manager.
+    pub(super) fn waits(
+        &mut self,
+        header: Header,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, lock, scope, epoch, .. } = header;
+        let Ok(task) = Task::try_from(scope) else {
+            return Err(Refused { from, op, why: "waits with a task that cannot be" });
+        };
+        let condition = self.condition(op, from, lock)?;
+        condition.pass(epoch);
+        match condition.set {
+            true => self.tell(lock, from, task, actions),
+            false if condition.waiting.contains(&(from, task)) => {
+                return Err(Refused { from, op, why: "waits twice" });
+            }
+            false => condition.waiting.push_back((from, task)),
+        }
+        Ok(())
+    }
+
+    fn condition(&mut self, op: Op, from: NodeId, lock: Lock) -> Result<&mut Condition, Refused> {
+        match self.manager(lock) == self.options.me {
+            true => Ok(self.conditions.entry(lock).or_default()),
+            false => Err(Refused { from, op, why: "means a variable that is managed elsewhere" }),
+        }
+    }
+
+    fn tell(&mut self, lock: Lock, node: NodeId, task: Task, actions: &mut Vec<Action>) {
+        let runs = self.conditions[&lock].written.clone();
+        let header = Header { scope: task.into(), ..self.header(node, Op::WaitGrant, lock) };
+        self.send_runs(header, Op::Invalidate, runs, actions);
+    }
+
+    /// It is set, for a task of ours.
+    pub(super) fn waited(
+        &mut self,
+        header: Header,
+        runs: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, lock, scope, .. } = header;
+        let runs = self.whole(from, Op::Invalidate, lock, runs);
+        let task = Task::try_from(scope).ok();
+        let waiting = task.and_then(|task| self.waiting.get(&task).map(|waiting| (task, *waiting)));
+        match waiting {
+            Some((task, waiting)) if waiting.lock == lock && self.manager(lock) == from => {
+                self.waiting.remove(&task);
+                let took = self.now.saturating_sub(waiting.since);
+                self.counts.locks.entry(lock).or_default().asked.add(took);
+                self.notice(&runs, actions);
+                self.heard = union([&self.heard, &runs].into_iter());
+                actions.push(Action::Grant(task));
+                Ok(())
+            }
+            _ => Err(Refused { from, op, why: "tells of what nobody waits for" }),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Locks: the tasks' side, which hands a lock on within the node, and the manager's, which
+//! remembers who wrote what under it.
+
+use std::collections::VecDeque;
+
+use super::event::{Action, Body, Misuse, Refused, Task};
+use super::node::Node;
+use crate::message::{Header, Lock, NodeId, Op};
+use crate::run::{self, Run};
+
+/// How often in a row a node hands a lock from task to task before others get their turn.
+pub const HANDOVERS: u32 = 8;
+/// How many releases a manager remembers one by one; older ones in one.
+const REMEMBERED: usize = 64;
+
+/// A lock as a node's tasks see it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Local {
+    place: Place,
+    waiting: VecDeque<Task>,
+    /// Hand-overs since it came.
+    handed: u32,
+    /// The last release whose writes we know.
+    seen: u64,
+    /// When it was asked for.
+    since: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum Place {
+    /// Elsewhere.
+    #[default]
+    Away,
+    /// Elsewhere, and asked for.
+    Asked,
+    /// This task has it.
+    Here(Task),
+    /// It goes back as soon as what was written is at its homes.
+    Leaving,
+}
+
+impl Local {
+    pub fn is_idle(&self) -> bool {
+        self.place == Place::Away && self.waiting.is_empty()
+    }
+}
+
+/// A lock as its manager sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Managed {
+    holder: Option<NodeId>,
+    /// Who wants it, and the last release whose writes they know.
+    waiting: VecDeque<(NodeId, u64)>,
+    /// The last release.
+    released: u64,
+    /// What was written before each since the barrier.
+    epoch: u64,
+    written: VecDeque<(u64, Vec<Run>)>,
+}
+
+impl Managed {
+    /// A barrier has made all that was written before it known.
+    fn pass(&mut self, epoch: u64) {
+        if epoch > self.epoch {
+            self.epoch = epoch;
+            self.written.clear();
+        }
+    }
+
+    fn remember(&mut self, runs: Vec<Run>) {
+        self.released += 1;
+        if !runs.is_empty() {
+            self.written.push_back((self.released, runs));
+        }
+        if self.written.len() > REMEMBERED {
+            let old = self.written.drain(..REMEMBERED / 2).collect::<Vec<_>>();
+            let last = old.last().expect("half of them").0;
+            self.written.push_front((last, union(old.iter().map(|(_, runs)| runs))));
+        }
+    }
+
+    /// What was written after the release `seen`.
+    fn since(&self, seen: u64) -> Vec<Run> {
+        union(self.written.iter().filter(|(at, _)| *at > seen).map(|(_, runs)| runs))
+    }
+}
+
+/// All pages of several lists.
+pub(super) fn union<'a>(lists: impl Iterator<Item = &'a Vec<Run>>) -> Vec<Run> {
+    let all: Vec<_> = lists.flatten().map(|run| (0, Run { writer: run::NOBODY, ..*run })).collect();
+    run::merge(&all).into_iter().map(|run| Run { writer: run::NOBODY, ..run }).collect()
+}
+
+impl Node {
+    /// A lock that the task has.
+    pub(super) fn lock_of(&self, task: Task) -> Option<Lock> {
+        let mut locks = self.locks.iter();
+        locks.find(|(_, local)| local.place == Place::Here(task)).map(|(&lock, _)| lock)
+    }
+
+    pub(super) fn acquire(&mut self, task: Task, lock: Lock, actions: &mut Vec<Action>) {
+        let local = self.locks.entry(lock).or_default();
+        if local.place == Place::Here(task) || local.waiting.contains(&task) {
+            return actions.push(Action::Misuse(task, Misuse::HasIt(lock)));
+        }
+        local.waiting.push_back(task);
+        if local.place == Place::Away {
+            self.ask(lock, actions);
+        }
+    }
+
+    fn ask(&mut self, lock: Lock, actions: &mut Vec<Action>) {
+        let local = self.locks.get_mut(&lock).expect("somebody wants it");
+        local.place = Place::Asked;
+        local.since = self.now;
+        let seen = local.seen;
+        self.send(self.manager(lock), Op::Acquire, lock, seen, Body::Empty, actions);
+    }
+
+    pub(super) fn release(&mut self, task: Task, lock: Lock, actions: &mut Vec<Action>) {
+        let Some(local) =
+            self.locks.get_mut(&lock).filter(|local| local.place == Place::Here(task))
+        else {
+            return actions.push(Action::Misuse(task, Misuse::HasItNot(lock)));
+        };
+        if local.handed < HANDOVERS
+            && let Some(next) = local.waiting.pop_front()
+        {
+            local.handed += 1;
+            local.place = Place::Here(next);
+            self.counts.locks.entry(lock).or_default().handed += 1;
+            return actions.push(Action::Grant(next));
+        }
+        local.place = Place::Leaving;
+        let at = self.scopes.iter().position(|scope| scope.lock == Some(lock));
+        let scope = self.scopes.remove(at.expect("it is open"));
+        let runs = self.flush(scope.written, actions);
+        self.send_later(self.manager(lock), Op::Release, lock, Body::Runs(runs));
+    }
+
+    /// The release is sent.
+    pub(super) fn released(&mut self, lock: Lock, actions: &mut Vec<Action>) {
+        let local = self.locks.get_mut(&lock).expect("it was here");
+        local.place = Place::Away;
+        // The lock was ours, so this release follows the one that we were granted.
+        local.seen += 1;
+        if !local.waiting.is_empty() {
+            self.ask(lock, actions);
+        }
+    }
+
+    pub(super) fn granted(
+        &mut self,
+        header: Header,
+        runs: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, lock, scope, .. } = header;
+        let local = self.locks.get_mut(&lock).filter(|local| local.place == Place::Asked);
+        let Some(local) = local.filter(|_| from == lock % self.options.nodes) else {
+            return Err(Refused { from, op, why: "grants a lock that nobody asked for" });
+        };
+        local.seen = scope;
+        local.handed = 0;
+        let task = local.waiting.pop_front().expect("who asked waits");
+        local.place = Place::Here(task);
+        let asked = self.now.saturating_sub(local.since);
+        self.counts.locks.entry(lock).or_default().asked.add(asked);
+        let runs = self.whole(from, Op::Invalidate, lock, runs);
+        self.notice(&runs, actions);
+        self.open(lock, actions);
+        actions.push(Action::Grant(task));
+        Ok(())
+    }
+
+    /// To the manager: somebody wants it.
+    pub(super) fn asked(
+        &mut self,
+        header: Header,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, lock, scope, epoch, .. } = header;
+        if self.manager(lock) != self.options.me {
+            return Err(Refused { from, op, why: "wants a lock that is managed elsewhere" });
+        }
+        let managed = self.managed.entry(lock).or_default();
+        // One that holds it may want it again: its release is sent later.
+        if managed.waiting.iter().any(|waiting| waiting.0 == from) {
+            return Err(Refused { from, op, why: "wants a lock twice" });
+        }
+        managed.pass(epoch);
+        managed.waiting.push_back((from, scope));
+        self.grant_next(lock, actions);
+        Ok(())
+    }
+
+    /// To the manager: somebody gives it back.
+    pub(super) fn given_back(
+        &mut self,
+        header: Header,
+        runs: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, lock, epoch, .. } = header;
+        let runs = self.whole(from, Op::WriteNotice, lock, runs);
+        let managed = self.managed.get_mut(&lock).filter(|managed| managed.holder == Some(from));
+        let Some(managed) = managed else {
+            return Err(Refused { from, op, why: "gives back a lock that it has not" });
+        };
+        managed.holder = None;
+        managed.pass(epoch);
+        managed.remember(runs);
+        self.grant_next(lock, actions);
+        Ok(())
+    }
+
+    fn grant_next(&mut self, lock: Lock, actions: &mut Vec<Action>) {
+        let managed = self.managed.get_mut(&lock).expect("ours");
+        if managed.holder.is_some() {
+            return;
+        }
+        let Some((node, seen)) = managed.waiting.pop_front() else { return };
+        managed.holder = Some(node);
+        let (released, runs) = (managed.released, managed.since(seen));
+        let header = Header { scope: released, ..self.header(node, Op::AcquireGrant, lock) };
+        self.send_runs(header, Op::Invalidate, runs, actions);
+    }
+}

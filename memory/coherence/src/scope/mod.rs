@@ -1,0 +1,37 @@
+//! Home-based scope consistency.
+//!
+//! Every page has a home, where all changes of it come together. Others fetch copies from
+//! there. A node that writes a copy makes a twin first; when a scope in which it wrote is
+//! closed (a lock is released, a barrier reached), it sends homes what differs from the twins
+//! (several nodes may write one page at once), and names the pages to the manager of the lock
+//! or barrier; who opens the scope next drops its copies of them. (Iftode, Singh, Li, *Scope
+//! consistency*, 1996; Hu, Shi, Tang, *JIAJIA*, 1999.)
+//!
+//! What is consistent: who opens a scope sees all that was written in that scope before it was
+//! last closed. A barrier closes and opens a scope that holds all writes. A condition variable
+//! is closed by being set, and opened by who has waited for it.
+//!
+//! A node is an address space: its tasks share one copy of a page, and one state. A write
+//! therefore belongs to all scopes that any task of the node has open. Locks pass between
+//! tasks of a node without a message, [`HANDOVERS`](lock::HANDOVERS) times in a row.
+//!
+//! Pages' lives are in [`page`]; [`node`] is what a driver uses, [`event`] what goes in and
+//! comes out; `lock`, `barrier`, `condition`
+//! hold both sides of each, the tasks' and the manager's; [`homes`] says where pages live.
+//!
+//! From the time that all its tasks have reached a barrier until the barrier is granted, a
+//! node lets nothing begin: faults of other threads wait. So no fetch and no change ever
+//! crosses a barrier, and homes may move there.
+
+mod barrier;
+mod condition;
+pub mod event;
+pub mod homes;
+mod lock;
+pub mod node;
+pub mod page;
+pub mod statistics;
+
+pub use event::{Action, Event, Misuse, Options, Refused};
+pub use lock::HANDOVERS;
+pub use node::Node;

@@ -1,0 +1,527 @@
+//! A node's part of the protocol: events in, actions out.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::barrier::{Arrivals, Barrier};
+use super::condition::{Condition, Waiting};
+use super::event::{Action, Body, Event, Options, Refused, Task};
+use super::homes::Homes;
+use super::lock::{Local, Managed};
+use super::page::{Do, Happens, State, rule_of};
+use super::statistics::{PageStatistics, Statistics};
+use crate::message::{Content, Header, Lock, NodeId, Op, Page};
+use crate::run::{self, Run};
+
+/// Runs that one message carries.
+const RUNS: usize = 4096;
+/// Pages whose changes one message carries.
+const DIFFS: usize = 64;
+
+/// A page, as this node sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Entry {
+    pub state: State,
+    pub home: NodeId,
+    /// When it was asked for.
+    since: u64,
+    counts: PageStatistics,
+}
+
+/// A lock that a task of this node has, or the barrier; and what was written meanwhile.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Scope {
+    /// The lock; none: the barrier's.
+    pub lock: Option<Lock>,
+    /// Not ordered; some twice.
+    pub written: Vec<Page>,
+}
+
+/// A message that waits until the changes sent before it are applied.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Later {
+    /// The number of the last of these changes.
+    after: u64,
+    header: Header,
+    body: Body,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub(super) options: Options,
+    pub(super) now: u64,
+    /// Barriers passed.
+    pub(super) epoch: u64,
+    pub(super) pages: Vec<Entry>,
+    /// Pages that may be Dirty or HomeDirty; some are not, some are here twice.
+    pub(super) writable: Vec<Page>,
+    /// The first is the barrier's.
+    pub(super) scopes: Vec<Scope>,
+    /// Changes are numbered from 1.
+    pub(super) diffs_sent: u64,
+    /// The oldest that is not yet applied, and which of those after it are.
+    diffs_applied: VecDeque<bool>,
+    /// Changes on their way to be sent, by home.
+    collected: BTreeMap<NodeId, usize>,
+    later: VecDeque<Later>,
+    /// Pages on their way.
+    pub(super) fetches: u64,
+    /// Who asked for pages that we cannot give yet: a barrier or an allocation ahead of us.
+    early: Vec<Header>,
+    /// Faults that wait for the barrier.
+    held: Vec<Page>,
+    pub(super) locks: BTreeMap<Lock, Local>,
+    pub(super) managed: BTreeMap<Lock, Managed>,
+    pub(super) conditions: BTreeMap<Lock, Condition>,
+    pub(super) waiting: BTreeMap<Task, Waiting>,
+    /// What others wrote, as condition variables told us since the barrier.
+    pub(super) heard: Vec<Run>,
+    pub(super) barrier: Barrier,
+    pub(super) arrivals: Arrivals,
+    /// Lists whose last part has not come: from whom, of which lock.
+    pub(super) partial: BTreeMap<(NodeId, Op, Lock), Vec<Run>>,
+    /// What we say to ourselves.
+    own: VecDeque<(Header, Content)>,
+    pub(super) counts: Statistics,
+}
+
+impl Node {
+    /// A node without pages.
+    pub fn new(options: Options) -> Self {
+        assert!(options.me < options.nodes && options.tasks > 0, "a node among nodes, with tasks");
+        Self {
+            options,
+            now: 0,
+            epoch: 0,
+            pages: Vec::new(),
+            writable: Vec::new(),
+            scopes: vec![Scope { lock: None, written: Vec::new() }],
+            diffs_sent: 0,
+            diffs_applied: VecDeque::new(),
+            collected: BTreeMap::new(),
+            later: VecDeque::new(),
+            fetches: 0,
+            early: Vec::new(),
+            held: Vec::new(),
+            locks: BTreeMap::new(),
+            managed: BTreeMap::new(),
+            conditions: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            heard: Vec::new(),
+            barrier: Barrier::new(options.tasks),
+            arrivals: Arrivals::default(),
+            partial: BTreeMap::new(),
+            own: VecDeque::new(),
+            counts: Statistics::default(),
+        }
+    }
+
+    /// Takes an event at the time `now` and appends what is to be done.
+    ///
+    /// # Errors
+    /// Only for messages. Nothing is changed and nothing to be done then.
+    pub fn step(
+        &mut self,
+        event: Event,
+        now: u64,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        self.now = now;
+        match event {
+            Event::Allocate { pages, homes } => self.allocate(pages, homes, actions),
+            Event::Read(page) => self.fault(page, Happens::Read, actions),
+            Event::Write(page) => self.fault(page, Happens::Write, actions),
+            Event::Acquire(task, lock) => self.acquire(task, lock, actions),
+            Event::Release(task, lock) => self.release(task, lock, actions),
+            Event::Barrier(task) => self.reach(task, actions),
+            Event::Meet(task) => self.meet(task, actions),
+            Event::Set(_, lock) => self.set(lock, actions),
+            Event::Reset(_, lock) => self.reset(lock),
+            Event::Wait(task, lock) => self.wait(task, lock, actions),
+            Event::Message(header, content) => self.message(header, content, actions)?,
+        }
+        self.settle(actions);
+        Ok(())
+    }
+
+    /// What it has counted.
+    pub fn statistics(&self) -> &Statistics {
+        &self.counts
+    }
+
+    /// What it has counted of a page.
+    pub fn page_statistics(&self, page: Page) -> Option<PageStatistics> {
+        Some(self.pages.get(page as usize)?.counts)
+    }
+
+    /// Begins to count anew.
+    pub fn forget_statistics(&mut self) {
+        self.counts = Statistics::default();
+        for page in &mut self.pages {
+            page.counts = PageStatistics::default();
+        }
+    }
+
+    /// The pages that there are.
+    pub fn pages(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// Where a page lives.
+    pub fn home(&self, page: Page) -> Option<NodeId> {
+        Some(self.pages.get(page as usize)?.home)
+    }
+
+    /// What we have of a page.
+    pub fn state(&self, page: Page) -> Option<State> {
+        Some(self.pages.get(page as usize)?.state)
+    }
+
+    /// Barriers passed.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Nothing is under way, and nobody waits.
+    pub fn is_idle(&self) -> bool {
+        self.fetches == 0
+            && self.diffs_applied.is_empty()
+            && self.later.is_empty()
+            && self.early.is_empty()
+            && self.held.is_empty()
+            && self.waiting.is_empty()
+            && self.locks.values().all(Local::is_idle)
+    }
+
+    fn allocate(&mut self, pages: u64, homes: Homes, actions: &mut Vec<Action>) {
+        let Options { me, nodes, alone, .. } = self.options;
+        self.pages.extend((0..pages).map(|page| {
+            let home = homes.of(page, nodes);
+            let state = match home == me {
+                true if alone => State::Alone,
+                true => State::Home,
+                false => State::Invalid,
+            };
+            Entry { state, home, since: 0, counts: PageStatistics::default() }
+        }));
+        self.answer_early(actions);
+    }
+
+    /// A task cannot go on.
+    fn fault(&mut self, page: Page, on: Happens, actions: &mut Vec<Action>) {
+        assert!(page < self.pages(), "page {page} is not allocated");
+        let entry = &mut self.pages[page as usize];
+        if on == Happens::Write {
+            self.counts.write_faults += 1;
+            entry.counts.written += 1;
+        } else {
+            self.counts.read_faults += 1;
+        }
+        match self.barrier.is_quiet() {
+            true => self.held.push(page),
+            false => self.happens(page, on, None, actions),
+        }
+    }
+
+    /// Faults that waited for the barrier try again.
+    pub(super) fn resume(&mut self, actions: &mut Vec<Action>) {
+        actions.extend(std::mem::take(&mut self.held).into_iter().map(Action::Wake));
+    }
+
+    /// Looks the rule up and follows it. What local events ask for that has no rule is an error
+    /// of ours; what comes in messages is checked before.
+    pub(super) fn happens(
+        &mut self,
+        page: Page,
+        on: Happens,
+        asker: Option<NodeId>,
+        actions: &mut Vec<Action>,
+    ) {
+        let entry = &mut self.pages[page as usize];
+        let rule = rule_of(entry.state, on)
+            .unwrap_or_else(|| panic!("page {page}, {:?}: {on:?} cannot happen", entry.state));
+        if rule.next == State::Invalid && entry.state != State::Invalid {
+            entry.counts.dropped += 1;
+            self.counts.dropped += 1;
+        }
+        entry.state = rule.next;
+        let home = entry.home;
+        if on == Happens::Arrive {
+            self.fetches -= 1;
+            self.counts.fetching.add(self.now.saturating_sub(entry.since));
+        }
+        for action in rule.actions {
+            match action {
+                Do::Ask => {
+                    let entry = &mut self.pages[page as usize];
+                    entry.since = self.now;
+                    entry.counts.fetched += 1;
+                    self.fetches += 1;
+                    self.send(home, Op::GetPage, 0, page, Body::Empty, actions);
+                }
+                Do::Fill => actions.push(Action::Fill(page)),
+                Do::Twin => actions.push(Action::Twin(page)),
+                Do::MapRead => actions.push(Action::MapRead(page)),
+                Do::MapWrite => actions.push(Action::MapWrite(page)),
+                Do::Protect => actions.push(Action::Protect(page)),
+                Do::Unmap => actions.push(Action::Unmap(page)),
+                Do::Wake => actions.push(Action::Wake(page)),
+                Do::Change => {}
+                Do::Record => {
+                    self.writable.push(page);
+                    for scope in &mut self.scopes {
+                        scope.written.push(page);
+                    }
+                }
+                Do::Diff => {
+                    self.counts.diffs += 1;
+                    actions.push(Action::Diff(page, home));
+                    let collected = self.collected.entry(home).or_default();
+                    *collected += 1;
+                    if *collected == DIFFS {
+                        self.collected.remove(&home);
+                        self.send_diffs(home, actions);
+                    }
+                }
+                Do::Answer => {
+                    let asker = asker.expect("it was asked for");
+                    self.send(asker, Op::GetPageGrant, 0, page, Body::Page(page), actions);
+                }
+            }
+        }
+    }
+
+    fn send_diffs(&mut self, home: NodeId, actions: &mut Vec<Action>) {
+        self.diffs_sent += 1;
+        self.diffs_applied.push_back(false);
+        self.send(home, Op::Diff, 0, self.diffs_sent, Body::Diffs, actions);
+    }
+
+    /// Sends the changes that were collected. Must come before anything that others may take
+    /// as a sign that they are sent.
+    pub(super) fn send_collected(&mut self, actions: &mut Vec<Action>) {
+        while let Some((home, _)) = self.collected.pop_first() {
+            self.send_diffs(home, actions);
+        }
+    }
+
+    /// Another scope opens: what is written from now on is written in it.
+    pub(super) fn open(&mut self, lock: Lock, actions: &mut Vec<Action>) {
+        for page in std::mem::take(&mut self.writable) {
+            if matches!(self.pages[page as usize].state, State::Dirty | State::HomeDirty) {
+                self.happens(page, Happens::Open, None, actions);
+            }
+        }
+        self.scopes.push(Scope { lock: Some(lock), written: Vec::new() });
+    }
+
+    /// Sends homes what was written in a scope; and answers which pages that are.
+    pub(super) fn flush(&mut self, mut written: Vec<Page>, actions: &mut Vec<Action>) -> Vec<Run> {
+        written.sort_unstable();
+        written.dedup();
+        for &page in &written {
+            self.happens(page, Happens::Flush, None, actions);
+        }
+        self.send_collected(actions);
+        let me = self.options.me;
+        run::of(written.into_iter().map(|page| {
+            let whole = self.pages[page as usize].state != State::Invalid;
+            (page, if whole { me } else { run::NOBODY })
+        }))
+    }
+
+    /// Another wrote these pages.
+    pub(super) fn notice(&mut self, runs: &[Run], actions: &mut Vec<Action>) {
+        let pages = self.pages();
+        for page in runs.iter().flat_map(Run::range).take_while(|&page| page < pages) {
+            self.happens(page, Happens::Notice, None, actions);
+        }
+        self.send_collected(actions);
+    }
+
+    /// Says it as soon as all changes that are sent are applied.
+    pub(super) fn send_later(&mut self, to: NodeId, op: Op, lock: Lock, body: Body) {
+        let header = self.header(to, op, lock);
+        self.later.push_back(Later { after: self.diffs_sent, header, body });
+    }
+
+    pub(super) fn send_runs(
+        &mut self,
+        header: Header,
+        precede: Op,
+        mut runs: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) {
+        while runs.len() > RUNS {
+            let rest = runs.split_off(RUNS);
+            self.post(Header { op: precede, ..header }, Body::Runs(runs), actions);
+            runs = rest;
+        }
+        self.post(header, Body::Runs(runs), actions);
+    }
+
+    pub(super) fn header(&self, to: NodeId, op: Op, lock: Lock) -> Header {
+        Header { op, from: self.options.me, to, lock, scope: 0, epoch: self.epoch }
+    }
+
+    pub(super) fn send(
+        &mut self,
+        to: NodeId,
+        op: Op,
+        lock: Lock,
+        scope: u64,
+        body: Body,
+        actions: &mut Vec<Action>,
+    ) {
+        let header = Header { scope, ..self.header(to, op, lock) };
+        self.post(header, body, actions);
+    }
+
+    fn post(&mut self, header: Header, body: Body, actions: &mut Vec<Action>) {
+        if header.to != self.options.me {
+            self.counts.messages[header.op as usize - 1] += 1;
+            actions.push(Action::Send(header, body));
+            return;
+        }
+        let content = match body {
+            Body::Empty => Content::Empty,
+            Body::Runs(runs) => Content::Runs(runs),
+            Body::Page(_) | Body::Diffs => unreachable!("our own pages are ours"),
+        };
+        self.own.push_back((header, content));
+    }
+
+    /// Does what became possible, until nothing is.
+    fn settle(&mut self, actions: &mut Vec<Action>) {
+        loop {
+            while self.diffs_applied.front() == Some(&true) {
+                self.diffs_applied.pop_front();
+            }
+            let applied = self.diffs_sent - self.diffs_applied.len() as u64;
+            if self.later.front().is_some_and(|later| later.after <= applied) {
+                let later = self.later.pop_front().expect("it is there");
+                match later.body {
+                    Body::Runs(runs) => {
+                        self.send_runs(later.header, Op::WriteNotice, runs, actions);
+                    }
+                    body => self.post(later.header, body, actions),
+                }
+                if later.header.op == Op::Release {
+                    self.released(later.header.lock, actions);
+                }
+            } else if let Some((header, content)) = self.own.pop_front() {
+                self.message(header, content, actions).expect("we talk sense to ourselves");
+            } else if self.barrier.is_quiet() && self.fetches == 0 && self.later.is_empty() {
+                if !self.arrive(actions) {
+                    return;
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn message(
+        &mut self,
+        header: Header,
+        content: Content,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, to, lock, scope, epoch } = header;
+        let refuse = |why| Err(Refused { from, op, why });
+        if to != self.options.me || from >= self.options.nodes {
+            return refuse("not for this node, or from none");
+        }
+        if epoch > self.epoch + 1 {
+            return refuse("two barriers ahead");
+        }
+        match (op, content) {
+            (Op::GetPage, Content::Empty) => {
+                if epoch > self.epoch || scope >= self.pages() {
+                    if self.early.iter().any(|early| early.from == from && early.scope == scope) {
+                        return refuse("asks twice");
+                    }
+                    self.early.push(header);
+                    return Ok(());
+                }
+                if from == self.options.me || !self.can(scope, Happens::Ask) {
+                    return refuse("asks for a page that does not live here");
+                }
+                self.happens(scope, Happens::Ask, Some(from), actions);
+            }
+            (Op::GetPageGrant, Content::Page) => {
+                if !self.can(scope, Happens::Arrive) || self.pages[scope as usize].home != from {
+                    return refuse("sends a page that nobody asked for");
+                }
+                self.happens(scope, Happens::Arrive, None, actions);
+            }
+            (Op::Diff, Content::Diffs(pages)) => {
+                let mine = |&page: &Page| {
+                    let state = self.state(page);
+                    self.can(page, Happens::Change)
+                        && (state != Some(State::Clean) || epoch > self.epoch)
+                };
+                if !pages.iter().all(mine) {
+                    return refuse("changes a page that does not live here, or that it has not");
+                }
+                for page in pages {
+                    self.happens(page, Happens::Change, None, actions);
+                }
+                actions.push(Action::Change);
+                self.send(from, Op::DiffGrant, 0, scope, Body::Empty, actions);
+            }
+            (Op::DiffGrant, Content::Empty) => {
+                let oldest = self.diffs_sent - self.diffs_applied.len() as u64;
+                let at = scope.checked_sub(oldest + 1).map(|at| at as usize);
+                match at.and_then(|at| self.diffs_applied.get_mut(at)) {
+                    Some(applied) => *applied = true,
+                    None => return refuse("has applied changes that were not sent"),
+                }
+            }
+            (Op::Invalidate | Op::WriteNotice, Content::Runs(runs)) => {
+                self.partial.entry((from, op, lock)).or_default().extend(runs);
+            }
+            (Op::Acquire, Content::Empty) => return self.asked(header, actions),
+            (Op::AcquireGrant, Content::Runs(runs)) => return self.granted(header, runs, actions),
+            (Op::Release, Content::Runs(runs)) => return self.given_back(header, runs, actions),
+            (Op::Barrier, Content::Runs(runs)) => return self.arrived(header, runs, actions),
+            (Op::BarrierGrant, Content::Runs(runs)) => return self.passed(header, runs, actions),
+            (Op::Set, Content::Runs(runs)) => return self.is_set(header, runs, actions),
+            (Op::Reset, Content::Empty) => return self.is_reset(header),
+            (Op::Wait, Content::Empty) => return self.waits(header, actions),
+            (Op::WaitGrant, Content::Runs(runs)) => return self.waited(header, runs, actions),
+            (Op::Meet, Content::Empty) => return self.met(header, actions),
+            (Op::MeetGrant, Content::Empty) => return self.all_met(header, actions),
+            _ => return refuse("has another's body"),
+        }
+        Ok(())
+    }
+
+    fn can(&self, page: Page, on: Happens) -> bool {
+        self.state(page).is_some_and(|state| rule_of(state, on).is_some())
+    }
+
+    /// A barrier or an allocation has caught up with who was ahead of us.
+    pub(super) fn answer_early(&mut self, actions: &mut Vec<Action>) {
+        for header in std::mem::take(&mut self.early) {
+            // Who asks too much is not told: nobody waits for the answer but they.
+            let _ = self.message(header, Content::Empty, actions);
+        }
+    }
+
+    /// The parts of a list that came before its last.
+    pub(super) fn whole(&mut self, from: NodeId, op: Op, lock: Lock, last: Vec<Run>) -> Vec<Run> {
+        match self.partial.remove(&(from, op, lock)) {
+            Some(mut runs) => {
+                runs.extend(last);
+                runs
+            }
+            None => last,
+        }
+    }
+
+    /// Which node manages a lock or condition variable.
+    pub(super) fn manager(&self, lock: Lock) -> NodeId {
+        lock % self.options.nodes
+    }
+}

@@ -1,0 +1,71 @@
+//! What a node counts and times: for itself, for each page and for each lock.
+//!
+//! Times are in the unit of the driver's clock (nanoseconds, in ours).
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{Lock, Op};
+
+/// Of a node, since it began or since they were taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Statistics {
+    /// Tasks could not read a page.
+    pub read_faults: u64,
+    /// Tasks could not write a page.
+    pub write_faults: u64,
+    /// Messages sent to other nodes, by [`Op`] in the order of [`Op::ALL`].
+    pub messages: [u64; Op::ALL.len()],
+    /// Pages whose changes were sent.
+    pub diffs: u64,
+    /// Copies dropped since another wrote the page.
+    pub dropped: u64,
+    /// Pages that became ours.
+    pub gained: u64,
+    /// How long pages were on their way here.
+    pub fetching: Wait,
+    /// From the last task's arrival at a barrier to its grant.
+    pub barriers: Wait,
+    /// Of each lock and condition variable that was used.
+    pub locks: BTreeMap<Lock, LockStatistics>,
+}
+
+/// How often something was waited for, and how long.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Wait {
+    /// How often.
+    pub times: u64,
+    /// How long in all.
+    pub total: u64,
+    /// The longest.
+    pub longest: u64,
+}
+
+impl Wait {
+    pub(super) fn add(&mut self, took: u64) {
+        self.times += 1;
+        self.total += took;
+        self.longest = self.longest.max(took);
+    }
+}
+
+/// Of a lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LockStatistics {
+    /// From asking the manager to its grant.
+    pub asked: Wait,
+    /// Grants from one task of the node to another.
+    pub handed: u64,
+}
+
+/// Of a page.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PageStatistics {
+    /// It was asked for.
+    pub fetched: u32,
+    /// A task could not write it.
+    pub written: u32,
+    /// Its copy was dropped, since another wrote it.
+    pub dropped: u32,
+}

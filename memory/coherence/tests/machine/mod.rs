@@ -1,0 +1,327 @@
+//! Nodes with memory, a network and tasks that follow a script: what the model checker and the
+//! random walks drive. Messages are the real bytes.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use coherence::diff;
+use coherence::message::{Content, Header, Lock, NodeId, Page};
+use coherence::run;
+use coherence::scope::event::Body;
+use coherence::scope::homes::Homes;
+use coherence::scope::{Action, Event, Node, Options};
+
+/// Bytes of a page.
+pub const PAGE: usize = 4;
+/// What a page that was dropped holds.
+const NOTHING: u8 = 0xee;
+
+/// What a task does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Do {
+    /// The byte must have this value.
+    Expect(Page, usize, u8),
+    Write(Page, usize, u8),
+    /// Reads the byte, and writes it, one greater: two steps.
+    Add(Page, usize),
+    Lock(Lock),
+    Unlock(Lock),
+    Barrier,
+    Set(Lock),
+    Reset(Lock),
+    Wait(Lock),
+    Meet,
+}
+
+/// Scripts of the tasks of each node, and how memory is laid out.
+#[derive(Clone, Debug)]
+pub struct Story {
+    pub nodes: Vec<Vec<Vec<Do>>>,
+    pub pages: u64,
+    pub homes: Homes,
+    pub migrate: bool,
+    pub alone: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Access {
+    None,
+    Read,
+    Write,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Frame {
+    access: Access,
+    bytes: [u8; PAGE],
+    twin: Option<[u8; PAGE]>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Status {
+    Runs,
+    /// Waits for a page.
+    Faulted(Page),
+    /// Waits for a grant.
+    Waits,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Task {
+    at: usize,
+    /// What an [`Do::Add`] has read.
+    read: Option<u8>,
+    status: Status,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Host {
+    node: Node,
+    frames: Vec<Frame>,
+    changes: BTreeMap<NodeId, Vec<u8>>,
+    tasks: Vec<Task>,
+}
+
+/// What is on its way between two nodes, in order.
+type Way = VecDeque<(Header, Vec<u8>)>;
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    hosts: Vec<Host>,
+    network: BTreeMap<(NodeId, NodeId), Way>,
+    /// What went wrong.
+    pub wrong: Option<String>,
+}
+
+/// What may happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Next {
+    /// A task goes on.
+    Task(usize, usize),
+    /// A message arrives.
+    Deliver(NodeId, NodeId),
+}
+
+impl Machine {
+    pub fn new(story: &Story) -> Self {
+        let nodes = story.nodes.len() as u32;
+        let hosts = story.nodes.iter().enumerate().map(|(me, scripts)| {
+            let mut node = Node::new(Options {
+                nodes,
+                me: me as NodeId,
+                tasks: scripts.len() as u32,
+                migrate: story.migrate,
+                alone: story.alone,
+            });
+            let allocate = Event::Allocate { pages: story.pages, homes: story.homes };
+            node.step(allocate, 0, &mut Vec::new()).expect("no message");
+            let frame = |page| {
+                let home = story.homes.of(page, nodes) == me as NodeId;
+                let bytes = if home { [0; PAGE] } else { [NOTHING; PAGE] };
+                Frame { access: Access::None, bytes, twin: None }
+            };
+            let task = Task { at: 0, read: None, status: Status::Runs };
+            Host {
+                node,
+                frames: (0..story.pages).map(frame).collect(),
+                changes: BTreeMap::new(),
+                tasks: vec![task; scripts.len()],
+            }
+        });
+        Self { hosts: hosts.collect(), network: BTreeMap::new(), wrong: None }
+    }
+
+    pub fn next(&self, story: &Story) -> Vec<Next> {
+        let mut next = Vec::new();
+        for (host, scripts) in story.nodes.iter().enumerate() {
+            for (task, script) in scripts.iter().enumerate() {
+                let state = &self.hosts[host].tasks[task];
+                if state.status == Status::Runs && state.at < script.len() {
+                    next.push(Next::Task(host, task));
+                }
+            }
+        }
+        let waiting = self.network.iter().filter(|(_, messages)| !messages.is_empty());
+        next.extend(waiting.map(|(&(from, to), _)| Next::Deliver(from, to)));
+        next
+    }
+
+    /// All scripts are at their ends, and nothing is under way.
+    pub fn is_done(&self, story: &Story) -> bool {
+        let ended = |(host, scripts): (&Host, &Vec<Vec<Do>>)| {
+            let mut tasks = host.tasks.iter().zip(scripts);
+            host.node.is_idle() && tasks.all(|(task, script)| task.at == script.len())
+        };
+        self.hosts.iter().zip(&story.nodes).all(ended)
+    }
+
+    pub fn go(&mut self, story: &Story, next: Next) {
+        match next {
+            Next::Task(host, task) => self.task(host, task, story.nodes[host][task].as_slice()),
+            Next::Deliver(from, to) => {
+                let messages = self.network.get_mut(&(from, to)).expect("there is one");
+                let (header, body) = messages.pop_front().expect("there is one");
+                if messages.is_empty() {
+                    self.network.remove(&(from, to));
+                }
+                let header = Header::parse(&header.bytes()).expect("ours");
+                let content = Content::parse(header.op, &body, PAGE).expect("ours");
+                self.step(to as usize, Event::Message(header, content), &body);
+            }
+        }
+    }
+
+    fn task(&mut self, host: usize, task: usize, script: &[Do]) {
+        let state = &mut self.hosts[host].tasks[task];
+        let number = task as u32;
+        let next = script[state.at];
+        let event = match next {
+            Do::Expect(page, at, value) => {
+                if let Some(read) = self.access(host, task, page, Access::Read) {
+                    if read[at] != value {
+                        self.wrong = Some(format!(
+                            "node {host}, task {task}: byte {at} of page {page} is {}, not {value}",
+                            read[at]
+                        ));
+                    }
+                    self.hosts[host].tasks[task].at += 1;
+                }
+                return;
+            }
+            Do::Write(page, at, value) => {
+                if let Some(bytes) = self.access(host, task, page, Access::Write) {
+                    bytes[at] = value;
+                    self.hosts[host].tasks[task].at += 1;
+                }
+                return;
+            }
+            Do::Add(page, at) => {
+                match state.read {
+                    None => {
+                        if let Some(read) = self.access(host, task, page, Access::Read) {
+                            let read = read[at];
+                            self.hosts[host].tasks[task].read = Some(read);
+                        }
+                    }
+                    Some(read) => {
+                        if let Some(bytes) = self.access(host, task, page, Access::Write) {
+                            bytes[at] = read + 1;
+                            let state = &mut self.hosts[host].tasks[task];
+                            state.read = None;
+                            state.at += 1;
+                        }
+                    }
+                }
+                return;
+            }
+            Do::Unlock(lock) => Event::Release(number, lock),
+            Do::Set(lock) => Event::Set(number, lock),
+            Do::Reset(lock) => Event::Reset(number, lock),
+            Do::Lock(lock) => Event::Acquire(number, lock),
+            Do::Wait(lock) => Event::Wait(number, lock),
+            Do::Barrier => Event::Barrier(number),
+            Do::Meet => Event::Meet(number),
+        };
+        state.at += 1;
+        if !matches!(next, Do::Unlock(_) | Do::Set(_) | Do::Reset(_)) {
+            state.status = Status::Waits;
+        }
+        self.step(host, event, &[]);
+    }
+
+    /// The page, if the task may do that with it; else it faults.
+    fn access(
+        &mut self,
+        host: usize,
+        task: usize,
+        page: Page,
+        wants: Access,
+    ) -> Option<&mut [u8; PAGE]> {
+        if self.hosts[host].frames[page as usize].access < wants {
+            self.hosts[host].tasks[task].status = Status::Faulted(page);
+            let event = match wants {
+                Access::Write => Event::Write(page),
+                _ => Event::Read(page),
+            };
+            self.step(host, event, &[]);
+            return None;
+        }
+        Some(&mut self.hosts[host].frames[page as usize].bytes)
+    }
+
+    fn step(&mut self, host: usize, event: Event, body: &[u8]) {
+        let mut actions = Vec::new();
+        let happened = format!("{event:?}");
+        let Host { node, frames, changes, tasks } = &mut self.hosts[host];
+        if let Err(refused) = node.step(event, 0, &mut actions) {
+            self.wrong = Some(format!("node {host} refuses {happened}: {refused:?}"));
+        }
+        node.forget_statistics();
+        let mut go_on = |page| {
+            for task in tasks.iter_mut().filter(|task| task.status == Status::Faulted(page)) {
+                task.status = Status::Runs;
+            }
+        };
+        let mut granted = Vec::new();
+        for action in actions {
+            match action {
+                Action::Fill(page) => {
+                    frames[page as usize].bytes.copy_from_slice(body);
+                }
+                Action::Twin(page) => {
+                    let frame = &mut frames[page as usize];
+                    frame.twin = Some(frame.bytes);
+                }
+                Action::MapRead(page) => {
+                    let frame = &mut frames[page as usize];
+                    frame.access = frame.access.max(Access::Read);
+                    go_on(page);
+                }
+                Action::MapWrite(page) => {
+                    frames[page as usize].access = Access::Write;
+                    go_on(page);
+                }
+                Action::Protect(page) => {
+                    let frame = &mut frames[page as usize];
+                    frame.access = frame.access.min(Access::Read);
+                }
+                Action::Unmap(page) => {
+                    frames[page as usize] =
+                        Frame { access: Access::None, bytes: [NOTHING; PAGE], twin: None };
+                }
+                Action::Wake(page) => go_on(page),
+                Action::Diff(page, to) => {
+                    let frame = &mut frames[page as usize];
+                    let twin = frame.twin.take().expect("it has a twin");
+                    diff::append(changes.entry(to).or_default(), page, &twin, &frame.bytes);
+                }
+                Action::Change => {
+                    for (page, runs) in diff::pages(body, PAGE).expect("it was parsed") {
+                        diff::apply(runs, &mut frames[page as usize].bytes);
+                    }
+                }
+                Action::Send(header, body) => {
+                    let body = match body {
+                        Body::Empty => Vec::new(),
+                        Body::Page(page) => frames[page as usize].bytes.to_vec(),
+                        Body::Diffs => changes.remove(&header.to).unwrap_or_default(),
+                        Body::Runs(runs) => run::encode(&runs),
+                    };
+                    let way = (header.from, header.to);
+                    self.network.entry(way).or_default().push_back((header, body));
+                }
+                Action::Grant(task) => granted.push(task),
+                Action::Misuse(task, misuse) => {
+                    self.wrong = Some(format!("node {host}, task {task}: {misuse:?}"));
+                }
+            }
+        }
+        for task in granted {
+            let task = &mut self.hosts[host].tasks[task as usize];
+            if task.status != Status::Waits {
+                self.wrong = Some(format!("node {host}: a grant that nobody waits for"));
+            }
+            task.status = Status::Runs;
+        }
+    }
+}
