@@ -29,6 +29,8 @@ pub(crate) struct Area {
 
 // SAFETY: the memory is shared by design, and reached through atomics, or under its lock.
 unsafe impl Send for Area {}
+// SAFETY: as above; and who may send a copy could share it as well.
+unsafe impl Sync for Area {}
 
 impl Area {
     fn word(&self, n: u32) -> &AtomicU32 {
