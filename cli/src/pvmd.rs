@@ -23,13 +23,16 @@ pub struct Options {
     /// Join the virtual machine whose daemon invites by standard input
     #[arg(long, hide = true)]
     join: bool,
+    /// Join the virtual machine whose daemon invites who calls there, as hosters are told
+    #[arg(long, value_name = "NUMBER", hide = true)]
+    call: Option<String>,
     /// Hosts that belong to the virtual machine from the start, and what is said of others
     hostfile: Option<PathBuf>,
 }
 
 /// Runs until the virtual machine is halted.
 pub fn pvmd(options: &Options) -> Result<i32, Failure> {
-    let Options { name, join, hostfile, .. } = options;
+    let Options { name, join, call, hostfile, .. } = options;
     let options = ::pvmd::run::Options {
         vmid: std::env::var("PVM_VMID").ok(),
         name: name.clone(),
@@ -40,6 +43,8 @@ pub fn pvmd(options: &Options) -> Result<i32, Failure> {
     crate::server::raise_open_files();
     if *join {
         ::pvmd::join::join(&options)?;
+    } else if let Some(number) = call {
+        ::pvmd::join::call(&options, number)?;
     } else if let Some(wireup) = ::pvmd::launched::wireup()? {
         ::pvmd::launched::run(&options, wireup, ready).map_err(Refused::failure)?;
     } else {

@@ -80,6 +80,12 @@ impl Error {
     pub fn from_code(code: i32) -> Option<Error> {
         ALL.into_iter().find(|error| error.code() == code)
     }
+
+    /// The error that `pvm3.h` calls by this name.
+    pub fn named(name: &str) -> Option<Error> {
+        let named = |error: &Error| format!("Pvm{error:?}").eq_ignore_ascii_case(name);
+        ALL.into_iter().find(named)
+    }
 }
 
 const ALL: [Error; 32] = [

@@ -23,6 +23,7 @@ mod in_place;
 pub mod items;
 pub mod message;
 pub mod nested;
+pub mod parcel;
 pub mod protocol;
 mod raw;
 pub mod signature;

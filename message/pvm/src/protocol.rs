@@ -146,6 +146,10 @@ tags! {
     TC_SIBLINGS = 0x8003_000cu32;
     /// To the resource manager: pvm_spawn.
     SM_SPAWN = 0x8004_0001u32;
+    /// From the resource manager: start tasks.
+    SM_EXEC = 0x8004_0002u32;
+    /// To the resource manager: these tasks are started, or have come.
+    SM_EXECACK = 0x8004_0003u32;
     /// To the resource manager: pvm_tasks.
     SM_TASK = 0x8004_0004u32;
     /// To the resource manager: pvm_config.
@@ -154,10 +158,26 @@ tags! {
     SM_ADDHOST = 0x8004_0006u32;
     /// To the resource manager: pvm_delhosts.
     SM_DELHOST = 0x8004_0007u32;
+    /// From the resource manager: add hosts.
+    SM_ADD = 0x8004_0008u32;
+    /// To the resource manager: these hosts are added.
+    SM_ADDACK = 0x8004_0009u32;
     /// To the resource manager: pvm_notify.
     SM_NOTIFY = 0x8004_000au32;
+    /// From a tasker and to the resource manager: a task has ended.
+    SM_TASKX = 0x8004_000bu32;
+    /// To the resource manager: a host has gone.
+    SM_HOSTX = 0x8004_000cu32;
+    /// From the resource manager: another is one in its place.
+    SM_HANDOFF = 0x8004_000du32;
     /// To the resource manager: pvm_reg_rm.
     SM_SCHED = 0x8004_000eu32;
+    /// To a hoster: start daemons.
+    SM_STHOST = 0x8004_000fu32;
+    /// From it: what came of that.
+    SM_STHOSTACK = 0x8004_0010u32;
+    /// To a tasker: start a task.
+    SM_STTASK = 0x8004_0011u32;
 }
 
 /// In place of a length of output: there is no more.
@@ -183,6 +203,9 @@ mod tests {
     fn tags_have_the_names_that_pvmproto_gives_them() {
         assert_eq!(tag_name(TC_SIBLINGS), Some("TC_SIBLINGS"));
         assert_eq!(tag_name(SM_SCHED), Some("SM_SCHED"));
+        assert_eq!(tag_name(SM_ADDACK), Some("SM_ADDACK"));
+        assert_eq!(tag_name(SM_HANDOFF), Some("SM_HANDOFF"));
+        assert_eq!(tag_name(SM_STTASK), Some("SM_STTASK"));
         assert_eq!(tag_name(TC_OUTPUT), Some("TC_OUTPUT"));
         assert_eq!(tag_name(0x8001_0010u32 as i32), Some("TM_DB"));
         assert_eq!(tag_name(0x8001_001au32 as i32), None);

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::tid::Tid;
 
 /// Of this protocol. A daemon refuses others with `PvmBadVersion`.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Longest frame, in bytes: the longest message and its envelope.
 pub const FRAME_MAX: usize = i32::MAX as usize;
 
@@ -170,8 +170,8 @@ pub enum Request {
     Hoster(bool),
     /// pvm_reg_tasker (true) and its end.
     Tasker(bool),
-    /// pvm_reg_rm (true) and its end.
-    ResourceManager(bool),
+    /// pvm_reg_rm: the task is resource manager of the virtual machine until it ends.
+    ResourceManager,
     /// pvm_reg_tracer: what tasks get that nobody spawned; nothing at its end.
     Tracer(Option<Inheritance>),
     /// What a hoster, tasker or resource manager answers: the daemon's message, and its data.
@@ -338,4 +338,6 @@ pub struct Welcome {
     pub secret: [u8; 32],
     /// Whether the daemon and its tasks share one space (`nagaya pvm --space`).
     pub space: bool,
+    /// The resource manager, which it asks in the daemon's stead.
+    pub manager: Option<Tid>,
 }

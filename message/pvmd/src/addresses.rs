@@ -10,9 +10,7 @@ use pvm::wire::{Answer, Letter, News};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Principal};
-use crate::event::Action;
 use crate::machine::Asker;
-use crate::parcel;
 
 /// What is known of this host's tasks.
 #[derive(Debug, Default)]
@@ -49,8 +47,7 @@ impl Daemon {
     }
 
     fn ask_to_open(&mut self, tid: Tid) {
-        let letter = parcel::letter(tid, &Letter::News(News::Open));
-        self.actions.push(Action::Deliver(tid, letter));
+        self.write(tid, &Letter::News(News::Open));
     }
 
     /// A task has enrolled; somebody may have asked for it before.

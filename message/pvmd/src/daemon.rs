@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use pvm::error::Error;
+use pvm::parcel;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Frame, HostInfo, Letter, Parcel, Request, VERSION, Welcome};
 
@@ -22,7 +23,6 @@ use crate::machine::{Asker, Change, Effect, Machine, What};
 use crate::notice::Wish;
 use crate::order::{Item, Order, Output};
 use crate::output::{Outputs, Say};
-use crate::parcel;
 use crate::plugin::Roles;
 use crate::spawn::{Spawning, Starting};
 use crate::tasks::{Link, Tasks};
@@ -43,6 +43,8 @@ pub(crate) enum Then {
     Managed(i32),
     /// It says whether this task is there, whose end somebody wants to know.
     Notice(Tid),
+    /// It says whether this task can be resource manager.
+    HandOff(Tid),
     /// Nothing.
     Nothing,
 }
@@ -249,6 +251,7 @@ impl Daemon {
             inheritance: task.inheritance.clone(),
             secret: self.secret,
             space: false,
+            manager: self.machine.manager(),
         };
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));
         self.open_if_wanted(tid);
@@ -346,6 +349,7 @@ impl Daemon {
                     self.actions.push(Action::Signal(tid, SIGTERM));
                 }
             }
+            Effect::ManagerGone(tid) => self.manager_gone(tid),
             Effect::Slot(slot, change) => {
                 if change.host().is_none_or(|host| host == self.host) {
                     self.actions.push(Action::Slot(slot, change));
@@ -382,6 +386,9 @@ impl Daemon {
                 Some(_) => Ok(Answer::Done),
                 None => Err(Error::NoTask.code()),
             },
+            Errand::PlugIn(tid, tag, parcel) => {
+                self.plug_in(tid, tag, &parcel).map(|()| Answer::Done).map_err(Error::code)
+            }
             Errand::Clock => Ok(Answer::Clock(self.now.seconds, self.now.microseconds)),
             Errand::Signal(tid, signal) => {
                 if self.tasks.get(tid).is_some() {
@@ -422,6 +429,7 @@ impl Daemon {
             Then::Spawn(number, slots) => self.spawned(number, &slots, reply),
             Then::Managed(wait_id) => self.managed(wait_id, reply),
             Then::Notice(tid) => self.noticed(tid, &reply),
+            Then::HandOff(next) => self.handed_off(next, &reply),
             Then::Nothing => {}
         }
     }
@@ -429,9 +437,15 @@ impl Daemon {
     /// Answers a request of a task of this host.
     pub(crate) fn answer(&mut self, asker: Asker, reply: Reply) {
         if asker.id != 0 && self.tasks.get(asker.tid).is_some() {
-            let letter = parcel::letter(asker.tid, &Letter::Answer(asker.id, reply));
-            self.actions.push(Action::Deliver(asker.tid, letter));
+            self.write(asker.tid, &Letter::Answer(asker.id, reply));
         }
+    }
+
+    /// Sends a task of this host a letter.
+    pub(crate) fn write(&mut self, to: Tid, letter: &Letter) {
+        // Postcard refuses only what has no length, and a letter's parts do.
+        let data = postcard::to_allocvec(letter).expect("a letter");
+        self.actions.push(Action::Deliver(to, parcel::letter(to, &data)));
     }
 
     /// What all hosts have of it, gathered.

@@ -2,7 +2,7 @@
 //! [`Errand`] for it, whichever host that is. Each is answered once.
 
 use pvm::tid::Tid;
-use pvm::wire::Answer;
+use pvm::wire::{Answer, Parcel};
 use serde::{Deserialize, Serialize};
 
 use crate::spawn::Start;
@@ -22,6 +22,8 @@ pub enum Errand {
     Address(Tid),
     /// To start tasks.
     Start(Start),
+    /// To do what this task, a plug-in, says.
+    PlugIn(Tid, i32, Parcel),
 }
 
 /// What comes of one: an answer, or an error code of PVM.

@@ -82,8 +82,11 @@ pub enum Action {
     OpenFabric(u16, [u8; 32]),
     /// Start a daemon on another host, and invite it.
     Start(Box<(Recipe, Invitation)>),
-    /// Have this task start daemons on other hosts, and invite them.
-    StartBy(Tid, Vec<(Recipe, Invitation)>),
+    /// Have this task start daemons on other hosts, and invite them when they call. Its answer
+    /// will have the wait ID.
+    StartBy(Tid, i32, Vec<(Recipe, Invitation)>),
+    /// The task does not start this host's daemon; it can only have called already.
+    GiveUp(u16),
     /// Connect to this host, which is found there.
     Connect(u16, Vec<u8>),
     /// Be done with this host.

@@ -5,7 +5,7 @@
 //! answer with their places; each one's joining is ordered; it gets the state of the machine,
 //! and says that it is ready.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use pvm::error::Error;
 use pvm::tid::Tid;
@@ -22,6 +22,12 @@ use crate::start::{Recipe, Started};
 /// After so many ticks without a letter a host is lost. (Of a daemon that was killed, its
 /// machine tells at once. This is for machines and networks that fail without a word.)
 pub const TICKS: u32 = 6;
+
+/// What the line begins with by which a daemon tells a hoster that it runs.
+pub(crate) const STARTED: &str = "ddpro<";
+
+/// Bit of the number of a request that a resource manager has made.
+const MANAGED: u32 = 1 << 31;
 
 /// The speed of a host of which nothing is said.
 pub(crate) const SPEED: i32 = 1000;
@@ -69,6 +75,8 @@ struct Request {
     wanted: Vec<(usize, Wanted)>,
     /// The answer: a tid or an error each.
     slots: Vec<Option<i32>>,
+    /// The resource manager has made it, with this wait ID.
+    managed: Option<(Tid, i32)>,
 }
 
 /// What this host does about other hosts.
@@ -84,8 +92,13 @@ pub(crate) struct Hosting {
     /// Whose slot a host is that is about to join, or to leave.
     joining: BTreeMap<u16, (Asker, usize)>,
     leaving: BTreeMap<u16, (Asker, usize)>,
-    /// Hosts whose daemons a hoster is to start.
-    hosted: BTreeSet<u16>,
+    /// Hosts whose daemons a hoster is to start, and the wait ID of its answer.
+    hosted: BTreeMap<u16, i32>,
+    last_wait_id: i32,
+    /// Requests of resource managers so far.
+    last_managed: u32,
+    /// What a hoster has said of hosts that it could not start.
+    refused: BTreeMap<u16, Error>,
     /// How many ticks long a guest has been alone, without tasks.
     idle: u32,
     /// How many ticks long nothing has come from a host.
@@ -128,7 +141,20 @@ impl Daemon {
 
     /// pvm_addhosts.
     pub(crate) fn add_hosts(&mut self, asker: Asker, lines: &[String]) {
-        let mut request = Request { wanted: Vec::new(), slots: Vec::new() };
+        self.add(asker, None, lines);
+    }
+
+    /// The resource manager adds hosts.
+    pub(crate) fn add_hosts_for(&mut self, manager: Tid, wait_id: i32, lines: &[String]) {
+        self.hosting.last_managed = self.hosting.last_managed.wrapping_add(1);
+        // Numbers that no library gives its requests; its host asks in its name.
+        let id = MANAGED | self.hosting.last_managed;
+        let own = Tid::daemon(self.host);
+        self.add(Asker { tid: own, id }, Some((manager, wait_id)), lines);
+    }
+
+    fn add(&mut self, asker: Asker, managed: Option<(Tid, i32)>, lines: &[String]) {
+        let mut request = Request { wanted: Vec::new(), slots: Vec::new(), managed };
         for (slot, line) in lines.iter().enumerate() {
             let wanted = self.hostfile.wanted(line).map(Wanted::new);
             let known = |name: &str| self.machine.hosts().iter().any(|host| host.name == name);
@@ -204,9 +230,11 @@ impl Daemon {
         }
         match self.roles.hoster {
             Some(hoster) => {
-                let hosts = starts.iter().map(|(_, invitation)| invitation.host);
+                let wait_id = self.hosting.last_wait_id.checked_add(1).unwrap_or(1);
+                self.hosting.last_wait_id = wait_id;
+                let hosts = starts.iter().map(|(_, invitation)| (invitation.host, wait_id));
                 self.hosting.hosted.extend(hosts);
-                self.actions.push(Action::StartBy(hoster, starts));
+                self.actions.push(Action::StartBy(hoster, wait_id, starts));
             }
             None => {
                 let starts = starts.into_iter().map(|start| Action::Start(Box::new(start)));
@@ -217,14 +245,38 @@ impl Daemon {
 
     /// There is no hoster any more: what it has not started, it never will.
     pub(crate) fn lose_hoster(&mut self) {
-        for host in std::mem::take(&mut self.hosting.hosted) {
-            self.fill(host, Error::CantStart.code());
+        for host in std::mem::take(&mut self.hosting.hosted).into_keys() {
+            self.refuse(host, Error::CantStart);
         }
+    }
+
+    /// A hoster says what came of what it was to start: of each host a line, or nothing that
+    /// can be read. A daemon that runs is a host once it calls, whatever the hoster says.
+    pub(crate) fn hosted(&mut self, wait_id: i32, lines: Result<&[(u16, String)], Error>) {
+        let asked = self.hosting.hosted.iter().filter(|(_, asked)| **asked == wait_id);
+        let asked: Vec<u16> = asked.map(|(host, _)| *host).collect();
+        for host in asked {
+            let line = lines.map(|lines| lines.iter().find(|(named, _)| *named == host));
+            let refused = match line {
+                Ok(Some((_, line))) if line.starts_with(STARTED) => continue,
+                Ok(Some((_, line))) => Error::named(line.trim()).unwrap_or(Error::CantStart),
+                Ok(None) => Error::CantStart,
+                Err(error) => error,
+            };
+            self.hosting.hosted.remove(&host);
+            self.refuse(host, refused);
+        }
+    }
+
+    fn refuse(&mut self, host: u16, error: Error) {
+        self.hosting.refused.insert(host, error);
+        self.actions.push(Action::GiveUp(host));
     }
 
     /// A daemon has been started, or has not.
     pub(crate) fn started(&mut self, Started { host, acceptance }: Started) {
         self.hosting.hosted.remove(&host);
+        let refused = self.hosting.refused.remove(&host);
         match acceptance {
             Ok(place) if place.info.tid == Tid::of_host(host) => {
                 let change = Change { asker: None, what: What::Joined(place) };
@@ -234,7 +286,7 @@ impl Daemon {
             acceptance => {
                 let why = acceptance.map_or_else(|why| why, |_| "another host answers".into());
                 self.log(format!("cannot start a daemon as host {host}: {why}"));
-                self.fill(host, Error::CantStart.code());
+                self.fill(host, refused.unwrap_or(Error::CantStart).code());
             }
         }
     }
@@ -352,7 +404,7 @@ impl Daemon {
 
     /// pvm_delhosts. A host is named, or its tid is given.
     pub(crate) fn delete_hosts(&mut self, asker: Asker, names: &[String]) {
-        let mut request = Request { wanted: Vec::new(), slots: Vec::new() };
+        let mut request = Request { wanted: Vec::new(), slots: Vec::new(), managed: None };
         let mut leave = Vec::new();
         for (slot, name) in names.iter().enumerate() {
             let host = self.machine.named(name, self.host).map(|info| info.tid.host());
@@ -417,8 +469,13 @@ impl Daemon {
         let Some(request) = self.hosting.requests.get(&asker) else { return };
         let slots: Option<Vec<i32>> = request.slots.iter().copied().collect();
         if let Some(slots) = slots {
-            self.hosting.requests.remove(&asker);
-            self.answer(asker, Ok(Answer::Each(slots)));
+            let managed = self.hosting.requests.remove(&asker).and_then(|request| request.managed);
+            match managed {
+                Some((manager, wait_id)) => {
+                    self.tell_manager_of_added(manager, wait_id, &slots);
+                }
+                None => self.answer(asker, Ok(Answer::Each(slots))),
+            }
             self.tell_hosts();
         }
     }

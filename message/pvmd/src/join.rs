@@ -1,11 +1,14 @@
-//! `nagaya pvmd --join`: the daemon of a host that another one adds. It reads an invitation
-//! from standard input, answers on standard output, and lives on by itself.
+//! The daemon of a host that another one adds. `nagaya pvmd --join` reads an invitation from
+//! standard input and answers on standard output; `nagaya pvmd --call`, which a hoster starts,
+//! calls for it. Either lives on by itself.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
 
 use nagaya_server::Failure;
 
+use crate::call::Calling;
+use crate::hosts::STARTED;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
 use crate::run::{Beginning, Options, Running, begin, info};
 use crate::socket::Refused;
@@ -19,6 +22,32 @@ pub fn join(options: &Options) -> Result<(), Failure> {
     let invitation = text.lines().find_map(Invitation::parse).ok_or_else(|| {
         Failure::ours("no invitation comes by standard input (a daemon starts this, not a user)")
     })?;
+    accept(options, invitation, answer)
+}
+
+/// As [`join`], with an invitation that is to be had where `number` says.
+pub fn call(options: &Options, number: &str) -> Result<(), Failure> {
+    let (call, invitation) = Calling::begin(number).map_err(Failure::ours)?;
+    let call = std::cell::Cell::new(Some(call));
+    accept(options, invitation, |acceptance| {
+        let said = call.take().map(|call| call.end(acceptance));
+        // As stock PVM's daemons: hosters look for its beginning, or hand it on.
+        let line = match (acceptance, said) {
+            (Ok(Place { info, .. }), Some(Ok(()))) => {
+                let (architecture, signature) = (&info.architecture, info.signature);
+                format!("{STARTED}0> arch<{architecture}> ip<0:0> mtu<0> dsig<{signature}>")
+            }
+            _ => "PvmCantStart".into(),
+        };
+        println!("{line}");
+    })
+}
+
+fn accept(
+    options: &Options,
+    invitation: Invitation,
+    answer: impl Fn(&Acceptance),
+) -> Result<(), Failure> {
     if let Some(fault) = invitation.fault() {
         answer(&Err(fault));
         return Ok(());

@@ -11,6 +11,7 @@
 #![allow(non_upper_case_globals)]
 
 mod addresses;
+mod call;
 mod child;
 mod connection;
 mod contexts;
@@ -31,7 +32,6 @@ mod network;
 mod notice;
 pub mod order;
 mod output;
-mod parcel;
 mod pattern;
 pub mod peers;
 mod plugin;

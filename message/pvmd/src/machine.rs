@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use pvm::constants::{PVMNORESETCLASS, PvmMboxMultiInstance};
 use pvm::error::Error;
+use pvm::parcel::Data;
 use pvm::slots::Count;
 use pvm::tid::{HOST_MAX, Tid};
 use pvm::wire::{Answer, GroupRequest, HostInfo, MailboxRequest, Parcel};
@@ -16,7 +17,6 @@ use crate::groups::{self, Closing, Groups, SlotChange};
 use crate::invitation::Place;
 use crate::mailboxes::Mailboxes;
 use crate::order::Item;
-use crate::parcel::Data;
 
 /// A task's request that is to be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -55,6 +55,8 @@ pub enum What {
     Reset,
     /// The asker wants something of a group.
     Group(GroupRequest),
+    /// This task is resource manager.
+    Manager(Tid),
     /// A host has closed a group's slot.
     Counted(u16, Closing, Count),
 }
@@ -78,6 +80,8 @@ pub enum Effect {
     Joined(Place),
     /// This host has left, or is lost.
     Left(u16),
+    /// This task is resource manager no longer, and has ended.
+    ManagerGone(Tid),
 }
 
 impl From<groups::Effect> for Effect {
@@ -99,6 +103,8 @@ pub struct Machine {
     addresses: BTreeMap<u16, Vec<u8>>,
     /// The last number that was reserved for a host. None is used twice.
     last_host: u16,
+    /// Tasks that are resource managers, or were: the last one is.
+    managers: Vec<Tid>,
 }
 
 impl Machine {
@@ -110,6 +116,7 @@ impl Machine {
             groups: Groups::default(),
             mailboxes: Mailboxes::default(),
             addresses: BTreeMap::new(),
+            managers: Vec::new(),
         }
     }
 
@@ -138,6 +145,19 @@ impl Machine {
         &self.addresses
     }
 
+    /// The resource manager.
+    pub fn manager(&self) -> Option<Tid> {
+        self.managers.last().copied()
+    }
+
+    /// Those of the resource managers, and former ones, who fit have ended.
+    fn managers_end(&mut self, fits: impl Fn(Tid) -> bool) -> Vec<Effect> {
+        let gone = self.managers.iter().copied().filter(|tid| fits(*tid));
+        let gone = gone.map(Effect::ManagerGone).collect();
+        self.managers.retain(|tid| !fits(*tid));
+        gone
+    }
+
     /// The host with this number.
     pub fn host(&self, host: u16) -> Option<&HostInfo> {
         self.hosts.iter().find(|info| info.tid.host() == host)
@@ -159,8 +179,9 @@ impl Machine {
                 self.hosts.retain(|info| info.tid.host() != host);
                 self.addresses.remove(&host);
                 self.mailboxes.ended(|tid| tid.host() == host);
+                let managers = self.managers_end(|tid| tid.host() == host);
                 let left = self.groups.host_left(host).into_iter().map(Effect::from);
-                left.chain([Effect::Left(host)]).collect()
+                left.chain(managers).chain([Effect::Left(host)]).collect()
             }
         }
     }
@@ -172,7 +193,8 @@ impl Machine {
         match what {
             What::Ended(tid) => {
                 self.mailboxes.ended(|owner| owner == tid);
-                let left = self.groups.ended(tid).into_iter().map(Effect::from);
+                let managers = self.managers_end(|manager| manager == tid);
+                let left = self.groups.ended(tid).into_iter().map(Effect::from).chain(managers);
                 // Its own answer goes before its end.
                 answer(done).into_iter().chain(left).chain([Effect::Ended(tid)]).collect()
             }
@@ -237,6 +259,11 @@ impl Machine {
                 }
                 None => Vec::new(),
             },
+            What::Manager(tid) => {
+                self.managers.retain(|manager| *manager != tid);
+                self.managers.push(tid);
+                answer(done).into_iter().collect()
+            }
             What::Counted(host, closing, count) => {
                 let effects = self.groups.counted(host, &closing, count);
                 effects.into_iter().map(Effect::from).collect()

@@ -5,13 +5,17 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use pvm::parcel::Data;
+use pvm::protocol::SM_STHOST;
+
 use crate::event::{Action, Event};
 use crate::hosts::TICKS;
+use crate::invitation::Invitation;
 use crate::peers::{Happened, Peers};
-use crate::plugin::{self, SM_STHOST};
+use crate::plugin;
 use crate::poll::Poll;
 use crate::run::{Running, Source};
-use crate::start::Starts;
+use crate::start::{Started, Starts};
 
 /// How long other hosts may take, at the end, to take what was sent to them.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -89,14 +93,30 @@ impl Running {
                     Ok(starts) => starts.start(recipe, invitation),
                     Err(why) => {
                         let host = invitation.host;
-                        let started = crate::start::Started { host, acceptance: Err(why) };
+                        let started = Started { host, acceptance: Err(why) };
                         self.tell(Event::Started(started));
                     }
                 }
             }
-            Action::StartBy(hoster, starts) => {
-                let message = crate::start::describe(&starts);
-                self.deliver(hoster, message.message(plugin::to(hoster, SM_STHOST), 1));
+            Action::StartBy(hoster, wait_id, wanted) => match self.starts() {
+                Ok(starts) => {
+                    let count = Data::default().int(wanted.len() as i32);
+                    let data = wanted.into_iter().fold(count, |data, (recipe, invitation)| {
+                        data.and(&starts.expect(&recipe, invitation))
+                    });
+                    self.deliver(hoster, data.message(plugin::to(hoster, SM_STHOST), wait_id));
+                }
+                Err(why) => {
+                    for (_, Invitation { host, .. }) in wanted {
+                        let started = Started { host, acceptance: Err(why.clone()) };
+                        self.tell(Event::Started(started));
+                    }
+                }
+            },
+            Action::GiveUp(host) => {
+                if let Some(starts) = &mut self.network.starts {
+                    starts.give_up(host);
+                }
             }
             Action::Connect(host, address) => {
                 let Some(peers) = &mut self.network.peers else { return };
@@ -127,14 +147,14 @@ impl Running {
         Ok(self.network.peers.as_ref().expect("just opened").address().to_vec())
     }
 
-    fn starts(&mut self) -> Result<&Starts, String> {
+    fn starts(&mut self) -> Result<&mut Starts, String> {
         if self.network.starts.is_none() {
             let starts = Starts::new().map_err(|error| error.to_string())?;
             let bell = starts.as_fd().try_clone_to_owned().map_err(|error| error.to_string())?;
             self.poll.add(Source::Starts(bell)).map_err(|error| error.to_string())?;
             self.network.starts = Some(starts);
         }
-        Ok(self.network.starts.as_ref().expect("just made"))
+        Ok(self.network.starts.as_mut().expect("just made"))
     }
 
     /// Takes what has come from other hosts.
@@ -157,7 +177,7 @@ impl Running {
 
     /// Takes what daemons that were started have said.
     pub(crate) fn hear_starts(&mut self) {
-        let done = self.network.starts.as_ref().map(Starts::done).unwrap_or_default();
+        let done = self.network.starts.as_mut().map(Starts::done).unwrap_or_default();
         for started in done {
             self.tell(Event::Started(started));
         }

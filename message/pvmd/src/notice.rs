@@ -3,12 +3,12 @@
 
 use pvm::constants::{PvmHostAdd, PvmHostDelete, PvmNotifyCancel, PvmTaskExit};
 use pvm::error::Error;
+use pvm::parcel::Data;
 use pvm::tid::Tid;
 use pvm::wire::{Parcel, Sink};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Reply};
-use crate::parcel::Data;
 
 /// One notice that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

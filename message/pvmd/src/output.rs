@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use pvm::parcel::Data;
 use pvm::tid::Tid;
 use pvm::wire::{Parcel, Sink};
 
 use crate::daemon::Daemon;
 use crate::event::Action;
-use crate::parcel::Data;
 
 /// What a message of output says instead of a length (`pvmproto.h`: TO_EOF, TO_SPAWN, TO_NEW).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

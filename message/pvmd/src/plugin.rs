@@ -1,36 +1,21 @@
 //! Tasks that take over a part of the daemon's work: hosters start daemons, taskers start
 //! tasks, resource managers say where; and tracers. Their messages are those of stock PVM
-//! (pvm_reg_hoster(3), pvm_reg_tasker(3), pvm_reg_rm(3); the tags are in `pvmproto.h`). Each
-//! works for the host on which it is.
+//! (pvm_reg_hoster(3), pvm_reg_tasker(3), pvm_reg_rm(3); the tags are in `pvmproto.h`). A
+//! resource manager is the whole virtual machine's; the others work for the host on which they
+//! are.
 
 use pvm::constants::{PvmHostCompl, PvmTaskArch, PvmTaskHost};
 use pvm::error::Error;
-use pvm::tid::Tid;
-use pvm::wire::{Answer, Inheritance, Parcel, Sink, Spawn};
+use pvm::parcel::{Data, Reader};
+use pvm::protocol::*;
+use pvm::tid::{HOST_MAX, Tid};
+use pvm::wire::{Answer, Inheritance, Letter, News, Parcel, Sink, Spawn};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Reply};
-use crate::invitation::{Acceptance, Line};
-use crate::machine::Asker;
-use crate::parcel::{Data, Reader};
+use crate::machine::{Change, What};
 use crate::spawn::Start;
-use crate::start::Started;
 
-const SM_FIRST: i32 = 0x8004_0001_u32 as i32;
-/// From a resource manager: start tasks.
-const SM_EXEC: i32 = SM_FIRST + 1;
-/// To a resource manager: these are started, or have come.
-const SM_EXECACK: i32 = SM_FIRST + 2;
-/// From a tasker and to a resource manager: a task has ended.
-const SM_TASKX: i32 = SM_FIRST + 10;
-/// To a resource manager: a host has gone.
-const SM_HOSTX: i32 = SM_FIRST + 11;
-/// To a hoster: start daemons.
-pub const SM_STHOST: i32 = SM_FIRST + 14;
-/// From it: what came of that.
-const SM_STHOSTACK: i32 = SM_FIRST + 15;
-/// To a tasker: start a task.
-pub const SM_STTASK: i32 = SM_FIRST + 16;
 /// Most strings of a list in a message.
 const STRINGS_MAX: i32 = 1 << 16;
 
@@ -39,7 +24,6 @@ const STRINGS_MAX: i32 = 1 << 16;
 pub(crate) struct Roles {
     pub hoster: Option<Tid>,
     pub tasker: Option<Tid>,
-    pub manager: Option<Tid>,
     /// What tasks get that nobody spawned, as this one wants it.
     pub tracer: Option<(Tid, Inheritance)>,
 }
@@ -49,7 +33,6 @@ pub(crate) struct Roles {
 pub(crate) enum Role {
     Hoster,
     Tasker,
-    Manager,
 }
 
 /// A message to a plug-in: where it goes, as a message of the base context.
@@ -63,14 +46,15 @@ impl Daemon {
         let player = match role {
             Role::Hoster => &mut self.roles.hoster,
             Role::Tasker => &mut self.roles.tasker,
-            Role::Manager => &mut self.roles.manager,
         };
         match *player {
             Some(other) if other != tid => return Err(Error::Already),
             _ => *player = on.then_some(tid),
         }
-        if !on {
-            self.leave_tasker(tid);
+        match role {
+            Role::Hoster if !on => self.lose_hoster(),
+            Role::Tasker if !on => self.leave_tasker(tid),
+            _ => {}
         }
         Ok(())
     }
@@ -83,8 +67,8 @@ impl Daemon {
     /// A task has ended, with its roles.
     pub(crate) fn leave_roles(&mut self, tid: Tid) {
         let was_hoster = self.roles.hoster == Some(tid);
-        let Roles { hoster, tasker, manager, tracer } = &mut self.roles;
-        for player in [hoster, tasker, manager] {
+        let Roles { hoster, tasker, tracer } = &mut self.roles;
+        for player in [hoster, tasker] {
             player.take_if(|player| *player == tid);
         }
         tracer.take_if(|(tracer, _)| *tracer == tid);
@@ -105,7 +89,7 @@ impl Daemon {
 
     /// Tells the resource manager that these tasks are there.
     pub(crate) fn tell_manager_of_start(&mut self, tids: &[i32], wait_id: i32) {
-        if let Some(manager) = self.roles.manager {
+        if let Some(manager) = self.machine.manager() {
             let data = Data::default().int(tids.len() as i32);
             let data = tids.iter().fold(data, |data, tid| data.int(*tid));
             self.route(Parcel { bytes: data.message(to(manager, SM_EXECACK), wait_id) });
@@ -114,7 +98,7 @@ impl Daemon {
 
     /// Tells the resource manager that a task has ended.
     pub(crate) fn tell_manager_of_end(&mut self, tid: Tid) {
-        if let Some(manager) = self.roles.manager {
+        if let Some(manager) = self.machine.manager() {
             // Its status and times are not known: it need not be our child.
             let data = (0..5).fold(Data::default().int(tid.as_int()), |data, _| data.int(0));
             self.route(Parcel { bytes: data.message(to(manager, SM_TASKX), 0) });
@@ -123,15 +107,15 @@ impl Daemon {
 
     /// Tells the resource manager that a host has gone.
     pub(crate) fn tell_manager_of_host(&mut self, host: u16) {
-        if let Some(manager) = self.roles.manager {
+        // It gets this once.
+        if let Some(manager) = self.machine.manager().filter(|tid| tid.host() == self.host) {
             let data = Data::default().int(Tid::of_host(host).as_int());
             self.route(Parcel { bytes: data.message(to(manager, SM_HOSTX), 0) });
         }
     }
 
     /// What a plug-in says. Errors: BadMsg; Denied, if it has no such role.
-    pub(crate) fn plug_in(&mut self, asker: Asker, tag: i32, parcel: &Parcel) -> Result<(), Error> {
-        let tid = asker.tid;
+    pub(crate) fn plug_in(&mut self, tid: Tid, tag: i32, parcel: &Parcel) -> Result<(), Error> {
         let mut reader = Reader::new(&parcel.bytes)?;
         match tag {
             SM_TASKX => {
@@ -143,19 +127,28 @@ impl Daemon {
                 self.end(ended, None);
             }
             SM_STHOSTACK if self.roles.hoster == Some(tid) => {
-                while !reader.is_at_end() {
-                    let host = Tid::from(reader.int()?).host();
-                    let line = reader.string()?;
-                    let acceptance = Acceptance::parse(&line).unwrap_or(Err(line));
-                    self.started(Started { host, acceptance });
-                }
+                let lines = started(&mut reader);
+                self.hosted(reader.wait_id(), lines.as_deref().map_err(|_| Error::DSysErr));
+                lines?;
             }
-            SM_EXEC if self.roles.manager == Some(tid) => {
+            SM_EXEC if self.machine.manager() == Some(tid) => {
                 let wait_id = reader.wait_id();
                 let start = exec(&mut reader)?;
                 self.send_on(self.host, Errand::Start(start), Then::Managed(wait_id));
             }
-            SM_EXEC | SM_STHOSTACK => return Err(Error::Denied),
+            SM_ADD if self.machine.manager() == Some(tid) => {
+                let wait_id = reader.wait_id();
+                let names = strings(&mut reader)?;
+                self.add_hosts_for(tid, wait_id, &names);
+            }
+            SM_HANDOFF if self.machine.manager() == Some(tid) => {
+                let next = Tid::from(reader.int()?);
+                match next.is_task() {
+                    true => self.send_on(next.host(), Errand::Status(next), Then::HandOff(next)),
+                    false => return Err(Error::BadParam),
+                }
+            }
+            SM_EXEC | SM_ADD | SM_HANDOFF | SM_STHOSTACK => return Err(Error::Denied),
             _ => {
                 self.log(format!(
                     "{tid} sends the daemon a message {tag:#x}, which is none for it"
@@ -164,6 +157,42 @@ impl Daemon {
             }
         }
         Ok(())
+    }
+
+    /// Whether the task is there that the resource manager wants in its place.
+    pub(crate) fn handed_off(&mut self, next: Tid, reply: &Reply) {
+        match reply {
+            Ok(_) => {
+                let what = What::Manager(next);
+                self.propose(Change { asker: None, what });
+            }
+            Err(_) => self.log(format!("{next}, which is to be resource manager, is no task")),
+        }
+    }
+
+    /// This task is resource manager no longer: who has asked it asks us again.
+    pub(crate) fn manager_gone(&mut self, manager: Tid) {
+        for tid in self.tasks.iter().map(|task| task.tid).collect::<Vec<_>>() {
+            self.write(tid, &Letter::News(News::Gone(manager)));
+        }
+    }
+
+    /// Tells the resource manager what came of hosts that it wanted to add.
+    pub(crate) fn tell_manager_of_added(&mut self, manager: Tid, wait_id: i32, slots: &[i32]) {
+        let count = Data::default().int(slots.len() as i32).int(0);
+        let data = slots.iter().fold(count, |data, slot| {
+            let host = self.machine.host(Tid::from((*slot).max(0)).host());
+            match host.filter(|_| *slot > 0) {
+                Some(info) => data
+                    .int(*slot)
+                    .string(&info.name)
+                    .string(&info.architecture)
+                    .int(info.speed)
+                    .int(info.signature),
+                None => data.int(*slot).string("").string("").int(0).int(0),
+            }
+        });
+        self.route(Parcel { bytes: data.message(to(manager, SM_ADDACK), wait_id) });
     }
 
     /// The tasks that a resource manager wanted are started.
@@ -189,10 +218,44 @@ fn exec(reader: &mut Reader) -> Result<Start, Error> {
     let mut sink =
         || Ok::<_, Error>(Sink { tid: reader.int()?, context: reader.int()?, tag: reader.int()? });
     let inheritance = Inheritance { output: sink()?, trace: sink()?, ..Inheritance::default() };
-    let environment = strings(reader)?;
+    let (inherited, environment) = inherited(strings(reader)?);
+    let inheritance =
+        Inheritance { output: inheritance.output, trace: inheritance.trace, ..inherited };
     let place = String::new();
     let spawn = Spawn { file, arguments, flags, place, count, environment, inheritance };
     Ok(Start { spawn, directory: String::new(), parent })
+}
+
+/// What children inherit by the first variables of their environment, as libpvm sends them to a
+/// resource manager, and the variables that are left.
+fn inherited(environment: Vec<String>) -> (Inheritance, Vec<String>) {
+    let mut inherited = Inheritance::default();
+    let left = environment.into_iter().filter(|variable| {
+        let Some((name, value)) = variable.split_once('=') else { return true };
+        let number = || match value.strip_prefix("0x") {
+            Some(digits) => i32::from_str_radix(digits, 16).unwrap_or(0),
+            None => value.parse().unwrap_or(0),
+        };
+        match name {
+            "PVMTMASK" => inherited.trace_mask = value.into(),
+            "PVMTRCBUF" => inherited.trace_buffer = number(),
+            "PVMTRCOPT" => inherited.trace_options = number(),
+            "PVMCTX" => inherited.context = number(),
+            _ => return true,
+        }
+        false
+    });
+    let left = left.collect();
+    (inherited, left)
+}
+
+/// What a hoster says: how many hosts, and of each its tid and the daemon's line.
+fn started(reader: &mut Reader) -> Result<Vec<(u16, String)>, Error> {
+    let count = reader.int()?;
+    if !(0..=i32::from(HOST_MAX as i16)).contains(&count) {
+        return Err(Error::BadMsg);
+    }
+    (0..count).map(|_| Ok((Tid::from(reader.int()?).host(), reader.string()?))).collect()
 }
 
 /// A list of strings after its length.

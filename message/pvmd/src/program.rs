@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 
 use pvm::constants::PvmTaskDebug;
 use pvm::error::Error;
+use pvm::parcel::Data;
 
 use crate::child::inherit_nothing;
-use crate::parcel::Data;
 use crate::spawn::Program;
 
 /// The architecture that this host is, as PVM calls it.

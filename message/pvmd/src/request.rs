@@ -1,6 +1,7 @@
 //! What a task asks for, and which way it takes.
 
 use pvm::error::Error;
+use pvm::parcel;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, GroupRequest, MailboxRequest, Parcel, Request, Sink};
 
@@ -8,7 +9,6 @@ use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Reply};
 use crate::machine::{Asker, Change, What};
 use crate::notice::Wanted;
-use crate::parcel;
 use crate::pattern;
 use crate::plugin::Role;
 
@@ -113,13 +113,16 @@ impl Daemon {
             }
             Request::Hoster(on) => self.role(asker, Role::Hoster, on),
             Request::Tasker(on) => self.role(asker, Role::Tasker, on),
-            Request::ResourceManager(on) => self.role(asker, Role::Manager, on),
+            Request::ResourceManager => return self.change(asker, What::Manager(asker.tid)),
             Request::Tracer(inheritance) => {
                 self.roles.tracer = inheritance.map(|inherited| (asker.tid, inherited));
                 Ok(Answer::Done)
             }
             Request::PlugIn(tag, parcel) => {
-                self.plug_in(asker, tag, &parcel).map(|()| Answer::Done).map_err(Error::code)
+                let (to, errand) = (parcel::addressee(&parcel.bytes), Errand::PlugIn);
+                let host = to.map_or(0, Tid::host);
+                let host = if host == 0 { self.host } else { host };
+                return self.send_on(host, errand(asker.tid, tag, parcel), Then::Answer(asker));
             }
             Request::Tickle(arguments) => Ok(Answer::Each(self.tickle(&arguments))),
             Request::AddHosts(lines) => return self.add_hosts(asker, &lines),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fabric::error::FabricError;
 use nagaya_server::{Failure, job};
+use pvm::protocol::SM_STTASK;
 use pvm::signature::signature;
 use pvm::tid::Tid;
 use pvm::wire::{HostInfo, Welcome};
@@ -23,7 +24,7 @@ use crate::invitation::{Acceptance, Invitation, SILENCE_MS};
 use crate::log::{self, Log};
 use crate::network::Network;
 use crate::peers::Peers;
-use crate::plugin::{self, SM_STTASK};
+use crate::plugin;
 use crate::poll::{Poll, signals};
 use crate::post::Post;
 use crate::processes::{Processes, read_output};
@@ -428,6 +429,7 @@ impl Running {
             abroad @ (Action::OpenFabric(..)
             | Action::Start(_)
             | Action::StartBy(..)
+            | Action::GiveUp(_)
             | Action::Connect(..)
             | Action::Disconnect(_)
             | Action::Send(..)) => self.act_abroad(abroad),

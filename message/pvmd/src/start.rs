@@ -1,19 +1,24 @@
 //! Starting daemons on other hosts: by ssh, or what `PVM_RSH` names, each in a thread, so
-//! that the daemon's loop never waits for a login.
+//! that the daemon's loop never waits for a login; or by a task, a hoster.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use pvm::parcel::Data;
 use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use crate::call::Expected;
 use crate::child::inherit_nothing;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
-use crate::parcel::Data;
 
 /// How long a host may take to start its daemon: logins can be slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -46,6 +51,8 @@ pub struct Starts {
     bell: OwnedFd,
     sender: Sender<Started>,
     receiver: Receiver<Started>,
+    /// What ends the waiting for a daemon that a hoster starts.
+    expected: BTreeMap<u16, Arc<AtomicBool>>,
 }
 
 impl Starts {
@@ -53,16 +60,47 @@ impl Starts {
     pub fn new() -> rustix::io::Result<Starts> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (sender, receiver) = channel();
-        Ok(Starts { bell, sender, receiver })
+        Ok(Starts { bell, sender, receiver, expected: BTreeMap::new() })
     }
 
     /// Starts a daemon and invites it.
     pub fn start(&self, recipe: Recipe, invitation: Invitation) {
+        let host = invitation.host;
+        self.work(host, move || invite(&recipe, &invitation));
+    }
+
+    /// A hoster is to start a daemon, and it is to be invited. What the hoster is told of it.
+    pub(crate) fn expect(&mut self, recipe: &Recipe, invitation: Invitation) -> Data {
+        let host = invitation.host;
+        let data = Expected::new().and_then(|expected| {
+            let data = describe(recipe, host, &expected.number(host, &recipe.host)?);
+            Ok((expected, data))
+        });
+        match data {
+            Ok((expected, data)) => {
+                self.expected.insert(host, expected.cancelled.clone());
+                self.work(host, move || expected.answer(&invitation));
+                data
+            }
+            Err(error) => {
+                self.work(host, move || Err(format!("cannot be called: {error}")));
+                describe(recipe, host, "")
+            }
+        }
+    }
+
+    /// A hoster does not start this host's daemon any more, unless it has called already.
+    pub(crate) fn give_up(&mut self, host: u16) {
+        if let Some(cancelled) = self.expected.get(&host) {
+            cancelled.store(true, Relaxed);
+        }
+    }
+
+    fn work(&self, host: u16, work: impl FnOnce() -> Acceptance + Send + 'static) {
         let sender = self.sender.clone();
         let bell = self.bell.try_clone();
-        let host = invitation.host;
         let work = move || {
-            let acceptance = invite(&recipe, &invitation);
+            let acceptance = work();
             // The daemon may have ended.
             let _ = sender.send(Started { host, acceptance });
             if let Ok(bell) = bell {
@@ -78,10 +116,12 @@ impl Starts {
     }
 
     /// What has become known since.
-    pub fn done(&self) -> Vec<Started> {
+    pub fn done(&mut self) -> Vec<Started> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
-        self.receiver.try_iter().collect()
+        let done: Vec<Started> = self.receiver.try_iter().collect();
+        done.iter().for_each(|started| drop(self.expected.remove(&started.host)));
+        done
     }
 }
 
@@ -103,10 +143,7 @@ fn remote(recipe: &Recipe, own: &Path) -> String {
     let vmid = recipe.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
     let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
     let script = match &recipe.program {
-        // Links to us may have the name of stock PVM's daemon.
-        Some(program) if program.rsplit('/').next().is_some_and(|n| n.starts_with("pvmd")) => {
-            format!("{vmid}exec {} --join", quoted(program))
-        }
+        Some(program) if is_daemon(program) => format!("{vmid}exec {} --join", quoted(program)),
         Some(program) => format!("{vmid}exec {} pvmd --join", quoted(program)),
         // Where hosts share their files, it is where it is here.
         None => {
@@ -119,22 +156,31 @@ fn remote(recipe: &Recipe, own: &Path) -> String {
     format!("sh -c {}", quoted(&script))
 }
 
-/// What a hoster is told to start: of each host its tid, options, login and command. The
-/// invitation, with the secret, is in the command: hosters are trusted, and are to keep it off
-/// command lines that others can see.
-pub(crate) fn describe(starts: &[(Recipe, Invitation)]) -> Data {
+/// What a hoster is told of a host: its tid, options, login, command, another command for
+/// Windows, and the virtual machine's ID. Hosters give the command to ssh, in quotes or not:
+/// it is a program and arguments that need none.
+fn describe(recipe: &Recipe, host: u16, call: &str) -> Data {
     let own = std::env::current_exe().unwrap_or_else(|_| "nagaya".into());
-    let data = Data::default().int(starts.len() as i32);
-    starts.iter().fold(data, |data, (recipe, invitation)| {
-        let login = match &recipe.login {
-            Some(login) => format!("{login}@{}", recipe.host),
-            None => recipe.host.clone(),
-        };
-        let line = quoted(invitation.to_line().trim_end());
-        let command = format!("echo {line} | {}", remote(recipe, &own));
-        let tid = Tid::of_host(invitation.host).as_int();
-        data.int(tid).string("").string(&login).string(&command)
-    })
+    let login = match &recipe.login {
+        Some(login) => format!("{login}@{}", recipe.host),
+        None => recipe.host.clone(),
+    };
+    let vmid = recipe.vmid.clone().unwrap_or_default();
+    let set = if vmid.is_empty() { String::new() } else { format!("env PVM_VMID={vmid} ") };
+    let program = match &recipe.program {
+        Some(program) if is_daemon(program) => program.clone(),
+        Some(program) => format!("{program} pvmd"),
+        None => format!("{} pvmd", own.display()),
+    };
+    let command = format!("{set}{program} --call={call}");
+    let tid = Tid::of_host(host).as_int();
+    let data = Data::default().int(tid).string("").string(&login);
+    data.string(&command).string("").string(&vmid)
+}
+
+/// Links to us may have the name of stock PVM's daemon.
+fn is_daemon(program: &str) -> bool {
+    program.rsplit('/').next().is_some_and(|name| name.starts_with("pvmd"))
 }
 
 /// The command that starts a daemon there.

@@ -7,15 +7,11 @@ use pvm::constants::PvmTaskExit;
 use pvm::envelope::{Envelope, What};
 use pvm::error::Error;
 use pvm::message::Header;
+use pvm::protocol::*;
 use pvm::signature::XDR;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Inheritance, Parcel, Request, Sink, Spawn};
 
-const SM_FIRST: i32 = 0x8004_0001_u32 as i32;
-const SM_EXEC: i32 = SM_FIRST + 1;
-const SM_EXECACK: i32 = SM_FIRST + 2;
-const SM_TASKX: i32 = SM_FIRST + 10;
-const SM_STTASK: i32 = SM_FIRST + 16;
 const EXIT: i32 = 5;
 
 /// pvm_pkint and pvm_pkstr.
@@ -145,7 +141,7 @@ fn a_resource_manager_has_tasks_started_and_is_told_of_all_that_come_and_go() {
         Request::PlugIn(SM_EXEC, message(wait_id, &items))
     };
     assert_eq!(manager.ask(exec(1)), Err(Error::Denied.code()));
-    assert_eq!(manager.ask(Request::ResourceManager(true)), Ok(Answer::Done));
+    assert_eq!(manager.ask(Request::ResourceManager), Ok(Answer::Done));
     assert_eq!(manager.ask(exec(77)), Ok(Answer::Done));
     let acknowledged = manager.receive(SM_EXECACK);
     assert_eq!((acknowledged.header.wait_id, &acknowledged.ints()[..1]), (77, &[2][..]));
@@ -161,6 +157,104 @@ fn a_resource_manager_has_tasks_started_and_is_told_of_all_that_come_and_go() {
     assert_eq!(manager.ask(Request::PlugIn(SM_EXEC, message(0, &[Item::Int(1)]))), bad);
     assert_eq!(manager.ask(Request::PlugIn(12, message(0, &[]))), bad);
     assert_eq!(manager.ask(Request::PlugIn(SM_EXEC, Parcel { bytes: vec![1; 7] })), bad);
+    host.halt();
+}
+
+#[test]
+fn a_resource_manager_adds_hosts_and_hands_its_work_over() {
+    let host = Host::start("handoff");
+    let mut manager = Client::new(&host.path);
+    let mut next = Client::new(&host.path);
+    assert_eq!(next.welcome.manager, None);
+    assert_eq!(manager.ask(Request::ResourceManager), Ok(Answer::Done));
+    assert_eq!(Client::new(&host.path).welcome.manager, Some(manager.tid()));
+    // Neither can be started.
+    let add = message(5, &[Item::Int(2), Item::Text("lo=a b"), Item::Text("")]);
+    assert_eq!(next.ask(Request::PlugIn(SM_ADD, add.clone())), Err(Error::Denied.code()));
+    assert_eq!(manager.ask(Request::PlugIn(SM_ADD, add)), Ok(Answer::Done));
+    let added = manager.receive(SM_ADDACK);
+    assert_eq!(added.header.wait_id, 5);
+    let mut reader = Reader(added.data, 0);
+    assert_eq!((reader.int(), reader.int()), (2, 0));
+    for _ in 0..2 {
+        assert_eq!(reader.int(), Error::BadParam.code());
+        assert_eq!((reader.text(), reader.text()), (String::new(), String::new()));
+        assert_eq!((reader.int(), reader.int()), (0, 0));
+    }
+    // To a task that there is, and not to others.
+    let hand_off = |tid| Request::PlugIn(SM_HANDOFF, message(0, &[Item::Int(tid)]));
+    let to_next = hand_off(next.tid().as_int());
+    assert_eq!(next.ask(to_next.clone()), Err(Error::Denied.code()));
+    assert_eq!(manager.ask(hand_off(0x4ffff)), Ok(Answer::Done));
+    assert_eq!(Client::new(&host.path).welcome.manager, Some(manager.tid()));
+    assert_eq!(manager.ask(to_next), Ok(Answer::Done));
+    assert_eq!(Client::new(&host.path).welcome.manager, Some(next.tid()));
+    // Who has gone is none; those who asked it are told.
+    let before = next.tid();
+    drop(next);
+    let begin = std::time::Instant::now();
+    while Client::new(&host.path).welcome.manager == Some(before) {
+        assert!(begin.elapsed() < client::PATIENCE, "the manager's end is noticed");
+    }
+    assert_eq!(Client::new(&host.path).welcome.manager, Some(manager.tid()));
+    host.halt();
+}
+
+/// What a hoster is told of the hosts that it is to start.
+fn wanted(hoster: &mut Client) -> (i32, Vec<i32>, Vec<String>) {
+    let told = hoster.receive(SM_STHOST);
+    let wait_id = told.header.wait_id;
+    let mut reader = Reader(told.data, 0);
+    let count = reader.int();
+    let mut of_each = || {
+        let tid = reader.int();
+        let texts: Vec<String> = (0..5).map(|_| reader.text()).collect();
+        (tid, texts[2].clone())
+    };
+    let (tids, commands) = (0..count).map(|_| of_each()).unzip();
+    (wait_id, tids, commands)
+}
+
+#[test]
+fn what_a_hoster_says_or_not_is_told_to_who_adds_hosts() {
+    let host = Host::start("hoster");
+    let mut parent = Client::new(&host.path);
+    let mut hoster = Client::new(&host.path);
+    let add =
+        |names: &[&str]| Request::AddHosts(names.iter().map(|name| name.to_string()).collect());
+    assert_eq!(hoster.ask(Request::Hoster(true)), Ok(Answer::Done));
+    assert_eq!(parent.ask(Request::Hoster(true)), Err(Error::Already.code()));
+    // Errors by name; other words; no word.
+    let id = parent.send(add(&["127.0.0.3", "127.0.0.4", "127.0.0.5"]));
+    let (wait_id, tids, commands) = wanted(&mut hoster);
+    for command in &commands {
+        // Stock hosters have room for 511 bytes; some put it into quotes of a shell.
+        assert!(command.len() < 400 && !command.contains(['\'', '"', ';', '|']), "{command}");
+    }
+    let said = |wait_id, items: &[Item]| Request::PlugIn(SM_STHOSTACK, message(wait_id, items));
+    let items = [
+        Item::Int(2),
+        Item::Int(tids[0]),
+        Item::Text("PvmDupHost"),
+        Item::Int(tids[1]),
+        Item::Text("ssh: no route to host"),
+    ];
+    assert_eq!(parent.ask(said(wait_id, &items)), Err(Error::Denied.code()));
+    assert_eq!(hoster.ask(said(wait_id, &items)), Ok(Answer::Done));
+    let cant = Error::CantStart.code();
+    assert_eq!(parent.answer(id), Ok(Answer::Each(vec![Error::DupHost.code(), cant, cant])));
+    // Nonsense.
+    let id = parent.send(add(&["127.0.0.3"]));
+    let (wait_id, ..) = wanted(&mut hoster);
+    let bad = Err(Error::BadMsg.code());
+    assert_eq!(hoster.ask(said(wait_id, &[Item::Int(7), Item::Int(1)])), bad);
+    assert_eq!(parent.answer(id), Ok(Answer::Each(vec![Error::DSysErr.code()])));
+    // It dies; then the daemon starts daemons itself again.
+    let id = parent.send(add(&["127.0.0.3"]));
+    wanted(&mut hoster);
+    drop(hoster);
+    assert_eq!(parent.answer(id), Ok(Answer::Each(vec![cant])));
+    assert_eq!(parent.ask(Request::Hoster(true)), Ok(Answer::Done));
     host.halt();
 }
 

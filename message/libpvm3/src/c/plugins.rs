@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int};
 
 use pvm::constants::*;
 use pvm::error::Error;
-use pvm::wire::{Answer, Inheritance, MailboxRequest, Parcel, Request, Sink};
+use pvm::wire::{Answer, HostInfo, Inheritance, MailboxRequest, Parcel, Request, Sink};
 
 use super::library::{Code, Library, State, call};
 use super::machine::CHostInfo;
@@ -97,11 +97,17 @@ pub extern "C" fn pvm_reg_tasker() -> c_int {
 pub unsafe extern "C" fn pvm_reg_rm(host: *mut *mut CHostInfo) -> c_int {
     call("pvm_reg_rm", |library| {
         let own = library.tid()?;
-        library.ask_number(Request::ResourceManager(true))?;
-        let Answer::Hosts(mut hosts) = library.ask(Request::Config)? else {
-            return Err(Error::DSysErr.into());
+        let hosts = match library.ask(Request::ResourceManager)? {
+            // The daemon, and no other manager, has answered.
+            Answer::Done => match library.ask(Request::Config)? {
+                Answer::Hosts(hosts) => hosts,
+                _ => return Err(Error::DSysErr.into()),
+            },
+            Answer::Hosts(hosts) => hosts,
+            _ => return Err(Error::DSysErr.into()),
         };
-        hosts.retain(|host| host.tid.host() == own.host());
+        let mine = |host: &HostInfo| host.tid.host() == own.host();
+        let hosts: Vec<HostInfo> = hosts.into_iter().filter(mine).collect();
         let kept = library.with(|state| Ok(state.manager_host.keep(&hosts)))?;
         if !host.is_null() {
             // SAFETY: as our caller says.

@@ -10,6 +10,7 @@ pub mod daemon;
 mod far;
 pub mod handlers;
 pub mod intake;
+mod manager;
 pub mod order;
 pub mod parts;
 mod send;
@@ -35,6 +36,7 @@ use far::{Came, Far};
 use handlers::Handlers;
 use intake::Intake;
 pub use intake::message_of;
+use manager::Manager;
 use order::Numbers;
 
 /// How long a task sleeps before it looks whether the daemon still lives.
@@ -70,6 +72,8 @@ struct Enrolled {
     intake: Intake,
     /// Tasks of other hosts.
     far: Far,
+    /// Who is asked in the daemon's stead.
+    manager: Manager,
     /// Numbers of messages that go out.
     sent: Numbers,
     next_request: u32,
@@ -125,6 +129,7 @@ impl Task {
                 port,
                 intake: Intake::new(host, handlers),
                 far: Far::new(),
+                manager: Manager::new(welcome.manager),
                 sent: Numbers::new(host),
                 next_request: 1,
                 next_serial: 1,
@@ -200,19 +205,28 @@ impl Task {
     ///
     /// Errors: SysErr if the daemon has gone.
     pub fn post(&mut self, request: Request) -> Result<u32, Error> {
-        let Task { enrolled, buffers, .. } = self;
-        enrolled.as_mut().ok_or(Error::SysErr)?.post(request, buffers)
+        let enrolled = self.enrolled()?;
+        let id = enrolled.next_request;
+        enrolled.next_request = id.checked_add(1).unwrap_or(1);
+        self.tell(id, request)?;
+        Ok(id)
     }
 
     /// As [`Task::post`], of what is not answered, if `id` is 0.
     pub fn tell(&mut self, id: u32, request: Request) -> Result<(), Error> {
+        if self.ask_manager(id, &request)? {
+            return Ok(());
+        }
         let Task { enrolled, buffers, .. } = self;
         enrolled.as_mut().ok_or(Error::SysErr)?.tell(id, request, buffers)
     }
 
     /// The daemon's answer, once it is there. Errors: those that it answers.
     pub fn answer(&mut self, id: u32) -> Option<Result<Answer, Error>> {
-        let answer = self.enrolled.as_mut()?.intake.answers.remove(&id)?;
+        let answer = match self.enrolled.as_mut()?.intake.answers.remove(&id) {
+            Some(answer) => answer,
+            None => return self.managed_answer(id),
+        };
         Some(answer.map_err(|code| Error::from_code(code).unwrap_or(Error::DSysErr)))
     }
 
@@ -365,6 +379,10 @@ impl Task {
                     enrolled.intake.gone(|tid| tid == gone, buffers);
                     enrolled.sent.forget(gone);
                     enrolled.far.forget(|tid| tid == gone);
+                    for (id, request) in enrolled.manager_gone(gone) {
+                        // If the daemon has gone, whoever waits finds out.
+                        let _ = enrolled.tell(id, request, buffers);
+                    }
                 }
                 News::HostGone(host) => {
                     enrolled.intake.gone(|tid| tid.host() == host, buffers);

@@ -76,7 +76,7 @@ impl Task {
         sent
     }
 
-    fn send_to_each(&mut self, message: &mut Message, to: &[Tid]) -> Result<(), Error> {
+    pub(super) fn send_to_each(&mut self, message: &mut Message, to: &[Tid]) -> Result<(), Error> {
         if message.fragments().len() > FRAGMENTS_MAX {
             return Err(Error::BadMsg);
         }

@@ -1,11 +1,12 @@
-//! Messages that the daemon makes: an envelope, and data in XDR as stock PVM packs them.
+//! Messages of PVM's own protocols, between daemons, tasks and plug-ins: an envelope, and data
+//! in XDR as stock PVM packs them.
 
-use pvm::envelope::{Envelope, SIZE, What};
-use pvm::error::Error;
-use pvm::message::Header;
-use pvm::signature::XDR;
-use pvm::tid::{PVMD, Tid};
-use pvm::wire::{Letter, Sink};
+use crate::envelope::{Envelope, SIZE, What};
+use crate::error::Error;
+use crate::message::Header;
+use crate::signature::XDR;
+use crate::tid::{PVMD, Tid};
+use crate::wire::Sink;
 
 /// Data in the making.
 #[derive(Debug, Default)]
@@ -31,6 +32,12 @@ impl Data {
         self.int(bytes.len() as i32).bytes(&bytes)
     }
 
+    /// These data, and then those.
+    pub fn and(mut self, Data(other): &Data) -> Data {
+        self.0.extend(other);
+        self
+    }
+
     /// A message with these data, from its sender `source` to nobody in particular.
     pub fn parcel(self, source: Tid) -> Vec<u8> {
         let header = Header { source: source.as_int(), ..Header::default() };
@@ -51,17 +58,22 @@ impl Data {
     }
 }
 
-/// A letter to a task.
-pub fn letter(to: Tid, letter: &Letter) -> Vec<u8> {
+/// A letter of the daemon's to a task: `data` is a [`Letter`](crate::wire::Letter) in postcard's
+/// encoding.
+pub fn letter(to: Tid, data: &[u8]) -> Vec<u8> {
     let header = Header { source: PVMD.as_int(), destination: to.as_int(), ..Header::default() };
-    // Postcard refuses only what has no length, and a letter's parts do.
-    let data = postcard::to_allocvec(letter).expect("a letter");
-    enclose(What::Letter, header, 0, &data)
+    enclose(What::Letter, header, 0, data)
 }
 
 fn enclose(what: What, header: Header, encoding: i32, data: &[u8]) -> Vec<u8> {
     let envelope = Envelope { what, header, number: 0, encoding, fragments: 1 };
     [&envelope.to_bytes()[..], data].concat()
+}
+
+/// Whom a parcel's envelope names, if it has one.
+pub fn addressee(bytes: &[u8]) -> Option<Tid> {
+    let envelope = Envelope::parse(bytes).ok()?;
+    Some(Tid(envelope.header.destination as u32))
 }
 
 /// Where a parcel goes. Nothing if it has no envelope, or it is not a program's message.
@@ -97,14 +109,14 @@ impl<'a> Reader<'a> {
         Ok(Reader { wait_id: envelope.header.wait_id, data })
     }
 
-    /// The message's wait ID.
-    pub fn wait_id(&self) -> i32 {
-        self.wait_id
-    }
-
     /// Whether all was read.
     pub fn is_at_end(&self) -> bool {
         self.data.is_empty()
+    }
+
+    /// The message's wait ID.
+    pub fn wait_id(&self) -> i32 {
+        self.wait_id
     }
 
     /// pvm_upkint. Errors: BadMsg.
