@@ -270,6 +270,14 @@ static int run_one(int id)
 	return 1;
 }
 
+/* The watcher may not have heard of the last ends yet. */
+static void await_reclaim(void)
+{
+	for (int tries = 0; pvas_ntasks(space) && tries < 2000; tries++)
+		usleep(10000);
+	CHECK_EQ(pvas_ntasks(space), 0);
+}
+
 int main(int argc, char **argv)
 {
 	self = "/proc/self/exe";
@@ -292,7 +300,7 @@ int main(int argc, char **argv)
 	uintptr_t end = info.base + IDS * info.segment_size;
 	for (int id = 0; id < IDS; id++)
 		CHECK(run_one(id));
-	usleep(50000);
+	await_reclaim();
 	int fds = count_fds(), mappings = count_mappings(info.base, end);
 	unsigned char *pattern = malloc(PATTERN_SIZE);
 	CHECK(pattern);
@@ -336,16 +344,11 @@ int main(int argc, char **argv)
 
 	for (unsigned i = 0; i < PATTERN_SIZE; i++)
 		CHECK_EQ(pattern[i], (unsigned char)(i * 37 + (i >> 12)));
-	/* The watcher may not have heard of the last ends yet. */
-	for (int tries = 0; pvas_ntasks(space) && tries < 500; tries++)
-		usleep(10000);
-	CHECK_EQ(pvas_ntasks(space), 0);
+	await_reclaim();
 	for (int id = 0; id < IDS; id++)
 		CHECK(run_one(id));
 	CHECK_FAILS(waitpid(-1, NULL, WNOHANG), ECHILD);
-	for (int tries = 0; pvas_ntasks(space) && tries < 500; tries++)
-		usleep(10000);
-	CHECK_EQ(pvas_ntasks(space), 0);
+	await_reclaim();
 	CHECK_EQ(count_mappings(info.base, end), mappings);
 	CHECK_EQ(count_fds(), fds);
 	CHECK(!pvas_destroy(space));

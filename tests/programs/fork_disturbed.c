@@ -2,7 +2,10 @@
  *
  * signals: handlers of the waiting parent do not run on the stack that its child uses.
  * kills:   children are SIGKILLed at random instants, also while their program is loaded; the
- *          owner's malloc is never left locked, and IDs become free again. */
+ *          owner's malloc is never left locked, and IDs become free again.
+ * unheard: the kernel does not say that the child has ended, as happens to one that is killed
+ *          in execve(2) while the word to clear is copy-on-write. The parent goes on.
+ * orphan:  the owner is killed before its child calls pvas_execve, which then fails. */
 #include "check.h"
 
 #include <fcntl.h>
@@ -12,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,7 +100,60 @@ static int kills(void)
 	return 0;
 }
 
+static int unheard(void)
+{
+	static int elsewhere;
+	int status, pvd = pvas_create();
+	CHECK(pvd >= 0);
+	for (int i = 0; i < 5; i++) {
+		pid_t pid = pvas_fork(pvd, 0);
+		if (pid == 0) {
+			syscall(SYS_set_tid_address, &elsewhere);
+			_exit(3);
+		}
+		CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
+		CHECK_EQ(status, 3 << 8);
+	}
+	return 0;
+}
+
+static int orphan(void)
+{
+	char *program[] = {"true", NULL}, result = 0;
+	int status, ends[2];
+	CHECK(pipe(ends) == 0);
+	pid_t owner = fork();
+	CHECK(owner >= 0);
+	if (owner == 0) {
+		int pvd = pvas_create();
+		CHECK(pvd >= 0);
+		if (pvas_fork(pvd, 0) == 0) {
+			alarm(30); /* where it would wait for ever */
+			pid_t parent = getppid();
+			kill(parent, SIGKILL);
+			while (getppid() == parent)
+				usleep(1000);
+			CHECK_FAILS(pvas_execve("/bin/true", program, NULL), ESRCH);
+			CHECK(strcmp(pvas_error(), "the process that created the space has ended") == 0);
+			CHECK(write(ends[1], "x", 1) == 1);
+		}
+		_exit(0);
+	}
+	close(ends[1]);
+	CHECK(waitpid(owner, &status, 0) == owner && WIFSIGNALED(status));
+	CHECK(read(ends[0], &result, 1) == 1);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
-	return argc > 1 && strcmp(argv[1], "kills") == 0 ? kills() : signals();
+	static const struct {
+		const char *name;
+		int (*run)(void);
+	} cases[] = {{"signals", signals}, {"kills", kills}, {"unheard", unheard}, {"orphan", orphan}};
+	CHECK_EQ(argc, 2);
+	for (int i = 0; i < 4; i++)
+		if (strcmp(argv[1], cases[i].name) == 0)
+			return cases[i].run();
+	return 2;
 }

@@ -165,6 +165,16 @@ fn handlers_of_a_waiting_parent_stay_off_its_childs_stack() {
 }
 
 #[test]
+fn the_parent_of_a_child_whose_end_the_kernel_does_not_announce_goes_on() {
+    Cmd::new(program::c_pvas("fork_disturbed.c")).arg("unheard").run().ok();
+}
+
+#[test]
+fn the_child_of_a_killed_owner_is_told_so() {
+    Cmd::new(program::c_pvas("fork_disturbed.c")).arg("orphan").run().ok();
+}
+
+#[test]
 fn children_killed_while_they_start_leave_their_parent_well() {
     Cmd::new(program::c_pvas("fork_disturbed.c")).arg("kills").run().ok();
 }

@@ -15,7 +15,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use nagaya_gate::Gate;
 use nagaya_gate::abi::Task;
 use rustix::io::Errno;
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 use rustix::thread::futex;
+use rustix::time::Timespec;
 
 use crate::control::Control;
 
@@ -206,7 +208,7 @@ pub unsafe fn start(
         if pid < 0 {
             return Err(StartError::Clone(Errno::from_raw_os_error(-pid as i32)));
         }
-        (pid as u32, wait_while(starting, 1))
+        (pid as u32, wait_while(starting, 1, || lives(pid as u32)))
     };
     drop(blocked);
     // One that was announced and has ended since ends as a task: its parent waits for it.
@@ -228,16 +230,36 @@ pub unsafe fn start(
     }
 }
 
-/// Waits while `word` is `value`; returns what it has become. The wake-up comes from the
-/// kernel (CLONE_CHILD_CLEARTID) or the gate; both use the shared kind of futex.
-pub fn wait_while(word: &AtomicU32, value: u32) -> u32 {
+/// How often those who wait for a process look whether it lives.
+const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+
+/// Waits while `word` is `value` and the process that is to change it `lives`; returns what
+/// `word` has become. The wake-up comes from the kernel (CLONE_CHILD_CLEARTID) or the gate;
+/// both use the shared kind of futex. Touches no thread-local.
+///
+/// The kernel does not promise to clear the word: it ignores a fault there, and in a process
+/// that is being killed a fault fails as soon as it would have to wait for the mm's lock. The
+/// word's page faults after each fork of a task, which makes it copy-on-write.
+pub fn wait_while(word: &AtomicU32, value: u32, lives: impl Fn() -> bool) -> u32 {
     loop {
         let now = word.load(Ordering::Acquire);
         if now != value {
             return now;
         }
-        let _ = futex::wait(word, futex::Flags::empty(), value, None);
+        let waited = futex::wait(word, futex::Flags::empty(), value, Some(&LOOK_INTERVAL));
+        if waited == Err(Errno::TIMEDOUT) && !lives() {
+            return word.load(Ordering::Acquire);
+        }
     }
+}
+
+/// Whether a child of this process has not ended yet. Touches no thread-local, and leaves it
+/// to be waited for.
+pub fn lives(pid: u32) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    // An error: it was waited for already.
+    Pid::from_raw(pid as i32)
+        .is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
 }
 
 /// Reaps a child that has ended. `None` if somebody else did, or SIGCHLD is ignored.
@@ -559,5 +581,20 @@ mod raw {
         loop {
             core::hint::spin_loop();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_waits_for_a_process_hears_of_its_end_though_nobody_wakes_it() {
+        let mut child = std::process::Command::new("sleep").arg("0.1").spawn().expect("spawns");
+        let word = AtomicU32::new(1);
+        assert_eq!(wait_while(&word, 1, || lives(child.id())), 1);
+        assert!(!lives(child.id()));
+        assert!(child.wait().expect("was left to be waited for").success());
+        assert!(!lives(child.id()));
     }
 }

@@ -18,6 +18,8 @@ pub enum Error {
     IsATask,
     /// The caller did not create the space.
     NotOwner,
+    /// The process that created the space was killed.
+    NoOwner,
     /// pvas_execve outside of the child of pvas_fork.
     NotForked,
     /// The ID is not below the space's number of segments.
@@ -68,6 +70,7 @@ impl Error {
             | Error::NoTask(_)
             | Error::NoPid(_)
             | Error::TaskEnded(_)
+            | Error::NoOwner
             | Error::Killed => Errno::SRCH,
             Error::IsATask | Error::NotOwner | Error::NotForked => Errno::PERM,
             Error::IdRange(..) | Error::Invalid(_) | Error::NoSegment => Errno::INVAL,
@@ -93,6 +96,7 @@ impl fmt::Display for Error {
             Error::NotATask => write!(f, "the caller is not a task of a space"),
             Error::IsATask => write!(f, "a task cannot create a space of its own"),
             Error::NotOwner => write!(f, "only the process that created the space may do this"),
+            Error::NoOwner => write!(f, "the process that created the space has ended"),
             Error::NotForked => write!(f, "not the child of pvas_fork"),
             Error::IdRange(id, max) => {
                 write!(f, "task ID {id} is out of range (this space has IDs 0 to {})", max - 1)

@@ -34,7 +34,7 @@ struct Record {
     state: *const AtomicU32,
     child: i32,
     parent: u32,
-    /// Top of a stack of the parent's own, for `serve`.
+    /// Top of a stack of the parent's own, for `attend`.
     stack_top: u64,
     _stack: Vec<u8>,
     space: Arc<Space>,
@@ -114,23 +114,10 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
         "jz 7f",
         "mov [rbx + 72], eax",
         "js 6f",
-        // while (*state == RUNS) futex(state, FUTEX_WAIT, RUNS, NULL); if it ASKS, serve
-        // it, on a stack of our own
-        "5: mov rdi, [rbx + 64]",
-        "mov edx, [rdi]",
-        "cmp edx, 1",
-        "je 4f",
-        "cmp edx, 3",
-        "jne 6f",
+        // Until the child is a task or has gone, on a stack of our own
         "mov rsp, [rbx + 80]",
         "mov rdi, rbx",
-        "call {serve}",
-        "jmp 5b",
-        "4: xor esi, esi",
-        "xor r10d, r10d",
-        "mov eax, 202",
-        "syscall",
-        "jmp 5b",
+        "call {attend}",
         // The parent again, with nothing but rbx. The child's frames are dead: put the
         // return address back and finish on the old stack.
         "6: mov rsp, [rbx + 48]",
@@ -156,7 +143,7 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
         "ret",
         prepare = sym prepare,
         finish = sym finish,
-        serve = sym serve,
+        attend = sym attend,
         as_child = sym as_child,
         flags = const libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD,
     )
@@ -252,13 +239,30 @@ unsafe extern "C" fn as_child(record: *const Record) {
     child::sigprocmask(libc::SIG_SETMASK, unsafe { &(*record).sigmask });
 }
 
+/// In the parent: serves its child until that is a task, has become an ordinary process, or
+/// has ended. While the child runs, the thread area is the child's.
+///
+/// # Safety
+/// Called by `pvas_fork` with its record and the child's PID in it.
+unsafe extern "C" fn attend(record: *mut Record) {
+    loop {
+        // SAFETY: the record is ours; the child writes `request` only, and then `state`.
+        let (state, child) = unsafe { ((*record).state(), (*record).child as u32) };
+        match child::wait_while(state, RUNS, || child::lives(child)) {
+            // SAFETY: the child's request is there, and it waits.
+            ASKS => unsafe { serve(record) },
+            _ => return,
+        }
+    }
+}
+
 /// In the parent: loads the program that the child asks for. The child waits, so the thread
 /// area is ours; were it to load by itself, a SIGKILL could leave our malloc locked.
 ///
 /// # Safety
-/// Called by `pvas_fork` with its record, in whose request the child has put pointers that
+/// Called with `pvas_fork`'s record, in whose request the child has put pointers that
 /// `pvas_execve` was given.
-unsafe extern "C" fn serve(record: *mut Record) {
+unsafe fn serve(record: *mut Record) {
     // SAFETY: the child only waits for `state` meanwhile.
     let record = unsafe { &mut *record };
     // SAFETY: as the caller of `pvas_execve` vouched.
@@ -344,7 +348,13 @@ pub unsafe fn execve(mut request: Request) -> Option<Error> {
     unsafe { (*record).request = request };
     shared.state().store(ASKS, Ordering::Release);
     let _ = futex::wake(shared.state(), futex::Flags::empty(), 1);
-    child::wait_while(shared.state(), ASKS);
+    let parent_lives = || {
+        let parent = rustix::process::getppid();
+        parent.is_some_and(|pid| pid.as_raw_nonzero().get() as u32 == shared.parent)
+    };
+    if child::wait_while(shared.state(), ASKS, parent_lives) == ASKS {
+        return Some(Error::NoOwner);
+    }
     // SAFETY: written by the parent before it gave the word back.
     let (task, comm) = unsafe { ((*record).task, (*record).comm) };
     if task.is_null() {
