@@ -266,7 +266,9 @@ impl Node {
                 Do::Protect => actions.push(Action::Protect(page)),
                 Do::Unmap => actions.push(Action::Unmap(page)),
                 Do::Wake => actions.push(Action::Wake(page)),
-                Do::Change => {}
+                // One message changes several pages, and the driver does all at once.
+                Do::Change if actions.last() == Some(&Action::Change) => {}
+                Do::Change => actions.push(Action::Change),
                 Do::Record => {
                     self.writable.push(page);
                     for scope in &mut self.scopes {
@@ -467,7 +469,6 @@ impl Node {
                 for page in pages {
                     self.happens(page, Happens::Change, None, actions);
                 }
-                actions.push(Action::Change);
                 self.send(from, Op::DiffGrant, 0, scope, Body::Empty, actions);
             }
             (Op::DiffGrant, Content::Empty) => {
