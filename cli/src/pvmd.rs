@@ -20,6 +20,10 @@ pub struct Options {
     /// Accepted for stock PVM's sake: a mask of what its daemon should log
     #[arg(short = 'd', value_name = "MASK", hide = true)]
     mask: Option<String>,
+    /// Have tasks live in one address space on each host, where they can: their large messages
+    /// are copied straight from the sender's memory
+    #[arg(long)]
+    space: bool,
     /// Join the virtual machine whose daemon invites by standard input
     #[arg(long, hide = true)]
     join: bool,
@@ -32,12 +36,14 @@ pub struct Options {
 
 /// Runs until the virtual machine is halted.
 pub fn pvmd(options: &Options) -> Result<i32, Failure> {
-    let Options { name, join, call, hostfile, .. } = options;
+    let Options { name, join, space, call, hostfile, .. } = options;
     let options = ::pvmd::run::Options {
         vmid: std::env::var("PVM_VMID").ok(),
         name: name.clone(),
         hostfile: hostfile.as_deref().map(read).transpose()?.unwrap_or_default(),
         signals: true,
+        space: *space,
+        segment_size: crate::program::wanted_segment_size(None)?,
         ..Default::default()
     };
     crate::server::raise_open_files();

@@ -55,6 +55,15 @@ impl Machine {
         Self::start(Kind::Ours, crate::nagaya("pvmd"), programs)
     }
 
+    /// The same, whose tasks live in one space.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[track_caller]
+    pub fn in_space(programs: &[&Path]) -> Self {
+        Self::start(Kind::Ours, crate::nagaya("pvmd").arg("--space"), programs)
+    }
+
     #[track_caller]
     fn start(kind: Kind, daemon: Cmd, programs: &[&Path]) -> Self {
         let work = WorkDir::short();
@@ -109,7 +118,7 @@ impl Machine {
 
     /// What daemon and tasks have logged.
     pub fn log(&self) -> String {
-        let all = Cmd::new("sh").args(["-c", "cat pvml.* */pvml.*"]).dir(self.dir());
+        let all = Cmd::new("sh").args(["-c", "cat pvml.* */pvml.* */*/pvml.*"]).dir(self.dir());
         all.run().stdout
     }
 }
@@ -160,6 +169,7 @@ impl Kind {
                     format!("{} pvm >/dev/null 2>&1", crate::nagaya_path().display()),
                 )
                 .env("XDG_RUNTIME_DIR", work.path())
+                .env("XDG_STATE_HOME", work.join("state"))
                 .env("LD_LIBRARY_PATH", pvm_libraries())
                 .env_remove("PVM_ROOT"),
         }

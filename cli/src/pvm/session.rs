@@ -26,9 +26,8 @@ pub struct Options {
     /// What the daemon's log tells, a bit each, if the daemon is to be started
     #[arg(short, value_name = "MASK")]
     debug: Option<String>,
-    // Hidden as long as the daemon refuses it.
-    /// Tasks are processes in one address space, if the daemon is to be started
-    #[arg(long, hide = true)]
+    /// Have tasks live in one address space on each host, if the daemon is to be started
+    #[arg(long)]
     space: bool,
     /// Without a terminal, print greeting, prompts and commands, too, as stock PVM's console
     /// does (and `pvm`, under that name)

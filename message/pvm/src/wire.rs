@@ -336,7 +336,8 @@ pub struct Welcome {
     pub inheritance: Inheritance,
     /// What proves to other hosts that a task is of this virtual machine.
     pub secret: [u8; 32],
-    /// Whether the daemon and its tasks share one space (`nagaya pvm --space`).
+    /// Whether this host's tasks live in one space (`nagaya pvm --space`), those at least that
+    /// the daemon starts and that can.
     pub space: bool,
     /// The resource manager, which it asks in the daemon's stead.
     pub manager: Option<Tid>,

@@ -65,6 +65,8 @@ pub struct Daemon {
     pub(crate) is_guest: bool,
     /// After how many milliseconds of silence a host is lost.
     pub(crate) silence_ms: u32,
+    /// Whether tasks live in one space.
+    pub(crate) space: bool,
     pub(crate) machine: Machine,
     pub(crate) order: Order<Change, Machine>,
     pub(crate) tasks: Tasks,
@@ -115,6 +117,7 @@ impl Daemon {
             secret,
             is_guest: false,
             silence_ms: crate::invitation::SILENCE_MS,
+            space: false,
             machine: Machine::new(host),
             order,
             tasks: Tasks::new(number),
@@ -250,7 +253,7 @@ impl Daemon {
             parent: task.parent,
             inheritance: task.inheritance.clone(),
             secret: self.secret,
-            space: false,
+            space: self.space,
             manager: self.machine.manager(),
         };
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));

@@ -226,6 +226,7 @@ impl Daemon {
             invitation.directory = wanted.directory;
             invitation.debugger = wanted.debugger;
             invitation.silence_ms = self.silence_ms;
+            invitation.space = self.space;
             starts.push((wanted.recipe, invitation));
         }
         match self.roles.hoster {

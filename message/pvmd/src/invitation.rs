@@ -16,7 +16,7 @@ pub const LINE_MAX: usize = 64 << 10;
 pub const SILENCE_MS: u32 = 30_000;
 
 /// Of these lines.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// A place on the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,6 +48,8 @@ pub struct Invitation {
     pub debugger: Option<String>,
     /// After how many milliseconds of silence hosts count as lost.
     pub silence_ms: u32,
+    /// Whether tasks live in one space.
+    pub space: bool,
     /// Who invites.
     pub by: Place,
 }
@@ -105,6 +107,7 @@ impl Invitation {
             directory,
             debugger: None,
             silence_ms,
+            space: false,
             by,
         }
     }
@@ -144,7 +147,7 @@ mod tests {
         assert_eq!(Acceptance::parse(&no.to_line()), Some(no));
         assert_eq!(Acceptance::parse(&invitation.to_line()), None);
         assert_eq!(invitation.fault(), None);
-        let newer = Invitation { version: 2, ..invitation };
+        let newer = Invitation { version: VERSION + 1, ..invitation };
         assert!(newer.fault().is_some());
     }
 

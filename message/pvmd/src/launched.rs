@@ -39,7 +39,8 @@ pub fn run(
         let peers = Peers::open(1, secret);
         let peers = peers.map_err(|error| Refused::System(Failure::ours(error.to_string())))?;
         let by = Place { info: info(1, name, speed), address: peers.address().to_vec() };
-        let invitation = Invitation::new(by, secret, 0, String::new());
+        let mut invitation = Invitation::new(by, secret, 0, String::new());
+        invitation.space = options.space;
         let exchanged = wireup.exchange(invitation.to_line().as_bytes());
         exchanged.map_err(failed).map_err(Refused::System)?;
         let answers = wireup.exchange(&[]).map_err(failed).map_err(Refused::System)?;

@@ -43,6 +43,7 @@ mod request;
 pub mod run;
 mod slots;
 pub mod socket;
+mod space;
 pub mod spawn;
 pub mod start;
 pub mod tasks;

@@ -35,12 +35,17 @@ pub(crate) enum Say<'a> {
 pub(crate) struct Outputs(BTreeMap<Tid, (Sink, i32, Vec<u8>)>);
 
 impl Daemon {
-    /// The task's output is read from now on.
+    /// The task's output will be read once it is started.
     pub(crate) fn begin_output(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.get(tid) {
             let sink = task.inheritance.output;
             self.outputs.0.insert(tid, (sink, task.parent, Vec::new()));
         }
+    }
+
+    /// The task was not started.
+    pub(crate) fn forget_output(&mut self, tid: Tid) {
+        self.outputs.0.remove(&tid);
     }
 
     /// The task's output goes elsewhere from now on (pvm_setopt of `PvmSelfOutputTid`).

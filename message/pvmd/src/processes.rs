@@ -26,11 +26,20 @@ struct Known {
     link: Option<Link>,
     /// The process that has enrolled.
     process: Option<u64>,
-    /// The process that the daemon has started.
-    child: Option<(u64, Child)>,
+    /// The process that the daemon has started, or had started.
+    child: Option<(u64, Program)>,
     output: Option<u64>,
     /// The task is one no longer.
     ended: bool,
+}
+
+/// A program that was started for a task.
+#[derive(Debug)]
+enum Program {
+    /// As a child of the daemon.
+    Process(Child),
+    /// In the space, by its server; the source is a stub.
+    InSpace,
 }
 
 /// All of them.
@@ -76,8 +85,9 @@ impl Processes {
         };
         match watch(poll) {
             Ok((process, output)) => {
-                let child = Some((process, child));
-                self.0.insert(tid, Known { child, output: Some(output), ..Known::default() });
+                let known = self.0.entry(tid).or_default();
+                known.child = Some((process, Program::Process(child)));
+                known.output = Some(output);
                 Ok(pid)
             }
             Err(_) => {
@@ -86,6 +96,24 @@ impl Processes {
                 Err(Error::OutOfRes)
             }
         }
+    }
+
+    /// The space's server is to start the task's program; this is its stub.
+    pub fn lodged(&mut self, tid: Tid, stub: u64) {
+        self.0.entry(tid).or_default().child = Some((stub, Program::InSpace));
+    }
+
+    /// The task's program, which the space's server was to start, writes to this.
+    pub fn has_output(&mut self, tid: Tid, output: OwnedFd, poll: &mut Poll<Source>) {
+        let Some(known) = self.0.get_mut(&tid) else { return };
+        if rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK).is_ok() {
+            known.output = poll.add(Source::Output(tid, output)).ok();
+        }
+    }
+
+    /// The space's server has not started it.
+    pub fn refused(&mut self, tid: Tid) {
+        self.0.remove(&tid);
     }
 
     /// A process has enrolled as this task.
@@ -128,7 +156,7 @@ impl Processes {
     /// The program that the daemon started has ended.
     pub fn reap(&mut self, tid: Tid) {
         self.change(tid, |known| {
-            if let Some((_, mut child)) = known.child.take() {
+            if let Some((_, Program::Process(mut child))) = known.child.take() {
                 let _ = child.wait();
             }
         });
@@ -160,10 +188,11 @@ impl Processes {
         // SAFETY: the kernel checks the number; nobody here depends on any signal.
         let signal =
             (1..=64).contains(&signal).then(|| unsafe { Signal::from_raw_unchecked(signal) });
-        if let (Some(number), Some(signal)) = (process, signal)
-            && let Some(source) = poll.get(number)
-        {
-            let _ = pidfd_send_signal(source.as_fd(), signal);
+        let (Some(number), Some(signal)) = (process, signal) else { return };
+        match poll.get(number) {
+            Some(Source::Stub(_, stub)) => stub.signal(signal.as_raw()),
+            Some(source) => drop(pidfd_send_signal(source.as_fd(), signal)),
+            None => {}
         }
     }
 
@@ -179,10 +208,19 @@ impl Processes {
     }
 
     /// Ends all programs that the daemon started.
-    pub fn kill_all(&mut self) {
-        for (_, child) in self.0.values_mut().filter_map(|known| known.child.as_mut()) {
-            let _ = child.kill();
-            let _ = child.wait();
+    pub fn kill_all(&mut self, poll: &mut Poll<Source>) {
+        for (number, child) in self.0.values_mut().filter_map(|known| known.child.as_mut()) {
+            match child {
+                Program::Process(child) => {
+                    let _ = child.kill();
+                    let _ = child.wait();
+                }
+                Program::InSpace => {
+                    if let Some(Source::Stub(_, stub)) = poll.get(*number) {
+                        stub.signal(libc::SIGKILL);
+                    }
+                }
+            }
         }
     }
 }

@@ -1,16 +1,18 @@
 //! Programs that the daemon starts: where they are found, and with what they begin.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 
 use pvm::constants::PvmTaskDebug;
 use pvm::error::Error;
 use pvm::parcel::Data;
+use pvm::tid::Tid;
 
 use crate::child::inherit_nothing;
 use crate::spawn::Program;
@@ -25,7 +27,7 @@ const NO_TRACE: &str = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
 pub struct Settings {
     /// Directories in which programs are looked for (ep=); else those of stock PVM.
     pub path: Option<String>,
-    /// The directory in which programs run (wd=); else the home directory.
+    /// The directory in which programs run (wd=); else that of `PVM_WD`, or the home directory.
     pub directory: Option<String>,
     /// What starts programs under a debugger (bx=).
     pub debugger: Option<String>,
@@ -64,7 +66,8 @@ impl Settings {
 
     /// Where programs run.
     fn directory(&self) -> PathBuf {
-        let set = self.directory.as_deref().map(|directory| expand(directory, variable));
+        let set = self.directory.clone().or_else(|| variable("PVM_WD"));
+        let set = set.map(|directory| expand(&directory, variable));
         PathBuf::from(set.or_else(|| variable("HOME")).unwrap_or_else(|| "/".into()))
     }
 
@@ -89,37 +92,83 @@ impl Settings {
     }
 }
 
-/// Starts the program; its process, and where its output is read.
-///
-/// Errors: NoFile; OutOfRes, if there can be no more processes or descriptors; NoMem.
-pub fn start(
-    settings: &Settings,
-    socket: &Path,
-    program: &Program,
-) -> Result<(Child, OwnedFd), Error> {
-    let spawn = &program.start.spawn;
-    let file = settings.find(&spawn.file)?;
-    let mut command = if spawn.flags & PvmTaskDebug != 0 {
-        let mut command = Command::new(settings.find(&settings.debugger())?);
-        command.arg(&file);
-        command
-    } else {
-        Command::new(&file)
-    };
-    command.args(&spawn.arguments).envs(environment(socket, program));
-    // As in stock PVM, a directory that is not there stops nothing.
-    let own = settings.directory();
-    let wanted = own.join(&program.start.directory);
-    if let Some(directory) = [wanted, own].into_iter().find(|path| path.is_dir()) {
-        command.env("PWD", &directory).current_dir(directory);
+/// How a program is run.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    /// As which task.
+    pub tid: Tid,
+    /// Its file: the debugger's if it is to run under one.
+    pub file: PathBuf,
+    /// Whether it is.
+    pub debugged: bool,
+    /// Its arguments, without its name.
+    pub arguments: Vec<OsString>,
+    /// Variables besides the daemon's own.
+    pub environment: BTreeMap<String, String>,
+    /// Where, if not where the daemon is.
+    pub directory: Option<PathBuf>,
+}
+
+impl Recipe {
+    /// How `program` is to be run here. Errors: NoFile.
+    pub fn new(settings: &Settings, socket: &Path, program: &Program) -> Result<Recipe, Error> {
+        let spawn = &program.start.spawn;
+        let mut file = settings.find(&spawn.file)?;
+        let mut arguments: Vec<OsString> = spawn.arguments.iter().map(OsString::from).collect();
+        let debugged = spawn.flags & PvmTaskDebug != 0;
+        if debugged {
+            arguments.insert(0, file.into());
+            file = settings.find(&settings.debugger())?;
+        }
+        let mut environment = environment(socket, program);
+        // As in stock PVM, a directory that is not there stops nothing.
+        let own = settings.directory();
+        let wanted = own.join(&program.start.directory);
+        let directory = [wanted, own].into_iter().find(|path| path.is_dir());
+        if let Some(directory) = &directory {
+            environment.insert("PWD".into(), directory.to_string_lossy().into_owned());
+        }
+        Ok(Recipe { tid: program.tid, file, debugged, arguments, environment, directory })
     }
-    let (output, writer) = io::pipe().map_err(code)?;
-    let too = writer.try_clone().map_err(code)?;
-    let null = File::open("/dev/null").map_or_else(|_| Stdio::null(), Stdio::from);
-    command.stdin(null).stdout(writer).stderr(too);
-    inherit_nothing(&mut command);
-    let child = command.spawn().map_err(code)?;
-    Ok((child, output.into()))
+
+    /// Starts it as a process of its own; and where its output is read.
+    ///
+    /// Errors: NoFile; OutOfRes, if there can be no more processes or descriptors; NoMem.
+    pub fn start(&self) -> Result<(Child, OwnedFd), Error> {
+        let mut command = Command::new(&self.file);
+        command.args(&self.arguments).envs(&self.environment);
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        let Streams { input, output, writer, too } = Streams::new().map_err(code)?;
+        command.stdin(input).stdout(writer).stderr(too);
+        inherit_nothing(&mut command);
+        let child = command.spawn().map_err(code)?;
+        Ok((child, output))
+    }
+}
+
+/// A program's standard descriptors.
+pub(crate) struct Streams {
+    /// Its input, which is nothing.
+    pub input: OwnedFd,
+    /// Where its output and errors are read.
+    pub output: OwnedFd,
+    /// Its output.
+    pub writer: OwnedFd,
+    /// Its errors: the same.
+    pub too: OwnedFd,
+}
+
+impl Streams {
+    /// New ones.
+    pub fn new() -> io::Result<Streams> {
+        let (output, writer) = io::pipe()?;
+        let too = writer.try_clone()?;
+        let input = File::open("/dev/null")?;
+        let (output, writer) = (output.into(), writer.into());
+        Ok(Streams { input: input.into(), output, writer, too: too.into() })
+    }
 }
 
 /// What a tasker is told to start.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fabric::error::FabricError;
 use nagaya_server::{Failure, job};
+use pvm::error::Error;
 use pvm::protocol::SM_STTASK;
 use pvm::signature::signature;
 use pvm::tid::Tid;
@@ -28,8 +29,9 @@ use crate::plugin;
 use crate::poll::{Poll, signals};
 use crate::post::Post;
 use crate::processes::{Processes, read_output};
-use crate::program::{self, ARCHITECTURE, Settings};
+use crate::program::{self, ARCHITECTURE, Recipe, Settings};
 use crate::socket::{self, Refused};
+use crate::space::{Fate, Space, Stub};
 use crate::tasks::Link;
 
 /// How long what found no room waits before it is tried again: from, and at most.
@@ -55,6 +57,10 @@ pub struct Options {
     pub signals: bool,
     /// Nobody reads standard error once tasks can connect.
     pub quiet: bool,
+    /// Tasks live in one space on each host.
+    pub space: bool,
+    /// Bytes of a task's segment there, if the user says.
+    pub segment_size: Option<u64>,
 }
 
 /// What a descriptor is about.
@@ -68,6 +74,8 @@ pub(crate) enum Source {
     /// Of one that the daemon started, which may have enrolled, or only its child.
     Child(Tid, OwnedFd),
     Output(Tid, OwnedFd),
+    /// Of one that lives in the space, or is to.
+    Stub(Tid, Stub),
     /// Other hosts have sent something, or are lost.
     Fabric(OwnedFd),
     /// Daemons have been started on other hosts.
@@ -79,6 +87,7 @@ impl AsFd for Source {
         match self {
             Source::Listener(listener) => listener.as_fd(),
             Source::Connection(connection) => connection.as_fd(),
+            Source::Stub(_, stub) => stub.as_fd(),
             Source::Signals(fd)
             | Source::Fabric(fd)
             | Source::Starts(fd)
@@ -96,6 +105,8 @@ pub(crate) struct Running {
     post: Post,
     retry: Duration,
     processes: Processes,
+    /// Where tasks live, if not as ordinary processes.
+    space: Option<Space>,
     settings: Settings,
     pub(crate) log: Log,
     daemon: Daemon,
@@ -166,6 +177,12 @@ impl Running {
         path: PathBuf,
     ) -> Result<Running, Failure> {
         let _ = listener.set_nonblocking(true);
+        let in_space = match &beginning {
+            Beginning::First | Beginning::Leader { .. } => options.space,
+            Beginning::Guest(invitation) => options.space || invitation.space,
+        };
+        let space = || Space::new(options.vmid.as_deref(), options.segment_size);
+        let space = in_space.then(space);
         let silence_ms = match &beginning {
             Beginning::First | Beginning::Leader { .. } => silence_ms()?,
             Beginning::Guest(invitation) => invitation.silence_ms,
@@ -207,6 +224,7 @@ impl Running {
             }
         };
         daemon.silence_ms = silence_ms;
+        daemon.space = in_space;
         daemon.hostfile = options.hostfile.clone();
         let log_name = socket::file_name("pvml", options.vmid.as_deref())?;
         let log_directory = options.log.clone().or_else(log::directory);
@@ -216,6 +234,7 @@ impl Running {
             post: Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?,
             retry: RETRY_MIN,
             processes: Processes::default(),
+            space,
             settings,
             log: Log::new(log_directory.as_deref(), &log_name),
             daemon,
@@ -258,7 +277,7 @@ impl Running {
         if Instant::now() < by {
             return !self.processes.are_there();
         }
-        self.processes.kill_all();
+        self.processes.kill_all(&mut self.poll);
         true
     }
 
@@ -276,17 +295,26 @@ impl Running {
             }
             Some(Source::Child(tid, _)) => {
                 let tid = *tid;
-                self.poll.remove(number);
-                self.read_all(tid);
-                self.processes.reap(tid);
-                if !self.processes.has_enrolled(tid) {
-                    self.tell(Event::Ended(tid));
-                }
+                self.child_ended(number, tid);
+            }
+            Some(Source::Stub(tid, stub)) => {
+                let (tid, fates) = (*tid, stub.read());
+                fates.into_iter().for_each(|fate| self.act_in_space(number, tid, fate));
             }
             Some(Source::Output(..)) => self.read_output(number),
             Some(Source::Fabric(_)) => self.hear(),
             Some(Source::Starts(_)) => self.hear_starts(),
             None => {}
+        }
+    }
+
+    /// The program that the daemon has started for this task has ended.
+    fn child_ended(&mut self, number: u64, tid: Tid) {
+        self.poll.remove(number);
+        self.read_all(tid);
+        self.processes.reap(tid);
+        if !self.processes.has_enrolled(tid) {
+            self.tell(Event::Ended(tid));
         }
     }
 
@@ -411,11 +439,10 @@ impl Running {
                     });
                     return self.tell(Event::TaskStarted(tid, told));
                 }
-                let started = program::start(&self.settings, &self.path, &program);
-                let watched = started.and_then(|(child, output)| {
-                    self.processes.started(tid, child, output, &mut self.poll)
-                });
-                self.tell(Event::TaskStarted(tid, watched));
+                match Recipe::new(&self.settings, &self.path, &program) {
+                    Ok(recipe) => self.start(Box::new(recipe)),
+                    Err(error) => self.tell(Event::TaskStarted(tid, Err(error))),
+                }
             }
             Action::Signal(tid, signal) => self.processes.signal(tid, signal, &mut self.poll),
             Action::Slot(slot, change) => {
@@ -433,6 +460,53 @@ impl Running {
             | Action::Connect(..)
             | Action::Disconnect(_)
             | Action::Send(..)) => self.act_abroad(abroad),
+        }
+    }
+
+    /// Starts a program, in the space if there is one. A debugger starts its program itself.
+    fn start(&mut self, recipe: Box<Recipe>) {
+        let space = self.space.as_mut().filter(|_| !recipe.debugged);
+        let Some(space) = space else { return self.start_process(&recipe) };
+        let tid = recipe.tid;
+        match space.start(recipe) {
+            Ok(stub) => match self.poll.add(Source::Stub(tid, stub)) {
+                Ok(number) => self.processes.lodged(tid, number),
+                Err(_) => self.tell(Event::TaskStarted(tid, Err(Error::OutOfRes))),
+            },
+            Err((recipe, why)) => self.start_outside(&recipe, &why),
+        }
+    }
+
+    /// Starts a program that cannot live in the space.
+    fn start_outside(&mut self, recipe: &Recipe, why: &str) {
+        let tid = recipe.tid;
+        self.log.say(&format!("[{tid}] {why}; it runs as an ordinary process, not in the space"));
+        self.start_process(recipe);
+    }
+
+    fn start_process(&mut self, recipe: &Recipe) {
+        let watched = recipe.start().and_then(|(child, output)| {
+            self.processes.started(recipe.tid, child, output, &mut self.poll)
+        });
+        self.tell(Event::TaskStarted(recipe.tid, watched));
+    }
+
+    /// The space's server has said this of a task.
+    fn act_in_space(&mut self, number: u64, tid: Tid, fate: Fate) {
+        if let Some(space) = &mut self.space {
+            space.is_known();
+        }
+        match fate {
+            Fate::Started(pid, output) => {
+                self.processes.has_output(tid, output, &mut self.poll);
+                self.tell(Event::TaskStarted(tid, Ok(pid)));
+            }
+            Fate::Refused(recipe, why) => {
+                self.poll.remove(number);
+                self.processes.refused(tid);
+                self.start_outside(&recipe, &why);
+            }
+            Fate::Ended => self.child_ended(number, tid),
         }
     }
 

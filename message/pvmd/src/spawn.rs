@@ -152,6 +152,7 @@ impl Daemon {
         self.starts.insert(number, Starting { principal, results, waits: programs.len() });
         for program in programs {
             self.starting.insert(program.tid, number);
+            self.begin_output(program.tid);
             self.actions.push(Action::StartTask(Box::new(program)));
         }
     }
@@ -164,11 +165,11 @@ impl Daemon {
                 if let Some(task) = self.tasks.get_mut(tid) {
                     task.pid = pid;
                 }
-                self.begin_output(tid);
                 tid.as_int()
             }
             Err(error) => {
                 self.tasks.remove(tid);
+                self.forget_output(tid);
                 error.code()
             }
         };

@@ -94,6 +94,11 @@ impl Inheritance {
         }
     }
 
+    /// What the calling process's children inherit, which do not lead its session.
+    pub fn of_children(sigmask: u64) -> Self {
+        Self { pid: 0, ..Self::of_this_process(sigmask) }
+    }
+
     /// Whether it ignores a signal.
     pub fn ignores(&self, signal: i32) -> bool {
         self.ignored_signals & 1 << (signal - 1) != 0

@@ -6,6 +6,7 @@
 //! launcher ([`stub`]): signals go down, stops and the end come up.
 //!
 //! - [`job`]: which processes belong together, and where their socket is;
+//! - [`reach`]: connecting to it, and starting it;
 //! - [`protocol`]: what stub and server say;
 //! - [`server`]: the server itself, also inside `nagaya run`;
 //! - [`settings`]: what MPI libraries must be told;
@@ -17,6 +18,7 @@ pub mod job;
 pub mod maps;
 pub mod protocol;
 pub mod query;
+pub mod reach;
 pub mod server;
 pub mod settings;
 pub mod stub;

@@ -22,7 +22,7 @@ use crate::maps::Mapping;
 
 const MAGIC: u32 = 0x6179_676e;
 /// Changes with every change of a message.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_SIZE: usize = 16;
 /// Arguments and environment of a program are at most a few MiB.
 const BODY_SIZE_MAX: usize = 64 << 20;
@@ -65,6 +65,8 @@ pub struct Start {
     pub id: Option<u32>,
     /// The ID that it gets if that is free.
     pub preferred_id: Option<u32>,
+    /// It lives on when the stub goes away.
+    pub outlives_stub: bool,
     /// Everything else.
     pub inheritance: Inheritance,
 }

@@ -2,7 +2,8 @@
 //!
 //! It owns the space, listens for stubs and tools, starts tasks, reaps them, and tells
 //! each stub what becomes of its task. A stub that goes away, however, takes its task
-//! with it; a server that goes away takes all (PR_SET_PDEATHSIG).
+//! with it, unless it has said otherwise; a server that goes away takes all
+//! (PR_SET_PDEATHSIG).
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -42,6 +43,8 @@ struct Peer {
     connection: Connection,
     pid: i32,
     task: Option<u32>,
+    /// Its task lives on without it.
+    spares: bool,
 }
 
 /// A task that has ended.
@@ -232,7 +235,7 @@ impl Server {
             let data = epoll::EventData::new_u64(key);
             if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_ok() {
                 let connection = Connection::new(socket);
-                self.peers.insert(key, Peer { connection, pid, task: None });
+                self.peers.insert(key, Peer { connection, pid, task: None, spares: false });
             }
         }
     }
@@ -290,7 +293,7 @@ impl Server {
         }
     }
 
-    /// The peer has gone; its task goes too.
+    /// The peer has gone; its task goes too, as a rule.
     fn disconnect(&mut self, key: u64) {
         let Some(peer) = self.peers.remove(&key) else { return };
         let _ = epoll::delete(&self.epoll, &peer.connection);
@@ -298,7 +301,9 @@ impl Server {
             && let Some(task) = self.tasks.get_mut(&pid)
         {
             task.stub = None;
-            self.signal(pid, libc::SIGKILL, None);
+            if !peer.spares {
+                self.signal(pid, libc::SIGKILL, None);
+            }
         }
     }
 
@@ -413,7 +418,7 @@ impl Server {
             task.stub = Some(key);
         }
         if let Some(peer) = self.peers.get_mut(&key) {
-            peer.task = Some(pid);
+            (peer.task, peer.spares) = (Some(pid), start.outlives_stub);
         }
         // SAFETY: a plain read.
         let group = unsafe { libc::getpgid(pid as i32) };

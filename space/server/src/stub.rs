@@ -2,22 +2,19 @@
 //! stands for its task until the task ends.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{Mode, OFlags};
 
 use crate::Failure;
 use crate::inherit::{self, Inheritance};
-use crate::job::{Job, check_peer, directory, listen, rights};
+use crate::job::Job;
 use crate::protocol::{Connection, Reply, Request, SI_KERNEL, Start};
+use crate::reach::{Reached, reach};
 use crate::settings;
 
 /// What `nagaya exec` was asked to do.
@@ -65,8 +62,8 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         unblock_signals(exec.sigmask);
         Ok(Outcome::Refused(failure))
     };
-    let (mut connection, lock) = match connect(exec) {
-        Ok(connected) => connected,
+    let (mut connection, lock) = match reach(&exec.job, exec.segment_size) {
+        Ok(Reached { connection, lock, .. }) => (connection, lock),
         Err(failure) => return refuse(failure),
     };
     let mut environment = inherit::environment();
@@ -79,6 +76,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         expected_tasks: exec.job.expected_tasks,
         id: exec.id,
         preferred_id: exec.job.local_rank,
+        outlives_stub: false,
         inheritance,
     };
     let mut sent: Vec<BorrowedFd<'_>> = vec![cwd.as_fd()];
@@ -193,66 +191,4 @@ fn close_all_but(keep: &[i32]) {
         }
         from = fd.saturating_add(1);
     }
-}
-
-/// Connects to the job's server, and starts it if there is none. The lock that is
-/// returned keeps the server from going away before our request has reached it.
-fn connect(exec: &Exec) -> Result<(Connection, File), Failure> {
-    let directory = directory()?;
-    let rights = rights();
-    let socket = exec.job.file(&directory, &rights, "sock");
-    let lock_path = exec.job.file(&directory, &rights, "lock");
-    let lock = lock_file(&lock_path)?;
-    let stream = match UnixStream::connect(&socket) {
-        Ok(stream) => stream,
-        Err(_) => start_server(exec, &socket, &lock_path)?,
-    };
-    check_peer(&stream)?;
-    Ok((Connection::new(stream.into()), lock))
-}
-
-fn lock_file(path: &Path) -> Result<File, Failure> {
-    let fail = |e: io::Error| Failure::ours(format!("{}: {e}", path.display()));
-    loop {
-        let file = File::options()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path)
-            .map_err(fail)?;
-        flock(&file, FlockOperation::LockExclusive).map_err(|e| fail(e.into()))?;
-        // A server that has just ended removed the file that we waited for.
-        use std::os::unix::fs::MetadataExt;
-        let same = match (file.metadata(), fs::metadata(path)) {
-            (Ok(ours), Ok(now)) => ours.ino() == now.ino() && ours.dev() == now.dev(),
-            _ => false,
-        };
-        if same {
-            return Ok(file);
-        }
-    }
-}
-
-/// Starts the node server, listening on `socket`, and connects to it.
-fn start_server(exec: &Exec, socket: &Path, lock: &Path) -> Result<UnixStream, Failure> {
-    let fail =
-        |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
-    let listener = listen(socket).map_err(|e| fail("cannot listen", e))?;
-    let mut command = Command::new("/proc/self/exe");
-    command.arg("server").arg("--job").arg(&exec.job.name).arg("--socket").arg(socket);
-    command.arg("--lock").arg(lock);
-    let size =
-        exec.segment_size.unwrap_or_else(|| crate::server::segment_size_for(exec.job.local_tasks));
-    command.arg("--segment-size").arg(size.to_string());
-    command.env_clear();
-    // What says how copies are made; see pvas::copy_plan.
-    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY"] {
-        command.envs(std::env::var_os(name).map(|value| (name, value)));
-    }
-    command.stdin(Stdio::from(OwnedFd::from(listener)));
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    command.spawn().map_err(|e| fail("cannot start the node server", e))?;
-    UnixStream::connect(socket).map_err(|e| fail("cannot connect", e))
 }

@@ -141,6 +141,7 @@ fn start() -> impl Strategy<Value = Request> {
                 expected_tasks: id,
                 id,
                 preferred_id,
+                outlives_stub: false,
                 inheritance: Inheritance::of_this_process(sigmask),
             }))
         })
@@ -365,6 +366,7 @@ fn claimed_lengths_are_not_believed() {
         expected_tasks: Some(2),
         id: None,
         preferred_id: Some(1),
+        outlives_stub: true,
         inheritance: Inheritance::of_this_process(0),
     })));
     let huge = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f];

@@ -130,6 +130,7 @@ fn start(sigmask: u64) -> Start {
         expected_tasks: None,
         id: None,
         preferred_id: None,
+        outlives_stub: false,
         inheritance: Inheritance::of_this_process(sigmask),
     }
 }

@@ -8,3 +8,4 @@ mod faults;
 mod fortran;
 mod group_calls;
 mod headers;
+mod space;

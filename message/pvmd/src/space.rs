@@ -1,0 +1,200 @@
+//! Where tasks live with `--space`: in one address space, which a node server owns. The daemon
+//! is not inside: a task that writes where it should not harms the server and other tasks, but
+//! not the daemon, which starts another server for the next task.
+//!
+//! The daemon stands for each task towards the server, by a connection, as `nagaya exec` does
+//! for one: a [`Stub`]. What cannot be a task of a space runs as an ordinary process.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::process::Child;
+
+use nagaya_server::Failure;
+use nagaya_server::inherit::{self, Inheritance};
+use nagaya_server::job::Job;
+use nagaya_server::protocol::{Connection, Reply, Request, Start};
+use nagaya_server::reach::{Reached, connect, reach};
+use rustix::fs::{Mode, OFlags};
+
+use crate::program::{Recipe, Streams};
+
+/// The space of this host's tasks.
+#[derive(Debug)]
+pub(crate) struct Space {
+    job: Job,
+    segment_size: Option<u64>,
+    inheritance: Inheritance,
+    server: Option<Server>,
+}
+
+/// The node server that there is.
+#[derive(Debug)]
+struct Server {
+    /// Keeps it from ending between tasks.
+    connection: Connection,
+    /// The same until it knows of the connection.
+    lock: Option<File>,
+    child: Option<Child>,
+}
+
+/// What has become of a task.
+#[derive(Debug)]
+pub(crate) enum Fate {
+    /// It runs, with this PID; its output is read there.
+    Started(u32, OwnedFd),
+    /// It cannot be a task of a space, for this reason, or the server has gone before.
+    Refused(Box<Recipe>, String),
+    /// It has ended.
+    Ended,
+}
+
+/// The daemon's part of a task.
+#[derive(Debug)]
+pub(crate) struct Stub {
+    connection: Connection,
+    /// Until the server says that it runs: what was to be run, and where its output is read.
+    waits: Option<(Box<Recipe>, OwnedFd)>,
+}
+
+impl Space {
+    /// That of the virtual machine with this ID; its server is started with the first task.
+    /// Call it while this process's signals are as its children shall have them.
+    pub fn new(vmid: Option<&str>, segment_size: Option<u64>) -> Space {
+        let name = vmid.map_or("pvm".into(), |vmid| format!("pvm.{vmid}"));
+        let job = Job { name, local_tasks: None, local_rank: None, expected_tasks: None };
+        // The daemon reads its signals from a descriptor; programs do not.
+        let inheritance = Inheritance::of_children(0);
+        Space { job, segment_size, inheritance, server: None }
+    }
+
+    /// Has the server start a program; its [`Stub`] tells what comes of it. Never waits for
+    /// the program, and for the server only while it begins. If that fails: the reason, and
+    /// the recipe.
+    pub fn start(&mut self, recipe: Box<Recipe>) -> Result<Stub, (Box<Recipe>, String)> {
+        let tried = self.try_start(&recipe);
+        match tried {
+            Ok((connection, output)) => Ok(Stub { connection, waits: Some((recipe, output)) }),
+            Err(failure) => Err((recipe, failure.message)),
+        }
+    }
+
+    fn try_start(&mut self, recipe: &Recipe) -> Result<(Connection, OwnedFd), Failure> {
+        let failed = |what: &str| {
+            let what = what.to_string();
+            move |error: io::Error| Failure::ours(format!("{what}: {error}"))
+        };
+        let Streams { input, output, writer, too } = Streams::new().map_err(failed("pipe"))?;
+        let directory = recipe.directory.as_deref().unwrap_or(Path::new("."));
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(directory, flags, Mode::empty()).map_err(io::Error::from);
+        let directory = opened.map_err(failed(&directory.display().to_string()))?;
+        let mut arguments = vec![recipe.file.as_os_str().as_bytes().to_vec()];
+        arguments.extend(recipe.arguments.iter().map(|word| word.as_bytes().to_vec()));
+        let start = Start {
+            path: recipe.file.as_os_str().as_bytes().to_vec(),
+            arguments,
+            environment: environment(&recipe.environment),
+            fds: vec![0, 1, 2],
+            expected_tasks: None,
+            id: None,
+            preferred_id: None,
+            outlives_stub: true,
+            inheritance: self.inheritance.clone(),
+        };
+        let connection = self.connect()?;
+        let fds = [directory.as_fd(), input.as_fd(), writer.as_fd(), too.as_fd()];
+        let sent = connection.send(&Request::Start(Box::new(start)), &fds);
+        sent.map_err(failed("the node server"))?;
+        Ok((connection, output))
+    }
+
+    /// A new connection to the server, which is started if there is none.
+    fn connect(&mut self) -> Result<Connection, Failure> {
+        let gone = |server: &mut Server| !server.connection.fill().unwrap_or(false);
+        if let Some(mut server) = self.server.take_if(gone)
+            && let Some(child) = &mut server.child
+        {
+            let _ = child.try_wait();
+        }
+        if self.server.is_some() {
+            return nonblocking(connect(&self.job)?);
+        }
+        // A server that cannot begin says why to who comes first.
+        let Reached { connection: first, lock, started } = reach(&self.job, self.segment_size)?;
+        let connection = nonblocking(connect(&self.job)?)?;
+        self.server = Some(Server { connection, lock: Some(lock), child: started });
+        nonblocking(first)
+    }
+
+    /// The server has answered somebody, so it knows of our connection.
+    pub fn is_known(&mut self) {
+        if let Some(server) = &mut self.server {
+            server.lock = None;
+        }
+    }
+}
+
+fn nonblocking(connection: Connection) -> Result<Connection, Failure> {
+    let set = rustix::io::ioctl_fionbio(&connection, true);
+    set.map_err(|error| Failure::ours(format!("the node server: {error}")))?;
+    Ok(connection)
+}
+
+/// The daemon's environment with these variables.
+fn environment(variables: &BTreeMap<String, String>) -> Vec<Vec<u8>> {
+    let name = |entry: &[u8]| entry.split(|&byte| byte == b'=').next().map(<[u8]>::to_vec);
+    let is_set = |entry: &Vec<u8>| {
+        let name = name(entry).unwrap_or_default();
+        variables.keys().any(|variable| variable.as_bytes() == name)
+    };
+    let mut environment = inherit::environment();
+    environment.retain(|entry| !is_set(entry));
+    environment.extend(variables.iter().map(|(name, value)| format!("{name}={value}").into()));
+    environment
+}
+
+impl Stub {
+    /// What the server has said of the task since.
+    pub fn read(&mut self) -> Vec<Fate> {
+        let open = self.connection.fill().unwrap_or(false);
+        let mut fates = Vec::new();
+        let gone = loop {
+            match self.connection.take::<Reply>() {
+                Ok(Some((Reply::Started { pid, .. }, _))) => {
+                    let output = self.waits.take().map(|(_, output)| output);
+                    fates.extend(output.map(|output| Fate::Started(pid, output)));
+                }
+                Ok(Some((Reply::Refused(why, _), _))) => {
+                    let recipe = self.waits.take().map(|(recipe, _)| recipe);
+                    fates.extend(recipe.map(|recipe| Fate::Refused(recipe, why)));
+                }
+                Ok(Some((Reply::Ended(_), _))) => break true,
+                Ok(Some(_)) => {}
+                Ok(None) => break !open,
+                Err(_) => break true,
+            }
+        };
+        if gone {
+            // A server that goes away takes its tasks along.
+            let refused = |(recipe, _)| Fate::Refused(recipe, "the node server has gone".into());
+            fates.push(self.waits.take().map_or(Fate::Ended, refused));
+        }
+        fates
+    }
+
+    /// Sends the task a signal.
+    pub fn signal(&self, signal: i32) {
+        // A server that has gone shows as the end of the connection.
+        let _ = self.connection.send(&Request::Signal(signal, None), &[]);
+    }
+}
+
+impl AsFd for Stub {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
+    }
+}

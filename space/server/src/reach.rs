@@ -1,0 +1,106 @@
+//! Reaching a job's node server: a connection to the one that there is, or to one that is
+//! started.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::fs::{FlockOperation, flock};
+
+use crate::Failure;
+use crate::job::{Job, check_peer, directory, listen, rights};
+use crate::protocol::Connection;
+
+/// A job's server.
+#[derive(Debug)]
+pub struct Reached {
+    /// To it.
+    pub connection: Connection,
+    /// Keeps the server from going away before our request has reached it.
+    pub lock: File,
+    /// The server, if it is our child.
+    pub started: Option<Child>,
+}
+
+/// Connects to the job's server, and starts it if there is none, with segments of this size,
+/// or of one that suits the job.
+pub fn reach(job: &Job, segment_size: Option<u64>) -> Result<Reached, Failure> {
+    let directory = directory()?;
+    let rights = rights();
+    let socket = job.file(&directory, &rights, "sock");
+    let lock_path = job.file(&directory, &rights, "lock");
+    let lock = lock_file(&lock_path)?;
+    let (stream, started) = match UnixStream::connect(&socket) {
+        Ok(stream) => (stream, None),
+        Err(_) => {
+            let (stream, child) = start_server(job, segment_size, &socket, &lock_path)?;
+            (stream, Some(child))
+        }
+    };
+    check_peer(&stream)?;
+    Ok(Reached { connection: Connection::new(stream.into()), lock, started })
+}
+
+/// Connects to the job's server, which is known to be there.
+pub fn connect(job: &Job) -> Result<Connection, Failure> {
+    let socket = job.file(&directory()?, &rights(), "sock");
+    let stream = UnixStream::connect(&socket)
+        .map_err(|e| Failure::ours(format!("{}: {e}", socket.display())))?;
+    check_peer(&stream)?;
+    Ok(Connection::new(stream.into()))
+}
+
+fn lock_file(path: &Path) -> Result<File, Failure> {
+    let fail = |e: io::Error| Failure::ours(format!("{}: {e}", path.display()));
+    loop {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path)
+            .map_err(fail)?;
+        flock(&file, FlockOperation::LockExclusive).map_err(|e| fail(e.into()))?;
+        // A server that has just ended removed the file that we waited for.
+        use std::os::unix::fs::MetadataExt;
+        let same = match (file.metadata(), fs::metadata(path)) {
+            (Ok(ours), Ok(now)) => ours.ino() == now.ino() && ours.dev() == now.dev(),
+            _ => false,
+        };
+        if same {
+            return Ok(file);
+        }
+    }
+}
+
+/// Starts the node server, listening on `socket`, and connects to it.
+fn start_server(
+    job: &Job,
+    segment_size: Option<u64>,
+    socket: &Path,
+    lock: &Path,
+) -> Result<(UnixStream, Child), Failure> {
+    let fail =
+        |what: &str, e: io::Error| Failure::ours(format!("{}: {what}: {e}", socket.display()));
+    let listener = listen(socket).map_err(|e| fail("cannot listen", e))?;
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("server").arg("--job").arg(&job.name).arg("--socket").arg(socket);
+    command.arg("--lock").arg(lock);
+    let size = segment_size.unwrap_or_else(|| crate::server::segment_size_for(job.local_tasks));
+    command.arg("--segment-size").arg(size.to_string());
+    command.env_clear();
+    // What says how copies are made; see pvas::copy_plan.
+    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY"] {
+        command.envs(std::env::var_os(name).map(|value| (name, value)));
+    }
+    command.stdin(Stdio::from(OwnedFd::from(listener)));
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let child = command.spawn().map_err(|e| fail("cannot start the node server", e))?;
+    let stream = UnixStream::connect(socket).map_err(|e| fail("cannot connect", e))?;
+    Ok((stream, child))
+}

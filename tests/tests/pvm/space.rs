@@ -1,0 +1,87 @@
+//! Tasks of one space (`nagaya pvm --space`): that they live in one, and what becomes of the
+//! others, the server and the daemon when one of these ends. (`conformance` runs PVM's own
+//! programs in a space.)
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nagaya_tests::pvm::Machine;
+use nagaya_tests::{Cmd, program, same_lines, wait_until};
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn compiled(name: &str, flags: &[&str]) -> PathBuf {
+    program::c_pvm(&format!("pvm/{name}.c"), &[&["-Wextra", "-Werror"], flags].concat())
+}
+
+/// A machine whose tasks live in a space, and a program that it finds.
+fn machine(name: &str, flags: &[&str]) -> (Machine, PathBuf) {
+    let program = compiled(name, flags);
+    (Machine::in_space(&[program.parent().expect("a directory")]), program)
+}
+
+const LIVES: &str = "a server of their own: yes\nread right: 12\nended: 0\nended: 1\n\
+                     read right: 2\nread right: 12\nended: 2\nended: 3\nread right: 12\n";
+
+#[test]
+fn tasks_read_each_others_memory_and_one_that_crashes_leaves_the_others() {
+    let (machine, program) = machine("space", &[]);
+    same_lines("space", &machine.task(program).run().ok(), LIVES);
+    assert!(!machine.log().contains("ordinary process"));
+}
+
+#[test]
+fn when_the_server_is_killed_its_tasks_end_and_the_next_get_another() {
+    let (machine, program) = machine("space", &[]);
+    let printed = machine.task(program).arg("own server").run().ok();
+    same_lines("space", &printed, &format!("{LIVES}own server: yes\nended: 6\nread right: 12\n"));
+}
+
+#[test]
+fn tasks_outlive_a_killed_daemon_and_are_told_and_nothing_is_left() {
+    let (machine, program) = machine("space", &[]);
+    let mut starter = machine.task(program).arg("daemon").spawn();
+    starter.wait_for_lines(1);
+    machine.kill();
+    same_lines("the starter", &starter.wait().ok(), "waiting\nrecv PvmSysErr\n");
+    let told = || std::fs::read_to_string(machine.dir().join("orphans")).unwrap_or_default();
+    wait_until("all tasks are told", LIMIT, || told().lines().count() == 4);
+    same_lines("the tasks", &told(), &"PvmSysErr\n".repeat(4));
+    let left = || {
+        let files = std::fs::read_dir(machine.dir().join("nagaya")).expect("a directory");
+        files
+            .filter(|file| {
+                let file = file.as_ref().expect("an entry").file_name();
+                file != "pvmd.0" && file != "pvmd.lock"
+            })
+            .count()
+    };
+    wait_until("the server has ended", LIMIT, || left() == 0);
+}
+
+#[test]
+fn a_program_that_is_not_position_independent_runs_as_an_ordinary_process() {
+    let (machine, _) = machine("output", &[]);
+    let program = compiled("output", &["-no-pie"]);
+    let stock = Machine::stock(&[program.parent().expect("a directory")]);
+    let wanted = stock.task(&program).run().ok();
+    // The program spawns itself, by its name.
+    let search = program.parent().expect("a directory");
+    let ours = Machine::in_space(&[search]);
+    same_lines("output", &ours.task(&program).run().ok(), &wanted);
+    let log = ours.log();
+    let line = log.lines().find(|line| line.contains("ordinary process")).unwrap_or(&log);
+    assert!(line.contains("output") && line.contains("position-independent"), "{line}");
+    drop(machine);
+}
+
+#[test]
+fn ps_shows_the_tasks_of_the_machine() {
+    let (machine, program) = machine("space", &[]);
+    let mut starter = machine.task(program).arg("daemon").spawn();
+    starter.wait_for_lines(1);
+    let ps = Cmd::new(nagaya_tests::nagaya_path()).arg("ps").env("XDG_RUNTIME_DIR", machine.dir());
+    let listed = ps.run().ok();
+    assert_eq!(listed.lines().filter(|line| line.starts_with("pvm.0 ")).count(), 4, "{listed}");
+}
