@@ -1,6 +1,7 @@
 /* What stock PVM 3.4.6 cannot do: it crashes, waits for ever, or takes three minutes. */
 #include "say.h"
 
+#include <pvmproto.h>
 #include <signal.h>
 
 static int child(int parent, const char *role)
@@ -15,6 +16,12 @@ static int child(int parent, const char *role)
 		for (i = 0; i < 3600 && text[i] == (char)i; i++)
 			;
 		tell(parent, 2, i);
+	}
+	if (!strcmp(role, "manager")) {
+		tell(parent, 2, pvm_reg_rm(NULL));
+		pvm_setopt(PvmResvTids, 1);
+		pvm_recv(-1, SM_CONFIG);
+		exit(0);
 	}
 	if (!strcmp(role, "daemon's pid"))
 		tell(parent, 2, getppid());
@@ -98,6 +105,21 @@ static void lost_host(void)
 	say("and the rest goes on %s", code(pvm_mstat("127.0.0.2")));
 }
 
+/* A resource manager that ends instead of an answer: it waits for ever. */
+static void manager(void)
+{
+	int tid, hosts = 0;
+
+	spawn(1, &tid, "manager");
+	say("registered %s", code(hear(tid, 2)));
+	/* Who enrolls from now on asks the manager. */
+	pvm_exit();
+	pvm_mytid();
+	say("config %s", code(pvm_config(&hosts, NULL, NULL)));
+	say("of %d host", hosts);
+	say("again %s", code(pvm_config(&hosts, NULL, NULL)));
+}
+
 int main(int argc, char **argv)
 {
 	int parent = enroll();
@@ -108,6 +130,7 @@ int main(int argc, char **argv)
 	/* It waits for an answer that the daemon does not give. */
 	say("put without buffer %s", code(pvm_putinfo("x", 9999, 0)));
 	nulls();
+	manager();
 	lost_host();
 	return pvm_exit();
 }
