@@ -16,8 +16,9 @@ use crate::fork;
 use crate::hold::Peer;
 use crate::inbox::{Corrupt, Inbox};
 use crate::lend::{Block, Lendable, Lender};
+use crate::loan::{Loan, Terms};
 use crate::member::{Card, Hold, Life, Members, Membership};
-use crate::offer::{self, Terms};
+use crate::offer;
 use crate::outbox::{self, Meanwhile, Outbox};
 use crate::port::{Broken, Refused};
 use crate::ring::{Kind, LINE_SIZE, SendError};
@@ -149,9 +150,44 @@ impl Computed {
         let parts: Vec<&[u8]> = parts.iter().copied().chain([&bytes[..]]).collect();
         let sent = way.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
         if sent.is_err() {
-            lender.take_back(memory, terms.slot);
+            memory.take_back(terms);
         }
         sent
+    }
+
+    pub fn lend(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        (memory, range): (&Lendable, Range<usize>),
+    ) -> Result<Terms, Refused> {
+        let (way, _hold, _) = self.ways.hold(to, id)?;
+        let lender = self.lender.as_ref().expect("another port's memory");
+        lender.lend(memory, range, way.peer).ok_or(Refused::Full)
+    }
+
+    pub fn loan(&self, terms: Terms) -> Option<Loan> {
+        Loan::new(&self.ways.membership, terms)
+    }
+
+    pub fn try_hand_on(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        loan: &mut Loan,
+    ) -> Result<(), Refused> {
+        let (way, _hold, _) = self.ways.hold(to, id)?;
+        if !loan.hand_on(way.peer) {
+            return Err(Refused::OutOfReach);
+        }
+        let terms = loan.terms().bytes();
+        let parts: Vec<&[u8]> = parts.iter().copied().chain([&terms[..]]).collect();
+        let sent = way.outbox.try_send(Kind::Lent, &parts);
+        if sent.is_err() {
+            loan.take_back(way.peer);
+        }
+        Ok(sent?)
     }
 
     pub fn send_remote(
@@ -169,7 +205,7 @@ impl Computed {
         self.offers = self.offers.wrapping_add(1);
         let number = offer::number(sender.generation, self.offers);
         let (address, length) = (bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64);
-        let terms = Terms { address, length, number, sender: sender.index }.bytes();
+        let terms = offer::Terms { address, length, number, sender: sender.index }.bytes();
         let parts: Vec<&[u8]> = parts.iter().copied().chain([&terms[..]]).collect();
         offer::offer(word, number);
         let sent = way.send(Kind::Remote, &parts, until, members, &mut self.inbox, &mut meanwhile);

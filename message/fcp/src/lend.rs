@@ -140,25 +140,20 @@ impl Lender {
         })
     }
 
-    /// The message did not go out: nobody has the loan.
-    pub fn take_back(&self, memory: &Lendable, number: u16) {
-        let mut books = self.books();
-        let mut lent = memory.0.lent.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(at) = lent.iter().position(|lent| lent.0 == number) {
-            let (_, borrower) = lent.swap_remove(at);
-            slot::give_back(self.slot(number), borrower);
-            books.slots.push(number);
-        }
-    }
-
     /// Forgets what was given back. What the dead have counts too if we `ask` for them.
     fn keep_lent(&self, books: &mut Books, lent: &mut Vec<Lent>, ask: bool) {
         let members = self.membership.members();
-        lent.retain(|&(number, peer)| {
+        lent.retain(|&(number, _)| {
             let slot = self.slot(number);
-            let has = slot::borrower(slot).is_some() && !(ask && members.life(peer) == Life::Gone);
+            // Whoever has it now: it may have been handed on.
+            let has = match slot::borrower(slot) {
+                None => false,
+                Some(peer) if ask && members.life(peer) == Life::Gone => {
+                    !slot::give_back(slot, peer)
+                }
+                Some(_) => true,
+            };
             if !has {
-                slot::give_back(slot, peer);
                 books.slots.push(number);
             }
             has
@@ -255,6 +250,20 @@ impl DerefMut for Block {
 /// receivers have given it back, it is free.
 #[derive(Debug, Clone)]
 pub struct Lendable(Arc<Memory>);
+
+impl Lendable {
+    /// Word of the loan did not go out: nobody has it.
+    pub fn take_back(&self, terms: Terms) {
+        let lender = &self.0.lender;
+        let mut books = lender.books();
+        let mut lent = self.0.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = lent.iter().position(|lent| lent.0 == terms.slot) {
+            let (_, borrower) = lent.swap_remove(at);
+            slot::give_back(lender.slot(terms.slot), borrower);
+            books.slots.push(terms.slot);
+        }
+    }
+}
 
 impl Deref for Lendable {
     type Target = [u8];

@@ -4,28 +4,32 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::fork;
+use crate::hold::Peer;
 use crate::member::Membership;
 use crate::slot;
 
-/// Where a loan lies, as a message of [`Kind::Lent`](crate::ring::Kind::Lent) ends.
+/// Where a loan lies: what a message of [`Kind::Lent`](crate::ring::Kind::Lent) ends with,
+/// or what goes another way to a borrower that is told so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub struct Terms {
     /// The lender's entry.
-    pub lender: u16,
+    pub(crate) lender: u16,
     /// The lender's slot.
-    pub slot: u16,
+    pub(crate) slot: u16,
     /// Bytes from the start of what the lender can lend.
-    pub at: u64,
+    pub(crate) at: u64,
     /// Bytes.
-    pub length: u64,
+    pub(crate) length: u64,
 }
 
 impl Terms {
     /// Bytes in a message.
     pub const SIZE: usize = 24;
 
+    /// As they go.
     pub fn bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&self.at.to_le_bytes());
@@ -35,6 +39,7 @@ impl Terms {
         bytes
     }
 
+    /// Reads them. Whether there is such a loan is seen when it is taken.
     pub fn parse(bytes: [u8; Self::SIZE]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let ids = word(16);
@@ -51,6 +56,8 @@ pub struct Loan {
     membership: Arc<Membership>,
     data: NonNull<u8>,
     terms: Terms,
+    /// Not handed on.
+    is_ours: bool,
     forks: u32,
 }
 
@@ -68,7 +75,37 @@ impl Loan {
         let slots = 1..window.slots();
         let is_ours = slots.contains(&terms.slot.into())
             && slot::is_lent_to(window.slot(terms.lender, terms.slot.into())?, membership.peer());
-        is_ours.then(|| Self { membership: membership.clone(), data, terms, forks: fork::watch() })
+        let (membership, forks) = (membership.clone(), fork::watch());
+        is_ours.then_some(Self { membership, data, terms, is_ours, forks })
+    }
+}
+
+impl Loan {
+    /// Hands it on: from now on it is `next`'s. False if it was not ours any more, which no
+    /// honest process brings about.
+    pub(crate) fn hand_on(&mut self, next: Peer) -> bool {
+        let own = self.membership.peer();
+        // Before `next` can give it back: the slot may then be lent anew.
+        self.is_ours = false;
+        self.slot().is_some_and(|slot| slot::hand_on(slot, own, next))
+    }
+
+    /// `next` was not told that it has it: it is ours again.
+    pub(crate) fn take_back(&mut self, next: Peer) {
+        let own = self.membership.peer();
+        self.is_ours = self.slot().is_some_and(|slot| slot::hand_on(slot, next, own));
+    }
+
+    /// Where it lies.
+    pub(crate) fn terms(&self) -> Terms {
+        self.terms
+    }
+
+    /// Nothing in a forked child, who has nothing of what its parent has.
+    fn slot(&self) -> Option<&AtomicU64> {
+        let window = self.membership.members().window();
+        let is_forked = fork::happened_since(self.forks);
+        window.slot(self.terms.lender, self.terms.slot.into()).filter(|_| !is_forked)
     }
 }
 
@@ -89,11 +126,8 @@ impl AsRef<[u8]> for Loan {
 
 impl Drop for Loan {
     fn drop(&mut self) {
-        // A forked child does not give back what its parent has.
-        if !fork::happened_since(self.forks) {
-            let window = self.membership.members().window();
-            let slot = window.slot(self.terms.lender, self.terms.slot.into());
-            slot::give_back(slot.expect("mapped with the loan"), self.membership.peer());
+        if let Some(slot) = self.slot().filter(|_| self.is_ours) {
+            slot::give_back(slot, self.membership.peer());
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::computed::Computed;
 use crate::error::WindowError;
 use crate::hold::Peer;
 use crate::lend::{Block, Lendable};
+use crate::loan::{Loan, Terms};
 use crate::member::{Card, Members, Membership};
 use crate::protocol::Protocol;
 use crate::ring::Kind;
@@ -196,6 +197,67 @@ impl Port {
         match &mut self.way {
             Way::Computed(port) => port.send_lent(to, id, parts, lent, until, meanwhile),
             Way::Listed(_) => panic!("another port's memory"),
+        }
+    }
+
+    /// Sends as [`Port::send_lent`] does. Fails with [`Refused::Full`] where that would wait.
+    ///
+    /// # Panics
+    /// As [`Port::send_lent`].
+    pub fn try_send_lent(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        (memory, range): (&Lendable, Range<usize>),
+    ) -> Result<(), Refused> {
+        let terms = self.lend(to, id, (memory, range))?;
+        let bytes = terms.bytes();
+        let parts: Vec<&[u8]> = parts.iter().copied().chain([&bytes[..]]).collect();
+        let sent = self.try_send(to, id, Kind::Lent, &parts);
+        if sent.is_err() {
+            memory.take_back(terms);
+        }
+        sent
+    }
+
+    /// Lends `range` of the memory to the member in entry `to`, which is told the terms by
+    /// other means than a message of ours, and takes the loan by [`Port::loan`].
+    ///
+    /// # Panics
+    /// As [`Port::send_lent`].
+    pub fn lend(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        lent: (&Lendable, Range<usize>),
+    ) -> Result<Terms, Refused> {
+        match &mut self.way {
+            Way::Computed(port) => port.lend(to, id, lent),
+            Way::Listed(_) => panic!("another port's memory"),
+        }
+    }
+
+    /// The loan to us that is on these terms, once. Nothing if there is none.
+    pub fn loan(&self, terms: Terms) -> Option<Loan> {
+        match &self.way {
+            Way::Computed(port) => port.loan(terms),
+            Way::Listed(_) => None,
+        }
+    }
+
+    /// Sends as [`Port::try_send`] does, a message of [`Kind::Lent`]: `parts`, and a loan that
+    /// we have, which is the receiver's from then on. Refused, it still is ours.
+    pub fn try_hand_on(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        loan: &mut Loan,
+    ) -> Result<(), Refused> {
+        match &mut self.way {
+            Way::Computed(port) => port.try_hand_on(to, id, parts, loan),
+            Way::Listed(_) => Err(Refused::OutOfReach),
         }
     }
 

@@ -2,13 +2,14 @@
 //!
 //! Each member that lends has a row of 64-bit words in the window. A word that is not zero
 //! names a borrower: its entry and generation. The lender sets it before it sends word of
-//! the loan; the borrower clears it when it needs the memory no more; a word whose borrower
-//! has ended counts as clear. By that one rule a lender knows when its memory is its own
+//! the loan; the borrower clears it when it needs the memory no more, or puts another's name
+//! there, to whom it hands the loan on; a word whose borrower has ended counts as clear. By that one rule a lender knows when its memory is its own
 //! again, and who takes the lender's entry after its end, whether it can be used: the
 //! living may still read what the dead have lent.
 //!
-//! A lender that is killed between setting a slot and sending word keeps its entry taken
-//! until the borrower ends. No other death leaves anything behind.
+//! A lender that is killed between setting a slot and sending word, or a borrower between
+//! handing on and sending word, keeps the lender's memory taken until the one who is named
+//! there ends. No other death leaves anything behind.
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -20,10 +21,14 @@ pub fn lend<W: Word64>(slot: &W, borrower: Peer) {
     slot.store(borrower.word(), Release);
 }
 
-/// Gives back what `borrower` has. What it read, it read before.
-pub fn give_back<W: Word64>(slot: &W, borrower: Peer) {
-    // If it is not ours, some process has overwritten it: nothing to give back.
-    let _ = slot.compare_exchange(borrower.word(), 0);
+/// Gives back what `borrower` has. What it read, it read before. False if it has it no more.
+pub fn give_back<W: Word64>(slot: &W, borrower: Peer) -> bool {
+    slot.compare_exchange(borrower.word(), 0).is_ok()
+}
+
+/// What `borrower` has is `next`'s from now on. False if it has it no more.
+pub fn hand_on<W: Word64>(slot: &W, borrower: Peer, next: Peer) -> bool {
+    slot.compare_exchange(borrower.word(), next.word()).is_ok()
 }
 
 /// Whether `peer` has the loan of this slot.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use fcp::arrived::Arrived;
 use fcp::header::Plan;
-use fcp::loan::Loan;
+use fcp::loan::{Loan, Terms};
 use fcp::member::{Card, Members};
 use fcp::port::{Port, Refused};
 use fcp::ring::Kind;
@@ -81,6 +81,45 @@ fn a_block_is_free_again_when_all_have_given_it_back() {
     let (memory, now) = (block.share(), Some(Instant::now()));
     assert_eq!(a.send_lent(1, None, &[], (&memory, 0..1), now, |_| ()), Err(Refused::Full));
     drop(memory);
+    assert!(a.block(whole).is_some());
+}
+
+#[test]
+fn a_loan_is_handed_on_and_whoever_has_it_last_gives_it_back() {
+    let members = members(3);
+    let [mut a, mut b, mut c] = [0, 1, 2].map(|index| join(&members, index));
+    let whole = LENDABLE * 3 / 4;
+    let mut block = a.block(whole).expect("room");
+    block[..3].copy_from_slice(b"abc");
+    let memory = block.share();
+    // Without a message: the terms go another way.
+    let terms = Terms::parse(a.lend(1, Some(1), (&memory, 0..3)).expect("a slot").bytes());
+    drop(memory);
+    assert!(c.loan(terms).is_none(), "it is not lent to c");
+    let mut first = b.loan(terms).expect("lent");
+    // While c has no room, it stays b's.
+    let mut filled = 0;
+    while b.try_send(2, None, Kind::Inline, &[&[0; 50]]) != Err(Refused::Full) {
+        filled += 1;
+    }
+    assert_eq!(b.try_hand_on(2, None, &[b"see there"], &mut first), Err(Refused::Full));
+    assert_eq!(&first[..], b"abc");
+    for _ in 0..filled {
+        drop(c.receive(soon()).expect("in order").expect("a message"));
+    }
+    assert_eq!(b.try_hand_on(2, None, &[b"see there"], &mut first), Ok(()));
+    drop(first);
+    let last = loan(&mut c);
+    assert_eq!(&last[..], b"abc");
+    assert!(a.block(whole).is_none(), "c has it");
+    drop(last);
+    let block = a.block(whole).expect("all came back");
+    // One who ends with what was handed on to it has given it back, too.
+    let terms = a.lend(1, None, (&block.share(), 0..1)).expect("a slot");
+    let mut loan = b.loan(terms).expect("lent");
+    assert_eq!(b.try_hand_on(2, None, &[b"see there"], &mut loan), Ok(()));
+    drop(c);
+    drop(loan);
     assert!(a.block(whole).is_some());
 }
 
