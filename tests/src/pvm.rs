@@ -116,6 +116,15 @@ impl Machine {
         self.daemon.signal(Signal::KILL);
     }
 
+    /// KiB of memory of its own that the first host's daemon has had at most.
+    pub fn memory_max_kib(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.pid()));
+        let status = status.expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
+        number.and_then(|number| number.parse().ok()).expect("a number of KiB")
+    }
+
     /// What daemon and tasks have logged.
     pub fn log(&self) -> String {
         let all = Cmd::new("sh").args(["-c", "cat pvml.* */pvml.* */*/pvml.*"]).dir(self.dir());

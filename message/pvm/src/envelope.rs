@@ -16,6 +16,11 @@ use crate::message::Header;
 
 /// Bytes of an envelope without fragment lengths.
 pub const SIZE: usize = 36;
+/// Most bytes of a message, envelope included, that goes into a receive buffer whole. The data
+/// of longer ones are lent.
+pub const INLINE_MAX: usize = 8192;
+/// Most bytes of fragment lengths that go with lent data. What has more goes in parts.
+pub const TABLE_MAX: usize = 32_768;
 /// Most fragments of a message.
 pub const FRAGMENTS_MAX: usize = (1 << 24) - 1;
 
@@ -123,6 +128,11 @@ impl Envelope {
             to.copy_from_slice(&word.to_le_bytes());
         }
         bytes
+    }
+
+    /// Bytes of the lengths of fragments that follow.
+    pub fn table_size(&self) -> usize {
+        if self.fragments == 1 { 0 } else { 4 * self.fragments as usize }
     }
 
     /// Reads the envelope that `bytes` begin with. Errors: BadMsg.

@@ -76,20 +76,6 @@ pub fn addressee(bytes: &[u8]) -> Option<Tid> {
     Some(Tid(envelope.header.destination as u32))
 }
 
-/// Where a parcel goes. Nothing if it has no envelope, or it is not a program's message.
-pub fn destination(bytes: &[u8]) -> Option<Tid> {
-    let envelope = Envelope::parse(bytes).ok()?;
-    (envelope.what == What::Message).then_some(Tid(envelope.header.destination as u32))
-}
-
-/// The same parcel, from `source` to `destination`: what a task says of itself is not asked.
-pub fn addressed(mut bytes: Vec<u8>, source: Tid, destination: Tid) -> Vec<u8> {
-    debug_assert!(bytes.len() >= SIZE);
-    bytes[..4].copy_from_slice(&source.0.to_le_bytes());
-    bytes[4..8].copy_from_slice(&destination.0.to_le_bytes());
-    bytes
-}
-
 /// Reads the data of a program's message in XDR.
 #[derive(Debug)]
 pub struct Reader<'a> {

@@ -111,8 +111,9 @@ pub enum Request {
     Exit,
     /// To send a message through the daemon (PvmDontRoute, and before a route is direct).
     Route(Parcel),
-    /// To send the same message to several tasks elsewhere (pvm_mcast through the daemons).
-    Multicast(Vec<Tid>, Parcel),
+    /// The same of a long message: envelope and fragment lengths, and by which
+    /// [terms](fcp::loan::Terms) its data are lent to the daemon.
+    RouteLent(Parcel, [u8; fcp::loan::Terms::SIZE]),
     /// The address of another host's task on the fabric. Answered when it is known.
     Address(Tid),
     /// Where the fabric finds this task: from now on others may be told.

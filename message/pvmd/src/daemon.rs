@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use pvm::error::Error;
 use pvm::parcel;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Frame, HostInfo, Letter, Parcel, Request, VERSION, Welcome};
+use pvm::wire::{Answer, Frame, HostInfo, Letter, Request, VERSION, Welcome};
 
 use crate::addresses::Addresses;
 use crate::contexts::Contexts;
@@ -19,6 +19,7 @@ use crate::errand::{Errand, Principal, Reply};
 use crate::event::{Action, Clock, Event, PeerLetter};
 use crate::hostfile::HostFile;
 use crate::hosts::Hosting;
+use crate::load::Load;
 use crate::machine::{Asker, Change, Effect, Machine, What};
 use crate::notice::Wish;
 use crate::order::{Item, Order, Output};
@@ -169,6 +170,10 @@ impl Daemon {
                 let what = What::Counted(self.host, closing, count);
                 self.propose(Change { asker: None, what });
             }
+            Event::Load(host, load) => {
+                self.heard(host);
+                self.route(load);
+            }
             Event::PeerLost(host) => self.host_lost(host),
             Event::Tick => self.tick(),
             Event::Begin => self.begin_hosts(),
@@ -207,8 +212,7 @@ impl Daemon {
                     self.replied(serial, reply);
                 }
             }
-            PeerLetter::Parcel(parcel) => self.route(parcel),
-            PeerLetter::Alive => {}
+            PeerLetter::Alive | PeerLetter::Full(_) | PeerLetter::Room(_) => {}
             PeerLetter::Ready => self.ready(host),
             PeerLetter::Halt => self.halt_all(None),
         }
@@ -448,7 +452,7 @@ impl Daemon {
     pub(crate) fn write(&mut self, to: Tid, letter: &Letter) {
         // Postcard refuses only what has no length, and a letter's parts do.
         let data = postcard::to_allocvec(letter).expect("a letter");
-        self.actions.push(Action::Deliver(to, parcel::letter(to, &data)));
+        self.actions.push(Action::Deliver(to, Load::Whole(parcel::letter(to, &data))));
     }
 
     /// What all hosts have of it, gathered.
@@ -462,19 +466,17 @@ impl Daemon {
     }
 
     /// Sends a message on its way. One to nobody is dropped, as in stock PVM.
-    pub(crate) fn route(&mut self, Parcel { bytes }: Parcel) {
-        let Some(to) = parcel::destination(&bytes) else { return };
-        if !to.is_task() {
-            return;
-        }
-        if to.host() != self.host {
-            let letter = PeerLetter::Parcel(Parcel { bytes });
-            if self.machine.host(to.host()).is_some() {
-                self.actions.push(Action::Send(to.host(), Box::new(letter)));
+    pub(crate) fn route(&mut self, mut load: Load) {
+        let to = load.destination().filter(|to| to.is_task());
+        self.actions.push(match to {
+            Some(to) if to.host() == self.host && self.tasks.get(to).is_some() => {
+                Action::Deliver(to, load)
             }
-        } else if self.tasks.get(to).is_some() {
-            self.actions.push(Action::Deliver(to, bytes));
-        }
+            Some(to) if to.host() != self.host && self.machine.host(to.host()).is_some() => {
+                Action::PassOn(to, load)
+            }
+            _ => Action::Drop(load),
+        });
     }
 
     pub(crate) fn log(&mut self, line: String) {

@@ -4,12 +4,13 @@
 use pvm::error::Error;
 use pvm::slots::Count;
 use pvm::tid::Tid;
-use pvm::wire::{Frame, Parcel, Welcome};
+use pvm::wire::{Frame, Welcome};
 use serde::{Deserialize, Serialize};
 
 use crate::errand::{Errand, Reply};
 use crate::groups::{Closing, SlotChange};
 use crate::invitation::{Acceptance, Invitation};
+use crate::load::Load;
 use crate::machine::{Change, Machine};
 use crate::order;
 use crate::spawn::Program;
@@ -42,6 +43,8 @@ pub enum Event {
     Ended(Tid),
     /// A host has sent this.
     Peer(u16, PeerLetter),
+    /// A host has sent a message for a task of ours.
+    Load(u16, Load),
     /// The connection to a host is lost.
     PeerLost(u16),
     /// A group's slot was closed ([`SlotChange::Close`]).
@@ -65,7 +68,11 @@ pub enum Action {
     /// Tell who wants to enroll that it is a task, or why not.
     Welcome(Link, Result<Box<Welcome>, i32>),
     /// Put this into the task's receive buffer.
-    Deliver(Tid, Vec<u8>),
+    Deliver(Tid, Load),
+    /// Send this to the host of the task that it goes to.
+    PassOn(Tid, Load),
+    /// Give back what was lent with it.
+    Drop(Load),
     /// Nothing more is delivered to the task.
     Forget(Tid),
     /// Close the connection.
@@ -115,6 +122,8 @@ pub enum PeerLetter {
     Ready,
     /// The virtual machine ends.
     Halt,
-    /// A message to a task of the receiving host.
-    Parcel(Parcel),
+    /// This task has not taken so much of what came for it that nobody should send more to it.
+    Full(Tid),
+    /// It has.
+    Room(Tid),
 }

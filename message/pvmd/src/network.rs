@@ -11,6 +11,7 @@ use pvm::protocol::SM_STHOST;
 use crate::event::{Action, Event};
 use crate::hosts::TICKS;
 use crate::invitation::Invitation;
+use crate::load::Load;
 use crate::peers::{Happened, Peers};
 use crate::plugin;
 use crate::poll::Poll;
@@ -19,6 +20,9 @@ use crate::start::{Started, Starts};
 
 /// How long other hosts may take, at the end, to take what was sent to them.
 const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Most letters and messages of other hosts that are heard before others get their turn.
+const HEARD_MAX: usize = 256;
 
 /// The other hosts: those that are connected, and those that are started.
 pub(crate) struct Network {
@@ -104,7 +108,8 @@ impl Running {
                     let data = wanted.into_iter().fold(count, |data, (recipe, invitation)| {
                         data.and(&starts.expect(&recipe, invitation))
                     });
-                    self.deliver(hoster, data.message(plugin::to(hoster, SM_STHOST), wait_id));
+                    let message = data.message(plugin::to(hoster, SM_STHOST), wait_id);
+                    self.deliver(hoster, Load::Whole(message));
                 }
                 Err(why) => {
                     for (_, Invitation { host, .. }) in wanted {
@@ -135,6 +140,16 @@ impl Running {
                     peers.send(host, &letter);
                 }
             }
+            Action::PassOn(to, load) => {
+                let loan = match load {
+                    Load::Lent(_, terms) => self.post.loan(terms),
+                    _ => None,
+                };
+                if let Some(peers) = &mut self.network.peers {
+                    peers.pass_on(to.host(), load, loan);
+                }
+                self.went_far(to);
+            }
             _ => unreachable!("it concerns this host"),
         }
     }
@@ -159,10 +174,19 @@ impl Running {
 
     /// Takes what has come from other hosts.
     pub(crate) fn hear(&mut self) {
-        while let Some(peers) = &mut self.network.peers {
+        for _ in 0..HEARD_MAX {
+            let Some(peers) = &mut self.network.peers else { break };
             match peers.poll() {
-                Some(Happened::Letter(host, letter)) => self.tell(Event::Peer(host, *letter)),
+                Some(Happened::Letter(host, letter)) => {
+                    self.told(&letter);
+                    self.tell(Event::Peer(host, *letter));
+                }
+                Some(Happened::Load(host, load)) => {
+                    self.tell(Event::Load(host, load));
+                    self.hold_back_host(host);
+                }
                 Some(Happened::Lost(host, why)) => {
+                    self.lost(host);
                     self.log.say(&format!("host {host} is lost: {why}"));
                     self.tell(Event::PeerLost(host));
                 }

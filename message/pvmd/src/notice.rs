@@ -5,10 +5,11 @@ use pvm::constants::{PvmHostAdd, PvmHostDelete, PvmNotifyCancel, PvmTaskExit};
 use pvm::error::Error;
 use pvm::parcel::Data;
 use pvm::tid::Tid;
-use pvm::wire::{Parcel, Sink};
+use pvm::wire::Sink;
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Reply};
+use crate::load::Load;
 
 /// One notice that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl Daemon {
 
     fn tell_one(&mut self, wish: Wish) {
         let bytes = Data::default().int(wish.of.as_int()).message(wish.sink, 0);
-        self.route(Parcel { bytes });
+        self.route(Load::Whole(bytes));
     }
 
     /// Tells those who want to know that this task has ended.
@@ -131,7 +132,7 @@ impl Daemon {
             let data = Data::default().int(hosts.len() as i32);
             let data = hosts.iter().fold(data, |data, host| data.int(host.as_int()));
             let bytes = data.message(sink, 0);
-            self.route(Parcel { bytes });
+            self.route(Load::Whole(bytes));
         }
     }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use pvm::parcel::Data;
 use pvm::tid::Tid;
-use pvm::wire::{Parcel, Sink};
+use pvm::wire::Sink;
 
 use crate::daemon::Daemon;
 use crate::event::Action;
+use crate::load::Load;
 
 /// What a message of output says instead of a length (`pvmproto.h`: TO_EOF, TO_SPAWN, TO_NEW).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Daemon {
                 Say::Event(event) => data.int(event as i32).int(parent),
             };
             let bytes = data.message(sink, 0);
-            self.route(Parcel { bytes });
+            self.route(Load::Whole(bytes));
         } else {
             match say {
                 Say::Bytes(bytes) => line.extend_from_slice(bytes),

@@ -1,22 +1,28 @@
 //! The other hosts' daemons, on the fabric.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Instant;
 
 use fabric::error::FabricError;
-use fabric::event::{Event, Peer};
+use fabric::event::{Event, Peer, SendId, Sending};
 use fabric::fabric::Fabric;
+use fabric::payload::Payload;
 use fabric::secret::Secret;
+use fabric::wire::USER_HEADER_BYTES_MAX;
+use fcp::loan::Loan;
 use pvm::tid::Tid;
 
 use crate::event::PeerLetter;
+use crate::load::Load;
 
 /// What has happened on the fabric.
 #[derive(Debug)]
 pub enum Happened {
     /// A host has sent this.
     Letter(u16, Box<PeerLetter>),
+    /// A host has sent a message for a task of ours.
+    Load(u16, Load),
     /// The connection to a host is lost: why.
     Lost(u16, String),
     /// Something is wrong that concerns no host of ours.
@@ -27,6 +33,18 @@ pub enum Happened {
 pub struct Peers {
     fabric: Fabric,
     hosts: BTreeMap<u16, Peer>,
+    /// Messages that are not sent yet: to which host, how many bytes, and what they lie in.
+    sending: HashMap<SendId, (u16, usize, Option<Loan>)>,
+    /// Bytes of them, by host.
+    pending: BTreeMap<u16, usize>,
+}
+
+/// The header of a message whose head goes in front of its data.
+const WHOLE: &[u8] = b"w";
+
+/// Whether a head can be a header of the fabric's.
+fn fits(head: &[u8]) -> bool {
+    head.len() <= USER_HEADER_BYTES_MAX
 }
 
 /// What a daemon is called on the fabric.
@@ -44,7 +62,8 @@ impl Peers {
     /// Opens the fabric. Errors: UCX is missing, or finds no network.
     pub fn open(own: u16, secret: [u8; 32]) -> Result<Peers, FabricError> {
         let fabric = Fabric::new(name(own), &Secret::new(secret))?;
-        Ok(Peers { fabric, hosts: BTreeMap::new() })
+        let (sending, pending) = Default::default();
+        Ok(Peers { fabric, hosts: BTreeMap::new(), sending, pending })
     }
 
     /// Where others find us.
@@ -65,6 +84,46 @@ impl Peers {
     pub fn leave(&mut self, host: u16) {
         if let Some(peer) = self.hosts.remove(&host) {
             self.fabric.close(peer);
+        }
+    }
+
+    /// Sends a message for a task of that host; `loan` has its data, if it is a lent one. If the
+    /// host is not connected, it is lost, and known to be soon.
+    pub fn pass_on(&mut self, host: u16, load: Load, loan: Option<Loan>) {
+        let Some(peer) = self.hosts.get(&host) else { return };
+        let (head, data) = match (load, &loan) {
+            (Load::Whole(bytes), _) => (WHOLE.to_vec(), Payload::from(bytes)),
+            (Load::Apart(head, data), _) if fits(&head) => (head, Payload::from(data)),
+            (Load::Apart(head, data), _) => (WHOLE.to_vec(), Payload::from([head, data].concat())),
+            (Load::Lent(..), None) => return,
+            (Load::Lent(head, _), Some(loan)) if fits(&head) => {
+                // SAFETY: the loan is kept below until it is sent, and is read-only memory of
+                // the window, which the post keeps.
+                (head, unsafe { Payload::borrowed(loan.as_ptr(), loan.len()) })
+            }
+            (Load::Lent(head, _), Some(loan)) => {
+                (WHOLE.to_vec(), Payload::from([&head[..], loan].concat()))
+            }
+        };
+        let size = data.extent().1;
+        if let Ok(Sending::Pending(id)) = self.fabric.send(*peer, &head, data) {
+            *self.pending.entry(host).or_default() += size;
+            self.sending.insert(id, (host, size, loan));
+        }
+    }
+
+    /// Bytes of messages that wait to be sent to this host.
+    pub fn pending(&self, host: u16) -> usize {
+        self.pending.get(&host).copied().unwrap_or(0)
+    }
+
+    fn sent(&mut self, id: SendId) {
+        let Some((host, size, _)) = self.sending.remove(&id) else { return };
+        if let Some(pending) = self.pending.get_mut(&host) {
+            *pending -= size;
+            if *pending == 0 {
+                self.pending.remove(&host);
+            }
         }
     }
 
@@ -89,8 +148,13 @@ impl Peers {
                     }
                     None => self.fabric.abandon(peer),
                 },
-                Event::Message { from, payload, .. } => {
+                Event::Message { from, header, payload } => {
                     let Some(host) = host(from.id) else { continue };
+                    match header.len() {
+                        0 => {}
+                        1 => return Some(Happened::Load(host, Load::Whole(payload))),
+                        _ => return Some(Happened::Load(host, Load::Apart(header, payload))),
+                    }
                     return Some(match postcard::from_bytes(&payload) {
                         Ok(letter) => Happened::Letter(host, Box::new(letter)),
                         Err(error) => Happened::Odd(format!(
@@ -98,7 +162,8 @@ impl Peers {
                         )),
                     });
                 }
-                Event::Sent(_) | Event::Unsent(_) | Event::Placed { .. } => {}
+                Event::Sent(id) | Event::Unsent(id) => self.sent(id),
+                Event::Placed { .. } => {}
                 Event::Closed(peer) => {
                     if let Some(host) = self.known(peer) {
                         return Some(Happened::Lost(host, "it has left".into()));

@@ -13,6 +13,7 @@ use pvm::wire::{Answer, Inheritance, Letter, News, Parcel, Sink, Spawn};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Reply};
+use crate::load::Load;
 use crate::machine::{Change, What};
 use crate::spawn::Start;
 
@@ -92,7 +93,7 @@ impl Daemon {
         if let Some(manager) = self.machine.manager() {
             let data = Data::default().int(tids.len() as i32);
             let data = tids.iter().fold(data, |data, tid| data.int(*tid));
-            self.route(Parcel { bytes: data.message(to(manager, SM_EXECACK), wait_id) });
+            self.route(Load::Whole(data.message(to(manager, SM_EXECACK), wait_id)));
         }
     }
 
@@ -101,7 +102,7 @@ impl Daemon {
         if let Some(manager) = self.machine.manager() {
             // Its status and times are not known: it need not be our child.
             let data = (0..5).fold(Data::default().int(tid.as_int()), |data, _| data.int(0));
-            self.route(Parcel { bytes: data.message(to(manager, SM_TASKX), 0) });
+            self.route(Load::Whole(data.message(to(manager, SM_TASKX), 0)));
         }
     }
 
@@ -110,7 +111,7 @@ impl Daemon {
         // It gets this once.
         if let Some(manager) = self.machine.manager().filter(|tid| tid.host() == self.host) {
             let data = Data::default().int(Tid::of_host(host).as_int());
-            self.route(Parcel { bytes: data.message(to(manager, SM_HOSTX), 0) });
+            self.route(Load::Whole(data.message(to(manager, SM_HOSTX), 0)));
         }
     }
 
@@ -192,7 +193,7 @@ impl Daemon {
                 None => data.int(*slot).string("").string("").int(0).int(0),
             }
         });
-        self.route(Parcel { bytes: data.message(to(manager, SM_ADDACK), wait_id) });
+        self.route(Load::Whole(data.message(to(manager, SM_ADDACK), wait_id)));
     }
 
     /// The tasks that a resource manager wanted are started.

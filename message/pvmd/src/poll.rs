@@ -37,6 +37,24 @@ impl<S: AsFd> Poll<S> {
         Ok(number)
     }
 
+    /// Waits for it only to end, for now.
+    pub fn pause(&self, number: u64) {
+        self.modify(number, epoll::EventFlags::empty());
+    }
+
+    /// Waits for it as before.
+    pub fn resume(&self, number: u64) {
+        self.modify(number, epoll::EventFlags::IN);
+    }
+
+    fn modify(&self, number: u64, flags: epoll::EventFlags) {
+        if let Some(source) = self.sources.get(&number) {
+            let data = epoll::EventData::new_u64(number);
+            // It is there, and was added before.
+            let _ = epoll::modify(&self.epoll, source.as_fd(), data, flags);
+        }
+    }
+
     /// The source with this number.
     pub fn get(&mut self, number: u64) -> Option<&mut S> {
         self.sources.get_mut(&number)

@@ -1,5 +1,6 @@
 //! What a task asks for, and which way it takes.
 
+use fcp::loan::Terms;
 use pvm::error::Error;
 use pvm::parcel;
 use pvm::tid::Tid;
@@ -7,6 +8,8 @@ use pvm::wire::{Answer, GroupRequest, MailboxRequest, Parcel, Request, Sink};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Reply};
+use crate::event::Action;
+use crate::load::Load;
 use crate::machine::{Asker, Change, What};
 use crate::notice::Wanted;
 use crate::pattern;
@@ -24,21 +27,9 @@ impl Daemon {
         let answer = match request {
             Request::Enroll { .. } => Err(Error::Already.code()),
             Request::Exit => return self.end(asker.tid, Some(asker)),
-            Request::Route(Parcel { bytes }) => {
-                let Some(to) = parcel::destination(&bytes) else { return self.bad(asker) };
-                let bytes = parcel::addressed(bytes, asker.tid, to);
-                self.route(Parcel { bytes });
-                Ok(Answer::Done)
-            }
-            Request::Multicast(tids, Parcel { bytes }) => {
-                if parcel::destination(&bytes).is_none() {
-                    return self.bad(asker);
-                }
-                for to in tids {
-                    let bytes = parcel::addressed(bytes.clone(), asker.tid, to);
-                    self.route(Parcel { bytes });
-                }
-                Ok(Answer::Done)
+            Request::Route(Parcel { bytes }) => self.pass_on(asker, Load::Whole(bytes)),
+            Request::RouteLent(Parcel { bytes }, terms) => {
+                self.pass_on(asker, Load::Lent(bytes, Terms::parse(terms)))
             }
             Request::Group(GroupRequest::Members(name)) => {
                 let info = self.machine.groups().info(&name);
@@ -131,6 +122,16 @@ impl Daemon {
         self.answer(asker, answer);
     }
 
+    fn pass_on(&mut self, asker: Asker, mut load: Load) -> Reply {
+        if load.destination().is_none() {
+            self.actions.push(Action::Drop(load));
+            self.log(format!("{} sends a message that is none", asker.tid));
+            return Err(Error::BadMsg.code());
+        }
+        self.route(load.sent_by(asker.tid));
+        Ok(Answer::Done)
+    }
+
     fn role(&mut self, asker: Asker, role: Role, on: bool) -> Reply {
         self.play(asker.tid, role, on).map(|()| Answer::Done).map_err(Error::code)
     }
@@ -162,11 +163,5 @@ impl Daemon {
     /// Proposes a change, whose turn answers.
     fn change(&mut self, asker: Asker, what: What) {
         self.propose(Change { asker: Some(asker), what });
-    }
-
-    /// The task says what no library would.
-    fn bad(&mut self, asker: Asker) {
-        self.log(format!("{} sends a message that is none", asker.tid));
-        self.answer(asker, Err(Error::BadMsg.code()));
     }
 }

@@ -22,12 +22,14 @@ use crate::event::{Action, Clock, Event};
 use crate::hostfile::{HostFile, HostOptions};
 use crate::hosts::SPEED;
 use crate::invitation::{Acceptance, Invitation, SILENCE_MS};
+use crate::load::Load;
 use crate::log::{self, Log};
 use crate::network::Network;
 use crate::peers::Peers;
 use crate::plugin;
 use crate::poll::{Poll, signals};
 use crate::post::Post;
+use crate::pressure::Pressure;
 use crate::processes::{Processes, read_output};
 use crate::program::{self, ARCHITECTURE, Recipe, Settings};
 use crate::socket::{self, Refused};
@@ -102,7 +104,8 @@ impl AsFd for Source {
 pub(crate) struct Running {
     pub(crate) poll: Poll<Source>,
     path: PathBuf,
-    post: Post,
+    pub(crate) post: Post,
+    pub(crate) pressure: Pressure,
     retry: Duration,
     processes: Processes,
     /// Where tasks live, if not as ordinary processes.
@@ -232,6 +235,7 @@ impl Running {
             poll,
             path,
             post: Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?,
+            pressure: Pressure::default(),
             retry: RETRY_MIN,
             processes: Processes::default(),
             space,
@@ -264,6 +268,7 @@ impl Running {
                 let went = self.post.try_again();
                 self.retry = if went { RETRY_MIN } else { (self.retry * 2).min(RETRY_MAX) };
             }
+            self.let_go();
         }
         if !self.network.farewell() {
             self.log.say("some hosts did not take their last letters");
@@ -335,6 +340,7 @@ impl Running {
         let pid = connection.pid;
         for frame in came.frames {
             self.tell(Event::Frame(number, pid, frame));
+            self.hold_back(number);
         }
         if let Some(why) = came.end {
             if let Some(why) = why {
@@ -363,6 +369,7 @@ impl Running {
         let (bytes, more) = read_output(fd);
         if !bytes.is_empty() {
             self.tell(Event::Output(tid, bytes));
+            self.hold_back(number);
         }
         if !more {
             self.poll.remove(number);
@@ -397,6 +404,11 @@ impl Running {
         }
     }
 
+    /// This host's number.
+    pub(crate) fn own_host(&self) -> u16 {
+        self.daemon.host
+    }
+
     /// Where tasks connect.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -409,6 +421,7 @@ impl Running {
         if std::mem::replace(&mut self.telling, true) {
             return;
         }
+        self.pressure.begin();
         while let Some(event) = self.events.pop_front() {
             for action in self.daemon.step(now(), event) {
                 self.act(action);
@@ -420,7 +433,12 @@ impl Running {
     fn act(&mut self, action: Action) {
         match action {
             Action::Welcome(link, welcome) => self.welcome(link, &welcome),
-            Action::Deliver(tid, bytes) => self.deliver(tid, bytes),
+            Action::Deliver(tid, load) => self.deliver(tid, load),
+            Action::Drop(load) => {
+                if let Load::Lent(_, terms) = load {
+                    drop(self.post.loan(terms));
+                }
+            }
             Action::Forget(tid) => {
                 self.post.forget(tid);
                 if let Some(number) = self.processes.forget(tid) {
@@ -434,7 +452,8 @@ impl Running {
                     let message = program::describe(&self.settings, &self.path, &program);
                     let told = message.map(|message| {
                         let sink = plugin::to(tasker, SM_STTASK);
-                        self.post.deliver(tasker, message.message(sink, tid.as_int()));
+                        let message = message.message(sink, tid.as_int());
+                        self.deliver(tasker, Load::Whole(message));
                         0
                     });
                     return self.tell(Event::TaskStarted(tid, told));
@@ -459,7 +478,8 @@ impl Running {
             | Action::GiveUp(_)
             | Action::Connect(..)
             | Action::Disconnect(_)
-            | Action::Send(..)) => self.act_abroad(abroad),
+            | Action::Send(..)
+            | Action::PassOn(..)) => self.act_abroad(abroad),
         }
     }
 
@@ -510,9 +530,10 @@ impl Running {
         }
     }
 
-    pub(crate) fn deliver(&mut self, tid: Tid, bytes: Vec<u8>) {
+    pub(crate) fn deliver(&mut self, tid: Tid, load: Load) {
         self.retry = RETRY_MIN;
-        self.post.deliver(tid, bytes);
+        self.post.deliver(tid, load);
+        self.went_to(tid);
     }
 
     fn welcome(&mut self, link: Link, welcome: &Result<Box<Welcome>, i32>) {

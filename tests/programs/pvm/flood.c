@@ -1,12 +1,13 @@
 /* Two tasks that send to each other before either receives: messages of all sizes, encodings
- * and routes. All come, whole and in order. Arguments: how many, largest size in bytes. */
+ * and routes. All come, whole and in order. Arguments: how many, largest size in bytes, and a
+ * route, if they are to take only one. */
 #include "say.h"
 #include <sys/wait.h>
 
 int main(int argc, char **argv)
 {
 	int n = argc > 1 ? atoi(argv[1]) : 2000, max = argc > 2 ? atoi(argv[2]) : 100000;
-	int there[2], back[2], mine, other, i, k;
+	int route = argc > 3 ? atoi(argv[3]) : 0, there[2], back[2], mine, other, i, k;
 
 	if (pipe(there) || pipe(back))
 		return 2;
@@ -25,7 +26,7 @@ int main(int argc, char **argv)
 		pvm_pkint(&i, 1, 1);
 		pvm_pkint(&size, 1, 1);
 		pvm_pkbyte(data, size, 1);
-		pvm_setopt(PvmRoute, i / 50 % 3 + 1);
+		pvm_setopt(PvmRoute, route ? route : i / 50 % 3 + 1);
 		if (pvm_send(other, 5)) {
 			say("message %d was not sent", i);
 			return 1;

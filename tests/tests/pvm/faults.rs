@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use nagaya_tests::pvm::Machine;
+use nagaya_tests::pvm::{HOSTS, Machine};
 use nagaya_tests::{Output, program, same_lines};
 
 fn run(source: &str, arguments: &[&str]) -> Output {
@@ -15,6 +15,35 @@ fn two_tasks_that_flood_each_other_lose_nothing_on_any_route() {
     for arguments in [["2000", "100000"], ["200", "3000000"], ["20000", "40"]] {
         assert_eq!(run("flood", &arguments).ok(), "all came: yes\n");
     }
+    // More through the daemon alone than it keeps for both.
+    assert_eq!(run("flood", &["60000", "8000", "1"]).ok(), "all came: yes\n");
+}
+
+/// What a daemon may have had at most at any time: what it keeps for a task that does not take
+/// it, and some for everything else.
+const DAEMON_KIB_MAX: u64 = 100 << 10;
+
+fn stopped(arguments: &[&str]) {
+    let program = program::c_pvm("pvm/stopped.c", &["-O1", "-Wextra", "-Werror"]);
+    let machine = Machine::ours(&[program.parent().expect("a directory")]);
+    let limit = Duration::from_secs(120);
+    let output = machine.task(&program).args(arguments).time_limit(limit).run().ok();
+    let wanted = "the sender waits: yes\nwrong or out of order: 0\nnot sent: 0\n";
+    same_lines("stopped", &output, wanted);
+    let most = machine.memory_max_kib();
+    assert!(most < DAEMON_KIB_MAX, "the daemon has had {most} KiB");
+}
+
+#[test]
+fn who_sends_to_a_stopped_task_through_the_daemon_waits_and_nobody_else_does() {
+    // Short messages; and such as are lent until no more can be.
+    stopped(&["200", "6000", "."]);
+    stopped(&["300", "30000", "."]);
+}
+
+#[test]
+fn who_sends_to_a_stopped_task_of_another_host_waits_and_nobody_else_does() {
+    stopped(&["200", "6000", HOSTS[1]]);
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Daemon {
         socket.set_read_timeout(Some(GREETING_TIMEOUT)).map_err(wrong)?;
         let mut daemon = Daemon { socket };
         daemon
-            .send(&Frame { id: 0, request }, || ())
+            .send(&Frame { id: 0, request }, || false)
             .map_err(|error| Refusal { error, lines: Vec::new() })?;
         let (greeting, window) = daemon.greeting().map_err(wrong)?;
         let greeting: Result<Welcome, i32> = postcard::from_bytes(&greeting)
@@ -122,10 +122,15 @@ impl Daemon {
         Ok((frame, window))
     }
 
-    /// Sends a frame. While the daemon is busy, `meanwhile` takes in what comes for us.
+    /// Sends a frame. While the daemon is busy, or does not read from us because what we send
+    /// to is full, `meanwhile` takes in what comes for us, and says whether something did.
     ///
     /// Errors: SysErr if the daemon has gone; NoMem for a frame that is too long.
-    pub fn send(&mut self, frame: &Frame, mut meanwhile: impl FnMut()) -> Result<(), Error> {
+    pub fn send(
+        &mut self,
+        frame: &Frame,
+        mut meanwhile: impl FnMut() -> bool,
+    ) -> Result<(), Error> {
         let bytes = encode(frame)?;
         let mut left = &bytes[..];
         while !left.is_empty() {
@@ -135,12 +140,11 @@ impl Daemon {
                 Ok(n) => left = &left[n..],
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => {
-                    meanwhile();
+                    // Where one thing came, more will.
+                    let nap_ns = if meanwhile() { 0 } else { 1_000_000 };
                     let mut ready = [PollFd::new(&self.socket, PollFlags::OUT)];
-                    let _ = poll(
-                        &mut ready,
-                        Some(&rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 }),
-                    );
+                    let nap = rustix::event::Timespec { tv_sec: 0, tv_nsec: nap_ns };
+                    let _ = poll(&mut ready, Some(&nap));
                 }
                 Err(_) => return Err(Error::SysErr),
             }

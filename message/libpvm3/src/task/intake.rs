@@ -93,6 +93,10 @@ impl Intake {
                 let read = |at: usize, to: &mut [u8]| arrived.read(at, to);
                 self.take_message(sender, &head, length, read, buffers)
             }
+            What::Letter if fcp.kind == Kind::Lent => {
+                let loan = arrived.loan().ok_or(Error::BadMsg)?;
+                self.take_letter(sender, SIZE + loan.len(), |to| to.copy_from_slice(&loan))
+            }
             What::Letter => self.take_letter(sender, length, |to| arrived.read(SIZE, to)),
             What::Part => {
                 let part = Part::parse(&head);

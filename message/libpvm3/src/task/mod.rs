@@ -418,9 +418,12 @@ impl Enrolled {
     fn tell(&mut self, id: u32, request: Request, buffers: &mut Buffers) -> Result<(), Error> {
         let Enrolled { daemon, port, intake, .. } = self;
         daemon.send(&Frame { id, request }, || {
+            let mut came = false;
             while let Ok(Some(mut arrived)) = port.try_receive() {
                 intake.take(&mut arrived, buffers);
+                came = true;
             }
+            came
         })
     }
 

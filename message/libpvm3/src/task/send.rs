@@ -1,26 +1,23 @@
 //! Sending. To tasks of this host: a small message goes into the receiver's buffer; the data
 //! of a large one into memory of our own, which we lend with it, to several at once if they
 //! are to have the same. Where all of that is out on loan, it goes in parts. To others, and to
-//! tasks that are not there yet, messages go through the daemon.
+//! tasks that are not there yet, messages go through the daemon, and so do loans: it hands them
+//! on.
 
 use fcp::lend::Lendable;
 use fcp::port::Refused;
 use fcp::ring::Kind;
 use pvm::buffers::Buffers;
-use pvm::envelope::{Envelope, FRAGMENTS_MAX, Part, SIZE, What};
+use pvm::envelope::{Envelope, FRAGMENTS_MAX, INLINE_MAX, Part, SIZE, TABLE_MAX, What};
 use pvm::error::Error;
 use pvm::message::Message;
-use pvm::tid::Tid;
+use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Parcel, Request};
 
 use super::{Enrolled, Task};
 
-/// Most bytes of a message, envelope included, that goes into the receiver's buffer.
-const INLINE_MAX: usize = 8192;
 /// Most fragments of such a message that is not gathered first.
 const PIECES: usize = 6;
-/// Most bytes of fragment lengths that go with lent memory.
-const TABLE_MAX: usize = 32_768;
 
 impl Task {
     /// Sends the message in buffer `id`, which keeps it. A task that is no more gets
@@ -123,8 +120,8 @@ impl Task {
             // It has ended, and gets nothing.
             Err(Refused::Dead) => return self.check_daemon(),
             Err(_) => {
-                let bytes = whole(message, own, number);
-                self.tell(0, Request::Route(Parcel { bytes }))?;
+                let enrolled = self.enrolled.as_mut().ok_or(Error::SysErr)?;
+                enrolled.send_by_daemon(message, to, number, memory, &mut self.buffers)?;
             }
         }
         *self.enrolled()?.sent.of(to) = number.wrapping_add(1);
@@ -173,7 +170,43 @@ impl Enrolled {
                 sent => return sent,
             }
         }
-        self.send_in_parts(message, to, &head, buffers)
+        self.send_in_parts(message, to, &head, |own, pieces| own.send_waiting(to, pieces, buffers))
+    }
+
+    /// Sends through the daemon, to whichever task.
+    fn send_by_daemon(
+        &mut self,
+        message: &Message,
+        to: Tid,
+        number: u32,
+        memory: &mut Option<Lendable>,
+        buffers: &mut Buffers,
+    ) -> Result<(), Error> {
+        let own = self.welcome.tid;
+        let head = Head::new(message, own, number);
+        if head.size <= INLINE_MAX {
+            let bytes = whole(message, own, number);
+            return self.tell(0, Request::Route(Parcel { bytes }), buffers);
+        }
+        if memory.is_none() && head.table.len() <= TABLE_MAX {
+            *memory = self.lendable(message, head.data());
+        }
+        if let Some(memory) = memory {
+            match self.port.lend(PVMD.place(), Some(PVMD.0), (memory, 0..memory.len())) {
+                Ok(terms) => {
+                    let bytes = [&head.envelope[..], &head.table].concat();
+                    let request = Request::RouteLent(Parcel { bytes }, terms.bytes());
+                    return self.tell(0, request, buffers);
+                }
+                // So many loans are out that no more can be written down.
+                Err(Refused::Full) => {}
+                Err(_) => return Err(Error::SysErr),
+            }
+        }
+        self.send_in_parts(message, to, &head, |own, pieces| {
+            let bytes = pieces.concat();
+            own.tell(0, Request::Route(Parcel { bytes }), buffers)
+        })
     }
 
     /// Sends to a task of another host, if there is a direct way; has one made if not.
@@ -233,13 +266,14 @@ impl Enrolled {
         })
     }
 
-    fn send_in_parts(
+    /// Sends parts by `send`, which is given the pieces of each.
+    fn send_in_parts<E>(
         &mut self,
         message: &Message,
         to: Tid,
         head: &Head,
-        buffers: &mut Buffers,
-    ) -> Result<(), Refused> {
+        mut send: impl FnMut(&mut Enrolled, &[&[u8]]) -> Result<(), E>,
+    ) -> Result<(), E> {
         let mut part = Part {
             source: self.welcome.tid.as_int(),
             destination: to.as_int(),
@@ -269,7 +303,7 @@ impl Enrolled {
                 }
             }
             if size > 0 {
-                self.send_waiting(to, &pieces[..count], buffers)?;
+                send(self, &pieces[..count])?;
             }
             part.offset += size as u32;
         }

@@ -166,11 +166,14 @@ impl Client {
 
     /// Takes one thing from the receive buffer.
     fn take(&mut self, until: Instant) -> bool {
-        let Some(arrived) = self.port.receive(Some(until)).expect("no corruption") else {
+        let Some(mut arrived) = self.port.receive(Some(until)).expect("no corruption") else {
             return false;
         };
         let mut bytes = vec![0; arrived.header().length as usize];
         arrived.read(0, &mut bytes);
+        if let Some(loan) = arrived.loan() {
+            bytes.extend_from_slice(&loan);
+        }
         drop(arrived);
         let head = bytes.first_chunk::<SIZE>().expect("an envelope");
         if head[SIZE - 1] == What::Part as u8 {

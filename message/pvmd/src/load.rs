@@ -1,0 +1,52 @@
+//! Messages that daemons pass on.
+
+use fcp::loan::Terms;
+use pvm::envelope::{Envelope, Part, SIZE, What};
+use pvm::tid::Tid;
+
+/// A message on its way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// Envelope, fragment lengths and data; or a part of such a message.
+    Whole(Vec<u8>),
+    /// Envelope and fragment lengths, and the data.
+    Apart(Vec<u8>, Vec<u8>),
+    /// Envelope and fragment lengths; the data are lent to this daemon.
+    Lent(Vec<u8>, Terms),
+}
+
+impl Load {
+    /// What it begins with.
+    fn head(&mut self) -> &mut Vec<u8> {
+        match self {
+            Load::Whole(head) | Load::Apart(head, _) | Load::Lent(head, _) => head,
+        }
+    }
+
+    /// Where it goes. Nothing if it has no envelope, or it is not a program's message.
+    pub fn destination(&mut self) -> Option<Tid> {
+        let is_whole = matches!(self, Load::Whole(_));
+        let head: &[u8; SIZE] = self.head().first_chunk()?;
+        match What::of(head).ok()? {
+            What::Message => Some(Tid(Envelope::parse(head).ok()?.header.destination as u32)),
+            What::Part if is_whole => Some(Tid(Part::parse(head).destination as u32)),
+            What::Part | What::Letter => None,
+        }
+    }
+
+    /// From `source`: what a task says of itself is not asked.
+    pub fn sent_by(mut self, source: Tid) -> Load {
+        // Messages and parts both begin with it.
+        if let Some(word) = self.head().first_chunk_mut() {
+            *word = source.0.to_le_bytes();
+        }
+        self
+    }
+}
+
+/// How many bytes of a message stand before its data. Nothing if that is not all there, or it
+/// is a part.
+pub fn head_size(bytes: &[u8]) -> Option<usize> {
+    let size = SIZE + Envelope::parse(bytes).ok()?.table_size();
+    (size <= bytes.len()).then_some(size)
+}
