@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 use client::{Client, parcel};
 use nagaya_tests::nodes::{NAMES, Nodes, Shares};
 use nagaya_tests::{Running, WorkDir, nagaya, program, wait_until};
+use pvm::constants::PvmTaskHost;
 use pvm::error::Error;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Request};
+use pvm::wire::{Answer, Inheritance, Request, Spawn};
 use rustix::process::Signal;
 
 /// How long daemons may take for anything.
@@ -45,12 +46,16 @@ impl Machine {
 
     /// The same, with so many seconds of silence until a host is lost.
     fn with_silence(seconds: &str) -> Machine {
+        Machine::with(&["-n", "one"], seconds)
+    }
+
+    fn with(arguments: &[&str], seconds: &str) -> Machine {
         let dir = WorkDir::short();
         let agent = dir.write_executable("agent", AGENT);
         let runtime = dir.join("one");
         std::fs::create_dir(&runtime).expect("a new directory");
         let first = nagaya("pvmd")
-            .args(["-n", "one"])
+            .args(arguments)
             .env("XDG_RUNTIME_DIR", &runtime)
             .env("PVM_RSH", &agent)
             .env("NAGAYA_PVM_SILENCE", seconds)
@@ -114,6 +119,36 @@ fn add(client: &mut Client, hosts: &[&str]) -> Vec<i32> {
 
 fn wait_for_hosts(client: &mut Client, wanted: &[&str]) {
     wait_until(&format!("hosts are {wanted:?}"), LIMIT, || names(client) == wanted);
+}
+
+#[test]
+fn a_host_that_is_added_has_its_tasks_in_a_space_too() {
+    let machine = Machine::with(&["-n", "one", "--space"], "30");
+    let mut one = machine.client("one");
+    assert_eq!(add(&mut one, &["two"]), [0x80000]);
+    for host in ["one", "two"] {
+        let spawn = Spawn {
+            file: "/bin/sleep".into(),
+            arguments: vec!["60".into()],
+            flags: PvmTaskHost,
+            place: host.into(),
+            count: 2,
+            environment: Vec::new(),
+            inheritance: Inheritance::default(),
+        };
+        let tids = each(one.ask(Request::Spawn(spawn)));
+        assert!(tids.len() == 2 && tids.iter().all(|tid| *tid > 0), "{tids:?} on {host}");
+        let ps = nagaya("ps").env("XDG_RUNTIME_DIR", machine.dir.join(host)).run().ok();
+        assert_eq!(ps.lines().filter(|line| line.contains("sleep 60")).count(), 2, "{host}: {ps}");
+        for tid in tids {
+            one.ask(Request::Signal(Tid(tid as u32), 9)).expect("it is signalled");
+        }
+        let sleeps = || {
+            let ps = nagaya("ps").env("XDG_RUNTIME_DIR", machine.dir.join(host)).run().ok();
+            ps.contains("sleep")
+        };
+        wait_until("the tasks have ended", LIMIT, || !sleeps());
+    }
 }
 
 #[test]
