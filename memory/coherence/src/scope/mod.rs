@@ -13,7 +13,7 @@
 //!
 //! A node is an address space: its tasks share one copy of a page, and one state. A write
 //! therefore belongs to all scopes that any task of the node has open. Locks pass between
-//! tasks of a node without a message, [`HANDOVERS`](lock::HANDOVERS) times in a row.
+//! tasks of a node without a message, [`HANDOVERS`] times in a row.
 //!
 //! Pages' lives are in [`page`]; [`node`] is what a driver uses, [`event`] what goes in and
 //! comes out; `lock`, `barrier`, `condition`
