@@ -177,6 +177,8 @@ impl Daemon {
             Event::PeerLost(host) => self.host_lost(host),
             Event::Tick => self.tick(),
             Event::Begin => self.begin_hosts(),
+            Event::Terminate if self.is_guest => self.halt(None),
+            Event::Terminate => self.halt_all(None),
             Event::Fabric(address) => self.fabric(address),
             Event::Started(started) => self.started(started),
             Event::Launched(acceptances) => self.launched(acceptances),

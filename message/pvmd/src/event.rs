@@ -54,6 +54,8 @@ pub enum Event {
     Tick,
     /// Tasks can connect.
     Begin,
+    /// The user wants an end: of the virtual machine, or of a guest alone.
+    Terminate,
     /// The fabric is open: our address there; or why it is not.
     Fabric(Result<Vec<u8>, String>),
     /// A daemon has been started on another host, or has not.

@@ -289,7 +289,7 @@ impl Running {
     fn happened(&mut self, number: u64) {
         match self.poll.get(number) {
             Some(Source::Listener(_)) => self.accept(number),
-            Some(Source::Signals(_)) => self.halt(None),
+            Some(Source::Signals(_)) => self.tell(Event::Terminate),
             Some(Source::Connection(_)) => self.read(number),
             Some(Source::Process(tid, _)) => {
                 let tid = *tid;
