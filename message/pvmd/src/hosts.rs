@@ -22,6 +22,8 @@ use crate::start::{Recipe, Started};
 /// After so many ticks without a letter a host is lost. (Of a daemon that was killed, its
 /// machine tells at once. This is for machines and networks that fail without a word.)
 pub const TICKS: u32 = 6;
+/// For how many ticks a guest that has accepted waits until it is let join.
+const JOIN_TICKS: u32 = 4 * TICKS;
 
 /// What the line begins with by which a daemon tells a hoster that it runs.
 pub(crate) const STARTED: &str = "ddpro<";
@@ -356,7 +358,16 @@ impl Daemon {
     }
 
     /// A guest that has lost all others ends, unless it has tasks: nobody would come to halt it.
+    /// So does one whom nobody lets join: who has started it may have given up.
     fn end_if_idle(&mut self) {
+        if self.is_guest && self.order.members().is_empty() {
+            self.hosting.idle += 1;
+            if self.hosting.idle > JOIN_TICKS {
+                self.log("it was not told of the virtual machine that it was to join".into());
+                self.halt(None);
+            }
+            return;
+        }
         let alone = self.is_guest && self.order.members() == [self.host];
         match alone && self.tasks.iter().next().is_none() {
             true => self.hosting.idle += 1,
