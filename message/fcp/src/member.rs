@@ -309,7 +309,8 @@ impl Members {
             let can = state.phase != Phase::Free && state.host == self.host;
             // With its lock, nobody can take the entry meanwhile.
             if can && ofd::try_lock(lock.as_fd(), at, 1) == Ok(true) {
-                if self.window.slots_used(index) > 0 && self.borrower(index).is_none() {
+                // One that was killed before it ever lent may have filled a block, too.
+                if self.borrower(index).is_none() {
                     self.window.clear_loans(index);
                 }
                 ofd::unlock(lock.as_fd(), at, 1);
