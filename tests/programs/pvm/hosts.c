@@ -146,7 +146,13 @@ static void talks(void)
 	say("pstat %s", code(pvm_pstat(tid)));
 	n = pvm_tasks(tid, &n, &tasks);
 	say("tasks %s, on %s", code(n), which(tasks[0].ti_host));
-	pvm_tasks(tid_of(second), &n, &tasks);
+	/* Those of before may not have ended yet. */
+	for (int i = 0; i < 500; i++) {
+		pvm_tasks(tid_of(second), &n, &tasks);
+		if (n == 1)
+			break;
+		usleep(10000);
+	}
 	say("tasks there %d", n);
 	for (n = 0; n < (int)sizeof large; n++)
 		large[n] = (char)(n * 3);
