@@ -52,7 +52,17 @@ impl Machine {
     /// If it does not start.
     #[track_caller]
     pub fn ours(programs: &[&Path]) -> Self {
-        Self::start(Kind::Ours, crate::nagaya("pvmd"), programs)
+        Self::ours_by("fcp2", programs)
+    }
+
+    /// The same, whose messages go by this protocol.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[track_caller]
+    pub fn ours_by(protocol: &str, programs: &[&Path]) -> Self {
+        let daemon = crate::nagaya("pvmd").env("NAGAYA_PVM_PROTOCOL", protocol);
+        Self::start(Kind::Ours, daemon, programs)
     }
 
     /// The same, whose tasks live in one space.

@@ -88,10 +88,20 @@ impl Words for Area {
 #[derive(Debug)]
 pub(crate) struct Table<'a>(pub &'a Window);
 
+/// Bytes of the table of a window with so many members.
+fn size_of_table(members: u16) -> usize {
+    (usize::from(members) * ENTRY_WORDS * size_of::<u32>()).next_multiple_of(LINE_SIZE)
+}
+
+/// Bytes of messages in the plan of a window in which each member has a buffer of `size`
+/// bytes, a power of two.
+pub fn size_of_buffers(members: u16, size: usize) -> usize {
+    size_of_table(members) + usize::from(members) * (LINE_SIZE + size)
+}
+
 impl Table<'_> {
     fn bytes(&self) -> usize {
-        let members = usize::from(self.0.plan().members);
-        (members * ENTRY_WORDS * size_of::<u32>()).next_multiple_of(LINE_SIZE)
+        size_of_table(self.0.plan().members)
     }
 
     fn word(&self, index: u16, n: usize) -> &AtomicU32 {

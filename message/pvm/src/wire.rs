@@ -337,6 +337,8 @@ pub struct Welcome {
     pub inheritance: Inheritance,
     /// What proves to other hosts that a task is of this virtual machine.
     pub secret: [u8; 32],
+    /// The number of the protocol by which messages go in the host's window.
+    pub protocol: u8,
     /// Whether this host's tasks live in one space (`nagaya pvm --space`), those at least that
     /// the daemon starts and that can.
     pub space: bool,

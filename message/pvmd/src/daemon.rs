@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use fcp::protocol::Protocol;
 use pvm::error::Error;
 use pvm::parcel;
 use pvm::tid::Tid;
@@ -68,6 +69,8 @@ pub struct Daemon {
     pub(crate) silence_ms: u32,
     /// Whether tasks live in one space.
     pub(crate) space: bool,
+    /// By which messages go in a host's window.
+    pub(crate) protocol: Protocol,
     pub(crate) machine: Machine,
     pub(crate) order: Order<Change, Machine>,
     pub(crate) tasks: Tasks,
@@ -119,6 +122,7 @@ impl Daemon {
             is_guest: false,
             silence_ms: crate::invitation::SILENCE_MS,
             space: false,
+            protocol: Protocol::default(),
             machine: Machine::new(host),
             order,
             tasks: Tasks::new(number),
@@ -260,6 +264,7 @@ impl Daemon {
             inheritance: task.inheritance.clone(),
             secret: self.secret,
             space: self.space,
+            protocol: self.protocol as u8,
             manager: self.machine.manager(),
         };
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));

@@ -229,6 +229,7 @@ impl Daemon {
             invitation.debugger = wanted.debugger;
             invitation.silence_ms = self.silence_ms;
             invitation.space = self.space;
+            invitation.protocol = self.protocol as u8;
             starts.push((wanted.recipe, invitation));
         }
         match self.roles.hoster {

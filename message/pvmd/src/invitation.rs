@@ -5,6 +5,7 @@
 //! Each is one line: a word that tells it from what a login shell prints, and hexadecimal
 //! digits of the thing in postcard's encoding.
 
+use fcp::protocol::Protocol;
 use pvm::wire::HostInfo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,7 @@ pub const LINE_MAX: usize = 64 << 10;
 pub const SILENCE_MS: u32 = 30_000;
 
 /// Of these lines.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// A place on the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,6 +51,8 @@ pub struct Invitation {
     pub silence_ms: u32,
     /// Whether tasks live in one space.
     pub space: bool,
+    /// The number of the protocol by which messages go inside a host.
+    pub protocol: u8,
     /// Who invites.
     pub by: Place,
 }
@@ -108,6 +111,7 @@ impl Invitation {
             debugger: None,
             silence_ms,
             space: false,
+            protocol: Protocol::default() as u8,
             by,
         }
     }
@@ -118,6 +122,9 @@ impl Invitation {
             let other = self.version;
             return Some(format!("invitations of version {other}, not {VERSION}: update both"));
         };
+        if Protocol::of_number(self.protocol).is_none() {
+            return Some(format!("no protocol has number {}: update both", self.protocol));
+        }
         None
     }
 }
@@ -147,8 +154,10 @@ mod tests {
         assert_eq!(Acceptance::parse(&no.to_line()), Some(no));
         assert_eq!(Acceptance::parse(&invitation.to_line()), None);
         assert_eq!(invitation.fault(), None);
-        let newer = Invitation { version: VERSION + 1, ..invitation };
+        let newer = Invitation { version: VERSION + 1, ..invitation.clone() };
         assert!(newer.fault().is_some());
+        let unknown = Invitation { protocol: 9, ..invitation };
+        assert!(unknown.fault().is_some());
     }
 
     proptest! {

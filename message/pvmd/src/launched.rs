@@ -10,7 +10,7 @@ use nagaya_server::Failure;
 
 use crate::invitation::{Acceptance, Invitation, Line, Place};
 use crate::peers::Peers;
-use crate::run::{Beginning, Options, Running, begin, host_name, info, new_secret};
+use crate::run::{Beginning, Options, Running, begin, choices, host_name, info, new_secret};
 use crate::socket::Refused;
 
 /// Whether this process and others were started by a launcher with PMIx.
@@ -41,6 +41,8 @@ pub fn run(
         let by = Place { info: info(1, name, speed), address: peers.address().to_vec() };
         let mut invitation = Invitation::new(by, secret, 0, String::new());
         invitation.space = options.space;
+        let chosen = choices().map_err(Refused::System)?;
+        (invitation.silence_ms, invitation.protocol) = (chosen.0, chosen.1 as u8);
         let exchanged = wireup.exchange(invitation.to_line().as_bytes());
         exchanged.map_err(failed).map_err(Refused::System)?;
         let answers = wireup.exchange(&[]).map_err(failed).map_err(Refused::System)?;

@@ -8,11 +8,13 @@ use std::sync::Arc;
 use fcp::error::WindowError;
 use fcp::header::Plan;
 use fcp::lend::Lendable;
+use fcp::listed::size_of_buffers;
 use fcp::loan::{Loan, Terms};
 use fcp::mapped::size_of_ring;
 use fcp::member::{Card, Members};
 use fcp::memory::{Memory, PAGE_SIZE};
 use fcp::port::{Port, Refused};
+use fcp::protocol::Protocol;
 use fcp::ring::Kind;
 use fcp::window::Window;
 use pvm::envelope::{INLINE_MAX, Part, SIZE, TABLE_MAX};
@@ -23,8 +25,10 @@ use crate::groups::{Closing, SlotChange};
 use crate::load::{self, Load};
 use crate::slots;
 
-/// Lines of a task's receive buffer.
+/// Lines of a task's receive buffer, by FCP II.
 const LINES: u32 = 4096;
+/// Bytes of a task's receive buffer, by FCP and FCP plus.
+const BUFFER: usize = 256 << 10;
 /// Bytes of a window besides the receive buffers: header, member table, and the memory that
 /// groups share.
 const REST: usize = 2 << 20;
@@ -91,14 +95,20 @@ pub struct Post {
 
 impl Post {
     /// A new window, with the daemon at place 0.
-    pub fn new() -> Result<Post, WindowError> {
-        let messages = usize::from(MEMBERS) * size_of_ring(LINES);
+    pub fn new(protocol: Protocol) -> Result<Post, WindowError> {
+        let listed = protocol.is_listed();
+        let messages = match listed {
+            true => size_of_buffers(MEMBERS, BUFFER),
+            false => usize::from(MEMBERS) * size_of_ring(LINES),
+        };
         let messages = messages.next_multiple_of(PAGE_SIZE);
-        let memory = Memory::anonymous(messages + REST + usize::from(MEMBERS) * LENDABLE)?;
-        let plan = Plan { members: MEMBERS, messages, lendable: LENDABLE, listed: false };
+        let lendable = if listed { 0 } else { LENDABLE };
+        let memory = Memory::anonymous(messages + REST + usize::from(MEMBERS) * lendable)?;
+        let plan = Plan { members: MEMBERS, messages, lendable, listed };
         let window = Arc::new(Window::open(memory, Some(plan))?);
         let members = Arc::new(Members::of(window)?);
-        let port = Port::join(&members, Card { id: PVMD.0, group: 0 }, Some(0))?;
+        let card = Card { id: PVMD.0, group: 0 };
+        let port = Port::join_by(protocol, &members, card, Some(0))?;
         Ok(Post { port, queues: BTreeMap::new(), next_serial: 0 })
     }
 

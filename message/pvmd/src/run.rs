@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use fabric::error::FabricError;
+use fcp::protocol::Protocol;
 use nagaya_server::{Failure, job};
 use pvm::error::Error;
 use pvm::protocol::SM_STTASK;
@@ -186,9 +187,12 @@ impl Running {
         };
         let space = || Space::new(options.vmid.as_deref(), options.segment_size);
         let space = in_space.then(space);
-        let silence_ms = match &beginning {
-            Beginning::First | Beginning::Leader { .. } => silence_ms()?,
-            Beginning::Guest(invitation) => invitation.silence_ms,
+        let (silence_ms, protocol) = match &beginning {
+            Beginning::First | Beginning::Leader { .. } => choices()?,
+            Beginning::Guest(invitation) => {
+                let protocol = Protocol::of_number(invitation.protocol);
+                (invitation.silence_ms, protocol.expect("a faulty invitation is not accepted"))
+            }
         };
         let mut network = Network::new(silence_ms);
         let mut poll = Poll::new().map_err(system("wait for events"))?;
@@ -228,6 +232,7 @@ impl Running {
         };
         daemon.silence_ms = silence_ms;
         daemon.space = in_space;
+        daemon.protocol = protocol;
         daemon.hostfile = options.hostfile.clone();
         let log_name = socket::file_name("pvml", options.vmid.as_deref())?;
         let log_directory = options.log.clone().or_else(log::directory);
@@ -236,6 +241,8 @@ impl Running {
             path,
             post: Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?,
             pressure: Pressure::default(),
+            post: Post::new(protocol)
+                .map_err(|error| Failure::ours(format!("no window: {error}")))?,
             retry: RETRY_MIN,
             processes: Processes::default(),
             space,
@@ -559,6 +566,23 @@ impl Running {
 fn now() -> Clock {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Clock { seconds: since.as_secs() as i64, microseconds: since.subsec_micros() as i32 }
+}
+
+/// What the user has chosen for the virtual machine: [`silence_ms`] and [`protocol`].
+pub(crate) fn choices() -> Result<(u32, Protocol), Failure> {
+    Ok((silence_ms()?, protocol()?))
+}
+
+/// By which messages go inside a host: `NAGAYA_PVM_PROTOCOL`.
+fn protocol() -> Result<Protocol, Failure> {
+    let Some(text) = std::env::var_os("NAGAYA_PVM_PROTOCOL") else {
+        return Ok(Protocol::default());
+    };
+    text.to_str().and_then(Protocol::of_name).ok_or_else(|| {
+        let names = Protocol::ALL.map(Protocol::name).join(", ");
+        let text = text.to_string_lossy();
+        Failure::ours(format!("NAGAYA_PVM_PROTOCOL={text}: should be one of {names}"))
+    })
 }
 
 /// After how many milliseconds of silence a host counts as lost: `NAGAYA_PVM_SILENCE`, in

@@ -35,6 +35,9 @@ const DIFFERENCES: &[Difference] = &[
     },
 ];
 
+/// By which messages go inside a host.
+const PROTOCOLS: [&str; 3] = ["fcp2", "fcp", "fcp-plus"];
+
 /// Programs that do not pass yet, and why.
 const UNFINISHED: &[(&str, &str)] = &[("tracing", "our library makes no trace events")];
 
@@ -64,8 +67,10 @@ fn compare(name: &str) {
         .map(|line| differences.iter().find(|it| it.stock == line).map_or(line, |it| it.ours))
         .flat_map(|line| [line, "\n"])
         .collect();
-    let ours = Machine::ours(&search).task(&program).run().ok();
-    same_lines(name, &ours, &wanted);
+    for protocol in PROTOCOLS {
+        let ours = Machine::ours_by(protocol, &search).task(&program).run().ok();
+        same_lines(&format!("{name}, {protocol}"), &ours, &wanted);
+    }
     if let Some((_, why)) = NOT_IN_SPACE.iter().find(|(program, _)| *program == name) {
         eprintln!("{name} does not run in a space: {why}");
         return;

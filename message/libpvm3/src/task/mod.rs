@@ -24,6 +24,7 @@ use fcp::bell::Bell;
 use fcp::member::{Card, Members};
 use fcp::memory::Memory;
 use fcp::port::Port;
+use fcp::protocol::Protocol;
 use fcp::window::Window;
 use pvm::buffers::Buffers;
 use pvm::constants::PvmAllowDirect;
@@ -115,12 +116,17 @@ impl Task {
                 error: Error::SysErr,
                 lines: vec![format!("no place in the host's window: {error}")],
             };
+            let protocol = Protocol::of_number(welcome.protocol).ok_or_else(|| Refusal {
+                error: Error::SysErr,
+                lines: vec!["the daemon is of another version".into()],
+            })?;
             let window = Memory::received(window).map_err(refused)?;
             let window = Arc::new(Window::open(window, None).map_err(refused)?);
-            let lines = window.buffer(0).map_or(0, |(_, lines)| lines as usize);
             let members = Arc::new(Members::of(window).map_err(refused)?);
             let card = Card { id: welcome.tid.0, group: 0 };
-            let port = Port::join(&members, card, Some(welcome.tid.place())).map_err(refused)?;
+            let place = Some(welcome.tid.place());
+            let port = Port::join_by(protocol, &members, card, place).map_err(refused)?;
+            let part_size = (port.capacity() / 8).max(4096);
             let host = welcome.tid.host();
             self.buffers.tid = welcome.tid.as_int();
             self.enrolled = Some(Enrolled {
@@ -133,7 +139,7 @@ impl Task {
                 sent: Numbers::new(host),
                 next_request: 1,
                 next_serial: 1,
-                part_size: (lines * fcp::ring::LINE_SIZE / 8).max(4096),
+                part_size,
                 welcome,
             });
         }
