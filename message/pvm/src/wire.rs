@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::tid::Tid;
 
 /// Of this protocol. A daemon refuses others with `PvmBadVersion`.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Longest frame, in bytes: the longest message and its envelope.
 pub const FRAME_MAX: usize = i32::MAX as usize;
 
