@@ -239,7 +239,6 @@ impl Running {
         Ok(Running {
             poll,
             path,
-            post: Post::new().map_err(|error| Failure::ours(format!("no window: {error}")))?,
             pressure: Pressure::default(),
             post: Post::new(protocol)
                 .map_err(|error| Failure::ours(format!("no window: {error}")))?,
