@@ -8,7 +8,7 @@
 //!
 //! [`scope`] is home-based scope consistency, for programs with locks and barriers. [`message`]
 //! is what nodes say to each other, [`run`] how lists of pages are written in them, [`diff`]
-//! what was changed in a page.
+//! what was changed in a page, and [`record`] how a node's steps are written down.
 //!
 //! # What a driver owes
 //! - Between two nodes messages arrive whole, in the order sent, until one of the two is lost.
@@ -20,5 +20,6 @@
 
 pub mod diff;
 pub mod message;
+pub mod record;
 pub mod run;
 pub mod scope;

@@ -77,8 +77,8 @@ impl Node {
         runs: Vec<Run>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, epoch, .. } = header;
-        let refuse = |why| Err(Refused { from, op, why });
+        let Header { from, epoch, .. } = header;
+        let refuse = |why| Err(Refused::of(&header, why));
         let runs = self.whole(from, Op::WriteNotice, 0, runs);
         if self.options.me != MANAGER || epoch != self.epoch || self.arrivals.nodes.contains(&from)
         {
@@ -107,9 +107,9 @@ impl Node {
         runs: Vec<Run>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, .. } = header;
+        let from = header.from;
         if from != MANAGER || !self.barrier.told {
-            return Err(Refused { from, op, why: "grants a barrier that nobody is at" });
+            return Err(Refused::of(&header, "grants a barrier that nobody is at"));
         }
         self.epoch += 1;
         let pages = self.pages();
@@ -172,9 +172,9 @@ impl Node {
 
     /// To the manager: all tasks of a node wait for the others.
     pub(super) fn met(&mut self, header: Header, actions: &mut Vec<Action>) -> Result<(), Refused> {
-        let Header { op, from, .. } = header;
+        let from = header.from;
         if self.options.me != MANAGER || self.arrivals.meeting.contains(&from) {
-            return Err(Refused { from, op, why: "waits for the others twice, or elsewhere" });
+            return Err(Refused::of(&header, "waits for the others twice, or elsewhere"));
         }
         self.arrivals.meeting.push(from);
         if self.arrivals.meeting.len() == self.options.nodes as usize {
@@ -192,9 +192,9 @@ impl Node {
         header: Header,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, .. } = header;
+        let from = header.from;
         if from != MANAGER || !self.barrier.meeting.iter().all(|&meets| meets) {
-            return Err(Refused { from, op, why: "says that all are there, and they are not" });
+            return Err(Refused::of(&header, "says that all are there, and they are not"));
         }
         for (task, meets) in self.barrier.meeting.iter_mut().enumerate() {
             *meets = false;

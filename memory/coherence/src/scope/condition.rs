@@ -60,9 +60,9 @@ impl Node {
         runs: Vec<Run>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, lock, epoch, .. } = header;
+        let Header { from, lock, epoch, .. } = header;
         let runs = self.whole(from, Op::WriteNotice, lock, runs);
-        let condition = self.condition(op, from, lock)?;
+        let condition = self.condition(&header)?;
         condition.pass(epoch);
         condition.set = true;
         condition.written = union([&condition.written, &runs].into_iter());
@@ -74,7 +74,7 @@ impl Node {
 
     /// To the manager.
     pub(super) fn is_reset(&mut self, header: Header) -> Result<(), Refused> {
-        self.condition(header.op, header.from, header.lock)?.set = false;
+        self.condition(&header)?.set = false;
         Ok(())
     }
 
@@ -84,26 +84,26 @@ impl Node {
         header: Header,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, lock, scope, epoch, .. } = header;
+        let Header { from, lock, scope, epoch, .. } = header;
         let Ok(task) = Task::try_from(scope) else {
-            return Err(Refused { from, op, why: "waits with a task that cannot be" });
+            return Err(Refused::of(&header, "waits with a task that cannot be"));
         };
-        let condition = self.condition(op, from, lock)?;
+        let condition = self.condition(&header)?;
         condition.pass(epoch);
         match condition.set {
             true => self.tell(lock, from, task, actions),
             false if condition.waiting.contains(&(from, task)) => {
-                return Err(Refused { from, op, why: "waits twice" });
+                return Err(Refused::of(&header, "waits twice"));
             }
             false => condition.waiting.push_back((from, task)),
         }
         Ok(())
     }
 
-    fn condition(&mut self, op: Op, from: NodeId, lock: Lock) -> Result<&mut Condition, Refused> {
-        match self.manager(lock) == self.options.me {
-            true => Ok(self.conditions.entry(lock).or_default()),
-            false => Err(Refused { from, op, why: "means a variable that is managed elsewhere" }),
+    fn condition(&mut self, header: &Header) -> Result<&mut Condition, Refused> {
+        match self.manager(header.lock) == self.options.me {
+            true => Ok(self.conditions.entry(header.lock).or_default()),
+            false => Err(Refused::of(header, "means a variable that is managed elsewhere")),
         }
     }
 
@@ -120,7 +120,7 @@ impl Node {
         runs: Vec<Run>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, lock, scope, .. } = header;
+        let Header { from, lock, scope, .. } = header;
         let runs = self.whole(from, Op::Invalidate, lock, runs);
         let task = Task::try_from(scope).ok();
         let waiting = task.and_then(|task| self.waiting.get(&task).map(|waiting| (task, *waiting)));
@@ -134,7 +134,7 @@ impl Node {
                 actions.push(Action::Grant(task));
                 Ok(())
             }
-            _ => Err(Refused { from, op, why: "tells of what nobody waits for" }),
+            _ => Err(Refused::of(&header, "tells of what nobody waits for")),
         }
     }
 }

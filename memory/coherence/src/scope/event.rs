@@ -106,6 +106,13 @@ pub struct Refused {
     pub why: &'static str,
 }
 
+impl Refused {
+    /// The message of this header.
+    pub(super) fn of(header: &Header, why: &'static str) -> Self {
+        Self { from: header.from, op: header.op, why }
+    }
+}
+
 /// What all nodes must agree on, and how large this one is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Options {

@@ -155,10 +155,10 @@ impl Node {
         runs: Vec<Run>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, lock, scope, .. } = header;
+        let Header { from, lock, scope, .. } = header;
         let local = self.locks.get_mut(&lock).filter(|local| local.place == Place::Asked);
         let Some(local) = local.filter(|_| from == lock % self.options.nodes) else {
-            return Err(Refused { from, op, why: "grants a lock that nobody asked for" });
+            return Err(Refused::of(&header, "grants a lock that nobody asked for"));
         };
         local.seen = scope;
         local.handed = 0;
@@ -179,14 +179,14 @@ impl Node {
         header: Header,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, lock, scope, epoch, .. } = header;
+        let Header { from, lock, scope, epoch, .. } = header;
         if self.manager(lock) != self.options.me {
-            return Err(Refused { from, op, why: "wants a lock that is managed elsewhere" });
+            return Err(Refused::of(&header, "wants a lock that is managed elsewhere"));
         }
         let managed = self.managed.entry(lock).or_default();
         // One that holds it may want it again: its release is sent later.
         if managed.waiting.iter().any(|waiting| waiting.0 == from) {
-            return Err(Refused { from, op, why: "wants a lock twice" });
+            return Err(Refused::of(&header, "wants a lock twice"));
         }
         managed.pass(epoch);
         managed.waiting.push_back((from, scope));
@@ -201,11 +201,11 @@ impl Node {
         runs: Vec<Run>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, lock, epoch, .. } = header;
+        let Header { from, lock, epoch, .. } = header;
         let runs = self.whole(from, Op::WriteNotice, lock, runs);
         let managed = self.managed.get_mut(&lock).filter(|managed| managed.holder == Some(from));
         let Some(managed) = managed else {
-            return Err(Refused { from, op, why: "gives back a lock that it has not" });
+            return Err(Refused::of(&header, "gives back a lock that it has not"));
         };
         managed.holder = None;
         managed.pass(epoch);

@@ -430,7 +430,7 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { op, from, to, lock, scope, epoch } = header;
-        let refuse = |why| Err(Refused { from, op, why });
+        let refuse = |why| Err(Refused::of(&header, why));
         if to != self.options.me || from >= self.options.nodes {
             return refuse("not for this node, or from none");
         }

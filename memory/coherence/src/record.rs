@@ -1,0 +1,327 @@
+//! What a node was told and what it wanted done, written down: fed to the core again, the same
+//! events must give the same actions.
+//!
+//! A recording is [`MAGIC`], a byte of [`VERSION`], the node's [`Options`], and for each step
+//! its time, its event, its actions and why it was refused, if it was; all in postcard's
+//! encoding. A recording may end anywhere, as with a process that was killed. Contents of pages
+//! are not recorded: the protocol does not look at them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::NodeId;
+use crate::scope::{Action, Event, Node, Options, Refused};
+
+/// How a recording begins.
+pub const MAGIC: [u8; 8] = *b"NGYREC\r\n";
+/// Rises with every change of the format, or of what is recorded.
+pub const VERSION: u8 = 1;
+
+/// How the file of a node is called, in a directory that holds those of all.
+pub fn file_name(node: NodeId) -> String {
+    format!("node-{node}.record")
+}
+
+/// Writes a node's recording. Call [`event`](Self::event) before a step, so that a step that
+/// never ends is there, too, and [`outcome`](Self::outcome) after it.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    bytes: Vec<u8>,
+}
+
+impl Recorder {
+    /// Of a node that has these options.
+    pub fn new(options: &Options) -> Self {
+        let mut recorder = Self { bytes: MAGIC.to_vec() };
+        recorder.bytes.push(VERSION);
+        recorder.append(options);
+        recorder
+    }
+
+    /// This is what happens next, at the time that [`Node::step`] is told.
+    pub fn event(&mut self, now: u64, event: &Event) {
+        self.append(&(now, event));
+    }
+
+    /// This came of it.
+    pub fn outcome(&mut self, actions: &[Action], outcome: &Result<(), Refused>) {
+        self.append(&(actions, outcome.as_ref().err().map(|refused| refused.why)));
+    }
+
+    /// What was recorded since this was called last, to append to the file.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.bytes)
+    }
+
+    /// How many bytes wait to be taken.
+    pub fn waiting(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn append(&mut self, value: &impl Serialize) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.bytes = postcard::to_extend(value, bytes).expect("a vector takes all");
+    }
+}
+
+/// A step that was recorded.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Step {
+    /// When.
+    pub now: u64,
+    /// What happened.
+    pub event: Event,
+    /// What came of it; nothing: the recording ends here.
+    #[serde(skip)]
+    pub outcome: Option<Outcome>,
+}
+
+/// What came of a step.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Outcome {
+    /// What was to be done.
+    pub actions: Vec<Action>,
+    /// Why a message was refused.
+    pub refused: Option<String>,
+}
+
+/// A recording, step by step.
+#[derive(Clone, Debug)]
+pub struct Recording<'a> {
+    options: Options,
+    rest: &'a [u8],
+}
+
+/// What is wrong with a recording, or with what it says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Differs {
+    /// It is no recording, or one of another version.
+    Head,
+    /// What follows this many whole steps is none.
+    Broken(u64),
+    /// The step of this number, counted from 0, tells of what cannot happen to the node.
+    Impossible(u64, Box<Step>),
+    /// The step of this number was another: this came of it now.
+    Step(u64, Box<(Step, Outcome)>),
+}
+
+impl<'a> Recording<'a> {
+    /// Reads its head.
+    ///
+    /// # Errors
+    /// [`Differs::Head`].
+    pub fn of(bytes: &'a [u8]) -> Result<Self, Differs> {
+        let rest = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.strip_prefix(&[VERSION]));
+        let (options, rest): (Options, _) =
+            rest.and_then(|rest| postcard::take_from_bytes(rest).ok()).ok_or(Differs::Head)?;
+        match options.me < options.nodes && (1..=MOST_TASKS).contains(&options.tasks) {
+            true => Ok(Self { options, rest }),
+            false => Err(Differs::Head),
+        }
+    }
+
+    /// Whose it is.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The next step: nothing at the end.
+    ///
+    /// # Errors
+    /// What follows is no step.
+    pub fn next_step(&mut self) -> Result<Option<Step>, postcard::Error> {
+        let Some((mut step, rest)) = whole(postcard::take_from_bytes::<Step>(self.rest))? else {
+            self.rest = &[];
+            return Ok(None);
+        };
+        self.rest = rest;
+        match whole(postcard::take_from_bytes::<Outcome>(rest))? {
+            Some((outcome, rest)) => {
+                step.outcome = Some(outcome);
+                self.rest = rest;
+            }
+            None => self.rest = &[],
+        }
+        Ok(Some(step))
+    }
+}
+
+/// Nothing, if the bytes end before the value does.
+fn whole<T>(taken: Result<T, postcard::Error>) -> Result<Option<T>, postcard::Error> {
+    match taken {
+        Err(postcard::Error::DeserializeUnexpectedEnd) => Ok(None),
+        taken => taken.map(Some),
+    }
+}
+
+/// More tasks than a node can have: a recording that says so is none.
+const MOST_TASKS: u32 = 1 << 20;
+/// More pages than a node can have.
+const MOST_PAGES: u64 = 1 << 36;
+
+/// Feeds a recording to the core: how many steps gave what was recorded.
+///
+/// # Errors
+/// The first difference.
+pub fn replay(bytes: &[u8]) -> Result<u64, Differs> {
+    let mut recording = Recording::of(bytes)?;
+    let mut node = Node::new(*recording.options());
+    let mut actions = Vec::new();
+    for number in 0.. {
+        let step = recording.next_step().map_err(|_| Differs::Broken(number))?;
+        let Some(step) = step else { return Ok(number) };
+        let Some(outcome) = &step.outcome else { return Ok(number) };
+        if !can_happen(&node, recording.options(), &step.event) {
+            return Err(Differs::Impossible(number, Box::new(step)));
+        }
+        actions.clear();
+        let result = node.step(step.event.clone(), step.now, &mut actions);
+        let refused = result.err().map(|refused| refused.why);
+        if actions != outcome.actions || refused != outcome.refused.as_deref() {
+            let now = Outcome { actions, refused: refused.map(String::from) };
+            return Err(Differs::Step(number, Box::new((step, now))));
+        }
+    }
+    unreachable!("a recording ends")
+}
+
+/// What a driver promises of its own events: a recording may be anybody's.
+fn can_happen(node: &Node, options: &Options, event: &Event) -> bool {
+    use crate::scope::homes::Homes;
+    match *event {
+        Event::Allocate { pages, homes } => {
+            let homes = match homes {
+                Homes::Blocks { pages, first } => pages > 0 && first < options.nodes,
+                Homes::At(home) => home < options.nodes,
+            };
+            homes && node.pages().checked_add(pages).is_some_and(|pages| pages <= MOST_PAGES)
+        }
+        Event::Read(page) | Event::Write(page) => page < node.pages(),
+        Event::Acquire(task, _)
+        | Event::Release(task, _)
+        | Event::Barrier(task)
+        | Event::Meet(task)
+        | Event::Set(task, _)
+        | Event::Reset(task, _)
+        | Event::Wait(task, _) => task < options.tasks,
+        Event::Message(..) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Content, Header, Op};
+    use crate::scope::homes::Homes;
+    use proptest::prelude::*;
+
+    const OPTIONS: Options = Options { nodes: 2, me: 1, tasks: 2, migrate: true, alone: true };
+
+    /// A node that fetches a page, takes a lock, and is told nonsense.
+    fn recording() -> Vec<u8> {
+        let header = |op, scope| Header { op, from: 0, to: 1, lock: 4, scope, epoch: 0 };
+        let events = [
+            Event::Allocate { pages: 8, homes: Homes::At(0) },
+            Event::Read(3),
+            Event::Message(header(Op::GetPageGrant, 3), Content::Page),
+            Event::Message(header(Op::GetPageGrant, 3), Content::Page),
+            Event::Acquire(1, 4),
+            Event::Release(0, 4),
+            Event::Message(header(Op::AcquireGrant, 0), Content::Runs(vec![])),
+            Event::Write(3),
+            Event::Release(1, 4),
+        ];
+        let mut node = Node::new(OPTIONS);
+        let mut recorder = Recorder::new(&OPTIONS);
+        let mut bytes = recorder.take();
+        for (now, event) in events.into_iter().enumerate() {
+            let mut actions = Vec::new();
+            recorder.event(now as u64, &event);
+            let result = node.step(event, now as u64, &mut actions);
+            recorder.outcome(&actions, &result);
+            bytes.extend(recorder.take());
+        }
+        bytes
+    }
+
+    #[test]
+    fn what_was_recorded_gives_the_same_again() {
+        assert_eq!(replay(&recording()), Ok(9));
+        assert_eq!(Recording::of(&recording()).map(|it| *it.options()), Ok(OPTIONS));
+    }
+
+    #[test]
+    fn a_recording_may_end_anywhere_after_its_head() {
+        let bytes = recording();
+        let head = Recorder::new(&OPTIONS).take().len();
+        let mut most = 0;
+        for cut in 0..bytes.len() {
+            match replay(&bytes[..cut]) {
+                Ok(steps) => {
+                    assert!(cut >= head && steps >= most && steps < 9, "{cut}");
+                    most = steps;
+                }
+                Err(Differs::Head) => assert!(cut < head, "{cut}"),
+                Err(other) => panic!("{cut}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_step_that_was_another_is_named() {
+        let mut node = Node::new(OPTIONS);
+        let mut recorder = Recorder::new(&OPTIONS);
+        let allocate = Event::Allocate { pages: 1, homes: Homes::At(0) };
+        for event in [allocate, Event::Read(0), Event::Read(0)] {
+            let mut actions = Vec::new();
+            recorder.event(7, &event);
+            let result = node.step(event, 7, &mut actions);
+            // The second is asked for, and the recording says that it was woken.
+            if !actions.is_empty() {
+                actions = vec![Action::Wake(0)];
+            }
+            recorder.outcome(&actions, &result);
+        }
+        match replay(&recorder.take()) {
+            Err(Differs::Step(1, differs)) => {
+                let (step, now) = *differs;
+                assert_eq!(step.event, Event::Read(0));
+                assert!(matches!(now.actions[..], [Action::Send(..)]));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn events_that_no_driver_makes_are_not_fed_to_the_core() {
+        let none = Homes::Blocks { pages: 0, first: 0 };
+        for event in [Event::Read(0), Event::Barrier(2), Event::Allocate { pages: 1, homes: none }]
+        {
+            let mut recorder = Recorder::new(&OPTIONS);
+            recorder.event(0, &event);
+            recorder.outcome(&[], &Ok(()));
+            assert!(matches!(replay(&recorder.take()), Err(Differs::Impossible(0, _))));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let mut recorder = Recorder::new(&OPTIONS);
+            recorder.event(0, &Event::Allocate { pages: 4, homes: Homes::At(0) });
+            recorder.outcome(&[], &Ok(()));
+            let mut all = recorder.take();
+            all.extend(&bytes);
+            let _ = replay(&all);
+            let _ = replay(&bytes);
+        }
+
+        #[test]
+        fn a_byte_changed_makes_no_panic(at: prop::sample::Index, to: u8) {
+            let mut bytes = recording();
+            // An allocation of as many pages as a node can have would be one.
+            let at = 20 + at.index(bytes.len() - 20);
+            bytes[at] = to;
+            let _ = replay(&bytes);
+        }
+    }
+}
