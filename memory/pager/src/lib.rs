@@ -1,0 +1,38 @@
+//! Memory whose pages somebody else provides: the threads of a program use it as they use any
+//! memory, and whenever one cannot go on, whoever holds the [`Region`] is told, brings the
+//! page, and lets it go on. It knows no protocol: who may do what with which page is said by
+//! its user.
+//!
+//! ```no_run
+//! use pager::{Access, Place, Region};
+//!
+//! let mut region = Region::new(Place { start: 0x6800_0000_0000, page_bytes: 8192 })?;
+//! region.grow(100)?;
+//! // Threads may use 0x6800_0000_0000 and the 100 pages from there; another thread:
+//! let mut faults = Vec::new();
+//! loop {
+//!     region.faults(&mut faults)?;
+//!     for fault in faults.drain(..) {
+//!         region.write(fault.page, 0, b"what it should hold")?;
+//!         region.allow(fault.page, fault.wants)?;
+//!     }
+//! }
+//! # Ok::<(), pager::PagerError>(())
+//! ```
+//!
+//! [`region`] is the memory in its two views, `userfault` the kernel's userfaultfd(2), which
+//! stops threads and tells who was stopped; [`error`] says what is missing where either cannot
+//! be had.
+//!
+//! # For those who use it
+//! - The thread that answers must never touch a page through the programs' view: nobody would
+//!   answer *it*. That includes what it hands to system calls.
+//! - A forked child has neither view.
+//! - Dropped, the region is gone, and threads that are stopped in it get SIGSEGV.
+
+pub mod error;
+pub mod region;
+mod userfault;
+
+pub use error::PagerError;
+pub use region::{Access, Fault, Place, Region};

@@ -1,0 +1,366 @@
+//! One memory, two views: what programs use, where threads are stopped at pages that they may
+//! not use; and an alias that never stops anybody, for whoever brings and takes pages.
+//!
+//! The memory is a memfd that only this process has. The programs' view stands where its user
+//! says, so that it can be the same on every machine; the alias [`ALIAS`] bytes above. Both
+//! grow page by page and stay two mappings. A page is any multiple of the system's.
+
+use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::ptr::with_exposed_provenance_mut;
+
+use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use crate::error::PagerError;
+use crate::userfault::{Stopped, Userfault};
+
+/// From the programs' view to the alias; also the most that a region can hold.
+pub const ALIAS: usize = 4 << 40;
+
+/// Where a region stands, and the size of its pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    /// The programs' view begins here.
+    pub start: usize,
+    /// A multiple of the system's page size.
+    pub page_bytes: usize,
+}
+
+/// What threads may do with a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Nothing: who tries is stopped.
+    None,
+    /// Read.
+    Read,
+    /// Read and write.
+    Write,
+}
+
+/// A thread was stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    /// At this page.
+    pub page: u64,
+    /// `Read` or `Write`.
+    pub wants: Access,
+}
+
+/// What is known of a page.
+#[derive(Clone, Copy)]
+struct Page {
+    access: Access,
+    /// The memory has it: nothing fails any more that writes to the alias.
+    is_there: bool,
+}
+
+/// Memory in its two views.
+pub struct Region {
+    userfault: Userfault,
+    memory: OwnedFd,
+    place: Place,
+    pages: Vec<Page>,
+    stopped: Vec<Stopped>,
+}
+
+impl Region {
+    /// An empty one.
+    pub fn new(place: Place) -> Result<Self, PagerError> {
+        let Place { start, page_bytes } = place;
+        let is_page = page_bytes > 0 && page_bytes.is_multiple_of(rustix::param::page_size());
+        if !is_page || !start.is_multiple_of(page_bytes) || start.checked_add(2 * ALIAS).is_none() {
+            return Err(PagerError::Alignment { page_bytes });
+        }
+        let userfault = Userfault::new()?;
+        let memory = memfd_create("nagaya-pages", MemfdFlags::CLOEXEC)
+            .map_err(|why| PagerError::System { doing: "make shared memory", why })?;
+        Ok(Self { userfault, memory, place, pages: Vec::new(), stopped: Vec::new() })
+    }
+
+    /// Adds pages of zeros, which nobody may use yet. The first new page's number.
+    pub fn grow(&mut self, pages: u64) -> Result<u64, PagerError> {
+        let first = self.pages.len() as u64;
+        let bytes = usize::try_from(first + pages)
+            .ok()
+            .and_then(|pages| pages.checked_mul(self.place.page_bytes))
+            .filter(|&bytes| bytes <= ALIAS)
+            .ok_or(PagerError::Full)?;
+        if pages == 0 {
+            return Ok(first);
+        }
+        let system = |doing| move |why| PagerError::System { doing, why };
+        ftruncate(&self.memory, bytes as u64).map_err(system("let shared memory grow"))?;
+        let new = self.view(first..first + pages);
+        self.map(new.clone())?;
+        let alias = new.start + ALIAS..new.end + ALIAS;
+        if let Err(error) = self.map(alias) {
+            self.unmap_view(new);
+            return Err(error);
+        }
+        match self.userfault.register(new) {
+            Ok(()) => {}
+            Err(Errno::NOMEM) => return Err(PagerError::Mappings),
+            Err(why) => return Err(system("register shared memory with userfaultfd")(why)),
+        }
+        let page = Page { access: Access::None, is_there: false };
+        self.pages.resize(self.pages.len() + pages as usize, page);
+        Ok(first)
+    }
+
+    /// How many pages there are.
+    pub fn pages(&self) -> u64 {
+        self.pages.len() as u64
+    }
+
+    /// Where it stands.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// The page at an address of the programs' view.
+    pub fn page_at(&self, address: usize) -> Option<u64> {
+        let page = (address.checked_sub(self.place.start)? / self.place.page_bytes) as u64;
+        (page < self.pages()).then_some(page)
+    }
+
+    /// What threads may do with a page.
+    pub fn access(&self, page: u64) -> Access {
+        self.pages[page as usize].access
+    }
+
+    /// Whether pages can be given for reading only. If not (Linux before 6.4), [`allow`](
+    /// Self::allow) cannot go from `None` to `Read`: one must give `Write`, and may then
+    /// [`protect`](Self::protect).
+    pub fn can_allow_read(&self) -> bool {
+        self.userfault.maps_to_read
+    }
+
+    /// Readable, for poll(2), when threads are stopped.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.userfault.descriptor()
+    }
+
+    /// Appends who was stopped since the last call. Never waits. A thread may be told of when
+    /// its page has been given meanwhile: [`wake`](Self::wake) it.
+    pub fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError> {
+        let mut all = std::mem::take(&mut self.stopped);
+        self.userfault
+            .stopped(&mut all)
+            .map_err(|why| PagerError::System { doing: "ask userfaultfd for faults", why })?;
+        for stopped in all.drain(..) {
+            let page = self.page_at(stopped.address).expect("only our pages are registered");
+            let wants = if stopped.writes { Access::Write } else { Access::Read };
+            faults.push(Fault { page, wants });
+        }
+        self.stopped = all;
+        Ok(())
+    }
+
+    /// Threads may do at least that with a page from now on, and those go on that were stopped.
+    ///
+    /// # Panics
+    /// From `None` to `Read` where that cannot be: see [`can_allow_read`](
+    /// Self::can_allow_read).
+    pub fn allow(&mut self, page: u64, access: Access) -> Result<(), PagerError> {
+        let before = self.pages[page as usize].access;
+        if before >= access {
+            return self.wake(page);
+        }
+        assert!(
+            access == Access::Write || self.userfault.maps_to_read,
+            "this kernel cannot map pages for reading only"
+        );
+        self.pages[page as usize].access = access;
+        if before == Access::Read {
+            // The kernel may have let go of the page meanwhile: then it is mapped as it should
+            // be at the next fault.
+            return self.protect_view(page, false);
+        }
+        self.populate(page)?;
+        self.establish(page)
+    }
+
+    /// Threads that were stopped at a page try again.
+    pub fn wake(&mut self, page: u64) -> Result<(), PagerError> {
+        if self.access(page) > Access::None {
+            // Under memory pressure the kernel forgets what was mapped.
+            self.establish(page)?;
+        }
+        let view = self.view(page..page + 1);
+        self.userfault
+            .wake(view)
+            .map_err(|why| PagerError::System { doing: "wake threads by userfaultfd", why })
+    }
+
+    /// Threads that could write a page may only read it from now on.
+    pub fn protect(&mut self, page: u64) -> Result<(), PagerError> {
+        if self.access(page) < Access::Write {
+            return Ok(());
+        }
+        self.pages[page as usize].access = Access::Read;
+        self.protect_view(page, true)
+    }
+
+    /// Threads may do nothing with a page from now on. What it holds stays.
+    pub fn forbid(&mut self, page: u64) -> Result<(), PagerError> {
+        if self.access(page) == Access::None {
+            return Ok(());
+        }
+        self.pages[page as usize].access = Access::None;
+        let view = self.view(page..page + 1);
+        // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
+        unsafe {
+            madvise(with_exposed_provenance_mut(view.start), view.len(), Advice::LinuxDontNeed)
+        }
+        .map_err(|why| PagerError::System { doing: "take a page from threads", why })
+    }
+
+    /// Threads may do nothing with a page from now on, and its memory is given back to the
+    /// system: it holds zeros.
+    pub fn discard(&mut self, page: u64) -> Result<(), PagerError> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let bytes = self.place.page_bytes as u64;
+        self.pages[page as usize] = Page { access: Access::None, is_there: false };
+        fallocate(&self.memory, flags, page * bytes, bytes)
+            .map_err(|why| PagerError::System { doing: "give a page back to the system", why })
+    }
+
+    /// Copies what a page holds. Threads may write to it at the same moment: then some of what
+    /// they wrote is in the copy, and some is not.
+    ///
+    /// # Panics
+    /// `to` is longer than a page.
+    pub fn read(&self, page: u64, to: &mut [u8]) {
+        assert!(to.len() <= self.place.page_bytes, "more than a page");
+        let from = self.alias(page);
+        // SAFETY: the alias can be read so far: as long as the region, and no Rust reference
+        // to it exists. What others write at the same moment is copied as bytes.
+        unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Writes into a page, whatever threads may do with it.
+    ///
+    /// # Panics
+    /// Beyond the page's end.
+    pub fn write(&mut self, page: u64, at: usize, bytes: &[u8]) -> Result<(), PagerError> {
+        let end = at.checked_add(bytes.len());
+        assert!(end.is_some_and(|end| end <= self.place.page_bytes), "beyond the page's end");
+        self.populate(page)?;
+        let to = self.alias(page);
+        // SAFETY: as above, and the memory has the page.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(at), bytes.len()) }
+        Ok(())
+    }
+
+    /// Where the alias of a page begins: memory that can be read and written as long as the
+    /// region lives, by others at the same moment.
+    pub fn alias(&self, page: u64) -> *mut u8 {
+        with_exposed_provenance_mut(self.view(page..page + 1).start + ALIAS)
+    }
+
+    fn view(&self, pages: Range<u64>) -> Range<usize> {
+        let Place { start, page_bytes } = self.place;
+        start + pages.start as usize * page_bytes..start + pages.end as usize * page_bytes
+    }
+
+    /// The memory gets the page, if it has it not: an error, where a first write would be a
+    /// signal.
+    fn populate(&mut self, page: u64) -> Result<(), PagerError> {
+        if self.pages[page as usize].is_there {
+            return Ok(());
+        }
+        let bytes = self.place.page_bytes;
+        // SAFETY: changes nothing but what is there already.
+        match unsafe { madvise(self.alias(page).cast(), bytes, Advice::LinuxPopulateWrite) } {
+            Ok(()) => self.pages[page as usize].is_there = true,
+            Err(Errno::NOMEM | Errno::FAULT) => return Err(PagerError::Memory),
+            Err(why) => {
+                return Err(PagerError::System { doing: "get memory for a page", why });
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps what is not mapped of a page, as its access says, and lets threads go on.
+    fn establish(&mut self, page: u64) -> Result<(), PagerError> {
+        let writable = self.access(page) == Access::Write;
+        let view = self.view(page..page + 1);
+        let mut at = view.start;
+        while at < view.end {
+            match self.userfault.map(at..view.end, writable) {
+                Ok(bytes) => at += bytes,
+                // Mapped already, as it should be. Who waited for it was woken with the first
+                // part, or is by who calls this.
+                Err(Errno::EXIST) => at += rustix::param::page_size(),
+                // Swapped out since it was there.
+                Err(Errno::FAULT) => {
+                    self.pages[page as usize].is_there = false;
+                    self.populate(page)?;
+                }
+                Err(Errno::AGAIN) => {}
+                Err(Errno::NOMEM) => return Err(PagerError::Memory),
+                Err(why) => {
+                    return Err(PagerError::System { doing: "map a page by userfaultfd", why });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn protect_view(&self, page: u64, protects: bool) -> Result<(), PagerError> {
+        self.userfault
+            .protect(self.view(page..page + 1), protects)
+            .map_err(|why| PagerError::System { doing: "protect a page by userfaultfd", why })
+    }
+
+    /// One of the two views, for pages that the memory has just got.
+    fn map(&self, at: Range<usize>) -> Result<(), PagerError> {
+        let start = with_exposed_provenance_mut(at.start);
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+        let offset = (at.start - self.place.start) % ALIAS;
+        let taken = PagerError::Taken { start: at.start, bytes: at.len() };
+        // SAFETY: replaces nothing.
+        let mapped = unsafe {
+            mmap(
+                start,
+                at.len(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                flags,
+                &self.memory,
+                offset as u64,
+            )
+        };
+        match mapped {
+            Ok(mapped) if mapped == start => {}
+            // A kernel that takes the flag for a hint.
+            Ok(mapped) => {
+                // SAFETY: just mapped, and nobody knows it.
+                let _ = unsafe { munmap(mapped, at.len()) };
+                return Err(taken);
+            }
+            Err(Errno::EXIST) => return Err(taken),
+            Err(Errno::NOMEM) => return Err(PagerError::Mappings),
+            Err(why) => return Err(PagerError::System { doing: "map shared memory", why }),
+        }
+        // SAFETY: of this mapping, a child is not told.
+        unsafe { madvise(start, at.len(), Advice::LinuxDontFork) }
+            .map_err(|why| PagerError::System { doing: "keep shared memory from children", why })
+    }
+
+    fn unmap_view(&self, at: Range<usize>) {
+        // SAFETY: ours. Whoever still uses it is told by a signal.
+        let _ = unsafe { munmap(with_exposed_provenance_mut(at.start), at.len()) };
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        let view = self.view(0..self.pages());
+        if !view.is_empty() {
+            self.unmap_view(view.clone());
+            self.unmap_view(view.start + ALIAS..view.end + ALIAS);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The kernel's userfaultfd(2): the only file that opens it and calls its ioctls.
+//!
+//! A range is registered for three kinds of faults: *missing* (the memory has no page there),
+//! *minor* (it has, but this view does not map it yet), and *write-protect*. Since its
+//! descriptor is a full one, threads that fault inside a system call wait like others.
+
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use linux_raw_sys::general::*;
+use linux_raw_sys::ioctl::*;
+use rustix::fd::FromRawFd;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl;
+use rustix::mm::{UserfaultfdFlags, userfaultfd};
+
+use crate::error::PagerError;
+
+/// What shared memory needs: Linux 5.19.
+const FEATURES: u32 = UFFD_FEATURE_PAGEFAULT_FLAG_WP
+    | UFFD_FEATURE_MISSING_SHMEM
+    | UFFD_FEATURE_MINOR_SHMEM
+    | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+/// `UFFDIO_CONTINUE_MODE_WP`, which the headers of 6.4 have. The feature came with it, and is
+/// how one asks for it.
+const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
+const CAN_CONTINUE_WRITE_PROTECTED: u32 = UFFD_FEATURE_WP_UNPOPULATED;
+/// `UFFDIO_WRITEPROTECT_MODE_WP`.
+const PROTECT: u64 = 1 << 0;
+/// `USERFAULTFD_IOC_NEW`: a new one, by /dev/userfaultfd.
+const NEW: ioctl::Opcode = USERFAULTFD_IOC << 8;
+/// Messages that one read takes.
+const BATCH: usize = 16;
+
+/// An open userfaultfd of this process.
+pub struct Userfault {
+    descriptor: OwnedFd,
+    /// A page can be mapped for reading only in one step.
+    pub maps_to_read: bool,
+}
+
+/// A thread was stopped.
+pub struct Stopped {
+    /// Where, exact to a page of the system.
+    pub address: usize,
+    /// It wants to write.
+    pub writes: bool,
+}
+
+impl Userfault {
+    pub fn new() -> Result<Self, PagerError> {
+        // What can be had is told to who asks for nothing; one is asked once.
+        let features = handshake(&open()?, 0)?;
+        if features & u64::from(FEATURES) != u64::from(FEATURES) {
+            return Err(PagerError::Old);
+        }
+        let descriptor = open()?;
+        handshake(&descriptor, FEATURES)?;
+        let maps_to_read = features & u64::from(CAN_CONTINUE_WRITE_PROTECTED) != 0;
+        Ok(Self { descriptor, maps_to_read })
+    }
+
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+
+    pub fn register(&self, at: Range<usize>) -> Result<(), Errno> {
+        let mode =
+            UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
+        let mut argument = uffdio_register { range: range(at), mode: mode.into(), ioctls: 0 };
+        // SAFETY: a range of ours, which nobody uses yet.
+        unsafe { self.call::<UFFDIO_REGISTER, _>(&mut argument) }
+    }
+
+    /// Maps pages that the memory has, and lets threads go on. How many bytes were mapped: an
+    /// error only if none were.
+    pub fn map(&self, at: Range<usize>, writable: bool) -> Result<usize, Errno> {
+        let mode = if writable { 0 } else { CONTINUE_WRITE_PROTECTED };
+        let mut argument = uffdio_continue { range: range(at), mode, mapped: 0 };
+        // SAFETY: maps pages of a range that is registered.
+        match unsafe { self.call::<UFFDIO_CONTINUE, _>(&mut argument) } {
+            Ok(()) => Ok(argument.range.len as usize),
+            Err(Errno::AGAIN) if argument.mapped > 0 => Ok(argument.mapped as usize),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Protects against writing; or ends that, and lets threads go on.
+    pub fn protect(&self, at: Range<usize>, protects: bool) -> Result<(), Errno> {
+        let mode = if protects { PROTECT } else { 0 };
+        let mut argument = uffdio_writeprotect { range: range(at), mode };
+        loop {
+            // SAFETY: protects pages of a range that is registered.
+            match unsafe { self.call::<UFFDIO_WRITEPROTECT, _>(&mut argument) } {
+                // Another thread maps something at this moment.
+                Err(Errno::AGAIN) => continue,
+                done => return done,
+            }
+        }
+    }
+
+    /// Lets threads that wait try again.
+    pub fn wake(&self, at: Range<usize>) -> Result<(), Errno> {
+        let mut argument = range(at);
+        // SAFETY: changes nothing.
+        unsafe { self.call::<UFFDIO_WAKE, _>(&mut argument) }
+    }
+
+    /// Appends who was stopped since the last call. Never waits.
+    pub fn stopped(&self, stopped: &mut Vec<Stopped>) -> Result<(), Errno> {
+        let mut messages = [MaybeUninit::<uffd_msg>::uninit(); BATCH];
+        loop {
+            // SAFETY: the same memory, as bytes that need not be initialized.
+            let bytes: &mut [MaybeUninit<u8>] = unsafe {
+                std::slice::from_raw_parts_mut(messages.as_mut_ptr().cast(), size_of_val(&messages))
+            };
+            let count = match rustix::io::read(&self.descriptor, bytes) {
+                Ok((filled, _)) => filled.len() / size_of::<uffd_msg>(),
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error),
+            };
+            for message in &messages[..count] {
+                // SAFETY: the kernel has filled so many.
+                let message = unsafe { message.assume_init() };
+                if u32::from(message.event) != UFFD_EVENT_PAGEFAULT {
+                    continue;
+                }
+                // SAFETY: what this event carries.
+                let fault = unsafe { message.arg.pagefault };
+                let writes = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
+                stopped.push(Stopped {
+                    address: fault.address as usize,
+                    writes: fault.flags & u64::from(writes) != 0,
+                });
+            }
+            if count < BATCH {
+                return Ok(());
+            }
+        }
+    }
+
+    /// # Safety
+    /// The operation takes such an argument, and nobody minds what it does.
+    unsafe fn call<const OPERATION: ioctl::Opcode, T>(
+        &self,
+        argument: &mut T,
+    ) -> Result<(), Errno> {
+        // SAFETY: as the caller promises.
+        unsafe { ioctl::ioctl(&self.descriptor, ioctl::Updater::<OPERATION, T>::new(argument)) }
+    }
+}
+
+fn range(at: Range<usize>) -> uffdio_range {
+    uffdio_range { start: at.start as u64, len: at.len() as u64 }
+}
+
+/// By the system call, or by the device where only that is allowed.
+fn open() -> Result<OwnedFd, PagerError> {
+    // Without NONBLOCK, poll(2) says that it is broken.
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    // SAFETY: of this process, and what is registered is ours.
+    match unsafe { userfaultfd(flags) } {
+        Ok(descriptor) => return Ok(descriptor),
+        Err(Errno::PERM | Errno::NOSYS) => {}
+        Err(why) => return Err(PagerError::System { doing: "open a userfaultfd", why }),
+    }
+    let device =
+        rustix::fs::open("/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|_| PagerError::Forbidden)?;
+    // SAFETY: takes flags and returns a new descriptor, which is ours.
+    unsafe {
+        let descriptor = ioctl::ioctl(&device, Opens { flags: flags.bits() })
+            .map_err(|_| PagerError::Forbidden)?;
+        Ok(OwnedFd::from_raw_fd(descriptor))
+    }
+}
+
+/// Agrees on the version and what is wanted; what the kernel has.
+fn handshake(descriptor: &OwnedFd, features: u32) -> Result<u64, PagerError> {
+    let mut api = uffdio_api { api: UFFD_API.into(), features: features.into(), ioctls: 0 };
+    // SAFETY: asks.
+    unsafe { ioctl::ioctl(descriptor, ioctl::Updater::<UFFDIO_API, _>::new(&mut api)) }
+        .map_err(|_| PagerError::Old)?;
+    Ok(api.features)
+}
+
+/// An ioctl whose argument is a number, and whose result a descriptor.
+struct Opens {
+    flags: u32,
+}
+
+// SAFETY: as USERFAULTFD_IOC_NEW is documented.
+unsafe impl ioctl::Ioctl for Opens {
+    type Output = i32;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> ioctl::Opcode {
+        NEW
+    }
+
+    fn as_ptr(&mut self) -> *mut std::ffi::c_void {
+        std::ptr::without_provenance_mut(self.flags as usize)
+    }
+
+    unsafe fn output_from_ptr(
+        out: ioctl::IoctlOutput,
+        _: *mut std::ffi::c_void,
+    ) -> rustix::io::Result<i32> {
+        Ok(out)
+    }
+}

@@ -1,0 +1,365 @@
+//! Threads that fault for real, and a server that answers them.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use pager::{Access, Fault, PagerError, Place, Region};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// How long anything may take.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// A place that no other test has.
+fn place(page_bytes: usize) -> Place {
+    static PLACES: AtomicUsize = AtomicUsize::new(0);
+    let start = 0x6800_0000_0000 + (PLACES.fetch_add(1, Ordering::Relaxed) << 36);
+    Place { start, page_bytes }
+}
+
+fn region(page_bytes: usize, pages: u64) -> Region {
+    let mut region = Region::new(place(page_bytes)).expect("run the tests as root");
+    region.grow(pages).expect("addresses");
+    region
+}
+
+/// What another thread does with a byte.
+fn load(at: usize) -> JoinHandle<u8> {
+    // SAFETY: in a region that outlives the thread.
+    std::thread::spawn(move || unsafe { with_exposed_provenance_mut::<u8>(at).read_volatile() })
+}
+
+fn store(at: usize, value: u8) -> JoinHandle<()> {
+    // SAFETY: as above.
+    std::thread::spawn(move || unsafe {
+        with_exposed_provenance_mut::<u8>(at).write_volatile(value);
+    })
+}
+
+/// Waits until somebody is stopped.
+fn next(region: &mut Region) -> Fault {
+    let begin = Instant::now();
+    let mut faults = Vec::new();
+    while faults.is_empty() {
+        assert!(begin.elapsed() < TIME_LIMIT, "nobody is stopped");
+        let mut fds = [PollFd::from_borrowed_fd(region.descriptor(), PollFlags::IN)];
+        let second = Timespec { tv_sec: 1, tv_nsec: 0 };
+        poll(&mut fds, Some(&second)).expect("poll");
+        region.faults(&mut faults).expect("faults");
+    }
+    assert_eq!(faults.len(), 1);
+    faults[0]
+}
+
+/// Whoever runs is not stopped.
+fn nobody(region: &mut Region) {
+    let mut faults = Vec::new();
+    region.faults(&mut faults).expect("faults");
+    assert_eq!(faults, []);
+}
+
+fn join<T>(thread: JoinHandle<T>) -> T {
+    let begin = Instant::now();
+    while !thread.is_finished() {
+        assert!(begin.elapsed() < TIME_LIMIT, "a thread that may go on does not");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    thread.join().expect("it did not panic")
+}
+
+#[test]
+fn a_page_is_brought_when_it_is_read_and_written() {
+    for page_bytes in [4096, 8192, 65536] {
+        let mut region = region(page_bytes, 3);
+        let at = region.place().start + page_bytes + page_bytes - 1;
+        let reader = load(at);
+        assert_eq!(next(&mut region), Fault { page: 1, wants: Access::Read });
+        region.write(1, page_bytes - 1, &[7]).unwrap();
+        region.allow(1, Access::Read).unwrap();
+        assert_eq!(join(reader), 7);
+        // All of the page can be read, and none of it written.
+        assert_eq!(join(load(at - page_bytes + 1)), 0);
+        let writer = store(at - page_bytes + 1, 8);
+        assert_eq!(next(&mut region), Fault { page: 1, wants: Access::Write });
+        region.allow(1, Access::Write).unwrap();
+        join(writer);
+        join(store(at, 9));
+        nobody(&mut region);
+        let mut bytes = vec![0; page_bytes];
+        region.read(1, &mut bytes);
+        assert_eq!((bytes[0], bytes[page_bytes - 1]), (8, 9));
+    }
+}
+
+#[test]
+fn what_is_first_written_is_told_as_a_write() {
+    let mut region = region(8192, 1);
+    let writer = store(region.place().start + 5000, 1);
+    assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Write });
+    region.allow(0, Access::Write).unwrap();
+    join(writer);
+    nobody(&mut region);
+}
+
+#[test]
+fn who_writes_is_stopped_again_once_the_page_is_protected() {
+    let mut region = region(8192, 1);
+    let start = region.place().start;
+    region.allow(0, Access::Write).unwrap();
+    for value in 1..4 {
+        join(store(start + 4096, value));
+        region.protect(0).unwrap();
+        assert_eq!(join(load(start + 4096)), value);
+        let writer = store(start + 4096, value + 1);
+        assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Write });
+        let mut byte = [0; 4097];
+        region.read(0, &mut byte);
+        assert_eq!(byte[4096], value, "nothing was written yet");
+        region.allow(0, Access::Write).unwrap();
+        join(writer);
+    }
+}
+
+#[test]
+fn what_is_forbidden_stops_readers_and_stays() {
+    for protects in [false, true] {
+        let mut region = region(8192, 1);
+        let start = region.place().start;
+        region.allow(0, Access::Write).unwrap();
+        join(store(start, 3));
+        if protects {
+            region.protect(0).unwrap();
+        }
+        region.forbid(0).unwrap();
+        let reader = load(start);
+        assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Read });
+        region.allow(0, Access::Read).unwrap();
+        assert_eq!(join(reader), 3);
+        // And it is only readable, then writable.
+        let writer = store(start, 4);
+        assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Write });
+        region.allow(0, Access::Write).unwrap();
+        join(writer);
+        region.forbid(0).unwrap();
+        region.allow(0, Access::Write).unwrap();
+        join(store(start + 4096, 5));
+        nobody(&mut region);
+    }
+}
+
+#[test]
+fn what_is_discarded_holds_zeros() {
+    let mut region = region(8192, 2);
+    let start = region.place().start;
+    for page in [0, 1] {
+        region.allow(page, Access::Write).unwrap();
+        join(store(start + page as usize * 8192, 3));
+    }
+    region.discard(0).unwrap();
+    let mut byte = [1];
+    region.read(0, &mut byte);
+    assert_eq!(byte, [0]);
+    let reader = load(start);
+    assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Read });
+    region.allow(0, Access::Read).unwrap();
+    assert_eq!(join(reader), 0);
+    assert_eq!(join(load(start + 8192)), 3, "its neighbour is as it was");
+}
+
+#[test]
+fn what_the_kernel_has_forgotten_is_mapped_again() {
+    let mut region = region(8192, 1);
+    let start = region.place().start;
+    region.allow(0, Access::Write).unwrap();
+    join(store(start, 6));
+    // What reclaim does, as far as the mapping is concerned.
+    // SAFETY: of shared memory, only the mapping ends.
+    let done =
+        unsafe { libc::madvise(with_exposed_provenance_mut(start), 8192, libc::MADV_DONTNEED) };
+    assert_eq!(done, 0);
+    let writer = store(start + 1, 7);
+    assert_eq!(next(&mut region).page, 0);
+    region.wake(0).unwrap();
+    join(writer);
+    assert_eq!(join(load(start)), 6);
+}
+
+#[test]
+fn two_threads_that_want_one_page_both_go_on() {
+    let mut region = region(8192, 1);
+    let start = region.place().start;
+    let threads = [load(start), load(start + 4096)];
+    let mut faults = Vec::new();
+    let begin = Instant::now();
+    while faults.len() < 2 {
+        assert!(begin.elapsed() < TIME_LIMIT);
+        region.faults(&mut faults).unwrap();
+    }
+    region.allow(0, Access::Read).unwrap();
+    region.wake(0).unwrap();
+    for thread in threads {
+        assert_eq!(join(thread), 0);
+    }
+}
+
+#[test]
+fn system_calls_that_touch_the_memory_wait_like_threads() {
+    let mut region = region(4096, 2);
+    let start = region.place().start;
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[5; 6000]).unwrap();
+    let thread = std::thread::spawn(move || {
+        // SAFETY: in a region that outlives the thread.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(with_exposed_provenance_mut::<u8>(start), 6000)
+        };
+        reader.read(bytes)
+    });
+    for page in [0, 1] {
+        assert_eq!(next(&mut region), Fault { page, wants: Access::Write });
+        region.allow(page, Access::Write).unwrap();
+    }
+    assert_eq!(join(thread).unwrap(), 6000);
+    let mut byte = [0; 1];
+    region.read(1, &mut byte);
+    assert_eq!(byte, [5]);
+}
+
+#[test]
+fn memory_grows_where_it_ends_and_is_two_mappings() {
+    let mut region = region(4096, 0);
+    for pages in 1..60 {
+        assert_eq!(region.grow(pages).unwrap(), pages * (pages - 1) / 2);
+    }
+    let start = region.place().start;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    for view in [start, start + pager::region::ALIAS] {
+        let range = format!("{view:x}-{:x} rw-s", view + 59 * 60 / 2 * 4096);
+        assert!(maps.contains(&range), "{range}\n{maps}");
+    }
+    region.allow(1769, Access::Write).unwrap();
+    join(store(start + 1769 * 4096, 1));
+    assert_eq!(region.page_at(start + 1769 * 4096), Some(1769));
+    assert_eq!(region.page_at(start + 1770 * 4096), None);
+    assert_eq!(region.page_at(start - 1), None);
+}
+
+#[test]
+fn a_forked_child_has_neither_view() {
+    let mut region = region(4096, 1);
+    region.allow(0, Access::Write).unwrap();
+    let start = region.place().start;
+    // SAFETY: the child makes system calls only.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            for view in [start, start + pager::region::ALIAS] {
+                let mut there = 0u8;
+                let view = with_exposed_provenance_mut(view);
+                if libc::mincore(view, 4096, &mut there) == 0 {
+                    libc::_exit(1);
+                }
+            }
+            libc::_exit(0);
+        }
+        let mut status = 1;
+        libc::waitpid(child, &mut status, 0);
+        assert_eq!(status, 0);
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let start = place(4096).start;
+    let refused = |place| Region::new(place).err().expect("it makes no sense");
+    for page_bytes in [0, 1000, 6144] {
+        let error = refused(Place { start, page_bytes });
+        assert_eq!(error, PagerError::Alignment { page_bytes });
+        assert!(error.to_string().contains("multiple of 4096"), "{error}");
+    }
+    assert_eq!(
+        refused(Place { start: start + 4096, page_bytes: 8192 }),
+        PagerError::Alignment { page_bytes: 8192 }
+    );
+    // Two regions at one place.
+    let mut first = region(4096, 1);
+    let mut second = Region::new(first.place()).unwrap();
+    let error = second.grow(1).err().expect("it is taken");
+    assert_eq!(error, PagerError::Taken { start: first.place().start, bytes: 4096 });
+    assert!(error.to_string().contains("in use"), "{error}");
+    assert_eq!(first.grow(u64::MAX / 4096), Err(PagerError::Full));
+    assert_eq!(first.grow(1), Ok(1), "which changes nothing");
+}
+
+/// Runs the role in a process of its own, as another user.
+fn role(name: &str, change: impl Fn(&mut std::process::Command)) -> String {
+    let directory = std::env::temp_dir().join(format!("pager-{name}-{}", std::process::id()));
+    std::fs::create_dir(&directory).unwrap();
+    let program = directory.join("role");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut command = std::process::Command::new(&program);
+    command.args(["--exact", "role_of_another", "--nocapture"]).current_dir("/");
+    command.env("PAGER_ROLE", name);
+    change(&mut command);
+    let output = command.output().unwrap();
+    std::fs::remove_dir_all(&directory).unwrap();
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn role_of_another() {
+    let Ok(role) = std::env::var("PAGER_ROLE") else { return };
+    let said = match Region::new(place(4096)) {
+        Err(error) => error.to_string(),
+        Ok(mut region) if role == "limited" => {
+            let limit = libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 };
+            // SAFETY: sets a limit of this process.
+            unsafe { libc::setrlimit(libc::RLIMIT_AS, &limit) };
+            region.grow(1 << 20).err().map_or("grown".into(), |error| error.to_string())
+        }
+        Ok(_) => "allowed".into(),
+    };
+    println!("\nrole: {said}");
+}
+
+#[test]
+fn who_may_not_use_it_is_told_what_is_missing() {
+    use std::os::unix::process::CommandExt as _;
+    // SAFETY: a plain call.
+    if unsafe { libc::geteuid() } != 0 {
+        return println!("skipped: needs root to become another");
+    }
+    let sysctl = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap();
+    let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd");
+    let said = role("nobody", |command| {
+        command.uid(65534).gid(65534);
+    });
+    if sysctl.trim() == "0" {
+        for remedy in ["vm.unprivileged_userfaultfd", "/dev/userfaultfd", "CAP_SYS_PTRACE"] {
+            assert!(said.contains(remedy), "{said}");
+        }
+    }
+    // With the device, which root has here without its other rights.
+    if device.is_ok_and(|device| device.as_fd().try_clone_to_owned().is_ok()) {
+        let said = role("device", |command| {
+            // SAFETY: between fork and exec, plain calls.
+            unsafe {
+                command.pre_exec(|| {
+                    const CAP_SYS_PTRACE: i32 = 19;
+                    libc::prctl(libc::PR_CAPBSET_DROP, CAP_SYS_PTRACE);
+                    Ok(())
+                })
+            };
+        });
+        assert!(said.contains("role: allowed"), "{said}");
+    }
+}
+
+#[test]
+fn a_limit_of_addresses_is_named() {
+    let said = role("limited", |_| {});
+    assert!(said.contains("vm.max_map_count") && said.contains("ulimit -v"), "{said}");
+}
