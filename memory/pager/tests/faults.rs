@@ -287,7 +287,7 @@ fn errors_say_what_to_do() {
     // Two regions at one place.
     let mut first = region(4096, 1);
     let mut second = Region::new(first.place()).unwrap();
-    let error = second.grow(1).err().expect("it is taken");
+    let error = second.grow(1).expect_err("it is taken");
     assert_eq!(error, PagerError::Taken { start: first.place().start, bytes: 4096 });
     assert!(error.to_string().contains("in use"), "{error}");
     assert_eq!(first.grow(u64::MAX / 4096), Err(PagerError::Full));
