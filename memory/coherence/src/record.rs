@@ -203,7 +203,7 @@ fn can_happen(node: &Node, options: &Options, event: &Event) -> bool {
         | Event::Set(task, _)
         | Event::Reset(task, _)
         | Event::Wait(task, _) => task < options.tasks,
-        Event::Message(..) => true,
+        Event::Message(..) | Event::Configure { .. } => true,
     }
 }
 

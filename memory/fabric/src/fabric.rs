@@ -24,6 +24,7 @@ use slotmap::{DefaultKey, SlotMap};
 
 use crate::error::FabricError;
 use crate::event::{Dropped, Event, Peer, SendId, Sending};
+use crate::patience::Patience;
 use crate::payload::Payload;
 use crate::secret::{Domain, Secret, random};
 use crate::session::{Outgoing, Phase, Session};
@@ -35,11 +36,6 @@ use crate::worker::Worker;
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How many unfinished connections others may have with us.
 pub const ANSWERING_MAX: usize = 1024;
-
-/// How long a wait may look before it sleeps.
-pub const SPIN_MAX: Duration = Duration::from_micros(50);
-/// How many waits sleep at once after one that has looked in vain.
-const SLEEPS: u32 = 16;
 
 /// How often connections are looked after.
 const TEND: Duration = Duration::from_secs(1);
@@ -57,8 +53,7 @@ pub struct Fabric {
     events: VecDeque<Event>,
     dropped: Dropped,
     last_send: u64,
-    /// How many waits to come sleep at once.
-    sleeps: u32,
+    patience: Patience,
     /// Chooses where payloads go.
     place: Option<Box<Place>>,
     sockets: Sockets,
@@ -89,7 +84,7 @@ impl Fabric {
             events: VecDeque::new(),
             dropped: Dropped::default(),
             last_send: 0,
-            sleeps: 0,
+            patience: Patience::default(),
             place: None,
             tended: Instant::now(),
             sockets,
@@ -221,15 +216,12 @@ impl Fabric {
     }
 
     /// What has happened next, within a time. Sleeps until then; but first looks for
-    /// [`SPIN_MAX`], as long as that is enough: to be woken takes as long.
+    /// [`SPIN_MAX`](crate::patience::SPIN_MAX), as long as that is enough: to be woken takes as
+    /// long.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Event>, FabricError> {
         let begin = Instant::now();
         let event = self.wait_from(begin, begin + timeout)?;
-        self.sleeps = match self.sleeps.checked_sub(1) {
-            Some(left) => left,
-            None if event.is_some() && begin.elapsed() < SPIN_MAX => 0,
-            None => SLEEPS,
-        };
+        self.patience.learn(event.is_some(), begin.elapsed());
         Ok(event)
     }
 
@@ -242,7 +234,7 @@ impl Fabric {
             if now >= end {
                 return Ok(None);
             }
-            if self.sleeps == 0 && now - begin < SPIN_MAX || !self.arm()? {
+            if self.patience.looks(now - begin) || !self.arm()? {
                 continue;
             }
             let until = self.deadline().map_or(end, |deadline| deadline.min(end));

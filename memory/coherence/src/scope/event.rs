@@ -39,6 +39,13 @@ pub enum Event {
     Wait(Task, Lock),
     /// Another node says something.
     Message(Header, Content),
+    /// Options change. All nodes do the same, between the same barriers.
+    Configure {
+        /// See [`Options::migrate`].
+        migrate: bool,
+        /// See [`Options::alone`].
+        alone: bool,
+    },
 }
 
 /// What is to be done.

@@ -129,6 +129,9 @@ impl Node {
         self.now = now;
         match event {
             Event::Allocate { pages, homes } => self.allocate(pages, homes, actions),
+            Event::Configure { migrate, alone } => {
+                self.options = Options { migrate, alone, ..self.options };
+            }
             Event::Read(page) => self.fault(page, Happens::Read, actions),
             Event::Write(page) => self.fault(page, Happens::Write, actions),
             Event::Acquire(task, lock) => self.acquire(task, lock, actions),
