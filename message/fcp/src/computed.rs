@@ -14,7 +14,7 @@ use crate::bell::Bell;
 use crate::error::WindowError;
 use crate::fork;
 use crate::hold::Peer;
-use crate::inbox::{Corrupt, Inbox};
+use crate::inbox::{Corrupt, First, Inbox};
 use crate::lend::{Block, Lendable, Lender};
 use crate::loan::{Loan, Terms};
 use crate::member::{Card, Hold, Life, Members, Membership};
@@ -255,6 +255,19 @@ impl Computed {
         }
         let members = self.ways.membership.members();
         Ok(self.inbox.receive(until, |ticket| members.is_dead(ticket))?)
+    }
+
+    #[inline]
+    pub fn receive_into(
+        &mut self,
+        to: &mut [u8],
+        until: Option<Instant>,
+    ) -> Result<Option<First>, Broken> {
+        if fork::happened_since(self.ways.forks) {
+            return Err(Broken::Forked);
+        }
+        let members = self.ways.membership.members();
+        Ok(self.inbox.receive_into(to, until, |ticket| members.is_dead(ticket))?)
     }
 
     pub fn receive_while(

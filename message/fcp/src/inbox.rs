@@ -9,7 +9,7 @@ use crate::arrived::{Arrived, terms_size};
 use crate::bell::Bell;
 use crate::mapped::Mapped;
 use crate::member::Membership;
-use crate::ring::{Buffer, Found, Header, Message, Receiver};
+use crate::ring::{Buffer, Found, Header, Kind, Message, Receiver};
 use crate::wait::{self, DOUBT, Patience};
 use crate::window::Window;
 
@@ -31,6 +31,15 @@ pub struct Inbox {
     rung: Arc<AtomicBool>,
     /// Who takes loans and offers.
     membership: Option<Arc<Membership>>,
+}
+
+/// What came first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum First {
+    /// A message that was all in the ring: it has been copied, and is done with.
+    Copied(Header),
+    /// Something else, which is still there.
+    Other,
 }
 
 /// A message that has come, still in the ring.
@@ -107,7 +116,28 @@ impl Inbox {
         until: Option<Instant>,
         is_dead: impl Fn(u32) -> bool,
     ) -> Result<Option<Arrived<'_>>, Corrupt> {
-        self.wait(None, until, is_dead)
+        let found = self.wait(None, until, &is_dead)?;
+        Ok(found.map(|message| Arrived::by_ring(InRing { inbox: self, message })))
+    }
+
+    /// As [`Inbox::receive`]. If the message is all in the ring, it is copied to where it is
+    /// wanted, as much as there is room for: the shortest way.
+    #[inline]
+    pub(crate) fn receive_into(
+        &mut self,
+        to: &mut [u8],
+        until: Option<Instant>,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Result<Option<First>, Corrupt> {
+        let Some(message) = self.wait(None, until, &is_dead)? else { return Ok(None) };
+        if message.header.kind != Kind::Inline {
+            return Ok(Some(First::Other));
+        }
+        let fits = to.len().min(message.header.length as usize);
+        let mut message = InRing { inbox: self, message };
+        message.read(0, &mut to[..fits]);
+        message.consume();
+        Ok(Some(First::Copied(message.header())))
     }
 
     /// As [`Inbox::receive`], and waits no longer once the word is not `is` any more. Who
@@ -119,16 +149,18 @@ impl Inbox {
         until: Option<Instant>,
         is_dead: impl Fn(u32) -> bool,
     ) -> Result<Option<Arrived<'_>>, Corrupt> {
-        self.wait(Some((word, is)), until, is_dead)
+        let found = self.wait(Some((word, is)), until, &is_dead)?;
+        Ok(found.map(|message| Arrived::by_ring(InRing { inbox: self, message })))
     }
 
+    /// The next message, which stays.
     #[inline]
     fn wait(
         &mut self,
         word: Option<(&AtomicU32, u32)>,
         until: Option<Instant>,
-        is_dead: impl Fn(u32) -> bool,
-    ) -> Result<Option<Arrived<'_>>, Corrupt> {
+        is_dead: &dyn Fn(u32) -> bool,
+    ) -> Result<Option<Message>, Corrupt> {
         loop {
             let (receiver, ring, rung) = (&mut self.receiver, &self.ring, &self.rung);
             let ends =
@@ -139,30 +171,41 @@ impl Inbox {
             });
             match found {
                 Some(Found::Message(message)) if is_short(&message) => return Err(Corrupt),
-                Some(Found::Message(message)) => {
-                    return Ok(Some(Arrived::by_ring(InRing { inbox: self, message })));
-                }
+                Some(Found::Message(message)) => return Ok(Some(message)),
                 Some(Found::Corrupt) => return Err(Corrupt),
                 Some(Found::Nothing | Found::Unfinished(_)) => {
                     self.rung.store(false, SeqCst);
                     return Ok(None);
                 }
-                None => {}
+                None => self.sleep(word, until, is_dead),
             }
-            if let Some((head, at_most)) = self.about_to_sleep(&is_dead)
-                && !self.rung.load(SeqCst)
-            {
-                let until = wait::earlier(until, at_most);
-                match word {
-                    None => wait::sleep(self.ring.head(), head, Some(until)),
-                    Some(word) => wait::sleep_on_either([(self.ring.head(), head), word], until),
-                }
-            }
-            self.awake();
             if until.is_some_and(|until| Instant::now() >= until) {
-                return self.try_receive();
+                return match self.receiver.look(&self.ring) {
+                    Found::Message(message) if !is_short(&message) => Ok(Some(message)),
+                    Found::Message(_) | Found::Corrupt => Err(Corrupt),
+                    Found::Nothing | Found::Unfinished(_) => Ok(None),
+                };
             }
         }
+    }
+
+    #[cold]
+    fn sleep(
+        &mut self,
+        word: Option<(&AtomicU32, u32)>,
+        until: Option<Instant>,
+        is_dead: &dyn Fn(u32) -> bool,
+    ) {
+        if let Some((head, at_most)) = self.about_to_sleep(is_dead)
+            && !self.rung.load(SeqCst)
+        {
+            let until = wait::earlier(until, at_most);
+            match word {
+                None => wait::sleep(self.ring.head(), head, Some(until)),
+                Some(word) => wait::sleep_on_either([(self.ring.head(), head), word], until),
+            }
+        }
+        self.awake();
     }
 
     /// The word that senders change when they wake us.

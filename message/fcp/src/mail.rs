@@ -18,11 +18,12 @@ use crate::arrived::Arrived;
 use crate::bell::Bell;
 use crate::faster::{Faster, Way};
 use crate::hold::Peer;
+use crate::inbox::First;
 use crate::member::Life;
 use crate::offer::Lost;
 use crate::parts::{Head, Kept, Partial};
 use crate::port::{Broken, Port, Refused};
-use crate::ring::Kind;
+use crate::ring::{Header, Kind};
 use crate::wait::{self, DOUBT};
 
 /// Longest message that goes through the ring in one piece, if the ring is four times that.
@@ -56,7 +57,7 @@ impl Mail {
     pub fn new(port: Port) -> Self {
         let size = port.capacity();
         let (short_max, part_max) = (SHORT_MAX.min(size / 4), PART_MAX.min(size / 8) - Head::SIZE);
-        let (kept, unreadable) = (Kept::default(), HashSet::new());
+        let (kept, unreadable) = (Kept::new(port.members().clone()), HashSet::new());
         Self { port, kept, unreadable, faster: Faster::default(), short_max, part_max }
     }
 
@@ -72,6 +73,7 @@ impl Mail {
 
     /// Sends to the member in entry `to`, whose card says `id` if that is given. Waits
     /// until it has room, or, if the message is long, has copied it.
+    #[inline]
     pub fn send(
         &mut self,
         to: u16,
@@ -79,26 +81,53 @@ impl Mail {
         bytes: &[u8],
         until: Option<Instant>,
     ) -> Result<(), Refused> {
-        let members = self.port.members().clone();
-        let kept = &mut self.kept;
-        let take = |arrived: Arrived<'_>| kept.take(arrived, &members);
         if bytes.len() <= self.short_max {
-            return self.port.send(to, id, Kind::Inline, &[bytes], until, take);
+            return match self.port.try_send(to, id, Kind::Inline, &[bytes]) {
+                Err(Refused::Full) => self.send_when_free(to, id, bytes, until),
+                sent => sent,
+            };
         }
+        self.send_long(to, id, bytes, until)
+    }
+
+    #[cold]
+    fn send_when_free(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        bytes: &[u8],
+        until: Option<Instant>,
+    ) -> Result<(), Refused> {
+        let take = |arrived: Arrived<'_>| self.kept.take(arrived);
+        self.port.send(to, id, Kind::Inline, &[bytes], until, take)
+    }
+
+    #[inline(never)]
+    fn send_long(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        bytes: &[u8],
+        until: Option<Instant>,
+    ) -> Result<(), Refused> {
         if self.port.protocol().is_listed() {
             return self.send_parts(to, id, bytes, until);
         }
-        let peer = members.entry(to).ok_or(Refused::Gone)?.peer;
+        let peer = self.port.members().entry(to).ok_or(Refused::Gone)?.peer;
         let unreadable = self.unreadable.contains(&peer);
         let way = if unreadable { Way::Parts } else { self.faster.next() };
         let begin = Instant::now();
         let sent = match way {
-            Way::Offer => self.port.send_remote(to, id, &[], bytes, until, take),
+            Way::Offer => {
+                let take = |arrived: Arrived<'_>| self.kept.take(arrived);
+                self.port.send_remote(to, id, &[], bytes, until, take)
+            }
             Way::Parts => self.send_parts(to, id, bytes, until),
         };
         match sent {
             Ok(()) => self.faster.learn(way, begin.elapsed(), bytes.len()),
             Err(Refused::OutOfReach) => {
+                let members = self.port.members();
                 self.unreadable.retain(|peer| members.life(*peer) != Life::Gone);
                 self.unreadable.insert(peer);
                 return self.send_parts(to, id, bytes, until);
@@ -115,12 +144,11 @@ impl Mail {
         bytes: &[u8],
         until: Option<Instant>,
     ) -> Result<(), Refused> {
-        let members = self.port.members().clone();
         let (sender, length) = (self.port.peer(), bytes.len());
         let mut at = 0;
         for part in bytes.chunks(self.part_max) {
             let parts = [&Head { sender, length, at }.bytes()[..], part];
-            let take = |arrived: Arrived<'_>| self.kept.take(arrived, &members);
+            let take = |arrived: Arrived<'_>| self.kept.take(arrived);
             // If the time is over in between, the receiver forgets what it has.
             self.port.send(to, id, Kind::Part, &parts, until, take)?;
             at += part.len();
@@ -130,7 +158,27 @@ impl Mail {
 
     /// Receives the next message into `to`, from anybody or from one of `sources`; waits
     /// until the given time. What there is no room for is lost.
+    #[inline]
     pub fn receive(
+        &mut self,
+        to: &mut [u8],
+        sources: &[u32],
+        until: Option<Instant>,
+    ) -> Result<Option<Received>, Broken> {
+        if sources.is_empty() && self.kept.whole.is_empty() {
+            match self.port.receive_into(to, until)? {
+                None => return Ok(None),
+                Some(First::Copied(Header { source, length, .. })) => {
+                    return Ok(Some(Received { source, length: length as usize }));
+                }
+                Some(First::Other) => {}
+            }
+        }
+        self.receive_any(to, sources, until)
+    }
+
+    #[inline(never)]
+    fn receive_any(
         &mut self,
         to: &mut [u8],
         sources: &[u32],
@@ -143,7 +191,6 @@ impl Mail {
             to[..fits].copy_from_slice(&bytes[..fits]);
             return Ok(Some(Received { source, length: bytes.len() }));
         }
-        let members = self.port.members().clone();
         // A message whose parts go straight to where they are wanted.
         let mut begun: Option<(Head, u32)> = None;
         loop {
@@ -153,7 +200,7 @@ impl Mail {
                 let over = |time: Instant| Instant::now() >= time;
                 let ends = until.is_some_and(over) || !end.is_some_and(over);
                 match begun {
-                    Some((head, _)) if members.life(head.sender) == Life::Gone => begun = None,
+                    Some((head, _)) if self.kept.has_lost(head.sender) => begun = None,
                     Some((Head { sender, length, at }, source)) if ends => {
                         let bytes = to[..at].to_vec();
                         self.kept.put_aside(sender, Partial { source, bytes, length });
@@ -199,7 +246,7 @@ impl Mail {
                     Err(Lost::Withdrawn | Lost::Unreadable) => continue,
                 }
             }
-            self.kept.take(arrived, &members);
+            self.kept.take(arrived);
             if begun.is_none() && self.kept.whole.back().is_some_and(|kept| is_wanted(kept.0)) {
                 return self.receive(to, sources, until);
             }
@@ -213,7 +260,6 @@ impl Mail {
         sources: &[u32],
         until: Option<Instant>,
     ) -> Result<Option<Received>, Broken> {
-        let members = self.port.members().clone();
         loop {
             let mut kept = self.kept.whole.iter();
             let is_wanted = |source: u32| sources.is_empty() || sources.contains(&source);
@@ -227,7 +273,7 @@ impl Mail {
                 let (source, length) = (header.source, header.length as usize);
                 return Ok(Some(Received { source, length }));
             }
-            self.kept.take(arrived, &members);
+            self.kept.take(arrived);
         }
     }
 }

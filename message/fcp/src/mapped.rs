@@ -1,7 +1,7 @@
 //! A ring in real memory, which processes share: where its parts lie, and plain copies.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX, Word32, Word64};
 
@@ -70,6 +70,8 @@ pub fn size_of_ring(lines: u32) -> usize {
 #[derive(Debug, Clone, Copy)]
 pub struct Mapped {
     base: NonNull<u8>,
+    /// The first line.
+    data: NonNull<u8>,
     lines: u32,
 }
 
@@ -93,7 +95,9 @@ impl Mapped {
     pub unsafe fn at(base: NonNull<u8>, lines: u32) -> Self {
         assert!(lines.is_power_of_two() && (4..=LINES_MAX).contains(&lines));
         assert!(base.as_ptr().addr().is_multiple_of(LINE_SIZE));
-        Self { base, lines }
+        // SAFETY: in the ring.
+        let data = unsafe { base.add(lines_at(lines)) };
+        Self { base, data, lines }
     }
 
     #[inline]
@@ -108,7 +112,7 @@ impl Mapped {
         let at = line as usize * LINE_SIZE + HEADER_SIZE + offset;
         assert!(at + length <= self.lines as usize * LINE_SIZE);
         // SAFETY: in the ring, as was just checked.
-        unsafe { self.base.as_ptr().add(lines_at(self.lines) + at) }
+        unsafe { self.data.as_ptr().add(at) }
     }
 }
 
@@ -137,7 +141,8 @@ impl Buffer for Mapped {
     #[inline]
     fn header(&self, line: u32) -> &AtomicU64 {
         assert!(line < self.lines);
-        self.word64(lines_at(self.lines) + line as usize * LINE_SIZE)
+        // SAFETY: as for `word64`.
+        unsafe { &*self.data.as_ptr().add(line as usize * LINE_SIZE).cast::<AtomicU64>() }
     }
     #[inline]
     unsafe fn write(&self, line: u32, offset: usize, bytes: &[u8]) {
@@ -154,11 +159,11 @@ impl Buffer for Mapped {
     }
     #[inline]
     fn fence(&self) {
-        fence(Ordering::SeqCst);
-    }
-    #[inline]
-    fn publish(&self, line: u32, header: u64) {
-        // One locked instruction is store and fence, and faster than the two.
-        self.header(line).swap(header, Ordering::SeqCst);
+        // The locked instruction in front of it is one, to the processor.
+        if cfg!(target_arch = "x86_64") {
+            compiler_fence(Ordering::SeqCst);
+        } else {
+            fence(Ordering::SeqCst);
+        }
     }
 }

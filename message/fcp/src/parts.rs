@@ -1,6 +1,7 @@
 //! Messages that come in parts, and what has come and was not asked for yet.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use crate::arrived::Arrived;
 use crate::hold::Peer;
@@ -30,6 +31,7 @@ impl Head {
     }
 
     /// Of a message that is a part. Nothing if no sender would write it.
+    #[inline]
     pub fn of(arrived: &Arrived<'_>) -> Option<Self> {
         if arrived.header().kind != Kind::Part {
             return None;
@@ -56,21 +58,32 @@ pub(crate) struct Partial {
 }
 
 /// What has come and was not asked for yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Kept {
     pub whole: VecDeque<(u32, Vec<u8>)>,
     /// By sender: the parts of one message come in order.
     partial: HashMap<Peer, Partial>,
+    members: Arc<Members>,
 }
 
 impl Kept {
+    /// Of what comes from these.
+    pub fn new(members: Arc<Members>) -> Self {
+        Self { whole: VecDeque::new(), partial: HashMap::new(), members }
+    }
+
+    /// Whether this one has ended: what it has begun is never finished.
+    pub fn has_lost(&self, sender: Peer) -> bool {
+        self.members.life(sender) == Life::Gone
+    }
+
     /// Keeps what has come.
-    pub fn take(&mut self, mut arrived: Arrived<'_>, members: &Members) {
+    pub fn take(&mut self, mut arrived: Arrived<'_>) {
         let header = arrived.header();
         match header.kind {
             Kind::Part => {
                 if let Some(head) = Head::of(&arrived) {
-                    self.take_part(head, &arrived, members);
+                    self.take_part(head, &arrived);
                 }
             }
             Kind::Remote => {
@@ -92,10 +105,10 @@ impl Kept {
         }
     }
 
-    fn take_part(&mut self, head: Head, arrived: &Arrived<'_>, members: &Members) {
+    fn take_part(&mut self, head: Head, arrived: &Arrived<'_>) {
         let Head { sender, length, at } = head;
         if at == 0 {
-            // What the dead have begun is never finished.
+            let members = &self.members;
             self.partial.retain(|peer, _| members.life(*peer) != Life::Gone);
             let mut bytes = Vec::new();
             // A length that nobody has memory for is no true one.

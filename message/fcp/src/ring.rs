@@ -92,14 +92,9 @@ pub trait Buffer {
     /// # Safety
     /// The caller is the receiver, and the message is published and not yet consumed.
     unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]);
-    /// A full fence.
+    /// A full fence. It stands behind an atomic exchange, always, which on some processors is
+    /// one already.
     fn fence(&self);
-    /// Stores the header of a line, behind its payload, and in front of what follows: a
-    /// store and a fence.
-    fn publish(&self, line: u32, header: u64) {
-        self.header(line).store(header, Release);
-        self.fence();
-    }
 }
 
 /// What a message is, as its header says.
@@ -293,9 +288,11 @@ impl Sender {
             offset += part.len();
         }
         let header = Header { kind, length: length as u32, source: self.source };
-        buffer.publish(reserved.line, header.word());
-        // Behind the header: the receiver reads on while we do this.
+        // A plain store: it leaves together with the payload. The exchange of the tail, and with
+        // it the fence, comes behind the header: the receiver reads on while we do this.
+        buffer.header(reserved.line).store(header.word(), Release);
         advance(buffer, reserved.tail, reserved.lines);
+        buffer.fence();
         Ok(buffer.head().load(Relaxed) & WAITS != 0)
     }
 
@@ -341,7 +338,7 @@ impl Sender {
                 return Ok(Reserved { line, lines, tail });
             }
             let skip = Header { kind: Kind::Skip, length: 0, source: self.source };
-            buffer.publish(line, skip.word());
+            buffer.header(line).store(skip.word(), Release);
             advance(buffer, tail, lines);
         }
     }

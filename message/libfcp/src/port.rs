@@ -3,7 +3,6 @@
 use std::ffi::{c_int, c_void};
 use std::slice;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
 use way::bell::Bell;
@@ -13,6 +12,7 @@ use way::member::{Card, Members, Membership};
 use way::port::Port;
 use way::protocol::Protocol;
 
+use crate::alone::{Alone, Turn};
 use crate::failure::{Code, Failure, answer, invalid};
 use crate::window::Handle as WindowHandle;
 
@@ -28,23 +28,28 @@ pub fn protocol(number: c_int) -> Result<Protocol, Failure> {
 /// `FCP_port`.
 #[derive(Debug)]
 pub struct Handle {
-    mail: Mutex<Mail>,
+    mail: Alone<Mail>,
     bell: Bell,
 }
 
 /// The place of who has this ID, where places are computed.
 fn place(members: &Members, id: u32) -> u16 {
-    (id % u32::from(members.window().plan().members)) as u16
+    let members = u32::from(members.window().plan().members);
+    // A division takes as long as a tenth of the message's way.
+    (if id < members { id } else { id % members }) as u16
 }
 
 /// When so many seconds are over; never, if they are less than 0.
+#[inline]
 fn until(seconds: f64) -> Result<Option<Instant>, Failure> {
-    if seconds < 0.0 {
-        return Ok(None);
-    }
+    if seconds < 0.0 { Ok(None) } else { from_now(seconds) }
+}
+
+/// The time that comes in so many seconds. What no clock will ever show is never.
+#[inline(never)]
+fn from_now(seconds: f64) -> Result<Option<Instant>, Failure> {
     let time = Duration::try_from_secs_f64(seconds);
     let time = time.map_err(|_| invalid(format!("{seconds} seconds are no time to wait")))?;
-    // What no clock will ever show is never.
     Ok(Instant::now().checked_add(time))
 }
 
@@ -65,14 +70,10 @@ unsafe fn given<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Failure
 ///
 /// # Safety
 /// The port is from `FCP_alloc`, not yet freed, or null.
-unsafe fn use_port<'a>(port: *const Handle) -> Result<MutexGuard<'a, Mail>, Failure> {
+unsafe fn use_port<'a>(port: *const Handle) -> Result<Turn<'a, Mail>, Failure> {
     // SAFETY: the caller's port.
     let port = unsafe { port.as_ref() }.ok_or_else(|| invalid("no port"))?;
-    match port.mail.try_lock() {
-        Ok(mail) => Ok(mail),
-        Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => Err(Code::Busy.into()),
-    }
+    port.mail.turn().ok_or_else(|| Code::Busy.into())
 }
 
 /// See `include/fcp.h`.
@@ -97,7 +98,7 @@ pub unsafe extern "C" fn FCP_alloc(
         let protocol = self::protocol(protocol)?;
         let place = (!protocol.is_listed()).then(|| place(members, id));
         let mail = Mail::new(Port::join_by(protocol, members, card, place)?);
-        let handle = Handle { bell: mail.bell(), mail: Mutex::new(mail) };
+        let handle = Handle { bell: mail.bell(), mail: Alone::new(mail) };
         // SAFETY: a place for a pointer.
         unsafe { *port = Box::into_raw(Box::new(handle)) };
         Ok(0)
