@@ -143,10 +143,15 @@ impl Wireup {
 
     /// Ends all processes of the job with this exit status; the launcher prints the line.
     pub fn abort(&self, status: u8, line: &str) -> ! {
+        self.end_all(status, line);
+        std::process::exit(status.into())
+    }
+
+    /// As [`abort`](Self::abort), for who wants to end this process otherwise.
+    pub fn end_all(&self, status: u8, line: &str) {
         let line = CString::new(line.replace('\0', " ")).expect("no zero byte");
         // SAFETY: a string, and nobody in particular: everybody.
         unsafe { (self.pmix.PMIx_Abort)(status.into(), line.as_ptr(), null(), 0) };
-        std::process::exit(status.into())
     }
 
     fn fence(&self, collects: bool) -> Result<(), WireupError> {

@@ -1,0 +1,462 @@
+//! The agent: the thread of a node that drives the protocol.
+//!
+//! It takes turns: what other nodes say, what tasks ask for, who was stopped at a page. Each
+//! is an event for the protocol, whose actions are carried out before the next. It sleeps when
+//! there is nothing, after looking for a moment where processors are free.
+
+mod memory;
+mod network;
+mod requests;
+
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use coherence::message::{Content, NodeId, Page};
+use coherence::record::{self, Recorder};
+use coherence::run;
+use coherence::scope::event::Body;
+use coherence::scope::{Action, Event, Node, Options};
+use fabric::patience::Patience;
+use pager::{Access, Fault, Place, Region};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use memory::Memory;
+pub use network::Network;
+use network::{Gone, Said};
+use requests::Allocation;
+
+use crate::desk::{Bell, Desk};
+use crate::error::DsmError;
+use crate::frame::Frame;
+use crate::launch::Launch;
+use crate::mail::{self, Letter};
+use crate::report::Traffic;
+use crate::settings::{Agreed, Settings, Statistics};
+use crate::world::World;
+
+/// How long an agent that leaves waits for the others to have heard it.
+const LEAVE_MAX: Duration = Duration::from_secs(5);
+/// What who is to say why the job ends may take to say so.
+const TELL_MAX: Duration = Duration::from_secs(2);
+/// How long the end waits for what it has said to be sent.
+const FLUSH: Duration = Duration::from_millis(100);
+/// Messages that one turn takes before it looks at tasks.
+const MESSAGES: usize = 64;
+/// Bytes of a recording that wait to be written.
+const RECORD_BYTES: usize = 1 << 16;
+
+/// A task, as the agent knows it.
+#[derive(Default)]
+struct Seat {
+    letters: mail::Box,
+    /// What it has received last, until it asks again.
+    letter: Vec<u8>,
+    /// It waits for all nodes to be there; for all tasks to leave.
+    joins: bool,
+    leaves: bool,
+    has_left: bool,
+    /// How many allocations it has made.
+    allocations: usize,
+}
+
+/// The job ends, and another node says why; if it does not until then, we do.
+struct Doom {
+    until: Instant,
+    line: String,
+}
+
+/// A node's agent.
+pub struct Agent {
+    node: Node,
+    options: Options,
+    memory: Memory,
+    network: Option<Network>,
+    desk: &'static Desk,
+    bell: Bell,
+    world: Arc<World>,
+    launch: Arc<Launch>,
+    statistics: Statistics,
+    traffic: Traffic,
+    record: Option<(Recorder, File)>,
+    seats: Vec<Seat>,
+    allocations: Vec<Allocation>,
+    /// Requests that are not answered.
+    waiting: usize,
+    /// Pages that tasks are stopped at.
+    missing: HashSet<Page>,
+    faults: Vec<Fault>,
+    actions: Vec<Action>,
+    begin: Instant,
+    patience: Patience,
+    /// Processors suffice for agents that look while tasks compute; while tasks wait.
+    looks: (bool, bool),
+    doom: Option<Doom>,
+    /// All tasks have left; until when the others may take.
+    leaving: Option<Instant>,
+}
+
+/// What an agent is made of.
+pub struct Parts {
+    /// Its settings, of which `agreed` is the job's.
+    pub settings: Settings,
+    /// All tasks and nodes.
+    pub world: Arc<World>,
+    /// By which the job can be ended.
+    pub launch: Arc<Launch>,
+    /// Where its tasks ask.
+    pub desk: &'static Desk,
+    /// By which they wake it.
+    pub bell: Bell,
+    /// The way to other nodes, if there are any.
+    pub network: Option<Network>,
+    /// Processors suffice for agents that look while tasks compute; while tasks wait.
+    pub looks: (bool, bool),
+}
+
+impl Agent {
+    /// Of this process's node.
+    pub fn new(parts: Parts) -> Result<Self, DsmError> {
+        let Parts { settings, world, launch, desk, bell, network, looks } = parts;
+        let Agreed { page_bytes, start, migrate, alone, .. } = settings.agreed;
+        let tasks = world.neighbours().len();
+        let me = world.own().node;
+        let nodes = world.nodes.len() as u32;
+        let options = Options { nodes, me, tasks: tasks as u32, migrate, alone };
+        let region = Region::new(Place { start, page_bytes })?;
+        let record = match settings.record {
+            None => None,
+            Some(directory) => {
+                let path = directory.join(record::file_name(me));
+                let file = File::create(&path).map_err(|error| {
+                    DsmError::System(format!("NAGAYA_DSM_RECORD: {}: {error}", path.display()))
+                })?;
+                Some((Recorder::new(&options), file))
+            }
+        };
+        Ok(Self {
+            node: Node::new(options),
+            options,
+            memory: Memory::new(region),
+            network,
+            desk,
+            bell,
+            world,
+            launch,
+            statistics: settings.statistics,
+            traffic: Traffic::default(),
+            record,
+            seats: (0..tasks).map(|_| Seat::default()).collect(),
+            allocations: Vec::new(),
+            waiting: 0,
+            missing: HashSet::new(),
+            faults: Vec::new(),
+            actions: Vec::new(),
+            begin: Instant::now(),
+            patience: Patience::default(),
+            looks,
+            doom: None,
+            leaving: None,
+        })
+    }
+
+    /// Serves until all tasks have left. The memory is gone then.
+    pub fn run(mut self) {
+        loop {
+            let begin = Instant::now();
+            while !self.turn() {
+                if self.is_over() {
+                    self.report();
+                    return self.write_record(0);
+                }
+                let stalled = self.waiting + self.missing.len() >= self.seats.len();
+                let may_look = self.looks.0 || self.looks.1 && stalled;
+                match may_look && self.patience.looks(begin.elapsed()) {
+                    true => std::hint::spin_loop(),
+                    false => self.sleep(),
+                }
+            }
+            self.patience.learn(true, begin.elapsed());
+        }
+    }
+
+    /// Takes what is there; whether anything was.
+    fn turn(&mut self) -> bool {
+        let mut found = false;
+        for _ in 0..MESSAGES {
+            let Some(said) = self.network.as_mut().and_then(Network::hear) else { break };
+            found = true;
+            match said {
+                Ok(said) => self.heard(said),
+                Err(gone) => self.gone(gone),
+            }
+        }
+        while let Some((task, request)) = self.desk.take() {
+            found = true;
+            self.waiting += 1;
+            self.requested(task, request);
+        }
+        let mut faults = std::mem::take(&mut self.faults);
+        if let Err(error) = self.memory.region().faults(&mut faults) {
+            self.end(1, &error.to_string());
+        }
+        for fault in faults.drain(..) {
+            found = true;
+            self.faulted(fault);
+        }
+        self.faults = faults;
+        self.join();
+        self.tend();
+        found
+    }
+
+    /// Tasks begin when all nodes are there.
+    fn join(&mut self) {
+        if self.network.as_ref().is_none_or(Network::is_whole) {
+            for task in 0..self.seats.len() {
+                if std::mem::take(&mut self.seats[task].joins) {
+                    self.reply(task as u32, Ok([0, 0]));
+                }
+            }
+        }
+    }
+
+    /// Looks after what happens by time alone.
+    fn tend(&mut self) {
+        if self.leaving.is_none() && self.seats.iter().all(|seat| seat.has_left) {
+            self.leaving = Some(Instant::now() + LEAVE_MAX);
+            if let Some(network) = &mut self.network {
+                network.leave();
+            }
+        }
+        let now = Instant::now();
+        if let Some(Doom { until, line }) = &self.doom
+            && now >= *until
+        {
+            let line = line.clone();
+            self.end(1, &line);
+        }
+        if let Some((node, silent)) = self.network.as_mut().and_then(|it| it.beat(now)) {
+            let name = self.world.name(node);
+            let line = format!("{name} has not answered for {:.1} s", silent.as_secs_f64());
+            self.end(1, &line);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let is_alone = || self.network.as_ref().is_none_or(Network::is_empty);
+        self.leaving.is_some_and(|until| is_alone() || Instant::now() >= until)
+    }
+
+    fn sleep(&mut self) {
+        self.write_record(RECORD_BYTES);
+        if !self.desk.may_sleep() {
+            return;
+        }
+        match self.network.as_mut().map(Network::may_sleep) {
+            None | Some(Ok(true)) => {}
+            Some(Ok(false)) => return self.desk.wakes(),
+            Some(Err(error)) => self.end(1, &error.to_string()),
+        }
+        let network = self.network.as_ref();
+        let deadlines = [
+            network.and_then(Network::deadline),
+            self.doom.as_ref().map(|doom| doom.until),
+            self.leaving,
+        ];
+        let now = Instant::now();
+        let left = deadlines.into_iter().flatten().min().map(|until| {
+            Timespec::try_from(until.saturating_duration_since(now)).expect("it is soon")
+        });
+        let mut fds = vec![
+            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::from_borrowed_fd(self.memory.region().descriptor(), PollFlags::IN),
+        ];
+        if let Some(network) = &self.network {
+            fds.push(PollFd::from_borrowed_fd(network.descriptor(), PollFlags::IN));
+        }
+        // Interrupted or not, we look again.
+        let _ = poll(&mut fds, left.as_ref());
+        let rung = !fds[0].revents().is_empty();
+        drop(fds);
+        self.desk.wakes();
+        if rung {
+            self.bell.hear();
+        }
+    }
+
+    fn faulted(&mut self, fault: Fault) {
+        let wants = self.memory.wanted(fault.wants);
+        self.missing.insert(fault.page);
+        let event = match wants {
+            Access::Write => Event::Write(fault.page),
+            _ => Event::Read(fault.page),
+        };
+        self.step(event, &[]);
+    }
+
+    fn heard(&mut self, said: Said) {
+        let Said { from, header, body } = said;
+        let frame = Frame::parse(&header);
+        match frame {
+            Some(Frame::Page(header)) if header.from == from => {
+                match Content::parse(header.op, &body, self.memory.page_bytes()) {
+                    Some(content) => {
+                        self.step(Event::Message(header, content), &body);
+                    }
+                    None => self.nonsense(from, header.op.name()),
+                }
+            }
+            Some(Frame::Letter(address)) => {
+                let members = &self.world.members;
+                let node = |task: u32| members.get(task as usize).map(|member| member.node);
+                match (node(address.from), node(address.to)) {
+                    (Some(sender), Some(to)) if sender == from && to == self.options.me => {
+                        self.came(Letter { address, text: body });
+                    }
+                    _ => self.nonsense(from, "a letter"),
+                }
+            }
+            // Who ends it has said why.
+            Some(Frame::End(status)) => self.finish(status, &String::from_utf8_lossy(&body)),
+            Some(Frame::Alive) => {}
+            _ => self.nonsense(from, "a header"),
+        }
+    }
+
+    fn nonsense(&mut self, from: NodeId, what: &str) -> ! {
+        let name = self.world.name(from);
+        self.end(1, &format!("{name} says {what} that makes no sense; is its libjia the same?"))
+    }
+
+    fn gone(&mut self, gone: Gone) {
+        if self.leaving.is_some() || self.doom.is_some() {
+            return;
+        }
+        let Gone::Lost(node, why) = gone else { return };
+        let line = format!("{} is lost: {why}", self.world.name(node));
+        let first = if node == 0 { 1 } else { 0 };
+        if self.options.me == first {
+            self.end(1, &line);
+        }
+        self.doom = Some(Doom { until: Instant::now() + TELL_MAX, line });
+    }
+
+    /// Nanoseconds since the agent began.
+    fn now(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic { diff_bytes: self.memory.changed, ..self.traffic }
+    }
+
+    /// Tells the protocol, and does what it wants. What a task did wrong, if it did.
+    fn step(&mut self, event: Event, body: &[u8]) -> Option<String> {
+        let now = self.now();
+        let mut actions = std::mem::take(&mut self.actions);
+        if let Some((recorder, _)) = &mut self.record {
+            recorder.event(now, &event);
+        }
+        let result = self.node.step(event, now, &mut actions);
+        if let Some((recorder, _)) = &mut self.record {
+            recorder.outcome(&actions, &result);
+            self.write_record(RECORD_BYTES);
+        }
+        if let Err(refused) = result {
+            let name = self.world.name(refused.from);
+            let what = refused.op.name();
+            self.end(1, &format!("{name} says {what}, and {}: an error of libjia", refused.why));
+        }
+        let mut misused = None;
+        for action in actions.drain(..) {
+            match self.carry_out(action, body) {
+                Ok(Some(misuse)) => misused = Some(misuse),
+                Ok(None) => {}
+                Err(error) => self.end(1, &error.to_string()),
+            }
+        }
+        self.actions = actions;
+        misused
+    }
+
+    fn carry_out(
+        &mut self,
+        action: Action,
+        body: &[u8],
+    ) -> Result<Option<String>, pager::PagerError> {
+        match action {
+            Action::Fill(page) => self.memory.fill(page, body)?,
+            Action::Twin(page) => self.memory.twin(page),
+            Action::MapRead(page) => {
+                self.missing.remove(&page);
+                self.memory.map_read(page)?;
+            }
+            Action::MapWrite(page) => {
+                self.missing.remove(&page);
+                self.memory.map_write(page)?;
+            }
+            Action::Wake(page) => {
+                self.missing.remove(&page);
+                self.memory.region().wake(page)?;
+            }
+            Action::Protect(page) => self.memory.region().protect(page)?,
+            Action::Unmap(page) => self.memory.region().forbid(page)?,
+            Action::Diff(page, home) => self.memory.compare(page, home),
+            Action::Change => self.memory.change(body)?,
+            Action::Send(header, body) => {
+                let body = match body {
+                    Body::Empty => Vec::new(),
+                    Body::Page(page) => self.memory.page(page),
+                    Body::Diffs => self.memory.take_changes(header.to),
+                    Body::Runs(runs) => run::encode(&runs),
+                };
+                self.send(header.to, Frame::Page(header), body);
+            }
+            Action::Grant(task) => self.granted(task),
+            Action::Misuse(_, misuse) => return Ok(Some(requests::reason(misuse))),
+        }
+        Ok(None)
+    }
+
+    fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {
+        let network = self.network.as_mut().expect("there is another node");
+        // If not, its loss is told, or will be.
+        if let Ok(bytes) = network.send(to, frame, body) {
+            self.traffic.bytes += bytes;
+        }
+    }
+
+    /// Ends the job, on all nodes, with one line.
+    fn end(&mut self, status: u8, line: &str) -> ! {
+        if !line.is_empty() {
+            eprintln!("nagaya: {line}");
+        }
+        if let Some(network) = &mut self.network {
+            network.tell_all(Frame::End(status), line.as_bytes());
+            let until = Instant::now() + FLUSH;
+            while Instant::now() < until {
+                let _ = network.hear();
+            }
+        }
+        self.finish(status, line)
+    }
+
+    fn finish(&mut self, status: u8, line: &str) -> ! {
+        self.write_record(0);
+        self.launch.abort(status, line)
+    }
+
+    /// Writes what was recorded, if it is more than that.
+    fn write_record(&mut self, more_than: usize) {
+        let Some((recorder, file)) = &mut self.record else { return };
+        if recorder.waiting() > more_than
+            && let Err(error) = file.write_all(&recorder.take())
+        {
+            eprintln!("nagaya: NAGAYA_DSM_RECORD: {error}; nothing more is recorded");
+            self.record = None;
+        }
+    }
+}

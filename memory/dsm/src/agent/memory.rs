@@ -1,0 +1,120 @@
+//! The pages of a node, as the protocol wants them: filled, twinned, compared, changed; all
+//! through the view that never stops anybody.
+
+use std::collections::HashMap;
+
+use coherence::diff;
+use coherence::message::{NodeId, Page};
+use pager::{Access, PagerError, Region};
+
+/// A node's pages.
+pub struct Memory {
+    region: Region,
+    twins: HashMap<Page, Box<[u8]>>,
+    /// Memory of twins that are gone.
+    spare: Vec<Box<[u8]>>,
+    /// Changes on their way to be sent, by home.
+    changes: HashMap<NodeId, Vec<u8>>,
+    /// A page as it was at one moment.
+    copy: Box<[u8]>,
+    /// Bytes of changes so far.
+    pub changed: u64,
+}
+
+/// Twins' memory that is kept.
+const SPARE_MAX: usize = 1024;
+
+impl Memory {
+    /// Of a region.
+    pub fn new(region: Region) -> Self {
+        let page = vec![0; region.place().page_bytes].into_boxed_slice();
+        Self {
+            region,
+            twins: HashMap::new(),
+            spare: Vec::new(),
+            changes: HashMap::new(),
+            copy: page,
+            changed: 0,
+        }
+    }
+
+    /// What programs use.
+    pub fn region(&mut self) -> &mut Region {
+        &mut self.region
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> usize {
+        self.region.place().page_bytes
+    }
+
+    /// The page holds this.
+    pub fn fill(&mut self, page: Page, bytes: &[u8]) -> Result<(), PagerError> {
+        self.region.write(page, 0, bytes)
+    }
+
+    /// Remembers the page as it is.
+    pub fn twin(&mut self, page: Page) {
+        let mut twin = self.spare.pop().unwrap_or_else(|| self.copy.clone());
+        self.region.read(page, &mut twin);
+        self.twins.insert(page, twin);
+    }
+
+    /// Tasks may read it.
+    pub fn map_read(&mut self, page: Page) -> Result<(), PagerError> {
+        match self.region.can_allow_read() {
+            true => self.region.allow(page, Access::Read),
+            // Who wants to read says that they want to write: see `faulted`.
+            false => self.region.wake(page),
+        }
+    }
+
+    /// Tasks may write it.
+    pub fn map_write(&mut self, page: Page) -> Result<(), PagerError> {
+        self.region.allow(page, Access::Write)
+    }
+
+    /// What a task wants that faulted. Where pages cannot be given for reading only (Linux
+    /// before 6.4), all of them are written.
+    pub fn wanted(&self, wants: Access) -> Access {
+        if self.region.can_allow_read() { wants } else { Access::Write }
+    }
+
+    /// Puts what differs from the twin with what is for `home`, and drops the twin.
+    pub fn compare(&mut self, page: Page, home: NodeId) {
+        let twin = self.twins.remove(&page).expect("the protocol makes a twin first");
+        self.region.read(page, &mut self.copy);
+        let body = self.changes.entry(home).or_default();
+        self.changed += diff::append(body, page, &twin, &self.copy) as u64;
+        if self.spare.len() < SPARE_MAX {
+            self.spare.push(twin);
+        }
+    }
+
+    /// What was put with what is for `home`.
+    pub fn take_changes(&mut self, home: NodeId) -> Vec<u8> {
+        self.changes.remove(&home).unwrap_or_default()
+    }
+
+    /// Changes pages as a body says that was checked.
+    pub fn change(&mut self, body: &[u8]) -> Result<(), PagerError> {
+        let pages = diff::pages(body, self.page_bytes()).expect("it was checked when it came");
+        for (page, runs) in pages {
+            let mut result = Ok(());
+            diff::each(runs, |at, bytes| {
+                if result.is_ok() {
+                    result = self.region.write(page, at, bytes);
+                }
+            });
+            result?;
+        }
+        Ok(())
+    }
+
+    /// A copy to send.
+    pub fn page(&self, page: Page) -> Vec<u8> {
+        let mut bytes = vec![0; self.page_bytes()];
+        self.region.read(page, &mut bytes);
+        bytes
+    }
+}

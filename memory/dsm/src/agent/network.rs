@@ -1,0 +1,193 @@
+//! The other nodes: who is connected, what is sent to them, and whether they still live.
+//!
+//! Every node watches the next one: it must hear from it, and an agent with nothing to say
+//! says so. The fabric notices processes and hosts that are gone; this notices agents that
+//! hang, be it because somebody has stopped them.
+
+use std::time::{Duration, Instant};
+
+use coherence::message::NodeId;
+use fabric::error::FabricError;
+use fabric::event::{Event, Peer};
+use fabric::fabric::Fabric;
+use fabric::secret::Secret;
+
+use crate::error::DsmError;
+use crate::frame::Frame;
+
+/// How often an agent says that it lives, in the time after which it is given up.
+const BEATS: u32 = 4;
+
+/// A node among others.
+pub struct Network {
+    fabric: Fabric,
+    peers: Vec<Option<Peer>>,
+    me: NodeId,
+    watch: Option<Watch>,
+}
+
+struct Watch {
+    timeout: Duration,
+    /// When the next node was last heard.
+    heard: Instant,
+    /// When we next say that we live, and look.
+    next: Instant,
+}
+
+/// What became of another node.
+pub enum Gone {
+    /// It has left, and said so.
+    Left(NodeId),
+    /// It is lost, for this reason.
+    Lost(NodeId, String),
+}
+
+/// What another node says.
+pub struct Said {
+    /// Who says it.
+    pub from: NodeId,
+    /// What.
+    pub header: Vec<u8>,
+    /// And the rest.
+    pub body: Vec<u8>,
+}
+
+impl Network {
+    /// Node `me`, with its address still to be told to the others.
+    pub fn new(me: NodeId, secret: &Secret, timeout: Option<Duration>) -> Result<Self, DsmError> {
+        let now = Instant::now();
+        let watch = timeout.map(|timeout| Watch { timeout, heard: now, next: now });
+        let fabric = Fabric::new(me.into(), secret)?;
+        Ok(Self { fabric, peers: Vec::new(), me, watch })
+    }
+
+    /// Where others find it.
+    pub fn address(&self) -> &[u8] {
+        self.fabric.address()
+    }
+
+    /// Connects to all others; [`is_whole`](Self::is_whole) says when that is done.
+    pub fn connect(&mut self, addresses: &[&[u8]]) -> Result<(), DsmError> {
+        self.peers = vec![None; addresses.len()];
+        for (node, address) in addresses.iter().enumerate() {
+            if node as NodeId != self.me {
+                self.fabric.connect(address)?;
+            }
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.heard = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// All others are connected.
+    pub fn is_whole(&self) -> bool {
+        self.peers.iter().flatten().count() + 1 == self.peers.len()
+    }
+
+    /// No other is connected.
+    pub fn is_empty(&self) -> bool {
+        self.peers.iter().all(Option::is_none)
+    }
+
+    /// Sends to a node; how many bytes that were.
+    pub fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) -> Result<u64, FabricError> {
+        let peer = self.peers[to as usize].ok_or(FabricError::Gone)?;
+        let header = frame.bytes();
+        let bytes = (header.len() + body.len()) as u64;
+        self.fabric.send(peer, &header, body).map(|_| bytes)
+    }
+
+    /// Sends to all that are connected, as far as that goes.
+    pub fn tell_all(&mut self, frame: Frame, body: &[u8]) {
+        for node in 0..self.peers.len() as NodeId {
+            let _ = self.send(node, frame, body.to_vec());
+        }
+    }
+
+    /// What was said next, if anything was. Never waits.
+    pub fn hear(&mut self) -> Option<Result<Said, Gone>> {
+        loop {
+            match self.fabric.poll()? {
+                Event::Connected(peer) => {
+                    if let Some(place) = self.peers.get_mut(peer.id as usize) {
+                        *place = Some(peer);
+                    }
+                }
+                Event::Message { from, header, payload } => {
+                    let from = from.id as NodeId;
+                    let next = self.next_node();
+                    if let Some(watch) = self.watch.as_mut().filter(|_| from == next) {
+                        watch.heard = Instant::now();
+                    }
+                    return Some(Ok(Said { from, header, body: payload }));
+                }
+                Event::Closed(peer) => {
+                    self.forget(peer);
+                    return Some(Err(Gone::Left(peer.id as NodeId)));
+                }
+                Event::Lost { peer, why } => {
+                    self.forget(peer);
+                    return Some(Err(Gone::Lost(peer.id as NodeId, why)));
+                }
+                Event::Placed { .. } | Event::Sent(_) | Event::Unsent(_) => {}
+            }
+        }
+    }
+
+    /// Says that we live, when it is time; and whether the next node has been silent for too
+    /// long: for how long.
+    pub fn beat(&mut self, now: Instant) -> Option<(NodeId, Duration)> {
+        let (next, before) = (self.next_node(), self.node_before());
+        let watch = self.watch.as_mut().filter(|watch| now >= watch.next)?;
+        let beat = watch.timeout / BEATS;
+        // Who was stopped himself has not listened.
+        if now > watch.next + watch.timeout / 2 {
+            watch.heard = now;
+        }
+        watch.next = now + beat;
+        let silent = now.saturating_duration_since(watch.heard);
+        let is_silent = silent > watch.timeout && self.peers.get(next as usize)?.is_some();
+        let _ = self.send(before, Frame::Alive, Vec::new());
+        is_silent.then_some((next, silent))
+    }
+
+    /// When [`beat`](Self::beat) or the fabric has something to do.
+    pub fn deadline(&self) -> Option<Instant> {
+        let beat = self.watch.as_ref().map(|watch| watch.next);
+        self.fabric.deadline().into_iter().chain(beat).min()
+    }
+
+    /// For poll(2), after [`may_sleep`](Self::may_sleep).
+    pub fn descriptor(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.fabric.descriptor()
+    }
+
+    /// Whether there is nothing to [`hear`](Self::hear) until the descriptor says so.
+    pub fn may_sleep(&mut self) -> Result<bool, FabricError> {
+        self.fabric.arm()
+    }
+
+    /// Ends all connections, after all that was sent.
+    pub fn leave(&mut self) {
+        self.watch = None;
+        for peer in self.peers.iter().flatten() {
+            self.fabric.close(*peer);
+        }
+    }
+
+    fn forget(&mut self, peer: Peer) {
+        if let Some(place) = self.peers.get_mut(peer.id as usize) {
+            *place = None;
+        }
+    }
+
+    fn next_node(&self) -> NodeId {
+        (self.me + 1) % self.peers.len().max(1) as NodeId
+    }
+
+    fn node_before(&self) -> NodeId {
+        let nodes = self.peers.len().max(1) as NodeId;
+        (self.me + nodes - 1) % nodes
+    }
+}

@@ -1,0 +1,76 @@
+//! Whom a job's tasks were started by, and how they find each other by it: each gives some
+//! bytes and gets everybody's, and one can end all.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use fabric::wireup::Wireup;
+
+use crate::error::DsmError;
+
+/// What the end of all may take until this process ends itself.
+const END_MAX: Duration = Duration::from_secs(2);
+
+/// This task's place in its job.
+pub struct Launch {
+    way: Way,
+    rank: u32,
+    size: u32,
+}
+
+enum Way {
+    /// Nobody: a job of one task.
+    Alone,
+    /// A launcher with PMIx: mpirun, prterun, srun.
+    Pmix(Box<Mutex<Wireup>>),
+}
+
+impl Launch {
+    /// As the environment says.
+    pub fn new() -> Result<Self, DsmError> {
+        Ok(match Wireup::new()? {
+            Some(wireup) => {
+                let (rank, size) = (wireup.rank(), wireup.size());
+                Self { way: Way::Pmix(Box::new(Mutex::new(wireup))), rank, size }
+            }
+            None => Self { way: Way::Alone, rank: 0, size: 1 },
+        })
+    }
+
+    /// Which task this is.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Gives these bytes, and gets everybody's, by rank. All tasks must call it.
+    pub fn exchange(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, DsmError> {
+        match &self.way {
+            Way::Alone => Ok(vec![bytes.to_vec()]),
+            Way::Pmix(wireup) => Ok(wireup.lock().expect("nobody panics").exchange(bytes)?),
+        }
+    }
+
+    /// Ends all tasks, this one at last. Nothing of this process runs any more: not what was
+    /// registered for its exit, which may wait for pages.
+    pub fn abort(&self, status: u8, line: &str) -> ! {
+        let status_of_process = i32::from(status);
+        if let Way::Pmix(wireup) = &self.way {
+            // A launcher that does not answer must not keep us.
+            std::thread::spawn(move || {
+                std::thread::sleep(END_MAX);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(status_of_process) }
+            });
+            if let Ok(wireup) = wireup.try_lock() {
+                wireup.end_all(status, line);
+            }
+        }
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(status_of_process) }
+    }
+}

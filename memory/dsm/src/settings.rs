@@ -1,0 +1,160 @@
+//! Settings: environment variables, each with its default. What all nodes must agree on, the
+//! first task's say.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::DsmError;
+
+/// How all variables begin.
+const PREFIX: &str = "NAGAYA_DSM_";
+
+/// Name, default, and what it says.
+pub const VARIABLES: &[(&str, &str, &str)] = &[
+    ("PAGE", "8K", "bytes of a page, a multiple of 4K"),
+    ("START", "0x680000000000", "where shared memory begins, in every process"),
+    ("MIGRATE", "0", "1: a page that one node alone wrote moves there at a barrier"),
+    ("ALONE", "1", "1: pages that no other node has are written without notice"),
+    ("TIMEOUT", "20", "seconds after which a silent node is given up; 0: never"),
+    ("STATISTICS", "", "1: print statistics at the end; else the beginning of files' names"),
+    ("RECORD", "", "directory that each node writes what happens to it into"),
+];
+
+/// What all nodes agree on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreed {
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Where shared memory begins.
+    pub start: usize,
+    /// Homes migrate.
+    pub migrate: bool,
+    /// Pages of ours alone are written without notice.
+    pub alone: bool,
+    /// When a silent node is given up.
+    pub timeout: Option<Duration>,
+}
+
+/// Where statistics go at the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Statistics {
+    /// Nowhere.
+    None,
+    /// To standard error, as text.
+    Print,
+    /// To files of which this is the beginning of the names, as JSON.
+    Files(String),
+}
+
+/// All settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// What all nodes agree on: the first task's are everybody's.
+    pub agreed: Agreed,
+    /// Where statistics go.
+    pub statistics: Statistics,
+    /// The directory of recordings.
+    pub record: Option<std::path::PathBuf>,
+}
+
+impl Settings {
+    /// From this process's environment.
+    pub fn of_environment() -> Result<Self, DsmError> {
+        for (name, _) in std::env::vars_os() {
+            let Some(name) = name.to_str().and_then(|name| name.strip_prefix(PREFIX)) else {
+                continue;
+            };
+            if !VARIABLES.iter().any(|variable| variable.0 == name) {
+                eprintln!("nagaya: {PREFIX}{name} is no setting; see jia(7) for those that are");
+            }
+        }
+        Self::of(|name| std::env::var(format!("{PREFIX}{name}")).ok())
+    }
+
+    /// From what `get` says of each variable.
+    pub fn of(get: impl Fn(&str) -> Option<String>) -> Result<Self, DsmError> {
+        let value = |name: &str| {
+            let default = VARIABLES.iter().find(|variable| variable.0 == name).expect("a row").1;
+            get(name).filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned())
+        };
+        let wrong = |name: &str, wanted: &str| {
+            DsmError::Argument(format!("{PREFIX}{name}={}: give {wanted}", value(name)))
+        };
+        let is_on = |name: &str| match &*value(name) {
+            "0" => Ok(false),
+            "1" => Ok(true),
+            _ => Err(wrong(name, "0 or 1")),
+        };
+        let page_bytes = bytes(&value("PAGE"))
+            .filter(|&bytes| bytes > 0 && bytes % 4096 == 0 && bytes <= 1 << 30)
+            .ok_or_else(|| wrong("PAGE", "a multiple of 4K, such as 8K"))?;
+        let start = address(&value("START"))
+            .filter(|start| start % page_bytes == 0 && (1 << 40..0x7000_0000_0000).contains(start))
+            .ok_or_else(|| wrong("START", "an address, such as 0x680000000000, of a whole page"))?;
+        let seconds: u64 =
+            value("TIMEOUT").parse().map_err(|_| wrong("TIMEOUT", "a number of seconds"))?;
+        let statistics = match value("STATISTICS") {
+            text if text.is_empty() || text == "0" => Statistics::None,
+            text if text == "1" => Statistics::Print,
+            text => Statistics::Files(text),
+        };
+        let record = value("RECORD");
+        Ok(Self {
+            agreed: Agreed {
+                page_bytes,
+                start,
+                migrate: is_on("MIGRATE")?,
+                alone: is_on("ALONE")?,
+                timeout: (seconds > 0).then(|| Duration::from_secs(seconds)),
+            },
+            statistics,
+            record: (!record.is_empty()).then(|| record.into()),
+        })
+    }
+}
+
+fn bytes(text: &str) -> Option<usize> {
+    let (number, unit) = match text.as_bytes().last()? {
+        b'k' | b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'm' | b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    number.parse::<usize>().ok()?.checked_mul(unit)
+}
+
+fn address(text: &str) -> Option<usize> {
+    usize::from_str_radix(text.strip_prefix("0x")?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_are_settings() {
+        let settings = Settings::of(|_| None).expect("the table's");
+        assert_eq!(settings.agreed.page_bytes, 8192);
+        assert_eq!(settings.agreed.timeout, Some(Duration::from_secs(20)));
+        assert_eq!(settings.statistics, Statistics::None);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (name, value) in [
+            ("PAGE", "5000"),
+            ("PAGE", "0"),
+            ("PAGE", "99999999999999999999"),
+            ("START", "12"),
+            ("START", "0x680000000001"),
+            ("MIGRATE", "yes"),
+            ("TIMEOUT", "-1"),
+        ] {
+            let error = Settings::of(|asked| (asked == name).then(|| value.to_owned()));
+            let line = error.expect_err("it makes no sense").to_string();
+            assert!(line.contains(&format!("NAGAYA_DSM_{name}={value}: give ")), "{line}");
+        }
+        let given = |asked: &str| (asked == "PAGE").then(|| "64K".to_owned());
+        assert_eq!(Settings::of(given).expect("fine").agreed.page_bytes, 65536);
+    }
+}

@@ -1,0 +1,418 @@
+//! What a task can do: join a job, share memory, synchronize, send letters, leave.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use fabric::patience::Patience;
+use fabric::secret::Secret;
+
+use crate::agent::{Agent, Network, Parts};
+use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
+use crate::error::DsmError;
+use crate::launch::Launch;
+use crate::load::Shares;
+use crate::report::{OfLock, OfPage, Totals};
+use crate::settings::Settings;
+use crate::world::{Card, World};
+
+/// Tags of letters that are not the program's.
+const BROADCAST: i32 = -2;
+const REDUCE: i32 = -3;
+
+/// A task of a job. For one thread at a time.
+pub struct Task {
+    world: Arc<World>,
+    launch: Arc<Launch>,
+    desk: &'static Desk,
+    bell: Bell,
+    patience: Option<Patience>,
+    /// The agent, in the task that has it.
+    agent: Option<JoinHandle<()>>,
+    page_bytes: usize,
+    begin: Instant,
+    /// How many allocations had no place of their own.
+    turns: u32,
+    balance: Option<Balance>,
+}
+
+/// How iterations are divided by speed.
+struct Balance {
+    shares: Shares,
+    since: Instant,
+}
+
+impl Task {
+    /// Joins the job that the launcher started; without one, a job of one task.
+    pub fn join() -> Result<Self, DsmError> {
+        let mut settings = Settings::of_environment()?;
+        let launch = Launch::new()?;
+        let cards = launch.exchange(&Card::new(settings.agreed.clone()).bytes())?;
+        let cards = cards.iter().map(|bytes| Card::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
+        settings.agreed = cards[0].agreed.clone();
+        let secret = Secret::new(cards[0].secret);
+        let world = Arc::new(World::new(launch.rank(), &cards));
+        let me = world.own().node;
+        let looks = looks(&world);
+        let mut network = match world.nodes.len() {
+            1 => None,
+            _ => Some(Network::new(me, &secret, settings.agreed.timeout)?),
+        };
+        let own = network.as_ref().map_or(&[][..], Network::address);
+        let addresses = launch.exchange(own)?;
+        if let Some(network) = &mut network {
+            let of_node = |tasks: &Vec<u32>| &addresses[tasks[0] as usize][..];
+            network.connect(&world.nodes.iter().map(of_node).collect::<Vec<_>>())?;
+        }
+        let launch = Arc::new(launch);
+        let desk = Desk::new(world.neighbours().len());
+        let bell = Bell::new()?;
+        let page_bytes = settings.agreed.page_bytes;
+        let agent = Agent::new(Parts {
+            settings,
+            world: world.clone(),
+            launch: launch.clone(),
+            desk,
+            bell: bell.again()?,
+            network,
+            looks,
+        })?;
+        let agent = start(agent)?;
+        let mut task = Self {
+            world,
+            launch,
+            desk,
+            bell,
+            patience: looks.0.then(Patience::default),
+            agent: Some(agent),
+            page_bytes,
+            begin: Instant::now(),
+            turns: 0,
+            balance: None,
+        };
+        task.ask(Request::Join)?;
+        task.begin = Instant::now();
+        Ok(task)
+    }
+
+    /// Waits until all tasks leave; then the memory is gone.
+    pub fn leave(mut self) -> Result<(), DsmError> {
+        self.ask(Request::Leave)?;
+        if let Some(agent) = self.agent.take() {
+            let _ = agent.join();
+        }
+        Ok(())
+    }
+
+    /// Which task this is.
+    pub fn rank(&self) -> u32 {
+        self.world.rank
+    }
+
+    /// How many there are.
+    pub fn size(&self) -> u32 {
+        self.world.members.len() as u32
+    }
+
+    /// Which node.
+    pub fn node(&self) -> u32 {
+        self.world.own().node
+    }
+
+    /// How many there are.
+    pub fn nodes(&self) -> u32 {
+        self.world.nodes.len() as u32
+    }
+
+    /// Bytes of a page.
+    pub fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    /// Seconds since it has joined.
+    pub fn seconds(&self) -> f64 {
+        self.begin.elapsed().as_secs_f64()
+    }
+
+    /// Shared memory, zeroed, at its address; blocks of so many bytes live with the tasks in
+    /// turns, from `first` on. All tasks do the same, in the same order.
+    pub fn allocate(&mut self, bytes: u64, block: u64, first: u32) -> Result<usize, DsmError> {
+        if bytes == 0 {
+            return Err(DsmError::Argument("an allocation of 0 bytes; ask for more".into()));
+        }
+        self.check_task(first)?;
+        let block = if block == 0 { bytes } else { block };
+        self.ask(Request::Allocate { bytes, block, first }).map(|answer| answer[0] as usize)
+    }
+
+    /// As [`allocate`](Self::allocate), all of it with one task: the first time with the
+    /// first, then with the next.
+    pub fn allocate_in_turns(&mut self, bytes: u64) -> Result<usize, DsmError> {
+        let address = self.allocate(bytes, 0, self.turns % self.size())?;
+        self.turns += 1;
+        Ok(address)
+    }
+
+    /// Takes a lock, and sees what was written under it.
+    pub fn acquire(&mut self, lock: u32) -> Result<(), DsmError> {
+        self.ask(Request::Acquire(lock)).map(drop)
+    }
+
+    /// Gives it back.
+    pub fn release(&mut self, lock: u32) -> Result<(), DsmError> {
+        self.ask(Request::Release(lock)).map(drop)
+    }
+
+    /// Waits for all tasks, and sees all that was written.
+    pub fn barrier(&mut self) -> Result<(), DsmError> {
+        self.ask(Request::Barrier).map(drop)
+    }
+
+    /// Waits for all tasks.
+    pub fn meet(&mut self) -> Result<(), DsmError> {
+        self.ask(Request::Meet).map(drop)
+    }
+
+    /// Sets a condition variable.
+    pub fn set(&mut self, variable: u32) -> Result<(), DsmError> {
+        self.ask(Request::Set(variable)).map(drop)
+    }
+
+    /// Resets it.
+    pub fn reset(&mut self, variable: u32) -> Result<(), DsmError> {
+        self.ask(Request::Reset(variable)).map(drop)
+    }
+
+    /// Waits until it is set, and sees what was written before.
+    pub fn wait(&mut self, variable: u32) -> Result<(), DsmError> {
+        self.ask(Request::Wait(variable)).map(drop)
+    }
+
+    /// Switches an option of the protocol; all tasks do the same between the same barriers.
+    pub fn configure(&mut self, option: Setting, on: bool) -> Result<(), DsmError> {
+        self.ask(Request::Configure { option, on }).map(drop)
+    }
+
+    /// Sends a letter. Its text must not lie in shared memory.
+    pub fn send(&mut self, text: &[u8], to: u32, tag: i32) -> Result<(), DsmError> {
+        if tag < 0 {
+            return Err(DsmError::Argument(format!("tag {tag}; give one that is not negative")));
+        }
+        self.post(text, to, tag)
+    }
+
+    /// Waits for a letter, from a task or any, about something or anything. It can be read
+    /// until the next call.
+    pub fn receive(&mut self, from: Option<u32>, tag: Option<i32>) -> Result<&[u8], DsmError> {
+        if let Some(from) = from {
+            self.check_task(from)?;
+        }
+        let from = from.map_or(-1, i64::from);
+        let answer = self.ask(Request::Receive { from, tag: tag.unwrap_or(ANY_TAG) })?;
+        let at = std::ptr::with_exposed_provenance(answer[0] as usize);
+        // SAFETY: the agent keeps it until we ask again, which needs `self`.
+        Ok(unsafe { std::slice::from_raw_parts(at, answer[1] as usize) })
+    }
+
+    /// All tasks get what the root has: a tree of letters.
+    pub fn broadcast(&mut self, text: &mut Vec<u8>, root: u32) -> Result<(), DsmError> {
+        self.check_task(root)?;
+        let (size, place) = (self.size(), self.place(root));
+        // The highest bit says who sends it to us.
+        let above = place.checked_ilog2().map(|bit| 1 << bit);
+        if let Some(above) = above {
+            *text = self.receive(Some((place - above + root) % size), Some(BROADCAST))?.to_vec();
+        }
+        let mut below = above.map_or(1, |above| above * 2);
+        while place + below < size {
+            self.post(text, (place + below + root) % size, BROADCAST)?;
+            below *= 2;
+        }
+        Ok(())
+    }
+
+    /// The root's text becomes what `join` makes of all tasks' texts: a tree of letters.
+    /// `join` gets what is there and what came.
+    pub fn reduce(
+        &mut self,
+        text: &mut [u8],
+        root: u32,
+        join: impl Fn(&mut [u8], &[u8]),
+    ) -> Result<(), DsmError> {
+        self.check_task(root)?;
+        let (size, place) = (self.size(), self.place(root));
+        let mut step = 1;
+        while step < size {
+            if place & step != 0 {
+                return self.post(text, (place - step + root) % size, REDUCE);
+            }
+            if place + step < size {
+                let from = (place + step + root) % size;
+                let came = self.receive(Some(from), Some(REDUCE))?;
+                if came.len() != text.len() {
+                    return Err(DsmError::Argument(format!(
+                        "a reduction of {} bytes here and {} at task {from}; give the same count",
+                        text.len(),
+                        came.len()
+                    )));
+                }
+                join(text, came);
+            }
+            step *= 2;
+        }
+        Ok(())
+    }
+
+    /// Whether iterations are divided by speed, from now on.
+    pub fn balance(&mut self, on: bool) {
+        let shares = Shares::even(self.world.members.len());
+        self.balance = on.then(|| Balance { shares, since: Instant::now() });
+    }
+
+    /// Of the iterations `begin` to `end`, both included, this task's first and last.
+    pub fn part(&self, begin: i64, end: i64) -> (i64, i64) {
+        let even = || Shares::even(self.world.members.len());
+        let shares = self.balance.as_ref().map_or_else(even, |balance| balance.shares.clone());
+        shares.part(self.world.rank as usize, begin, end)
+    }
+
+    /// All tasks tell how long they took since the last time.
+    pub fn check_load(&mut self) -> Result<(), DsmError> {
+        let Some(balance) = &self.balance else { return Ok(()) };
+        let tasks = self.world.members.len();
+        let mut seconds = vec![0.0; tasks];
+        seconds[self.world.rank as usize] = balance.since.elapsed().as_secs_f64();
+        let mut text: Vec<u8> = seconds.iter().flat_map(|s: &f64| s.to_ne_bytes()).collect();
+        self.reduce(&mut text, 0, |there, came| {
+            for (there, came) in there.chunks_exact_mut(8).zip(came.chunks_exact(8)) {
+                if came != [0; 8] {
+                    there.copy_from_slice(came);
+                }
+            }
+        })?;
+        self.broadcast(&mut text, 0)?;
+        let number = |bytes: &[u8]| f64::from_ne_bytes(bytes.try_into().expect("eight"));
+        let seconds: Vec<f64> = text.chunks_exact(8).map(number).collect();
+        if let Some(balance) = &mut self.balance {
+            balance.shares.learn(&seconds);
+            balance.since = Instant::now();
+        }
+        Ok(())
+    }
+
+    /// What this node has counted.
+    pub fn totals(&mut self) -> Result<Totals, DsmError> {
+        Ok(self.count(Counted::Node)?.expect("every node counts"))
+    }
+
+    /// Of the page at an address; none where no page is.
+    pub fn of_page(&mut self, address: usize) -> Result<Option<OfPage>, DsmError> {
+        self.count(Counted::Page(address))
+    }
+
+    /// Of a lock; none if this node has not used it.
+    pub fn of_lock(&mut self, lock: u32) -> Result<Option<OfLock>, DsmError> {
+        self.count(Counted::Lock(lock))
+    }
+
+    /// Counts anew.
+    pub fn count_anew(&mut self) -> Result<(), DsmError> {
+        self.ask(Request::CountAnew).map(drop)
+    }
+
+    /// Says what was counted, where NAGAYA_DSM_STATISTICS wants it.
+    pub fn report(&mut self) -> Result<(), DsmError> {
+        self.ask(Request::Report).map(drop)
+    }
+
+    /// Ends the job, on all nodes, with one line, if it is not empty.
+    pub fn abort(&mut self, status: u8, line: &str) -> ! {
+        let request =
+            Request::Abort { status, at: line.as_ptr().expose_provenance(), bytes: line.len() };
+        let _ = self.ask(request);
+        self.launch.abort(status, line)
+    }
+
+    fn ask(&mut self, request: Request) -> Result<[u64; 2], DsmError> {
+        let local = self.world.own().local;
+        self.desk.ask(local, request, &self.bell, &mut self.patience)
+    }
+
+    fn count<T>(&mut self, what: Counted) -> Result<Option<T>, DsmError> {
+        let mut place = std::mem::MaybeUninit::<T>::uninit();
+        let to = place.as_mut_ptr().expose_provenance();
+        let answer = self.ask(Request::Count { what, to })?;
+        // SAFETY: the agent has written it, if it says so; which type goes with what is
+        // written in the three calls above, and in `Agent::count`.
+        Ok((answer[0] != 0).then(|| unsafe { place.assume_init() }))
+    }
+
+    fn post(&mut self, text: &[u8], to: u32, tag: i32) -> Result<(), DsmError> {
+        self.check_task(to)?;
+        let at = text.as_ptr().expose_provenance();
+        self.ask(Request::Send { to, tag, at, bytes: text.len() }).map(drop)
+    }
+
+    fn check_task(&self, task: u32) -> Result<(), DsmError> {
+        let tasks = self.size();
+        match task < tasks {
+            true => Ok(()),
+            false => Err(DsmError::Argument(format!(
+                "task {task}: there are {tasks}, from 0 to {}",
+                tasks - 1
+            ))),
+        }
+    }
+
+    /// This task's place in a tree whose root is `root`.
+    fn place(&self, root: u32) -> u32 {
+        (self.world.rank + self.size() - root) % self.size()
+    }
+}
+
+/// Starts the agent's thread, which takes no signals.
+fn start(agent: Agent) -> Result<JoinHandle<()>, DsmError> {
+    // SAFETY: plain calls on masks of ours; the new thread inherits the full one.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = std::thread::Builder::new().name("nagaya-agent".into()).spawn(move || {
+            // An agent that fails must not leave its tasks waiting.
+            let guard = EndsProcess;
+            agent.run();
+            std::mem::forget(guard);
+        });
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
+        thread.map_err(|why| DsmError::System(format!("cannot start the agent's thread: {why}")))
+    }
+}
+
+/// Dropped by a panic, it ends the process; other nodes lose it then.
+struct EndsProcess;
+
+impl Drop for EndsProcess {
+    fn drop(&mut self) {
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(101) }
+    }
+}
+
+/// Whether processors suffice for agents that look while tasks compute, and for agents that
+/// look while tasks wait: tasks and agents on the processors that this process may use.
+fn looks(world: &World) -> (bool, bool) {
+    let all = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
+    let (tasks, nodes) = match all < processors() {
+        true => (world.neighbours().len(), 1),
+        false => world.on_machine,
+    };
+    (all >= tasks + nodes, all >= nodes)
+}
+
+/// Processors of this machine that are switched on.
+fn processors() -> usize {
+    // SAFETY: a plain call.
+    let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+    usize::try_from(online).unwrap_or(1)
+}

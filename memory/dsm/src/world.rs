@@ -1,0 +1,161 @@
+//! Which tasks there are, and which of them are a node together: those that share an address
+//! space. Every task gives its [`Card`]; from all of them everybody computes the same.
+
+use coherence::message::NodeId;
+use fabric::secret::{Secret, random};
+use serde::{Deserialize, Serialize};
+
+use crate::error::DsmError;
+use crate::settings::Agreed;
+
+/// What a task tells everybody about itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Card {
+    /// Its address space: equal for tasks that share one.
+    pub space: [u8; 16],
+    /// Its machine: equal for tasks that share one kernel.
+    pub machine: String,
+    /// What people call the machine.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+    /// A secret; the first task's is the job's.
+    pub secret: [u8; Secret::BYTES],
+    /// The settings that it would agree on; the first task's are the job's.
+    pub agreed: Agreed,
+}
+
+/// A task, as everybody sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its node.
+    pub node: NodeId,
+    /// Its number there.
+    pub local: u32,
+    /// What people call its machine.
+    pub host: String,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// The job's tasks and nodes, seen by one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct World {
+    /// The task that sees it so.
+    pub rank: u32,
+    /// All tasks, by rank.
+    pub members: Vec<Member>,
+    /// The tasks of each node, by rank. The first has the agent.
+    pub nodes: Vec<Vec<u32>>,
+    /// Tasks and nodes on this machine.
+    pub on_machine: (usize, usize),
+}
+
+impl Card {
+    /// Of this process, which is a task with an address space of its own.
+    pub fn new(agreed: Agreed) -> Self {
+        let uname = rustix::system::uname();
+        let host = uname.nodename().to_string_lossy().into_owned();
+        let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        Self {
+            space: random(),
+            machine: machine.unwrap_or_else(|_| host.clone()),
+            host,
+            pid: std::process::id(),
+            secret: *Secret::random().bytes(),
+            agreed,
+        }
+    }
+
+    /// As bytes to exchange.
+    pub fn bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).expect("into memory")
+    }
+
+    /// What another task gave.
+    pub fn parse(bytes: &[u8]) -> Result<Self, DsmError> {
+        postcard::from_bytes(bytes).map_err(|_| {
+            DsmError::System(
+                "another task of this job has another version of libjia; install the same on all \
+                 hosts"
+                    .into(),
+            )
+        })
+    }
+}
+
+impl World {
+    /// From all tasks' cards.
+    pub fn new(rank: u32, cards: &[Card]) -> Self {
+        let mut spaces: Vec<[u8; 16]> = Vec::new();
+        let mut nodes: Vec<Vec<u32>> = Vec::new();
+        let mut members = Vec::new();
+        for (number, card) in cards.iter().enumerate() {
+            let node = spaces.iter().position(|space| *space == card.space).unwrap_or_else(|| {
+                spaces.push(card.space);
+                nodes.push(Vec::new());
+                spaces.len() - 1
+            });
+            members.push(Member {
+                node: node as NodeId,
+                local: nodes[node].len() as u32,
+                host: card.host.clone(),
+                pid: card.pid,
+            });
+            nodes[node].push(number as u32);
+        }
+        let machine = &cards[rank as usize].machine;
+        let here = |task: u32| cards[task as usize].machine == *machine;
+        let on_machine = (
+            (0..cards.len() as u32).filter(|&task| here(task)).count(),
+            nodes.iter().filter(|tasks| here(tasks[0])).count(),
+        );
+        Self { rank, members, nodes, on_machine }
+    }
+
+    /// This task.
+    pub fn own(&self) -> &Member {
+        &self.members[self.rank as usize]
+    }
+
+    /// The tasks of this task's node.
+    pub fn neighbours(&self) -> &[u32] {
+        &self.nodes[self.own().node as usize]
+    }
+
+    /// A node as people can find it: its number, tasks, host and process.
+    pub fn name(&self, node: NodeId) -> String {
+        let tasks = &self.nodes[node as usize];
+        let first = &self.members[tasks[0] as usize];
+        let tasks = match tasks[..] {
+            [one] => format!("task {one}"),
+            _ => format!("tasks {tasks:?}"),
+        };
+        format!("node {node} ({tasks}, host {}, PID {})", first.host, first.pid)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Settings;
+
+    #[test]
+    fn tasks_of_one_space_are_a_node() {
+        let agreed = Settings::of(|_| None).expect("defaults").agreed;
+        let cards = [7u8, 9, 7, 8].map(|space| Card {
+            space: [space; 16],
+            machine: if space == 8 { "b" } else { "a" }.into(),
+            pid: u32::from(space),
+            ..Card::new(agreed.clone())
+        });
+        let cards = cards.map(|card| Card::parse(&card.bytes()).expect("ours"));
+        let world = World::new(2, &cards);
+        assert_eq!(world.nodes, [vec![0, 2], vec![1], vec![3]]);
+        assert_eq!((world.own().node, world.own().local), (0, 1));
+        assert_eq!(world.on_machine, (3, 2));
+        assert!(world.name(0).contains("tasks [0, 2]") && world.name(0).contains("PID 7"));
+        assert!(world.name(2).starts_with("node 2 (task 3, host "));
+        assert!(Card::parse(&[1, 2, 3]).is_err());
+    }
+}

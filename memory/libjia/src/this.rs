@@ -1,0 +1,104 @@
+//! This process's task, which both headers' calls use.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dsm::error::DsmError;
+use dsm::task::Task;
+
+static TASK: Mutex<Option<Task>> = Mutex::new(None);
+
+/// This task and how many there are, which loops ask at every turn.
+pub static RANK: AtomicU32 = AtomicU32::new(0);
+pub static SIZE: AtomicU32 = AtomicU32::new(1);
+
+/// Whether there was a job; it has been left if there is no task.
+static JOINED: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// Why the thread's last call failed.
+    static REASON: RefCell<CString> = RefCell::default();
+}
+
+fn task() -> MutexGuard<'static, Option<Task>> {
+    TASK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Lets the task do something.
+pub fn with<T>(work: impl FnOnce(&mut Task) -> Result<T, DsmError>) -> Result<T, DsmError> {
+    match task().as_mut() {
+        Some(task) => work(task),
+        None if JOINED.load(Ordering::Relaxed) => {
+            Err(DsmError::State("this task has left its job; make this call before that"))
+        }
+        None => Err(DsmError::State("this process is no task yet; call jia_init first")),
+    }
+}
+
+/// Joins, once a process.
+pub fn join() -> Result<(), DsmError> {
+    let mut task = task();
+    if JOINED.swap(true, Ordering::Relaxed) {
+        return Err(DsmError::State("a process joins its job once; this is the second call"));
+    }
+    let joined = match Task::join() {
+        Ok(joined) => joined,
+        Err(error) => {
+            JOINED.store(false, Ordering::Relaxed);
+            return Err(error);
+        }
+    };
+    RANK.store(joined.rank(), Ordering::Relaxed);
+    SIZE.store(joined.size(), Ordering::Relaxed);
+    *task = Some(joined);
+    // SAFETY: a function that stays, since the library does.
+    unsafe { libc::atexit(ends_early) };
+    Ok(())
+}
+
+/// Leaves.
+pub fn leave() -> Result<(), DsmError> {
+    with(|_| Ok(()))?;
+    let task = task().take().expect("it was there");
+    task.leave()
+}
+
+/// A task that ends without leaving takes its pages along: the others cannot go on.
+extern "C" fn ends_early() {
+    // Whoever holds it ends the job, or waits for ever in another thread.
+    let Ok(mut task) = TASK.try_lock() else { return };
+    if let Some(task) = task.as_mut() {
+        let line = format!("task {} has ended without jia_exit", task.rank());
+        task.abort(1, &line);
+    }
+}
+
+/// Ends the job with a line.
+pub fn end(line: &str) -> ! {
+    // SAFETY: writes what the program has printed so far.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+    match task().as_mut() {
+        Some(task) => {
+            let line = format!("task {}: {line}", task.rank());
+            task.abort(1, &line)
+        }
+        None => {
+            eprintln!("nagaya: {line}");
+            // SAFETY: ends the process.
+            unsafe { libc::_exit(1) }
+        }
+    }
+}
+
+/// Remembers why a call failed.
+pub fn remember(error: &DsmError) {
+    let line = CString::new(error.to_string()).unwrap_or_default();
+    REASON.with(|reason| *reason.borrow_mut() = line);
+}
+
+/// Why the thread's last call failed.
+pub fn reason() -> *const c_char {
+    REASON.with(|reason| reason.borrow().as_ptr())
+}
