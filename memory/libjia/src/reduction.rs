@@ -1,7 +1,10 @@
 //! Sums, maxima and minima of arrays: what jia_reduce makes of two tasks' values.
 
-/// Joins what came with what is there, value by value; nothing if there is no such operation.
-pub fn operation(number: i32) -> Option<(usize, fn(&mut [u8], &[u8]))> {
+/// Joins what came, its second argument, with what is there, value by value.
+type Join = fn(&mut [u8], &[u8]);
+
+/// The size of an operation's values, and how they are joined; nothing if there is none.
+pub fn operation(number: i32) -> Option<(usize, Join)> {
     Some(match number {
         0 => (4, |there, came| join::<4, i32>(there, came, i32::wrapping_add)),
         1 => (4, |there, came| join::<4, i32>(there, came, i32::max)),
