@@ -152,10 +152,7 @@ impl Enrolled {
             let whole = whole(message, self.welcome.tid, number);
             return self.send_waiting(to, &[&whole], buffers);
         }
-        if memory.is_none() && head.table.len() <= TABLE_MAX {
-            *memory = self.lendable(message, head.data());
-        }
-        if let Some(memory) = memory {
+        if let Some(memory) = self.lendable(message, &head, memory) {
             let Enrolled { port, intake, .. } = self;
             let parts = [&head.envelope[..], &head.table];
             let all = 0..memory.len();
@@ -188,10 +185,7 @@ impl Enrolled {
             let bytes = whole(message, own, number);
             return self.tell(0, Request::Route(Parcel { bytes }), buffers);
         }
-        if memory.is_none() && head.table.len() <= TABLE_MAX {
-            *memory = self.lendable(message, head.data());
-        }
-        if let Some(memory) = memory {
+        if let Some(memory) = self.lendable(message, &head, memory) {
             match self.port.lend(PVMD.place(), Some(PVMD.0), (memory, 0..memory.len())) {
                 Ok(terms) => {
                     let bytes = [&head.envelope[..], &head.table].concat();
@@ -242,16 +236,24 @@ impl Enrolled {
         Ok(sent)
     }
 
-    /// The message's data in memory that can be lent, if there is some.
-    fn lendable(&mut self, message: &Message, size: usize) -> Option<Lendable> {
-        let mut block = self.port.block(size)?;
-        let mut at = 0;
-        for fragment in message.fragments() {
-            let bytes = fragment.bytes();
-            block[at..at + bytes.len()].copy_from_slice(bytes);
-            at += bytes.len();
+    /// The message's data in memory that can be lent, if there is some; once for all receivers.
+    fn lendable<'a>(
+        &mut self,
+        message: &Message,
+        head: &Head,
+        memory: &'a mut Option<Lendable>,
+    ) -> Option<&'a Lendable> {
+        if memory.is_none() && head.table.len() <= TABLE_MAX {
+            let mut block = self.port.block(head.data())?;
+            let mut at = 0;
+            for fragment in message.fragments() {
+                let bytes = fragment.bytes();
+                block[at..at + bytes.len()].copy_from_slice(bytes);
+                at += bytes.len();
+            }
+            *memory = Some(block.share());
         }
-        Some(block.share())
+        memory.as_ref()
     }
 
     fn send_waiting(
