@@ -144,6 +144,13 @@ impl Members {
         self.entries().find(found).map(|entry| entry.peer)
     }
 
+    /// Whether this one has not left its entry, and nobody has taken it since: one load. Who
+    /// was killed has, see [`Members::life`].
+    #[inline]
+    pub fn has_entry(&self, peer: Peer) -> bool {
+        peer.index < self.window.plan().members && hold::has_entry(self.state(peer.index), peer)
+    }
+
     /// Whether this one lives.
     pub fn life(&self, peer: Peer) -> Life {
         if peer.index >= self.window.plan().members {

@@ -23,6 +23,8 @@ int main(void)
 	signal(SIGTERM, on_term);
 	spawn(1, &tid, "waits");
 	hear(tid, 1);
+	/* From now on there is a way to it. */
+	tell(tid, 2, 1);
 	result = pvm_halt();
 	for (i = 0; i < 500 && !terminated; i++)
 		usleep(10000);

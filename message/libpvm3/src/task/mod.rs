@@ -21,6 +21,7 @@ use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
 
 use fcp::bell::Bell;
+use fcp::hold::Peer;
 use fcp::member::{Card, Members};
 use fcp::memory::Memory;
 use fcp::port::Port;
@@ -29,7 +30,7 @@ use fcp::window::Window;
 use pvm::buffers::Buffers;
 use pvm::constants::PvmAllowDirect;
 use pvm::error::Error;
-use pvm::tid::Tid;
+use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Answer, Frame, News, Request, VERSION, Welcome};
 
 use daemon::{Daemon, Refusal};
@@ -67,6 +68,8 @@ pub struct Task {
 struct Enrolled {
     welcome: Welcome,
     daemon: Daemon,
+    /// Its place in the host's window.
+    pvmd: Option<Peer>,
     /// The daemon has gone.
     orphan: bool,
     port: Port,
@@ -131,6 +134,7 @@ impl Task {
             self.buffers.tid = welcome.tid.as_int();
             self.enrolled = Some(Enrolled {
                 daemon,
+                pvmd: members.entry(PVMD.place()).map(|entry| entry.peer),
                 orphan: false,
                 port,
                 intake: Intake::new(host, handlers),

@@ -128,12 +128,17 @@ impl Task {
         Ok(())
     }
 
-    /// Whether messages to this task go straight into its receive buffer.
+    /// Whether messages to this task go straight into its receive buffer. None do once the
+    /// daemon has left the window: the virtual machine has ended, and who sends is to know.
     #[inline]
     fn is_near(&self, to: Tid) -> bool {
+        let Some(enrolled) = &self.enrolled else { return false };
+        let own = enrolled.welcome.tid;
         self.route != pvm::constants::PvmDontRoute
             && to.is_task()
-            && self.tid().is_some_and(|own| own.host() == to.host() && own != to)
+            && own.host() == to.host()
+            && own != to
+            && enrolled.pvmd.is_some_and(|pvmd| enrolled.port.members().has_entry(pvmd))
     }
 }
 
