@@ -25,7 +25,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const AGENT: &str = r#"#!/bin/sh
 host=$1
 shift
-case $host in *nowhere*) echo "agent: $host: no such host" >&2; exit 255 ;; esac
+case $host in *nowhere*|localhost) echo "agent: $host: no such host" >&2; exit 255 ;; esac
 dir=${0%/*}/$host
 mkdir -m 700 "$dir" || exit
 echo "Welcome to $host!"
@@ -155,9 +155,11 @@ fn a_host_that_is_added_has_its_tasks_in_a_space_too() {
 fn hosts_are_added_and_tasks_of_all_of_them_reach_each_other() {
     let machine = Machine::new();
     let mut one = machine.client("one");
-    let codes = add(&mut one, &["two", "nowhere", "three", "one", "bad bad"]);
-    let (dup, no) = (Error::DupHost.code(), Error::CantStart.code());
+    let codes = add(&mut one, &["two", "nowhere.invalid", "three", "one", "bad bad"]);
+    let (dup, no) = (Error::DupHost.code(), Error::NoHost.code());
     assert_eq!(codes, [0x80000, no, 0xc0000 + 0x40000, dup, Error::BadParam.code()]);
+    // There is such a host, and it does not answer.
+    assert_eq!(add(&mut one, &["localhost"]), [Error::CantStart.code()]);
     let mut two = machine.client("two");
     let mut three = machine.client("three");
     assert_eq!((two.tid(), three.tid()), (Tid::task(2, 1), Tid::task(4, 1)));

@@ -17,7 +17,7 @@ use crate::hostfile::Host;
 use crate::invitation::{Acceptance, Invitation, Place};
 use crate::machine::{Asker, Change, What};
 use crate::order::Item;
-use crate::start::{Recipe, Started};
+use crate::start::{Fault, Recipe, Started};
 
 /// After so many ticks without a letter a host is lost. (Of a daemon that was killed, its
 /// machine tells at once. This is for machines and networks that fail without a word.)
@@ -288,9 +288,10 @@ impl Daemon {
                 self.follow_order();
             }
             acceptance => {
-                let why = acceptance.map_or_else(|why| why, |_| "another host answers".into());
+                let another = |_| String::from("another host answers").into();
+                let Fault { error, why } = acceptance.map_or_else(|fault| fault, another);
                 self.log(format!("cannot start a daemon as host {host}: {why}"));
-                self.fill(host, refused.unwrap_or(Error::CantStart).code());
+                self.fill(host, refused.unwrap_or(error).code());
             }
         }
     }
@@ -301,6 +302,7 @@ impl Daemon {
         let count = acceptances.len() as u16;
         self.propose(Change { asker: None, what: What::Reserve(count) });
         for (host, acceptance) in (self.host + 1..).zip(acceptances) {
+            let acceptance = acceptance.map_err(Fault::from);
             self.started(Started { host, acceptance });
         }
     }

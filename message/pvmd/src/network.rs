@@ -97,7 +97,7 @@ impl Running {
                     Ok(starts) => starts.start(recipe, invitation),
                     Err(why) => {
                         let host = invitation.host;
-                        let started = Started { host, acceptance: Err(why) };
+                        let started = Started { host, acceptance: Err(why.into()) };
                         self.tell(Event::Started(started));
                     }
                 }
@@ -113,7 +113,7 @@ impl Running {
                 }
                 Err(why) => {
                     for (_, Invitation { host, .. }) in wanted {
-                        let started = Started { host, acceptance: Err(why.clone()) };
+                        let started = Started { host, acceptance: Err(why.clone().into()) };
                         self.tell(Event::Started(started));
                     }
                 }

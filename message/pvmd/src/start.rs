@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::ToSocketAddrs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,13 +13,14 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use pvm::error::Error;
 use pvm::parcel::Data;
 use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::call::Expected;
 use crate::child::inherit_nothing;
-use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
+use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
 
 /// How long a host may take to start its daemon: logins can be slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,8 +43,23 @@ pub struct Recipe {
 pub struct Started {
     /// The host's number.
     pub host: u16,
-    /// What it said, or why it said nothing.
-    pub acceptance: Acceptance,
+    /// Where it is, or why it is nowhere.
+    pub acceptance: Result<Place, Fault>,
+}
+
+/// Why a daemon does not run.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// What the program is told that wanted it: CantStart, or NoHost.
+    pub error: Error,
+    /// In a line.
+    pub why: String,
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Fault {
+        Fault { error: Error::CantStart, why }
+    }
 }
 
 /// Starts under way.
@@ -66,7 +83,12 @@ impl Starts {
     /// Starts a daemon and invites it.
     pub fn start(&self, recipe: Recipe, invitation: Invitation) {
         let host = invitation.host;
-        self.work(host, move || invite(&recipe, &invitation));
+        self.work(host, move || {
+            invite(&recipe, &invitation).map_err(|why| match is_unknown(&recipe.host) {
+                true => Fault { error: Error::NoHost, why },
+                false => why.into(),
+            })
+        });
     }
 
     /// A hoster is to start a daemon, and it is to be invited. What the hoster is told of it.
@@ -79,11 +101,11 @@ impl Starts {
         match data {
             Ok((expected, data)) => {
                 self.expected.insert(host, expected.cancelled.clone());
-                self.work(host, move || expected.answer(&invitation));
+                self.work(host, move || Ok(expected.answer(&invitation)?));
                 data
             }
             Err(error) => {
-                self.work(host, move || Err(format!("cannot be called: {error}")));
+                self.work(host, move || Err(format!("cannot be called: {error}").into()));
                 describe(recipe, host, "")
             }
         }
@@ -96,7 +118,7 @@ impl Starts {
         }
     }
 
-    fn work(&self, host: u16, work: impl FnOnce() -> Acceptance + Send + 'static) {
+    fn work(&self, host: u16, work: impl FnOnce() -> Result<Place, Fault> + Send + 'static) {
         let sender = self.sender.clone();
         let bell = self.bell.try_clone();
         let work = move || {
@@ -110,7 +132,7 @@ impl Starts {
         let thread = std::thread::Builder::new().name(format!("start {host}")).spawn(work);
         if let Err(error) = thread {
             let why = format!("cannot make a thread: {error}");
-            let _ = self.sender.send(Started { host, acceptance: Err(why) });
+            let _ = self.sender.send(Started { host, acceptance: Err(why.into()) });
             let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
         }
     }
@@ -130,6 +152,12 @@ impl AsFd for Starts {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
+}
+
+/// Whether nothing here knows a host of this name. It is asked only once ssh could not reach it:
+/// ssh knows names of its own.
+fn is_unknown(host: &str) -> bool {
+    (host, 0).to_socket_addrs().is_err()
 }
 
 /// A word of a POSIX shell, quoted.

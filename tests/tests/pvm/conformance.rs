@@ -22,12 +22,6 @@ const DIFFERENCES: &[Difference] = &[
         why: "who asks for the end gets SIGTERM there, and seldom learns that it has worked",
     },
     Difference {
-        program: "hosts",
-        stock: "added 1: positive, PvmDupHost, PvmNoHost",
-        ours: "added 1: positive, PvmDupHost, PvmCantStart",
-        why: "it looks hosts up itself; ours lets ssh do so, which knows names of its own",
-    },
-    Difference {
         program: "packing",
         stock: "both 42004",
         ours: "both 42043",
