@@ -77,6 +77,8 @@ static void nulls(void)
 	SAY(pvm_getnoresets(NULL, NULL));
 	SAY(pvm_gettmask(PvmTaskSelf, NULL));
 	SAY(pvm_settmask(PvmTaskSelf, NULL));
+	SAY(pvm_tickle(1, NULL, NULL, NULL));
+	SAY(pvm_addmhf(-1, 1, 0, NULL));
 	SAY(pvm_getinst(NULL, me));
 	SAY(pvm_gsize(NULL));
 	SAY(pvm_gettid(NULL, 0));

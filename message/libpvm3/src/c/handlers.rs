@@ -32,9 +32,11 @@ pub extern "C" fn pvm_addmhf(
     source: c_int,
     tag: c_int,
     context: c_int,
-    function: Function,
+    function: Option<Function>,
 ) -> c_int {
     call("pvm_addmhf", |library| {
+        // libpvm takes it, and crashes when a message comes.
+        let function = function.ok_or(Error::BadParam)?;
         let pattern = Pattern { source, tag, context };
         library.with(|state| state.handlers().add(pattern, function))
     })

@@ -275,7 +275,7 @@ pub unsafe extern "C" fn pvm_tickle(
 ) -> c_int {
     call("pvm_tickle", |library| {
         library.enroll()?;
-        if !(1..=10).contains(&count) {
+        if !(1..=10).contains(&count) || arguments.is_null() {
             return Err(Error::BadParam.into());
         }
         // SAFETY: as our caller says.
