@@ -90,8 +90,8 @@ impl Settings {
             .filter(|&bytes| bytes > 0 && bytes % 4096 == 0 && bytes <= 1 << 30)
             .ok_or_else(|| wrong("PAGE", "a multiple of 4K, such as 8K"))?;
         let start = address(&value("START"))
-            .filter(|start| start % page_bytes == 0 && (1 << 40..0x7000_0000_0000).contains(start))
-            .ok_or_else(|| wrong("START", "an address, such as 0x680000000000, of a whole page"))?;
+            .filter(|start| start % 4096 == 0 && (1 << 40..0x7000_0000_0000).contains(start))
+            .ok_or_else(|| wrong("START", "an address, such as 0x680000000000, of a page"))?;
         let seconds: u64 =
             value("TIMEOUT").parse().map_err(|_| wrong("TIMEOUT", "a number of seconds"))?;
         let statistics = match value("STATISTICS") {

@@ -11,7 +11,7 @@ pub enum PagerError {
     Forbidden,
     /// The kernel has no userfaultfd, or one that lacks what shared memory needs.
     Old,
-    /// The page size is no multiple of the system's, or the place is not aligned to it.
+    /// The page size, or the place, is no multiple of the system's page size.
     Alignment {
         /// What was asked for.
         page_bytes: usize,
@@ -53,7 +53,7 @@ impl fmt::Display for PagerError {
             ),
             Self::Alignment { page_bytes } => write!(
                 f,
-                "pages of {page_bytes} bytes: choose a multiple of {} and a place that is one of it",
+                "pages of {page_bytes} bytes: choose them, and where they begin, as multiples of {}",
                 rustix::param::page_size()
             ),
             Self::Taken { start, bytes } => write!(

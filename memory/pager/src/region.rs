@@ -22,7 +22,7 @@ pub const ALIAS: usize = 4 << 40;
 /// Where a region stands, and the size of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
-    /// The programs' view begins here.
+    /// The programs' view begins here: at a page of the system's.
     pub start: usize,
     /// A multiple of the system's page size.
     pub page_bytes: usize,
@@ -69,8 +69,9 @@ impl Region {
     /// An empty one.
     pub fn new(place: Place) -> Result<Self, PagerError> {
         let Place { start, page_bytes } = place;
-        let is_page = page_bytes > 0 && page_bytes.is_multiple_of(rustix::param::page_size());
-        if !is_page || !start.is_multiple_of(page_bytes) || start.checked_add(2 * ALIAS).is_none() {
+        let system = rustix::param::page_size();
+        let is_page = page_bytes > 0 && page_bytes.is_multiple_of(system);
+        if !is_page || !start.is_multiple_of(system) || start.checked_add(2 * ALIAS).is_none() {
             return Err(PagerError::Alignment { page_bytes });
         }
         let userfault = Userfault::new()?;

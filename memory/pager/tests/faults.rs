@@ -278,10 +278,10 @@ fn errors_say_what_to_do() {
     for page_bytes in [0, 1000, 6144] {
         let error = refused(Place { start, page_bytes });
         assert_eq!(error, PagerError::Alignment { page_bytes });
-        assert!(error.to_string().contains("multiple of 4096"), "{error}");
+        assert!(error.to_string().contains("multiples of 4096"), "{error}");
     }
     assert_eq!(
-        refused(Place { start: start + 4096, page_bytes: 8192 }),
+        refused(Place { start: start + 512, page_bytes: 8192 }),
         PagerError::Alignment { page_bytes: 8192 }
     );
     // Two regions at one place.

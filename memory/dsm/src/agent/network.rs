@@ -22,6 +22,10 @@ const BEATS: u32 = 4;
 pub struct Network {
     fabric: Fabric,
     peers: Vec<Option<Peer>>,
+    /// Where the others are, and until when they are called again that do not answer.
+    addresses: Vec<Vec<u8>>,
+    until: Option<Instant>,
+    timeout: Option<Duration>,
     me: NodeId,
     watch: Option<Watch>,
 }
@@ -58,7 +62,8 @@ impl Network {
         let now = Instant::now();
         let watch = timeout.map(|timeout| Watch { timeout, heard: now, next: now });
         let fabric = Fabric::new(me.into(), secret)?;
-        Ok(Self { fabric, peers: Vec::new(), me, watch })
+        let (peers, addresses) = (Vec::new(), Vec::new());
+        Ok(Self { fabric, peers, addresses, until: None, timeout, me, watch })
     }
 
     /// Where others find it.
@@ -69,6 +74,8 @@ impl Network {
     /// Connects to all others; [`is_whole`](Self::is_whole) says when that is done.
     pub fn connect(&mut self, addresses: &[&[u8]]) -> Result<(), DsmError> {
         self.peers = vec![None; addresses.len()];
+        self.addresses = addresses.iter().map(|address| address.to_vec()).collect();
+        self.until = self.timeout.map(|timeout| Instant::now() + timeout);
         for (node, address) in addresses.iter().enumerate() {
             if node as NodeId != self.me {
                 self.fabric.connect(address)?;
@@ -122,14 +129,16 @@ impl Network {
                     }
                     return Some(Ok(Said { from, header, body: payload }));
                 }
-                Event::Closed(peer) => {
-                    self.forget(peer);
+                Event::Closed(peer) if self.forget(peer) => {
                     return Some(Err(Gone::Left(peer.id as NodeId)));
                 }
                 Event::Lost { peer, why } => {
-                    self.forget(peer);
-                    return Some(Err(Gone::Lost(peer.id as NodeId, why)));
+                    let is_begun = self.forget(peer);
+                    if is_begun || !self.call_again(peer.id as NodeId) {
+                        return Some(Err(Gone::Lost(peer.id as NodeId, why)));
+                    }
                 }
+                Event::Closed(_) => {}
                 Event::Placed { .. } | Event::Sent(_) | Event::Unsent(_) => {}
             }
         }
@@ -176,10 +185,20 @@ impl Network {
         }
     }
 
-    fn forget(&mut self, peer: Peer) {
-        if let Some(place) = self.peers.get_mut(peer.id as usize) {
-            *place = None;
-        }
+    /// The connection is over; whether it was the one to its node.
+    fn forget(&mut self, peer: Peer) -> bool {
+        let place = self.peers.get_mut(peer.id as usize);
+        place.is_some_and(|place| place.take_if(|it| *it == peer).is_some())
+    }
+
+    /// A node that was not connected yet has not answered: on a busy machine it may still.
+    fn call_again(&mut self, node: NodeId) -> bool {
+        let is_early = self.until.is_none_or(|until| Instant::now() < until);
+        let connected = self.peers.get(node as usize).is_some_and(Option::is_some);
+        let Some(address) = self.addresses.get(node as usize).filter(|_| is_early) else {
+            return false;
+        };
+        connected || self.fabric.connect(address).is_ok()
     }
 
     fn next_node(&self) -> NodeId {

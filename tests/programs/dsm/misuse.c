@@ -1,0 +1,52 @@
+// Calls that make no sense, each of which ends the job with one line: `misuse NAME`.
+
+#include <jia.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+	const char *name = argc > 1 ? argv[1] : "";
+	if (strcmp(name, "early") == 0)
+		jia_barrier();
+	printf("begun\n");
+	jia_init(argc, argv);
+	int *cell = (int *)jia_alloc(4);
+	jia_barrier();
+	if (strcmp(name, "unlock") == 0)
+		jia_unlock(3);
+	if (strcmp(name, "twice") == 0) {
+		jia_lock(3 + jiapid);
+		jia_lock(3 + jiapid);
+	}
+	if (strcmp(name, "barrier") == 0) {
+		jia_lock(3 + jiapid);
+		jia_barrier();
+	}
+	if (strcmp(name, "negative") == 0)
+		jia_lock(-1);
+	if (strcmp(name, "host") == 0)
+		jia_alloc2p(1, jiahosts);
+	if (strcmp(name, "option") == 0)
+		jia_config(17, 1);
+	if (strcmp(name, "again") == 0)
+		jia_init(argc, argv);
+	if (strcmp(name, "error") == 0 && jiapid == jiahosts - 1)
+		jia_error("cell %d of %s", 7, "a kind");
+	if (strcmp(name, "exit") == 0 && jiapid == jiahosts - 1)
+		exit(0);
+	if (strcmp(name, "beyond") == 0 && jiapid == jiahosts - 1)
+		*(int *)((char *)cell + (1 << 20)) = 1;
+	// The others wait for a task that does not come.
+	jia_lock(0);
+	*cell += 1;
+	jia_unlock(0);
+	jia_barrier();
+	jia_exit();
+	if (strcmp(name, "late") == 0)
+		jia_barrier();
+	printf("ended\n");
+	return 0;
+}

@@ -1,0 +1,252 @@
+//! Software distributed shared memory (libjia) as programs use it: processes under launchers,
+//! whose results are known; what makes no sense; and nodes that are lost.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use coherence::record;
+use nagaya_tests::program::{c_with_libraries, libraries};
+use nagaya_tests::{Cmd, Output, Running, WorkDir, kill, tool, wait_until};
+use rustix::process::Signal;
+
+/// What a job of these tests may take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Until all nodes have ended when one is lost, without hosts that vanish.
+const LOST_MAX: Duration = Duration::from_secs(10);
+
+fn program(name: &str) -> PathBuf {
+    c_with_libraries(&format!("dsm/{name}.c"), &["jia"])
+}
+
+fn mpirun(tasks: usize) -> Cmd {
+    let launcher = Cmd::new(tool("mpirun.openmpi")).args(["--oversubscribe", "-n"]);
+    launcher.arg(tasks.to_string()).time_limit(LIMIT)
+}
+
+fn job(tasks: usize, name: &str) -> Cmd {
+    mpirun(tasks).arg(program(name))
+}
+
+/// All litmus programs say that they are right.
+fn is_right(output: Output) {
+    let said = output.ok();
+    assert_eq!(said.matches(" is right\n").count(), 13, "{said}");
+}
+
+#[test]
+fn one_task_needs_no_launcher() {
+    is_right(Cmd::new(program("litmus")).args(["all", "30"]).time_limit(LIMIT).run());
+}
+
+#[test]
+fn programs_are_right_on_two_to_eight_nodes() {
+    for tasks in [2, 3, 5, 8] {
+        is_right(job(tasks, "litmus").args(["all", "30"]).run());
+    }
+}
+
+#[test]
+fn programs_are_right_with_all_options_and_pages() {
+    for (tasks, page, migrate, alone) in
+        [(2, "4K", "1", "0"), (3, "64K", "1", "1"), (4, "12K", "0", "0")]
+    {
+        let job = job(tasks, "litmus").args(["all", "30"]).env("NAGAYA_DSM_PAGE", page);
+        is_right(job.env("NAGAYA_DSM_MIGRATE", migrate).env("NAGAYA_DSM_ALONE", alone).run());
+    }
+}
+
+#[test]
+fn random_walks_are_right() {
+    let seed = nagaya_tests::seed();
+    for tasks in [2, 4, 6] {
+        let job = job(tasks, "litmus").args(["walk", "400"]);
+        let said = job.env("NAGAYA_SEED", seed.to_string()).run().ok();
+        assert!(said.contains("walk is right"), "NAGAYA_SEED={seed}: {said}");
+    }
+}
+
+#[test]
+fn other_launchers_with_pmix_will_do() {
+    let own = nagaya_tests::bin_dir().join("../mpi/openmpi/bin");
+    for launcher in ["prterun", "mpirun"] {
+        let path = own.join(launcher);
+        if !path.exists() {
+            println!("skipped: no {}; run scripts/deps", path.display());
+            continue;
+        }
+        let job = Cmd::new(path).args(["--map-by", ":OVERSUBSCRIBE", "-n", "3"]);
+        is_right(job.arg(program("litmus")).args(["all", "20"]).time_limit(LIMIT).run());
+    }
+}
+
+#[test]
+fn memory_can_stand_elsewhere() {
+    let job = job(2, "litmus").args(["sharing", "5"]).env("NAGAYA_DSM_START", "0x5a0000000000");
+    assert!(job.run().ok().contains("sharing is right"));
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused_in_one_line() {
+    let litmus = || Cmd::new(program("litmus"));
+    for (name, value, words) in [
+        ("NAGAYA_DSM_PAGE", "5000", "NAGAYA_DSM_PAGE=5000: give a multiple of 4K"),
+        ("NAGAYA_DSM_START", "0x12", "NAGAYA_DSM_START=0x12: give an address"),
+        ("NAGAYA_DSM_RECORD", "/nonexistent", "NAGAYA_DSM_RECORD: /nonexistent/node-0.record"),
+    ] {
+        let output = litmus().arg("counter").env(name, value).run().ends_with(2);
+        assert_eq!(output.stderr.lines().count(), 1, "{output}");
+        assert!(output.stderr.contains(words), "{output}");
+    }
+    let output = litmus().arg("counter").env("NAGAYA_DSM_PAEG", "1").run();
+    assert!(output.stderr.contains("NAGAYA_DSM_PAEG is no setting"), "{output}");
+    assert!(output.ok().contains("counter is right"));
+}
+
+#[test]
+fn misuse_ends_the_job_with_one_line() {
+    for (name, words) in [
+        ("unlock", "jia_unlock: lock 3: the task has it not"),
+        ("twice", "the task has it already"),
+        ("barrier", "jia_barrier: the task goes to a barrier and holds lock"),
+        ("negative", "jia_lock: lock -1 is negative"),
+        ("host", "jia_alloc2p: task 3: there are 3, from 0 to 2"),
+        ("option", "jia_config: 17 is no option"),
+        ("again", "jia_init: a process joins its job once"),
+        ("error", "task 2: cell 7 of a kind"),
+        ("exit", "task 2 has ended without jia_exit"),
+        ("late", "jia_barrier: this task has left its job"),
+        ("early", "jia_barrier: this process is no task yet"),
+    ] {
+        let begin = Instant::now();
+        let output = job(3, "misuse").arg(name).run();
+        assert_ne!(output.code(), 0, "{name}: {output}");
+        assert!(
+            output.stderr.contains(&format!("nagaya: {words}")) || output.stderr.contains(words),
+            "{name}: {output}"
+        );
+        assert!(begin.elapsed() < LOST_MAX, "{name}");
+    }
+}
+
+#[test]
+fn an_access_beyond_what_was_allocated_is_a_segmentation_fault() {
+    let output = job(2, "misuse").arg("beyond").run();
+    assert_ne!(output.code(), 0);
+    assert!(output.stderr.contains("Segmentation fault"), "{output}");
+}
+
+/// A job that works on, and the PIDs of its tasks.
+fn endless(tasks: usize, change: impl Fn(Cmd) -> Cmd) -> (Running, Vec<i32>) {
+    let mut job = change(job(tasks, "endless")).spawn();
+    let lines = job.wait_for_lines(tasks);
+    let pids = (0..tasks).map(|task| {
+        let begin = format!("task {task} is ");
+        let line = lines.iter().find_map(|line| line.strip_prefix(&begin));
+        line.expect("every task says so").parse().expect("a PID")
+    });
+    let pids = pids.collect();
+    (job, pids)
+}
+
+fn all_are_gone(pids: &[i32]) {
+    wait_until("all tasks are gone", LOST_MAX, || {
+        !pids.iter().any(|&pid| nagaya_tests::is_alive(pid))
+    });
+}
+
+#[test]
+fn when_a_node_is_killed_at_any_moment_all_end() {
+    for (round, victim) in [0, 2, 1, 3, 0, 1].into_iter().enumerate() {
+        let (job, pids) = endless(4, |job| job);
+        std::thread::sleep(Duration::from_millis(37 * round as u64));
+        kill(pids[victim], Signal::KILL);
+        let begin = Instant::now();
+        let output = job.wait();
+        assert_ne!(output.code(), 0, "{output}");
+        assert!(begin.elapsed() < LOST_MAX, "{output}");
+        all_are_gone(&pids);
+        // The launcher names it, and so does a node that lives long enough to.
+        assert!(output.stderr.contains(&pids[victim].to_string()), "{output}");
+    }
+}
+
+#[test]
+fn a_node_that_hangs_is_named_and_the_job_ends() {
+    for victim in [0, 1, 2] {
+        let (job, pids) = endless(3, |job| job.env("NAGAYA_DSM_TIMEOUT", "2"));
+        let begin = Instant::now();
+        kill(pids[victim], Signal::STOP);
+        wait_until("it is named", LOST_MAX, || {
+            let named = format!("nagaya: node {victim} (task {victim}, host ");
+            job.stderr().contains(&named) && job.stderr().contains("has not answered for ")
+        });
+        assert!(begin.elapsed() > Duration::from_secs(2));
+        kill(pids[victim], Signal::CONT);
+        let output = job.wait();
+        assert_ne!(output.code(), 0, "{output}");
+        assert_eq!(output.stderr.matches("has not answered").count(), 1, "{output}");
+        all_are_gone(&pids);
+    }
+}
+
+#[test]
+fn statistics_say_what_was_done() {
+    let work = WorkDir::new();
+    let files = work.join("stat");
+    let run = job(2, "litmus").args(["counter", "50"]).env("NAGAYA_DSM_STATISTICS", &files);
+    run.run().ok();
+    for node in 0..2 {
+        let text = std::fs::read_to_string(work.join(&format!("stat.{node}.json"))).expect("JSON");
+        for word in ["\"read_faults\":", "\"lock_waits\":50", "\"barriers\":3", "OP_ACQ"] {
+            // The manager of a lock asks itself without a message.
+            assert!(text.contains(word) || word == "OP_ACQ" && node == 0, "{word}: {text}");
+        }
+    }
+    let run = job(2, "litmus").args(["counter", "50"]).env("NAGAYA_DSM_STATISTICS", "1");
+    let output = run.run();
+    for words in ["node 0: ", "node 1: ", "lock 0: asked for", "page 0: home 0"] {
+        assert!(output.stderr.contains(words), "{words}: {output}");
+    }
+}
+
+#[test]
+fn recorded_runs_replay() {
+    let work = WorkDir::new();
+    let run = job(3, "litmus").args(["all", "15"]).env("NAGAYA_DSM_RECORD", work.path());
+    is_right(run.run());
+    for node in 0..3 {
+        let bytes = std::fs::read(work.join(&record::file_name(node))).expect("a recording");
+        let steps = record::replay(&bytes).unwrap_or_else(|error| panic!("node {node}: {error:?}"));
+        println!("node {node}: {steps} steps");
+        assert!(steps > 1000);
+    }
+}
+
+#[test]
+fn the_library_exports_what_the_headers_declare() {
+    let headers = ["jia.h", "nagaya_dsm.h"].map(|header| {
+        let path = nagaya_tests::program::include_dir().join(header);
+        std::fs::read_to_string(path).expect("a header")
+    });
+    let exported = Cmd::new("nm").args(["-D", "--defined-only"]);
+    let exported = exported.arg(libraries().join("libjia.so")).run().ok();
+    let mut exported: Vec<_> =
+        exported.lines().filter_map(|line| line.split(" T ").nth(1)).collect();
+    exported.retain(|name| *name != "nagaya_jia_end");
+    let mut declared = Vec::new();
+    for text in &headers {
+        // Declarations begin a line; macros and comments do not.
+        let code = text.lines().filter(|line| !line.starts_with([' ', '#', '\t', '/']));
+        for line in code {
+            if let Some((before, _)) = line.split_once('(')
+                && let Some(name) = before.rsplit([' ', '*']).next()
+                && !name.is_empty()
+            {
+                declared.push(name);
+            }
+        }
+    }
+    exported.sort_unstable();
+    declared.sort_unstable();
+    assert_eq!(exported, declared);
+}
