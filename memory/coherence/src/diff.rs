@@ -51,6 +51,12 @@ pub fn append(body: &mut Vec<u8>, page: Page, twin: &[u8], now: &[u8]) -> usize 
     changed
 }
 
+/// Bytes of a page's diff that has runs of these lengths; none, if there are no runs.
+pub fn size(runs: impl Iterator<Item = usize>) -> usize {
+    let runs: usize = runs.map(|bytes| size_of::<RunHead>() + bytes).sum();
+    if runs == 0 { 0 } else { size_of::<Head>() + runs }
+}
+
 /// The first place from `at` where the two are equal, or differ; the end if there is none.
 fn next(twin: &[u8], now: &[u8], mut at: usize, equal: bool) -> usize {
     while !equal && at + WORD <= now.len() && twin[at..at + WORD] == now[at..at + WORD] {

@@ -4,7 +4,8 @@
 mod machine;
 
 use coherence::scope::homes::Homes;
-use machine::{Do, Machine, Next, Story};
+use coherence::story::{Do, Story};
+use machine::{Machine, Next};
 use stateright::{Checker, Model, Property};
 
 struct Explored(Story);

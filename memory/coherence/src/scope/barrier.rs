@@ -3,7 +3,7 @@
 
 use super::event::{Action, Body, Misuse, Refused, Task};
 use super::node::Node;
-use super::page::{Happens, State};
+use super::page::{Happens, State, rule_of};
 use crate::message::{Header, NodeId, Op, Page};
 use crate::run::{self, NOBODY, Run};
 
@@ -79,14 +79,16 @@ impl Node {
     ) -> Result<(), Refused> {
         let Header { from, epoch, .. } = header;
         let refuse = |why| Err(Refused::of(&header, why));
-        let runs = self.whole(from, Op::WriteNotice, 0, runs);
         if self.options.me != MANAGER || epoch != self.epoch || self.arrivals.nodes.contains(&from)
         {
             return refuse("reaches a barrier that it is at, or elsewhere");
         }
-        if !runs.iter().all(|run| run.writer == from || run.writer == NOBODY) {
+        let mut parts = self.parts(from, Op::WriteNotice, 0, &runs);
+        if !parts.all(|run| run.writer == from || run.writer == NOBODY) {
             return refuse("tells what another has written");
         }
+        drop(parts);
+        let runs = self.whole(from, Op::WriteNotice, 0, runs);
         self.arrivals.nodes.push(from);
         self.arrivals.written.extend(runs.into_iter().map(|run| (from, run)));
         if self.arrivals.nodes.len() == self.options.nodes as usize {
@@ -110,6 +112,9 @@ impl Node {
         let from = header.from;
         if from != MANAGER || !self.barrier.told {
             return Err(Refused::of(&header, "grants a barrier that nobody is at"));
+        }
+        if !self.can_pass(self.parts(from, Op::Invalidate, 0, &runs)) {
+            return Err(Refused::of(&header, "gives pages away that others have"));
         }
         self.epoch += 1;
         let pages = self.pages();
@@ -137,12 +142,36 @@ impl Node {
         Ok(())
     }
 
-    /// At a barrier: `writer` alone wrote the page and has it whole, or it is [`NOBODY`].
-    fn pass_page(&mut self, page: Page, writer: NodeId, actions: &mut Vec<Action>) {
+    /// What a barrier says of pages can be: it names each once, and those that come or go can.
+    fn can_pass<'a>(&self, runs: impl Iterator<Item = &'a Run>) -> bool {
+        let mut end = 0;
+        for run in runs {
+            let known = run.writer < self.options.nodes || run.writer == NOBODY;
+            if run.first < end || !known {
+                return false;
+            }
+            end = run.range().end;
+            if run.writer == NOBODY || !self.options.migrate {
+                continue;
+            }
+            let mut pages = run.range().take_while(|&page| page < self.pages());
+            if !pages.all(|page| {
+                let entry = &self.pages[page as usize];
+                let on = self.passes(entry.home, run.writer);
+                on.is_none_or(|on| rule_of(entry.state, on).is_some())
+            }) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// What happens at a barrier to a page that lives at `home`, if `writer` alone wrote it and
+    /// has it whole, or is [`NOBODY`].
+    fn passes(&self, home: NodeId, writer: NodeId) -> Option<Happens> {
         let me = self.options.me;
-        let home = self.pages[page as usize].home;
         let moves = self.options.migrate && writer != NOBODY && writer != home;
-        let on = if home == me {
+        if home == me {
             match writer == me || writer == NOBODY {
                 true if self.options.alone => Some(Happens::Settle),
                 true => None,
@@ -152,8 +181,14 @@ impl Node {
             moves.then_some(Happens::Gain)
         } else {
             Some(Happens::Notice)
-        };
-        if let Some(on) = on {
+        }
+    }
+
+    /// A page that is named at a barrier.
+    fn pass_page(&mut self, page: Page, writer: NodeId, actions: &mut Vec<Action>) {
+        let home = self.pages[page as usize].home;
+        let moves = self.options.migrate && writer != NOBODY && writer != home;
+        if let Some(on) = self.passes(home, writer) {
             self.counts.gained += u64::from(on == Happens::Gain);
             self.happens(page, on, None, actions);
         }

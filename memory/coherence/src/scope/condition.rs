@@ -61,6 +61,7 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, lock, epoch, .. } = header;
+        self.condition(&header)?;
         let runs = self.whole(from, Op::WriteNotice, lock, runs);
         let condition = self.condition(&header)?;
         condition.pass(epoch);
@@ -89,12 +90,12 @@ impl Node {
             return Err(Refused::of(&header, "waits with a task that cannot be"));
         };
         let condition = self.condition(&header)?;
+        if !condition.set && condition.waiting.contains(&(from, task)) {
+            return Err(Refused::of(&header, "waits twice"));
+        }
         condition.pass(epoch);
         match condition.set {
             true => self.tell(lock, from, task, actions),
-            false if condition.waiting.contains(&(from, task)) => {
-                return Err(Refused::of(&header, "waits twice"));
-            }
             false => condition.waiting.push_back((from, task)),
         }
         Ok(())
@@ -121,12 +122,12 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, lock, scope, .. } = header;
-        let runs = self.whole(from, Op::Invalidate, lock, runs);
         let task = Task::try_from(scope).ok();
         let waiting = task.and_then(|task| self.waiting.get(&task).map(|waiting| (task, *waiting)));
         match waiting {
             Some((task, waiting)) if waiting.lock == lock && self.manager(lock) == from => {
                 self.waiting.remove(&task);
+                let runs = self.whole(from, Op::Invalidate, lock, runs);
                 let took = self.now.saturating_sub(waiting.since);
                 self.counts.locks.entry(lock).or_default().asked.add(took);
                 self.notice(&runs, actions);

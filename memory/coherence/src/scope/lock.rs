@@ -202,11 +202,11 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, lock, epoch, .. } = header;
-        let runs = self.whole(from, Op::WriteNotice, lock, runs);
-        let managed = self.managed.get_mut(&lock).filter(|managed| managed.holder == Some(from));
-        let Some(managed) = managed else {
+        if !self.managed.get(&lock).is_some_and(|managed| managed.holder == Some(from)) {
             return Err(Refused::of(&header, "gives back a lock that it has not"));
-        };
+        }
+        let runs = self.whole(from, Op::WriteNotice, lock, runs);
+        let managed = self.managed.get_mut(&lock).expect("it is held");
         managed.holder = None;
         managed.pass(epoch);
         managed.remember(runs);

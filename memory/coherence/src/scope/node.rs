@@ -141,6 +141,9 @@ impl Node {
             Event::Set(_, lock) => self.set(lock, actions),
             Event::Reset(_, lock) => self.reset(lock),
             Event::Wait(task, lock) => self.wait(task, lock, actions),
+            Event::Message(header, _) if header.from == self.options.me => {
+                return Err(Refused::of(&header, "comes from this node, and from outside"));
+            }
             Event::Message(header, content) => self.message(header, content, actions)?,
         }
         self.settle(actions);
@@ -178,6 +181,16 @@ impl Node {
     /// What we have of a page.
     pub fn state(&self, page: Page) -> Option<State> {
         Some(self.pages.get(page as usize)?.state)
+    }
+
+    /// What it was made with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The time of its last step.
+    pub fn now(&self) -> u64 {
+        self.now
     }
 
     /// Barriers passed.
@@ -449,7 +462,7 @@ impl Node {
                     self.early.push(header);
                     return Ok(());
                 }
-                if from == self.options.me || !self.can(scope, Happens::Ask) {
+                if !self.can(scope, Happens::Ask) {
                     return refuse("asks for a page that does not live here");
                 }
                 self.happens(scope, Happens::Ask, Some(from), actions);
@@ -513,7 +526,20 @@ impl Node {
         }
     }
 
-    /// The parts of a list that came before its last.
+    /// All parts of a list, of which this is the last: as they are, before [`whole`] takes them.
+    ///
+    /// [`whole`]: Self::whole
+    pub(super) fn parts<'a>(
+        &'a self,
+        from: NodeId,
+        op: Op,
+        lock: Lock,
+        last: &'a [Run],
+    ) -> impl Iterator<Item = &'a Run> {
+        self.partial.get(&(from, op, lock)).into_iter().flatten().chain(last)
+    }
+
+    /// The parts of a list that came before its last, and that.
     pub(super) fn whole(&mut self, from: NodeId, op: Op, lock: Lock, last: Vec<Run>) -> Vec<Run> {
         match self.partial.remove(&(from, op, lock)) {
             Some(mut runs) => {

@@ -4,43 +4,16 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use coherence::diff;
-use coherence::message::{Content, Header, Lock, NodeId, Page};
+use coherence::message::{Content, Header, NodeId, Page};
 use coherence::run;
 use coherence::scope::event::Body;
-use coherence::scope::homes::Homes;
 use coherence::scope::{Action, Event, Node, Options};
+use coherence::story::{Do, Story};
 
 /// Bytes of a page.
 pub const PAGE: usize = 4;
 /// What a page that was dropped holds.
 const NOTHING: u8 = 0xee;
-
-/// What a task does next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Do {
-    /// The byte must have this value.
-    Expect(Page, usize, u8),
-    Write(Page, usize, u8),
-    /// Reads the byte, and writes it, one greater: two steps.
-    Add(Page, usize),
-    Lock(Lock),
-    Unlock(Lock),
-    Barrier,
-    Set(Lock),
-    Reset(Lock),
-    Wait(Lock),
-    Meet,
-}
-
-/// Scripts of the tasks of each node, and how memory is laid out.
-#[derive(Clone, Debug)]
-pub struct Story {
-    pub nodes: Vec<Vec<Vec<Do>>>,
-    pub pages: u64,
-    pub homes: Homes,
-    pub migrate: bool,
-    pub alone: bool,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Access {
@@ -205,7 +178,7 @@ impl Machine {
                     }
                     Some(read) => {
                         if let Some(bytes) = self.access(host, task, page, Access::Write) {
-                            bytes[at] = read + 1;
+                            bytes[at] = read.wrapping_add(1);
                             let state = &mut self.hosts[host].tasks[task];
                             state.read = None;
                             state.at += 1;

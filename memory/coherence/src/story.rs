@@ -1,0 +1,194 @@
+//! Random programs whose results are known: what the random walks in `tests/` run in any order,
+//! and the simulator on random clusters.
+//!
+//! No story has a data race. Each byte is either counted under one lock or has, between two
+//! barriers, one writer and no reader, or readers only; so what must be read is known when the
+//! story is made.
+
+use crate::message::{Lock, Page};
+use crate::scope::homes::Homes;
+
+/// What a task does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Do {
+    /// The byte must have this value.
+    Expect(Page, usize, u8),
+    /// Writes it.
+    Write(Page, usize, u8),
+    /// Reads the byte, and writes it, one greater (0 follows 255): two steps.
+    Add(Page, usize),
+    /// Takes a lock.
+    Lock(Lock),
+    /// Gives it back.
+    Unlock(Lock),
+    /// A barrier.
+    Barrier,
+    /// Sets a condition variable.
+    Set(Lock),
+    /// Resets it.
+    Reset(Lock),
+    /// Waits until it is set.
+    Wait(Lock),
+    /// Waits for all tasks.
+    Meet,
+}
+
+/// Scripts of the tasks of each node, and how memory is laid out.
+#[derive(Clone, Debug)]
+pub struct Story {
+    /// Of each node, of each of its tasks.
+    pub nodes: Vec<Vec<Vec<Do>>>,
+    /// How many pages there are.
+    pub pages: u64,
+    /// Where they live.
+    pub homes: Homes,
+    /// [`Options::migrate`](crate::scope::Options::migrate).
+    pub migrate: bool,
+    /// [`Options::alone`](crate::scope::Options::alone).
+    pub alone: bool,
+}
+
+/// Random numbers that are the same for a seed, always.
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// Below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % end
+    }
+
+    /// Once in so many times.
+    pub fn one_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+}
+
+/// How many nodes and tasks a story has.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Nodes, at most.
+    pub nodes: usize,
+    /// Tasks of a node, at most.
+    pub tasks: usize,
+    /// All nodes have as many.
+    pub same: bool,
+}
+
+/// A story of at most this size, for pages of so many bytes.
+pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
+    let nodes = 1 + random.below(size.nodes);
+    let mut tasks: Vec<usize> = (0..nodes).map(|_| 1 + random.below(size.tasks)).collect();
+    if size.same {
+        tasks = vec![tasks[0]; nodes];
+    }
+    let pages = 1 + random.below(4);
+    let bytes = pages * page_bytes;
+    let lock_of: Vec<Option<u32>> =
+        (0..bytes).map(|_| random.one_in(3).then(|| random.below(3) as u32)).collect();
+    let mut values = vec![0u8; bytes];
+    let mut scripts: Vec<Vec<Vec<Do>>> =
+        tasks.iter().map(|&tasks| vec![Vec::new(); tasks]).collect();
+    let place = |at: usize| ((at / page_bytes) as u64, at % page_bytes);
+    for phase in 0..1 + random.below(6) as u32 {
+        let writer: Vec<Option<(usize, usize)>> = (0..bytes)
+            .map(|_| {
+                random.one_in(2).then(|| {
+                    let node = random.below(nodes);
+                    (node, random.below(tasks[node]))
+                })
+            })
+            .collect();
+        let before = values.clone();
+        for (node, scripts) in scripts.iter_mut().enumerate() {
+            for (task, script) in scripts.iter_mut().enumerate() {
+                let mut mine = before.clone();
+                for _ in 0..random.below(8) {
+                    let at = random.below(bytes);
+                    let (page, byte) = place(at);
+                    match (lock_of[at], writer[at]) {
+                        (Some(lock), _) => {
+                            script.push(Do::Lock(lock));
+                            for _ in 0..1 + random.below(2) {
+                                script.push(Do::Add(page, byte));
+                                values[at] = values[at].wrapping_add(1);
+                            }
+                            // Another byte of the lock, or a lock inside the lock.
+                            let other = random.below(bytes);
+                            let inner = lock_of[other].filter(|&inner| inner >= lock);
+                            if let Some(inner) = inner {
+                                let (page, byte) = place(other);
+                                let nested = inner > lock;
+                                script.extend(nested.then_some(Do::Lock(inner)));
+                                script.push(Do::Add(page, byte));
+                                values[other] = values[other].wrapping_add(1);
+                                script.extend(nested.then_some(Do::Unlock(inner)));
+                            }
+                            script.push(Do::Unlock(lock));
+                        }
+                        (None, Some(who)) if who == (node, task) => {
+                            mine[at] = random.below(200) as u8;
+                            script.push(Do::Write(page, byte, mine[at]));
+                            values[at] = mine[at];
+                            script.push(Do::Expect(page, byte, mine[at]));
+                        }
+                        (None, None) => script.push(Do::Expect(page, byte, before[at])),
+                        (None, Some(_)) => {}
+                    }
+                }
+                if random.one_in(4) {
+                    script.push(Do::Lock(9));
+                    script.push(Do::Unlock(9));
+                }
+            }
+        }
+        // One tells another of a byte on a page of its own, and all meet or do not.
+        if random.one_in(2) {
+            let (page, byte) = (pages as u64, phase as usize % page_bytes);
+            let mut somebody = || {
+                let node = random.below(nodes);
+                (node, random.below(tasks[node]))
+            };
+            let (tells, hears) = (somebody(), somebody());
+            let meet = random.one_in(3);
+            let script = &mut scripts[tells.0][tells.1];
+            script.extend([Do::Write(page, byte, phase as u8), Do::Set(phase)]);
+            let script = &mut scripts[hears.0][hears.1];
+            script.extend([Do::Wait(phase), Do::Expect(page, byte, phase as u8)]);
+            if meet {
+                scripts.iter_mut().flatten().for_each(|script| script.push(Do::Meet));
+                scripts[tells.0][tells.1].push(Do::Reset(phase));
+            }
+        }
+        for script in scripts.iter_mut().flatten() {
+            script.push(Do::Barrier);
+        }
+    }
+    for script in scripts.iter_mut().flatten() {
+        for (at, &value) in values.iter().enumerate() {
+            let (page, byte) = place(at);
+            script.push(Do::Expect(page, byte, value));
+        }
+    }
+    let homes = match random.one_in(2) {
+        true => Homes::At(random.below(nodes) as u32),
+        false => {
+            Homes::Blocks { pages: 1 + random.below(2) as u64, first: random.below(nodes) as u32 }
+        }
+    };
+    Story {
+        nodes: scripts,
+        pages: pages as u64 + 1,
+        homes,
+        migrate: !random.one_in(3),
+        alone: !random.one_in(3),
+    }
+}

@@ -1,0 +1,195 @@
+//! A node: the protocol's state, and what carrying out its actions takes.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use coherence::message::{Content, Header, NodeId, Page};
+use coherence::record::Recorder;
+use coherence::run;
+use coherence::scope::event::Body;
+use coherence::scope::{Action, Event, Node, Options};
+
+use crate::frames::{Access, Frames};
+use crate::machine::{Mail, Setup, Shared, Stuck};
+
+/// A node.
+pub(crate) struct Host {
+    pub options: Options,
+    pub node: Node,
+    pub frames: Shared<Frames>,
+    /// Until when the protocol is busy.
+    pub free: u64,
+    /// What the protocol has taken of each task's processor.
+    pub stolen: u64,
+    pub lost: bool,
+    pub recorder: Option<Recorder>,
+    /// What is allocated before the program begins.
+    pub allocations: Vec<Event>,
+    /// What will be sent to homes.
+    changes: BTreeMap<NodeId, Changes>,
+    /// Spare, so that no step allocates.
+    actions: Vec<Action>,
+}
+
+#[derive(Default)]
+struct Changes {
+    pages: Vec<Page>,
+    body: Vec<u8>,
+    bytes: usize,
+}
+
+/// What others notice of a step, and when.
+pub(crate) enum Effect {
+    /// Tasks that wait for the page try again.
+    Wake(Page),
+    /// The task goes on.
+    Grant(u32),
+    /// A message leaves.
+    Send(Box<Mail>),
+}
+
+impl Host {
+    pub fn new(options: Options, page_bytes: usize, contents: bool) -> Self {
+        Self {
+            options,
+            node: Node::new(options),
+            frames: Rc::new(RefCell::new(Frames::new(page_bytes, contents))),
+            free: 0,
+            stolen: 0,
+            lost: false,
+            recorder: None,
+            allocations: Vec::new(),
+            changes: BTreeMap::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Takes a step that begins at `at`, and answers when it ends.
+    pub fn step(
+        &mut self,
+        setup: &Setup,
+        at: u64,
+        event: Event,
+        mail: Option<&Mail>,
+        effects: &mut Vec<(u64, Effect)>,
+    ) -> Result<u64, Stuck> {
+        let network = &setup.cluster.network;
+        let map = setup.cluster.memory.map_ns;
+        let mut now = at;
+        if let Some(mail) = mail {
+            now += network.receive_ns + setup.per_bytes(mail.bytes);
+        }
+        let grows = match event {
+            Event::Allocate { pages, .. } => pages,
+            _ => 0,
+        };
+        if let Some(recorder) = &mut self.recorder {
+            recorder.event(now, &event);
+        }
+        let mut actions = std::mem::take(&mut self.actions);
+        let outcome = self.node.step(event, now, &mut actions);
+        if let Some(recorder) = &mut self.recorder {
+            recorder.outcome(&actions, &outcome);
+        }
+        if let Err(refused) = outcome {
+            return Err(Stuck::Wrong(format!("node {} refuses: {refused:?}", self.options.me)));
+        }
+        let mut frames = self.frames.borrow_mut();
+        frames.grow(grows);
+        let body = mail.map_or(&[][..], |mail| &mail.body);
+        for action in actions.drain(..) {
+            match action {
+                Action::Fill(page) => {
+                    now += setup.copy(setup.page_bytes);
+                    frames.fill(page, body);
+                }
+                Action::Twin(page) => {
+                    now += setup.copy(setup.page_bytes);
+                    frames.twin(page);
+                }
+                Action::MapRead(page) => {
+                    now += map;
+                    frames.allow(page, |access| access.max(Access::Read));
+                    effects.push((now, Effect::Wake(page)));
+                }
+                Action::MapWrite(page) => {
+                    now += map;
+                    frames.allow(page, |_| Access::Write);
+                    effects.push((now, Effect::Wake(page)));
+                }
+                Action::Protect(page) => {
+                    now += map;
+                    frames.allow(page, |access| access.min(Access::Read));
+                }
+                Action::Unmap(page) => {
+                    now += map;
+                    frames.drop(page);
+                }
+                Action::Wake(page) => effects.push((now, Effect::Wake(page))),
+                Action::Diff(page, to) => {
+                    now += setup.compare(setup.page_bytes);
+                    let changes = self.changes.entry(to).or_default();
+                    let bytes = frames.diff(page, &mut changes.body);
+                    if bytes > 0 {
+                        changes.pages.push(page);
+                        changes.bytes += bytes;
+                    }
+                }
+                Action::Change => {
+                    now += setup.copy(mail.map_or(0, |mail| mail.bytes));
+                    frames.change(body);
+                }
+                Action::Send(header, body) => {
+                    let mail = pack(header, body, setup, &mut frames, &mut self.changes)?;
+                    now += network.send_ns + setup.per_bytes(mail.bytes);
+                    effects.push((now, Effect::Send(Box::new(mail))));
+                }
+                Action::Grant(task) => effects.push((now, Effect::Grant(task))),
+                Action::Misuse(task, misuse) => {
+                    let what = format!("node {}, task {task}: {misuse:?}", self.options.me);
+                    return Err(Stuck::Wrong(what));
+                }
+            }
+        }
+        drop(frames);
+        self.actions = actions;
+        Ok(now)
+    }
+}
+
+/// A message as it is sent: where there are contents, what comes is parsed from the real bytes.
+fn pack(
+    header: Header,
+    body: Body,
+    setup: &Setup,
+    frames: &mut Frames,
+    changes: &mut BTreeMap<NodeId, Changes>,
+) -> Result<Mail, Stuck> {
+    let (content, body, bytes) = match body {
+        Body::Empty => (Content::Empty, Vec::new(), 0),
+        Body::Page(page) => (Content::Page, frames.bytes(page), setup.page_bytes),
+        Body::Diffs => {
+            let Changes { pages, body, bytes } = changes.remove(&header.to).unwrap_or_default();
+            (Content::Diffs(pages), body, bytes)
+        }
+        Body::Runs(runs) => {
+            let bytes = runs.len() * run::Run::BYTES;
+            let body = if frames.has_contents() { run::encode(&runs) } else { Vec::new() };
+            (Content::Runs(runs), body, bytes)
+        }
+    };
+    let mut mail = Mail { header, content, body, bytes: Header::BYTES + bytes, number: 0 };
+    if frames.has_contents() {
+        let came = Header::parse(&header.bytes());
+        let content = Content::parse(header.op, &mail.body, setup.page_bytes);
+        match (came == Some(header), content) {
+            (true, Some(content)) if content == mail.content => mail.content = content,
+            (_, content) => {
+                let what = format!("{mail:?} is parsed as {came:?}, {content:?}");
+                return Err(Stuck::Wrong(what));
+            }
+        }
+    }
+    Ok(mail)
+}

@@ -1,0 +1,482 @@
+//! A cluster that runs a program in virtual time.
+//!
+//! What will happen stands in a queue by time. A node's tasks run beside each other; all that
+//! the protocol does on a node is done one after the other, on a processor of its own if the
+//! tasks leave one. A step of the protocol changes what tasks may touch when it begins, and
+//! takes as long as its actions do; messages leave and tasks go on at the times of the actions
+//! that say so.
+
+use std::cell::RefCell;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use coherence::message::{Content, Header, NodeId, Page};
+use coherence::record::Recorder;
+use coherence::scope::{Event, Options};
+
+use crate::cluster::{Cluster, duration};
+use crate::frames::Access;
+use crate::host::{Effect, Host};
+use crate::network::Links;
+use crate::program::{Program, layout};
+use crate::report::{Outcome, Wait};
+use crate::soak::Faults;
+use crate::task::{Life, Me, Op};
+use crate::trace::Trace;
+
+/// What a program runs on.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Times.
+    pub cluster: Cluster,
+    /// Nodes: at least one.
+    pub nodes: u32,
+    /// Tasks of each: at least one.
+    pub tasks: u32,
+    /// Bytes of a page.
+    pub page_bytes: usize,
+    /// Homes move to single writers ([`Options::migrate`]).
+    pub migrate: bool,
+    /// Pages that nobody else has are written without notice ([`Options::alone`]).
+    pub alone: bool,
+    /// A link carries one message at a time.
+    pub contention: bool,
+}
+
+/// A message on its way.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    pub header: Header,
+    pub content: Content,
+    /// Its bytes, if the program has contents.
+    pub body: Vec<u8>,
+    /// How many there are, header included.
+    pub bytes: usize,
+    /// Its number, for the trace.
+    pub number: u64,
+}
+
+/// What happens at a time.
+#[derive(Debug)]
+enum Due {
+    /// A task goes on.
+    Task(u32, u32),
+    /// A task of a node has made a fault or a call.
+    Local(u32, Event),
+    /// A message arrives.
+    Arrive(Box<Mail>),
+    /// The node is lost.
+    Lose(u32),
+}
+
+struct Queued(u64, u64, Due);
+
+impl PartialEq for Queued {
+    fn eq(&self, other: &Self) -> bool {
+        (self.0, self.1) == (other.0, other.1)
+    }
+}
+
+impl Eq for Queued {}
+
+impl PartialOrd for Queued {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Queued {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.0, self.1).cmp(&(other.0, other.1))
+    }
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    Runs,
+    Faulted(Page),
+    /// For a grant, since when and of what.
+    Waits(u64, Wait),
+    Ended,
+}
+
+struct Running {
+    life: Life,
+    me: Me,
+    status: Status,
+    /// What it is at, and since when it cannot go on with that.
+    op: Option<Op>,
+    since: Option<u64>,
+    /// What the protocol had taken from the node's processors when its work began.
+    stolen: u64,
+}
+
+/// Why a program did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// Nothing happens any more, and these tasks (node, task) have not ended: what they wait for.
+    Waiting(Vec<(NodeId, u32, String)>),
+    /// A node refused a message, or a task misused the protocol: an error of the core or of the
+    /// program.
+    Wrong(String),
+}
+
+/// A cluster that runs a program.
+pub struct Machine {
+    setup: Setup,
+    now: u64,
+    queue: BinaryHeap<Reverse<Queued>>,
+    queued: u64,
+    hosts: Vec<Host>,
+    running: Vec<Vec<Running>>,
+    links: Links,
+    faults: Option<Faults>,
+    trace: Option<Trace>,
+    outcome: Outcome,
+    mails: u64,
+    /// Spare, so that no step allocates.
+    effects: Vec<(u64, Effect)>,
+}
+
+impl Machine {
+    /// With the program's memory allocated, and its tasks about to begin.
+    pub fn new(setup: &Setup, program: &dyn Program) -> Self {
+        let Setup { nodes, tasks, page_bytes, .. } = *setup;
+        assert!(nodes > 0 && tasks > 0, "a node at least, and a task on each");
+        let all = u64::from(nodes) * u64::from(tasks);
+        let allocations = program.allocations(all, page_bytes as u64);
+        let (events, bases) = layout(&allocations, setup);
+        let mut hosts = Vec::new();
+        let mut running = Vec::new();
+        for me in 0..nodes {
+            let options = Options { nodes, me, tasks, migrate: setup.migrate, alone: setup.alone };
+            let host = Host::new(options, page_bytes, program.has_contents());
+            running.push(
+                (0..tasks)
+                    .map(|task| {
+                        let number = u64::from(me) * u64::from(tasks) + u64::from(task);
+                        let frames = Rc::clone(&host.frames);
+                        let me = Me::new(number, all, page_bytes as u64, frames);
+                        let life = program.task(me.clone(), &bases);
+                        let status = Status::Runs;
+                        Running { life, me, status, op: None, since: None, stolen: 0 }
+                    })
+                    .collect(),
+            );
+            hosts.push(host);
+        }
+        let mut machine = Self {
+            now: 0,
+            queue: BinaryHeap::new(),
+            queued: 0,
+            running,
+            links: Links::new(&setup.network(), nodes, setup.contention),
+            faults: None,
+            trace: None,
+            outcome: Outcome::new(nodes, tasks),
+            mails: 0,
+            effects: Vec::new(),
+            setup: setup.clone(),
+            hosts,
+        };
+        for node in 0..nodes {
+            for task in 0..tasks {
+                machine.at(0, Due::Task(node, task));
+            }
+        }
+        machine.allocate(&events);
+        machine
+    }
+
+    /// Records every node, from its first event on.
+    pub fn record(&mut self) {
+        for host in &mut self.hosts {
+            host.recorder = Some(Recorder::new(&host.options));
+        }
+    }
+
+    /// Draws all that happens.
+    pub fn draw(&mut self, mut trace: Trace) {
+        trace.begin(self.setup.nodes, self.setup.tasks);
+        self.trace = Some(trace);
+    }
+
+    /// Makes messages late, nodes slow, and one lost.
+    pub fn disturb(&mut self, faults: Faults) {
+        if let Some((node, at)) = faults.lost {
+            self.at(at, Due::Lose(node));
+        }
+        self.faults = Some(faults);
+    }
+
+    /// Pages are allocated before time begins.
+    fn allocate(&mut self, events: &[Event]) {
+        for host in &mut self.hosts {
+            host.allocations = events.to_vec();
+        }
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// It does not come to its end.
+    pub fn run(&mut self) -> Result<Outcome, Stuck> {
+        for node in 0..self.hosts.len() {
+            for event in std::mem::take(&mut self.hosts[node].allocations) {
+                self.hosts[node].step(&self.setup, 0, event, None, &mut self.effects)?;
+            }
+        }
+        while let Some(Reverse(Queued(at, _, due))) = self.queue.pop() {
+            self.now = at;
+            self.outcome.events += 1;
+            match due {
+                Due::Lose(node) => self.lose(node),
+                Due::Task(node, _) | Due::Local(node, _) if self.hosts[node as usize].lost => {}
+                Due::Task(node, task) => self.go_on(node, task)?,
+                Due::Local(node, event) => self.step(node, event, None)?,
+                Due::Arrive(mail) if self.hosts[mail.header.to as usize].lost => {}
+                Due::Arrive(mut mail) => {
+                    let content = std::mem::replace(&mut mail.content, Content::Empty);
+                    let event = Event::Message(mail.header, content);
+                    self.step(mail.header.to, event, Some(&mail))?;
+                }
+            }
+        }
+        self.end()
+    }
+
+    /// What the nodes recorded.
+    pub fn recordings(&mut self) -> Vec<Vec<u8>> {
+        let recorders = self.hosts.iter_mut().filter_map(|host| host.recorder.as_mut());
+        recorders.map(Recorder::take).collect()
+    }
+
+    /// The trace, whole.
+    pub fn drawn(&mut self) -> Option<Trace> {
+        self.trace.take()
+    }
+
+    fn at(&mut self, at: u64, due: Due) {
+        self.queued += 1;
+        self.queue.push(Reverse(Queued(at, self.queued, due)));
+    }
+
+    fn end(&mut self) -> Result<Outcome, Stuck> {
+        let mut waiting = Vec::new();
+        for (node, tasks) in self.running.iter().enumerate() {
+            for (number, task) in tasks.iter().enumerate() {
+                if task.status != Status::Ended && !self.hosts[node].lost {
+                    let what = format!("{:?}: {:?}", task.op, task.status);
+                    waiting.push((node as NodeId, number as u32, what));
+                }
+            }
+        }
+        if !waiting.is_empty() {
+            return Err(Stuck::Waiting(waiting));
+        }
+        for host in self.hosts.iter().filter(|host| !host.lost) {
+            if !host.node.is_idle() {
+                return Err(Stuck::Wrong(format!("node {} is not idle", host.options.me)));
+            }
+            self.outcome.add(host.node.statistics());
+        }
+        self.outcome.whole_ns = self.now;
+        Ok(self.outcome.clone())
+    }
+
+    fn lose(&mut self, node: NodeId) {
+        self.hosts[node as usize].lost = true;
+    }
+
+    /// A task goes on: until it has to wait, or works.
+    fn go_on(&mut self, node: u32, task: u32) -> Result<(), Stuck> {
+        let memory = &self.setup.cluster.memory;
+        let (fault, call) = (memory.fault_ns, memory.call_ns);
+        loop {
+            let host = &mut self.hosts[node as usize];
+            let state = &mut self.running[node as usize][task as usize];
+            state.status = Status::Runs;
+            let Some(op) = state.op.take() else {
+                let polled = state.life.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                if let Some(what) = state.me.complaint() {
+                    return Err(Stuck::Wrong(format!("node {node}, task {task}: {what}")));
+                }
+                match polled {
+                    Poll::Ready(()) => {
+                        state.status = Status::Ended;
+                        return Ok(());
+                    }
+                    Poll::Pending => state.op = state.me.wanted(),
+                }
+                // What was written before the grant is part of the wait no more.
+                state.stolen = host.stolen;
+                continue;
+            };
+            match op {
+                Op::Compute(ns) => {
+                    // What the protocol took meanwhile of the processors is added.
+                    let lost = host.stolen - state.stolen;
+                    state.stolen = host.stolen;
+                    let left = ns + lost;
+                    if left == 0 {
+                        self.outcome.computed_ns += state.since.take().map_or(0, |since| {
+                            let worked = self.now - since;
+                            if let Some(trace) = &mut self.trace {
+                                trace.span(node, task, "work", since, self.now);
+                            }
+                            worked
+                        });
+                        continue;
+                    }
+                    state.since.get_or_insert(self.now);
+                    state.op = Some(Op::Compute(0));
+                    self.at(self.now + left, Due::Task(node, task));
+                    return Ok(());
+                }
+                Op::Touch(bytes, wants) => {
+                    let missing = host.frames.borrow().missing(&bytes, wants);
+                    let Some(page) = missing else {
+                        if let Some(since) = state.since.take() {
+                            self.outcome.waited(Wait::Fault, self.now - since);
+                            if let Some(trace) = &mut self.trace {
+                                trace.span(node, task, "fault", since, self.now);
+                            }
+                        }
+                        if wants == Access::Write {
+                            host.frames.borrow_mut().written(&bytes);
+                        }
+                        continue;
+                    };
+                    state.since.get_or_insert(self.now);
+                    state.op = Some(Op::Touch(bytes, wants));
+                    state.status = Status::Faulted(page);
+                    let event = match wants {
+                        Access::Write => Event::Write(page),
+                        _ => Event::Read(page),
+                    };
+                    self.at(self.now + fault, Due::Local(node, event));
+                    return Ok(());
+                }
+                Op::Mark(begins) => {
+                    self.outcome.mark(begins, self.now);
+                    continue;
+                }
+                _ => {}
+            }
+            let (event, wait) = match op {
+                Op::Lock(lock) => (Event::Acquire(task, lock), Some(Wait::Lock)),
+                Op::Unlock(lock) => (Event::Release(task, lock), None),
+                Op::Barrier => (Event::Barrier(task), Some(Wait::Barrier)),
+                Op::Set(lock) => (Event::Set(task, lock), None),
+                Op::Reset(lock) => (Event::Reset(task, lock), None),
+                Op::Wait(lock) => (Event::Wait(task, lock), Some(Wait::Condition)),
+                Op::Meet => (Event::Meet(task), Some(Wait::Barrier)),
+                Op::Compute(_) | Op::Touch(..) | Op::Mark(_) => unreachable!("done above"),
+            };
+            if let Some(wait) = wait {
+                state.status = Status::Waits(self.now, wait);
+            }
+            self.at(self.now + call, Due::Local(node, event));
+            if wait.is_none() {
+                self.at(self.now + call, Due::Task(node, task));
+            }
+            return Ok(());
+        }
+    }
+
+    /// A step of the protocol on a node.
+    fn step(&mut self, node: NodeId, event: Event, mail: Option<&Mail>) -> Result<(), Stuck> {
+        let host = &mut self.hosts[node as usize];
+        let mut begins = self.now.max(host.free);
+        if let Some(faults) = &mut self.faults {
+            begins += faults.pause();
+            faults.nonsense(&host.node).map_err(Stuck::Wrong)?;
+        }
+        let name = match &event {
+            Event::Message(header, _) => header.op.name(),
+            Event::Read(_) => "read fault",
+            Event::Write(_) => "write fault",
+            _ => "call",
+        };
+        let mut effects = std::mem::take(&mut self.effects);
+        let ends = host.step(&self.setup, begins, event, mail, &mut effects)?;
+        host.free = ends;
+        if self.setup.tasks >= self.setup.cluster.cores {
+            host.stolen += (ends - begins) / u64::from(self.setup.tasks);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.span(node, self.setup.tasks, name, begins, ends.max(begins + 1));
+            if let Some(mail) = mail {
+                trace.arrive(node, self.setup.tasks, mail.number, name, begins);
+            }
+        }
+        let wake = self.setup.cluster.memory.wake_ns;
+        for (at, effect) in effects.drain(..) {
+            match effect {
+                Effect::Wake(page) => {
+                    for task in 0..self.setup.tasks {
+                        let state = &mut self.running[node as usize][task as usize];
+                        if state.status == Status::Faulted(page) {
+                            state.status = Status::Runs;
+                            self.at(at + wake, Due::Task(node, task));
+                        }
+                    }
+                }
+                Effect::Grant(task) => {
+                    let state = &mut self.running[node as usize][task as usize];
+                    let Status::Waits(since, wait) = state.status else {
+                        let what = format!("node {node}, task {task}: a grant nobody waits for");
+                        return Err(Stuck::Wrong(what));
+                    };
+                    self.outcome.waited(wait, at + wake - since);
+                    if let Some(trace) = &mut self.trace {
+                        trace.span(node, task, wait.name(), since, at + wake);
+                    }
+                    state.status = Status::Runs;
+                    self.at(at + wake, Due::Task(node, task));
+                }
+                Effect::Send(mut mail) => {
+                    self.mails += 1;
+                    mail.number = self.mails;
+                    self.outcome.bytes += mail.bytes as u64;
+                    let Header { from, to, op, .. } = mail.header;
+                    let delay = self.faults.as_mut().map_or(0, Faults::delay);
+                    let arrives = self.links.send(at, from, to, mail.bytes, delay);
+                    if let Some(trace) = &mut self.trace {
+                        trace.leave(from, self.setup.tasks, mail.number, op.name(), at);
+                    }
+                    self.at(arrives, Due::Arrive(mail));
+                }
+            }
+        }
+        self.effects = effects;
+        Ok(())
+    }
+}
+
+impl Setup {
+    fn network(&self) -> crate::cluster::Network {
+        self.cluster.network.clone()
+    }
+
+    /// What the processor of a message's sender or receiver does for its bytes.
+    pub(crate) fn per_bytes(&self, bytes: usize) -> u64 {
+        bytes as u64 * self.cluster.network.kib_ns / 1024
+    }
+
+    /// To copy so many bytes.
+    pub(crate) fn copy(&self, bytes: usize) -> u64 {
+        duration(bytes, self.cluster.memory.copy_mb_s)
+    }
+
+    /// To compare so many bytes with others.
+    pub(crate) fn compare(&self, bytes: usize) -> u64 {
+        duration(bytes, self.cluster.memory.diff_mb_s)
+    }
+}
+
+/// What a program's tasks share, and what a node has of it.
+pub(crate) type Shared<T> = Rc<RefCell<T>>;

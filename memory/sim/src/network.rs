@@ -1,0 +1,93 @@
+//! Links between nodes: when a message that leaves now arrives.
+//!
+//! Every node has one link with two ways. A message takes the sender's way out for as long as
+//! its bytes do, then the wire, then the receiver's way in, from its first byte to its last.
+//! With contention a way carries one message at a time. Between two nodes messages arrive in
+//! the order sent, whatever else happens to them.
+
+use std::collections::HashMap;
+
+use coherence::message::NodeId;
+
+use crate::cluster::{Network, duration};
+
+/// The links of all nodes.
+#[derive(Clone, Debug)]
+pub struct Links {
+    network: Network,
+    contention: bool,
+    /// When each way is free.
+    out: Vec<u64>,
+    into: Vec<u64>,
+    /// When the last message between two nodes arrived, where nothing else keeps order.
+    last: HashMap<(NodeId, NodeId), u64>,
+}
+
+impl Links {
+    /// Of so many nodes; without contention a link carries any number of messages at once.
+    pub fn new(network: &Network, nodes: u32, contention: bool) -> Self {
+        let free = vec![0; nodes as usize];
+        let into = free.clone();
+        Self { network: network.clone(), contention, out: free, into, last: HashMap::new() }
+    }
+
+    /// When a message of `bytes` that leaves `from` at the time `at` has arrived at `to`, if it
+    /// is held up on the wire for `delay`.
+    pub fn send(&mut self, at: u64, from: NodeId, to: NodeId, bytes: usize, delay: u64) -> u64 {
+        let takes = duration(bytes, self.network.bandwidth_mb_s);
+        let wire = self.network.latency_ns + delay;
+        if !self.contention {
+            return self.in_order(from, to, at + wire + takes);
+        }
+        let out = &mut self.out[from as usize];
+        let leaves = at.max(*out);
+        *out = leaves + takes;
+        if delay > 0 {
+            // Held up on the way: others pass it.
+            return self.in_order(from, to, leaves + wire + takes);
+        }
+        let into = &mut self.into[to as usize];
+        *into = (leaves + wire).max(*into) + takes;
+        let arrives = *into;
+        match self.last.is_empty() {
+            true => arrives,
+            false => self.in_order(from, to, arrives),
+        }
+    }
+
+    fn in_order(&mut self, from: NodeId, to: NodeId, arrives: u64) -> u64 {
+        let last = self.last.entry((from, to)).or_default();
+        *last = arrives.max(*last);
+        *last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NETWORK: Network =
+        Network { latency_ns: 1000, bandwidth_mb_s: 1000.0, send_ns: 0, receive_ns: 0, kib_ns: 0 };
+
+    #[test]
+    fn a_link_carries_one_message_at_a_time() {
+        let mut links = Links::new(&NETWORK, 3, true);
+        assert_eq!(links.send(0, 0, 2, 4000, 0), 5000, "wire and bytes");
+        assert_eq!(links.send(0, 1, 2, 4000, 0), 9000, "the way in is taken");
+        assert_eq!(links.send(0, 1, 0, 4000, 0), 9000, "so is the way out");
+        let mut links = Links::new(&NETWORK, 3, false);
+        assert_eq!([1, 1, 0].map(|from| links.send(0, from, 2, 4000, 0)), [5000; 3]);
+    }
+
+    #[test]
+    fn messages_between_two_nodes_stay_in_order() {
+        for contention in [false, true] {
+            let mut links = Links::new(&NETWORK, 2, contention);
+            let large = links.send(0, 0, 1, 100_000, 0);
+            assert!(links.send(1, 0, 1, 0, 0) >= large);
+            let late = links.send(2, 0, 1, 0, 1_000_000);
+            assert!(links.send(3, 0, 1, 0, 0) >= late);
+            assert!(links.send(3, 1, 0, 0, 0) < late, "the other way is another");
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! LU: factors of a dense matrix of doubles, by blocks, without pivoting.
+//!
+//! Blocks of `block` by `block` doubles stand contiguous. Tasks are a grid, as square as their
+//! number allows (`down` tasks a column, the greatest divisor that is not above the root), and
+//! block (i, j) belongs to task `(i % down) * across + j % across`. Each task has one
+//! `jia_alloc2p` for its blocks, which stand there by rows. Each task fills its blocks;
+//! barrier; then for each k the owner factors block (k, k); barrier; the owners of blocks
+//! below and to the right of it divide by it; barrier; the owners of all other blocks below
+//! and to the right subtract products of these.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Allocation, Make, Program};
+use crate::cluster::Cluster;
+use crate::task::{Life, Me};
+
+pub(super) const ABOUT: &str = "factors of a matrix, by blocks, without pivoting";
+
+/// The program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Lu {
+    /// Rows and columns.
+    n: u64,
+    /// Those of a block.
+    block: u64,
+    #[serde(skip)]
+    element_ns: f64,
+}
+
+impl Default for Lu {
+    fn default() -> Self {
+        Self { n: 1024, block: 32, element_ns: 0.0 }
+    }
+}
+
+impl Make for Lu {
+    fn on(self, cluster: &Cluster) -> Self {
+        Self { element_ns: cluster.compute.lu_ns, ..self }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let Self { n, block, .. } = self;
+        match (1..=65536).contains(n) && *block > 0 && n % block == 0 {
+            true => Ok(()),
+            false => {
+                Err(format!("n is {n} and block {block}; n must be 1 to 65536, block divide it"))
+            }
+        }
+    }
+}
+
+/// How tasks and blocks lie.
+#[derive(Clone, Copy, Debug)]
+struct Grid {
+    blocks: u64,
+    down: u64,
+    across: u64,
+}
+
+impl Grid {
+    fn new(blocks: u64, tasks: u64) -> Self {
+        let down = (1..=tasks.isqrt())
+            .rev()
+            .find(|down| tasks.is_multiple_of(*down))
+            .expect("one divides");
+        Self { blocks, down, across: tasks / down }
+    }
+
+    fn owner(&self, i: u64, j: u64) -> u64 {
+        i % self.down * self.across + j % self.across
+    }
+
+    /// Columns of the blocks of a task that has this column.
+    fn columns(&self, j: u64) -> u64 {
+        (self.blocks - j % self.across).div_ceil(self.across)
+    }
+
+    /// How many blocks a task has.
+    fn count(&self, task: u64) -> u64 {
+        let (i, j) = (task / self.across, task % self.across);
+        match i < self.blocks && j < self.blocks {
+            true => (self.blocks - i).div_ceil(self.down) * self.columns(j),
+            false => 0,
+        }
+    }
+
+    /// Which of its owner's blocks one is.
+    fn place(&self, i: u64, j: u64) -> u64 {
+        i / self.down * self.columns(j) + j / self.across
+    }
+}
+
+impl Program for Lu {
+    fn allocations(&self, tasks: u64, _: u64) -> Vec<Allocation> {
+        let grid = Grid::new(self.n / self.block, tasks);
+        let bytes = self.block * self.block * 8;
+        (0..tasks).map(|task| Allocation::on(task, grid.count(task) * bytes)).collect()
+    }
+
+    fn task(&self, me: Me, bases: &[u64]) -> Life {
+        let Self { n, block, element_ns } = *self;
+        let bases = bases.to_vec();
+        let grid = Grid::new(n / block, me.tasks);
+        let cube = block.pow(3);
+        Box::pin(async move {
+            let bytes = |i: u64, j: u64| {
+                let base = bases[grid.owner(i, j) as usize];
+                let at = base + grid.place(i, j) * block * block * 8;
+                at..at + block * block * 8
+            };
+            let mine = |i: u64, j: u64| grid.owner(i, j) == me.task;
+            let (first, next) = (me.task / grid.across, me.task % grid.across);
+            for i in (first..grid.blocks).step_by(grid.down as usize) {
+                for j in (next..grid.blocks).step_by(grid.across as usize) {
+                    me.write(bytes(i, j)).await;
+                }
+            }
+            me.barrier().await;
+            if me.task == 0 {
+                me.start().await;
+            }
+            for k in 0..grid.blocks {
+                if mine(k, k) {
+                    me.read_and_write(bytes(k, k)).await;
+                    me.compute(cube / 3, element_ns).await;
+                }
+                me.barrier().await;
+                for at in k + 1..grid.blocks {
+                    for (i, j) in [(at, k), (k, at)] {
+                        if mine(i, j) {
+                            me.read(bytes(k, k)).await;
+                            me.read_and_write(bytes(i, j)).await;
+                            me.compute(cube / 2, element_ns).await;
+                        }
+                    }
+                }
+                me.barrier().await;
+                // The first row below k, and the first column right of it, that are ours.
+                let from = |ours: u64, step: u64| k + 1 + (ours + step - (k + 1) % step) % step;
+                for i in (from(first, grid.down)..grid.blocks).step_by(grid.down as usize) {
+                    for j in (from(next, grid.across)..grid.blocks).step_by(grid.across as usize) {
+                        me.read(bytes(i, k)).await;
+                        me.read(bytes(k, j)).await;
+                        me.read_and_write(bytes(i, j)).await;
+                        me.compute(cube, element_ns).await;
+                    }
+                }
+            }
+            me.barrier().await;
+            if me.task == 0 {
+                me.stop().await;
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_has_a_place_of_its_own() {
+        for (blocks, tasks) in [(32, 1), (32, 6), (8, 12), (5, 7), (2, 16)] {
+            let grid = Grid::new(blocks, tasks);
+            let mut places = std::collections::BTreeSet::new();
+            for (i, j) in (0..blocks).flat_map(|i| (0..blocks).map(move |j| (i, j))) {
+                assert!(grid.place(i, j) < grid.count(grid.owner(i, j)));
+                assert!(places.insert((grid.owner(i, j), grid.place(i, j))), "{i} {j}");
+            }
+            assert_eq!((0..tasks).map(|task| grid.count(task)).sum::<u64>(), blocks * blocks);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! What came of a run, and tables of several.
+
+use std::fmt::Write;
+
+use coherence::message::Op;
+use coherence::scope::statistics::Statistics;
+
+/// What a task can wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// A page.
+    Fault,
+    /// A lock.
+    Lock,
+    /// A barrier.
+    Barrier,
+    /// A condition variable.
+    Condition,
+}
+
+impl Wait {
+    /// As the trace calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Wait::Fault => "fault",
+            Wait::Lock => "lock",
+            Wait::Barrier => "barrier",
+            Wait::Condition => "condition",
+        }
+    }
+}
+
+/// What came of a run. Counts are of the whole run, of all nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// Nodes.
+    pub nodes: u32,
+    /// Tasks of each.
+    pub tasks: u32,
+    /// Between the program's marks; of all, if it made none.
+    pub time_ns: u64,
+    /// From its beginning to its end.
+    pub whole_ns: u64,
+    /// Messages between nodes, by [`Op`].
+    pub messages: [u64; Op::ALL.len()],
+    /// Their bytes, headers included.
+    pub bytes: u64,
+    /// Faults.
+    pub read_faults: u64,
+    /// Write faults.
+    pub write_faults: u64,
+    /// Pages whose changes were sent.
+    pub diffs: u64,
+    /// Homes that moved.
+    pub moved: u64,
+    /// What tasks worked, in all.
+    pub computed_ns: u64,
+    /// What tasks waited, in all, by [`Wait`].
+    pub waited_ns: [u64; 4],
+    /// Events of the simulation.
+    pub events: u64,
+    began_ns: Option<u64>,
+}
+
+impl Outcome {
+    pub(crate) fn new(nodes: u32, tasks: u32) -> Self {
+        Self {
+            nodes,
+            tasks,
+            time_ns: 0,
+            whole_ns: 0,
+            messages: [0; Op::ALL.len()],
+            bytes: 0,
+            read_faults: 0,
+            write_faults: 0,
+            diffs: 0,
+            moved: 0,
+            computed_ns: 0,
+            waited_ns: [0; 4],
+            events: 0,
+            began_ns: None,
+        }
+    }
+
+    pub(crate) fn mark(&mut self, begins: bool, now: u64) {
+        match (begins, self.began_ns) {
+            (true, _) => self.began_ns = Some(now),
+            (false, began) => self.time_ns = now - began.unwrap_or(0),
+        }
+    }
+
+    pub(crate) fn waited(&mut self, wait: Wait, ns: u64) {
+        self.waited_ns[wait as usize] += ns;
+    }
+
+    pub(crate) fn add(&mut self, node: &Statistics) {
+        for (sum, sent) in self.messages.iter_mut().zip(node.messages) {
+            *sum += sent;
+        }
+        self.read_faults += node.read_faults;
+        self.write_faults += node.write_faults;
+        self.diffs += node.diffs;
+        self.moved += node.gained;
+    }
+
+    /// Messages of one kind.
+    pub fn sent(&self, op: Op) -> u64 {
+        self.messages[op as usize - 1]
+    }
+
+    /// Messages that can carry pages, as Sakaguchi et al. count them: OP_GETPGRANT and
+    /// OP_BARRGRANT.
+    pub fn page_messages(&self) -> u64 {
+        self.sent(Op::GetPageGrant) + self.sent(Op::BarrierGrant)
+    }
+
+    /// Messages of all kinds.
+    pub fn all_messages(&self) -> u64 {
+        self.messages.iter().sum()
+    }
+}
+
+/// The columns of both tables.
+const COLUMNS: [&str; 13] = [
+    "nodes",
+    "tasks",
+    "time_s",
+    "speedup",
+    "pages",
+    "page_messages",
+    "messages",
+    "bytes",
+    "diffs",
+    "work",
+    "faults",
+    "locks",
+    "barriers",
+];
+
+/// One line of a table; shares of what all tasks' time went into, in percent.
+fn cells(outcome: &Outcome, one: Option<&Outcome>) -> [String; COLUMNS.len()] {
+    let speedup = one.map(|one| one.time_ns as f64 / outcome.time_ns.max(1) as f64);
+    let tasks = u64::from(outcome.nodes) * u64::from(outcome.tasks);
+    let whole = (outcome.whole_ns * tasks).max(1) as f64;
+    let share = |ns: u64| format!("{:.1}", ns as f64 * 100.0 / whole);
+    let [fault, lock, barrier, condition] = outcome.waited_ns;
+    [
+        outcome.nodes.to_string(),
+        tasks.to_string(),
+        format!("{:.6}", outcome.time_ns as f64 / 1e9),
+        speedup.map_or("-".into(), |speedup| format!("{speedup:.2}")),
+        outcome.sent(Op::GetPageGrant).to_string(),
+        outcome.page_messages().to_string(),
+        outcome.all_messages().to_string(),
+        outcome.bytes.to_string(),
+        outcome.diffs.to_string(),
+        share(outcome.computed_ns),
+        share(fault),
+        share(lock + condition),
+        share(barrier),
+    ]
+}
+
+/// Runs of a program for people: aligned columns. Speed-ups are against `one`.
+pub fn table(runs: &[Outcome], one: Option<&Outcome>) -> String {
+    let mut lines = vec![COLUMNS.map(String::from)];
+    lines.extend(runs.iter().map(|run| cells(run, one)));
+    for (at, line) in lines.iter_mut().enumerate() {
+        for share in &mut line[COLUMNS.len() - 4..] {
+            share.push_str(if at == 0 { " %" } else { "" });
+        }
+    }
+    let widths = (0..COLUMNS.len()).map(|at| lines.iter().map(|line| line[at].len()).max());
+    let widths: Vec<usize> = widths.flatten().collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
+        writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ")).expect("into a string");
+    }
+    text
+}
+
+/// The first line of a file of comma-separated values.
+pub fn csv_head() -> String {
+    format!("program,cluster,{}\n", COLUMNS.join(","))
+}
+
+/// Runs of a program as lines of such a file.
+pub fn csv(program: &str, cluster: &str, runs: &[Outcome], one: Option<&Outcome>) -> String {
+    let mut text = String::new();
+    for run in runs {
+        let cells = cells(run, one).join(",");
+        writeln!(text, "{program},\"{cluster}\",{cells}").expect("into a string");
+    }
+    text
+}
