@@ -14,6 +14,7 @@ mod ps;
 mod pvmd;
 mod run;
 mod server;
+mod sim;
 mod tune;
 
 use std::ffi::{OsString, c_char, c_int};
@@ -54,6 +55,8 @@ enum Command {
     Pvmd(pvmd::Options),
     /// Measure which loop copies messages fastest on this processor
     Tune(tune::Options),
+    /// Run programs on simulated clusters, in virtual time
+    Sim(sim::Options),
     /// Serve a job (started by `nagaya exec`)
     #[command(hide = true)]
     Server(server::Options),
@@ -109,6 +112,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Pvm(options) => console::run(&options),
         Command::Pvmd(options) => pvmd::pvmd(&options),
         Command::Tune(options) => tune::tune(&options),
+        Command::Sim(options) => sim::sim(&options),
         Command::Server(options) => server::server(options),
     };
     result.unwrap_or_else(|Failure { message, status }| {

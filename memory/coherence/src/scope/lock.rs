@@ -202,7 +202,7 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, lock, epoch, .. } = header;
-        if !self.managed.get(&lock).is_some_and(|managed| managed.holder == Some(from)) {
+        if self.managed.get(&lock).is_none_or(|managed| managed.holder != Some(from)) {
             return Err(Refused::of(&header, "gives back a lock that it has not"));
         }
         let runs = self.whole(from, Op::WriteNotice, lock, runs);

@@ -1,34 +1,32 @@
-//! EP: pairs of Gaussian deviates, counted by size, as in the NAS benchmarks.
-//!
-//! `2^pairs_bits` pairs in batches of 1,024; a task has its share of the batches. Eleven words
-//! (4 bytes), those of the ten sizes and their sum, are one `jia_alloc2p` at task 0, which
-//! clears them; barrier; each task counts its pairs, and adds its counts under lock 0; barrier;
-//! task 0 reads them.
+//! EP: Gaussian deviates by chance, counted by size (`examples/dsm/ep.c`).
 
 use serde::{Deserialize, Serialize};
 
-use super::random::Random;
-use super::{Allocation, Make, Program, share};
+use super::random::Nas;
+use super::{Allocation, Make, Program, doubles, part};
 use crate::cluster::Cluster;
 use crate::task::{Life, Me};
 
-pub(super) const ABOUT: &str = "Gaussian deviates, counted by size";
+pub(super) const ABOUT: &str = "Gaussian deviates by chance, counted and added up";
 
-const BATCH: u64 = 1024;
+/// Two sums, then ten counts.
+const SUMS: usize = 2;
 const SIZES: usize = 10;
+const TALLY: u64 = 8 * (SUMS + SIZES) as u64;
 
 /// The program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Ep {
-    pairs_bits: u32,
+    /// 2 to the power of this pairs.
+    exponent: u32,
     #[serde(skip)]
     pair_ns: f64,
 }
 
 impl Default for Ep {
     fn default() -> Self {
-        Self { pairs_bits: 24, pair_ns: 0.0 }
+        Self { exponent: 24, pair_ns: 0.0 }
     }
 }
 
@@ -38,28 +36,29 @@ impl Make for Ep {
     }
 
     fn check(&self) -> Result<(), String> {
-        match self.pairs_bits {
-            10..=36 => Ok(()),
-            bits => Err(format!("pairs_bits is {bits}, and must be 10 to 36")),
+        match self.exponent {
+            0..=40 => Ok(()),
+            exponent => Err(format!("exponent is {exponent}, and must be 0 to 40")),
         }
     }
 }
 
-/// What the pairs of a share of the batches are.
-fn counts(batches: std::ops::Range<u64>) -> [u32; SIZES + 1] {
-    let mut counts = [0; SIZES + 1];
-    let mut random = Random::new(271_828_183, batches.start * BATCH * 2);
-    for _ in 0..(batches.end - batches.start) * BATCH {
-        let (x, y) = (2.0 * random.next() - 1.0, 2.0 * random.next() - 1.0);
+/// What a share of the pairs comes to.
+fn count(pairs: std::ops::Range<u64>) -> ([f64; SUMS], [u64; SIZES]) {
+    let (mut sums, mut counts) = ([0.0; SUMS], [0; SIZES]);
+    let mut random = Nas::new(271_828_183, 2 * pairs.start);
+    for _ in pairs {
+        let (x, y) = (random.next(), random.next());
         let square = x * x + y * y;
         if square <= 1.0 {
             let factor = (-2.0 * square.ln() / square).sqrt();
-            let size = (x * factor).abs().max((y * factor).abs()) as usize;
-            counts[size.min(SIZES - 1)] += 1;
-            counts[SIZES] += 1;
+            let (x, y) = (x * factor, y * factor);
+            sums[0] += x;
+            sums[1] += y;
+            counts[x.abs().max(y.abs()) as usize] += 1;
         }
     }
-    counts
+    (sums, counts)
 }
 
 impl Program for Ep {
@@ -68,28 +67,29 @@ impl Program for Ep {
     }
 
     fn allocations(&self, _: u64, _: u64) -> Vec<Allocation> {
-        vec![Allocation::on(0, 4 * (SIZES as u64 + 1))]
+        vec![Allocation::on(0, TALLY)]
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
-        let shared = bases[0]..bases[0] + 4 * (SIZES as u64 + 1);
-        let (batches, pair_ns) = ((1 << self.pairs_bits) / BATCH, self.pair_ns);
+        let tally = bases[0]..bases[0] + TALLY;
+        let (pairs, pair_ns) = (1 << self.exponent, self.pair_ns);
         Box::pin(async move {
-            if me.task == 0 {
-                me.store(shared.start, &[0; 4 * (SIZES + 1)]).await;
-            }
             me.barrier().await;
             if me.task == 0 {
                 me.start().await;
             }
-            let mine = share(batches, me.task, me.tasks);
-            me.compute((mine.end - mine.start) * BATCH, pair_ns).await;
-            let counts = counts(mine);
+            let mine = part(pairs, me.task, me.tasks);
+            me.compute(mine.end - mine.start, pair_ns).await;
+            let (sums, counts) = count(mine);
             me.lock(0).await;
-            me.update(shared.clone(), |_, bytes| {
+            me.update(tally.clone(), |_, bytes| {
                 let (words, _) = bytes.as_chunks_mut();
-                for (word, count) in words.iter_mut().zip(counts) {
-                    *word = (u32::from_le_bytes(*word) + count).to_le_bytes();
+                let (first, last) = words.split_at_mut(SUMS);
+                for (word, add) in first.iter_mut().zip(sums) {
+                    *word = (f64::from_le_bytes(*word) + add).to_le_bytes();
+                }
+                for (word, add) in last.iter_mut().zip(counts) {
+                    *word = (u64::from_le_bytes(*word) + add).to_le_bytes();
                 }
             })
             .await;
@@ -97,11 +97,16 @@ impl Program for Ep {
             me.barrier().await;
             if me.task == 0 {
                 me.stop().await;
-                let sums = me.load(shared).await;
-                let (words, _) = sums.as_chunks();
-                let words: Vec<u32> = words.iter().map(|word| u32::from_le_bytes(*word)).collect();
-                let all: u32 = words[..SIZES].iter().sum();
-                assert_eq!(all, words[SIZES], "every pair is counted once");
+                let sums = me.load(tally).await;
+                // As NAS publishes them, for class S.
+                if pairs == 1 << 24 {
+                    let published = [-3.247_834_652_034_74e3, -6.958_407_078_382_297e3];
+                    for (sum, published) in doubles(&sums).zip(published) {
+                        if (sum - published).abs() > 1e-8 * published.abs() {
+                            me.wrong(format!("a sum is {sum}, and {published} by NAS"));
+                        }
+                    }
+                }
             }
         })
     }

@@ -1,15 +1,9 @@
-//! IS: keys are ranked by counting them, as in the NAS benchmarks.
-//!
-//! Each task has `2^keys_bits / tasks` keys of its own, below `2^range_bits`: sums of four
-//! random numbers, in NAS's sequence. The shared histogram, a word (4 bytes) for each value, is one
-//! `jia_alloc2p` at task 0. In each of the repetitions a task counts its keys; task 0 clears
-//! the shared histogram; barrier; under lock 0 each adds its counts, word by word; barrier; each
-//! reads the sums and ranks its keys; barrier.
+//! IS: ranks of integers, by counting them (`examples/dsm/is.c`).
 
 use serde::{Deserialize, Serialize};
 
-use super::random::Random;
-use super::{Allocation, Make, Program, share};
+use super::random::chance;
+use super::{Allocation, Make, Program, part};
 use crate::cluster::Cluster;
 use crate::task::{Life, Me};
 
@@ -19,46 +13,39 @@ pub(super) const ABOUT: &str = "ranks of keys, counted in one histogram under a 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Is {
-    keys_bits: u32,
-    range_bits: u32,
-    repetitions: u32,
+    integers: u64,
+    range: u64,
+    iterations: u64,
     #[serde(skip)]
-    key_ns: f64,
+    integer_ns: f64,
 }
 
 impl Default for Is {
     fn default() -> Self {
-        Self { keys_bits: 22, range_bits: 15, repetitions: 10, key_ns: 0.0 }
+        Self { integers: 1 << 22, range: 32768, iterations: 10, integer_ns: 0.0 }
     }
 }
 
 impl Make for Is {
     fn on(self, cluster: &Cluster) -> Self {
-        Self { key_ns: cluster.compute.is_ns, ..self }
+        Self { integer_ns: cluster.compute.is_ns, ..self }
     }
 
     fn check(&self) -> Result<(), String> {
-        match (self.keys_bits, self.range_bits) {
-            (1..=32, 2..=24) => Ok(()),
-            (keys, range) => Err(format!(
-                "keys_bits is {keys} and range_bits {range}; they must be 1 to 32 and 2 to 24"
+        match (self.integers, self.range) {
+            (1..=1_073_741_824, 1..=16_777_216) => Ok(()),
+            (integers, range) => Err(format!(
+                "integers are {integers} and range is {range}, and must be 1 to 1073741824 and \
+                 1 to 16777216"
             )),
         }
     }
 }
 
 impl Is {
-    /// How often each value is among a task's keys.
-    fn counts(&self, task: u64, tasks: u64) -> Vec<u32> {
-        let keys = share(1 << self.keys_bits, task, tasks);
-        let mut random = Random::new(314_159_265, keys.start * 4);
-        let quarter = f64::from(1u32 << self.range_bits) / 4.0;
-        let mut counts = vec![0; 1 << self.range_bits];
-        for _ in keys {
-            let sum: f64 = (0..4).map(|_| random.next()).sum();
-            counts[(quarter * sum) as usize] += 1;
-        }
-        counts
+    fn value(&self, at: u64) -> u64 {
+        let sum: u64 = (0..4).map(|part| chance(4 * at + part) >> 33).sum();
+        (sum as f64 / (1u64 << 33) as f64 * self.range as f64) as u64
     }
 }
 
@@ -68,45 +55,57 @@ impl Program for Is {
     }
 
     fn allocations(&self, _: u64, _: u64) -> Vec<Allocation> {
-        vec![Allocation::on(0, 4 << self.range_bits)]
+        vec![Allocation::on(0, 4 * self.range)]
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
-        let histogram = bases[0]..bases[0] + (4 << self.range_bits);
+        let counters = bases[0]..bases[0] + 4 * self.range;
         let is = self.clone();
         Box::pin(async move {
-            let counts = is.counts(me.task, me.tasks);
-            let keys = share(1 << is.keys_bits, me.task, me.tasks);
-            let keys = keys.end - keys.start;
+            let mine = part(is.integers, me.task, me.tasks);
+            let count = mine.end - mine.start;
+            let mut own = vec![0u32; is.range as usize];
+            mine.clone().for_each(|at| own[is.value(at) as usize] += 1);
+            // What was changed, and to what.
+            let mut changed = std::collections::BTreeMap::new();
             me.barrier().await;
             if me.task == 0 {
                 me.start().await;
             }
-            for _ in 0..is.repetitions {
-                me.compute(keys, is.key_ns / 2.0).await;
+            for iteration in 0..is.iterations {
+                let at = iteration % is.integers;
+                if mine.contains(&at) {
+                    let to = iteration % is.range;
+                    let before = changed.insert(at, to).unwrap_or_else(|| is.value(at));
+                    own[before as usize] -= 1;
+                    own[to as usize] += 1;
+                }
+                me.compute(count, is.integer_ns / 2.0).await;
                 if me.task == 0 {
-                    for page in me.pages(histogram.clone()) {
+                    for page in me.pages(counters.clone()) {
                         me.store(page.start, &vec![0; (page.end - page.start) as usize]).await;
                     }
                 }
                 me.barrier().await;
                 me.lock(0).await;
-                me.update(histogram.clone(), |at, bytes| {
-                    let first = ((at - histogram.start) / 4) as usize;
+                me.update(counters.clone(), |at, bytes| {
+                    let first = ((at - counters.start) / 4) as usize;
                     let (words, _) = bytes.as_chunks_mut();
-                    for (word, count) in words.iter_mut().zip(&counts[first..]) {
+                    for (word, count) in words.iter_mut().zip(&own[first..]) {
                         *word = (u32::from_le_bytes(*word) + count).to_le_bytes();
                     }
                 })
                 .await;
-                me.compute(counts.len() as u64, 1.0).await;
+                me.compute(is.range, 1.0).await;
                 me.unlock(0).await;
                 me.barrier().await;
-                let sums = me.load(histogram.clone()).await;
+                let sums = me.load(counters.clone()).await;
                 let (words, _) = sums.as_chunks();
                 let all: u64 = words.iter().map(|word| u64::from(u32::from_le_bytes(*word))).sum();
-                assert_eq!(all, 1 << is.keys_bits, "every key is counted once");
-                me.compute(keys, is.key_ns / 2.0).await;
+                if all != is.integers {
+                    me.wrong(format!("{all} integers are counted, of {}", is.integers));
+                }
+                me.compute(count, is.integer_ns / 2.0).await;
                 me.barrier().await;
             }
             if me.task == 0 {

@@ -1,12 +1,4 @@
-//! LU: factors of a dense matrix of doubles, by blocks, without pivoting.
-//!
-//! Blocks of `block` by `block` doubles stand contiguous. Tasks are a grid, as square as their
-//! number allows (`down` tasks a column, the greatest divisor that is not above the root), and
-//! block (i, j) belongs to task `(i % down) * across + j % across`. Each task has one
-//! `jia_alloc2p` for its blocks, which stand there by rows. Each task fills its blocks;
-//! barrier; then for each k the owner factors block (k, k); barrier; the owners of blocks
-//! below and to the right of it divide by it; barrier; the owners of all other blocks below
-//! and to the right subtract products of these.
+//! LU: factors of a dense matrix of doubles, by blocks, without pivoting (`examples/dsm/lu.c`).
 
 use serde::{Deserialize, Serialize};
 
@@ -21,7 +13,7 @@ pub(super) const ABOUT: &str = "factors of a matrix, by blocks, without pivoting
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Lu {
     /// Rows and columns.
-    n: u64,
+    size: u64,
     /// Those of a block.
     block: u64,
     #[serde(skip)]
@@ -30,7 +22,7 @@ pub(super) struct Lu {
 
 impl Default for Lu {
     fn default() -> Self {
-        Self { n: 1024, block: 32, element_ns: 0.0 }
+        Self { size: 1024, block: 32, element_ns: 0.0 }
     }
 }
 
@@ -40,12 +32,11 @@ impl Make for Lu {
     }
 
     fn check(&self) -> Result<(), String> {
-        let Self { n, block, .. } = self;
-        match (1..=65536).contains(n) && *block > 0 && n % block == 0 {
-            true => Ok(()),
-            false => {
-                Err(format!("n is {n} and block {block}; n must be 1 to 65536, block divide it"))
-            }
+        match (self.size, self.block) {
+            (1..=65536, 1..=4096) => Ok(()),
+            (size, block) => Err(format!(
+                "size is {size} and block {block}, and must be 1 to 65536 and 1 to 4096"
+            )),
         }
     }
 }
@@ -93,15 +84,15 @@ impl Grid {
 
 impl Program for Lu {
     fn allocations(&self, tasks: u64, _: u64) -> Vec<Allocation> {
-        let grid = Grid::new(self.n / self.block, tasks);
+        let grid = Grid::new(self.size.div_ceil(self.block), tasks);
         let bytes = self.block * self.block * 8;
         (0..tasks).map(|task| Allocation::on(task, grid.count(task) * bytes)).collect()
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
-        let Self { n, block, element_ns } = *self;
+        let Self { size, block, element_ns } = *self;
         let bases = bases.to_vec();
-        let grid = Grid::new(n / block, me.tasks);
+        let grid = Grid::new(size.div_ceil(block), me.tasks);
         let cube = block.pow(3);
         Box::pin(async move {
             let bytes = |i: u64, j: u64| {
@@ -126,14 +117,12 @@ impl Program for Lu {
                     me.compute(cube / 3, element_ns).await;
                 }
                 me.barrier().await;
-                for at in k + 1..grid.blocks {
-                    for (i, j) in [(at, k), (k, at)] {
-                        if mine(i, j) {
-                            me.read(bytes(k, k)).await;
-                            me.read_and_write(bytes(i, j)).await;
-                            me.compute(cube / 2, element_ns).await;
-                        }
-                    }
+                let below = (k + 1..grid.blocks).map(|i| (i, k));
+                let beside = (k + 1..grid.blocks).map(|j| (k, j));
+                for (i, j) in below.chain(beside).filter(|&(i, j)| mine(i, j)) {
+                    me.read(bytes(k, k)).await;
+                    me.read_and_write(bytes(i, j)).await;
+                    me.compute(cube / 2, element_ns).await;
                 }
                 me.barrier().await;
                 // The first row below k, and the first column right of it, that are ours.

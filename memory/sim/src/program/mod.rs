@@ -1,10 +1,9 @@
 //! Programs: what their tasks touch, compute and wait for. One file a program.
 //!
-//! They are those of the literature on software DSM (JIAJIA's), with the algorithms, sizes and
-//! layout of memory that each file's first lines say; what they compute, they compute as often
-//! as the real ones do. Large ones have no contents: only what is touched is simulated, and
-//! tasks of such a program write what nobody else writes at the same time. Those whose messages
-//! depend on values have them.
+//! They are the programs of `examples/dsm/`, with the same parameters: the first lines of each
+//! file there say how memory is laid out and who touches what when, and it is the same here.
+//! Large ones have no contents: only what is touched is simulated. Those whose messages depend
+//! on values compute them as the real ones do.
 
 mod ep;
 mod is;
@@ -53,11 +52,16 @@ pub struct Allocation {
 pub enum Home {
     /// One task's (`jia_alloc2p`).
     Task(u64),
-    /// Blocks of so many bytes, whole pages of them, task by task in turns (`jia_alloc3`).
+    /// Blocks of so many bytes, whole pages of them, task by task in turns (`jia_alloc2`).
     Blocks(u64),
 }
 
 impl Allocation {
+    /// An array of rows in bands, one a task (`jia_alloc2`).
+    pub fn bands(rows: u64, row_bytes: u64, tasks: u64) -> Self {
+        Self { bytes: rows * row_bytes, home: Home::Blocks(rows.div_ceil(tasks) * row_bytes) }
+    }
+
     /// All on a task's node.
     pub fn on(task: u64, bytes: u64) -> Self {
         Self { bytes, home: Home::Task(task) }
@@ -101,9 +105,11 @@ pub(crate) fn doubles(bytes: &[u8]) -> impl Iterator<Item = f64> {
     doubles.iter().map(|bytes| f64::from_le_bytes(*bytes))
 }
 
-/// Which of `all` rows are a task's.
-pub(crate) fn share(all: u64, task: u64, tasks: u64) -> std::ops::Range<u64> {
-    all * task / tasks..all * (task + 1) / tasks
+/// A task's part of a range: all have equal shares, in their order; the last ones can be smaller
+/// or empty.
+pub(crate) fn part(count: u64, task: u64, tasks: u64) -> std::ops::Range<u64> {
+    let share = count.div_ceil(tasks);
+    (share * task).min(count)..(share * (task + 1)).min(count)
 }
 
 /// A program that can be asked for by name.

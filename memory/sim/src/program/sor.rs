@@ -1,15 +1,8 @@
-//! SOR: red-black successive over-relaxation of a grid of floats.
-//!
-//! The grid has `rows + 2` rows of `columns` points, and the outermost rows do not change. Red
-//! and black points are two matrices of `columns / 2` floats a row. Rows are in bands, `(rows +
-//! 2) * task / tasks` up to those of the next task; for red, then for black, each task has one
-//! `jia_alloc2p` for its band, whose rows follow each other without a gap. Each task fills its
-//! bands; barrier; then in each iteration it computes its black points from red ones; barrier;
-//! red from black; barrier.
+//! SOR: red-black successive over-relaxation of a grid of floats (`examples/dsm/sor.c`).
 
 use serde::{Deserialize, Serialize};
 
-use super::{Allocation, Make, Program, share};
+use super::{Allocation, Make, Program, part};
 use crate::cluster::Cluster;
 use crate::task::{Life, Me};
 
@@ -20,6 +13,7 @@ pub(super) const ABOUT: &str = "red-black successive over-relaxation";
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Sor {
     rows: u64,
+    /// Of each colour.
     columns: u64,
     iterations: u64,
     #[serde(skip)]
@@ -38,12 +32,10 @@ impl Make for Sor {
     }
 
     fn check(&self) -> Result<(), String> {
-        let Self { rows, columns, .. } = self;
-        match (rows, columns) {
-            (1..=1_000_000, 2..=1_000_000) if columns % 2 == 0 => Ok(()),
-            _ => Err(format!(
-                "rows are {rows} and columns {columns}; rows must be 1 to 1000000, columns 2 to \
-                 1000000 and even"
+        match (self.rows, self.columns) {
+            (1..=16_777_216, 1..=16_777_216) => Ok(()),
+            (rows, columns) => Err(format!(
+                "rows are {rows} and columns {columns}, and must be 1 to 16777216 each"
             )),
         }
     }
@@ -51,47 +43,51 @@ impl Make for Sor {
 
 impl Program for Sor {
     fn allocations(&self, tasks: u64, _: u64) -> Vec<Allocation> {
-        let bands = (0..2 * tasks).map(|band| {
-            let rows = share(self.rows + 2, band % tasks, tasks);
-            Allocation::on(band % tasks, (rows.end - rows.start) * self.columns / 2 * 4)
-        });
-        bands.collect()
+        let row = |row: u64| {
+            let inner = row.clamp(1, self.rows) - 1;
+            Allocation::on(inner / self.rows.div_ceil(tasks), (self.columns + 1) * 4)
+        };
+        (0..self.rows + 2).flat_map(|at| [row(at); 2]).collect()
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
         let Self { rows, columns, iterations, point_ns } = *self;
-        let row_bytes = columns / 2 * 4;
-        let bases = bases.to_vec();
+        let mine = part(rows, me.task, me.tasks);
+        let mine = 1 + mine.start..1 + mine.end;
+        // Of the rows that this task touches.
+        let first = 2 * (mine.start as usize - 1);
+        let bases =
+            bases[first.min(bases.len())..(2 * mine.end as usize + 2).min(bases.len())].to_vec();
         Box::pin(async move {
-            // Where a row of a colour stands.
-            let place = |colour: u64, row: u64| {
-                // The band that has it: the last that begins at or before it.
-                let task = ((row + 1) * me.tasks - 1) / (rows + 2);
-                let first = share(rows + 2, task, me.tasks).start;
-                let base = bases[(colour * me.tasks + task) as usize];
-                base + (row - first) * row_bytes
+            let points = |colour: u64, row: u64, points: std::ops::Range<u64>| {
+                let base = bases[(2 * row + colour) as usize - first];
+                base + points.start * 4..base + points.end * 4
             };
-            let mine = share(rows + 2, me.task, me.tasks);
-            for colour in [0, 1] {
-                for row in mine.clone() {
-                    let at = place(colour, row);
-                    me.write(at..at + row_bytes).await;
-                }
+            let mut filled: Vec<u64> = mine.clone().collect();
+            if mine.start == 1 && !mine.is_empty() {
+                filled.push(0);
+            }
+            if mine.end == rows + 1 && !mine.is_empty() {
+                filled.push(rows + 1);
+            }
+            for row in filled {
+                me.write(points(0, row, 0..columns + 1)).await;
+                me.write(points(1, row, 0..columns + 1)).await;
             }
             me.barrier().await;
             if me.task == 0 {
                 me.start().await;
             }
             for _ in 0..iterations {
-                for (from, to) in [(0, 1), (1, 0)] {
-                    for row in mine.start.max(1)..mine.end.min(rows + 1) {
-                        for near in [row - 1, row, row + 1] {
-                            let at = place(from, near);
-                            me.read(at..at + row_bytes).await;
-                        }
-                        let at = place(to, row);
-                        me.write(at..at + row_bytes).await;
-                        me.compute(columns / 2, point_ns).await;
+                for (to, from) in [(0, 1), (1, 0)] {
+                    for row in mine.clone() {
+                        let shift = (row + to) % 2;
+                        let inner = 1 - shift..columns + 1 - shift;
+                        me.read(points(from, row - 1, inner.clone())).await;
+                        me.read(points(from, row + 1, inner.clone())).await;
+                        me.read(points(from, row, 0..columns + 1)).await;
+                        me.read_and_write(points(to, row, inner)).await;
+                        me.compute(columns, point_ns).await;
                     }
                     me.barrier().await;
                 }

@@ -1,108 +1,187 @@
-//! TSP: the shortest tour through random cities, by branch and bound.
-//!
-//! All tours that begin with the same four cities are one piece of work; pieces are numbered in
-//! order. The next piece's number, a word, is one `jia_alloc2p` at task 0; the shortest length,
-//! a word, and its tour, a byte for each city, are another. Task 0 writes both; barrier; then
-//! each task takes a piece under lock 0, reads the shortest length under lock 1, searches, and
-//! if it found a shorter tour writes it under lock 1, until no piece is left. A barrier ends
-//! it. How much is searched depends on who finds what when.
+//! TSP: the travelling salesman, by branch and bound (`examples/dsm/tsp.c`). How much is
+//! searched depends on who finds what when.
 
 use serde::{Deserialize, Serialize};
 
-use super::random::Random;
+use super::random::chance;
 use super::{Allocation, Make, Program};
 use crate::cluster::Cluster;
 use crate::task::{Life, Me};
 
-pub(super) const ABOUT: &str = "shortest tour, by branch and bound; work is shared under locks";
+pub(super) const ABOUT: &str = "travelling salesman, by branch and bound; work is shared by a lock";
 
 /// The program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Tsp {
     cities: usize,
+    /// Cities of a beginning after the first one.
+    depth: usize,
     seed: u64,
     #[serde(skip)]
-    visit_ns: f64,
+    city_ns: f64,
 }
+
+const CITIES: usize = 64;
+const DEPTH: usize = CITIES / 8 - 1;
 
 impl Default for Tsp {
     fn default() -> Self {
-        Self { cities: 15, seed: 19, visit_ns: 0.0 }
+        Self { cities: 18, depth: 3, seed: 1, city_ns: 0.0 }
     }
 }
 
 impl Make for Tsp {
     fn on(self, cluster: &Cluster) -> Self {
-        Self { visit_ns: cluster.compute.tsp_ns, ..self }
+        let depth = self.depth.min(self.cities - 1);
+        Self { city_ns: cluster.compute.tsp_ns, depth, ..self }
     }
 
     fn check(&self) -> Result<(), String> {
-        match self.cities {
-            5..=20 => Ok(()),
-            cities => Err(format!("cities are {cities}, and must be 5 to 20")),
+        match (self.cities, self.depth) {
+            (2..=CITIES, 1..=DEPTH) => Ok(()),
+            (cities, depth) => Err(format!(
+                "cities are {cities} and depth is {depth}, and must be 2 to {CITIES} and 1 to \
+                 {DEPTH}"
+            )),
         }
     }
 }
 
-/// Cities that a piece of work begins with.
-const PREFIX: usize = 4;
+/// What the job says: where the next beginning's number, the best length and its tour stand.
+const NEXT: std::ops::Range<u64> = 0..8;
+const BEST: std::ops::Range<u64> = 8..12;
+const TOUR: u64 = 12;
+const JOB: u64 = 272;
+/// A beginning: the least length of a tour with it, and eight cities.
+const BEGINNING: u64 = 12;
 
-/// A search for a tour that is shorter than all known.
-struct Search<'a> {
-    distances: &'a [Vec<u32>],
-    /// The shortest way on from each city.
-    least: &'a [u32],
-    tour: Vec<u8>,
-    shortest: u32,
-    found: Option<Vec<u8>>,
-    visits: u64,
+/// Where the cities are.
+struct Cities {
+    distance: Vec<Vec<i32>>,
+    /// The distance to the next city.
+    nearest: Vec<i32>,
 }
 
-impl Search<'_> {
-    /// Goes on from the last city of the tour; `left` are the others, `rest` at least what they
-    /// add.
-    fn go_on(&mut self, length: u32, left: u32, rest: u32) {
-        self.visits += 1;
-        let last = usize::from(*self.tour.last().expect("a tour has a city"));
-        if left == 0 {
-            let length = length + self.distances[last][0];
-            if length < self.shortest {
-                self.shortest = length;
-                self.found = Some(self.tour.clone());
-            }
-            return;
+impl Cities {
+    fn new(cities: usize, seed: u64) -> Self {
+        let number = |city, axis| chance((seed * CITIES as u64 + city) * 2 + axis) % 10_000;
+        let place = |city: usize| [0, 1].map(|axis| number(city as u64, axis) as f64);
+        let distance = |a, b| {
+            let (a, b): ([f64; 2], [f64; 2]) = (place(a), place(b));
+            (a[0] - b[0]).hypot(a[1] - b[1]) as i32
+        };
+        let distance: Vec<Vec<i32>> =
+            (0..cities).map(|a| (0..cities).map(|b| distance(a, b)).collect()).collect();
+        let others = |a: usize| (0..cities).filter(move |b| *b != a);
+        let nearest = (0..cities)
+            .map(|a| others(a).map(|b| distance[a][b]).min().expect("there are others"))
+            .collect();
+        Self { distance, nearest }
+    }
+
+    fn count(&self) -> usize {
+        self.nearest.len()
+    }
+
+    /// Always to the nearest city that is left.
+    fn first_tour(&self) -> Vec<usize> {
+        let mut tour = vec![0];
+        while tour.len() < self.count() {
+            let last = tour[tour.len() - 1];
+            let left = (1..self.count()).filter(|city| !tour.contains(city));
+            tour.push(left.min_by_key(|city| self.distance[last][*city]).expect("some are left"));
         }
-        for city in (0..self.distances.len()).filter(|city| left >> city & 1 == 1) {
-            let length = length + self.distances[last][city];
-            if length + rest < self.shortest {
-                self.tour.push(city as u8);
-                self.go_on(length, left & !(1 << city), rest - self.least[city]);
+        tour
+    }
+
+    fn length(&self, tour: &[usize]) -> i32 {
+        let after = tour.iter().cycle().skip(1);
+        tour.iter().zip(after).map(|(a, b)| self.distance[*a][*b]).sum()
+    }
+
+    /// How long a tour is at least, of which only the beginning is known: what is left of each
+    /// city that must still be left for another.
+    fn rest(&self, tour: &[usize]) -> i32 {
+        let last = tour[tour.len() - 1];
+        let left = (0..self.count()).filter(|city| *city == last || !tour.contains(city));
+        left.map(|city| self.nearest[city]).sum()
+    }
+
+    /// All ways to begin a tour, the most promising ones first.
+    fn queue(&self, depth: usize) -> Vec<(i32, Vec<u8>)> {
+        let mut tours = vec![vec![0]];
+        for _ in 0..depth {
+            let longer = |tour: Vec<usize>| {
+                let others = (1..self.count()).filter(|city| !tour.contains(city));
+                others.map(|city| [&tour[..], &[city]].concat()).collect::<Vec<_>>()
+            };
+            tours = tours.into_iter().flat_map(longer).collect();
+        }
+        let beginning = |tour: Vec<usize>| {
+            let so_far: i32 = tour.windows(2).map(|pair| self.distance[pair[0]][pair[1]]).sum();
+            (so_far + self.rest(&tour), tour.into_iter().map(|city| city as u8).collect())
+        };
+        let mut queue: Vec<(i32, Vec<u8>)> = tours.into_iter().map(beginning).collect();
+        queue.sort_unstable();
+        queue
+    }
+}
+
+/// A search through all tours with one beginning.
+struct Search<'a> {
+    cities: &'a Cities,
+    begun: usize,
+    tour: Vec<usize>,
+    visited: u64,
+    /// Of the tour's last cities: how long it is there, what is left, which city is next.
+    at: Vec<(i32, i32, usize)>,
+    best: i32,
+    looked_at: u64,
+}
+
+impl<'a> Search<'a> {
+    fn new(cities: &'a Cities, tour: Vec<usize>, best: i32) -> Self {
+        let so_far = tour.windows(2).map(|pair| cities.distance[pair[0]][pair[1]]).sum();
+        let at = vec![(so_far, cities.rest(&tour), 1)];
+        let visited = tour.iter().fold(0, |visited, city| visited | 1 << city);
+        Self { cities, begun: tour.len(), tour, visited, at, best, looked_at: 0 }
+    }
+
+    /// The next tour that is shorter than the best: its length. Goes on behind it when called
+    /// again.
+    fn next(&mut self) -> Option<(i32, Vec<usize>)> {
+        let Cities { distance, nearest } = self.cities;
+        while let Some((so_far, rest, city)) = self.at.last_mut() {
+            let last = self.tour[self.tour.len() - 1];
+            let mut found = None;
+            if self.tour.len() == nearest.len() {
+                let length = *so_far + distance[last][self.tour[0]];
+                found = (length < self.best).then(|| (length, self.tour.clone()));
+            } else if *city < nearest.len() {
+                let next = *city;
+                *city += 1;
+                self.looked_at += 1;
+                let longer = *so_far + distance[last][next];
+                let rest = *rest - nearest[last];
+                if self.visited >> next & 1 == 0 && longer + rest < self.best {
+                    self.tour.push(next);
+                    self.visited |= 1 << next;
+                    self.at.push((longer, rest, 1));
+                }
+                continue;
+            }
+            self.at.pop();
+            if self.tour.len() > self.begun {
+                self.visited &= !(1 << last);
                 self.tour.pop();
             }
+            if found.is_some() {
+                return found;
+            }
         }
+        None
     }
-}
-
-/// Distances between random cities.
-fn distances(cities: usize, seed: u64) -> Vec<Vec<u32>> {
-    let mut random = Random::new(seed, 10);
-    let places: Vec<_> = (0..cities).map(|_| (random.next(), random.next())).collect();
-    let distance =
-        |a: &(f64, f64), b: &(f64, f64)| ((a.0 - b.0).hypot(a.1 - b.1) * 10_000.0) as u32;
-    places.iter().map(|a| places.iter().map(|b| distance(a, b)).collect()).collect()
-}
-
-/// The first cities of a piece of work; nothing, if it is not there.
-fn prefix(piece: u32, cities: usize) -> Option<Vec<u8>> {
-    let mut left: Vec<u8> = (1..cities as u8).collect();
-    let mut tour = vec![0];
-    let mut piece = piece as usize;
-    for _ in 1..PREFIX {
-        tour.push(left.remove(piece % left.len()));
-        piece /= left.len() + 1;
-    }
-    (piece == 0).then_some(tour)
 }
 
 impl Program for Tsp {
@@ -111,65 +190,70 @@ impl Program for Tsp {
     }
 
     fn allocations(&self, _: u64, _: u64) -> Vec<Allocation> {
-        vec![Allocation::on(0, 4), Allocation::on(0, 4 + self.cities as u64)]
+        let room: usize = (0..self.depth).map(|at| self.cities - 1 - at).product();
+        vec![Allocation::on(0, JOB), Allocation::on(0, room as u64 * BEGINNING)]
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
-        let Self { cities, seed, visit_ns } = *self;
-        let (next, shortest) = (bases[0], bases[1]);
+        let Self { cities, depth, seed, city_ns } = *self;
+        let (job, queue) = (bases[0], bases[1]);
+        let field = move |field: std::ops::Range<u64>| job + field.start..job + field.end;
+        let word = |bytes: &[u8]| i32::from_le_bytes(bytes.try_into().expect("a word"));
+        let words = |tour: &[usize]| {
+            let mut all = [0; CITIES];
+            all.iter_mut().zip(tour).for_each(|(word, city)| *word = *city as i32);
+            all.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>()
+        };
         Box::pin(async move {
-            let distances = distances(cities, seed);
-            let nearest = |city: usize| {
-                let others = distances[city].iter().enumerate().filter(|(other, _)| *other != city);
-                others.map(|(_, distance)| *distance).min().expect("there are others")
-            };
-            let least: Vec<u32> = (0..cities).map(nearest).collect();
-            let word = |bytes: Vec<u8>| u32::from_le_bytes(bytes.try_into().expect("a word"));
+            let cities = Cities::new(cities, seed);
+            let all = cities.queue(depth);
+            let queued = all.len() as u64;
             if me.task == 0 {
-                me.store(next, &0u32.to_le_bytes()).await;
-                me.store(shortest, &u32::MAX.to_le_bytes()).await;
+                let mut bytes = Vec::new();
+                for (least, tour) in &all {
+                    bytes.extend(least.to_le_bytes());
+                    bytes.extend(tour.iter().chain([0; 8].iter()).take(8));
+                }
+                me.store(queue, &bytes).await;
+                let tour = cities.first_tour();
+                me.store(job + TOUR, &words(&tour)).await;
+                me.store(job + BEST.start, &cities.length(&tour).to_le_bytes()).await;
             }
+            drop(all);
             me.barrier().await;
             if me.task == 0 {
                 me.start().await;
             }
             loop {
                 me.lock(0).await;
-                let piece = word(me.load(next..next + 4).await);
-                me.store(next, &(piece + 1).to_le_bytes()).await;
+                let next = me.load(field(NEXT)).await;
+                let next = u64::from_le_bytes(next.try_into().expect("a long"));
+                if next < queued {
+                    me.store(job, &(next + 1).to_le_bytes()).await;
+                }
+                let best = word(&me.load(field(BEST)).await);
                 me.unlock(0).await;
-                let Some(tour) = prefix(piece, cities) else { break };
-                me.lock(1).await;
-                let known = word(me.load(shortest..shortest + 4).await);
-                me.unlock(1).await;
-                let length = tour
-                    .windows(2)
-                    .map(|pair| distances[usize::from(pair[0])][usize::from(pair[1])])
-                    .sum();
-                let left = (0..cities as u8).filter(|city| !tour.contains(city));
-                let left = left.fold(0, |left, city| left | 1 << city);
-                let rest = (0..cities).filter(|city| left >> city & 1 == 1).map(|city| least[city]);
-                let rest = rest.sum();
-                let (found, visits) = {
-                    let mut search = Search {
-                        distances: &distances,
-                        least: &least,
-                        tour,
-                        shortest: known,
-                        found: None,
-                        visits: 0,
-                    };
-                    search.go_on(length, left, rest);
-                    (search.found.map(|tour| (search.shortest, tour)), search.visits)
-                };
-                me.compute(visits, visit_ns).await;
-                if let Some((length, tour)) = found {
-                    me.lock(1).await;
-                    if length < word(me.load(shortest..shortest + 4).await) {
-                        me.store(shortest, &length.to_le_bytes()).await;
-                        me.store(shortest + 4, &tour).await;
+                if next >= queued {
+                    break;
+                }
+                let at = queue + next * BEGINNING;
+                let beginning = me.load(at..at + BEGINNING).await;
+                if word(&beginning[..4]) >= best {
+                    continue;
+                }
+                let tour = beginning[4..].iter().take(depth + 1).map(|city| usize::from(*city));
+                let mut search = Search::new(&cities, tour.collect(), best);
+                loop {
+                    let found = search.next();
+                    me.compute(std::mem::take(&mut search.looked_at), city_ns).await;
+                    let Some((length, tour)) = found else { break };
+                    me.lock(0).await;
+                    if length < word(&me.load(field(BEST)).await) {
+                        me.store(job + BEST.start, &length.to_le_bytes()).await;
+                        me.store(job + TOUR, &words(&tour)).await;
                     }
-                    me.unlock(1).await;
+                    search.best = word(&me.load(field(BEST)).await);
+                    me.unlock(0).await;
                 }
             }
             me.barrier().await;
@@ -185,34 +269,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_are_all_tours_beginnings() {
-        let all: std::collections::BTreeSet<_> =
-            (0..).map_while(|piece| prefix(piece, 7)).collect();
-        assert_eq!(all.len(), 6 * 5 * 4);
-        assert!(all.iter().all(|tour| tour.len() == PREFIX && tour[0] == 0));
-    }
-
-    #[test]
     fn the_search_finds_the_shortest() {
-        let distances = distances(7, 3);
-        let search = |least: &[u32]| {
-            let mut search = Search {
-                distances: &distances,
-                least,
-                tour: vec![0],
-                shortest: u32::MAX,
-                found: None,
-                visits: 0,
-            };
-            search.go_on(0, 0b111_1110, least[1..].iter().sum());
-            search.shortest
-        };
-        let least: Vec<u32> = (0..7)
-            .map(|city| {
-                (0..7).filter(|other| *other != city).map(|other| distances[city][other]).min()
-            })
-            .collect::<Option<_>>()
-            .expect("there are others");
-        assert_eq!(search(&least), search(&[0; 7]), "bounds cut nothing that is shorter");
+        let cities = Cities::new(8, 3);
+        let mut best = cities.length(&cities.first_tour());
+        for (_, tour) in cities.queue(3) {
+            let tour = tour.into_iter().map(usize::from).collect();
+            let mut search = Search::new(&cities, tour, best);
+            while let Some((length, tour)) = search.next() {
+                assert_eq!(cities.length(&tour), length);
+                search.best = length;
+            }
+            best = search.best;
+        }
+        let all = Search::new(&cities, vec![0], i32::MAX);
+        let shortest = std::iter::successors(Some((all, i32::MAX)), |_| None);
+        let mut least = i32::MAX;
+        for (mut search, _) in shortest {
+            while let Some((length, _)) = search.next() {
+                least = least.min(length);
+            }
+        }
+        assert_eq!(best, least, "bounds cut nothing that is shorter");
     }
 }

@@ -1,34 +1,30 @@
-//! Water: molecules of three atoms, all of which attract and repel each other, in steps of time.
-//!
-//! A molecule has nine doubles: three for each atom. Tasks have bands of molecules, as of rows
-//! in MM; for places, then for forces, each task has one `jia_alloc2p` for its band; the energy,
-//! a double, is one at task 0. In each step a task moves its molecules by their forces and
-//! clears these; barrier; for each of its molecules and the half of all that follow it, round
-//! the end, it computes what they do to each other, into private memory; then, for each task p
-//! from itself on, it adds under lock p what it has for p's molecules; and under lock `tasks`
-//! the energy; barrier. The order of these sums is not always the same, nor are their last bits.
+//! Water: molecular dynamics of flexible water, all pairs (`examples/dsm/water.c`, where units
+//! and constants are explained). Tasks add in other orders each time, so last bits differ.
+
+use std::f64::consts::PI;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Allocation, Make, Program, doubles, share};
+use super::random::chance;
+use super::{Allocation, Make, Program, doubles, part};
 use crate::cluster::Cluster;
 use crate::task::{Life, Me};
 
-pub(super) const ABOUT: &str = "forces between molecules, added under a lock for each task";
+pub(super) const ABOUT: &str = "molecular dynamics; forces are added under a lock for each task";
 
 /// The program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Water {
     molecules: u64,
-    steps: u32,
+    steps: u64,
     #[serde(skip)]
     pair_ns: f64,
 }
 
 impl Default for Water {
     fn default() -> Self {
-        Self { molecules: 1728, steps: 5, pair_ns: 0.0 }
+        Self { molecules: 512, steps: 10, pair_ns: 0.0 }
     }
 }
 
@@ -39,57 +35,118 @@ impl Make for Water {
 
     fn check(&self) -> Result<(), String> {
         match self.molecules {
-            2..=1_000_000 => Ok(()),
-            molecules => Err(format!("molecules are {molecules}, and must be 2 to 1000000")),
+            2..=1_048_576 => Ok(()),
+            molecules => Err(format!("molecules are {molecules}, and must be 2 to 1048576")),
         }
     }
 }
 
-/// Bytes of a molecule.
-const MOLECULE: u64 = 9 * 8;
+const STEP: f64 = 0.0005;
+const SPACING: f64 = 0.3107;
+const SIGMA: f64 = 0.3165492;
+const EPSILON: f64 = 0.650299;
+const COULOMB: f64 = 138.935458;
+const BOND: f64 = 443153.4;
+const BOND_LENGTH: f64 = 0.1012;
+const ANGLE: f64 = 317.5656;
+const ANGLE_REST: f64 = 113.24 * PI / 180.0;
+const CHARGE: [f64; 3] = [-0.82, 0.41, 0.41];
+const MASS: [f64; 3] = [15.9994, 1.008, 1.008];
 
-type Atoms = [f64; 9];
+type Vector = [f64; 3];
+/// Oxygen, hydrogen, hydrogen.
+type Molecule = [Vector; 3];
+const MOLECULE: u64 = size_of::<Molecule>() as u64;
 
-/// Where a molecule is at first: on a lattice, turned by its number.
-fn place(molecule: u64, molecules: u64) -> Atoms {
-    let side = (1..).find(|side: &u64| side.pow(3) >= molecules).expect("one is enough");
-    let at = [molecule % side, molecule / side % side, molecule / side / side];
-    let angle = molecule as f64;
-    let mut atoms = [0.0; 9];
-    for (axis, at) in at.into_iter().enumerate() {
-        let centre = at as f64 * 3.1;
-        atoms[axis] = centre;
-        atoms[3 + axis] = centre + 0.55 * (angle + axis as f64).sin();
-        atoms[6 + axis] = centre + 0.55 * (angle + axis as f64).cos();
-    }
-    atoms
+fn dot(a: &Vector, b: &Vector) -> f64 {
+    a[0] * b[0] + a[1] * b[1] + a[2] * b[2]
 }
 
-/// What two molecules do to each other: the force on the first, and the energy.
-fn pair(a: &Atoms, b: &Atoms) -> (Atoms, Atoms, f64) {
-    const CHARGES: [f64; 3] = [-0.82, 0.41, 0.41];
-    let (mut on_a, mut on_b, mut energy) = ([0.0; 9], [0.0; 9], 0.0);
-    for i in 0..3 {
-        for j in 0..3 {
-            let way = [0, 1, 2].map(|axis| a[3 * i + axis] - b[3 * j + axis]);
-            let square: f64 = way.iter().map(|way| way * way).sum();
-            let inverse = 1.0 / square.max(0.5);
-            let attraction = CHARGES[i] * CHARGES[j] * inverse.sqrt();
-            // Oxygens keep each other away.
-            let sixth = if i + j == 0 { (9.6 * inverse).powi(3) } else { 0.0 };
-            let repulsion = 0.01 * (sixth * sixth - sixth);
-            energy += attraction + repulsion;
-            let force = inverse * (attraction + 0.06 * (2.0 * sixth * sixth - sixth));
-            for axis in 0..3 {
-                on_a[3 * i + axis] += force * way[axis];
-                on_b[3 * j + axis] -= force * way[axis];
+fn add(to: &mut Vector, factor: f64, what: &Vector) {
+    to.iter_mut().zip(what).for_each(|(to, what)| *to += factor * what);
+}
+
+fn side(molecules: u64) -> u64 {
+    ((molecules as f64).cbrt() - 1e-9).ceil() as u64
+}
+
+/// A lattice, each molecule turned somehow.
+fn place(number: u64, molecules: u64) -> Molecule {
+    let side = side(molecules);
+    let turn = (chance(number) % 628) as f64 / 100.0;
+    let half = ANGLE_REST / 2.0;
+    let centre = [number % side, number / side % side, number / side / side];
+    let mut at = [centre.map(|at| at as f64 * SPACING); 3];
+    for (site, sign) in [(1, 1.0), (2, -1.0)] {
+        let across = sign * BOND_LENGTH * half.sin();
+        at[site][0] += across * turn.cos();
+        at[site][1] += across * turn.sin();
+        at[site][2] += BOND_LENGTH * half.cos();
+    }
+    at
+}
+
+/// Bonds and the angle within a molecule.
+fn within(at: &Molecule, force: &mut Molecule) {
+    let arm = [1, 2].map(|h| [0, 1, 2].map(|axis| at[h][axis] - at[0][axis]));
+    let length = arm.map(|arm| dot(&arm, &arm).sqrt());
+    for h in 0..2 {
+        let longer = length[h] - BOND_LENGTH;
+        add(&mut force[h + 1], -BOND * longer / length[h], &arm[h]);
+        add(&mut force[0], BOND * longer / length[h], &arm[h]);
+    }
+    let cosine = dot(&arm[0], &arm[1]) / (length[0] * length[1]);
+    let wider = cosine.acos() - ANGLE_REST;
+    let torque = ANGLE * wider / (1.0 - cosine * cosine).sqrt();
+    for h in 0..2 {
+        let mut push = [0.0; 3];
+        add(&mut push, torque / (length[0] * length[1]), &arm[1 - h]);
+        add(&mut push, -torque * cosine / (length[h] * length[h]), &arm[h]);
+        add(&mut force[h + 1], 1.0, &push);
+        add(&mut force[0], -1.0, &push);
+    }
+}
+
+/// Two sites r apart: force / r.
+fn between_sites(a: usize, b: usize, r: f64) -> f64 {
+    let energy = COULOMB * CHARGE[a] * CHARGE[b] / r;
+    let mut force = energy / (r * r);
+    if a == 0 && b == 0 {
+        let s6 = (SIGMA / r).powf(6.0);
+        force += 24.0 * EPSILON * (2.0 * s6 * s6 - s6) / (r * r);
+    }
+    force
+}
+
+/// Two molecules, in a box of this size.
+fn between(
+    one: &Molecule,
+    two: &Molecule,
+    on_one: &mut Molecule,
+    on_two: &mut Molecule,
+    size: f64,
+) {
+    let range = size / 2.0;
+    for a in 0..3 {
+        for b in 0..3 {
+            let apart = [0, 1, 2].map(|axis| {
+                let apart = one[a][axis] - two[b][axis];
+                apart - size * (apart / size).round()
+            });
+            let r = dot(&apart, &apart).sqrt();
+            if r >= range {
+                continue;
             }
+            let end = between_sites(a, b, range);
+            let force = between_sites(a, b, r) - end * range / r;
+            add(&mut on_one[a], force, &apart);
+            add(&mut on_two[b], -force, &apart);
         }
     }
-    (on_a, on_b, energy)
 }
 
-/// How many molecules after a molecule it looks at: together, all pairs once.
+/// How many molecules after this one it looks at: of an even number, the opposite one is looked
+/// at by the lower half only.
 fn following(molecule: u64, molecules: u64) -> u64 {
     match molecules.is_multiple_of(2) && molecule >= molecules / 2 {
         true => molecules / 2 - 1,
@@ -97,13 +154,87 @@ fn following(molecule: u64, molecules: u64) -> u64 {
     }
 }
 
-fn molecules_of(bytes: &[u8]) -> Vec<Atoms> {
-    let numbers: Vec<f64> = doubles(bytes).collect();
-    numbers.as_chunks().0.to_vec()
+fn molecules_of(bytes: &[u8]) -> impl Iterator<Item = Molecule> {
+    let (molecules, _) = bytes.as_chunks::<{ MOLECULE as usize }>();
+    molecules.iter().map(|bytes| {
+        let mut numbers = doubles(bytes);
+        [0; 3].map(|_| [0; 3].map(|_| numbers.next().expect("there are nine")))
+    })
 }
 
-fn bytes_of<'a>(molecules: impl IntoIterator<Item = &'a Atoms>) -> Vec<u8> {
-    molecules.into_iter().flatten().flat_map(|number| number.to_le_bytes()).collect()
+fn bytes_of(molecules: &[Molecule]) -> Vec<u8> {
+    molecules.iter().flatten().flatten().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// Half a step faster.
+fn kick(speeds: &mut [Molecule], forces: impl Iterator<Item = Molecule>) {
+    for (speed, force) in speeds.iter_mut().zip(forces) {
+        for site in 0..3 {
+            add(&mut speed[site], STEP / 2.0 / MASS[site], &force[site]);
+        }
+    }
+}
+
+/// Where the arrays begin.
+#[derive(Clone, Copy)]
+struct Arrays {
+    molecules: u64,
+    at: u64,
+    force: u64,
+}
+
+impl Arrays {
+    fn bytes(&self, base: u64, molecules: std::ops::Range<u64>) -> std::ops::Range<u64> {
+        base + molecules.start * MOLECULE..base + molecules.end * MOLECULE
+    }
+
+    /// Adds to the forces of all tasks' molecules.
+    async fn forces_together(&self, me: &Me, pair_ns: f64) {
+        let molecules = self.molecules;
+        let size = side(molecules) as f64 * SPACING;
+        let mine = part(molecules, me.task, me.tasks);
+        let mut own = vec![[[0.0; 3]; 3]; molecules as usize];
+        let mut at = vec![None; molecules as usize];
+        let mut pairs = 0;
+        for i in mine {
+            // What is not yet here is read: the molecule itself, and those that follow.
+            let count = following(i, molecules);
+            for j in (0..=count).map(|next| ((i + next) % molecules) as usize) {
+                if at[j].is_none() {
+                    let bytes = self.bytes(self.at, j as u64..j as u64 + 1);
+                    at[j] = molecules_of(&me.load(bytes).await).next();
+                }
+                let (i, (Some(one), Some(two))) = (i as usize, (&at[i as usize], &at[j])) else {
+                    unreachable!("both are read")
+                };
+                if i == j {
+                    within(one, &mut own[i]);
+                    continue;
+                }
+                let mut on_two = own[j];
+                between(one, two, &mut own[i], &mut on_two, size);
+                own[j] = on_two;
+            }
+            pairs += count;
+        }
+        me.compute(pairs, pair_ns).await;
+        for task in (0..me.tasks).map(|next| (me.task + next) % me.tasks) {
+            let theirs = part(molecules, task, me.tasks);
+            let adds = bytes_of(&own[theirs.start as usize..theirs.end as usize]);
+            let bytes = self.bytes(self.force, theirs);
+            me.lock(task as u32).await;
+            me.update(bytes.clone(), |at, sums| {
+                let (sums, _) = sums.as_chunks_mut();
+                for (sum, add) in sums.iter_mut().zip(doubles(&adds[(at - bytes.start) as usize..]))
+                {
+                    *sum = (f64::from_le_bytes(*sum) + add).to_le_bytes();
+                }
+            })
+            .await;
+            me.unlock(task as u32).await;
+        }
+        me.barrier().await;
+    }
 }
 
 impl Program for Water {
@@ -112,126 +243,54 @@ impl Program for Water {
     }
 
     fn allocations(&self, tasks: u64, _: u64) -> Vec<Allocation> {
-        let bands = (0..2 * tasks).map(|band| {
-            let molecules = share(self.molecules, band % tasks, tasks);
-            Allocation::on(band % tasks, (molecules.end - molecules.start) * MOLECULE)
-        });
-        bands.chain([Allocation::on(0, 8)]).collect()
+        let array = Allocation::bands(self.molecules, MOLECULE, tasks);
+        vec![array, array, Allocation::on(0, 16)]
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
         let Self { molecules, steps, pair_ns } = *self;
-        let bases = bases.to_vec();
+        let arrays = Arrays { molecules, at: bases[0], force: bases[1] };
+        let energies = bases[2]..bases[2] + 16;
         Box::pin(async move {
-            let band = |array: u64, task: u64| {
-                let share = share(molecules, task, me.tasks);
-                let base = bases[(array * me.tasks + task) as usize];
-                base..base + (share.end - share.start) * MOLECULE
-            };
-            let energy_at = bases[2 * me.tasks as usize];
-            let mine = share(molecules, me.task, me.tasks);
-            let mut places: Vec<Atoms> =
-                mine.clone().map(|molecule| place(molecule, molecules)).collect();
-            let mut speeds = vec![[0.0; 9]; places.len()];
-            me.store(band(0, me.task).start, &bytes_of(&places)).await;
-            me.store(band(1, me.task).start, &bytes_of(&speeds)).await;
-            if me.task == 0 {
-                me.store(energy_at, &0f64.to_le_bytes()).await;
-            }
+            let mine = part(molecules, me.task, me.tasks);
+            let forces = arrays.bytes(arrays.force, mine.clone());
+            let places = arrays.bytes(arrays.at, mine.clone());
+            let mut at: Vec<Molecule> = mine.map(|number| place(number, molecules)).collect();
+            let mut speeds = vec![[[0.0; 3]; 3]; at.len()];
+            me.store(places.start, &bytes_of(&at)).await;
             me.barrier().await;
             if me.task == 0 {
                 me.start().await;
             }
+            arrays.forces_together(&me, pair_ns).await;
             for _ in 0..steps {
-                // Nobody else touches these before the barrier.
-                let forces = molecules_of(&me.load(band(1, me.task)).await);
-                for ((place, speed), force) in places.iter_mut().zip(&mut speeds).zip(&forces) {
-                    for axis in 0..9 {
-                        speed[axis] += 1e-3 * force[axis];
-                        place[axis] += 1e-2 * speed[axis];
-                    }
+                kick(&mut speeds, molecules_of(&me.load(forces.clone()).await));
+                for (at, speed) in at.iter_mut().flatten().zip(speeds.iter().flatten()) {
+                    add(at, STEP, speed);
                 }
-                me.compute(places.len() as u64, pair_ns / 4.0).await;
-                me.store(band(0, me.task).start, &bytes_of(&places)).await;
-                let none = vec![0; forces.len() * MOLECULE as usize];
-                me.store(band(1, me.task).start, &none).await;
+                me.read(places.clone()).await;
+                me.store(places.start, &bytes_of(&at)).await;
+                me.store(forces.start, &vec![0; (forces.end - forces.start) as usize]).await;
                 me.barrier().await;
-
-                // All molecules that ours look at follow the first of ours.
-                let reach = match mine.clone().last() {
-                    Some(last) => (last - mine.start + following(last, molecules) + 1)
-                        .max(following(mine.start, molecules) + 1)
-                        .min(molecules),
-                    None => 0,
-                };
-                // What of a task's band is among them: at most two pieces.
-                let pieces = |task: u64| {
-                    let share = share(molecules, task, me.tasks);
-                    let (start, end) = (mine.start, mine.start + reach);
-                    [0, molecules].into_iter().filter_map(move |round| {
-                        let from = (share.start + round).max(start);
-                        let to = (share.end + round).min(end);
-                        (from < to).then(|| (from - start, from - round - share.start, to - from))
-                    })
-                };
-                let mut seen = vec![[0.0; 9]; reach as usize];
-                for task in 0..me.tasks {
-                    for (at, first, count) in pieces(task) {
-                        let from = band(0, task).start + first * MOLECULE;
-                        let came = molecules_of(&me.load(from..from + count * MOLECULE).await);
-                        seen[at as usize..][..came.len()].copy_from_slice(&came);
-                    }
-                }
-                let mut forces = vec![[0.0; 9]; seen.len()];
-                let (mut energy, mut pairs) = (0.0, 0);
-                for molecule in mine.clone() {
-                    let a = (molecule - mine.start) as usize;
-                    for next in 1..=following(molecule, molecules) as usize {
-                        let b = (a + next) % molecules as usize;
-                        let (on_a, on_b, both) = pair(&seen[a], &seen[b]);
-                        for axis in 0..9 {
-                            forces[a][axis] += on_a[axis];
-                            forces[b][axis] += on_b[axis];
-                        }
-                        energy += both;
-                        pairs += 1;
-                    }
-                }
-                me.compute(pairs, pair_ns).await;
-                for task in (0..me.tasks).map(|next| (me.task + next) % me.tasks) {
-                    let pieces: Vec<_> = pieces(task).collect();
-                    if pieces.is_empty() {
-                        continue;
-                    }
-                    me.lock(task as u32).await;
-                    for (at, first, count) in pieces {
-                        let adds = bytes_of(&forces[at as usize..][..count as usize]);
-                        let from = band(1, task).start + first * MOLECULE;
-                        me.update(from..from + count * MOLECULE, |at, bytes| {
-                            add(bytes, &adds[(at - from) as usize..]);
-                        })
-                        .await;
-                    }
-                    me.unlock(task as u32).await;
-                }
-                me.lock(me.tasks as u32).await;
-                me.update(energy_at..energy_at + 8, |_, bytes| add(bytes, &energy.to_le_bytes()))
-                    .await;
-                me.unlock(me.tasks as u32).await;
-                me.barrier().await;
+                arrays.forces_together(&me, pair_ns).await;
+                kick(&mut speeds, molecules_of(&me.load(forces.clone()).await));
             }
+            me.lock(me.tasks as u32).await;
+            // Their values are of no importance for what follows: that they are other ones is.
+            let kinetic: f64 = speeds.iter().flatten().map(|speed| dot(speed, speed)).sum();
+            me.update(energies, |_, bytes| {
+                let (sums, _) = bytes.as_chunks_mut();
+                for sum in sums {
+                    *sum = (f64::from_le_bytes(*sum) + kinetic).to_le_bytes();
+                }
+            })
+            .await;
+            me.unlock(me.tasks as u32).await;
+            me.barrier().await;
             if me.task == 0 {
                 me.stop().await;
             }
         })
-    }
-}
-
-/// Adds doubles to doubles. (Pages' borders are between doubles.)
-fn add(sums: &mut [u8], adds: &[u8]) {
-    let (sums, _) = sums.as_chunks_mut();
-    for (sum, add) in sums.iter_mut().zip(doubles(adds)) {
-        *sum = (f64::from_le_bytes(*sum) + add).to_le_bytes();
     }
 }
 
@@ -250,6 +309,19 @@ mod tests {
                 }
             }
             assert_eq!(pairs.len() as u64, molecules * (molecules - 1) / 2);
+        }
+    }
+
+    /// What one molecule does to another, the other does to it.
+    #[test]
+    fn forces_between_molecules_are_equal_and_opposite() {
+        let (one, two) = (place(0, 27), place(1, 27));
+        let (mut on_one, mut on_two) = ([[0.0; 3]; 3], [[0.0; 3]; 3]);
+        between(&one, &two, &mut on_one, &mut on_two, 3.0 * SPACING);
+        within(&one, &mut on_one);
+        for axis in 0..3 {
+            let sum: f64 = on_one.iter().chain(&on_two).map(|force| force[axis]).sum();
+            assert!(sum.abs() < 1e-9, "{sum}");
         }
     }
 }

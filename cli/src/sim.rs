@@ -1,0 +1,247 @@
+//! `nagaya sim`: programs on simulated clusters, and what goes with that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use coherence::record::{self, Differs};
+use nagaya_server::Failure;
+use sim::cluster::Cluster;
+use sim::machine::{Machine, Setup, Stuck};
+use sim::program::{self, Known, Program};
+use sim::report::{self, Outcome};
+use sim::trace::Trace;
+
+/// Options of `nagaya sim`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Which program; none: list them with their parameters
+    #[arg(conflicts_with_all = ["replay", "soak"])]
+    program: Option<String>,
+    /// Parameters of the program, as in size=512
+    #[arg(value_name = "NAME=NUMBER", requires = "program")]
+    parameters: Vec<String>,
+    /// Numbers of nodes; each is a run
+    #[arg(short, long, value_name = "N,...", value_delimiter = ',', default_value = "1,2,4,8,16,32",
+          value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
+    nodes: Vec<u32>,
+    /// Tasks of each node
+    #[arg(short, long, value_name = "N", default_value = "1",
+          value_parser = clap::value_parser!(u32).range(1..=TASKS_MAX))]
+    tasks: u32,
+    /// A cluster's times: paper, current, or a file
+    #[arg(short, long, value_name = "CLUSTER", default_value = "current")]
+    cluster: String,
+    /// Bytes of a page: a multiple of 4096
+    #[arg(long, value_name = "BYTES", default_value = "8192")]
+    page: usize,
+    /// Homes of pages stay where they are
+    #[arg(long)]
+    no_migrate: bool,
+    /// Pages that nobody else has are written with notice
+    #[arg(long)]
+    no_alone: bool,
+    /// Links carry any number of messages at once
+    #[arg(long)]
+    no_contention: bool,
+    /// Append the results to a file of comma-separated values
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write what happened in the last run as a trace for Perfetto
+    #[arg(long, value_name = "FILE")]
+    trace: Option<PathBuf>,
+    /// Record every node of the last run, a file each
+    #[arg(long, value_name = "DIR")]
+    record: Option<PathBuf>,
+    /// Feed recordings to the protocol's core and compare what comes of them
+    #[arg(long, value_name = "DIR")]
+    replay: Option<PathBuf>,
+    /// Run so many random programs on random clusters with faults
+    #[arg(long, value_name = "N")]
+    soak: Option<u64>,
+    /// The first of the random programs
+    #[arg(long, value_name = "SEED", default_value = "0", requires = "soak")]
+    seed: u64,
+}
+
+const NODES_MAX: i64 = 4096;
+const TASKS_MAX: i64 = 1024;
+
+/// Does what is asked.
+pub fn sim(options: &Options) -> Result<i32, Failure> {
+    if let Some(directory) = &options.replay {
+        return replay(directory);
+    }
+    if let Some(programs) = options.soak {
+        return soak(options.seed, programs);
+    }
+    let cluster = cluster(&options.cluster)?;
+    let Some(name) = &options.program else {
+        list();
+        return Ok(0);
+    };
+    let known = program::ALL.iter().find(|known| known.name == name).ok_or_else(|| {
+        let names = program::ALL.map(|known| known.name).join(", ");
+        Failure::ours(format!("{name}: no such program; there are {names}"))
+    })?;
+    if !options.page.is_multiple_of(4096) || !(4096..=1 << 20).contains(&options.page) {
+        let page = options.page;
+        return Err(Failure::ours(format!(
+            "--page {page}: a page is a multiple of 4096 bytes, and at most 1048576"
+        )));
+    }
+    let program = parameters(known, &options.parameters, &cluster)?;
+    run(options, known.name, program.as_ref(), &cluster)
+}
+
+fn run(
+    options: &Options,
+    name: &str,
+    program: &dyn Program,
+    cluster: &Cluster,
+) -> Result<i32, Failure> {
+    println!("{name} on: {}", cluster.name);
+    let mut runs: Vec<Outcome> = Vec::new();
+    let last = options.nodes.len() - 1;
+    for (at, &nodes) in options.nodes.iter().enumerate() {
+        let setup = Setup {
+            cluster: cluster.clone(),
+            nodes,
+            tasks: options.tasks,
+            page_bytes: options.page,
+            migrate: !options.no_migrate,
+            alone: !options.no_alone,
+            contention: !options.no_contention,
+        };
+        let mut machine = Machine::new(&setup, program);
+        if at == last && options.trace.is_some() {
+            machine.draw(Trace::default());
+        }
+        if at == last && options.record.is_some() {
+            machine.record();
+        }
+        let began = Instant::now();
+        let outcome = machine.run().map_err(|stuck| failure(name, nodes, stuck))?;
+        let took = began.elapsed().as_secs_f64();
+        eprintln!("{nodes} nodes: {} events in {took:.1} s", outcome.events);
+        runs.push(outcome);
+        if let (Some(file), Some(trace)) = (&options.trace, machine.drawn()) {
+            write(file, trace.finish().as_bytes())?;
+        }
+        if let Some(directory) = options.record.as_ref().filter(|_| at == last) {
+            fs::create_dir_all(directory).map_err(|error| at_file(directory, &error))?;
+            for (node, recording) in machine.recordings().iter().enumerate() {
+                write(&directory.join(record::file_name(node as u32)), recording)?;
+            }
+        }
+    }
+    let one = runs.iter().find(|run| run.nodes == 1).cloned();
+    print!("{}", report::table(&runs, one.as_ref()));
+    if let Some(file) = &options.csv {
+        let lines = report::csv(name, &cluster.name, &runs, one.as_ref());
+        let before = fs::read_to_string(file).unwrap_or_else(|_| report::csv_head());
+        write(file, (before + &lines).as_bytes())?;
+    }
+    Ok(0)
+}
+
+/// The program with what the command line says of it.
+fn parameters(
+    known: &Known,
+    words: &[String],
+    cluster: &Cluster,
+) -> Result<Box<dyn Program>, Failure> {
+    let mut table = toml::Table::new();
+    let names = || known.defaults().keys().cloned().collect::<Vec<_>>().join(", ");
+    for word in words {
+        let number = word.split_once('=').and_then(|(name, number)| {
+            Some((name.to_string(), toml::Value::Integer(number.parse().ok()?)))
+        });
+        let Some((name, number)) = number else {
+            return Err(Failure::ours(format!("{word}: write NAME=NUMBER; names are {}", names())));
+        };
+        table.insert(name, number);
+    }
+    known.make(&table, cluster).map_err(|why| {
+        Failure::ours(format!("{}: {why}; its parameters are {}", known.name, names()))
+    })
+}
+
+fn list() {
+    for known in program::ALL {
+        let defaults = known.defaults();
+        let defaults = defaults.iter().map(|(name, value)| format!("{name}={value}"));
+        println!("{:<6} {}", known.name, known.about);
+        println!("       {}", defaults.collect::<Vec<_>>().join(" "));
+    }
+    println!("clusters: {}", Cluster::names().collect::<Vec<_>>().join(", "));
+}
+
+fn cluster(name: &str) -> Result<Cluster, Failure> {
+    if let Some(cluster) = Cluster::known(name) {
+        return Ok(cluster);
+    }
+    let text = fs::read_to_string(name).map_err(|error| {
+        let names = Cluster::names().collect::<Vec<_>>().join(", ");
+        Failure::ours(format!("{name}: neither a cluster ({names}) nor a file: {error}"))
+    })?;
+    Cluster::parse(&text).map_err(|why| Failure::ours(format!("{name}: {why}")))
+}
+
+fn soak(seed: u64, programs: u64) -> Result<i32, Failure> {
+    for seed in seed..seed.saturating_add(programs) {
+        sim::soak::run(seed).map_err(|what| {
+            Failure::ours(format!("random program {seed} (--soak 1 --seed {seed}): {what}"))
+        })?;
+    }
+    println!("{programs} random programs from {seed} on: all as promised");
+    Ok(0)
+}
+
+fn replay(directory: &Path) -> Result<i32, Failure> {
+    let (mut steps, mut nodes) = (0, 0);
+    for node in 0.. {
+        let file = directory.join(record::file_name(node));
+        let bytes = match fs::read(&file) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && nodes > 0 => break,
+            Err(error) => return Err(at_file(&file, &error)),
+        };
+        steps += record::replay(&bytes).map_err(|differs| {
+            let why = match differs {
+                Differs::Head => "is no recording, or one of another version".to_string(),
+                Differs::Broken(step) => format!("cannot be read after {step} steps"),
+                Differs::Impossible(step, what) => {
+                    format!("step {step} cannot be: {:?}", what.event)
+                }
+                Differs::Step(step, both) => format!(
+                    "step {step} differs: {:?} gave {:?}, and now gives {:?}",
+                    both.0.event, both.0.outcome, both.1
+                ),
+            };
+            Failure::ours(format!("{}: {why}", file.display()))
+        })?;
+        nodes += 1;
+    }
+    println!("{nodes} nodes, {steps} steps: the same");
+    Ok(0)
+}
+
+fn failure(name: &str, nodes: u32, stuck: Stuck) -> Failure {
+    let why = match stuck {
+        Stuck::Wrong(why) => why,
+        Stuck::Waiting(tasks) => {
+            let (node, task, what) = &tasks[0];
+            format!("{} tasks wait for ever: of node {node}, task {task}: {what}", tasks.len())
+        }
+    };
+    Failure::ours(format!("{name} on {nodes} nodes: {why}"))
+}
+
+fn write(file: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    fs::write(file, bytes).map_err(|error| at_file(file, &error))
+}
+
+fn at_file(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::ours(format!("{}: {error}", file.display()))
+}
