@@ -103,7 +103,6 @@ int main(int argc, char **argv)
 	struct tally *tally = (struct tally *)jia_alloc1(sizeof *tally);
 	jia_barrier();
 
-	jia_startstat();
 	double start = seconds();
 	struct tally own = count(share_begin(pairs, jiapid), share_end(pairs, jiapid));
 	jia_lock(0);
@@ -111,7 +110,6 @@ int main(int argc, char **argv)
 	jia_unlock(0);
 	jia_barrier();
 	double time = seconds() - start;
-	jia_stopstat();
 
 	if (jiapid == 0) {
 		printf("ep: 2^%ld pairs, sums %.15e and %.15e, %d tasks: %.3f s\n", exponent,

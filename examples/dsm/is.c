@@ -131,14 +131,12 @@ int main(int argc, char **argv)
 		values[at - first] = value(at);
 	jia_barrier();
 
-	jia_startstat();
 	double start = seconds();
 	for (long iteration = 0; iteration < iterations; iteration++) {
 		change(values, first, end, iteration);
 		rank(values, end - first, ranks, counters, own);
 	}
 	double time = seconds() - start;
-	jia_stopstat();
 
 	if (jiapid == 0)
 		printf("is: %ld integers below %ld, %ld iterations, %d tasks: %.3f s\n", integers,

@@ -171,12 +171,10 @@ int main(int argc, char **argv)
 			}
 	jia_barrier();
 
-	jia_startstat();
 	double start = seconds();
 	decompose();
 	jia_barrier();
 	double time = seconds() - start;
-	jia_stopstat();
 
 	if (jiapid == 0) {
 		printf("lu: %ld x %ld, blocks of %ld x %ld, %d tasks: %.3f s\n", n, n, size, size,

@@ -109,7 +109,6 @@ int main(int argc, char **argv)
 		fill(grid, rows + 1);
 	jia_barrier();
 
-	jia_startstat();
 	double start = seconds();
 	for (long iteration = 0; iteration < iterations; iteration++)
 		for (int colour = 0; colour < 2; colour++) {
@@ -117,7 +116,6 @@ int main(int argc, char **argv)
 			jia_barrier();
 		}
 	double time = seconds() - start;
-	jia_stopstat();
 
 	if (jiapid == 0) {
 		printf("sor: %ld rows, 2 x %ld columns, %ld iterations, %d tasks: %.3f s\n", rows,

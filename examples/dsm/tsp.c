@@ -251,12 +251,10 @@ int main(int argc, char **argv)
 	queued = (long)room;
 	jia_barrier();
 
-	jia_startstat();
 	double start = seconds();
 	search_together();
 	jia_barrier();
 	double time = seconds() - start;
-	jia_stopstat();
 
 	if (jiapid == 0) {
 		printf("tsp: %ld cities, length %d, %d tasks: %.3f s\n", cities, job->best,

@@ -233,8 +233,9 @@ static void compare(const molecule *together, const struct energies *energies)
 					jia_error("water: site %d of molecule %ld is at %.12g, and "
 						  "%.12g on one task", site, i,
 						  together[i][site][axis], at[i][site][axis]);
+	/* The stiffest bond swings in 18 steps: the energy of Verlet's method swings with it. */
 	if (!(fabs(energies->kinetic + energies->potential - before) <
-	      0.01 * (1 + one.kinetic)))
+	      0.05 * (1 + one.kinetic)))
 		jia_error("water: energy is not kept: %.6f before, %.6f after", before,
 			  energies->kinetic + energies->potential);
 	printf("water: the same on one task\n");
@@ -267,7 +268,6 @@ int main(int argc, char **argv)
 		place(at[i], i);
 	jia_barrier();
 
-	jia_startstat();
 	double start = seconds();
 	mine.potential = forces_together(at, force, own);
 	for (long step = 0; step < steps; step++) {
@@ -284,7 +284,6 @@ int main(int argc, char **argv)
 	jia_unlock(jiahosts);
 	jia_barrier();
 	double time = seconds() - start;
-	jia_stopstat();
 
 	if (jiapid == 0) {
 		printf("water: %ld molecules, %ld steps, energy %.6f + %.6f kJ/mol, %d tasks: %.3f s\n",

@@ -125,7 +125,7 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     compiler.hash(&mut hasher);
     flags.hash(&mut hasher);
     read(source).hash(&mut hasher);
-    for header in ["check.h", "mpi_check.h", "pvm/say.h"] {
+    for header in ["check.h", "mpi_check.h", "pvm/say.h", "../../examples/dsm/program.h"] {
         read(&source_dir().join(header)).hash(&mut hasher);
     }
     for header in ["pvas.h", "xpmem.h", "jia.h", "nagaya_dsm.h", "pvm3/pvm3.h", "pvm3/fpvm3.h"] {
