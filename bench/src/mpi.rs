@@ -151,6 +151,15 @@ impl Mpi {
         command.ok_or_else(|| Failure::new(format!("{}: has no single copy", self.name())))
     }
 
+    /// The command that runs `program` on so many nodes of shared memory, each a process that
+    /// is bound to no core, for it has threads. Open MPI's alone.
+    pub fn nodes(self, nodes: usize, program: &Path) -> Result<Command, Failure> {
+        let mut command = Command::new(self.launcher()?);
+        allow_root(&mut command).args(["-n", &nodes.to_string()]);
+        command.args(["--oversubscribe", "--bind-to", "none"]).arg(program);
+        Ok(command)
+    }
+
     /// The command that runs `ranks` of `program` in this mode; `None` where the library
     /// has no such mode. Where there is a core for each rank, each is bound to its own. (All
     /// modes are bound alike; a rank that wanders between cores adds noise, nothing else.)

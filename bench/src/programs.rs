@@ -13,9 +13,21 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 22] = [
+const SOURCES: [(&str, &str); 34] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
+    ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
+    ("dsm_latency.c", include_str!("../programs/dsm_latency.c")),
+    ("jia.h", include_str!("../../include/jia.h")),
+    ("nagaya_dsm.h", include_str!("../../include/nagaya_dsm.h")),
+    ("program.h", include_str!("../../examples/dsm/program.h")),
+    ("mm.c", include_str!("../../examples/dsm/mm.c")),
+    ("sor.c", include_str!("../../examples/dsm/sor.c")),
+    ("lu.c", include_str!("../../examples/dsm/lu.c")),
+    ("is.c", include_str!("../../examples/dsm/is.c")),
+    ("ep.c", include_str!("../../examples/dsm/ep.c")),
+    ("tsp.c", include_str!("../../examples/dsm/tsp.c")),
+    ("water.c", include_str!("../../examples/dsm/water.c")),
     ("fcp.h", include_str!("../../include/fcp.h")),
     ("fcp_messages.c", include_str!("../programs/fcp_messages.c")),
     ("fcp_senders.c", include_str!("../programs/fcp_senders.c")),
@@ -59,6 +71,11 @@ pub fn compile_with_fcp(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathB
     compile_with_ours(name, "fcp", nagaya, out)
 }
 
+/// Compiles `name`.c and links it with libjia.
+pub fn compile_with_jia(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    compile_with_ours(name, "jia", nagaya, out)
+}
+
 /// The library is found in a directory with links to it under the name that the linker looks
 /// for and the one that the dynamic linker looks for: in a build directory it has the first
 /// one only.
@@ -72,7 +89,12 @@ fn compile_with_ours(
     let links = [(file.as_str(), file.as_str()), (&file, &format!("{file}.0"))];
     let place = linked(nagaya, &links, out, "lib")?;
     let place = place.display();
-    let flags = [format!("-L{place}"), format!("-Wl,-rpath,{place}"), format!("-l{library}")];
+    let flags = [
+        format!("-L{place}"),
+        format!("-Wl,-rpath,{place}"),
+        format!("-l{library}"),
+        "-lm".to_string(),
+    ];
     compile_with(&c_compiler()?, name, name, out, &flags)
 }
 

@@ -103,6 +103,26 @@ fn copy_tries_all_loops() {
 }
 
 #[test]
+fn dsm_compares_steps_and_counts_what_programs_send() {
+    let out = quick(&["dsm"]);
+    let steps = lines(&out, "dsm.csv");
+    for step in ["read-miss", "write-miss", "upgrade", "lock", "hand-over", "barrier"] {
+        for way in ["nagaya", "sleeping", "spinning"] {
+            let is = |line: &&Vec<String>| line[0] == step && line[1] == "2" && line[2] == way;
+            assert_eq!(steps.iter().filter(is).count(), 1, "{step}, {way}");
+        }
+    }
+    let programs = lines(&out, "dsm-programs.csv");
+    assert_eq!(programs.len(), 7 * 2, "seven programs on two numbers of nodes");
+    // Every node fetches the other one's half of 128 rows of 1 KB, which are 16 pages.
+    let mm = programs.iter().find(|line| line[0] == "mm" && line[1] == "2").unwrap();
+    assert_eq!(mm[2], "16");
+    let targets = lines(&out, "dsm-targets.csv");
+    assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
+    is_drawn(&out, "dsm.svg");
+}
+
+#[test]
 fn fcp_compares_its_protocols_with_plain_memory_and_sockets() {
     let out = quick(&["fcp"]);
     let times = lines(&out, "fcp.csv");

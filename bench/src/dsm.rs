@@ -1,0 +1,231 @@
+//! Shared memory between nodes: single steps beside what they cannot do without, UCX's own
+//! round trip of the same bytes and a bare fault; and what programs send, at 2 to 16 nodes.
+
+mod peers;
+mod report;
+mod traffic;
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::mpi::Mpi;
+use crate::programs;
+use crate::progress::progress;
+use crate::results::{Measure, Results};
+use peers::{FaultKind, Peers};
+use traffic::Traffic;
+
+/// How often it is measured.
+#[derive(Parser)]
+pub struct Options {
+    /// How often everything is run, in turns
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Samples a run, whose median and 99th percentile count
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(10..))]
+    samples: u32,
+    /// Nodes that meet at a barrier
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8")]
+    barriers: Vec<usize>,
+    /// Nodes that the programs run on
+    #[arg(long, value_delimiter = ',', default_value = "2,4,8,16")]
+    nodes: Vec<usize>,
+    /// Programs of small size
+    #[arg(skip)]
+    small: bool,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
+        Self::parse_from(["dsm"])
+    }
+
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        (self.rounds, self.samples, self.small) = (1, 100, true);
+        (self.barriers, self.nodes) = (vec![2, 3], vec![2, 3]);
+        self
+    }
+}
+
+/// Who takes part in a step, or what it is held against.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Way {
+    /// The library.
+    Dsm,
+    /// What it cannot do without, by threads that sleep until they are wanted.
+    Sleeping,
+    /// By threads that spin.
+    Spinning,
+}
+
+const WAYS: [Way; 3] = [Way::Dsm, Way::Sleeping, Way::Spinning];
+
+impl Way {
+    /// As it is called in files.
+    fn key(self) -> &'static str {
+        match self {
+            Way::Dsm => "nagaya",
+            Way::Sleeping => "sleeping",
+            Way::Spinning => "spinning",
+        }
+    }
+}
+
+/// A step between two nodes, and what it cannot do without: messages there and back, a fault.
+struct Step {
+    name: &'static str,
+    round_trip: Option<Reply>,
+    fault: Option<FaultKind>,
+    /// At most so many times that.
+    asked: Option<f64>,
+}
+
+/// What comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    /// A message without a page.
+    Short,
+    /// A page.
+    Page,
+}
+
+const BARRIER: &str = "barrier";
+
+const STEPS: [Step; 6] = [
+    Step {
+        name: "read-miss",
+        round_trip: Some(Reply::Page),
+        fault: Some(FaultKind::Read),
+        asked: Some(1.5),
+    },
+    Step {
+        name: "write-miss",
+        round_trip: Some(Reply::Page),
+        fault: Some(FaultKind::Read),
+        asked: None,
+    },
+    Step { name: "upgrade", round_trip: None, fault: Some(FaultKind::Write), asked: None },
+    Step { name: "lock", round_trip: Some(Reply::Short), fault: None, asked: Some(1.3) },
+    Step { name: "hand-over", round_trip: Some(Reply::Short), fault: None, asked: None },
+    Step { name: BARRIER, round_trip: Some(Reply::Short), fault: None, asked: Some(1.5) },
+];
+
+/// Bytes of a page, the library's default; of a message without one.
+const PAGE: usize = 8192;
+const SHORT: usize = 64;
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Times of steps: their medians, and their 99th percentiles.
+struct Steps {
+    medians: Results<Way>,
+    tails: Results<Way>,
+}
+
+impl Steps {
+    fn add(&mut self, what: &'static str, tasks: usize, way: Way, round: u32, of: Times) {
+        let measure = Measure { what, tasks, bytes: 0 };
+        self.medians.add(measure, way, round, of.median_us);
+        self.tails.add(measure, way, round, of.tail_us);
+    }
+}
+
+/// Of many samples, in µs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Times {
+    median_us: f64,
+    /// The 99th percentile.
+    tail_us: f64,
+}
+
+/// Measures, prints tables, writes CSV files and a figure.
+pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let mut steps = Steps { medians: Results::new(), tails: Results::new() };
+    let mut failures = Vec::new();
+    for round in 1..=options.rounds {
+        progress(&format!("dsm, round {round} of {}", options.rounds));
+        if let Err(failure) = one_round(&mut steps, round, options, nagaya, out) {
+            failures.push(failure);
+            break;
+        }
+    }
+    let mut traffic = Vec::new();
+    for program in &traffic::PROGRAMS {
+        for &nodes in &options.nodes {
+            progress(&format!("dsm, {} on {nodes} nodes", program.name));
+            match Traffic::of(program, nodes, options.small, nagaya, out) {
+                Ok(of) => traffic.push(of),
+                Err(failure) => failures.push(failure),
+            }
+        }
+    }
+    progress("");
+    report::write(&steps, &traffic, options, out)?;
+    Failure::of_all(failures)
+}
+
+/// Peers, and then the library, beside them.
+fn one_round(
+    steps: &mut Steps,
+    round: u32,
+    options: &Options,
+    nagaya: &Nagaya,
+    out: &Path,
+) -> Result<(), Failure> {
+    let peers = Peers::measure(options.samples, out)?;
+    let program = programs::compile_with_jia("dsm_latency", nagaya, out)?;
+    let mut dsm = |nodes: usize, names: &[&'static str]| {
+        let mut command = Mpi::Ompi4.nodes(nodes, &program)?;
+        command.arg(options.samples.to_string()).args(names);
+        let output = output_of(&mut command, PATIENCE)?;
+        for name in names {
+            let times = times_of(&output, &[name]).ok_or_else(|| {
+                Failure::new(format!("dsm_latency: says nothing of {name}: {output}"))
+            })?;
+            steps.add(name, nodes, Way::Dsm, round, times);
+        }
+        Ok::<(), Failure>(())
+    };
+    dsm(2, &STEPS.map(|step| step.name))?;
+    for &nodes in options.barriers.iter().filter(|&&nodes| nodes > 2) {
+        dsm(nodes, &[BARRIER])?;
+    }
+    for way in [Way::Sleeping, Way::Spinning] {
+        for step in &STEPS {
+            steps.add(step.name, 2, way, round, peers.least(step, way));
+        }
+    }
+    Ok(())
+}
+
+/// Of the line that begins with these words: after them come some numbers, of which the last
+/// three are median, 99th percentile and largest, in ns.
+fn times_of(output: &str, begins: &[&str]) -> Option<Times> {
+    let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let line = lines.into_iter().find(|words| words.starts_with(begins))?;
+    let numbers: Vec<f64> =
+        line[begins.len()..].iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let [.., median, tail, _] = numbers[..] else { return None };
+    Some(Times { median_us: median / 1000.0, tail_us: tail / 1000.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steps_times_are_found() {
+        let output = "lock 2 100 19000 31000 40000\nread sleeping 100 8000 9000 9999\n";
+        let lock = times_of(output, &["lock"]);
+        assert_eq!(lock, Some(Times { median_us: 19.0, tail_us: 31.0 }));
+        let read = times_of(output, &["read", "sleeping"]);
+        assert_eq!(read, Some(Times { median_us: 8.0, tail_us: 9.0 }));
+        assert_eq!(times_of(output, &["barrier"]), None);
+    }
+}

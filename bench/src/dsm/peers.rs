@@ -1,0 +1,181 @@
+//! What a step cannot do without: UCX's messages, as `ucx_perftest` measures them, with the
+//! settings that the library gives UCX; and faults that a thread of the process serves.
+
+use std::collections::BTreeMap;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{PAGE, PATIENCE, Reply, SHORT, Step, Times, Way, times_of};
+use crate::failure::Failure;
+use crate::launch::{on_path, output_of};
+use crate::programs;
+
+/// What UCX is told where the user has not told it something else (`memory/fabric`).
+const SETTINGS: [(&str, &str); 5] = [
+    ("UCX_TLS", "^sm,self"),
+    ("UCX_RNDV_THRESH", "256K"),
+    ("UCX_ZCOPY_THRESH", "inf"),
+    ("UCX_TCP_TX_SEG_SIZE", "256K"),
+    ("UCX_TCP_RX_SEG_SIZE", "256K"),
+];
+
+/// A page's message is so much longer than the page.
+const HEADER: usize = 64;
+
+const START_MAX: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Why a thread is stopped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FaultKind {
+    /// The page is not mapped.
+    Read,
+    /// It must not be written.
+    Write,
+}
+
+/// All of them, by threads that sleep and that spin.
+pub struct Peers {
+    /// One way, by bytes.
+    messages: BTreeMap<(Way, usize), Times>,
+    faults: BTreeMap<(Way, FaultKind), Times>,
+}
+
+impl Peers {
+    /// Measures all.
+    pub fn measure(samples: u32, out: &Path) -> Result<Self, Failure> {
+        let mut peers = Peers { messages: BTreeMap::new(), faults: BTreeMap::new() };
+        let program = programs::compile("dsm_fault", out)?;
+        let mut command = Command::new(program);
+        command.args([samples.to_string(), PAGE.to_string()]);
+        let output = output_of(&mut command, PATIENCE)?;
+        for way in [Way::Sleeping, Way::Spinning] {
+            for (kind, name) in [(FaultKind::Read, "read"), (FaultKind::Write, "write")] {
+                let times = times_of(&output, &[name, way.key()]).ok_or_else(|| {
+                    Failure::new(format!("dsm_fault: unexpected output: {output}"))
+                })?;
+                peers.faults.insert((way, kind), times);
+            }
+            for bytes in [SHORT, PAGE + HEADER] {
+                let times = Times {
+                    median_us: message_us(bytes, way, samples, 50)?,
+                    tail_us: message_us(bytes, way, samples, 99)?,
+                };
+                peers.messages.insert((way, bytes), times);
+            }
+        }
+        Ok(peers)
+    }
+
+    /// What a step takes at least. (Percentiles of parts are added up, too, although those of
+    /// the whole may be a little less.)
+    pub fn least(&self, step: &Step, way: Way) -> Times {
+        let there = step.round_trip.map(|_| self.messages[&(way, SHORT)]);
+        let back = step.round_trip.map(|reply| match reply {
+            Reply::Short => self.messages[&(way, SHORT)],
+            Reply::Page => self.messages[&(way, PAGE + HEADER)],
+        });
+        let fault = step.fault.map(|kind| self.faults[&(way, kind)]);
+        let parts = [there, back, fault];
+        let sum = |of: fn(&Times) -> f64| parts.iter().flatten().map(of).sum();
+        Times { median_us: sum(|times| times.median_us), tail_us: sum(|times| times.tail_us) }
+    }
+}
+
+/// One way of an active message: half a round trip, as this percentile of all has it.
+fn message_us(bytes: usize, way: Way, samples: u32, percentile: u32) -> Result<f64, Failure> {
+    let program = on_path("ucx_perftest")
+        .ok_or_else(|| Failure::new("ucx_perftest: not installed; apt-get install ucx-utils"))?;
+    let port = free_port()?;
+    let perftest = || {
+        let mut command = Command::new(&program);
+        let unset = |name: &str| std::env::var_os(name).is_none();
+        command.envs(SETTINGS.into_iter().filter(|(name, _)| unset(name)));
+        command.args(["-p", &port.to_string()]);
+        command
+    };
+    let mut server = Server::start(perftest())?;
+    let begin = Instant::now();
+    loop {
+        let mut client = perftest();
+        client.args(["127.0.0.1", "-t", "ucp_am_lat", "-f", "-v", "-w", "200"]);
+        client.args(["-E", if way == Way::Spinning { "poll" } else { "sleep" }]);
+        client.args(["-s", &bytes.to_string(), "-R", &percentile.to_string()]);
+        client.args(["-n", &samples.to_string()]);
+        match output_of(&mut client, PATIENCE) {
+            Ok(output) => {
+                return percentile_of(&output).ok_or_else(|| {
+                    Failure::new(format!("ucx_perftest: unexpected output: {output}"))
+                });
+            }
+            // Its server does not listen yet.
+            Err(_) if begin.elapsed() < START_MAX && server.lives() => thread::sleep(LOOK),
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// The second number of the last line: `10000,8.180,20.082,…`.
+fn percentile_of(output: &str) -> Option<f64> {
+    output.lines().last()?.split(',').nth(1)?.parse().ok()
+}
+
+fn free_port() -> Result<u16, Failure> {
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    port.map(|address| address.port())
+        .map_err(|error| Failure::new(format!("no port on 127.0.0.1: {error}")))
+}
+
+/// The other side, which ends with its client, or with this value.
+struct Server(Child);
+
+impl Server {
+    fn start(mut command: Command) -> Result<Self, Failure> {
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .spawn()
+            .map(Server)
+            .map_err(|error| Failure::new(format!("ucx_perftest: cannot be started: {error}")))
+    }
+
+    fn lives(&mut self) -> bool {
+        self.0.try_wait().is_ok_and(|status| status.is_none())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_is_found() {
+        let output = "iterations,50.0_percentile_lat,avg_lat\n10000,8.180,20.082\n";
+        assert_eq!(percentile_of(output), Some(8.18));
+        assert_eq!(percentile_of(""), None);
+    }
+
+    #[test]
+    fn parts_add_up() {
+        let times = |us: f64| Times { median_us: us, tail_us: 10.0 * us };
+        let peers = Peers {
+            messages: [(SHORT, 1.0), (PAGE + HEADER, 2.0)]
+                .map(|(bytes, us)| ((Way::Sleeping, bytes), times(us)))
+                .into(),
+            faults: [(FaultKind::Read, 4.0), (FaultKind::Write, 8.0)]
+                .map(|(kind, us)| ((Way::Sleeping, kind), times(us)))
+                .into(),
+        };
+        let of = super::super::STEPS.map(|step| peers.least(&step, Way::Sleeping).median_us);
+        assert_eq!(of, [7.0, 7.0, 8.0, 2.0, 2.0, 2.0]);
+    }
+}
