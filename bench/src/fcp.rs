@@ -1,6 +1,7 @@
 //! FCP's three protocols between two processes, beside plain shared memory, sockets, and the
 //! machine's limits: Tables 2 to 5 of the FOLON paper, with its own numbers in a column.
 
+mod paper;
 mod report;
 
 use std::fs;
@@ -171,7 +172,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     }
     progress("");
     if !run.samples.is_empty() {
-        report::write(&run.samples, &run.senders, options, out)?;
+        report::write(&run.samples, &run.senders, options, nagaya, out)?;
     }
     Failure::of_all(run.failures)
 }

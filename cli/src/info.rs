@@ -9,8 +9,8 @@ use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::{Failure, job, kernel_version, server};
 use pvas::this_task;
 
-use crate::mpi;
 use crate::ps::human;
+use crate::{fcp, mpi};
 
 /// Options of `nagaya info`.
 #[derive(Debug, clap::Args)]
@@ -18,6 +18,9 @@ pub struct Options {
     /// Lines of key=value, for programs
     #[arg(long)]
     parsable: bool,
+    /// What a message costs by each of FCP's protocols: words, loads and stores
+    #[arg(long, conflicts_with = "mpi")]
+    fcp: bool,
     /// Whether messages of the MPI with this launcher go through the space (default: mpirun)
     #[arg(
         long,
@@ -47,6 +50,10 @@ pub fn info(options: &Options) -> Result<i32, Failure> {
     let Options { parsable, run_trial, program, .. } = options;
     if let Some(launcher) = &options.mpi {
         return mpi::report(launcher, program.as_ref(), *run_trial, *parsable);
+    }
+    if options.fcp {
+        fcp::report(*parsable);
+        return Ok(0);
     }
     for Fact { key, title, value } in facts() {
         if options.parsable {

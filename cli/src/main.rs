@@ -5,6 +5,7 @@
 #![no_main]
 
 mod exec;
+mod fcp;
 mod gdb;
 mod info;
 mod maps;

@@ -185,6 +185,22 @@ fn info_tells_version_kernel_and_mechanism() {
 }
 
 #[test]
+fn info_counts_the_loads_and_stores_of_fcp() {
+    let text = nagaya("info").args(["--fcp", "--parsable"]).run().ok();
+    let numbers: HashMap<&str, f64> = text
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key, value.parse().expect("a number")))
+        .collect();
+    assert_eq!(numbers.len(), 3 * 7, "{text}");
+    // As in the paper, each protocol sends with fewer than the one before.
+    let sends = ["fcp", "fcp-plus", "fcp2"].map(|protocol| numbers[&*format!("{protocol}.send")]);
+    assert!(sends.is_sorted_by(|a, b| a > b), "{text}");
+    assert_eq!(numbers["fcp2.header"], 2.0);
+    assert!(nagaya("info").arg("--fcp").run().ok().contains("fcp-plus"));
+}
+
+#[test]
 fn tools_of_the_system_see_the_tasks() {
     let job = job();
     let _running = two_deep(&job);

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::{BUFFERS, Options, SENDERS, SENDERS_BYTES, Sample, WAYS, Way};
+use super::{BUFFERS, Options, SENDERS, SENDERS_BYTES, Sample, WAYS, Way, paper};
 use crate::failure::Failure;
 use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use crate::launch::Nagaya;
 use crate::results::{Measure, Results};
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
@@ -16,29 +17,18 @@ use crate::{cores, machine, sizes};
 const OVER_LINE: f64 = 1.4;
 const OVER_COPY: f64 = 1.2;
 
-/// The sizes of the paper's latency and throughput.
-const LATENCY: usize = 4;
-const THROUGHPUT: usize = 4096;
-
-/// The paper's Table 2, in µs and MB/s: two processors of a VME bus, and Ethernet. FCP II was
-/// not yet measured; its latency is what §6.1.2 expects.
-const PAPER: [(Way, &str, &str); 5] = [
-    (Way::Vcl, "4.2", "1.7"),
-    (Way::Fcp, "240", "1.5"),
-    (Way::FcpPlus, "200", "1.5"),
-    (Way::Fcp2, "140 (expected)", ""),
-    (Way::Udp, "320", "0.76"),
-];
-
-/// Prints the tables; writes `fcp.csv`, `fcp-samples.csv`, `fcp-targets.csv`, `fcp.svg`.
+/// Prints the tables; writes `fcp.csv`, `fcp-samples.csv`, `fcp-counts.csv`, `fcp-targets.csv`,
+/// `fcp.svg`.
 pub fn write(
     samples: &[Sample],
     senders: &Results<Way>,
     options: &Options,
+    nagaya: &Nagaya,
     out: &Path,
 ) -> Result<(), Failure> {
     let results = &results_at_one_distance(samples);
-    print_paper(results);
+    paper::print_times(results);
+    paper::print_counts(nagaya, out)?;
     for what in BUFFERS {
         print(results, what, options);
     }
@@ -48,7 +38,10 @@ pub fn write(
     write_lines(&out.join("fcp.csv"), &csv(results, senders))?;
     write_lines(&out.join("fcp-samples.csv"), &sample_lines(samples))?;
     figure(results, options).write(&out.join("fcp.svg"))?;
-    println!("written: fcp.csv, fcp-samples.csv, fcp-targets.csv, fcp.svg in {}", out.display());
+    println!(
+        "written: fcp.csv, fcp-samples.csv, fcp-counts.csv, fcp-targets.csv, fcp.svg in {}",
+        out.display()
+    );
     Ok(())
 }
 
@@ -86,35 +79,6 @@ fn results_at_one_distance(samples: &[Sample]) -> Results<Way> {
         results.add(measure, way, round, Spread::of(&all).median);
     }
     results
-}
-
-/// Table 2, ours beside theirs. Its throughput is that of a single message, so is ours.
-fn print_paper(results: &Results<Way>) {
-    let headings = ["", "4 B, µs", "paper's", "4096 B, µs", "MB/s", "paper's", ""];
-    let mut table = Table::new(headings);
-    for way in WAYS {
-        let of = |bytes| results.of(measure("unchanged", bytes), way).map(|spread| spread.median);
-        if of(LATENCY).is_none() && of(THROUGHPUT).is_none() {
-            continue;
-        }
-        let paper = PAPER.iter().find(|(of, ..)| *of == way);
-        let [latency, throughput] = paper.map_or(["", ""], |(_, a, b)| [*a, *b]);
-        let shown = |value: Option<f64>| value.map(three_digits).unwrap_or_default();
-        table.row([
-            way.name().to_string(),
-            shown(of(LATENCY)),
-            latency.to_string(),
-            shown(of(THROUGHPUT)),
-            shown(
-                of(THROUGHPUT)
-                    .filter(|_| !matches!(way, Way::Word | Way::Line))
-                    .map(|us| THROUGHPUT as f64 / us),
-            ),
-            throughput.to_string(),
-            String::new(),
-        ]);
-    }
-    table.print("FCP, the paper's Table 2: latency and throughput of a message, one way");
 }
 
 fn print(results: &Results<Way>, what: &'static str, options: &Options) {

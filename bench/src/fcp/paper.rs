@@ -1,0 +1,108 @@
+//! The paper's Tables 2, 4 and 5 (Kikuchi et al., FOLON): ours, and beside each number the
+//! paper's own, of processors on a VME bus and of Ethernet in 1996.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use super::{WAYS, Way};
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::results::{Measure, Results};
+use crate::table::{Table, three_digits, write_lines};
+
+/// The sizes of the paper's latency and throughput.
+const LATENCY: usize = 4;
+const THROUGHPUT: usize = 4096;
+
+/// Table 2, in µs and MB/s. FCP II was not yet measured; its latency is what §6.1.2 expects.
+const TABLE_2: [(Way, &str, &str); 5] = [
+    (Way::Vcl, "4.2", "1.7"),
+    (Way::Fcp, "240", "1.5"),
+    (Way::FcpPlus, "200", "1.5"),
+    (Way::Fcp2, "140 (expected)", ""),
+    (Way::Udp, "320", "0.76"),
+];
+
+/// Tables 4 and 5: a heading, our key (of `nagaya info --fcp`), and the paper's numbers for
+/// FCP, FCP plus and FCP II.
+const TABLE_4: [Row; 4] = [
+    ("buffer table, words an entry", "table_entry", ["4", "4", "1"]),
+    ("receive buffer management, words", "management", ["7", "7", "2"]),
+    ("  and for each line of 64 B", "management_per_line", ["", "", ""]),
+    ("message header, words", "header", ["3", "3", "2"]),
+];
+const TABLE_5: [Row; 3] = [
+    ("send", "send", ["23", "18", "8"]),
+    ("receive", "receive", ["22", "16", "7"]),
+    ("both, on average over many", "average", ["", "", ""]),
+];
+type Row = (&'static str, &'static str, [&'static str; 3]);
+
+/// How our `nagaya` calls them, and as what the columns stand.
+const PROTOCOLS: [(&str, Way); 3] =
+    [("fcp", Way::Fcp), ("fcp-plus", Way::FcpPlus), ("fcp2", Way::Fcp2)];
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Table 2. Its throughput is that of a single message, so is ours.
+pub fn print_times(results: &Results<Way>) {
+    let headings = ["", "4 B, µs", "the paper's", "4096 B, µs", "4096 B, MB/s", "the paper's", ""];
+    let mut table = Table::new(headings);
+    for way in WAYS {
+        let of = |bytes| {
+            let measure = Measure { what: "unchanged", tasks: 2, bytes };
+            results.of(measure, way).map(|spread| spread.median)
+        };
+        if of(LATENCY).is_none() && of(THROUGHPUT).is_none() {
+            continue;
+        }
+        let paper = TABLE_2.iter().find(|(of, ..)| *of == way);
+        let [latency, throughput] = paper.map_or(["", ""], |(_, a, b)| [*a, *b]);
+        let shown = |value: Option<f64>| value.map(three_digits).unwrap_or_default();
+        let carries = !matches!(way, Way::Word | Way::Line);
+        let rate = of(THROUGHPUT).filter(|_| carries).map(|us| THROUGHPUT as f64 / us);
+        table.row([
+            way.name().to_string(),
+            shown(of(LATENCY)),
+            latency.to_string(),
+            shown(of(THROUGHPUT)),
+            shown(rate),
+            throughput.to_string(),
+            String::new(),
+        ]);
+    }
+    table.print("FCP, the paper's Table 2: latency and throughput of a message, one way");
+}
+
+/// Tables 4 and 5, as our protocols are built; also to `fcp-counts.csv`.
+pub fn print_counts(nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let mut command = Command::new(&nagaya.command);
+    let text = output_of(command.args(["info", "--fcp", "--parsable"]), PATIENCE)?;
+    let counts: BTreeMap<&str, &str> = text.lines().filter_map(|at| at.split_once('=')).collect();
+    let titles = [
+        "FCP, the paper's Table 4: what the protocols keep in shared memory",
+        "FCP, the paper's Table 5: loads and stores of shared memory, for a message",
+    ];
+    let mut lines = vec!["what,protocol,ours,papers".to_string()];
+    for (title, rows) in titles.into_iter().zip([&TABLE_4[..], &TABLE_5[..]]) {
+        let columns = PROTOCOLS.iter().flat_map(|(_, way)| [way.name(), "the paper's"]);
+        let mut table = Table::new(std::iter::once("").chain(columns).chain([""]));
+        for (words, key, papers) in rows {
+            let mut cells = vec![words.to_string()];
+            for ((protocol, _), papers) in PROTOCOLS.iter().zip(papers) {
+                let ours = counts.get(format!("{protocol}.{key}").as_str());
+                let ours = ours.and_then(|number| number.parse::<f64>().ok()).ok_or_else(|| {
+                    Failure::new(format!("nagaya info --fcp does not tell {protocol}.{key}"))
+                })?;
+                let ours = ((ours * 10.0).round() / 10.0).to_string();
+                lines.push(format!("{key},{protocol},{ours},{papers}"));
+                cells.extend([ours, papers.to_string()]);
+            }
+            table.row(cells.into_iter().chain([String::new()]));
+        }
+        table.print(title);
+    }
+    write_lines(&out.join("fcp-counts.csv"), &lines)
+}
