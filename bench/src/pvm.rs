@@ -8,11 +8,12 @@ mod figures;
 mod machine;
 mod namespaces;
 mod netpipe;
+mod paper;
 mod report;
 mod rounds;
 mod targets;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::{Parser, ValueEnum};
@@ -37,7 +38,7 @@ pub struct Options {
     )]
     only: Vec<Part>,
     /// How often each way is run, in turns
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// Repetitions a run, whose median counts
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -103,17 +104,22 @@ enum Way {
     Nagaya,
     NagayaDaemon,
     Space,
+    /// Ours, over the paper's older protocols.
+    Fcp,
+    FcpPlus,
     OpenMpi,
     Mpich,
 }
 
 /// All, as columns stand.
-const WAYS: [Way; 7] = [
+const WAYS: [Way; 9] = [
     Way::StockDaemon,
     Way::StockDirect,
     Way::Nagaya,
     Way::NagayaDaemon,
     Way::Space,
+    Way::Fcp,
+    Way::FcpPlus,
     Way::OpenMpi,
     Way::Mpich,
 ];
@@ -131,6 +137,8 @@ impl Way {
             Way::Nagaya => Some((System::Nagaya, "default")),
             Way::NagayaDaemon => Some((System::Nagaya, "daemon")),
             Way::Space => Some((System::Space, "default")),
+            Way::Fcp => Some((System::Fcp, "default")),
+            Way::FcpPlus => Some((System::FcpPlus, "default")),
             Way::OpenMpi | Way::Mpich => None,
         }
     }
@@ -143,6 +151,8 @@ impl Way {
             Way::Nagaya => "nagaya",
             Way::NagayaDaemon => "nagaya, daemon",
             Way::Space => "space",
+            Way::Fcp => "over FCP",
+            Way::FcpPlus => "over FCP plus",
             Way::OpenMpi => "Open MPI",
             Way::Mpich => "MPICH",
         }
@@ -156,6 +166,8 @@ impl Way {
             Way::Nagaya => "nagaya",
             Way::NagayaDaemon => "nagaya-daemon",
             Way::Space => "space",
+            Way::Fcp => "fcp",
+            Way::FcpPlus => "fcp-plus",
             Way::OpenMpi => "openmpi",
             Way::Mpich => "mpich",
         }
@@ -173,13 +185,9 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         programs,
         results: Results::new(),
         failures: Vec::new(),
-        given_up: BTreeSet::new(),
+        failed: BTreeMap::new(),
     };
-    let mut systems: &[System] = &[System::Stock, System::Nagaya, System::Space];
-    if !machine::has_spaces(nagaya) {
-        eprintln!("nagaya-bench: pvm: `nagaya pvmd` has no --space; tasks of a space left out");
-        systems = &systems[..2];
-    }
+    let systems = [System::Stock, System::Nagaya, System::Space, System::Fcp, System::FcpPlus];
     let mut wirings: &[Wiring] = &[Wiring::Loopback, Wiring::Namespaces];
     if !options.namespaces {
         wirings = &wirings[..1];
@@ -188,7 +196,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         wirings = &wirings[..1];
     }
     for round in 1..=options.rounds {
-        for &system in systems {
+        for system in systems {
             run.one_host(system, round);
         }
         run.mpis(round);
@@ -213,19 +221,24 @@ struct Run<'a> {
     programs: Programs,
     results: Results<Way>,
     failures: Vec<Failure>,
-    /// What failed once is not tried again.
-    given_up: BTreeSet<String>,
+    /// What has failed, how often.
+    failed: BTreeMap<String, u32>,
 }
 
 impl Run<'_> {
-    /// Does something under a name, unless that failed in an earlier round.
+    /// Whether something has failed too often to be tried again. Once may be an accident.
+    fn is_given_up(&self, name: &str) -> bool {
+        self.failed.get(name).is_some_and(|&often| often > 1)
+    }
+
+    /// Does something under a name, unless that is given up.
     fn attempt<T>(
         &mut self,
         name: &str,
         round: u32,
         work: impl FnOnce(&mut Self) -> Result<T, Failure>,
     ) -> Option<T> {
-        if self.given_up.contains(name) {
+        if self.is_given_up(name) {
             return None;
         }
         progress(&format!("pvm, round {round} of {}: {name}", self.options.rounds));
@@ -234,7 +247,7 @@ impl Run<'_> {
             Err(failure) => {
                 eprintln!("nagaya-bench: pvm: {name}: {failure}");
                 self.failures.push(Failure::new(format!("{name}: {failure}")));
-                self.given_up.insert(name.to_string());
+                *self.failed.entry(name.to_string()).or_default() += 1;
                 None
             }
         }
@@ -245,7 +258,9 @@ impl Run<'_> {
     fn one_host(&mut self, system: System, round: u32) {
         let parts = [Part::Messages, Part::Stream, Part::Groups, Part::Spawn, Part::NetPipe];
         let mut machine = None;
-        for part in parts.into_iter().filter(|part| self.options.only.contains(part)) {
+        let wanted = |part: &Part| self.options.only.contains(part) && system.has(*part);
+        let parts: Vec<Part> = parts.into_iter().filter(wanted).collect();
+        for part in parts {
             if part == Part::NetPipe {
                 machine = None; // it wants a machine without other tasks, such as group servers
             }
@@ -256,7 +271,7 @@ impl Run<'_> {
             }
             let Some(of) = &machine else { return };
             let name = format!("{}, {}", system.name(), part.name());
-            let tried = !self.given_up.contains(&name);
+            let tried = !self.is_given_up(&name);
             let done = self.attempt(&name, round, |run| run.part(part, of, system, round));
             if tried && done.is_none() {
                 machine = None;

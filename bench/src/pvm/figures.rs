@@ -17,6 +17,8 @@ fn look(way: Way) -> Look {
         Way::Nagaya => (COLOURS[0], Kind::Solid),
         Way::NagayaDaemon => (COLOURS[5], Kind::Solid),
         Way::Space => (COLOURS[2], Kind::Solid),
+        Way::Fcp => (COLOURS[3], Kind::Solid),
+        Way::FcpPlus => (COLOURS[4], Kind::Solid),
         Way::OpenMpi => (COLOURS[3], Kind::Dashed),
         Way::Mpich => (COLOURS[4], Kind::Dashed),
     };
@@ -55,6 +57,7 @@ pub fn write(results: &Results<Way>, options: &Options, file: &Path) -> Result<(
     let mut ways: Vec<Way> = results.all().map(|(_, way, _)| way).collect();
     ways.sort();
     ways.dedup();
+    ways.retain(|way| !matches!(way, Way::Fcp | Way::FcpPlus)); // two sizes, in the paper's table
     let legend = ways.into_iter().map(|way| (way.name().to_string(), look(way))).collect();
     Figure { caption: machine::caption(), legend, rows }.write(file)
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::Part;
 use super::namespaces::Namespaces;
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of, wait_until};
@@ -23,6 +24,10 @@ pub enum System {
     Nagaya,
     /// Ours, its tasks in one space.
     Space,
+    /// Ours, messages by FCP.
+    Fcp,
+    /// Ours, messages by FCP plus.
+    FcpPlus,
 }
 
 impl System {
@@ -32,6 +37,24 @@ impl System {
             System::Stock => "stock PVM",
             System::Nagaya => "nagaya pvm",
             System::Space => "nagaya pvm --space",
+            System::Fcp => "nagaya pvm over FCP",
+            System::FcpPlus => "nagaya pvm over FCP plus",
+        }
+    }
+
+    /// Whether a part is measured under it. The older protocols have their place in the
+    /// paper's table only.
+    pub fn has(self, part: Part) -> bool {
+        !matches!(self, System::Fcp | System::FcpPlus) || part == Part::Messages
+    }
+
+    /// What the daemon is told by its environment.
+    fn protocol(self) -> Option<&'static str> {
+        match self {
+            System::Stock => None,
+            System::Nagaya | System::Space => Some("fcp2"),
+            System::Fcp => Some("fcp"),
+            System::FcpPlus => Some("fcp-plus"),
         }
     }
 }
@@ -64,12 +87,6 @@ const STOCK_DAEMON: &str = "/usr/bin/pvmd";
 const START_MAX: Duration = Duration::from_secs(20);
 const HALT_MAX: Duration = Duration::from_secs(15);
 const LOOK: Duration = Duration::from_millis(50);
-
-/// Whether this `nagaya` can have PVM's tasks in one space.
-pub fn has_spaces(nagaya: &Nagaya) -> bool {
-    let help = output_of(Command::new(&nagaya.command).args(["pvmd", "--help"]), HALT_MAX);
-    help.is_ok_and(|help| help.contains("--space"))
-}
 
 /// A running virtual machine. It is halted with this value.
 pub struct Machine {
@@ -107,9 +124,12 @@ impl Machine {
         let hosts: Vec<String> = hosts.iter().map(|host| host.to_string()).collect();
         let mut machine = Machine {
             system,
-            environment: match system {
-                System::Stock => environment(&directory, &name, None),
-                _ => environment(&directory, &name, Some(&programs::pvm_libraries(nagaya, out)?)),
+            environment: match system.protocol() {
+                None => environment(&directory, &name, None),
+                Some(protocol) => {
+                    let ours = (programs::pvm_libraries(nagaya, out)?, protocol);
+                    environment(&directory, &name, Some(&ours))
+                }
             },
             halt: programs::compile_with_pvm("pvm_halt", out)?,
             directory,
@@ -134,7 +154,8 @@ impl Machine {
              while :; do case $1 in -l) shift 2;; -*) shift;; *) break;; esac; done\n\
              PVM_TMP=$PVM_TMP/$1\n\
              XDG_RUNTIME_DIR=$PVM_TMP\n\
-             export PVM_TMP XDG_RUNTIME_DIR\n\
+             XDG_STATE_HOME=$PVM_TMP\n\
+             export PVM_TMP XDG_RUNTIME_DIR XDG_STATE_HOME\n\
              mkdir -p $PVM_TMP\n\
              shift\n\
              exec {enter} sh -c \"$*\"\n"
@@ -223,11 +244,11 @@ impl Drop for Machine {
     }
 }
 
-/// With a library path: of ours.
+/// With a library path and a protocol: of ours.
 fn environment(
     directory: &Path,
     name: &str,
-    libraries: Option<&Path>,
+    ours: Option<&(PathBuf, &str)>,
 ) -> Vec<(&'static str, String)> {
     let place = directory.display();
     let mut environment = vec![
@@ -237,14 +258,16 @@ fn environment(
         ("PVM_WD", place.to_string()),
         ("PVM_PATH", "/usr/bin".to_string()), // of stock PVM's group server
         ("XDG_RUNTIME_DIR", place.to_string()),
+        ("XDG_STATE_HOME", place.to_string()), // of our daemons' logs
     ];
-    match libraries {
+    match ours {
         None => environment.extend([
             ("PVM_ROOT", "/usr/lib/pvm3".to_string()),
             ("PVM_ALLOW_ROOT", "1".to_string()),
         ]),
-        Some(libraries) => {
+        Some((libraries, protocol)) => {
             environment.push(("LD_LIBRARY_PATH", libraries.display().to_string()));
+            environment.push(("NAGAYA_PVM_PROTOCOL", protocol.to_string()));
         }
     }
     environment

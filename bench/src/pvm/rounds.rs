@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use super::machine::{Machine, System, Wiring};
-use super::{Part, Run, WAYS, Way, netpipe};
+use super::{Part, Run, WAYS, Way, netpipe, paper};
 use crate::failure::Failure;
 use crate::launch::output_of;
 use crate::mode::Mode;
@@ -114,16 +114,17 @@ impl Run<'_> {
             match part {
                 _ if of != system => {}
                 Part::Messages => {
-                    let sizes = self.options.sizes.clone();
+                    let sizes = match way {
+                        Way::Fcp | Way::FcpPlus => vec![paper::LATENCY, paper::THROUGHPUT],
+                        _ => self.options.sizes.clone(),
+                    };
+                    let (encodings, buffers) = match way {
+                        Way::Fcp | Way::FcpPlus => ("raw", "unchanged"),
+                        _ => ("xdr,raw,inplace", "unchanged,fresh"),
+                    };
                     let milliseconds = self.options.milliseconds;
-                    let lines = self.messages(
-                        machine,
-                        "xdr,raw,inplace",
-                        "unchanged,fresh",
-                        route,
-                        milliseconds,
-                        &sizes,
-                    )?;
+                    let lines =
+                        self.messages(machine, encodings, buffers, route, milliseconds, &sizes)?;
                     self.add_messages(way, round, &lines, |name| name);
                 }
                 Part::Stream => self.stream(machine, way, route, round)?,
@@ -254,7 +255,7 @@ impl Run<'_> {
         let way = match system {
             System::Stock => Way::StockDirect,
             System::Nagaya => Way::Nagaya,
-            System::Space => return Ok(()),
+            System::Space | System::Fcp | System::FcpPlus => return Ok(()),
         };
         for (bytes, us) in netpipe::run(machine, &self.out.join("netpipe-pvm.txt"))? {
             if self.options.sizes.contains(&bytes) {

@@ -68,13 +68,28 @@ pub fn all(results: &Results<Way>, options: &Options) -> Vec<Target> {
             ask(what, Asked::AtLeast(least), of, Way::StockDaemon, Way::Nagaya);
         }
     }
-    for tasks in options.tasks.iter().map(|&tasks| tasks as usize) {
-        for what in OPERATIONS.into_iter().filter(|_| more_than_cores(tasks)) {
-            let of =
-                Measure { what, tasks, bytes: if what == "barrier" { 0 } else { OPERATION_BYTES } };
-            let words = format!("{what} of {tasks} tasks: nagaya / stock, direct");
-            ask(words, Asked::AtMost(CROWDED), of, Way::Nagaya, Way::StockDirect);
-        }
-    }
+    let counts = options.tasks.iter().map(|&tasks| tasks as usize);
+    targets.extend(counts.filter(|&tasks| more_than_cores(tasks)).map(|of| crowded(results, of)));
     targets
+}
+
+/// With so many tasks that they share cores: the operation that comes off worst.
+fn crowded(results: &Results<Way>, tasks: usize) -> Target {
+    let quotient = |what| {
+        let bytes = if what == "barrier" { 0 } else { OPERATION_BYTES };
+        let of = Measure { what, tasks, bytes };
+        let stock = |way| Some((way, results.of(of, way)?.median));
+        let routes = [Way::StockDaemon, Way::StockDirect].into_iter().filter_map(stock);
+        let (better, _) = routes.min_by(|a, b| a.1.total_cmp(&b.1))?;
+        Some((what, better, results.quotient((of, Way::Nagaya), (of, better))?))
+    };
+    let all = OPERATIONS.into_iter().filter_map(quotient);
+    let worst = all.max_by(|a, b| a.2.median.total_cmp(&b.2.median));
+    let of = worst.map(|(what, better, _)| format!("({what}): nagaya / {}", better.name()));
+    let of = of.unwrap_or_else(|| ": nagaya / stock".to_string());
+    Target {
+        what: format!("{tasks} tasks on fewer cores, the worst operation {of}"),
+        asked: Asked::AtMost(CROWDED),
+        ratio: worst.map(|(.., ratio)| ratio),
+    }
 }
