@@ -10,6 +10,7 @@ mod gdb;
 mod info;
 mod maps;
 mod mpi;
+mod nodes;
 mod program;
 mod ps;
 mod pvmd;

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use dsm::rendezvous::Host;
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
 use nagaya_server::inherit::{self, Inheritance};
@@ -17,6 +18,7 @@ use nagaya_server::job::{Job, directory, listen, rights};
 use nagaya_server::server::{Server, segment_size_for};
 use pvas::Attributes;
 
+use crate::nodes;
 use crate::program;
 use crate::server::raise_open_files;
 
@@ -25,36 +27,68 @@ use crate::server::raise_open_files;
 pub struct Options {
     /// Number of tasks
     #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
-    n: u32,
+    pub(super) n: u32,
+    /// Number of nodes, each with a space of its own, over which the tasks are divided
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) nodes: u32,
+    /// Which part of a job this is: one of its nodes
+    #[arg(long, hide = true, value_name = "FIRST:SIZE:SOCKET", value_parser = Part::parse)]
+    pub(super) part: Option<Part>,
     /// Size of a segment, such as 32G (default: by memory and number of tasks)
     #[arg(long, value_name = "SIZE", value_parser = program::segment_size)]
-    segment_size: Option<u64>,
+    pub(super) segment_size: Option<u64>,
     /// Set a variable in the tasks, or pass one on
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
-    variables: Vec<OsString>,
+    pub(super) variables: Vec<OsString>,
     /// Whether output is labelled.
     #[arg(short, long, help = "Begin each line of output with [ID]")]
-    label: bool,
+    pub(super) label: bool,
     /// Working directory of the tasks
     #[arg(short = 'C', long, value_name = "DIR")]
-    chdir: Option<PathBuf>,
+    pub(super) chdir: Option<PathBuf>,
     /// Kill the rest when a task fails
     #[arg(short = 'K', long)]
-    kill_on_bad_exit: bool,
+    pub(super) kill_on_bad_exit: bool,
     /// Which tasks read standard input
     #[arg(long, value_name = "all|none|ID", default_value = "0", value_parser = stdin_choice)]
-    stdin: StdinChoice,
+    pub(super) stdin: StdinChoice,
     /// Name of the job (default: run:PID)
     #[arg(long, value_name = "NAME")]
-    job: Option<String>,
+    pub(super) job: Option<String>,
     /// Program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    program: Vec<OsString>,
+    pub(super) program: Vec<OsString>,
+}
+
+/// A node's tasks among those of its job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// The first of them.
+    pub first: u32,
+    /// How many the job has.
+    pub size: u32,
+    /// Where the job's tasks meet.
+    pub socket: PathBuf,
+}
+
+impl Part {
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = text.splitn(3, ':');
+        let mut next = || parts.next().ok_or("must be FIRST:SIZE:SOCKET".to_owned());
+        let number = |text: &str| text.parse().map_err(|_| format!("{text}: no number"));
+        let (first, size, socket) = (number(next()?)?, number(next()?)?, next()?.into());
+        Ok(Self { first, size, socket })
+    }
+
+    /// As an argument.
+    pub fn text(&self) -> String {
+        format!("{}:{}:{}", self.first, self.size, self.socket.display())
+    }
 }
 
 /// Who gets our standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum StdinChoice {
+pub enum StdinChoice {
     All,
     None,
     Task(u32),
@@ -73,7 +107,7 @@ const TERM_AFTER: Duration = Duration::from_secs(5);
 const KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Signals that are passed on to the tasks.
-const FORWARDED: &[i32] = &[
+pub const FORWARDED: &[i32] = &[
     libc::SIGHUP,
     libc::SIGINT,
     libc::SIGQUIT,
@@ -85,6 +119,9 @@ const FORWARDED: &[i32] = &[
 
 /// Runs the tasks; returns the first failing status, or 0.
 pub fn run(options: Options) -> Result<i32, Failure> {
+    if options.nodes > 1 {
+        return nodes::run(&options);
+    }
     let inheritance = Inheritance::of_this_process(program::signal_mask());
     let inherited = inherit::fds().unwrap_or_else(|_| vec![0, 1, 2]);
     program::check_name(&options.program[0])?;
@@ -122,6 +159,15 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     let signals = heard.fold(0, |set, signal| set | 1u64 << (signal - 1));
     let mut server = Server::new(&job.name, socket.listener()?, size, signals)?;
 
+    // Its thread takes no signal: they are blocked from here on.
+    let (part, _host) = match &options.part {
+        Some(part) => (part.clone(), None),
+        None => {
+            let host = meeting(options.n)?;
+            let socket = host.path().to_owned();
+            (Part { first: 0, size: options.n, socket }, Some(host))
+        }
+    };
     let null = File::open("/dev/null").map_err(|e| Failure::ours(format!("/dev/null: {e}")))?;
     let mut labels = Vec::new();
     let mut readers = Vec::new();
@@ -155,13 +201,17 @@ pub fn run(options: Options) -> Result<i32, Failure> {
                 fds.retain(|fd| fd.1 != stream);
                 fds.push((writer.as_raw_fd(), stream));
                 pipes.push(writer);
-                labels.push(label(id, stream, reader));
+                labels.push(label(part.first + id, stream, reader));
             }
         }
         let attributes = Attributes { fds: Some(fds), cwd: cwd(&options)?, ..base_of(&base) };
         let mut environment = environment.clone();
-        set(&mut environment, "NAGAYA_TASK_ID", &id.to_string());
-        set(&mut environment, "NAGAYA_TASKS", &options.n.to_string());
+        let rank = part.first + id;
+        set(&mut environment, "NAGAYA_TASK_ID", &rank.to_string());
+        set(&mut environment, "NAGAYA_TASKS", &part.size.to_string());
+        for (name, value) in Host::environment(&part.socket, rank, part.size) {
+            set(&mut environment, name, &value);
+        }
         let arguments = arguments(&options)?;
         if let Err(failure) = server.spawn(Some(id), &path, arguments, &environment, &attributes) {
             // What runs already must not outlive the failure.
@@ -181,6 +231,13 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     }
     server.close();
     Ok(status)
+}
+
+/// Where so many tasks meet that share memory (libjia).
+pub fn meeting(tasks: u32) -> Result<Host, Failure> {
+    let path = directory()?.join(format!("meet.{}", std::process::id()));
+    Host::new(path.clone(), tasks)
+        .map_err(|error| Failure::ours(format!("{}: {error}", path.display())))
 }
 
 /// Serves until all tasks have ended.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use coherence::record;
 use nagaya_tests::program::{c_with_libraries, libraries};
-use nagaya_tests::{Cmd, Output, Running, WorkDir, kill, tool, wait_until};
+use nagaya_tests::{Cmd, Output, Running, WorkDir, kill, nagaya, tool, wait_until};
 use rustix::process::Signal;
 
 /// What a job of these tests may take.
@@ -62,6 +62,64 @@ fn random_walks_are_right() {
         let job = job(tasks, "litmus").args(["walk", "400"]);
         let said = job.env("NAGAYA_SEED", seed.to_string()).run().ok();
         assert!(said.contains("walk is right"), "NAGAYA_SEED={seed}: {said}");
+    }
+}
+
+/// A job of `nagaya run`, over so many nodes.
+fn run(nodes: usize, tasks: usize, name: &str) -> Cmd {
+    let run = nagaya("run").args(["--nodes", &nodes.to_string(), "-n", &tasks.to_string()]);
+    run.arg(program(name)).time_limit(LIMIT)
+}
+
+#[test]
+fn tasks_of_one_space_are_one_node() {
+    for tasks in [1, 2, 4, 7] {
+        is_right(run(1, tasks, "litmus").args(["all", "20"]).run());
+    }
+}
+
+#[test]
+fn nagaya_run_needs_no_launcher_for_several_nodes() {
+    for (nodes, tasks) in [(2, 2), (2, 5), (3, 6), (4, 4)] {
+        is_right(run(nodes, tasks, "litmus").args(["all", "20"]).run());
+    }
+}
+
+#[test]
+fn tasks_that_a_launcher_starts_in_a_space_are_one_node() {
+    let exec = mpirun(4).arg(nagaya_tests::nagaya_path()).arg("exec").arg(program("litmus"));
+    is_right(exec.args(["all", "20"]).run());
+}
+
+#[test]
+fn a_page_is_fetched_once_for_all_tasks_of_a_node() {
+    let work = WorkDir::new();
+    let files = work.join("stat");
+    let job = run(2, 6, "litmus").args(["phases", "3"]).env("NAGAYA_DSM_STATISTICS", &files);
+    assert!(job.run().ok().contains("phases is right"));
+    let text = std::fs::read_to_string(work.join("stat.1.json")).expect("JSON");
+    let (_, pages) = text.split_once("\"pages\":").expect("pages");
+    // Each task reads each page at the end; three rounds before drop some once more.
+    let fetched = pages.split("\"fetched\":").skip(1);
+    let most = fetched.map(|it| it.split(',').next().expect("a number").parse::<u32>().unwrap());
+    assert!(most.max().expect("some are fetched") <= 4, "{text}");
+}
+
+#[test]
+fn when_a_task_of_a_space_is_killed_at_any_moment_all_end() {
+    for (round, (nodes, victim)) in
+        [(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 3)].into_iter().enumerate()
+    {
+        let mut job = run(nodes, 4, "endless").spawn();
+        let pids = pids(&mut job, 4);
+        std::thread::sleep(Duration::from_millis(37 * round as u64));
+        kill(pids[victim], Signal::KILL);
+        let begin = Instant::now();
+        let output = job.wait();
+        assert_ne!(output.code(), 0, "{output}");
+        assert!(begin.elapsed() < LOST_MAX, "{output}");
+        all_are_gone(&pids);
+        assert!(output.stderr.contains(&pids[victim].to_string()), "{output}");
     }
 }
 
@@ -138,14 +196,18 @@ fn an_access_beyond_what_was_allocated_is_a_segmentation_fault() {
 /// A job that works on, and the PIDs of its tasks.
 fn endless(tasks: usize, change: impl Fn(Cmd) -> Cmd) -> (Running, Vec<i32>) {
     let mut job = change(job(tasks, "endless")).spawn();
+    let pids = pids(&mut job, tasks);
+    (job, pids)
+}
+
+fn pids(job: &mut Running, tasks: usize) -> Vec<i32> {
     let lines = job.wait_for_lines(tasks);
     let pids = (0..tasks).map(|task| {
         let begin = format!("task {task} is ");
         let line = lines.iter().find_map(|line| line.strip_prefix(&begin));
         line.expect("every task says so").parse().expect("a PID")
     });
-    let pids = pids.collect();
-    (job, pids)
+    pids.collect()
 }
 
 fn all_are_gone(pids: &[i32]) {

@@ -11,6 +11,7 @@ mod requests;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -160,6 +161,11 @@ impl Agent {
             doom: None,
             leaving: None,
         })
+    }
+
+    /// The userfaultfd of its memory.
+    pub fn faults(&self) -> BorrowedFd<'_> {
+        self.memory.faults()
     }
 
     /// Serves until all tasks have left. The memory is gone then.

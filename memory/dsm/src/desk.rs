@@ -8,7 +8,7 @@
 use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fabric::patience::Patience;
 use rustix::event::{EventfdFlags, eventfd};
@@ -18,6 +18,9 @@ use crate::error::DsmError;
 
 /// Bytes that the reason of a refusal may have.
 const REASON_BYTES_MAX: usize = 240;
+
+/// What a task may take from its last answer to its leave.
+const GO_MAX: Duration = Duration::from_secs(5);
 
 /// What a task wants. Sizes are in bytes; tasks are ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,11 +158,13 @@ unsafe impl Sync for Seat {}
 pub struct Desk {
     /// The agent sleeps, and wants the bell to be rung.
     sleeps: AtomicU32,
+    /// How many tasks will not look at it any more.
+    gone: AtomicU32,
     seats: Vec<Seat>,
 }
 
 impl Desk {
-    /// For so many tasks; never freed, since tasks may look at it at any time.
+    /// For so many tasks; never freed, but gone with the process whose memory it is in.
     pub fn new(tasks: usize) -> &'static Self {
         let seat = || Seat {
             state: AtomicU32::new(FREE),
@@ -173,7 +178,7 @@ impl Desk {
             }),
         };
         let seats = (0..tasks).map(|_| seat()).collect();
-        Box::leak(Box::new(Self { sleeps: AtomicU32::new(0), seats }))
+        Box::leak(Box::new(Self { sleeps: AtomicU32::new(0), gone: AtomicU32::new(0), seats }))
     }
 
     /// To the agent: a request that it has not taken yet, of any task.
@@ -221,6 +226,22 @@ impl Desk {
     /// To the agent: it is awake.
     pub fn wakes(&self) {
         self.sleeps.store(0, Ordering::Relaxed);
+    }
+
+    /// To a task: the last that it does with the desk.
+    pub fn go(&self) {
+        self.gone.fetch_add(1, Ordering::Release);
+    }
+
+    /// To the task whose memory it is in: waits until all have gone, but not for ever, since
+    /// one may have been killed.
+    pub fn wait_for_others(&self) {
+        let begin = Instant::now();
+        while (self.gone.load(Ordering::Acquire) as usize) < self.seats.len()
+            && begin.elapsed() < GO_MAX
+        {
+            std::thread::sleep(Duration::from_micros(100));
+        }
     }
 
     /// To a task: asks, and waits for the answer.

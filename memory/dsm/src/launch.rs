@@ -7,6 +7,7 @@ use std::time::Duration;
 use fabric::wireup::Wireup;
 
 use crate::error::DsmError;
+use crate::rendezvous::Guest;
 
 /// What the end of all may take until this process ends itself.
 const END_MAX: Duration = Duration::from_secs(2);
@@ -23,11 +24,18 @@ enum Way {
     Alone,
     /// A launcher with PMIx: mpirun, prterun, srun.
     Pmix(Box<Mutex<Wireup>>),
+    /// `nagaya run`.
+    Run(Mutex<Guest>),
 }
 
 impl Launch {
     /// As the environment says.
     pub fn new() -> Result<Self, DsmError> {
+        // It may have been started by another launcher itself.
+        if let Some(guest) = Guest::new()? {
+            let (rank, size) = (guest.rank(), guest.size());
+            return Ok(Self { way: Way::Run(Mutex::new(guest)), rank, size });
+        }
         Ok(match Wireup::new()? {
             Some(wireup) => {
                 let (rank, size) = (wireup.rank(), wireup.size());
@@ -52,6 +60,14 @@ impl Launch {
         match &self.way {
             Way::Alone => Ok(vec![bytes.to_vec()]),
             Way::Pmix(wireup) => Ok(wireup.lock().expect("nobody panics").exchange(bytes)?),
+            Way::Run(guest) => guest.lock().expect("nobody panics").exchange(bytes),
+        }
+    }
+
+    /// This task leaves: the others may go on without it.
+    pub fn leave(&self) {
+        if let Way::Run(guest) = &self.way {
+            guest.lock().expect("nobody panics").bye();
         }
     }
 

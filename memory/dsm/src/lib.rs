@@ -12,7 +12,8 @@
 //! together in [`world`]; [`settings`] are environment variables.
 //!
 //! Below: [`frame`] is what agents say to each other besides the protocol's messages, [`mail`]
-//! what tasks do, [`report`] what was counted, [`load`] how iterations are divided.
+//! what tasks do, [`rendezvous`] how those of `nagaya run` meet, [`neighbours`] how those of
+//! one address space do, [`report`] what was counted, [`load`] how iterations are divided.
 //!
 //! # When something fails
 //! Calls that make no sense are errors of the caller, and change nothing. What leaves the job
@@ -26,6 +27,8 @@ pub mod frame;
 pub mod launch;
 pub mod load;
 pub mod mail;
+pub mod neighbours;
+pub mod rendezvous;
 pub mod report;
 pub mod settings;
 pub mod task;

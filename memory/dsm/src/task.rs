@@ -1,17 +1,20 @@
 //! What a task can do: join a job, share memory, synchronize, send letters, leave.
 
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use fabric::patience::Patience;
 use fabric::secret::Secret;
+use serde::{Deserialize, Serialize};
 
 use crate::agent::{Agent, Network, Parts};
 use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
 use crate::error::DsmError;
 use crate::launch::Launch;
 use crate::load::Shares;
+use crate::neighbours::{Door, Handed, Invitation};
 use crate::report::{OfLock, OfPage, Totals};
 use crate::settings::Settings;
 use crate::world::{Card, World};
@@ -26,6 +29,8 @@ pub struct Task {
     launch: Arc<Launch>,
     desk: &'static Desk,
     bell: Bell,
+    /// The agent's userfaultfd: see [`neighbours`](crate::neighbours).
+    _keep: OwnedFd,
     patience: Option<Patience>,
     /// The agent, in the task that has it.
     agent: Option<JoinHandle<()>>,
@@ -34,6 +39,48 @@ pub struct Task {
     /// How many allocations had no place of their own.
     turns: u32,
     balance: Option<Balance>,
+}
+
+/// What the first task of a node brings along.
+struct Seat {
+    network: Option<Network>,
+    door: Door,
+    desk: &'static Desk,
+    bell: Bell,
+}
+
+/// What it tells everybody.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    /// Where other nodes find it.
+    address: Vec<u8>,
+    /// Where its neighbours do.
+    invitation: Invitation,
+}
+
+impl Seat {
+    fn new(world: &World, secret: &Secret, timeout: Option<Duration>) -> Result<Self, DsmError> {
+        let network = match world.nodes.len() {
+            1 => None,
+            _ => Some(Network::new(world.own().node, secret, timeout)?),
+        };
+        let desk = Desk::new(world.neighbours().len());
+        Ok(Self { network, door: Door::new(desk)?, desk, bell: Bell::new()? })
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let address = self.network.as_ref().map_or(&[][..], Network::address).to_vec();
+        let told = Told { address, invitation: self.door.invitation.clone() };
+        postcard::to_allocvec(&told).expect("into memory")
+    }
+}
+
+impl Told {
+    fn parse(bytes: &[u8]) -> Result<Self, DsmError> {
+        postcard::from_bytes(bytes).map_err(|_| {
+            DsmError::System("another task of this job has another version of libjia".into())
+        })
+    }
 }
 
 /// How iterations are divided by speed.
@@ -52,39 +99,51 @@ impl Task {
         settings.agreed = cards[0].agreed.clone();
         let secret = Secret::new(cards[0].secret);
         let world = Arc::new(World::new(launch.rank(), &cards));
-        let me = world.own().node;
         let looks = looks(&world);
-        let mut network = match world.nodes.len() {
-            1 => None,
-            _ => Some(Network::new(me, &secret, settings.agreed.timeout)?),
+        let mut seat = match world.own().local {
+            0 => Some(Seat::new(&world, &secret, settings.agreed.timeout)?),
+            _ => None,
         };
-        let own = network.as_ref().map_or(&[][..], Network::address);
-        let addresses = launch.exchange(own)?;
-        if let Some(network) = &mut network {
-            let of_node = |tasks: &Vec<u32>| &addresses[tasks[0] as usize][..];
-            network.connect(&world.nodes.iter().map(of_node).collect::<Vec<_>>())?;
-        }
+        let own = seat.as_ref().map_or_else(Vec::new, Seat::bytes);
+        let told = launch.exchange(&own)?;
+        let told = world.nodes.iter().map(|tasks| Told::parse(&told[tasks[0] as usize]));
+        let told = told.collect::<Result<Vec<_>, _>>()?;
         let launch = Arc::new(launch);
-        let desk = Desk::new(world.neighbours().len());
-        let bell = Bell::new()?;
         let page_bytes = settings.agreed.page_bytes;
-        let agent = Agent::new(Parts {
-            settings,
-            world: world.clone(),
-            launch: launch.clone(),
-            desk,
-            bell: bell.again()?,
-            network,
-            looks,
-        })?;
-        let agent = start(agent)?;
+        let (handed, agent) = match seat.take() {
+            None => (told[world.own().node as usize].invitation.accept()?, None),
+            Some(Seat { mut network, door, desk, bell, .. }) => {
+                if let Some(network) = &mut network {
+                    let addresses: Vec<_> = told.iter().map(|it| &it.address[..]).collect();
+                    network.connect(&addresses)?;
+                }
+                let ring = bell.again()?;
+                let agent = Agent::new(Parts {
+                    settings,
+                    world: world.clone(),
+                    launch: launch.clone(),
+                    desk,
+                    bell,
+                    network,
+                    looks,
+                })?;
+                let keep = agent.faults();
+                let keep = keep.try_clone_to_owned().map_err(|why| {
+                    DsmError::System(format!("cannot duplicate a userfaultfd: {why}"))
+                })?;
+                door.hand_out(world.neighbours().len() - 1, &ring, keep.as_fd())?;
+                (Handed { desk, bell: ring, keep }, Some(start(agent)?))
+            }
+        };
+        let Handed { desk, bell, keep } = handed;
         let mut task = Self {
             world,
             launch,
             desk,
             bell,
+            _keep: keep,
             patience: looks.0.then(Patience::default),
-            agent: Some(agent),
+            agent,
             page_bytes,
             begin: Instant::now(),
             turns: 0,
@@ -98,8 +157,11 @@ impl Task {
     /// Waits until all tasks leave; then the memory is gone.
     pub fn leave(mut self) -> Result<(), DsmError> {
         self.ask(Request::Leave)?;
+        self.launch.leave();
+        self.desk.go();
         if let Some(agent) = self.agent.take() {
             let _ = agent.join();
+            self.desk.wait_for_others();
         }
         Ok(())
     }

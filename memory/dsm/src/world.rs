@@ -2,10 +2,11 @@
 //! space. Every task gives its [`Card`]; from all of them everybody computes the same.
 
 use coherence::message::NodeId;
-use fabric::secret::{Secret, random};
+use fabric::secret::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;
+use crate::neighbours;
 use crate::settings::Agreed;
 
 /// What a task tells everybody about itself.
@@ -52,13 +53,13 @@ pub struct World {
 }
 
 impl Card {
-    /// Of this process, which is a task with an address space of its own.
+    /// Of this process.
     pub fn new(agreed: Agreed) -> Self {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
         let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Self {
-            space: random(),
+            space: neighbours::space(),
             machine: machine.unwrap_or_else(|_| host.clone()),
             host,
             pid: std::process::id(),
@@ -87,12 +88,13 @@ impl Card {
 impl World {
     /// From all tasks' cards.
     pub fn new(rank: u32, cards: &[Card]) -> Self {
-        let mut spaces: Vec<[u8; 16]> = Vec::new();
+        let mut spaces: Vec<([u8; 16], &str)> = Vec::new();
         let mut nodes: Vec<Vec<u32>> = Vec::new();
         let mut members = Vec::new();
         for (number, card) in cards.iter().enumerate() {
-            let node = spaces.iter().position(|space| *space == card.space).unwrap_or_else(|| {
-                spaces.push(card.space);
+            let space = (card.space, &*card.machine);
+            let node = spaces.iter().position(|it| *it == space).unwrap_or_else(|| {
+                spaces.push(space);
                 nodes.push(Vec::new());
                 spaces.len() - 1
             });
@@ -143,9 +145,9 @@ mod tests {
     #[test]
     fn tasks_of_one_space_are_a_node() {
         let agreed = Settings::of(|_| None).expect("defaults").agreed;
-        let cards = [7u8, 9, 7, 8].map(|space| Card {
+        let cards = [(7u8, "a"), (9, "a"), (7, "a"), (7, "b")].map(|(space, machine)| Card {
             space: [space; 16],
-            machine: if space == 8 { "b" } else { "a" }.into(),
+            machine: machine.into(),
             pid: u32::from(space),
             ..Card::new(agreed.clone())
         });

@@ -3,7 +3,8 @@
 //!
 //! The memory is a memfd that only this process has. The programs' view stands where its user
 //! says, so that it can be the same on every machine; the alias [`ALIAS`] bytes above. Both
-//! grow page by page and stay two mappings. A page is any multiple of the system's.
+//! are few large mappings, which are opened page by page as the region grows: whoever goes
+//! beyond gets SIGSEGV. A page is any multiple of the system's.
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -11,13 +12,16 @@ use std::ptr::with_exposed_provenance_mut;
 
 use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
 
 use crate::error::PagerError;
 use crate::userfault::{Stopped, Userfault};
 
 /// From the programs' view to the alias; also the most that a region can hold.
 pub const ALIAS: usize = 4 << 40;
+/// How much is mapped at first; then as much again each time. Where the limit of addresses is
+/// below that, what is needed.
+const MAPPED_MIN: usize = 64 << 30;
 
 /// Where a region stands, and the size of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,8 @@ pub struct Region {
     memory: OwnedFd,
     place: Place,
     pages: Vec<Page>,
+    /// Bytes of each view that are mapped; those beyond the pages are closed.
+    mapped: usize,
     stopped: Vec<Stopped>,
 }
 
@@ -77,7 +83,8 @@ impl Region {
         let userfault = Userfault::new()?;
         let memory = memfd_create("nagaya-pages", MemfdFlags::CLOEXEC)
             .map_err(|why| PagerError::System { doing: "make shared memory", why })?;
-        Ok(Self { userfault, memory, place, pages: Vec::new(), stopped: Vec::new() })
+        let (pages, stopped) = (Vec::new(), Vec::new());
+        Ok(Self { userfault, memory, place, pages, mapped: 0, stopped })
     }
 
     /// Adds pages of zeros, which nobody may use yet. The first new page's number.
@@ -93,12 +100,17 @@ impl Region {
         }
         let system = |doing| move |why| PagerError::System { doing, why };
         ftruncate(&self.memory, bytes as u64).map_err(system("let shared memory grow"))?;
+        self.map_until(bytes)?;
         let new = self.view(first..first + pages);
-        self.map(new.clone())?;
-        let alias = new.start + ALIAS..new.end + ALIAS;
-        if let Err(error) = self.map(alias) {
-            self.unmap_view(new);
-            return Err(error);
+        for view in [new.clone(), new.start + ALIAS..new.end + ALIAS] {
+            let open = MprotectFlags::READ | MprotectFlags::WRITE;
+            let start = with_exposed_provenance_mut(view.start);
+            // SAFETY: ours, and nobody has used it yet.
+            match unsafe { mprotect(start, view.len(), open) } {
+                Ok(()) => {}
+                Err(Errno::NOMEM) => return Err(PagerError::Mappings),
+                Err(why) => return Err(system("open shared memory")(why)),
+            }
         }
         match self.userfault.register(new) {
             Ok(()) => {}
@@ -316,7 +328,32 @@ impl Region {
             .map_err(|why| PagerError::System { doing: "protect a page by userfaultfd", why })
     }
 
-    /// One of the two views, for pages that the memory has just got.
+    /// Both views are mapped so far, at least.
+    fn map_until(&mut self, bytes: usize) -> Result<(), PagerError> {
+        if bytes <= self.mapped {
+            return Ok(());
+        }
+        let generous = (2 * self.mapped).max(MAPPED_MIN).max(bytes).min(ALIAS);
+        match self.map_views(generous) {
+            Err(PagerError::Mappings) if generous > bytes => self.map_views(bytes),
+            done => done,
+        }
+    }
+
+    fn map_views(&mut self, until: usize) -> Result<(), PagerError> {
+        let start = self.place.start;
+        let new = start + self.mapped..start + until;
+        self.map(new.clone())?;
+        let alias = new.start + ALIAS..new.end + ALIAS;
+        if let Err(error) = self.map(alias) {
+            self.unmap_view(new);
+            return Err(error);
+        }
+        self.mapped = until;
+        Ok(())
+    }
+
+    /// A part of one of the two views, still closed.
     fn map(&self, at: Range<usize>) -> Result<(), PagerError> {
         let start = with_exposed_provenance_mut(at.start);
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
@@ -324,14 +361,7 @@ impl Region {
         let taken = PagerError::Taken { start: at.start, bytes: at.len() };
         // SAFETY: replaces nothing.
         let mapped = unsafe {
-            mmap(
-                start,
-                at.len(),
-                ProtFlags::READ | ProtFlags::WRITE,
-                flags,
-                &self.memory,
-                offset as u64,
-            )
+            mmap(start, at.len(), ProtFlags::empty(), flags, &self.memory, offset as u64)
         };
         match mapped {
             Ok(mapped) if mapped == start => {}
@@ -358,7 +388,7 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        let view = self.view(0..self.pages());
+        let view = self.place.start..self.place.start + self.mapped;
         if !view.is_empty() {
             self.unmap_view(view.clone());
             self.unmap_view(view.start + ALIAS..view.end + ALIAS);

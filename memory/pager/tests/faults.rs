@@ -16,7 +16,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// A place that no other test has.
 fn place(page_bytes: usize) -> Place {
     static PLACES: AtomicUsize = AtomicUsize::new(0);
-    let start = 0x6800_0000_0000 + (PLACES.fetch_add(1, Ordering::Relaxed) << 36);
+    let start = 0x6800_0000_0000 + (PLACES.fetch_add(1, Ordering::Relaxed) << 37);
     Place { start, page_bytes }
 }
 
@@ -288,7 +288,7 @@ fn errors_say_what_to_do() {
     let mut first = region(4096, 1);
     let mut second = Region::new(first.place()).unwrap();
     let error = second.grow(1).expect_err("it is taken");
-    assert_eq!(error, PagerError::Taken { start: first.place().start, bytes: 4096 });
+    assert!(matches!(error, PagerError::Taken { start, .. } if start == first.place().start));
     assert!(error.to_string().contains("in use"), "{error}");
     assert_eq!(first.grow(u64::MAX / 4096), Err(PagerError::Full));
     assert_eq!(first.grow(1), Ok(1), "which changes nothing");

@@ -2,6 +2,7 @@
 //! through the view that never stops anybody.
 
 use std::collections::HashMap;
+use std::os::fd::BorrowedFd;
 
 use coherence::diff;
 use coherence::message::{NodeId, Page};
@@ -41,6 +42,11 @@ impl Memory {
     /// What programs use.
     pub fn region(&mut self) -> &mut Region {
         &mut self.region
+    }
+
+    /// Readable when threads are stopped.
+    pub fn faults(&self) -> BorrowedFd<'_> {
+        self.region.descriptor()
     }
 
     /// Bytes of a page.

@@ -1,0 +1,170 @@
+//! `nagaya run --nodes K`: a job over several address spaces of one machine. Each node is a
+//! `nagaya run` of its own, which has a part of the tasks; here they are started, signalled
+//! and waited for.
+
+use std::ffi::OsString;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command};
+
+use nagaya_server::Failure;
+
+use crate::program;
+use crate::run::{FORWARDED, Options, Part, StdinChoice, meeting};
+
+/// Runs the nodes; returns the first failing status, or 0.
+pub fn run(options: &Options) -> Result<i32, Failure> {
+    if options.nodes > options.n {
+        return Err(Failure::ours(format!(
+            "--nodes {}: there are only {} tasks (-n)",
+            options.nodes, options.n
+        )));
+    }
+    if options.stdin == StdinChoice::All {
+        return Err(Failure::ours("--stdin all: one node's tasks only; choose one task, or none"));
+    }
+    let signals = Signals::block()?;
+    let host = meeting(options.n)?;
+    let mut children = Vec::new();
+    for node in 0..options.nodes {
+        // Whole tasks in order, as even as can be.
+        let border =
+            |node: u32| (u64::from(node) * u64::from(options.n) / u64::from(options.nodes)) as u32;
+        let (first, end) = (border(node), border(node + 1));
+        let part = Part { first, size: options.n, socket: host.path().to_owned() };
+        let mut command = Command::new("/proc/self/exe");
+        command.args(arguments(options, node, &part, end - first));
+        signals.leave_to(&mut command);
+        match command.spawn() {
+            Ok(child) => children.push(Some(child)),
+            Err(error) => {
+                signal_all(&mut children, libc::SIGKILL);
+                return Err(Failure::ours(format!("cannot start a node: {error}")));
+            }
+        }
+    }
+    Ok(wait(&signals, &mut children, options.kill_on_bad_exit))
+}
+
+/// What a node's `nagaya run` is started with.
+fn arguments(options: &Options, node: u32, part: &Part, tasks: u32) -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = vec!["run".into(), "-n".into(), tasks.to_string().into()];
+    let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+    option("--part", part.text().into());
+    if let Some(size) = options.segment_size {
+        option("--segment-size", size.to_string().into());
+    }
+    for variable in &options.variables {
+        option("-x", variable.clone());
+    }
+    if let Some(directory) = &options.chdir {
+        option("--chdir", directory.into());
+    }
+    if let Some(job) = &options.job {
+        option("--job", format!("{job}.{node}").into());
+    }
+    let reads = match options.stdin {
+        StdinChoice::Task(task) if (part.first..part.first + tasks).contains(&task) => {
+            (task - part.first).to_string()
+        }
+        _ => "none".into(),
+    };
+    option("--stdin", reads.into());
+    for (flag, given) in [("--label", options.label), ("-K", options.kill_on_bad_exit)] {
+        if given {
+            arguments.push(flag.into());
+        }
+    }
+    arguments.push("--".into());
+    arguments.extend(options.program.iter().cloned());
+    arguments
+}
+
+/// Passes signals on until all nodes have ended.
+fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: bool) -> i32 {
+    let mut first_failure = 0;
+    while children.iter().any(Option::is_some) {
+        let (signal, from_terminal) = signals.next();
+        // The terminal has told the nodes itself: they are in our process group.
+        if signal != libc::SIGCHLD && !from_terminal {
+            signal_all(children, signal);
+        }
+        let mut failed = false;
+        for place in children.iter_mut() {
+            let status = match place.as_mut().map(Child::try_wait) {
+                Some(Ok(Some(status))) => program::shell_status(status.into_raw()),
+                Some(Err(_)) => 1,
+                _ => continue,
+            };
+            *place = None;
+            failed |= status != 0;
+            if first_failure == 0 {
+                first_failure = status;
+            }
+        }
+        if failed && kill_on_bad_exit {
+            // Each takes its tasks along.
+            signal_all(children, libc::SIGTERM);
+        }
+    }
+    first_failure
+}
+
+fn signal_all(children: &mut [Option<Child>], signal: i32) {
+    for child in children.iter().flatten() {
+        // SAFETY: a child that we have not waited for.
+        unsafe { libc::kill(child.id().cast_signed(), signal) };
+    }
+}
+
+/// The signals that we pass on, and word of ended children: blocked, and waited for.
+struct Signals {
+    set: libc::sigset_t,
+    before: libc::sigset_t,
+}
+
+impl Signals {
+    fn block() -> Result<Self, Failure> {
+        // SAFETY: plain calls on masks of ours.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            let mut before = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in FORWARDED.iter().chain(&[libc::SIGCHLD]) {
+                libc::sigaddset(&raw mut set, *signal);
+            }
+            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) {
+                0 => Ok(Self { set, before }),
+                error => {
+                    let error = std::io::Error::from_raw_os_error(error);
+                    Err(Failure::ours(format!("cannot block signals: {error}")))
+                }
+            }
+        }
+    }
+
+    /// The child has the mask that we had.
+    fn leave_to(&self, command: &mut Command) {
+        let before = self.before;
+        // SAFETY: a plain call between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+                Ok(())
+            });
+        }
+    }
+
+    /// The next signal, and whether the terminal sent it.
+    fn next(&self) -> (i32, bool) {
+        loop {
+            // SAFETY: a plain structure, filled by the kernel.
+            unsafe {
+                let mut info: libc::siginfo_t = std::mem::zeroed();
+                let signal = libc::sigwaitinfo(&raw const self.set, &raw mut info);
+                if signal > 0 {
+                    return (signal, info.si_code == libc::SI_KERNEL);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The tasks of one address space: all use the desk of the first, whose thread is the agent.
+//!
+//! A pointer to the desk is all they need, and two descriptors, which are not shared: the
+//! agent's bell, and the userfaultfd. Who holds that keeps pages closed when the agent's
+//! process is killed: without it, threads that wait for a page would go on, and find zeros.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::Duration;
+
+use fabric::secret::random;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::desk::{Bell, Desk};
+use crate::error::DsmError;
+
+/// What a neighbour may take to come for its descriptors.
+const COME_MAX: Duration = Duration::from_secs(60);
+
+/// What the first task of a space tells the others.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Invitation {
+    /// Where the desk is.
+    desk: usize,
+    /// What this library is: tasks have their own copies of it, and must have the same.
+    version: String,
+    /// Where descriptors are handed out.
+    socket: [u8; 16],
+}
+
+/// The version of this library, as far as the desk is concerned.
+fn version() -> String {
+    format!("{} {}", env!("CARGO_PKG_VERSION"), size_of::<crate::desk::Seat>())
+}
+
+/// Hands descriptors to neighbours.
+pub struct Door {
+    listener: UnixListener,
+    /// What they need to know.
+    pub invitation: Invitation,
+}
+
+fn failed(doing: &str) -> impl Fn(std::io::Error) -> DsmError {
+    move |why| DsmError::System(format!("cannot {doing} a task of this address space: {why}"))
+}
+
+fn address(socket: [u8; 16]) -> std::io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name([b"nagaya-dsm-", &socket[..]].concat())
+}
+
+impl Door {
+    /// To a desk.
+    pub fn new(desk: &'static Desk) -> Result<Self, DsmError> {
+        let socket = random();
+        let listener = address(socket).and_then(|at| UnixListener::bind_addr(&at));
+        let listener = listener.map_err(failed("listen for"))?;
+        let desk = std::ptr::from_ref(desk).expose_provenance();
+        Ok(Self { listener, invitation: Invitation { desk, version: version(), socket } })
+    }
+
+    /// Waits for so many neighbours, and gives them the bell and another descriptor.
+    pub fn hand_out(
+        self,
+        neighbours: usize,
+        bell: &Bell,
+        keep: BorrowedFd<'_>,
+    ) -> Result<(), DsmError> {
+        let mut handed = 0;
+        while handed < neighbours {
+            let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+            let limit = Timespec { tv_sec: COME_MAX.as_secs() as i64, tv_nsec: 0 };
+            if poll(&mut fds, Some(&limit)) == Ok(0) {
+                return Err(DsmError::System(format!(
+                    "{} tasks of this address space have not come within {COME_MAX:?}",
+                    neighbours - handed
+                )));
+            }
+            let (stream, _) = self.listener.accept().map_err(failed("accept"))?;
+            // The name is known to the job only; this is for those who guess.
+            let caller = socket_peercred(&stream).map(|caller| caller.uid);
+            if caller != Ok(rustix::process::geteuid()) {
+                continue;
+            }
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            let fds = [bell.as_fd(), keep];
+            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)), "it is large enough");
+            sendmsg(&stream, &[IoSlice::new(&[1])], &mut control, SendFlags::NOSIGNAL)
+                .map_err(|why| failed("hand descriptors to")(why.into()))?;
+            handed += 1;
+        }
+        Ok(())
+    }
+}
+
+/// What a neighbour has got.
+pub struct Handed {
+    /// Where it asks.
+    pub desk: &'static Desk,
+    /// What it rings.
+    pub bell: Bell,
+    /// What it keeps until it ends.
+    pub keep: OwnedFd,
+}
+
+impl Invitation {
+    /// Goes there.
+    pub fn accept(&self) -> Result<Handed, DsmError> {
+        if self.version != version() {
+            return Err(DsmError::System(format!(
+                "tasks of one address space have different versions of libjia ({} and {}); let all \
+                 load the same",
+                self.version,
+                version()
+            )));
+        }
+        let stream = address(self.socket).and_then(|at| UnixStream::connect_addr(&at));
+        let stream = stream.map_err(failed("reach"))?;
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        recvmsg(&stream, &mut [IoSliceMut::new(&mut byte)], &mut control, RecvFlags::CMSG_CLOEXEC)
+            .map_err(|why| failed("get descriptors from")(why.into()))?;
+        let mut fds = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let mut fds = fds.next().into_iter().flatten();
+        let (Some(bell), Some(keep)) = (fds.next(), fds.next()) else {
+            return Err(failed("get descriptors from")(std::io::ErrorKind::UnexpectedEof.into()));
+        };
+        // SAFETY: in the common address space, and never freed.
+        let desk = unsafe { &*std::ptr::with_exposed_provenance::<Desk>(self.desk) };
+        Ok(Handed { desk, bell: Bell::of(bell), keep })
+    }
+}
+
+/// The address space of this process: equal for tasks of one space, and for nobody else.
+pub fn space() -> [u8; 16] {
+    use std::os::unix::fs::MetadataExt as _;
+    let Some(task) = pvas::this_task() else { return random() };
+    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino() as u32);
+    let mut space = [0; 16];
+    space[..4].copy_from_slice(&task.control.owner_pid().to_ne_bytes());
+    space[4..8].copy_from_slice(&namespace.to_ne_bytes());
+    space[8..].copy_from_slice(&task.control.layout().base().to_ne_bytes());
+    space
+}
