@@ -64,8 +64,6 @@ enum Way {
     Spinning,
 }
 
-const WAYS: [Way; 3] = [Way::Dsm, Way::Sleeping, Way::Spinning];
-
 impl Way {
     /// As it is called in files.
     fn key(self) -> &'static str {

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use super::traffic::{PROGRAMS, Traffic};
-use super::{BARRIER, Options, STEPS, Steps, WAYS, Way};
+use super::{BARRIER, Options, STEPS, Steps, Way};
 use crate::failure::Failure;
-use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+use crate::figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
 use crate::machine;
 use crate::results::Measure;
 use crate::table::{Table, three_digits, write_lines};
@@ -157,14 +157,10 @@ fn program_look(at: usize) -> Look {
 
 /// Barriers, and the programs' pages and bytes, over the number of nodes.
 fn figure(steps: &Steps, traffic: &[Traffic], options: &Options) -> Figure {
-    let barrier = |way: Way, look: Look| {
-        let all = measures(options).into_iter().filter(|of| of.what == BARRIER);
-        let point = |of: Measure| Some((log2(of.tasks), steps.medians.of(of, way)?.median));
-        Line { points: all.filter_map(point).collect(), look }
-    };
-    let looks = [Look { colour: COLOURS[7], kind: Kind::Solid }, GREY, GREY];
-    let barriers: Vec<Line> =
-        WAYS.into_iter().zip(looks).map(|(way, look)| barrier(way, look)).collect();
+    let barrier = Look { colour: COLOURS[7], kind: Kind::Solid };
+    let met = measures(options).into_iter().filter(|of| of.what == BARRIER);
+    let point = |of: Measure| Some((log2(of.tasks), steps.medians.of(of, Way::Dsm)?.median));
+    let barriers = vec![Line { points: met.filter_map(point).collect(), look: barrier }];
     let panel = |caption: &str, value: fn(&Traffic) -> f64| {
         let line = |(at, name): (usize, &str)| {
             let points = traffic.iter().filter(|of| of.name == name && value(of) > 0.0);
@@ -184,7 +180,7 @@ fn figure(steps: &Steps, traffic: &[Traffic], options: &Options) -> Figure {
     let names = PROGRAMS.iter().enumerate();
     let mut legend: Vec<_> =
         names.map(|(at, program)| (program.name.to_string(), program_look(at))).collect();
-    legend.push(("barrier".to_string(), looks[0]));
+    legend.push(("barrier".to_string(), barrier));
     Figure {
         caption: machine::caption(),
         legend,
