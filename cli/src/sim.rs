@@ -35,9 +35,9 @@ pub struct Options {
     /// Bytes of a page: a multiple of 4096
     #[arg(long, value_name = "BYTES", default_value = "8192")]
     page: usize,
-    /// Homes of pages stay where they are
+    /// A page that one node alone wrote moves there at a barrier
     #[arg(long)]
-    no_migrate: bool,
+    migrate: bool,
     /// Pages that nobody else has are written with notice
     #[arg(long)]
     no_alone: bool,
@@ -109,7 +109,7 @@ fn run(
             nodes,
             tasks: options.tasks,
             page_bytes: options.page,
-            migrate: !options.no_migrate,
+            migrate: options.migrate,
             alone: !options.no_alone,
             contention: !options.no_contention,
         };

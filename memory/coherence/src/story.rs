@@ -90,7 +90,8 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
     if size.same {
         tasks = vec![tasks[0]; nodes];
     }
-    let pages = 1 + random.below(4);
+    // At times all are at one page, which then is in all states.
+    let pages = if random.one_in(3) { 1 } else { 1 + random.below(4) };
     let bytes = pages * page_bytes;
     let lock_of: Vec<Option<u32>> =
         (0..bytes).map(|_| random.one_in(3).then(|| random.below(3) as u32)).collect();
@@ -111,7 +112,7 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
         for (node, scripts) in scripts.iter_mut().enumerate() {
             for (task, script) in scripts.iter_mut().enumerate() {
                 let mut mine = before.clone();
-                for _ in 0..random.below(8) {
+                for _ in 0..random.below(if pages == 1 { 16 } else { 8 }) {
                     let at = random.below(bytes);
                     let (page, byte) = place(at);
                     match (lock_of[at], writer[at]) {

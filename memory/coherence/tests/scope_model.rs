@@ -3,30 +3,37 @@
 
 mod machine;
 
+use std::time::Instant;
+
 use coherence::scope::homes::Homes;
 use coherence::story::{Do, Story};
 use machine::{Machine, Next};
 use stateright::{Checker, Model, Property};
 
-struct Explored(Story);
+struct Explored {
+    story: Story,
+    slow_faults: bool,
+}
 
 impl Model for Explored {
     type State = Machine;
     type Action = Next;
 
     fn init_states(&self) -> Vec<Machine> {
-        vec![Machine::new(&self.0)]
+        let mut machine = Machine::new(&self.story);
+        machine.slow_faults = self.slow_faults;
+        vec![machine]
     }
 
     fn actions(&self, state: &Machine, actions: &mut Vec<Next>) {
         if state.wrong.is_none() {
-            actions.extend(state.next(&self.0));
+            actions.extend(state.next(&self.story));
         }
     }
 
     fn next_state(&self, state: &Machine, next: Next) -> Option<Machine> {
         let mut state = state.clone();
-        state.go(&self.0, next);
+        state.go(&self.story, next);
         Some(state)
     }
 
@@ -36,38 +43,54 @@ impl Model for Explored {
                 state.wrong.is_none()
             }),
             Property::always("nobody waits for ever", |model: &Self, state: &Machine| {
-                !state.next(&model.0).is_empty() || state.is_done(&model.0)
+                !state.next(&model.story).is_empty() || state.is_done(&model.story)
             }),
-            Property::sometimes("it ends", |model: &Self, state: &Machine| state.is_done(&model.0)),
+            Property::sometimes("it ends", |model: &Self, state: &Machine| {
+                state.is_done(&model.story)
+            }),
         ]
     }
 }
 
-/// Explores the story with all pages at each node, in turns, and with each of the options.
 fn explore(nodes: Vec<Vec<Vec<Do>>>, pages: u64) {
+    explore_all(nodes, pages, false);
+}
+
+/// Explores the story with all pages at each node, in turns, and with each of the options.
+fn explore_all(nodes: Vec<Vec<Vec<Do>>>, pages: u64, slow_faults: bool) {
     let homes = [Homes::At(0), Homes::At(1), Homes::Blocks { pages: 1, first: 1 }];
     for homes in &homes[..if pages == 1 { 2 } else { 3 }] {
         for (migrate, alone) in [(true, true), (false, true), (true, false)] {
-            let story = Story { nodes: nodes.clone(), pages, homes: *homes, migrate, alone };
-            let model = Explored(story.clone());
-            let checker = model.checker().threads(2).spawn_bfs().join();
-            println!(
-                "{homes:?}, migrate {migrate}, alone {alone}: {}",
-                checker.unique_state_count()
-            );
-            for (name, path) in checker.discoveries() {
-                if name != "it ends" {
-                    let last = path.last_state().clone();
-                    let steps = path.into_actions();
-                    panic!(
-                        "{name}: {homes:?} {migrate} {alone} {:?}\n{steps:#?}\n{last:#?}",
-                        last.wrong
-                    );
-                }
-            }
-            checker.assert_any_discovery("it ends");
+            let nodes = nodes.clone();
+            explore_one(Story { nodes, pages, homes: *homes, migrate, alone }, slow_faults);
         }
     }
+}
+
+/// Explores it with all pages at home there, and all options on.
+fn explore_once(nodes: Vec<Vec<Vec<Do>>>, pages: u64, homes: Homes) {
+    explore_one(Story { nodes, pages, homes, migrate: true, alone: true }, false);
+}
+
+/// Explores a story.
+fn explore_one(story: Story, slow_faults: bool) {
+    let began = Instant::now();
+    let Story { homes, migrate, alone, .. } = story;
+    let model = Explored { story, slow_faults };
+    let checker = model.checker().threads(2).spawn_bfs().join();
+    println!(
+        "{homes:?}, migrate {migrate}, alone {alone}: {} states, {:.1} s",
+        checker.unique_state_count(),
+        began.elapsed().as_secs_f64()
+    );
+    for (name, path) in checker.discoveries() {
+        if name != "it ends" {
+            let last = path.last_state().clone();
+            let steps = path.into_actions();
+            panic!("{name}: {homes:?} {migrate} {alone} {:?}\n{steps:#?}\n{last:#?}", last.wrong);
+        }
+    }
+    checker.assert_any_discovery("it ends");
 }
 
 /// Everybody counts under a lock.
@@ -266,4 +289,96 @@ fn condition_variables_carry_what_was_written() {
         Do::Expect(0, 0, 2),
     ];
     explore(vec![vec![again], vec![waits]], 1);
+}
+
+/// Tasks of a node fault at once: the second fault is known when the page is there already, or
+/// dropped again.
+#[test]
+fn faults_that_are_under_way_find_what_has_changed() {
+    let writes = |at| vec![Do::Write(0, at, 1), Do::Barrier, Do::Expect(0, 2, 3)];
+    let other = vec![Do::Write(0, 2, 3), Do::Barrier, Do::Expect(0, 0, 1), Do::Expect(0, 1, 1)];
+    explore_all(vec![vec![writes(0), writes(1)], vec![other]], 1, true);
+    let counts = || vec![Do::Lock(0), Do::Add(0, 0), Do::Unlock(0)];
+    let reads = vec![Do::Expect(0, 1, 0), Do::Expect(0, 1, 0)];
+    explore_all(vec![vec![counts(), reads], vec![counts()]], 1, true);
+}
+
+/// Four nodes count under a lock.
+#[test]
+fn four_nodes_count_under_a_lock() {
+    explore(vec![vec![vec![Do::Lock(0), Do::Add(0, 0), Do::Unlock(0)]]; 4], 1);
+}
+
+/// Four nodes write a byte of one page each, and one reads them all.
+fn four_writers() -> Vec<Vec<Vec<Do>>> {
+    let task = |me: usize| {
+        let mut script = vec![Do::Write(0, me, me as u8 + 1), Do::Barrier];
+        if me == 1 {
+            script.extend((0..4).map(|at| Do::Expect(0, at, at as u8 + 1)));
+        }
+        script
+    };
+    (0..4).map(|me| vec![task(me)]).collect()
+}
+
+#[test]
+fn four_nodes_write_bytes_of_one_page() {
+    explore_once(four_writers(), 1, Homes::At(1));
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn four_nodes_write_bytes_of_one_page_in_all_ways() {
+    explore(four_writers(), 1);
+}
+
+/// Two of four nodes write a page each, and the other two read both: the pages' homes move.
+fn two_readers() -> Vec<Vec<Vec<Do>>> {
+    let script = |me: usize| match me {
+        0 | 1 => vec![Do::Write(me as u64, 0, 7), Do::Barrier, Do::Barrier],
+        _ => vec![Do::Barrier, Do::Expect(0, 0, 7), Do::Expect(1, 0, 7), Do::Barrier],
+    };
+    (0..4).map(|me| vec![script(me)]).collect()
+}
+
+#[test]
+fn four_nodes_and_two_pages_whose_homes_move() {
+    explore_once(two_readers(), 2, Homes::Blocks { pages: 1, first: 2 });
+}
+
+#[test]
+#[ignore = "minutes: make soak"]
+fn four_nodes_and_two_pages_in_all_ways() {
+    explore(two_readers(), 2);
+}
+
+/// A page goes from writer to writer, over a condition variable each.
+#[test]
+fn four_nodes_pass_a_page_on() {
+    let task = |me: u32| {
+        let mut script = Vec::new();
+        if me > 0 {
+            script.extend([Do::Wait(me), Do::Expect(0, me as usize - 1, me as u8)]);
+        }
+        script.extend([Do::Write(0, me as usize, me as u8 + 1), Do::Set(me + 1), Do::Barrier]);
+        if me == 0 {
+            script.push(Do::Expect(0, 3, 4));
+        }
+        script
+    };
+    explore((0..4).map(|me| vec![task(me)]).collect(), 1);
+}
+
+/// Four nodes count under two locks, one inside the other for some, and meet.
+#[test]
+#[ignore = "minutes: make soak"]
+fn four_nodes_and_two_locks() {
+    let outer = |page| {
+        let inner = [Do::Lock(1), Do::Add(page, 0), Do::Unlock(1)];
+        [&[Do::Lock(0), Do::Add(0, 1)], &inner[..], &[Do::Unlock(0), Do::Barrier]].concat()
+    };
+    let alone = |page| vec![Do::Lock(1), Do::Add(page, 0), Do::Unlock(1), Do::Barrier];
+    let mut nodes = vec![vec![outer(1)], vec![outer(1)], vec![alone(1)], vec![alone(1)]];
+    nodes[3][0].extend([Do::Expect(0, 1, 2), Do::Expect(1, 0, 4)]);
+    explore_once(nodes, 2, Homes::At(1));
 }

@@ -4,12 +4,13 @@
 mod machine;
 
 use coherence::story::{Random, Size, story};
-use machine::{Machine, PAGE};
+use machine::{Machine, PAGE, never_followed};
 
 fn walk(seed: u64) {
     let mut random = Random::new(seed);
     let story = story(&mut random, Size { nodes: 5, tasks: 3, same: false }, PAGE);
     let mut machine = Machine::new(&story);
+    machine.slow_faults = !random.one_in(3);
     loop {
         let next = machine.next(&story);
         if next.is_empty() {
@@ -36,4 +37,6 @@ fn random_stories_in_random_orders_keep_what_is_promised() {
     for seed in 0..number("NAGAYA_WALKS").unwrap_or(20_000) {
         walk(seed);
     }
+    let never = never_followed();
+    assert!(never.is_empty(), "no walk has followed the rules of {never:?}");
 }

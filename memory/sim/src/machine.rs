@@ -160,7 +160,7 @@ impl Machine {
                         let number = u64::from(me) * u64::from(tasks) + u64::from(task);
                         let frames = Rc::clone(&host.frames);
                         let me = Me::new(number, all, page_bytes as u64, frames);
-                        let life = program.task(me.clone(), &bases);
+                        let life = leaving(program.task(me.clone(), &bases), me.clone());
                         let status = Status::Runs;
                         Running { life, me, status, op: None, since: None, stolen: 0 }
                     })
@@ -455,6 +455,14 @@ impl Machine {
         self.effects = effects;
         Ok(())
     }
+}
+
+/// A task's life with what `jia_exit` does at its end: it waits for all others.
+fn leaving(life: Life, me: Me) -> Life {
+    Box::pin(async move {
+        life.await;
+        me.meet().await;
+    })
 }
 
 impl Setup {

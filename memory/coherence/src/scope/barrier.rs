@@ -151,9 +151,6 @@ impl Node {
                 return false;
             }
             end = run.range().end;
-            if run.writer == NOBODY || !self.options.migrate {
-                continue;
-            }
             let mut pages = run.range().take_while(|&page| page < self.pages());
             if !pages.all(|page| {
                 let entry = &self.pages[page as usize];

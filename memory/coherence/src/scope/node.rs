@@ -260,6 +260,7 @@ impl Node {
             entry.counts.dropped += 1;
             self.counts.dropped += 1;
         }
+        self.counts.rules[rule.state as usize][on as usize] += 1;
         entry.state = rule.next;
         let home = entry.home;
         if on == Happens::Arrive {

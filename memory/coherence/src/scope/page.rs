@@ -158,9 +158,7 @@ pub const RULES: &[Rule] = {
         rule(S::Alone, H::Read, S::Alone, &[Do::MapWrite]),
         rule(S::Alone, H::Write, S::Alone, &[Do::MapWrite]),
         rule(S::Alone, H::Notice, S::Alone, &[]),
-        rule(S::Alone, H::Flush, S::Alone, &[]),
         rule(S::Alone, H::Ask, S::Home, &[Do::Protect, Do::Answer]),
-        rule(S::Alone, H::Settle, S::Alone, &[]),
         //
         rule(S::Home, H::Read, S::Home, &[Do::MapRead]),
         rule(S::Home, H::Write, S::HomeDirty, &[Do::MapWrite, Do::Record]),
@@ -182,9 +180,10 @@ pub const RULES: &[Rule] = {
     ]
 };
 
-/// As many as there are of each.
-const STATES: usize = State::HomeDirty as usize + 1;
-const EVENTS: usize = Happens::Lose as usize + 1;
+/// As many states as there are.
+pub const STATES: usize = State::HomeDirty as usize + 1;
+/// As many events as there are.
+pub const EVENTS: usize = Happens::Lose as usize + 1;
 
 /// The rules by state and event.
 static TABLE: [[Option<Rule>; EVENTS]; STATES] = {

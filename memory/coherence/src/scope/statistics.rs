@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::page::{EVENTS, STATES};
 use crate::message::{Lock, Op};
 
 /// Of a node, since it began or since they were taken.
@@ -27,6 +28,8 @@ pub struct Statistics {
     pub fetching: Wait,
     /// From the last task's arrival at a barrier to its grant.
     pub barriers: Wait,
+    /// How often each rule of [`RULES`](super::page::RULES) was followed, by state and event.
+    pub rules: [[u64; EVENTS]; STATES],
     /// Of each lock and condition variable that was used.
     pub locks: BTreeMap<Lock, LockStatistics>,
 }

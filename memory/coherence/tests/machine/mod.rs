@@ -2,13 +2,27 @@
 //! random walks drive. Messages are the real bytes.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use coherence::diff;
 use coherence::message::{Content, Header, NodeId, Page};
 use coherence::run;
 use coherence::scope::event::Body;
+use coherence::scope::page::{EVENTS, Happens, RULES, STATES, State};
 use coherence::scope::{Action, Event, Node, Options};
 use coherence::story::{Do, Story};
+
+/// How often each rule was followed, by state and event.
+static TAKEN: [[AtomicU64; EVENTS]; STATES] =
+    [const { [const { AtomicU64::new(0) }; EVENTS] }; STATES];
+
+/// The rules that were never followed.
+#[allow(dead_code, reason = "not all tests ask")]
+pub fn never_followed() -> Vec<(State, Happens)> {
+    let cells = RULES.iter().map(|rule| (rule.state, rule.on));
+    let taken = |(state, on): &(State, Happens)| &TAKEN[*state as usize][*on as usize];
+    cells.filter(|cell| taken(cell).load(Ordering::Relaxed) == 0).collect()
+}
 
 /// Bytes of a page.
 pub const PAGE: usize = 4;
@@ -32,6 +46,8 @@ struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
     Runs,
+    /// Cannot go on with a page, and its node does not know yet.
+    Faults(Page, Access),
     /// Waits for a page.
     Faulted(Page),
     /// Waits for a grant.
@@ -64,6 +80,8 @@ pub struct Machine {
     network: BTreeMap<(NodeId, NodeId), Way>,
     /// What went wrong.
     pub wrong: Option<String>,
+    /// Other things happen between a fault and what the node does for it.
+    pub slow_faults: bool,
 }
 
 /// What may happen next.
@@ -71,6 +89,8 @@ pub struct Machine {
 pub enum Next {
     /// A task goes on.
     Task(usize, usize),
+    /// A node learns of a task's fault.
+    Fault(usize, usize),
     /// A message arrives.
     Deliver(NodeId, NodeId),
 }
@@ -101,7 +121,7 @@ impl Machine {
                 tasks: vec![task; scripts.len()],
             }
         });
-        Self { hosts: hosts.collect(), network: BTreeMap::new(), wrong: None }
+        Self { hosts: hosts.collect(), network: BTreeMap::new(), wrong: None, slow_faults: false }
     }
 
     pub fn next(&self, story: &Story) -> Vec<Next> {
@@ -109,8 +129,10 @@ impl Machine {
         for (host, scripts) in story.nodes.iter().enumerate() {
             for (task, script) in scripts.iter().enumerate() {
                 let state = &self.hosts[host].tasks[task];
-                if state.status == Status::Runs && state.at < script.len() {
-                    next.push(Next::Task(host, task));
+                match state.status {
+                    Status::Runs if state.at < script.len() => next.push(Next::Task(host, task)),
+                    Status::Faults(..) => next.push(Next::Fault(host, task)),
+                    _ => {}
                 }
             }
         }
@@ -131,6 +153,7 @@ impl Machine {
     pub fn go(&mut self, story: &Story, next: Next) {
         match next {
             Next::Task(host, task) => self.task(host, task, story.nodes[host][task].as_slice()),
+            Next::Fault(host, task) => self.fault(host, task),
             Next::Deliver(from, to) => {
                 let messages = self.network.get_mut(&(from, to)).expect("there is one");
                 let (header, body) = messages.pop_front().expect("there is one");
@@ -211,15 +234,24 @@ impl Machine {
         wants: Access,
     ) -> Option<&mut [u8; PAGE]> {
         if self.hosts[host].frames[page as usize].access < wants {
-            self.hosts[host].tasks[task].status = Status::Faulted(page);
-            let event = match wants {
-                Access::Write => Event::Write(page),
-                _ => Event::Read(page),
-            };
-            self.step(host, event, &[]);
+            self.hosts[host].tasks[task].status = Status::Faults(page, wants);
+            if !self.slow_faults {
+                self.fault(host, task);
+            }
             return None;
         }
         Some(&mut self.hosts[host].frames[page as usize].bytes)
+    }
+
+    fn fault(&mut self, host: usize, task: usize) {
+        let task = &mut self.hosts[host].tasks[task];
+        let Status::Faults(page, wants) = task.status else { unreachable!("it does") };
+        task.status = Status::Faulted(page);
+        let event = match wants {
+            Access::Write => Event::Write(page),
+            _ => Event::Read(page),
+        };
+        self.step(host, event, &[]);
     }
 
     fn step(&mut self, host: usize, event: Event, body: &[u8]) {
@@ -228,6 +260,11 @@ impl Machine {
         let Host { node, frames, changes, tasks } = &mut self.hosts[host];
         if let Err(refused) = node.step(event, 0, &mut actions) {
             self.wrong = Some(format!("node {host} refuses {happened}: {refused:?}"));
+        }
+        for (taken, counts) in TAKEN.iter().zip(&node.statistics().rules) {
+            for (taken, count) in taken.iter().zip(counts) {
+                taken.fetch_add(*count, Ordering::Relaxed);
+            }
         }
         node.forget_statistics();
         let mut go_on = |page| {
