@@ -56,10 +56,13 @@ bench: all
 	scripts/deps bench
 	$(RELEASE)/nagaya-bench all
 
-# Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn.
+# Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn, larger models of the
+# consistency protocol, SOAK_PROGRAMS random programs.
 soak: deps
 	$(CARGO) build --workspace
 	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
+	$(CARGO) test --release -p nagaya-coherence --test scope_model -- --ignored --nocapture
+	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
 
 install: all
 	install -d $(STAGE)/bin $(STAGE)/lib/pkgconfig $(STAGE)/include

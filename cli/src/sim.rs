@@ -212,14 +212,14 @@ fn replay(directory: &Path) -> Result<i32, Failure> {
                 Differs::Head => "is no recording, or one of another version".to_string(),
                 Differs::Broken(step) => format!("cannot be read after {step} steps"),
                 Differs::Impossible(step, what) => {
-                    format!("step {step} cannot be: {:?}", what.event)
+                    format!("tells of what cannot be, in step {step}: {:?}", what.event)
                 }
                 Differs::Step(step, both) => format!(
-                    "step {step} differs: {:?} gave {:?}, and now gives {:?}",
+                    "differs in step {step}: {:?} gave {:?}, and now gives {:?}",
                     both.0.event, both.0.outcome, both.1
                 ),
             };
-            Failure::ours(format!("{}: {why}", file.display()))
+            Failure::ours(format!("{} {why}", file.display()))
         })?;
         nodes += 1;
     }

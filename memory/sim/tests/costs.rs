@@ -1,0 +1,94 @@
+//! What single operations cost on a cluster is what its times add up to.
+
+use sim::cluster::Cluster;
+use sim::machine::{Machine, Setup};
+use sim::program::{Allocation, Program};
+use sim::report::Outcome;
+use sim::task::{Life, Me};
+
+/// The second task reads pages of the first one, one after the other.
+struct Reads(u64);
+
+impl Program for Reads {
+    fn allocations(&self, _: u64, page_bytes: u64) -> Vec<Allocation> {
+        vec![Allocation::on(0, self.0 * page_bytes)]
+    }
+
+    fn task(&self, me: Me, bases: &[u64]) -> Life {
+        let (base, pages) = (bases[0], self.0);
+        Box::pin(async move {
+            if me.task == 1 {
+                me.start().await;
+                for page in 0..pages {
+                    me.read(base + page * me.page_bytes..base + page * me.page_bytes + 1).await;
+                }
+                me.stop().await;
+            }
+        })
+    }
+}
+
+fn setup(cluster: &str, nodes: u32, tasks: u32) -> Setup {
+    Setup {
+        cluster: Cluster::known(cluster).expect("it is known"),
+        nodes,
+        tasks,
+        page_bytes: 8192,
+        migrate: false,
+        alone: true,
+        contention: true,
+    }
+}
+
+fn run(setup: &Setup, program: &dyn Program) -> Outcome {
+    Machine::new(setup, program).run().expect("it ends")
+}
+
+#[test]
+fn a_page_takes_a_quarter_of_a_millisecond_on_the_papers_cluster() {
+    let outcome = run(&setup("paper", 2, 1), &Reads(100));
+    let each = outcome.time_ns / 100;
+    assert!((237_000..=263_000).contains(&each), "{each} ns");
+    assert_eq!(outcome.sent(coherence::message::Op::GetPageGrant), 100);
+}
+
+#[test]
+fn tasks_of_a_node_fetch_a_page_once() {
+    // Tasks 0 and 1 are on one node, and the page lives there.
+    let outcome = run(&setup("current", 2, 2), &Reads(100));
+    assert_eq!(outcome.sent(coherence::message::Op::GetPageGrant), 0);
+}
+
+/// Everybody works as long, and meets.
+struct Works(u64);
+
+impl Program for Works {
+    fn allocations(&self, _: u64, _: u64) -> Vec<Allocation> {
+        Vec::new()
+    }
+
+    fn task(&self, me: Me, _: &[u64]) -> Life {
+        let ns = self.0;
+        Box::pin(async move {
+            if me.task == 0 {
+                me.start().await;
+            }
+            me.compute(ns, 1.0).await;
+            me.barrier().await;
+            if me.task == 0 {
+                me.stop().await;
+            }
+        })
+    }
+}
+
+#[test]
+fn work_takes_its_time_and_a_barrier_some() {
+    let alone = run(&setup("current", 1, 1), &Works(1_000_000));
+    let many = run(&setup("current", 1024, 1), &Works(1_000_000));
+    assert!((1_000_000..1_010_000).contains(&alone.time_ns), "{}", alone.time_ns);
+    // The manager takes in 1,023 messages, and sends as many.
+    let receive_and_send = 1023 * (300 + 300);
+    assert!(many.time_ns > alone.time_ns + receive_and_send, "{}", many.time_ns);
+    assert_eq!(many.computed_ns, 1024 * 1_000_000);
+}
