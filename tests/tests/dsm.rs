@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use coherence::record;
+use nagaya_tests::mpi::OPEN_MPI_4;
+use nagaya_tests::nodes::{NAMES, Nodes, Shares};
 use nagaya_tests::program::{c_with_libraries, libraries};
-use nagaya_tests::{Cmd, Output, Running, WorkDir, kill, nagaya, tool, wait_until};
+use nagaya_tests::{Cmd, Output, Running, WorkDir, kill, nagaya, skip, tool, wait_until};
 use rustix::process::Signal;
 
 /// What a job of these tests may take.
@@ -249,6 +251,33 @@ fn a_node_that_hangs_is_named_and_the_job_ends() {
         assert_eq!(output.stderr.matches("has not answered").count(), 1, "{output}");
         all_are_gone(&pids);
     }
+}
+
+/// Until a machine that vanishes is found out by those that wait for it, and all have ended.
+const VANISHED_MAX: Duration = Duration::from_secs(40);
+
+#[test]
+fn two_machines_share_memory_and_one_that_is_cut_off_is_named() {
+    let Some(nodes) = Nodes::new(Shares::Files) else {
+        return skip("only root can make network namespaces");
+    };
+    let launch = |program: Cmd| {
+        let launcher = OPEN_MPI_4.launch_on(NAMES, &nodes.agent());
+        nodes.on(0, launcher.command(program)).time_limit(LIMIT)
+    };
+    is_right(launch(Cmd::new(program("litmus")).args(["all", "20"])).run());
+    let tasks = 4;
+    let mut job = launch(Cmd::new(program("endless"))).spawn();
+    let pids = pids(&mut job, tasks);
+    nodes.on(0, Cmd::new(tool("ip")).args(["link", "set", "eth0", "down"])).run().ok();
+    wait_until("the other machine's tasks are named", VANISHED_MAX, || {
+        job.stderr().contains("nagaya: node ") || !job.is_running()
+    });
+    wait_until("all tasks are gone", VANISHED_MAX, || {
+        !pids.iter().any(|&pid| nagaya_tests::is_alive(pid))
+    });
+    let said = job.stderr();
+    assert!(said.contains("is lost: ") || said.contains("has not answered for "), "{said}");
 }
 
 #[test]
