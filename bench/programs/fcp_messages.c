@@ -6,14 +6,15 @@
  *     fcp_messages FILE WAYS REPETITIONS MILLISECONDS SIZE...
  *
  * FILE is empty, and in memory (/dev/shm); windows are made beside it, as FILE.WAY. WAYS,
- * with commas: "fcp", "fcp-plus", "fcp2"; and "fcp2-space", which is fcp2 under the name for
- * tasks. A line for each, as pair.h says. Under `nagaya run -n 2` the two tasks are the
+ * with commas: "fcp", "fcp-plus", "fcp2"; "fcp2-huge", which is fcp2 with messages that lie in
+ * huge pages; and "fcp2-space", which is fcp2 under the name for tasks. A line for each, as pair.h says. Under `nagaya run -n 2` the two tasks are the
  * pair; otherwise the program forks.
  */
 #include "pair.h"
 
 #include <fcp.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 
@@ -37,14 +38,26 @@ static inline void fcp_receive(size_t bytes)
 	check(FCP_recv(port, NULL, 0, in_buffer, bytes, NULL, -1), "FCP_recv");
 }
 
+/* A message's memory in huge pages, if the kernel gives them. */
+static uint32_t *huge_buffer(void)
+{
+	enum { HUGE = 2 << 20 };
+	void *buffer = aligned_alloc(HUGE, MESSAGE_MAX);
+	if (!buffer || madvise(buffer, MESSAGE_MAX, MADV_HUGEPAGE))
+		fail("huge pages");
+	memset(buffer, 1, MESSAGE_MAX);
+	return buffer;
+}
+
 static const struct {
 	const char *name;
-	int window, port;
+	int window, port, huge;
 } ways[] = {
-	{ "fcp", FCP_PROTOCOL_FCP, FCP_PROTOCOL_FCP },
-	{ "fcp-plus", FCP_PROTOCOL_FCP, FCP_PROTOCOL_PLUS },
-	{ "fcp2", FCP_PROTOCOL_II, FCP_PROTOCOL_II },
-	{ "fcp2-space", FCP_PROTOCOL_II, FCP_PROTOCOL_II },
+	{ "fcp", FCP_PROTOCOL_FCP, FCP_PROTOCOL_FCP, 0 },
+	{ "fcp-plus", FCP_PROTOCOL_FCP, FCP_PROTOCOL_PLUS, 0 },
+	{ "fcp2", FCP_PROTOCOL_II, FCP_PROTOCOL_II, 0 },
+	{ "fcp2-space", FCP_PROTOCOL_II, FCP_PROTOCOL_II, 0 },
+	{ "fcp2-huge", FCP_PROTOCOL_II, FCP_PROTOCOL_II, 1 },
 };
 
 /* Whether a list with commas has this word. */
@@ -78,6 +91,8 @@ int main(int argc, char **argv)
 		if (!has(argv[2], ways[w].name))
 			continue;
 		snprintf(where, sizeof where, "%s.%s", argv[1], ways[w].name);
+		if (ways[w].huge)
+			out_buffer = huge_buffer(), in_buffer = huge_buffer();
 		check(VCL_open(where, &plan, &window), "VCL_open");
 		check(FCP_alloc(window, (uint32_t)me, 0, ways[w].port, &port), "FCP_alloc");
 		meet();

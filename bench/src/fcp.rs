@@ -62,6 +62,8 @@ enum Way {
     Fcp,
     FcpPlus,
     Fcp2,
+    /// FCP II, of messages that lie in huge pages.
+    Huge,
     /// FCP II between two tasks of a space.
     Space,
     Unix,
@@ -69,7 +71,7 @@ enum Way {
     Udp,
 }
 
-const WAYS: [Way; 11] = [
+const WAYS: [Way; 12] = [
     Way::Word,
     Way::Line,
     Way::Copy,
@@ -77,6 +79,7 @@ const WAYS: [Way; 11] = [
     Way::Fcp,
     Way::FcpPlus,
     Way::Fcp2,
+    Way::Huge,
     Way::Space,
     Way::Unix,
     Way::Tcp,
@@ -94,6 +97,7 @@ impl Way {
             Way::Fcp => "FCP",
             Way::FcpPlus => "FCP plus",
             Way::Fcp2 => "FCP II",
+            Way::Huge => "FCP II, huge",
             Way::Space => "FCP II, space",
             Way::Unix => "Unix socket",
             Way::Tcp => "TCP",
@@ -111,6 +115,7 @@ impl Way {
             Way::Fcp => "fcp",
             Way::FcpPlus => "fcp-plus",
             Way::Fcp2 => "fcp2",
+            Way::Huge => "fcp2-huge",
             Way::Space => "fcp2-space",
             Way::Unix => "unix",
             Way::Tcp => "tcp",
@@ -198,7 +203,7 @@ impl Run<'_> {
 
     fn processes(&mut self, round: u32) -> Result<(), Failure> {
         let program = programs::compile_with_fcp("fcp_messages", self.nagaya, self.out)?;
-        self.pair(Command::new(program), "fcp,fcp-plus,fcp2", round)
+        self.pair(Command::new(program), "fcp,fcp-plus,fcp2,fcp2-huge", round)
     }
 
     fn tasks(&mut self, round: u32) -> Result<(), Failure> {

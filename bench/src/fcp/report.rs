@@ -117,8 +117,10 @@ fn targets(results: &Results<Way>) -> Vec<Target> {
             let what = format!("8 B: {name} / {}", limit.name());
             ask(what, OVER_LINE, measure(BUFFERS[0], 8), ours, limit);
         }
+    }
+    for ours in [Way::Fcp2, Way::Huge, Way::Space] {
         for buffers in BUFFERS {
-            let what = format!("1 MB, {buffers}: {name} / one copy");
+            let what = format!("1 MB, {buffers}: {} / one copy", ours.name());
             ask(what, OVER_COPY, measure(buffers, 1 << 20), ours, Way::Copy);
         }
     }
@@ -174,6 +176,7 @@ fn look(way: Way) -> Look {
         Way::Fcp => (COLOURS[3], Kind::Solid),
         Way::FcpPlus => (COLOURS[5], Kind::Solid),
         Way::Fcp2 => (COLOURS[0], Kind::Solid),
+        Way::Huge => (COLOURS[0], Kind::Dashed),
         Way::Space => (COLOURS[2], Kind::Solid),
         Way::Unix => (COLOURS[6], Kind::Dashed),
         Way::Tcp => (COLOURS[4], Kind::Dashed),
