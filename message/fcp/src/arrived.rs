@@ -1,5 +1,6 @@
 //! A message that has come, in the receive buffer of whatever protocol.
 
+use crate::advance::Advance;
 use crate::classic::Letter;
 use crate::inbox::InRing;
 use crate::loan::{self, Loan};
@@ -55,8 +56,31 @@ impl<'a> Arrived<'a> {
     }
 
     /// The memory that is lent with it, once. Nothing if the message lends none, or tells
-    /// what no sender would.
+    /// what no sender would, or it is lent in advance.
     pub fn loan(&mut self) -> Option<Loan> {
+        self.any_loan().filter(|loan| loan.terms().in_advance == 0)
+    }
+
+    /// The memory that is lent with it in advance, once. Nothing if none is, or the sender has
+    /// ended before all was there.
+    pub fn advance(&mut self) -> Option<Advance> {
+        let Place::Ring(message) = &self.place else { return None };
+        let membership = message.membership()?.clone();
+        let header = self.header();
+        if header.kind != Kind::Lent || self.taken {
+            return None;
+        }
+        let mut terms = [0; loan::Terms::SIZE];
+        self.read(header.length as usize, &mut terms);
+        let terms = loan::Terms::parse(terms);
+        if terms.in_advance == 0 {
+            return None;
+        }
+        self.taken = true;
+        Advance::new(&membership, Loan::new(&membership, terms)?)
+    }
+
+    fn any_loan(&mut self) -> Option<Loan> {
         let terms = self.terms(Kind::Lent)?;
         let Place::Ring(message) = &self.place else { return None };
         Loan::new(message.membership()?, loan::Terms::parse(terms))
@@ -94,7 +118,7 @@ impl Drop for Arrived<'_> {
         if !self.taken {
             // What was not taken goes back.
             match self.header().kind {
-                Kind::Lent => drop(self.loan()),
+                Kind::Lent => drop(self.any_loan()),
                 Kind::Remote => drop(self.offer()),
                 _ => {}
             }

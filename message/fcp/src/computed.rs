@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::advance::{self, Writing};
 use crate::arrived::Arrived;
 use crate::bell::Bell;
 use crate::error::WindowError;
@@ -166,8 +167,38 @@ impl Computed {
         lender.lend(memory, range, way.peer).ok_or(Refused::Full)
     }
 
+    pub fn send_in_advance(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        pieces: &[&[u8]],
+        until: Option<Instant>,
+        meanwhile: impl FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        let block = self.block(advance::size(length, pieces.len())).ok_or(Refused::OutOfReach)?;
+        let generation = self.membership().peer().generation;
+        let (way, hold, members) = self.ways.hold(to, id)?;
+        let lender = self.lender.as_ref().expect("it has given the block");
+        let writing = Writing::new(block.share(), length, pieces);
+        let terms =
+            lender.lend(writing.memory(), 0..length, way.peer).ok_or(Refused::OutOfReach)?;
+        let terms = Terms { in_advance: generation, ..terms };
+        let bytes = terms.bytes();
+        let parts: Vec<&[u8]> = parts.iter().copied().chain([&bytes[..]]).collect();
+        let sent = way.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
+        drop(hold);
+        match sent {
+            Ok(()) => writing.write(terms),
+            Err(_) => writing.memory().take_back(terms),
+        }
+        sent
+    }
+
     pub fn loan(&self, terms: Terms) -> Option<Loan> {
-        Loan::new(&self.ways.membership, terms)
+        let loan = Loan::new(&self.ways.membership, terms);
+        loan.filter(|_| terms.in_advance == 0)
     }
 
     pub fn try_hand_on(

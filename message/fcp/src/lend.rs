@@ -137,6 +137,7 @@ impl Lender {
             slot: number,
             at: (whole.range.start + range.start) as u64,
             length: range.len() as u64,
+            in_advance: 0,
         })
     }
 
@@ -252,6 +253,16 @@ impl DerefMut for Block {
 pub struct Lendable(Arc<Memory>);
 
 impl Lendable {
+    /// Where it lies, here.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.0.address()
+    }
+
+    /// Whether somebody has what was lent on these terms.
+    pub(crate) fn is_lent(&self, terms: Terms) -> bool {
+        slot::borrower(self.0.lender.slot(terms.slot)).is_some()
+    }
+
     /// Word of the loan did not go out: nobody has it.
     pub fn take_back(&self, terms: Terms) {
         let lender = &self.0.lender;

@@ -12,7 +12,8 @@
 //!
 //! A large message need not go through a ring: `lend` is memory that the sender lends with
 //! it and `loan` what the receiver has of that; `slot` says who has it, `allocate` where
-//! it lies. An `offer` is copied straight from the sender's memory.
+//! it lies; in `advance` it is lent before it is written. An `offer` is copied straight from
+//! the sender's memory (`remote`).
 //!
 //! `classic` is what the paper had before, FCP and FCP plus: buffers that a table lists
 //! (`listed`), and that are changed under a lock (`locked`). `counts` counts what a message
@@ -27,6 +28,7 @@
 //! locks that end with their holder, `fork` tells a child from its parent); `lock` is
 //! test-and-set and a lock that survives its holder; `error` says why not.
 
+pub mod advance;
 mod allocate;
 pub mod arrived;
 mod barrier;
@@ -41,6 +43,7 @@ pub mod header;
 pub mod hold;
 pub mod inbox;
 pub mod lend;
+mod line;
 pub mod listed;
 pub mod loan;
 pub mod lock;
@@ -56,6 +59,7 @@ pub mod outbox;
 mod parts;
 pub mod port;
 pub mod protocol;
+mod remote;
 pub mod ring;
 pub mod slot;
 pub mod wait;

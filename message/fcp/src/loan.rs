@@ -23,6 +23,8 @@ pub struct Terms {
     pub(crate) at: u64,
     /// Bytes.
     pub(crate) length: u64,
+    /// 0, or if it is lent in advance, the lender's generation.
+    pub(crate) in_advance: u32,
 }
 
 impl Terms {
@@ -36,6 +38,7 @@ impl Terms {
         bytes[8..16].copy_from_slice(&self.length.to_le_bytes());
         bytes[16..18].copy_from_slice(&self.lender.to_le_bytes());
         bytes[18..20].copy_from_slice(&self.slot.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.in_advance.to_le_bytes());
         bytes
     }
 
@@ -43,7 +46,13 @@ impl Terms {
     pub fn parse(bytes: [u8; Self::SIZE]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let ids = word(16);
-        Self { lender: ids as u16, slot: (ids >> 16) as u16, at: word(0), length: word(8) }
+        Self {
+            lender: ids as u16,
+            slot: (ids >> 16) as u16,
+            at: word(0),
+            length: word(8),
+            in_advance: (ids >> 32) as u32,
+        }
     }
 }
 
@@ -96,6 +105,26 @@ impl Loan {
         self.is_ours = self.slot().is_some_and(|slot| slot::hand_on(slot, next, own));
     }
 
+    /// Its address, here.
+    pub(crate) fn address(&self) -> NonNull<u8> {
+        self.data
+    }
+
+    /// Bytes.
+    pub(crate) fn length(&self) -> usize {
+        self.terms.length as usize
+    }
+
+    /// So many bytes from `at` on.
+    ///
+    /// # Safety
+    /// They are inside, and written.
+    pub(crate) unsafe fn part(&self, at: usize, length: usize) -> &[u8] {
+        // SAFETY: as our caller says; the membership keeps the window, and the lender does not
+        // write there any more while the slot is ours.
+        unsafe { slice::from_raw_parts(self.data.add(at).as_ptr(), length) }
+    }
+
     /// Where it lies.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
@@ -112,9 +141,8 @@ impl Loan {
 impl Deref for Loan {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: inside the window, which the membership keeps; the lender does not write
-        // there while the slot is ours.
-        unsafe { slice::from_raw_parts(self.data.as_ptr(), self.terms.length as usize) }
+        // SAFETY: all of it, and written before it was lent.
+        unsafe { self.part(0, self.length()) }
     }
 }
 

@@ -368,6 +368,12 @@ impl Members {
         self.window.entry_word(index, OFFER)
     }
 
+    /// The PID of the member in entry `index`, if it has one in our namespace.
+    pub fn pid(&self, index: u16) -> Option<u32> {
+        let entry = self.entry(index)?;
+        self.shares_pids_with(index).then_some(entry.pid)
+    }
+
     /// Whether the PID in entry `index` is one of our namespace's.
     pub(crate) fn shares_pids_with(&self, index: u16) -> bool {
         let theirs = self.window.entry_word(index, PID_NAMESPACE).load(Acquire);

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use rustix::io::Errno;
 
 use crate::member::{Entry, Life, Membership};
+use crate::remote;
 use crate::ring::Word64;
 use crate::wait;
 
@@ -150,7 +151,7 @@ impl Offer {
         }
         let length = to.len().min(self.length());
         let read = match members.shares_pids_with(self.terms.sender) {
-            true => read(self.entry.pid, self.terms.address, &mut to[..length]),
+            true => remote::read(self.entry.pid, self.terms.address as usize, &mut to[..length]),
             false => Err(Errno::PERM),
         };
         // A PID may be another's now. It was the sender's all along if it still lives.
@@ -171,29 +172,4 @@ impl Drop for Offer {
             wait::wake(futex(word));
         }
     }
-}
-
-/// Copies from another process's memory.
-fn read(pid: u32, address: u64, to: &mut [u8]) -> Result<(), Errno> {
-    let mut done = 0;
-    while done < to.len() {
-        let left = &mut to[done..];
-        let (here, length) = (left.as_mut_ptr().cast(), left.len());
-        let here = libc::iovec { iov_base: here, iov_len: length };
-        let there = (address as usize).wrapping_add(done);
-        let there =
-            libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(there), iov_len: length };
-        // SAFETY: it writes into `left` only. By libc's function: its system call is what
-        // the gate of a space answers.
-        let copied = unsafe { libc::process_vm_readv(pid as libc::pid_t, &here, 1, &there, 1, 0) };
-        match usize::try_from(copied) {
-            Ok(0) => return Err(Errno::FAULT),
-            Ok(copied) => done += copied,
-            Err(_) => {
-                let error = std::io::Error::last_os_error();
-                return Err(Errno::from_io_error(&error).unwrap_or(Errno::IO));
-            }
-        }
-    }
-    Ok(())
 }

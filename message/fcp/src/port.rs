@@ -222,6 +222,25 @@ impl Port {
         sent
     }
 
+    /// Sends as [`Port::send`] does, a message of [`Kind::Lent`]: `parts`, and a loan in
+    /// advance of memory into which the concatenation of `pieces` is written once word of it
+    /// has gone. Returns when all is written, or is wanted no more. The receiver is
+    /// [out of reach](Refused::OutOfReach) where there is no memory to be lent.
+    pub fn send_in_advance(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        pieces: &[&[u8]],
+        until: Option<Instant>,
+        meanwhile: impl FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        match &mut self.way {
+            Way::Computed(port) => port.send_in_advance(to, id, parts, pieces, until, meanwhile),
+            Way::Listed(_) => Err(Refused::OutOfReach),
+        }
+    }
+
     /// Lends `range` of the memory to the member in entry `to`, which is told the terms by
     /// other means than a message of ours, and takes the loan by [`Port::loan`].
     ///

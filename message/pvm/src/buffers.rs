@@ -194,7 +194,7 @@ impl Buffers {
     /// pvm_setsbuf: the number of the send buffer that was active. 0 makes none active. The
     /// active receive buffer is no more if it becomes the send buffer.
     ///
-    /// Errors: BadParam if negative, NoSuchBuf.
+    /// Errors: BadParam if negative, NoSuchBuf, those of [`Message::settle`].
     pub fn setsbuf(&mut self, id: i32) -> Result<i32, Error> {
         let old = self.getsbuf();
         if id == 0 {
@@ -202,6 +202,7 @@ impl Buffers {
             return Ok(old);
         }
         let index = self.index(id)?;
+        self.slots[index].as_ref().map_or(Ok(()), Message::settle)?;
         self.forget(index);
         self.sending = Some(index);
         self.sending()?.begin_packing();

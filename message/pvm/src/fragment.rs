@@ -1,22 +1,50 @@
 //! A piece of a message.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
+
+use crate::error::Error;
 
 /// Bytes before a fragment's data that are left for headers; [`PvmFragSize`] includes them.
 ///
 /// [`PvmFragSize`]: crate::constants::PvmFragSize
 pub const HEADER_SIZE_MAX: usize = 48;
 
-/// Memory in which a message has come, several fragments in one.
+/// Memory in which a message has come, several fragments in one. It may be that not all of it
+/// is there yet, and that its sender dies before.
 pub trait Block: Send + Sync {
-    /// All of it. It does not change.
-    fn bytes(&self) -> &[u8];
+    /// Bytes, when all are there.
+    fn length(&self) -> usize;
+
+    /// Some of it, which is [there](Block::settle). It does not change.
+    fn bytes(&self, range: Range<usize>) -> &[u8];
+
+    /// Waits until the bytes before `end` are there. Errors: BadMsg if they never will be.
+    fn settle(&self, end: usize) -> Result<(), Error> {
+        let _ = end;
+        Ok(())
+    }
+
+    /// Copies bytes from `at` on; waits for them. Errors: as [`Block::settle`].
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<(), Error> {
+        to.copy_from_slice(self.bytes(at..at + to.len()));
+        Ok(())
+    }
+
+    /// Whether it may be that not all of it ever comes.
+    fn is_uncertain(&self) -> bool {
+        false
+    }
 }
 
 impl Block for Vec<u8> {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn length(&self) -> usize {
+        self.len()
+    }
+
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self[range]
     }
 }
 
@@ -75,7 +103,7 @@ impl Fragment {
 
     /// `len` bytes of a block, from `at`. Nothing if it is shorter.
     pub fn in_block(block: Arc<dyn Block>, at: usize, len: usize) -> Option<Fragment> {
-        block.bytes().get(at..at.checked_add(len)?)?;
+        at.checked_add(len).filter(|end| *end <= block.length())?;
         Some(Fragment { place: Place::Block(block, at), len, capacity: len })
     }
 
@@ -84,18 +112,45 @@ impl Fragment {
         Fragment { place: Place::Caller(at), len, capacity: len }
     }
 
-    /// What it holds. Of the caller's memory: what is there now.
+    /// Waits until what it holds is there. Errors: BadMsg if it never will be.
+    pub fn settle(&self) -> Result<(), Error> {
+        match &self.place {
+            Place::Block(block, at) => block.settle(at + self.len),
+            Place::Own(_) | Place::Caller(_) => Ok(()),
+        }
+    }
+
+    /// Whether it may be that what it holds never comes.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        matches!(&self.place, Place::Block(block, _) if block.is_uncertain())
+    }
+
+    /// Copies some of what it holds; waits for that. Errors: as [`Fragment::settle`].
+    pub(crate) fn read(&self, from: usize, to: &mut [u8]) -> Result<(), Error> {
+        match &self.place {
+            Place::Block(block, at) => block.read(at + from, to),
+            _ => {
+                to.copy_from_slice(&self.bytes()[from..from + to.len()]);
+                Ok(())
+            }
+        }
+    }
+
+    /// What it holds, which is [there](Fragment::settle). Of the caller's memory: what is
+    /// there now.
     pub fn bytes(&self) -> &[u8] {
         match &self.place {
             Place::Own(bytes) => &bytes[..self.len],
             // SAFETY: readable while the message lives, and unchanged during a call, as
             // `Source::new` demands of what is packed in place.
             Place::Caller(at) => unsafe { std::slice::from_raw_parts(*at, self.len) },
-            Place::Block(block, at) => &block.bytes()[*at..*at + self.len],
+            Place::Block(block, at) => block.bytes(*at..*at + self.len),
         }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Bytes that it holds.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    pub fn len(&self) -> usize {
         self.len
     }
 
@@ -155,9 +210,12 @@ impl Fragment {
         self.capacity += from.len();
     }
 
-    /// Copies the bytes out of a block.
+    /// Copies the bytes out of a block. Those that never come are missing.
     pub(crate) fn leave_block(&mut self) {
         if let Place::Block(..) = self.place {
+            if self.settle().is_err() {
+                *self = Fragment::full(Vec::new());
+            }
             self.own();
         }
     }

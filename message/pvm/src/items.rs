@@ -126,15 +126,23 @@ impl Target {
 
     /// Writes into item `i`, or for arrays without gaps from there on, at `offset` bytes.
     pub(crate) fn write(&mut self, i: usize, offset: usize, bytes: &[u8]) {
+        self.write_with(i, offset, bytes.len(), |to| to.copy_from_slice(bytes));
+    }
+
+    /// As [`Target::write`], of `len` bytes that `fill` writes.
+    pub(crate) fn write_with<T>(
+        &mut self,
+        i: usize,
+        offset: usize,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> T,
+    ) -> T {
         let size = self.kind.size();
         let room = if self.contiguous() { (self.len() - i) * size } else { size };
-        assert!(i < self.len() && offset + bytes.len() <= room);
+        assert!(i < self.len() && offset + len <= room);
         let item = i as isize * self.stride as isize * size as isize;
         // SAFETY: inside an item, or several without gaps, writable as `new` demands; a
         // message's own memory does not overlap with it.
-        unsafe {
-            let to = self.at.offset(item).add(offset);
-            to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
-        }
+        fill(unsafe { slice::from_raw_parts_mut(self.at.offset(item).add(offset), len) })
     }
 }

@@ -51,6 +51,20 @@ pub(crate) struct Position {
     pub at: usize,
 }
 
+/// Bytes of a fragment that are unpacked.
+pub(crate) struct Piece<'a> {
+    fragment: &'a Fragment,
+    at: usize,
+    pub len: usize,
+}
+
+impl Piece<'_> {
+    /// Copies them; waits until they are there. Errors: BadMsg if they never will be.
+    pub fn read(&self, to: &mut [u8]) -> Result<(), Error> {
+        self.fragment.read(self.at, to)
+    }
+}
+
 /// A message.
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -98,6 +112,16 @@ impl Message {
         };
         message.set_encoding(encoding);
         message
+    }
+
+    /// Waits until all of it is there. Errors: BadMsg if it never will be: its sender has died.
+    pub fn settle(&self) -> Result<(), Error> {
+        self.fragments.iter().try_for_each(Fragment::settle)
+    }
+
+    /// Whether it may be that not all of it ever comes.
+    pub fn is_uncertain(&self) -> bool {
+        self.fragments.iter().any(Fragment::is_uncertain)
     }
 
     /// Copies what lies in a block.
@@ -254,8 +278,9 @@ impl Message {
 
     /// Unpacks an array. What was unpacked before an error is there.
     ///
-    /// Errors: NoData if the message ends before, BadMsg for another machine's numbers and
-    /// for a message packed in place, which has not been sent.
+    /// Errors: NoData if the message ends before, BadMsg for another machine's numbers, for a
+    /// message packed in place, which has not been sent, and for one whose sender died while
+    /// it came.
     pub fn unpack(&mut self, target: &mut Target) -> Result<(), Error> {
         match self.codec {
             Codec::Raw => raw::unpack(self, target),
@@ -336,7 +361,7 @@ impl Message {
     pub(crate) fn take(
         &mut self,
         size: usize,
-        mut write: impl FnMut(usize, &[u8]),
+        mut write: impl FnMut(usize, Piece<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut done = 0;
         while done < size {
@@ -345,12 +370,17 @@ impl Message {
                 self.next_fragment()?;
                 continue;
             }
-            let at = self.cursor.at;
-            write(done, &self.fragments[self.cursor.fragment].bytes()[at..at + n]);
+            let Position { fragment, at } = self.cursor;
+            write(done, Piece { fragment: &self.fragments[fragment], at, len: n })?;
             self.cursor.at += n;
             done += n;
         }
         Ok(())
+    }
+
+    /// Waits until the fragment at a position is there, if that is one.
+    pub(crate) fn settle_at(&self, position: Position) -> Result<(), Error> {
+        self.fragments.get(position.fragment).map_or(Ok(()), Fragment::settle)
     }
 
     /// Bytes that are left to unpack.

@@ -27,8 +27,9 @@ fn take_int(outer: &mut Message) -> Result<i32, Error> {
 impl Message {
     /// Packs another message, header and data.
     ///
-    /// Errors: those of [`Message::pack`].
+    /// Errors: those of [`Message::pack`] and [`Message::settle`].
     pub fn pack_message(&mut self, inner: &mut Message) -> Result<(), Error> {
+        inner.settle()?;
         let length = inner.length() as i32;
         let encoding = inner.encoding;
         let h = &inner.header;
@@ -49,8 +50,9 @@ impl Message {
     /// What libpvm would share between the two messages is copied, so that neither can write
     /// into the other. What lies in place stays there.
     ///
-    /// Errors: Mismatch if the encodings differ.
+    /// Errors: Mismatch if the encodings differ, those of [`Message::settle`].
     pub fn pack_body(&mut self, inner: &Message) -> Result<(), Error> {
+        inner.settle()?;
         if self.encoding != inner.encoding {
             return Err(Error::Mismatch);
         }

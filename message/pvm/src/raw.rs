@@ -17,12 +17,13 @@ pub(crate) fn pack(message: &mut Message, source: &Source) {
 pub(crate) fn unpack(message: &mut Message, target: &mut Target) -> Result<(), Error> {
     let size = target.kind.size();
     if target.contiguous() {
-        return message.take(target.len() * size, |done, bytes| {
-            target.write(done / size, done % size, bytes);
+        return message.take(target.len() * size, |done, piece| {
+            target.write_with(done / size, done % size, piece.len, |to| piece.read(to))
         });
     }
     for i in 0..target.len() {
-        message.take(size, |done, bytes| target.write(i, done, bytes))?;
+        message
+            .take(size, |done, piece| target.write_with(i, done, piece.len, |to| piece.read(to)))?;
     }
     Ok(())
 }

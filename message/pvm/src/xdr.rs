@@ -12,8 +12,6 @@ use crate::message::{Message, Position};
 use crate::raw;
 
 const WORD: usize = 4;
-/// Bytes that are turned at once: a multiple of all numbers' sizes.
-const TURNED_TOGETHER: usize = 512;
 
 fn padded(size: usize) -> usize {
     size.next_multiple_of(WORD)
@@ -129,8 +127,12 @@ fn pack_bytes(message: &mut Message, source: &Source) {
 }
 
 pub(crate) fn unpack(message: &mut Message, target: &mut Target) -> Result<(), Error> {
+    if target.kind == Kind::Byte {
+        return unpack_bytes(message, target);
+    }
+    message.settle_at(message.cursor)?;
+    message.settle_at(message.xdr)?;
     match target.kind {
-        Kind::Byte => return unpack_bytes(message, target),
         Kind::Double | Kind::DoubleComplex => return unpack_doubles(message, target),
         _ => {}
     }
@@ -200,14 +202,8 @@ fn take_all<const N: usize>(message: &mut Message, target: &mut Target, done: us
         return 0;
     }
     let bytes = &message.fragments[fragment].bytes()[at..at + count * N];
-    let mut turned = [0; TURNED_TOGETHER];
-    for (nth, bytes) in bytes.chunks(TURNED_TOGETHER).enumerate() {
-        let turned = &mut turned[..bytes.len()];
-        turn::<N>(bytes, turned);
-        let offset = done * N + nth * TURNED_TOGETHER;
-        let size = target.kind.size();
-        target.write(offset / size, offset % size, turned);
-    }
+    let (offset, size) = (done * N, target.kind.size());
+    target.write_with(offset / size, offset % size, bytes.len(), |to| turn::<N>(bytes, to));
     message.xdr.at += count * N;
     count
 }
@@ -247,6 +243,7 @@ fn step(message: &mut Message) -> Result<(), Error> {
         None => Vec::new(),
     };
     message.next_fragment()?;
+    message.settle_at(message.cursor)?;
     if !left.is_empty() {
         message.fragments[message.cursor.fragment].prepend(&left);
     }

@@ -8,7 +8,7 @@ use std::ops::Range;
 use pvas::ThisTask;
 use rustix::io::Errno;
 
-use crate::segment::{self, Segment};
+use crate::segment::Segment;
 
 /// Permits that one task can get in its life.
 const PERMITS_MAX: u32 = i32::MAX as u32;
@@ -41,7 +41,7 @@ pub fn check_owner(task: &ThisTask, apid: u64) -> Result<(), Errno> {
     if pid == std::process::id() {
         return Ok(());
     }
-    Err(if segment::task_of(task, pid).is_some() { Errno::ACCESS } else { Errno::NOENT })
+    Err(if task.task_of(pid).is_some() { Errno::ACCESS } else { Errno::NOENT })
 }
 
 impl Permits {

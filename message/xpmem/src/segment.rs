@@ -195,15 +195,6 @@ impl Segments {
     }
 }
 
-/// Whether a task with this PID lives in the caller's space; its ID.
-pub fn task_of(task: &ThisTask, pid: u32) -> Option<u32> {
-    if u64::from(pid) >= PIDS_MAX {
-        return None;
-    }
-    let entry = task.control.pid_entry(pid).load(Ordering::Acquire);
-    entry.checked_sub(1).filter(|&id| id < task.control.tasks_max())
-}
-
 /// Whether the caller may remove `segid`. Errors: EACCES (another task has made it),
 /// ENOENT (nobody who lives).
 pub fn check_owner(task: &ThisTask, segid: u64) -> Result<(), Errno> {
@@ -211,13 +202,13 @@ pub fn check_owner(task: &ThisTask, segid: u64) -> Result<(), Errno> {
     if pid == std::process::id() {
         return Ok(());
     }
-    Err(if task_of(task, pid).is_some() { Errno::ACCESS } else { Errno::NOENT })
+    Err(if task.task_of(pid).is_some() { Errno::ACCESS } else { Errno::NOENT })
 }
 
 /// Looks a segment up, whoever has made it. Error: ENOENT.
 pub fn find(task: &ThisTask, segid: u64) -> Result<Segment, Errno> {
     let name = Name::of(segid);
-    let id = task_of(task, name.pid).ok_or(Errno::NOENT)?;
+    let id = task.task_of(name.pid).ok_or(Errno::NOENT)?;
     let (table, bytes) = export::import(&task.control, id, TABLE_NAME, Some(Duration::ZERO))
         .map_err(|_| Errno::NOENT)?;
     let offset = (name.record * size_of::<Record>()) as u64;
@@ -247,7 +238,7 @@ impl Segment {
     /// Whether its task lives and has not removed it. Error: ENOENT.
     pub fn check_exists(&self, task: &ThisTask) -> Result<(), Errno> {
         let pid = Name::of(self.segid).pid;
-        task_of(task, pid).ok_or(Errno::NOENT)?;
+        task.task_of(pid).ok_or(Errno::NOENT)?;
         check_segid(pid, self.record, self.segid)
     }
 }

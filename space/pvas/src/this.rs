@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use nagaya_gate::abi::Task;
+use nagaya_layout::PIDS_MAX;
 use nagaya_loader::stack::AT_NAGAYA_TASK;
 
 use crate::control::Control;
@@ -18,6 +19,15 @@ pub struct ThisTask {
 }
 
 impl ThisTask {
+    /// The ID of the task of this space that has, or until its memory goes had, this PID.
+    pub fn task_of(&self, pid: u32) -> Option<u32> {
+        if u64::from(pid) >= PIDS_MAX {
+            return None;
+        }
+        let entry = self.control.pid_entry(pid).load(Ordering::Acquire);
+        entry.checked_sub(1).filter(|&id| id < self.control.tasks_max())
+    }
+
     /// Transfers of this task that were one copy in user space.
     pub fn copies(&self) -> u64 {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;

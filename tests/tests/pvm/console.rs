@@ -145,7 +145,8 @@ impl Same {
             return format!("t{at}");
         }
         match decimal {
-            Some(1001..) => "PID".into(),
+            // PIDs begin anew, and in a container they are small.
+            Some(101..) => "PID".into(),
             _ => word.into(),
         }
     }

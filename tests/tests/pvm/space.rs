@@ -85,3 +85,35 @@ fn ps_shows_the_tasks_of_the_machine() {
     let listed = ps.run().ok();
     assert_eq!(listed.lines().filter(|line| line.starts_with("pvm.0 ")).count(), 4, "{listed}");
 }
+
+fn neighbours(arguments: &[&str]) -> String {
+    let (machine, program) = machine("neighbours", &["-O1"]);
+    let limit = Duration::from_secs(120);
+    let output = machine.task(program).args(arguments).time_limit(limit).run().ok();
+    assert!(!machine.log().contains("ordinary process"));
+    output
+}
+
+#[test]
+fn two_tasks_that_send_each_other_long_messages_at_once_lose_nothing() {
+    for arguments in [["flood", "400", "100000"], ["flood", "100", "3000000"]] {
+        let wanted = "messages that are not what was sent: 0\n";
+        same_lines("neighbours", &neighbours(&arguments), wanted);
+    }
+}
+
+#[test]
+fn senders_that_are_killed_in_the_space_leave_no_torn_message() {
+    let seed = nagaya_tests::seed().to_string();
+    let wanted = "the honest sender was done: yes\n\
+                  messages that are broken or out of order: 0\n";
+    same_lines("neighbours", &neighbours(&["senders", "40", &seed]), wanted);
+}
+
+#[test]
+fn receivers_that_are_killed_in_the_space_hold_nobody_up() {
+    let seed = nagaya_tests::seed().to_string();
+    let wanted = "senders that were done: 30\n\
+                  messages that are broken or out of order: 0\n";
+    same_lines("neighbours", &neighbours(&["receivers", "30", &seed]), wanted);
+}

@@ -462,6 +462,9 @@ impl Library {
                 Err(_) => Ok(None),
             })?;
             let Some((function, id)) = next else { return Ok(()) };
+            if self.with(|state| state.task.drop_lost(id))? {
+                continue;
+            }
             let saved = self.with(|state| {
                 let buffers = &mut state.task.buffers;
                 let Header { context, .. } = buffers.info(id)?.header;

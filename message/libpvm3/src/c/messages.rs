@@ -121,12 +121,17 @@ struct Wanted {
 /// The buffer of the message that fits, which is then taken out of those that wait.
 #[inline]
 fn find(library: &Library, wanted: Wanted, take: bool) -> Result<Option<c_int>, Code> {
-    let matcher = library.with(|state| Ok(state.matcher))?;
-    let found = match matcher {
-        None => find_by_default(library, wanted)?,
-        Some(matcher) => find_by(library, wanted, matcher)?,
+    let id = loop {
+        let matcher = library.with(|state| Ok(state.matcher))?;
+        let found = match matcher {
+            None => find_by_default(library, wanted)?,
+            Some(matcher) => find_by(library, wanted, matcher)?,
+        };
+        let Some(id) = found else { return Ok(None) };
+        if !library.with(|state| state.task.drop_lost(id))? {
+            break id;
+        }
     };
-    let Some(id) = found else { return Ok(None) };
     library.with(|state| {
         let (intake, buffers) = state.task.inside()?;
         let message = buffers.message(id)?;

@@ -2,6 +2,7 @@
 //! answers and news.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use fcp::arrived::Arrived;
@@ -16,6 +17,7 @@ use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Answer, Letter, News};
 
 use super::handlers::{Function, Handlers};
+use super::neighbours::Coming;
 use super::order::Order;
 use super::parts::Parts;
 
@@ -84,9 +86,12 @@ impl Intake {
             What::Message if fcp.kind == Kind::Lent => {
                 let mut table = vec![0; length - SIZE];
                 arrived.read(SIZE, &mut table);
-                let loan = arrived.loan().ok_or(Error::BadMsg)?;
+                let block: Arc<dyn Block> = match arrived.advance() {
+                    Some(advance) => Arc::new(Coming(advance)),
+                    None => Arc::new(Lent(arrived.loan().ok_or(Error::BadMsg)?)),
+                };
                 let envelope = Envelope::parse(&head)?;
-                let message = in_block(&envelope, &table, Arc::new(Lent(loan)), 0, buffers)?;
+                let message = in_block(&envelope, &table, block, 0, buffers)?;
                 self.take_in_order(sender, &envelope, message, buffers)
             }
             What::Message => {
@@ -273,8 +278,12 @@ pub fn message_of(bytes: Vec<u8>, buffers: &mut Buffers) -> Result<Message, Erro
 struct Lent(Loan);
 
 impl Block for Lent {
-    fn bytes(&self) -> &[u8] {
-        &self.0
+    fn length(&self) -> usize {
+        self.0.len()
+    }
+
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self.0[range]
     }
 }
 
@@ -304,7 +313,7 @@ fn in_block(
 ) -> Result<Message, Error> {
     let mut message = buffers.blank(envelope.encoding);
     message.header = envelope.header;
-    let end = block.bytes().len();
+    let end = block.length();
     let whole = ((end - at) as u32).to_le_bytes();
     let table = if envelope.fragments == 1 { &whole[..] } else { table };
     if table.len() != 4 * envelope.fragments as usize {

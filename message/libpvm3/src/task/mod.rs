@@ -11,6 +11,7 @@ mod far;
 pub mod handlers;
 pub mod intake;
 mod manager;
+mod neighbours;
 pub mod order;
 pub mod parts;
 mod send;
@@ -415,10 +416,24 @@ impl Task {
         intake.deliver_buffer(id, buffers)
     }
 
+    /// Drops the message in this buffer, which has come, if it will never be whole: its sender
+    /// died while it came. Whether it did.
+    pub fn drop_lost(&mut self, id: i32) -> Result<bool, Error> {
+        let message = self.buffers.message(id)?;
+        let is_lost = message.is_uncertain() && message.settle().is_err();
+        if is_lost {
+            let (intake, buffers) = self.inside()?;
+            intake.arrived.retain(|arrived| *arrived != id);
+            buffers.freebuf(id)?;
+        }
+        Ok(is_lost)
+    }
+
     /// The message in this buffer, for other hands.
     pub fn parcel(&mut self, id: i32) -> Result<Vec<u8>, Error> {
         let tid = self.tid().ok_or(Error::SysErr)?;
         let message = self.buffers.message(id)?;
+        message.settle()?;
         message.address(message.header.destination, message.header.tag);
         Ok(send::whole(message, tid, 0))
     }

@@ -10,10 +10,12 @@ use fcp::ring::Kind;
 use pvm::buffers::Buffers;
 use pvm::envelope::{Envelope, FRAGMENTS_MAX, INLINE_MAX, Part, SIZE, TABLE_MAX, What};
 use pvm::error::Error;
+use pvm::fragment::Fragment;
 use pvm::message::Message;
 use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Parcel, Request};
 
+use super::neighbours::is_neighbour;
 use super::{Enrolled, Task};
 
 /// Most fragments of such a message that is not gathered first.
@@ -77,10 +79,11 @@ impl Task {
         if message.fragments().len() > FRAGMENTS_MAX {
             return Err(Error::BadMsg);
         }
+        message.settle()?;
         let mut memory = None;
-        for to in to {
-            message.header.destination = to.as_int();
-            self.send_to(message, *to, &mut memory)?;
+        for tid in to {
+            message.header.destination = tid.as_int();
+            self.send_to(message, *tid, to.len() == 1, &mut memory)?;
         }
         Ok(())
     }
@@ -89,6 +92,7 @@ impl Task {
         &mut self,
         message: &Message,
         to: Tid,
+        alone: bool,
         memory: &mut Option<Lendable>,
     ) -> Result<(), Error> {
         let near = self.is_near(to);
@@ -105,7 +109,7 @@ impl Task {
         }
         let number = *enrolled.sent.of(to);
         let sent = match near {
-            true => enrolled.send_near(message, to, number, memory, buffers),
+            true => enrolled.send_near(message, to, number, alone, memory, buffers),
             false if direct && to.host() != own.host() => {
                 match enrolled.send_far(message, to, number, buffers)? {
                     true => Ok(()),
@@ -143,12 +147,14 @@ impl Task {
 }
 
 impl Enrolled {
-    /// Sends to a task of this host; waits for room, and takes in what comes meanwhile.
+    /// Sends to a task of this host, and to others too unless it is `alone`; waits for room, and
+    /// takes in what comes meanwhile.
     fn send_near(
         &mut self,
         message: &Message,
         to: Tid,
         number: u32,
+        alone: bool,
         memory: &mut Option<Lendable>,
         buffers: &mut Buffers,
     ) -> Result<(), Refused> {
@@ -156,6 +162,21 @@ impl Enrolled {
         if head.size <= INLINE_MAX {
             let whole = whole(message, self.welcome.tid, number);
             return self.send_waiting(to, &[&whole], buffers);
+        }
+        if memory.is_none() && alone && head.table.len() <= TABLE_MAX && self.is_neighbour(to) {
+            let pieces: Vec<&[u8]> = message.fragments().iter().map(Fragment::bytes).collect();
+            let Enrolled { port, intake, .. } = self;
+            let parts = [&head.envelope[..], &head.table];
+            let id = Some(to.0);
+            let sent =
+                port.send_in_advance(to.place(), id, &parts, &pieces, None, |mut arrived| {
+                    intake.take(&mut arrived, buffers);
+                });
+            match sent {
+                // There is no memory, or so many loans are out that no more can be written down.
+                Err(Refused::OutOfReach) => {}
+                sent => return sent,
+            }
         }
         if let Some(memory) = self.lendable(message, &head, memory) {
             let Enrolled { port, intake, .. } = self;
@@ -173,6 +194,11 @@ impl Enrolled {
             }
         }
         self.send_in_parts(message, to, &head, |own, pieces| own.send_waiting(to, pieces, buffers))
+    }
+
+    /// Whether a task of this host lives in our space.
+    fn is_neighbour(&self, tid: Tid) -> bool {
+        self.welcome.space && self.port.members().pid(tid.place()).is_some_and(is_neighbour)
     }
 
     /// Sends through the daemon, to whichever task.
@@ -343,7 +369,7 @@ impl Head {
         let mut table = Vec::new();
         let mut size = SIZE;
         for fragment in fragments {
-            let length = fragment.bytes().len();
+            let length = fragment.len();
             size += length;
             if fragments.len() != 1 {
                 table.extend((length as u32).to_le_bytes());

@@ -1,0 +1,37 @@
+//! Tasks of our space: what they send us may still lie in their memory when word of it comes,
+//! and is copied from there.
+
+use fcp::advance::Advance;
+use pvm::error::Error;
+use pvm::fragment::Block;
+
+/// Whether the process with this PID is a task of our space, or was one and its memory is still
+/// there.
+pub fn is_neighbour(pid: u32) -> bool {
+    pvas::this_task().is_some_and(|this| this.task_of(pid).is_some())
+}
+
+/// A message's data, which their sender lends us while it writes them.
+pub struct Coming(pub Advance);
+
+impl Block for Coming {
+    fn length(&self) -> usize {
+        self.0.length()
+    }
+
+    fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
+        self.0.bytes(range)
+    }
+
+    fn settle(&self, end: usize) -> Result<(), Error> {
+        self.0.settle(end, is_neighbour).map_err(|_| Error::BadMsg)
+    }
+
+    fn read(&self, at: usize, to: &mut [u8]) -> Result<(), Error> {
+        self.0.read(at, to, is_neighbour).map_err(|_| Error::BadMsg)
+    }
+
+    fn is_uncertain(&self) -> bool {
+        !self.0.is_full() && !self.0.is_in_reach(is_neighbour)
+    }
+}
