@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nagaya_tests::program::c_with_libraries;
-use nagaya_tests::{Cmd, WorkDir, tool};
+use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
 
 /// Programs of the library, each with arguments that make it small.
 const PROGRAMS: [(&str, &str); 7] = [
@@ -53,6 +53,14 @@ fn results_are_those_of_one_task() {
         for (name, arguments) in PROGRAMS {
             is_right(job(nodes, name, arguments), name);
         }
+    }
+}
+
+#[test]
+fn so_they_are_with_several_tasks_a_node() {
+    for (name, arguments) in PROGRAMS {
+        let run = nagaya("run").args(["--nodes", "2", "-n", "5"]).arg(program(name));
+        is_right(run.args(arguments.split_whitespace()).time_limit(LIMIT), name);
     }
 }
 
