@@ -88,6 +88,23 @@ impl Frame {
 mod tests {
     use super::*;
     use coherence::message::Op;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic_and_what_parses_is_what_was_sent(bytes: Vec<u8>) {
+            if let Some(frame) = Frame::parse(&bytes) {
+                prop_assert_eq!(frame.bytes(), bytes);
+            }
+        }
+
+        #[test]
+        fn letters_with_other_bytes_parse_or_do_not(mut bytes: [u8; 16], kind in 0..5u8) {
+            bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
+            let frame = Frame::parse(&bytes);
+            prop_assert_eq!(matches!(frame, Some(Frame::Letter(_))), kind == LETTER);
+        }
+    }
 
     #[test]
     fn frames_come_as_they_were_sent() {

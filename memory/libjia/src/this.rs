@@ -16,6 +16,8 @@ pub static SIZE: AtomicU32 = AtomicU32::new(1);
 
 /// Whether there was a job; it has been left if there is no task.
 static JOINED: AtomicBool = AtomicBool::new(false);
+/// The process that is a task; not its forked children, which have all but its memory.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// Why the thread's last call failed.
@@ -28,6 +30,11 @@ fn task() -> MutexGuard<'static, Option<Task>> {
 
 /// Lets the task do something.
 pub fn with<T>(work: impl FnOnce(&mut Task) -> Result<T, DsmError>) -> Result<T, DsmError> {
+    if is_child() {
+        return Err(DsmError::State(
+            "a forked child has no shared memory; only its parent is a task",
+        ));
+    }
     match task().as_mut() {
         Some(task) => work(task),
         None if JOINED.load(Ordering::Relaxed) => {
@@ -35,6 +42,11 @@ pub fn with<T>(work: impl FnOnce(&mut Task) -> Result<T, DsmError>) -> Result<T,
         }
         None => Err(DsmError::State("this process is no task yet; call jia_init first")),
     }
+}
+
+fn is_child() -> bool {
+    let process = PROCESS.load(Ordering::Relaxed);
+    process != 0 && process != std::process::id()
 }
 
 /// Joins, once a process.
@@ -52,6 +64,7 @@ pub fn join() -> Result<(), DsmError> {
     };
     RANK.store(joined.rank(), Ordering::Relaxed);
     SIZE.store(joined.size(), Ordering::Relaxed);
+    PROCESS.store(std::process::id(), Ordering::Relaxed);
     *task = Some(joined);
     // SAFETY: a function that stays, since the library does.
     unsafe { libc::atexit(ends_early) };
@@ -67,6 +80,9 @@ pub fn leave() -> Result<(), DsmError> {
 
 /// A task that ends without leaving takes its pages along: the others cannot go on.
 extern "C" fn ends_early() {
+    if is_child() {
+        return;
+    }
     // Whoever holds it ends the job, or waits for ever in another thread.
     let Ok(mut task) = TASK.try_lock() else { return };
     if let Some(task) = task.as_mut() {
@@ -79,7 +95,8 @@ extern "C" fn ends_early() {
 pub fn end(line: &str) -> ! {
     // SAFETY: writes what the program has printed so far.
     unsafe { libc::fflush(std::ptr::null_mut()) };
-    match task().as_mut() {
+    let mut task = if is_child() { None } else { Some(task()) };
+    match task.as_mut().and_then(|task| task.as_mut()) {
         Some(task) => {
             let line = format!("task {}: {line}", task.rank());
             task.abort(1, &line)

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define check(condition) \
@@ -404,6 +405,30 @@ static void walk(void)
 	jia_barrier();
 }
 
+// A forked child has no shared memory, and its end is nobody's but its own.
+static void children(void)
+{
+	long *cell = (long *)jia_alloc1(sizeof *cell);
+	jia_barrier();
+	for (int i = 0; i < 3; i++) {
+		fflush(stdout);
+		pid_t child = fork();
+		check(child >= 0);
+		if (child == 0)
+			exit(nagaya_dsm_barrier() == NAGAYA_DSM_ESTATE &&
+			     strstr(nagaya_dsm_reason(), "forked child") ? 7 : 1);
+		int status;
+		check(waitpid(child, &status, 0) == child);
+		check(WIFEXITED(status) && WEXITSTATUS(status) == 7);
+	}
+	jia_lock(0);
+	*cell += 1;
+	jia_unlock(0);
+	jia_barrier();
+	check(*cell == jiahosts);
+	jia_barrier();
+}
+
 // The calls that return errors.
 static void errors(void)
 {
@@ -433,7 +458,8 @@ static const struct {
 	{ "memory", memory }, { "counter", counter }, { "message", message },
 	{ "sharing", sharing }, { "phases", phases }, { "conditions", conditions },
 	{ "calls", calls }, { "letters", letters }, { "homes", homes }, { "load", load },
-	{ "threads", threads }, { "walk", walk }, { "errors", errors },
+	{ "threads", threads }, { "walk", walk }, { "children", children },
+	{ "errors", errors },
 };
 
 int main(int argc, char **argv)
