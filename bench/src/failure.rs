@@ -25,6 +25,12 @@ impl Failure {
     }
 }
 
+impl From<figure::Undrawn> for Failure {
+    fn from(figure::Undrawn(why): figure::Undrawn) -> Self {
+        Failure::new(why)
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

@@ -14,7 +14,6 @@ mod cores;
 mod dsm;
 mod failure;
 mod fcp;
-mod figure;
 mod footprint;
 mod launch;
 mod machine;
@@ -40,6 +39,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use ::figure;
 use failure::Failure;
 use launch::Nagaya;
 use progress::progress;

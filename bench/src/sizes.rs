@@ -1,5 +1,7 @@
 //! Message sizes: which ones are measured, and how they are written.
 
+pub use figure::shown;
+
 /// The sizes of a full run, in bytes: 8 B, then powers of two from 64 B to 4 MB.
 pub fn all() -> Vec<usize> {
     [8, 64, 256].into_iter().chain((10..=22).map(|power| 1 << power)).collect()
@@ -16,15 +18,6 @@ pub fn parse(text: &str) -> Result<usize, String> {
         digits.parse().map_err(|_| "a size is a number, with K or M".to_string())?;
     let bytes = number.checked_mul(unit).filter(|bytes| *bytes > 0 && bytes % 8 == 0);
     bytes.ok_or_else(|| "a size is a multiple of 8 bytes".to_string())
-}
-
-/// `65536` → `64 KB`. (In message sizes K is 1024, as is usual; in MB/s, M is 10⁶.)
-pub fn shown(bytes: usize) -> String {
-    match bytes {
-        0..1024 => format!("{bytes} B"),
-        1024..1_048_576 => format!("{} KB", bytes / 1024),
-        _ => format!("{} MB", bytes / 1_048_576),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,8 @@
 //! `nagaya sim`: programs on simulated clusters, and what goes with that.
 
+mod calibrate;
+mod plot;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -15,8 +18,8 @@ use sim::trace::Trace;
 /// Options of `nagaya sim`.
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Which program; none: list them with their parameters
-    #[arg(conflicts_with_all = ["replay", "soak"])]
+    /// Which program, or all; none: list them with their parameters
+    #[arg(conflicts_with_all = ["replay", "soak", "calibrate"])]
     program: Option<String>,
     /// Parameters of the program, as in size=512
     #[arg(value_name = "NAME=NUMBER", requires = "program")]
@@ -47,6 +50,9 @@ pub struct Options {
     /// Append the results to a file of comma-separated values
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+    /// Draw speed-ups and messages
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
     /// Write what happened in the last run as a trace for Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -59,6 +65,12 @@ pub struct Options {
     /// Run so many random programs on random clusters with faults
     #[arg(long, value_name = "N")]
     soak: Option<u64>,
+    /// Measure this machine, and write its times as a cluster's
+    #[arg(long, value_name = "FILE")]
+    calibrate: Option<PathBuf>,
+    /// Send back what comes (the other side of --calibrate)
+    #[arg(long, hide = true)]
+    echo: bool,
     /// The first of the random programs
     #[arg(long, value_name = "SEED", default_value = "0", requires = "soak")]
     seed: u64,
@@ -75,23 +87,40 @@ pub fn sim(options: &Options) -> Result<i32, Failure> {
     if let Some(programs) = options.soak {
         return soak(options.seed, programs);
     }
+    if options.echo {
+        return calibrate::echo();
+    }
+    if let Some(file) = &options.calibrate {
+        let cluster = calibrate::measure()?;
+        write(file, cluster.text().as_bytes())?;
+        return Ok(0);
+    }
     let cluster = cluster(&options.cluster)?;
     let Some(name) = &options.program else {
         list();
         return Ok(0);
     };
-    let known = program::ALL.iter().find(|known| known.name == name).ok_or_else(|| {
+    let known: Vec<&Known> =
+        program::ALL.iter().filter(|known| name == "all" || known.name == name).collect();
+    if known.is_empty() {
         let names = program::ALL.map(|known| known.name).join(", ");
-        Failure::ours(format!("{name}: no such program; there are {names}"))
-    })?;
+        return Err(Failure::ours(format!("{name}: no such program; there are {names}, and all")));
+    }
     if !options.page.is_multiple_of(4096) || !(4096..=1 << 20).contains(&options.page) {
         let page = options.page;
         return Err(Failure::ours(format!(
             "--page {page}: a page is a multiple of 4096 bytes, and at most 1048576"
         )));
     }
-    let program = parameters(known, &options.parameters, &cluster)?;
-    run(options, known.name, program.as_ref(), &cluster)
+    let mut all = Vec::new();
+    for known in known {
+        let program = parameters(known, &options.parameters, &cluster)?;
+        all.push((known.name, run(options, known.name, program.as_ref(), &cluster)?));
+    }
+    if let Some(file) = &options.plot {
+        plot::plot(file, &cluster, &all)?;
+    }
+    Ok(0)
 }
 
 fn run(
@@ -99,7 +128,7 @@ fn run(
     name: &str,
     program: &dyn Program,
     cluster: &Cluster,
-) -> Result<i32, Failure> {
+) -> Result<Vec<Outcome>, Failure> {
     println!("{name} on: {}", cluster.name);
     let mut runs: Vec<Outcome> = Vec::new();
     let last = options.nodes.len() - 1;
@@ -142,7 +171,7 @@ fn run(
         let before = fs::read_to_string(file).unwrap_or_else(|_| report::csv_head());
         write(file, (before + &lines).as_bytes())?;
     }
-    Ok(0)
+    Ok(runs)
 }
 
 /// The program with what the command line says of it.

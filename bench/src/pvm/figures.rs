@@ -59,7 +59,7 @@ pub fn write(results: &Results<Way>, options: &Options, file: &Path) -> Result<(
     ways.dedup();
     ways.retain(|way| !matches!(way, Way::Fcp | Way::FcpPlus)); // two sizes, in the paper's table
     let legend = ways.into_iter().map(|way| (way.name().to_string(), look(way))).collect();
-    Figure { caption: machine::caption(), legend, rows }.write(file)
+    Ok(Figure { caption: machine::caption(), legend, rows }.write(file)?)
 }
 
 /// A line for each way that has points.

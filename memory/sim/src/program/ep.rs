@@ -44,7 +44,7 @@ impl Make for Ep {
 }
 
 /// What a share of the pairs comes to.
-fn count(pairs: std::ops::Range<u64>) -> ([f64; SUMS], [u64; SIZES]) {
+pub(super) fn count(pairs: std::ops::Range<u64>) -> ([f64; SUMS], [u64; SIZES]) {
     let (mut sums, mut counts) = ([0.0; SUMS], [0; SIZES]);
     let mut random = Nas::new(271_828_183, 2 * pairs.start);
     for _ in pairs {

@@ -7,6 +7,7 @@
 
 mod ep;
 mod is;
+pub mod kernels;
 mod lu;
 mod mm;
 mod random;
@@ -167,7 +168,7 @@ fn defaults<P: Make>() -> toml::Table {
 }
 
 /// All of them.
-pub const ALL: [Known; 7] = [
+pub static ALL: [Known; 7] = [
     Known { name: "mm", about: mm::ABOUT, make: make::<mm::Mm>, defaults: defaults::<mm::Mm> },
     Known {
         name: "sor",

@@ -294,6 +294,23 @@ impl Program for Water {
     }
 }
 
+/// Looks at all pairs of some molecules: how many.
+pub(super) fn look_at_some() -> u64 {
+    const SOME: u64 = 64;
+    let size = side(SOME) as f64 * SPACING;
+    let at: Vec<Molecule> = (0..SOME).map(|number| place(number, SOME)).collect();
+    let mut pairs = 0;
+    for (number, one) in at.iter().enumerate() {
+        for two in &at[number + 1..] {
+            let (mut on_one, mut on_two) = ([[0.0; 3]; 3], [[0.0; 3]; 3]);
+            between(one, two, &mut on_one, &mut on_two, size);
+            std::hint::black_box((on_one, on_two));
+            pairs += 1;
+        }
+    }
+    pairs
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

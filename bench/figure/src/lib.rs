@@ -12,8 +12,9 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::failure::Failure;
-use crate::sizes;
+/// Why a figure could not be drawn: a line with the file's name.
+#[derive(Debug)]
+pub struct Undrawn(pub String);
 
 /// A whole figure.
 pub struct Figure {
@@ -126,9 +127,12 @@ impl Look {
 
 impl Figure {
     /// Writes it as an SVG file.
-    pub fn write(&self, file: &Path) -> Result<(), Failure> {
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&self, file: &Path) -> Result<(), Undrawn> {
         self.draw(file)
-            .map_err(|error| Failure::new(format!("{}: cannot be drawn: {error}", file.display())))
+            .map_err(|error| Undrawn(format!("{}: cannot be drawn: {error}", file.display())))
     }
 
     fn draw<'a>(&self, file: &'a Path) -> Result<(), DrawError<'a>> {
@@ -220,10 +224,19 @@ pub fn log2(value: usize) -> f64 {
     (value as f64).log2()
 }
 
+/// `65536` → `64 KB`. (In message sizes K is 1024, as is usual; in MB/s, M is 10⁶.)
+pub fn shown(bytes: usize) -> String {
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => format!("{} KB", bytes / 1024),
+        _ => format!("{} MB", bytes / 1_048_576),
+    }
+}
+
 impl Axis {
     /// Message sizes in bytes, for [`log2`]: a label at every third power of two.
     pub fn sizes(sizes: impl Iterator<Item = usize>) -> Self {
-        Self::powers_of_two(sizes, 3, sizes::shown)
+        Self::powers_of_two(sizes, 3, shown)
     }
 
     /// Counts (ranks), for [`log2`].
