@@ -16,7 +16,8 @@ use crate::failure::Failure;
 const GRACE: Duration = Duration::from_secs(5);
 /// How often a running program is looked after: short against any of our programs.
 const LOOK: Duration = Duration::from_millis(5);
-/// Of what a failed program said, so many bytes at the end are shown.
+/// Of what a failed program said, so many bytes are shown: its beginning and its end, for a
+/// library that aborts says first why, and then where it was.
 const COMPLAINT_MAX: usize = 600;
 
 /// Whether a program runs as an ordinary process or as a task of Nagaya.
@@ -118,7 +119,7 @@ pub fn output_of(command: &mut Command, patience: Duration) -> Result<String, Fa
     }
     let complaint = complaint.join().unwrap_or_default();
     let said = if complaint.trim().is_empty() { output } else { complaint };
-    Err(Failure::new(format!("{shown}: {status}: {}", tail(&said))))
+    Err(Failure::new(format!("{shown}: {status}: {}", ends(&said))))
 }
 
 /// Waits for the child until the deadline; ends it then, and returns `None`.
@@ -170,12 +171,16 @@ fn name_only(path: &OsStr) -> String {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The end of a text, at a character boundary.
-fn tail(text: &str) -> &str {
-    let text = text.trim_end();
-    let from = text.len().saturating_sub(COMPLAINT_MAX);
-    let from = (from..=text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    &text[from..]
+/// The two ends of a text, all of it if it is short.
+fn ends(text: &str) -> String {
+    let text = text.trim();
+    if text.len() <= COMPLAINT_MAX {
+        return text.to_string();
+    }
+    let half = COMPLAINT_MAX / 2;
+    let boundary = |from: usize| (from..=text.len()).find(|&at| text.is_char_boundary(at));
+    let (first, last) = (boundary(half), boundary(text.len() - half));
+    format!("{} … {}", &text[..first.unwrap_or(0)], &text[last.unwrap_or(0)..])
 }
 
 #[cfg(test)]
@@ -196,6 +201,15 @@ mod tests {
         command.args(["-c", "echo one >&2; echo two >&2; exit 3"]);
         let failure = output_of(&mut command, PATIENCE).unwrap_err().to_string();
         assert!(failure.ends_with("exit status: 3: one | two"), "{failure}");
+    }
+
+    #[test]
+    fn of_a_long_complaint_both_ends_are_shown() {
+        let script = "echo why >&2; seq 1000 >&2; echo where >&2; exit 3";
+        let failure = output_of(Command::new("sh").args(["-c", script]), PATIENCE).unwrap_err();
+        let failure = failure.to_string();
+        assert!(failure.contains("why | 1 |") && failure.ends_with("1000 | where"), "{failure}");
+        assert!(failure.len() < 2 * COMPLAINT_MAX, "{failure}");
     }
 
     #[test]
