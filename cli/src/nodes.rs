@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
         let border =
             |node: u32| (u64::from(node) * u64::from(options.n) / u64::from(options.nodes)) as u32;
         let (first, end) = (border(node), border(node + 1));
-        let part = Part { first, size: options.n, socket: host.path().to_owned() };
+        let part = Part { first, size: options.n, socket: host.name().to_owned() };
         let mut command = Command::new("/proc/self/exe");
         command.args(arguments(options, node, &part, end - first));
         signals.leave_to(&mut command);

@@ -67,8 +67,8 @@ pub struct Part {
     pub first: u32,
     /// How many the job has.
     pub size: u32,
-    /// Where the job's tasks meet.
-    pub socket: PathBuf,
+    /// Where the job's tasks meet: a socket's name.
+    pub socket: String,
 }
 
 impl Part {
@@ -82,7 +82,7 @@ impl Part {
 
     /// As an argument.
     pub fn text(&self) -> String {
-        format!("{}:{}:{}", self.first, self.size, self.socket.display())
+        format!("{}:{}:{}", self.first, self.size, self.socket)
     }
 }
 
@@ -160,12 +160,11 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     let mut server = Server::new(&job.name, socket.listener()?, size, signals)?;
 
     // Its thread takes no signal: they are blocked from here on.
-    let (part, _host) = match &options.part {
-        Some(part) => (part.clone(), None),
+    let part = match &options.part {
+        Some(part) => part.clone(),
         None => {
-            let host = meeting(options.n)?;
-            let socket = host.path().to_owned();
-            (Part { first: 0, size: options.n, socket }, Some(host))
+            let socket = meeting(options.n)?.name().to_owned();
+            Part { first: 0, size: options.n, socket }
         }
     };
     let null = File::open("/dev/null").map_err(|e| Failure::ours(format!("/dev/null: {e}")))?;
@@ -235,13 +234,12 @@ pub fn run(options: Options) -> Result<i32, Failure> {
 
 /// Where so many tasks meet that share memory (libjia).
 pub fn meeting(tasks: u32) -> Result<Host, Failure> {
-    let path = directory()?.join(format!("meet.{}", std::process::id()));
-    Host::new(path.clone(), tasks)
-        .map_err(|error| Failure::ours(format!("{}: {error}", path.display())))
+    Host::new(tasks).map_err(|error| Failure::ours(format!("a socket for the job: {error}")))
 }
 
 /// Serves until all tasks have ended.
 fn wait(server: &mut Server, options: &Options) -> i32 {
+    let first = options.part.as_ref().map_or(0, |part| part.first);
     let mut first_failure = 0;
     let mut interrupted: Option<Instant> = None;
     let mut termed = false;
@@ -260,7 +258,7 @@ fn wait(server: &mut Server, options: &Options) -> i32 {
             if libc::WIFSIGNALED(ended.status) && interrupted.is_none() && first_failure == 0 {
                 eprintln!(
                     "nagaya: task {} (PID {}) was killed by signal {}",
-                    ended.id,
+                    first + ended.id,
                     ended.pid,
                     libc::WTERMSIG(ended.status)
                 );

@@ -1,5 +1,6 @@
 //! How tasks of `nagaya run` find each other, which no other launcher has started: all connect
-//! to a socket of the one who runs them, who hands on what they exchange.
+//! to a socket of the one who runs them, who hands on what they exchange. The socket's name is
+//! an abstract one, so nothing is left; it cannot be guessed, and other users are not let in.
 //!
 //! A task stays connected until it has left its job. If its connection ends before, it is
 //! lost, and its job with it: the others are killed, since they would wait for ever, or,
@@ -7,10 +8,11 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
+use fabric::secret::random;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
@@ -70,7 +72,9 @@ impl Guest {
             })
         };
         let (rank, size) = (number(RANK)?, number(SIZE)?);
-        let stream = UnixStream::connect(&path).map_err(|why| lost(Path::new(&path), &why))?;
+        let name = path.to_string_lossy();
+        let stream = address(&name).and_then(|at| UnixStream::connect_addr(&at));
+        let stream = stream.map_err(|why| lost(&why))?;
         let mut guest = Self { stream, rank, size };
         guest.say(&Says::Here(rank))?;
         Ok(Some(guest))
@@ -89,8 +93,7 @@ impl Guest {
     /// Gives these bytes, and gets everybody's, by rank.
     pub fn exchange(&mut self, bytes: &[u8]) -> Result<All, DsmError> {
         self.say(&Says::Give(bytes.to_vec()))?;
-        let all: All =
-            receive(&mut self.stream).map_err(|why| lost(Path::new("its socket"), &why))?;
+        let all: All = receive(&mut self.stream).map_err(|why| lost(&why))?;
         match all.len() == self.size as usize {
             true => Ok(all),
             false => Err(DsmError::System("the tasks do not agree on how many they are".into())),
@@ -103,7 +106,7 @@ impl Guest {
     }
 
     fn say(&mut self, says: &Says) -> Result<(), DsmError> {
-        send(&mut self.stream, says).map_err(|why| lost(Path::new("its socket"), &why))
+        send(&mut self.stream, says).map_err(|why| lost(&why))
     }
 }
 
@@ -116,11 +119,12 @@ fn outer() -> String {
     }
 }
 
-fn lost(path: &Path, why: &io::Error) -> DsmError {
-    DsmError::System(format!(
-        "the `nagaya run` that started this task does not answer at {}: {why}",
-        path.display()
-    ))
+fn lost(why: &io::Error) -> DsmError {
+    DsmError::System(format!("the `nagaya run` that started this task does not answer: {why}"))
+}
+
+fn address(name: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(name)
 }
 
 fn send(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
@@ -143,9 +147,9 @@ fn receive<T: DeserializeOwned>(stream: &mut UnixStream) -> io::Result<T> {
     postcard::from_bytes(&bytes).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// The other side: serves a job's tasks in a thread, until it is dropped.
+/// The other side: serves a job's tasks in a thread, as long as the process lives.
 pub struct Host {
-    path: PathBuf,
+    name: String,
 }
 
 /// A task, as the host sees it.
@@ -159,31 +163,29 @@ struct Task {
 }
 
 impl Host {
-    /// Serves `size` tasks at a socket of that name.
-    pub fn new(path: PathBuf, size: u32) -> io::Result<Self> {
-        let _ = std::fs::remove_file(&path);
-        let listener = UnixListener::bind(&path)?;
+    /// Serves `size` tasks.
+    pub fn new(size: u32) -> io::Result<Self> {
+        let name = format!("nagaya-job-{:032x}", u128::from_ne_bytes(random()));
+        let listener = UnixListener::bind_addr(&address(&name)?)?;
         std::thread::Builder::new()
             .name("nagaya-meet".into())
             .spawn(move || serve(&listener, size as usize))?;
-        Ok(Self { path })
+        Ok(Self { name })
     }
 
-    /// What a task's environment must have that shall find a host at this path.
-    pub fn environment(path: &Path, rank: u32, size: u32) -> [(&'static str, String); 4] {
-        let path = path.to_string_lossy().into_owned();
-        [(SOCKET, path), (RANK, rank.to_string()), (SIZE, size.to_string()), (OUTER, outer())]
+    /// What a task's environment must have that shall find the host of this name.
+    pub fn environment(name: &str, rank: u32, size: u32) -> [(&'static str, String); 4] {
+        [
+            (SOCKET, name.to_owned()),
+            (RANK, rank.to_string()),
+            (SIZE, size.to_string()),
+            (OUTER, outer()),
+        ]
     }
 
-    /// Where they connect.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
+    /// What its socket is called.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 }
 
@@ -223,8 +225,11 @@ impl Task {
     fn new(stream: UnixStream) -> Option<Self> {
         stream.set_read_timeout(Some(SAY_MAX)).ok()?;
         stream.set_write_timeout(Some(SAY_MAX)).ok()?;
-        let process = rustix::net::sockopt::socket_peercred(stream.as_fd());
-        let process = process.ok().and_then(|it| pidfd_open(it.pid, PidfdFlags::empty()).ok());
+        let caller = rustix::net::sockopt::socket_peercred(stream.as_fd()).ok()?;
+        if caller.uid != rustix::process::geteuid() {
+            return None;
+        }
+        let process = pidfd_open(caller.pid, PidfdFlags::empty()).ok();
         Some(Self { stream, rank: None, given: None, process, has_left: false })
     }
 }
@@ -271,11 +276,10 @@ mod tests {
 
     #[test]
     fn all_get_what_all_give() {
-        let path = std::env::temp_dir().join(format!("nagaya-meet-{}", std::process::id()));
-        let host = Host::new(path, 3).expect("a socket");
+        let host = Host::new(3).expect("a socket");
         let connect = |rank| {
-            let mut guest =
-                Guest { stream: UnixStream::connect(host.path()).unwrap(), rank, size: 3 };
+            let stream = UnixStream::connect_addr(&address(host.name()).unwrap()).unwrap();
+            let mut guest = Guest { stream, rank, size: 3 };
             guest.say(&Says::Here(rank)).unwrap();
             guest
         };
