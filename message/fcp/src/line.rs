@@ -19,8 +19,14 @@ const LOOK: Duration = Duration::from_micros(50);
 const PAUSE: Duration = Duration::from_micros(5);
 const PAUSE_BYTES: u32 = 4;
 
-/// Bytes of the line.
-const LINE: usize = 64;
+/// Where the words are: what the lender writes often, and what the borrower does, in a cache
+/// line each.
+const WRITTEN: usize = 0;
+const READS: usize = 8;
+const SLEEPS: usize = 9;
+const PIECES: usize = 10;
+/// Bytes of both lines.
+const LINE: usize = 128;
 /// Bytes of a piece's address and length.
 const PIECE: usize = 16;
 
@@ -30,7 +36,7 @@ pub(crate) fn size(length: usize, pieces: usize) -> usize {
 }
 
 fn line_at(length: usize) -> usize {
-    length.next_multiple_of(LINE)
+    length.next_multiple_of(64)
 }
 
 /// The line behind `length` bytes of data, in memory that its holder keeps.
@@ -58,7 +64,7 @@ impl Line {
         if !words.is_aligned() {
             return None;
         }
-        line.pieces = usize::try_from(line.word(3).load(Acquire)).ok()?;
+        line.pieces = usize::try_from(line.word(PIECES).load(Acquire)).ok()?;
         let end = line.pieces.checked_mul(PIECE)?.checked_add(line_at(length) + LINE)?;
         (end <= room).then_some(line)
     }
@@ -74,9 +80,14 @@ impl Line {
         self.length
     }
 
+    /// Bytes of a piece, on the average.
+    pub fn piece(&self) -> usize {
+        self.length / self.pieces.max(1)
+    }
+
     /// Bytes from the start that are there.
     pub fn written(&self) -> usize {
-        (self.word(0).load(Acquire) as usize).min(self.length)
+        (self.word(WRITTEN).load(Acquire) as usize).min(self.length)
     }
 
     /// Whether all is there.
@@ -86,33 +97,32 @@ impl Line {
 
     /// The borrower copies from the lender's memory, or does no more.
     fn say_reads(&self, reads: bool) {
-        self.word(1).store(reads.into(), Release);
+        self.word(READS).store(reads.into(), Release);
     }
 
     fn reads(&self) -> bool {
-        self.word(1).load(Acquire) != 0
+        self.word(READS).load(Acquire) != 0
     }
 
     /// The lender's half of the word that tells how much is written: what the borrower sleeps on.
     fn futex(&self) -> &AtomicU32 {
-        wait::low_half(self.word(0))
+        wait::low_half(self.word(WRITTEN))
     }
 
     /// Waits until more than `than` bytes are there. `lives` tells whether the lender does.
     pub fn wait(&self, than: usize, lives: impl Fn() -> bool) -> Result<usize, Lost> {
-        self.rest();
         let more = || Some(self.written()).filter(|written| *written > than);
         loop {
             if let Some(written) = wait::look_for(LOOK, more) {
                 return Ok(written);
             }
             // The lender stores, then looks whether we sleep; we the other way round.
-            self.word(2).store(1, SeqCst);
+            self.word(SLEEPS).store(1, SeqCst);
             let seen = self.futex().load(SeqCst);
             if seen as usize <= than {
                 wait::sleep(self.futex(), seen, Some(Instant::now() + DOUBT));
             }
-            self.word(2).store(0, Relaxed);
+            self.word(SLEEPS).store(0, Relaxed);
             if !lives() {
                 return more().ok_or(Lost);
             }
@@ -156,7 +166,7 @@ impl Line {
 
     /// The borrower writes what the lender, which has died, did not: `rest` has done it.
     pub fn fill(&self) {
-        self.word(0).store(self.length as u64, Release);
+        self.word(WRITTEN).store(self.length as u64, Release);
     }
 
     /// The lender begins: nothing is written yet, and it all lies here.
@@ -164,12 +174,11 @@ impl Line {
         // SAFETY: the block is as large as `size` says.
         let words = unsafe { data.add(line_at(length)) }.cast();
         let line = Line { words, length, pieces: pieces.len() };
-        let first = [0, 0, 0, pieces.len() as u64];
+        let words = [(WRITTEN, 0), (READS, 0), (SLEEPS, 0), (PIECES, pieces.len() as u64)];
         let table = pieces
             .iter()
             .flat_map(|piece| [piece.as_ptr().expose_provenance() as u64, piece.len() as u64]);
-        let line_words = first.into_iter().enumerate();
-        for (number, value) in line_words.chain((LINE / 8..).zip(table)) {
+        for (number, value) in words.into_iter().chain((LINE / 8..).zip(table)) {
             line.word(number).store(value, Release);
         }
         line
@@ -178,10 +187,10 @@ impl Line {
     /// The lender says how much is written.
     pub fn publish(&self, written: usize) {
         if written < self.length {
-            return self.word(0).store(written as u64, Release);
+            return self.word(WRITTEN).store(written as u64, Release);
         }
-        self.word(0).store(written as u64, SeqCst);
-        if self.word(2).load(SeqCst) != 0 {
+        self.word(WRITTEN).store(written as u64, SeqCst);
+        if self.word(SLEEPS).load(SeqCst) != 0 {
             wait::wake(self.futex());
         }
     }

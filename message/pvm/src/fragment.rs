@@ -125,7 +125,18 @@ impl Fragment {
         matches!(&self.place, Place::Block(block, _) if block.is_uncertain())
     }
 
-    /// Copies some of what it holds; waits for that. Errors: as [`Fragment::settle`].
+    /// Whether `next` lies right behind it, in the same block.
+    pub(crate) fn is_followed_by(&self, next: &Fragment) -> bool {
+        match (&self.place, &next.place) {
+            (Place::Block(block, at), Place::Block(other, other_at)) => {
+                std::ptr::addr_eq(Arc::as_ptr(block), Arc::as_ptr(other))
+                    && at + self.len == *other_at
+            }
+            _ => false,
+        }
+    }
+
+    /// Copies some of what it holds, or what lies behind it in its block; waits for that. Errors: as [`Fragment::settle`].
     pub(crate) fn read(&self, from: usize, to: &mut [u8]) -> Result<(), Error> {
         match &self.place {
             Place::Block(block, at) => block.read(at + from, to),

@@ -51,7 +51,7 @@ pub(crate) struct Position {
     pub at: usize,
 }
 
-/// Bytes of a fragment that are unpacked.
+/// Bytes that are unpacked, of a fragment and what lies behind it in its block.
 pub(crate) struct Piece<'a> {
     fragment: &'a Fragment,
     at: usize,
@@ -365,17 +365,30 @@ impl Message {
     ) -> Result<(), Error> {
         let mut done = 0;
         while done < size {
-            let n = self.left(self.cursor).min(size - done);
-            if n == 0 {
+            let Position { fragment, at } = self.cursor;
+            let mut len = self.left(self.cursor).min(size - done);
+            if len == 0 {
                 self.next_fragment()?;
                 continue;
             }
-            let Position { fragment, at } = self.cursor;
-            write(done, Piece { fragment: &self.fragments[fragment], at, len: n })?;
-            self.cursor.at += n;
-            done += n;
+            let mut end = Position { fragment, at: at + len };
+            // What lies behind it in the same block comes with it.
+            while done + len < size && self.is_continued(end.fragment) {
+                let more = self.len_of(end.fragment + 1).min(size - done - len);
+                end = Position { fragment: end.fragment + 1, at: more };
+                len += more;
+            }
+            write(done, Piece { fragment: &self.fragments[fragment], at, len })?;
+            self.cursor = end;
+            done += len;
         }
         Ok(())
+    }
+
+    /// Whether the next fragment lies right behind this one.
+    fn is_continued(&self, fragment: usize) -> bool {
+        let next = self.fragments.get(fragment + 1);
+        next.is_some_and(|next| self.fragments[fragment].is_followed_by(next))
     }
 
     /// Waits until the fragment at a position is there, if that is one.
