@@ -154,3 +154,16 @@ fn what_makes_no_sense_gets_one_line() {
         nagaya("sim").args(arguments).run().refused(125, words);
     }
 }
+
+#[test]
+fn this_machine_can_be_measured_and_drawn() {
+    let dir = WorkDir::new();
+    let (cluster, figure) = (dir.join("this.toml"), dir.join("this.svg"));
+    let said = nagaya("sim").arg("--calibrate").arg(&cluster).time_limit(LIMIT).run().ok();
+    assert_eq!(fs::read_to_string(&cluster).expect("it is written"), said);
+    let sim = nagaya("sim").args(["is", "integers=1000", "-n", "1,2", "-c"]).arg(&cluster);
+    let said = sim.arg("--plot").arg(&figure).time_limit(LIMIT).run().ok();
+    assert!(said.starts_with("is on: this machine\n"), "{said}");
+    let figure = fs::read_to_string(figure).expect("it is drawn");
+    assert!(figure.contains("\nis\n"), "{figure}");
+}
