@@ -117,6 +117,8 @@ fn dsm_compares_steps_and_counts_what_programs_send() {
     // Every node fetches the other one's half of 128 rows of 1 KB, which are 16 pages.
     let mm = programs.iter().find(|line| line[0] == "mm" && line[1] == "2").unwrap();
     assert_eq!(mm[2], "16");
+    // The simulator knows it, too, messages and bytes included.
+    assert_eq!(mm[2..6], mm[6..10]);
     let targets = lines(&out, "dsm-targets.csv");
     assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
     is_drawn(&out, "dsm.svg");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::traffic::{PROGRAMS, Traffic};
+use super::traffic::{Counts, PROGRAMS, Traffic};
 use super::{BARRIER, Options, STEPS, Steps, Way};
 use crate::failure::Failure;
 use crate::figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
@@ -125,29 +125,43 @@ fn csv(steps: &Steps) -> Vec<String> {
 }
 
 fn print_traffic(traffic: &[Traffic]) {
-    let mut table =
-        Table::new(["program", "nodes", "pages", "messages", "MB", "diffs", "seconds", ""]);
+    let headings = [
+        "program", "nodes", "pages", "sim", "messages", "sim", "MB", "sim", "diffs", "sim",
+        "seconds", "",
+    ];
+    let mut table = Table::new(headings);
     for of in traffic {
+        let Traffic { real, simulated, .. } = of;
+        let megabytes = |bytes: u64| format!("{:.2}", bytes as f64 / 1e6);
         table.row([
             of.name.to_string(),
             of.nodes.to_string(),
-            of.pages.to_string(),
-            of.messages.to_string(),
-            format!("{:.2}", of.bytes as f64 / 1e6),
-            of.diffs.to_string(),
+            real.pages.to_string(),
+            simulated.pages.to_string(),
+            real.messages.to_string(),
+            simulated.messages.to_string(),
+            megabytes(real.bytes),
+            megabytes(simulated.bytes),
+            real.diffs.to_string(),
+            simulated.diffs.to_string(),
             format!("{:.3}", of.seconds),
-            String::new(),
+            if real == simulated { "equal".to_string() } else { String::new() },
         ]);
     }
-    table.print("what programs send between nodes: page messages, all messages, diffs; one run");
+    table.print(
+        "what programs send between nodes in one real run, and as nagaya sim says: page \
+         messages, all messages, diffs",
+    );
 }
 
 fn traffic_csv(traffic: &[Traffic]) -> Vec<String> {
+    let counts = |of: &Counts| format!("{},{},{},{}", of.pages, of.messages, of.bytes, of.diffs);
     let line = |of: &Traffic| {
-        let Traffic { name, nodes, seconds, pages, messages, bytes, diffs } = of;
-        format!("{name},{nodes},{pages},{messages},{bytes},{diffs},{seconds}")
+        let Traffic { name, nodes, seconds, real, simulated } = of;
+        format!("{name},{nodes},{},{},{seconds}", counts(real), counts(simulated))
     };
-    let headings = "program,nodes,page_messages,messages,bytes,diffs,seconds";
+    let headings = "program,nodes,page_messages,messages,bytes,diffs,sim_page_messages,\
+                    sim_messages,sim_bytes,sim_diffs,seconds";
     std::iter::once(headings.to_string()).chain(traffic.iter().map(line)).collect()
 }
 
@@ -187,8 +201,8 @@ fn figure(steps: &Steps, traffic: &[Traffic], options: &Options) -> Figure {
         rows: vec![Row {
             title: "shared memory between nodes".to_string(),
             panels: vec![
-                panel("page messages", |of| of.pages as f64),
-                panel("MB sent", |of| of.bytes as f64 / 1e6),
+                panel("page messages", |of| of.real.pages as f64),
+                panel("MB sent", |of| of.real.bytes as f64 / 1e6),
                 Panel {
                     caption: "barrier, µs".to_string(),
                     x_caption: "nodes",

@@ -1,8 +1,9 @@
 //! What the programs of `examples/dsm` send between nodes: counted by the library, in one run
-//! of each.
+//! of each; and by `nagaya sim`, which runs the same protocol.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::failure::Failure;
@@ -31,14 +32,23 @@ pub const PROGRAMS: [Program; 7] = [
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What all nodes together have sent.
+/// What a program has sent on so many nodes, each of one task.
 pub struct Traffic {
     /// The program.
     pub name: &'static str,
-    /// Nodes, each of one task.
+    /// How many.
     pub nodes: usize,
     /// How long it took, as it says itself.
     pub seconds: f64,
+    /// In the real run.
+    pub real: Counts,
+    /// In the simulator's.
+    pub simulated: Counts,
+}
+
+/// Of all nodes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
     /// Pages that were fetched.
     pub pages: u64,
     /// Messages of all kinds.
@@ -50,7 +60,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Of one run.
+    /// Of one run, and one in the simulator.
     pub fn of(
         program: &Program,
         nodes: usize,
@@ -60,18 +70,17 @@ impl Traffic {
     ) -> Result<Self, Failure> {
         let name = program.name;
         let place = out.join("statistics");
-        let begin = format!("{name}-{nodes}-");
+        let begin = format!("{name}-{nodes}");
         fs::create_dir_all(&place)
             .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
         for file in files(&place, &begin)? {
             let _ = fs::remove_file(file); // an earlier run's
         }
+        let arguments = if small { program.small } else { "" };
         let compiled = programs::compile_with_jia(name, nagaya, out)?;
         let mut command = Mpi::Ompi4.nodes(nodes, &compiled)?;
         command.env("NAGAYA_DSM_STATISTICS", place.join(&begin));
-        if small {
-            command.args(program.small.split_whitespace());
-        }
+        command.args(arguments.split_whitespace());
         let output = output_of(&mut command, PATIENCE)?;
         let seconds = seconds_of(&output)
             .ok_or_else(|| Failure::new(format!("{name}: unexpected output: {output}")))?;
@@ -80,17 +89,26 @@ impl Traffic {
             let seen = reports.len();
             return Err(Failure::new(format!("{name}: statistics of {seen} nodes, not {nodes}")));
         }
-        let mut all = Traffic { name, nodes, seconds, pages: 0, messages: 0, bytes: 0, diffs: 0 };
+        let mut real = Counts::default();
         for file in reports {
-            let text = fs::read_to_string(&file)
-                .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
-            all.add(&text).ok_or_else(|| {
+            real.add(&read(&file)?).ok_or_else(|| {
                 Failure::new(format!("{}: not the statistics of a node", file.display()))
             })?;
         }
-        Ok(all)
-    }
 
+        let csv = place.join(format!("{begin}.csv"));
+        let mut command = Command::new(&nagaya.command);
+        command.arg("sim").arg(name).args(parameters(arguments));
+        command.args(["-n", &nodes.to_string(), "--csv"]).arg(&csv);
+        output_of(&mut command, PATIENCE)?;
+        let simulated = Counts::simulated(&read(&csv)?).ok_or_else(|| {
+            Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))
+        })?;
+        Ok(Traffic { name, nodes, seconds, real, simulated })
+    }
+}
+
+impl Counts {
     /// Adds what one node has sent, which it tells in JSON.
     fn add(&mut self, report: &str) -> Option<()> {
         let report: serde_json::Value = serde_json::from_str(report).ok()?;
@@ -101,14 +119,44 @@ impl Traffic {
         self.diffs += total("diffs")?;
         Some(())
     }
+
+    /// Of a table that the simulator has written: its last line. (Before the columns that
+    /// are wanted here there may be commas in names.)
+    fn simulated(table: &str) -> Option<Self> {
+        let headings = table.lines().next()?.rsplit(',');
+        let cells: Vec<&str> = table.lines().last()?.rsplit(',').collect();
+        let headings: Vec<&str> = headings.collect();
+        let of = |name: &str| {
+            let at = headings.iter().position(|heading| *heading == name)?;
+            cells.get(at)?.parse().ok()
+        };
+        Some(Counts {
+            pages: of("pages")?,
+            messages: of("messages")?,
+            bytes: of("bytes")?,
+            diffs: of("diffs")?,
+        })
+    }
 }
 
-fn files(place: &Path, begin: &str) -> Result<Vec<std::path::PathBuf>, Failure> {
+/// `--size 128` → `size=128`.
+fn parameters(arguments: &str) -> Vec<String> {
+    let words: Vec<&str> = arguments.split_whitespace().collect();
+    words.chunks(2).map(|of| of.join("=").trim_start_matches('-').to_string()).collect()
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
+}
+
+/// Files of these names, with what stands behind a point.
+fn files(place: &Path, begin: &str) -> Result<Vec<PathBuf>, Failure> {
     let entries = fs::read_dir(place)
         .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
     let names = entries.flatten().map(|entry| entry.path());
-    let ours = |path: &std::path::PathBuf| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin))
+    let ours = |path: &PathBuf| {
+        path.file_name()
+            .is_some_and(|name| name.to_string_lossy().starts_with(&format!("{begin}.")))
     };
     Ok(names.filter(ours).collect())
 }
@@ -124,20 +172,22 @@ mod tests {
 
     #[test]
     fn what_nodes_say_adds_up() {
-        let mut all = Traffic {
-            name: "mm",
-            nodes: 2,
-            seconds: seconds_of("mm: 2048 x 2048, 2 tasks: 1.748 s\n").expect("a time"),
-            pages: 0,
-            messages: 0,
-            bytes: 0,
-            diffs: 0,
-        };
+        let mut all = Counts::default();
         let report = r#"{"totals":{"page_messages":3,"messages":8,"bytes":100,"diffs":1}}"#;
         all.add(report).expect("numbers");
         all.add(report).expect("numbers");
-        assert_eq!((all.seconds, all.pages, all.messages), (1.748, 6, 16));
-        assert_eq!((all.bytes, all.diffs), (200, 2));
+        assert_eq!(all, Counts { pages: 6, messages: 16, bytes: 200, diffs: 2 });
         assert!(all.add("{}").is_none());
+        assert_eq!(seconds_of("mm: 2048 x 2048, 2 tasks: 1.748 s\n"), Some(1.748));
+    }
+
+    #[test]
+    fn what_the_simulator_says_is_found() {
+        let table = "program,cluster,nodes,pages,messages,bytes,diffs,work\n\
+                     mm,\"now, here\",2,16,38,132288,0,71.1\n";
+        let wanted = Counts { pages: 16, messages: 38, bytes: 132_288, diffs: 0 };
+        assert_eq!(Counts::simulated(table), Some(wanted));
+        assert_eq!(Counts::simulated("program,cluster\n"), None);
+        assert_eq!(parameters("--size 128 --block 16"), ["size=128", "block=16"]);
     }
 }
