@@ -6,11 +6,13 @@ use std::sync::atomic::AtomicU32;
 
 use fcp::wait::{self, Patience};
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::slots::{Arrival, Found, Ticket, WANTED_MAX};
 use pvm::wire::GroupRequest;
 
 use crate::known::{self, At, Group};
 use crate::pvm3::{self, Result, returned};
+use crate::traced::traced;
 
 /// How often others are let onto the processor before one sleeps: with more members than
 /// processors, those who are to come often wait for ours, and a sleep and a waking cost more.
@@ -26,13 +28,16 @@ const YIELDS: u32 = 8;
 /// The name is a string or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_barrier(group: *const c_char, count: c_int) -> c_int {
-    returned(loop {
+    let barrier = || loop {
         match known::group(group).and_then(|group| arrive(&group, count)) {
             Ok(true) => break Ok(0),
             Ok(false) => {}
             Err(code) => break Err(code),
         }
-    })
+    };
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::BARRIER, group) }.with(Id::GBC, count);
+    called.run(|| returned(barrier()))
 }
 
 /// Whether the barrier is passed; if not, the group has changed.

@@ -5,11 +5,13 @@ use std::ptr::null_mut;
 use std::sync::Mutex;
 
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::tid::Tid;
 use pvm::wire::{Answer, GroupRequest};
 
 use crate::known;
 use crate::pvm3::{self, Result, checked, pvm_mcast, returned};
+use crate::traced::traced;
 
 /// Asks the daemon for what it answers with a number, or with nothing.
 fn ask(group: *const c_char, request: impl FnOnce(String) -> GroupRequest) -> Result<c_int> {
@@ -28,7 +30,9 @@ fn ask(group: *const c_char, request: impl FnOnce(String) -> GroupRequest) -> Re
 /// The name is a string or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
-    returned(ask(group, GroupRequest::Join))
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::JOINGROUP, group) };
+    called.run(|| returned(ask(group, GroupRequest::Join)))
 }
 
 /// Leaves the group. Returns 0.
@@ -39,7 +43,9 @@ pub unsafe extern "C" fn pvm_joingroup(group: *const c_char) -> c_int {
 /// The name is a string or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lvgroup(group: *const c_char) -> c_int {
-    returned(ask(group, GroupRequest::Leave))
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::LVGROUP, group) };
+    called.run(|| returned(ask(group, GroupRequest::Leave)))
 }
 
 /// Makes the group static when `size` members have called it, -1 for all. Returns the size.
@@ -60,8 +66,12 @@ pub unsafe extern "C" fn pvm_freezegroup(group: *const c_char, size: c_int) -> c
 /// The name is a string or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int {
-    let instance = known::group(group).and_then(|group| group.instance_of(tid));
-    returned(instance.map(|instance| instance as c_int))
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::GETINST, group) }.with(Id::GT, tid).gives(Id::GI);
+    called.run(|| {
+        let instance = known::group(group).and_then(|group| group.instance_of(tid));
+        returned(instance.map(|instance| instance as c_int))
+    })
 }
 
 /// The task of an instance. Errors: NullGroup, NoGroup, NoInst, SysErr.
@@ -70,7 +80,9 @@ pub unsafe extern "C" fn pvm_getinst(group: *const c_char, tid: c_int) -> c_int 
 /// The name is a string or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_int {
-    returned(known::group(group).and_then(|group| group.tid(instance)))
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::GETTID, group) }.with(Id::GI, instance).gives(Id::GT);
+    called.run(|| returned(known::group(group).and_then(|group| group.tid(instance))))
 }
 
 /// How many members the group has. Errors: NullGroup, NoGroup, SysErr.
@@ -79,7 +91,9 @@ pub unsafe extern "C" fn pvm_gettid(group: *const c_char, instance: c_int) -> c_
 /// The name is a string or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
-    returned(known::group(group).map(|group| group.size() as c_int))
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::GSIZE, group) }.gives(Id::GS);
+    called.run(|| returned(known::group(group).map(|group| group.size() as c_int)))
 }
 
 /// Sends the active send buffer to all members but this task. Returns 0.
@@ -90,16 +104,20 @@ pub unsafe extern "C" fn pvm_gsize(group: *const c_char) -> c_int {
 /// The name is a string or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_bcast(group: *const c_char, tag: c_int) -> c_int {
-    returned(known::group(group).and_then(|group| {
+    let send = |group: &known::Group, others: &mut Vec<c_int>| {
         group.alive()?;
-        let others: Vec<c_int> = group.members().filter(|&tid| tid != group.task()).collect();
+        others.extend(group.members().filter(|&tid| tid != group.task()));
         if others.is_empty() {
             return Err(Error::NoInst.code());
         }
         // SAFETY: so many tids.
         checked(unsafe { pvm_mcast(others.as_ptr(), others.len() as c_int, tag) })?;
         Ok(0)
-    }))
+    };
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::BCAST, group) }.with(Id::MC, tag);
+    called
+        .run_listing(|others| returned(known::group(group).and_then(|group| send(&group, others))))
 }
 
 /// What there is of a group on a host, which any of its tids names: the member who

@@ -6,6 +6,7 @@ use std::ptr;
 
 use pvm::constants::PvmDataDefault;
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::protocol::SYSCTX_DG;
 use pvm::tid::Tid;
 
@@ -14,6 +15,7 @@ use crate::pvm3::{
     Pack, Result, Unpack, checked, datatype, lpvmerr, pvm_freebuf, pvm_initsend, pvm_recv,
     pvm_send, pvm_setcontext, pvm_setrbuf, pvm_setsbuf,
 };
+use crate::traced::traced;
 
 /// An operation of pvm_reduce: `f(datatype, x, y, count, info)` does `x = x op y`.
 pub type Operation =
@@ -151,7 +153,9 @@ pub unsafe extern "C" fn pvm_gather(
         }
         Ok(())
     };
-    told(c"pvm_gather", gather())
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::GATHER, group) }.with(Id::MC, tag);
+    called.run(|| told(c"pvm_gather", gather()))
 }
 
 /// Gives each member `count` items of the root's `data`, by instance, in its `result`.
@@ -196,7 +200,9 @@ pub unsafe extern "C" fn pvm_scatter(
         }
         Ok(())
     };
-    told(c"pvm_scatter", scatter())
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::SCATTER, group) }.with(Id::MC, tag);
+    called.run(|| told(c"pvm_scatter", scatter()))
 }
 
 /// Combines the items of all members by `operation`; the root has what comes of it in its
@@ -267,5 +273,7 @@ pub unsafe extern "C" fn pvm_reduce(
         }
         Ok(())
     };
-    told(c"pvm_reduce", reduce())
+    // SAFETY: as our caller says.
+    let called = unsafe { traced(Event::REDUCE, group) }.with(Id::MC, tag);
+    called.run(|| told(c"pvm_reduce", reduce()))
 }

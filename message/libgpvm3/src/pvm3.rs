@@ -2,6 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::AtomicBool;
 
 use pvm::error::Error;
 use pvm::slots::SLOTS_SIZE;
@@ -63,6 +64,26 @@ unsafe extern "C" {
     /// Waits until the word is no longer `is`; takes in messages meanwhile. Returns 0, or an
     /// error if the daemon has gone.
     fn nagaya_pvm_wait(word: *const u32, is: u32) -> c_int;
+
+    /// Whether calls are traced.
+    pub safe static nagaya_pvm_traced: AtomicBool;
+    /// A call of this library begins, where calls are traced: the numbers of event and
+    /// argument (negative for none). Returns what the next one gets.
+    pub fn nagaya_pvm_trace_entry(
+        event: c_int,
+        group: *const c_char,
+        id: c_int,
+        value: c_int,
+    ) -> c_int;
+    /// It ends: the number of what the result is; the tasks that it lists.
+    pub fn nagaya_pvm_trace_exit(
+        event: c_int,
+        depth: c_int,
+        id: c_int,
+        result: c_int,
+        list: *const c_int,
+        count: c_int,
+    );
 }
 
 /// What a function returns: a result or, negative, an error code of PVM.

@@ -154,6 +154,15 @@ impl Buffers {
         Ok(self.insert(message))
     }
 
+    /// Ends the user's trace event in the active send buffer, before it is sent. Errors: NoBuf.
+    pub fn end_event(&mut self) -> Result<(), Error> {
+        let message = self.sending()?;
+        if message.codec == Codec::Trace {
+            trace::end(message);
+        }
+        Ok(())
+    }
+
     /// pvm_initsend: a new active send buffer; the old one is freed. Errors: BadParam.
     pub fn initsend(&mut self, encoding: i32) -> Result<i32, Error> {
         let id = self.mkbuf(encoding)?;

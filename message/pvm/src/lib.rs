@@ -6,6 +6,8 @@
 //! `xdr`, `in_place`, `trace`. [`items`] is the only way to the caller's memory. [`mod@format`]
 //! reads the strings of pvm_packf and pvm_unpackf, [`nested`] puts messages into messages.
 //!
+//! [`event`] is what tracers are told.
+//!
 //! Results, positions after errors and fragment boundaries are those of libpvm 3.4.6 on
 //! 64-bit Linux (`tests/conformance.rs` asks it); where it would read memory that is not its
 //! own, we do not, and say so there.
@@ -17,6 +19,7 @@ pub mod buffers;
 pub mod constants;
 pub mod envelope;
 pub mod error;
+pub mod event;
 pub mod format;
 pub mod fragment;
 mod in_place;

@@ -32,6 +32,16 @@ impl Data {
         self.int(bytes.len() as i32).bytes(&bytes)
     }
 
+    /// How many bytes there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// These data, and then those.
     pub fn and(mut self, Data(other): &Data) -> Data {
         self.0.extend(other);

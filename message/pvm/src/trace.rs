@@ -8,6 +8,7 @@ use crate::message::Message;
 use crate::xdr;
 
 const USER_EVENT: i32 = -9;
+const USER_EVENT_END: i32 = -10;
 const USER_DEFINED: i32 = 108;
 const USER_DEFINED_NAME: &[u8] = b"user_defined\0";
 const ARRAY: i32 = 0x80;
@@ -45,6 +46,11 @@ pub(crate) fn begin(message: &mut Message, (seconds, microseconds): (i32, i32)) 
     xdr::pack(message, &name).expect("bytes fit");
     put(message, seconds);
     put(message, microseconds);
+}
+
+/// What comes last.
+pub(crate) fn end(message: &mut Message) {
+    put(message, USER_EVENT_END);
 }
 
 pub(crate) fn pack(message: &mut Message, source: &Source) -> Result<(), Error> {

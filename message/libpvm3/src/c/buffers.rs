@@ -4,46 +4,51 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use pvm::buffers::Buffers;
 use pvm::error::Error;
+use pvm::event::{Event, Id, Record};
 use pvm::items::{Kind, Source, Target};
 use pvm::message::Header;
 
-use super::errors;
 use super::library::call;
+use super::tracing::{Called, traced};
 
 /// A step on the buffers.
 #[inline]
 fn step<T>(
-    name: &str,
+    called: impl Called,
     run: impl FnOnce(&mut Buffers) -> Result<T, Error>,
     result: impl FnOnce(T) -> c_int,
 ) -> c_int {
-    call(name, |library| library.with(|state| run(&mut state.task.buffers)).map(result))
+    call(called, |library| library.with(|state| run(&mut state.task.buffers)).map(result))
 }
 
-fn ok(name: &str, run: impl FnOnce(&mut Buffers) -> Result<(), Error>) -> c_int {
-    step(name, run, |()| 0)
+fn ok(called: impl Called, run: impl FnOnce(&mut Buffers) -> Result<(), Error>) -> c_int {
+    step(called, run, |()| 0)
 }
 
-fn number(name: &str, run: impl FnOnce(&mut Buffers) -> Result<i32, Error>) -> c_int {
-    step(name, run, |number| number)
+fn number(called: impl Called, run: impl FnOnce(&mut Buffers) -> Result<i32, Error>) -> c_int {
+    step(called, run, |number| number)
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_mkbuf(encoding: c_int) -> c_int {
-    number("pvm_mkbuf", |buffers| buffers.mkbuf(encoding))
+    let called = traced("pvm_mkbuf", Event::MKBUF).with(|record| record.int(Id::ME, encoding));
+    number(called.gives(Id::MB), |buffers| buffers.mkbuf(encoding))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_initsend(encoding: c_int) -> c_int {
-    number("pvm_initsend", |buffers| buffers.initsend(encoding))
+    let called = traced("pvm_initsend", Event::INITSEND);
+    let called = called.with(|record| record.int(Id::ME, encoding)).gives(Id::MSB);
+    number(called, |buffers| buffers.initsend(encoding))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_freebuf(id: c_int) -> c_int {
-    call("pvm_freebuf", |library| library.with(|state| state.free(id)).map(|()| 0))
+    let called = traced("pvm_freebuf", Event::FREEBUF).with(|record| record.int(Id::MB, id));
+    call(called, |library| library.with(|state| state.free(id)).map(|()| 0))
 }
 
 impl super::library::State {
@@ -62,25 +67,27 @@ impl super::library::State {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setsbuf(id: c_int) -> c_int {
-    number("pvm_setsbuf", |buffers| buffers.setsbuf(id))
+    let called = traced("pvm_setsbuf", Event::SETSBUF).with(|record| record.int(Id::MB, id));
+    number(called.gives(Id::MSB), |buffers| buffers.setsbuf(id))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setrbuf(id: c_int) -> c_int {
-    number("pvm_setrbuf", |buffers| buffers.setrbuf(id))
+    let called = traced("pvm_setrbuf", Event::SETRBUF).with(|record| record.int(Id::MB, id));
+    number(called.gives(Id::MRB), |buffers| buffers.setrbuf(id))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getsbuf() -> c_int {
-    number("pvm_getsbuf", |buffers| Ok(buffers.getsbuf()))
+    number(traced("pvm_getsbuf", Event::GETSBUF).gives(Id::MSB), |buffers| Ok(buffers.getsbuf()))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getrbuf() -> c_int {
-    number("pvm_getrbuf", |buffers| Ok(buffers.getrbuf()))
+    number(traced("pvm_getrbuf", Event::GETRBUF).gives(Id::MRB), |buffers| Ok(buffers.getrbuf()))
 }
 
 /// See `pvm3.h`.
@@ -112,8 +119,17 @@ pub unsafe extern "C" fn pvm_bufinfo(
     tag: *mut c_int,
     tid: *mut c_int,
 ) -> c_int {
+    let called = traced("pvm_bufinfo", Event::BUFINFO).with(|record| record.int(Id::MB, id));
+    let called = called.tells(|record, state, result| {
+        let values = match state.task.buffers.info(id) {
+            Ok(info) if result == 0 => [info.length, info.header.tag, info.header.source],
+            _ => [result; 3],
+        };
+        record.int(Id::CC, result).int(Id::INB, values[0]);
+        record.int(Id::IMC, values[1]).int(Id::IST, values[2]);
+    });
     step(
-        "pvm_bufinfo",
+        called,
         |buffers| buffers.info(id),
         |info| {
             let values = [info.length, info.header.tag, info.header.source];
@@ -149,7 +165,7 @@ pub struct MessageInfo {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getminfo(id: c_int, info: *mut MessageInfo) -> c_int {
     step(
-        "pvm_getminfo",
+        traced("pvm_getminfo", Event::GETMINFO).with(|record| record.int(Id::MB, id)),
         |buffers| if info.is_null() { Err(Error::BadParam) } else { buffers.info(id) },
         |found| {
             let Header { context, tag, wait_id, crc, source, destination } = found.header;
@@ -176,17 +192,23 @@ pub unsafe extern "C" fn pvm_getminfo(id: c_int, info: *mut MessageInfo) -> c_in
 /// `info` is null or can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_setminfo(id: c_int, info: *const MessageInfo) -> c_int {
+    let called = traced("pvm_setminfo", Event::SETMINFO).with(|record| record.int(Id::MB, id));
     if info.is_null() {
-        return ok("pvm_setminfo", |_| Err(Error::BadParam));
+        return ok(called, |_| Err(Error::BadParam));
     }
     // SAFETY: as our caller says.
     let MessageInfo { context, tag, wait_id, crc, source, destination, .. } = unsafe { *info };
     let header = Header { context, tag, wait_id, crc, source, destination };
-    ok("pvm_setminfo", |buffers| buffers.set_info(id, header))
+    ok(called, |buffers| buffers.set_info(id, header))
+}
+
+/// What is traced of packing and unpacking.
+fn many(record: &mut Record, at: *const c_void, count: c_int, stride: c_int) -> &mut Record {
+    record.address(Id::PDA, at).int(Id::PC, count).int(Id::PSD, stride)
 }
 
 macro_rules! items {
-    ($($pack:ident, $unpack:ident, $kind:ident;)+) => {$(
+    ($($pack:ident $packs:ident, $unpack:ident $unpacks:ident, $kind:ident;)+) => {$(
         /// See `pvm3.h`.
         ///
         /// # Safety
@@ -195,7 +217,9 @@ macro_rules! items {
         pub unsafe extern "C" fn $pack(at: *const c_void, count: c_int, stride: c_int) -> c_int {
             // SAFETY: as our caller says.
             let source = unsafe { Source::new(Kind::$kind, at.cast(), count, stride) };
-            ok(stringify!($pack), |buffers| buffers.pack(&source))
+            let called = traced(stringify!($pack), Event::$packs);
+            let called = called.with(|record| many(record, at, count, stride));
+            ok(called, |buffers| buffers.pack(&source))
         }
 
         /// See `pvm3.h`.
@@ -206,23 +230,25 @@ macro_rules! items {
         pub unsafe extern "C" fn $unpack(at: *mut c_void, count: c_int, stride: c_int) -> c_int {
             // SAFETY: as our caller says.
             let mut target = unsafe { Target::new(Kind::$kind, at.cast(), count, stride) };
-            ok(stringify!($unpack), |buffers| buffers.unpack(&mut target))
+            let called = traced(stringify!($unpack), Event::$unpacks);
+            let called = called.with(|record| many(record, at, count, stride));
+            ok(called, |buffers| buffers.unpack(&mut target))
         }
     )+};
 }
 
 items! {
-    pvm_pkbyte, pvm_upkbyte, Byte;
-    pvm_pkshort, pvm_upkshort, Short;
-    pvm_pkint, pvm_upkint, Int;
-    pvm_pklong, pvm_upklong, Long;
-    pvm_pkushort, pvm_upkushort, UShort;
-    pvm_pkuint, pvm_upkuint, UInt;
-    pvm_pkulong, pvm_upkulong, ULong;
-    pvm_pkfloat, pvm_upkfloat, Float;
-    pvm_pkdouble, pvm_upkdouble, Double;
-    pvm_pkcplx, pvm_upkcplx, Complex;
-    pvm_pkdcplx, pvm_upkdcplx, DoubleComplex;
+    pvm_pkbyte PKBYTE, pvm_upkbyte UPKBYTE, Byte;
+    pvm_pkshort PKSHORT, pvm_upkshort UPKSHORT, Short;
+    pvm_pkint PKINT, pvm_upkint UPKINT, Int;
+    pvm_pklong PKLONG, pvm_upklong UPKLONG, Long;
+    pvm_pkushort PKUSHORT, pvm_upkushort UPKUSHORT, UShort;
+    pvm_pkuint PKUINT, pvm_upkuint UPKUINT, UInt;
+    pvm_pkulong PKULONG, pvm_upkulong UPKULONG, ULong;
+    pvm_pkfloat PKFLOAT, pvm_upkfloat UPKFLOAT, Float;
+    pvm_pkdouble PKDOUBLE, pvm_upkdouble UPKDOUBLE, Double;
+    pvm_pkcplx PKCPLX, pvm_upkcplx UPKCPLX, Complex;
+    pvm_pkdcplx PKDCPLX, pvm_upkdcplx UPKDCPLX, DoubleComplex;
 }
 
 /// See `pvm3.h`.
@@ -231,12 +257,12 @@ items! {
 /// `string` is one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_pkstr(string: *const c_char) -> c_int {
-    if string.is_null() {
-        return errors::tell("pvm_pkstr", Error::BadParam.code());
-    }
-    // SAFETY: as our caller says.
-    let string = unsafe { CStr::from_ptr(string) };
-    ok("pvm_pkstr", |buffers| buffers.pack_string(string))
+    let called = traced("pvm_pkstr", Event::PKSTR).with(|record| record.address(Id::PDA, string));
+    ok(called, |buffers| match string.is_null() {
+        true => Err(Error::BadParam),
+        // SAFETY: as our caller says.
+        false => buffers.pack_string(unsafe { CStr::from_ptr(string) }),
+    })
 }
 
 /// See `pvm3.h`.
@@ -245,6 +271,7 @@ pub unsafe extern "C" fn pvm_pkstr(string: *const c_char) -> c_int {
 /// There is room for the string that comes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_upkstr(at: *mut c_char) -> c_int {
+    let called = traced("pvm_upkstr", Event::UPKSTR).with(|record| record.address(Id::PDA, at));
     // SAFETY: as our caller says.
-    ok("pvm_upkstr", |buffers| unsafe { buffers.unpack_string(at.cast()) })
+    ok(called, |buffers| unsafe { buffers.unpack_string(at.cast()) })
 }

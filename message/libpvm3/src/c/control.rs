@@ -69,6 +69,7 @@ fn handle(id: c_int, run: impl FnOnce(&mut State) -> Result<(), Error>) -> c_int
     let _ = quietly(|library| {
         library.with(|state| {
             let _ = run(state);
+            state.look_at_tracing();
             state.free(id)
         })
     });
@@ -96,6 +97,7 @@ handlers! {
         let (trace, output) = (state.unpack_sink()?, state.unpack_sink()?);
         let mask = mask_of(&state.unpack_string()?);
         let (buffer, options) = (state.unpack_int()?.max(0), state.unpack_int()?.max(0));
+        state.send_events();
         state.retrace(|own| {
             if trace.tid != 0 {
                 own.set_trace(trace, buffer, options);
@@ -108,17 +110,19 @@ handlers! {
         if trace.tid != 0 && mask.is_none() {
             log_error("pvm_tc_settrace() bogus trace mask");
         }
-        Ok(())
+        state.tell_inheritance()
     };
     /// So many bytes of trace events are gathered from now on.
     pvm_tc_settrcbuf = |state| {
         let bytes = state.unpack_int()?.max(0);
+        state.send_events();
         state.options.own.set_buffer(bytes);
         Ok(())
     };
     /// Events are traced in another way from now on.
     pvm_tc_settrcopt = |state| {
         let options = state.unpack_int()?.max(0);
+        state.send_events();
         state.options.own.set_options(options);
         Ok(())
     };

@@ -8,10 +8,12 @@ use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::library::{Code, Library, State, call, quietly};
+use super::tracing::traced;
 
 /// The descriptor, once somebody has asked for it.
 #[derive(Default)]
@@ -88,7 +90,11 @@ fn watch(library: &Library, tid: Option<Tid>) -> Result<(), Code> {
 /// `list` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_getfds(list: *mut *mut c_int) -> c_int {
-    call("pvm_getfds", |library| {
+    let called = traced("pvm_getfds", Event::GETFDS).tells(|record, state, result| {
+        let list = &state.descriptors.list[..usize::from(result > 0)];
+        record.int(Id::CC, result).ints(Id::FDS, list);
+    });
+    call(called, |library| {
         if list.is_null() {
             return Err(Error::BadParam.into());
         }

@@ -4,9 +4,11 @@ use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write as _;
 
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::protocol::SYSCTX_TC;
 
 use super::library::{State, call, quietly};
+use super::tracing::traced;
 use crate::task::handlers::{Function, Handlers, Pattern};
 
 impl State {
@@ -34,7 +36,10 @@ pub extern "C" fn pvm_addmhf(
     context: c_int,
     function: Option<Function>,
 ) -> c_int {
-    call("pvm_addmhf", |library| {
+    let called = traced("pvm_addmhf", Event::ADDMHF).gives(Id::MHI);
+    let called =
+        called.with(|record| record.int(Id::RST, source).int(Id::RMC, tag).int(Id::RCX, context));
+    call(called, |library| {
         // libpvm takes it, and crashes when a message comes.
         let function = function.ok_or(Error::BadParam)?;
         let pattern = Pattern { source, tag, context };
@@ -51,7 +56,8 @@ pub extern "C" fn pvm_delmhf(number: c_int) -> c_int {
         Ok(given) if number >= given => "(mhid >= ndhandles) pvm_delmhf",
         _ => "pvm_delmhf",
     };
-    call(name, |library| library.with(|state| state.handlers().delete(number)).map(|()| 0))
+    let called = traced(name, Event::DELMHF).with(|record| record.int(Id::MHI, number));
+    call(called, |library| library.with(|state| state.handlers().delete(number)).map(|()| 0))
 }
 
 /// Prints the table of handlers, for tests.

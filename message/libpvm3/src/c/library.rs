@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::{Duration, Instant};
 
 use pvm::error::Error;
+use pvm::event::Event;
 use pvm::message::Header;
 use pvm::protocol;
 use pvm::tid::Tid;
@@ -28,8 +29,9 @@ use super::notify::Routes;
 use super::options::{self, Options};
 use super::plugins::Roles;
 use super::processes::Tasks;
+use super::tracing::{self, Called, Depth, Tracing};
 use super::{control, errors};
-use crate::task::handlers::{Handlers, Pattern};
+use crate::task::handlers::{Handler, Handlers, Pattern};
 use crate::task::{Task, Waited};
 
 /// What a function returns instead of a result; mostly one of PVM's errors.
@@ -55,6 +57,8 @@ pub struct State {
     pub early_handlers: Handlers,
     /// pvm_setopt.
     pub options: Options,
+    /// What its tracer is told.
+    pub tracing: Tracing,
     /// Those whom the parent has spawned together with us, once it has told.
     pub siblings: Option<Vec<c_int>>,
     /// Roles that this task has taken over.
@@ -78,7 +82,7 @@ pub struct State {
     /// Which thread receives; others wait until it has taken something in.
     receiver: usize,
     /// Whose buffers are active, and those of other threads.
-    thread: usize,
+    pub thread: usize,
     active: HashMap<usize, (c_int, c_int)>,
     empty_looks: u32,
 }
@@ -125,55 +129,84 @@ impl Drop for Held {
 
 /// Runs a function of the library. An error is told, and returned.
 #[inline]
-pub fn call(name: &str, run: impl FnOnce(&Library) -> Result<c_int, Code>) -> c_int {
-    let (result, _held) = enter(run);
-    result.unwrap_or_else(|code| errors::tell(name, code.0))
+pub fn call(called: impl Called, run: impl FnOnce(&Library) -> Result<c_int, Code>) -> c_int {
+    let (result, _held) = enter(&called, run);
+    result.unwrap_or_else(|code| errors::tell(called.name(), code.0))
 }
 
 /// As [`call`], with errors that are no surprise: they are neither told nor remembered.
 pub fn call_quietly(
-    name: &str,
+    called: impl Called,
     expected: &[Error],
     run: impl FnOnce(&Library) -> Result<c_int, Code>,
 ) -> c_int {
-    let (result, _held) = enter(run);
+    let (result, _held) = enter(&called, run);
     result.unwrap_or_else(|code| match expected.iter().any(|e| e.code() == code.0) {
         true => code.0,
-        false => errors::tell(name, code.0),
+        false => errors::tell(called.name(), code.0),
     })
 }
 
 /// As [`call`], with errors that are not told, but remembered in `pvm_errno`.
 pub fn call_remembering(
-    name: &str,
+    called: impl Called,
     expected: &[Error],
     run: impl FnOnce(&Library) -> Result<c_int, Code>,
 ) -> c_int {
-    let (result, _held) = enter(run);
+    let (result, _held) = enter(&called, run);
     result.unwrap_or_else(|code| match expected.iter().any(|e| e.code() == code.0) {
         true => errors::remember(code.0),
-        false => errors::tell(name, code.0),
+        false => errors::tell(called.name(), code.0),
     })
 }
 
 /// Runs something with the library whose errors others tell.
 pub fn quietly<T>(run: impl FnOnce(&Library) -> Result<T, Code>) -> Result<T, Code> {
-    enter(run).0
+    let this = LIBRARY.lock.take();
+    let _held = Held;
+    if !LIBRARY.is_ready(this) {
+        LIBRARY.prepare(this);
+    }
+    run(&LIBRARY)
 }
 
+/// Runs a function of the library, and tells the tracer, if there is one.
 #[inline]
-fn enter<T>(run: impl FnOnce(&Library) -> Result<T, Code>) -> (Result<T, Code>, Held) {
+fn enter(
+    called: &impl Called,
+    run: impl FnOnce(&Library) -> Result<c_int, Code>,
+) -> (Result<c_int, Code>, Held) {
     let this = LIBRARY.lock.take();
     let held = Held;
-    // SAFETY: with the lock, for a look.
-    match unsafe { &*LIBRARY.state.get() } {
-        Some(state) if state.thread == this && !LIBRARY.forked.get() => {}
-        _ => LIBRARY.prepare(this),
+    let mut depth = Depth::Unknown;
+    if !LIBRARY.is_ready(this) | tracing::is_on() {
+        depth = LIBRARY.prepare_call(this, called);
     }
-    (run(&LIBRARY), held)
+    let result = run(&LIBRARY);
+    // What is traced may have begun, or ended, with this call.
+    if (depth != Depth::Unknown) | tracing::is_on() {
+        LIBRARY.end_call(this, called, depth, result.unwrap_or_else(|code| code.0));
+    }
+    (result, held)
 }
 
-fn clock() -> (i32, i32) {
+/// A call begins that is not made in one step: another library's.
+pub fn begin(called: &impl Called) -> Depth {
+    let this = LIBRARY.lock.take();
+    let _held = Held;
+    LIBRARY.prepare_call(this, called)
+}
+
+/// It ends.
+pub fn end(called: &impl Called, depth: Depth, result: c_int) {
+    let this = LIBRARY.lock.take();
+    let _held = Held;
+    LIBRARY.prepare(this);
+    LIBRARY.end_call(this, called, depth, result);
+}
+
+/// The time: seconds and microseconds since 1970.
+pub fn clock() -> (i32, i32) {
     let now = std::time::SystemTime::now();
     let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     (since.as_secs() as i32, since.subsec_micros() as i32)
@@ -207,6 +240,43 @@ extern "C" fn at_exit() {
 }
 
 impl Library {
+    /// Whether this thread can go ahead: it has made the last call, too.
+    #[inline]
+    fn is_ready(&self, this: usize) -> bool {
+        // SAFETY: with the lock, for a look.
+        let state = unsafe { &*self.state.get() };
+        state.as_ref().is_some_and(|state| state.thread == this) & !self.forked.get()
+    }
+
+    /// As [`Library::prepare`], and tells the tracer of the call.
+    #[cold]
+    fn prepare_call(&self, this: usize, called: &impl Called) -> Depth {
+        // SAFETY: with the lock, for a look.
+        let is_first = unsafe { &*self.state.get() }.is_none();
+        self.prepare(this);
+        let needs_no_daemon = [None, Some(Event::GETOPT), Some(Event::SETOPT)];
+        if is_first && !needs_no_daemon.contains(&called.event()) {
+            // So that the first call is traced, too. One that needs the daemon will say what is
+            // wrong with it.
+            let _ = self.enroll_now(|_| {});
+        }
+        let begun = self.with(|state| match tracing::is_on() {
+            true => Ok(state.call_begins(this, called)),
+            false => Ok(Depth::Unknown),
+        });
+        begun.unwrap_or(Depth::Inner)
+    }
+
+    #[cold]
+    fn end_call(&self, this: usize, called: &impl Called, depth: Depth, result: c_int) {
+        if depth == Depth::Outer || depth == Depth::Unknown && self.lock.is_shallow() {
+            let _ = self.with(|state| {
+                state.call_ends(this, called, result);
+                Ok(())
+            });
+        }
+    }
+
     /// The first call of a process or thread, or one after another thread's.
     #[cold]
     fn prepare(&self, this: usize) {
@@ -227,6 +297,7 @@ impl Library {
                 matcher: None,
                 early_handlers: Handlers::default(),
                 options: Options::default(),
+                tracing: Tracing::default(),
                 siblings: None,
                 roles: Roles::default(),
                 routes: Routes::default(),
@@ -278,12 +349,13 @@ impl Library {
         // SAFETY: with the lock, for a look.
         match unsafe { &*self.state.get() } {
             Some(state) if state.task.is_enrolled() => Ok(()),
-            _ => self.enroll_now(),
+            _ => self.enroll_now(errors::log),
         }
     }
 
+    /// `log` is told why it does not work.
     #[cold]
-    fn enroll_now(&self) -> Result<(), Code> {
+    fn enroll_now(&self, log: impl Fn(&str)) -> Result<(), Code> {
         let refused = self.with(|state| {
             let mut handlers = std::mem::take(&mut state.early_handlers);
             for (tag, function) in control::HANDLERS {
@@ -303,7 +375,7 @@ impl Library {
         })?;
         let Some(refusal) = refused else { return Ok(()) };
         for line in refusal.lines {
-            errors::log(&line);
+            log(&line);
         }
         Err(refusal.error.into())
     }
@@ -461,7 +533,8 @@ impl Library {
                 Ok(intake) => Ok(intake.to_handle.pop_front()),
                 Err(_) => Ok(None),
             })?;
-            let Some((function, id)) = next else { return Ok(()) };
+            let Some((handler, id)) = next else { return Ok(()) };
+            let Handler { pattern, function, .. } = handler;
             if self.with(|state| state.task.drop_lost(id))? {
                 continue;
             }
@@ -470,12 +543,14 @@ impl Library {
                 let Header { context, .. } = buffers.info(id)?.header;
                 let sending = buffers.setsbuf(0)?;
                 let receiving = buffers.setrbuf(id)?;
-                Ok((sending, receiving, options::set_context(state, context)))
+                let outer = state.handler_begins(pattern, id);
+                Ok((sending, receiving, options::set_context(state, context), outer))
             });
-            let Ok((sending, receiving, context)) = saved else { continue };
+            let Ok((sending, receiving, context, outer)) = saved else { continue };
             // SAFETY: the program's own function, with what it takes.
             unsafe { function(id) };
             self.with(|state| {
+                state.handler_ends(outer);
                 options::set_context(state, context);
                 let buffers = &mut state.task.buffers;
                 let used = buffers.setsbuf(sending).unwrap_or_default();
@@ -497,6 +572,7 @@ impl State {
         self.roles = Roles::default();
         self.catchout = None;
         self.descriptors = Descriptors::default();
+        self.look_at_tracing();
         LIBRARY.lock.set_bell(None);
     }
 }

@@ -1,12 +1,15 @@
 //! The virtual machine: its hosts, their clocks, and its end.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::tid::{HOST_MAX, Tid};
 use pvm::wire::{Answer, HostInfo, Request};
 
 use super::library::{Code, Library, call, call_quietly};
+use super::tracing::{self, text, traced};
 
 /// `struct pvmhostinfo`.
 #[repr(C)]
@@ -67,11 +70,17 @@ pub unsafe extern "C" fn pvm_config(
     architectures: *mut c_int,
     list: *mut *mut CHostInfo,
 ) -> c_int {
-    call("pvm_config", |library| {
+    let found = Cell::new([0; 2]);
+    let called = traced("pvm_config", Event::CONFIG).tells(|record, _, result| {
+        let [hosts, kinds] = found.get();
+        record.int(Id::NH, hosts).int(Id::NA, kinds).int(Id::CC, result);
+    });
+    call(called, |library| {
         let hosts = config(library)?;
         let mut kinds: Vec<&str> = hosts.iter().map(|host| &host.architecture[..]).collect();
         kinds.sort_unstable();
         kinds.dedup();
+        found.set([hosts.len() as c_int, kinds.len() as c_int]);
         let kept = library.with(|state| Ok(state.hosts.keep(&hosts)))?;
         // SAFETY: as our caller says.
         unsafe {
@@ -95,7 +104,10 @@ pub unsafe extern "C" fn pvm_config(
 /// `architecture` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_archcode(architecture: *const c_char) -> c_int {
-    call("pvm_archcode", |library| {
+    let called = traced("pvm_archcode", Event::ARCHCODE).gives(Id::AC);
+    // SAFETY: as our caller says.
+    let called = called.with(|record| record.string(Id::AN, &unsafe { text(architecture) }));
+    call(called, |library| {
         if architecture.is_null() {
             return Err(Error::BadParam.into());
         }
@@ -150,7 +162,10 @@ pub unsafe extern "C" fn pvm_addhosts(
     count: c_int,
     statuses: *mut c_int,
 ) -> c_int {
-    call("pvm_addhosts", |library| {
+    let called = traced("pvm_addhosts", Event::ADDHOSTS);
+    // SAFETY: as our caller says.
+    let list = || unsafe { tracing::texts(names, count) };
+    call(called.with(|record| record.strings(Id::HNL, &list())), |library| {
         // SAFETY: as our caller says.
         let names = unsafe { lines(names, count)? };
         let answer = library.ask(Request::AddHosts(names))?;
@@ -169,7 +184,10 @@ pub unsafe extern "C" fn pvm_delhosts(
     count: c_int,
     statuses: *mut c_int,
 ) -> c_int {
-    call("pvm_delhosts", |library| {
+    let called = traced("pvm_delhosts", Event::DELHOSTS);
+    // SAFETY: as our caller says.
+    let list = || unsafe { tracing::texts(names, count) };
+    call(called.with(|record| record.strings(Id::HNL, &list())), |library| {
         // SAFETY: as our caller says.
         let names = unsafe { lines(names, count)? };
         let answer = library.ask(Request::DeleteHosts(names))?;
@@ -184,7 +202,10 @@ pub unsafe extern "C" fn pvm_delhosts(
 /// `host` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_mstat(host: *const c_char) -> c_int {
-    call_quietly("pvm_mstat", &[Error::NoHost, Error::HostFail], |library| {
+    let called = traced("pvm_mstat", Event::MSTAT).gives(Id::HS);
+    // SAFETY: as our caller says.
+    let called = called.with(|record| record.string(Id::HN, &unsafe { text(host) }));
+    call_quietly(called, &[Error::NoHost, Error::HostFail], |library| {
         // SAFETY: as our caller says.
         if host.is_null() || unsafe { *host } == 0 {
             return Err(Error::BadParam.into());
@@ -198,7 +219,7 @@ pub unsafe extern "C" fn pvm_mstat(host: *const c_char) -> c_int {
 /// See `pvm3.h`. It is no error that the daemon has gone.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_halt() -> c_int {
-    call("pvm_halt", |library| {
+    call(traced("pvm_halt", Event::HALT), |library| {
         library.enroll()?;
         match library.ask(Request::Halt) {
             Ok(_) | Err(Code(-14)) => Ok(0),
@@ -273,7 +294,15 @@ pub unsafe extern "C" fn pvm_tickle(
     result_count: *mut c_int,
     results: *mut c_int,
 ) -> c_int {
-    call("pvm_tickle", |library| {
+    let answered = Cell::new(Vec::new());
+    let called = traced("pvm_tickle", Event::TICKLE);
+    // SAFETY: as our caller says.
+    let called =
+        called.with(|record| record.ints(Id::TA, unsafe { tracing::numbers(arguments, count) }));
+    let called = called.tells(|record, _, result| {
+        record.int(Id::CC, result).ints(Id::TR, &answered.take());
+    });
+    call(called, |library| {
         library.enroll()?;
         if !(1..=10).contains(&count) || arguments.is_null() {
             return Err(Error::BadParam.into());
@@ -294,6 +323,7 @@ pub unsafe extern "C" fn pvm_tickle(
                 results.copy_from_nonoverlapping(found.as_ptr(), found.len().min(10));
             }
         }
+        answered.set(found);
         Ok(0)
     })
 }

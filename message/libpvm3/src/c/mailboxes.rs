@@ -4,12 +4,14 @@ use std::ffi::{CStr, CString, c_char, c_int};
 
 use pvm::constants::*;
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::message::Message;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, ClassInfo, MailboxRequest, Parcel, Request};
 
 use super::library::{Code, Library, call, call_remembering};
 use super::machine::c_string;
+use super::tracing::{text, traced};
 use crate::task::message_of;
 
 /// A class's name. Errors: BadParam if it is null or empty.
@@ -59,7 +61,12 @@ fn get(
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, id: c_int, flags: c_int) -> c_int {
-    call_remembering("pvm_putinfo", &[Error::Denied, Error::Exists], |library| {
+    let called = traced("pvm_putinfo", Event::PUTINFO).with(|record| {
+        // SAFETY: as our caller says.
+        record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, -1);
+        record.int(Id::CF, flags).int(Id::CD, id)
+    });
+    call_remembering(called, &[Error::Denied, Error::Exists], |library| {
         // SAFETY: as our caller says.
         put(library, unsafe { class(name)? }, -1, id, flags)
     })
@@ -71,7 +78,14 @@ pub unsafe extern "C" fn pvm_putinfo(name: *const c_char, id: c_int, flags: c_in
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_recvinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
-    call_remembering("pvm_recvinfo", &[Error::NotFound], |library| {
+    let called = traced("pvm_recvinfo", Event::GETINFO).with(|record| {
+        // SAFETY: as our caller says.
+        record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index).int(Id::CF, flags)
+    });
+    let called = called.tells(|record, _, result| {
+        record.int(Id::CC, result.min(0)).int(Id::CR, if result < 0 { -1 } else { result });
+    });
+    call_remembering(called, &[Error::NotFound], |library| {
         // SAFETY: as our caller says.
         let class = unsafe { class(name)? };
         if index < 0 {
@@ -100,7 +114,11 @@ fn delete(library: &Library, class: String, index: c_int, flags: c_int) -> Resul
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c_int) -> c_int {
-    call_remembering("pvm_delinfo", &[Error::Denied, Error::NotFound], |library| {
+    let called = traced("pvm_delinfo", Event::DELINFO).with(|record| {
+        // SAFETY: as our caller says.
+        record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index).int(Id::CF, flags)
+    });
+    call_remembering(called, &[Error::Denied, Error::NotFound], |library| {
         // SAFETY: as our caller says.
         delete(library, unsafe { class(name)? }, index, flags)
     })
@@ -160,7 +178,10 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
     count: *mut c_int,
     list: *mut *mut CClassInfo,
 ) -> c_int {
-    call("pvm_getmboxinfo", |library| {
+    let called = traced("pvm_getmboxinfo", Event::GETMBOXINFO);
+    // SAFETY: as our caller says.
+    let called = called.with(|record| record.string(Id::CN, &unsafe { text(pattern) }));
+    call(called, |library| {
         let pattern = match pattern.is_null() {
             true => String::new(),
             // SAFETY: as our caller says.
@@ -190,7 +211,11 @@ pub unsafe extern "C" fn pvm_getmboxinfo(
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_int) -> c_int {
-    call_remembering("pvm_insert", &[Error::Denied], |library| {
+    let called = traced("pvm_insert", Event::INSERT).with(|record| {
+        // SAFETY: as our caller says.
+        record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index).int(Id::CD, data)
+    });
+    call_remembering(called, &[Error::Denied], |library| {
         // SAFETY: as our caller says.
         let class = unsafe { class(name)? };
         if index < -1 {
@@ -219,7 +244,11 @@ pub unsafe extern "C" fn pvm_insert(name: *const c_char, index: c_int, data: c_i
 /// `name` is null or a string; `data` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mut c_int) -> c_int {
-    call_remembering("pvm_lookup", &[Error::NotFound], |library| {
+    let called = traced("pvm_lookup", Event::LOOKUP).with(|record| {
+        // SAFETY: as our caller says.
+        record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index)
+    });
+    call_remembering(called, &[Error::NotFound], |library| {
         // SAFETY: as our caller says.
         let class = unsafe { class(name)? };
         let (index, flags) = match index {
@@ -251,7 +280,11 @@ pub unsafe extern "C" fn pvm_lookup(name: *const c_char, index: c_int, data: *mu
 /// `name` is null or a string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_delete(name: *const c_char, index: c_int) -> c_int {
-    call_remembering("pvm_delete", &[Error::NotFound, Error::Denied], |library| {
+    let called = traced("pvm_delete", Event::DELETE).with(|record| {
+        // SAFETY: as our caller says.
+        record.string(Id::CN, &unsafe { text(name) }).int(Id::CI, index)
+    });
+    call_remembering(called, &[Error::NotFound, Error::Denied], |library| {
         // SAFETY: as our caller says.
         delete(library, unsafe { class(name)? }, index, PvmMboxDefault)
     })

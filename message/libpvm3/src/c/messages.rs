@@ -1,14 +1,17 @@
 //! Sending and receiving.
 
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::time::{Duration, Instant};
 
 use pvm::constants::*;
 use pvm::error::Error;
+use pvm::event::{Event, Id, Record};
 use pvm::items::{Kind, Source, Target};
 use pvm::tid::Tid;
 
 use super::library::{Code, Library, Matcher, State, call, quietly};
+use super::tracing::{self, Traced, traced};
 use super::{notify, options};
 
 /// Where pvm_send puts a trace event that the program has packed (`pvmtev.h`).
@@ -18,7 +21,20 @@ const TRACE_TAG: c_int = -2222;
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_send(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_send", |library| send(library, tid, tag).map(|()| 0))
+    let called = traced("pvm_send", Event::SEND).with_state(|record, state| {
+        let length = state.length_to_send();
+        record.int(Id::MNB, length).int(Id::DST, tid).int(Id::MC, tag);
+        record.int(Id::MCX, state.task.context);
+    });
+    call(called, |library| send(library, tid, tag).map(|()| 0))
+}
+
+impl State {
+    /// Bytes of the active send buffer, for traces.
+    fn length_to_send(&mut self) -> c_int {
+        let id = self.task.buffers.getsbuf();
+        self.task.buffers.info(id).map_or(-1, |info| info.length)
+    }
 }
 
 #[inline]
@@ -51,9 +67,7 @@ fn send(library: &Library, tid: c_int, tag: c_int) -> Result<(), Code> {
 fn send_event(state: &mut State) -> Result<(), Error> {
     let Some(sink) = options::trace_sink(state) else { return Ok(()) };
     let id = state.task.buffers.getsbuf();
-    if id == 0 {
-        return Err(Error::NoBuf);
-    }
+    state.task.buffers.end_event()?;
     let context = options::set_context(state, sink.context);
     let sent = state.task.send(id, Tid(sink.tid as u32), sink.tag);
     options::set_context(state, context);
@@ -66,7 +80,13 @@ fn send_event(state: &mut State) -> Result<(), Error> {
 /// `tids` is null or has `count` tids.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_mcast(tids: *const c_int, count: c_int, tag: c_int) -> c_int {
-    call("pvm_mcast", |library| {
+    let called = traced("pvm_mcast", Event::MCAST).with_state(|record, state| {
+        let length = state.length_to_send();
+        record.int(Id::MNB, length).int(Id::MC, tag).int(Id::MCX, state.task.context);
+        // SAFETY: as our caller says.
+        record.ints(Id::MDL, unsafe { tracing::numbers(tids, count) });
+    });
+    call(called, |library| {
         library.enroll()?;
         let reserved = library.with(|state| match state.task.buffers.getsbuf() {
             0 => Err(Error::NoBuf),
@@ -235,6 +255,30 @@ fn find_by(library: &Library, mut wanted: Wanted, matcher: Matcher) -> Result<Op
     }
 }
 
+/// A call that receives from `tid` with `tag`, as it is traced.
+fn receives(
+    name: &'static str,
+    event: Event,
+    (tid, tag): (c_int, c_int),
+) -> Traced<'static, impl tracing::Entry, impl tracing::Exit> {
+    let called = traced(name, event).with_state(move |record, state| {
+        record.int(Id::RST, tid).int(Id::RMC, tag).int(Id::RCX, state.task.context);
+    });
+    called.tells(|record, state, id| {
+        record.int(Id::MB, id);
+        tell_message(record, state, (id > 0).then_some(id));
+    })
+}
+
+/// What is traced of a message that has come.
+fn tell_message(record: &mut Record, state: &mut State, id: Option<c_int>) {
+    let info = id.and_then(|id| state.task.buffers.info(id).ok());
+    let [length, tag, source] =
+        info.map_or([-1; 3], |info| [info.length, info.header.tag, info.header.source]);
+    record.int(Id::MNB, length).int(Id::MC, tag);
+    record.int(Id::MCX, state.task.context).int(Id::SRC, source);
+}
+
 #[inline]
 fn receive(library: &Library, wanted: Wanted) -> Result<c_int, Code> {
     library.enroll()?;
@@ -248,13 +292,15 @@ fn receive(library: &Library, wanted: Wanted) -> Result<c_int, Code> {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_recv(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_recv", |library| receive(library, Wanted { tid, tag, until: Until::Ever }))
+    let called = receives("pvm_recv", Event::RECV, (tid, tag));
+    call(called, |library| receive(library, Wanted { tid, tag, until: Until::Ever }))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_nrecv", |library| receive(library, Wanted { tid, tag, until: Until::Looked }))
+    let called = receives("pvm_nrecv", Event::NRECV, (tid, tag));
+    call(called, |library| receive(library, Wanted { tid, tag, until: Until::Looked }))
 }
 
 /// See `pvm3.h`.
@@ -263,9 +309,20 @@ pub extern "C" fn pvm_nrecv(tid: c_int, tag: c_int) -> c_int {
 /// `timeout` is null or can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, timeout: *const libc::timeval) -> c_int {
-    call("pvm_trecv", |library| {
-        // SAFETY: as our caller says.
-        let until = match unsafe { timeout.as_ref() } {
+    // SAFETY: as our caller says.
+    let timeout = unsafe { timeout.as_ref() };
+    let called = traced("pvm_trecv", Event::TRECV).with_state(|record, state| {
+        let [seconds, microseconds] =
+            timeout.map_or([-1; 2], |time| [time.tv_sec as c_int, time.tv_usec as c_int]);
+        record.int(Id::RST, tid).int(Id::RMC, tag).int(Id::RCX, state.task.context);
+        record.int(Id::MTS, seconds).int(Id::MTU, microseconds);
+    });
+    let called = called.tells(|record, state, id| {
+        record.int(Id::MB, id);
+        tell_message(record, state, (id > 0).then_some(id));
+    });
+    call(called, |library| {
+        let until = match timeout {
             None => Until::Ever,
             Some(timeout) => {
                 let seconds = Duration::from_secs(timeout.tv_sec.max(0) as u64);
@@ -285,7 +342,8 @@ pub unsafe extern "C" fn pvm_trecv(tid: c_int, tag: c_int, timeout: *const libc:
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_probe(tid: c_int, tag: c_int) -> c_int {
-    call("pvm_probe", |library| {
+    let called = receives("pvm_probe", Event::PROBE, (tid, tag)).gives(Id::CC);
+    call(called, |library| {
         library.enroll()?;
         let found = find(library, Wanted { tid, tag, until: Until::Looked }, false)?;
         Ok(found.unwrap_or(0))
@@ -314,9 +372,12 @@ unsafe extern "C" fn default_matcher(id: c_int, tid: c_int, tag: c_int) -> c_int
 pub extern "C" fn pvm_recvf(new: Option<Matcher>) -> Option<Matcher> {
     let is_default = |matcher: &Matcher| *matcher as usize == default_matcher as *const () as usize;
     let new = new.filter(|matcher| !is_default(matcher));
-    let old =
-        quietly(|library| library.with(|state| Ok(std::mem::replace(&mut state.matcher, new))));
-    Some(old.ok().flatten().unwrap_or(default_matcher))
+    let mut old = None;
+    call(traced("pvm_recvf", Event::RECVF).tells(|_, _, _| {}), |library| {
+        old = library.with(|state| Ok(std::mem::replace(&mut state.matcher, new)))?;
+        Ok(0)
+    });
+    Some(old.unwrap_or(default_matcher))
 }
 
 /// Bytes of `length` items of a type. Errors: NotImpl for strings, BadParam.
@@ -345,7 +406,11 @@ pub unsafe extern "C" fn pvm_psend(
     length: c_int,
     data_type: c_int,
 ) -> c_int {
-    call("pvm_psend", |library| {
+    let called = traced("pvm_psend", Event::PSEND).with_state(|record, state| {
+        record.int(Id::DST, tid).int(Id::MC, tag).int(Id::MCX, state.task.context);
+        record.address(Id::PDA, at).int(Id::PC, length).int(Id::PDT, data_type);
+    });
+    call(called, |library| {
         let bytes = bytes_of(length, data_type)?;
         // SAFETY: as our caller says; the message is gone when this returns.
         let source = unsafe { Source::new(Kind::Byte, at.cast(), bytes, 1) };
@@ -380,7 +445,17 @@ pub unsafe extern "C" fn pvm_precv(
     with_tag: *mut c_int,
     with_length: *mut c_int,
 ) -> c_int {
-    call("pvm_precv", |library| {
+    let came = Cell::new([-1; 3]);
+    let called = traced("pvm_precv", Event::PRECV).with_state(|record, state| {
+        record.int(Id::RST, tid).int(Id::RMC, tag).int(Id::RCX, state.task.context);
+        record.address(Id::PDA, at).int(Id::PC, length).int(Id::PDT, data_type);
+    });
+    let called = called.tells(|record, state, result| {
+        let [length, tag, source] = came.get();
+        record.int(Id::CC, result).int(Id::MNB, length).int(Id::MC, tag);
+        record.int(Id::MCX, state.task.context).int(Id::SRC, source);
+    });
+    call(called, |library| {
         let room = bytes_of(length, data_type)?;
         let old = library.with(|state| state.task.buffers.setrbuf(0))?;
         let received = receive(library, Wanted { tid, tag, until: Until::Ever });
@@ -389,6 +464,7 @@ pub unsafe extern "C" fn pvm_precv(
                 let buffers = &mut state.task.buffers;
                 let info = buffers.info(id)?;
                 let values = [info.length, info.header.tag, info.header.source];
+                came.set(values);
                 for (place, value) in [with_length, with_tag, from].into_iter().zip(values) {
                     if !place.is_null() {
                         // SAFETY: as our caller says.

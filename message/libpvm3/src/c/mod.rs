@@ -24,4 +24,5 @@ mod plugins;
 mod private;
 mod processes;
 mod start;
+mod tracing;
 mod variadic;

@@ -9,11 +9,13 @@ use std::ffi::c_int;
 
 use pvm::constants::*;
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::protocol::{SYSCTX_TC, TC_CONREQ, TC_TASKEXIT};
 use pvm::tid::Tid;
 use pvm::wire::Request;
 
 use super::library::{Code, Library, State, call, quietly};
+use super::tracing::{self, traced};
 use super::{descriptors, options};
 
 /// Direct routes, and who wants to know of them.
@@ -160,7 +162,13 @@ pub unsafe extern "C" fn pvm_notify(
     count: c_int,
     tids: *const c_int,
 ) -> c_int {
-    call("pvm_notify", |library| {
+    let called = traced("pvm_notify", Event::NOTIFY).with(|record| {
+        let count = if what == PvmHostAdd { 0 } else { count };
+        // SAFETY: as our caller says.
+        let tids = unsafe { tracing::numbers(tids, count) };
+        record.int(Id::NE, what).int(Id::NMC, tag).ints(Id::NTL, tids)
+    });
+    call(called, |library| {
         library.enroll()?;
         let (reserved, context) =
             library.with(|state| Ok((state.options.reserved, state.task.context)))?;

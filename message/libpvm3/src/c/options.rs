@@ -7,15 +7,15 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use pvm::constants::*;
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::wire::{Inheritance, Request, Sink, Welcome};
 
 use super::errors::AUTO_ERR;
 use super::library::{Code, Library, State, call};
+use super::tracing::{self, Tracing, traced};
 
 /// Bytes of a trace mask with the zero at its end.
 pub const MASK_SIZE: usize = 36;
-/// The event that programs define themselves.
-const USER_DEFINED: usize = 108;
 /// Smallest and largest fragment, in bytes.
 const FRAGMENT_SIZES: std::ops::RangeInclusive<c_int> = 52..=1_048_576;
 
@@ -188,6 +188,8 @@ impl State {
                 (trace_tid, trace_context, trace_tag);
         }
         *children(self) = self.options.own;
+        self.tracing = Tracing::default();
+        self.look_at_tracing();
         if self.task.context == 0 {
             set_context(self, welcome.inheritance.context);
         }
@@ -197,6 +199,12 @@ impl State {
     pub fn retrace(&mut self, change: impl FnOnce(&mut Tracer)) {
         change(&mut self.options.own);
         *children(self) = self.options.own;
+    }
+
+    /// Tells the daemon of it.
+    pub fn tell_inheritance(&mut self) -> Result<(), Error> {
+        let inheritance = self.options.own.inheritance(self.task.context);
+        self.task.tell(0, Request::Inherit(inheritance))
     }
 }
 
@@ -211,6 +219,37 @@ impl Tracer {
     pub fn set_output(&mut self, sink: Sink) {
         (self.output_tid, self.output_context, self.output_tag) =
             (sink.tid, sink.context, sink.tag);
+    }
+
+    /// Whether somebody else than this task is to get trace events.
+    pub fn traces(&self, tid: c_int) -> bool {
+        self.trace_tid > 0 && self.trace_tid != tid
+    }
+
+    /// Whether an event is traced.
+    pub fn traces_event(&self, event: Event) -> bool {
+        // Four events a byte.
+        self.mask[event as usize / 4] & 1 << (event as usize % 4) != 0
+    }
+
+    /// Whether any is.
+    pub fn traces_some(&self) -> bool {
+        self.mask[..MASK_SIZE - 1].iter().any(|byte| byte & 0xf != 0)
+    }
+
+    /// Where trace events go.
+    pub fn trace_sink(&self) -> Sink {
+        Sink { tid: self.trace_tid, context: self.trace_context, tag: self.trace_tag }
+    }
+
+    /// How many bytes are gathered.
+    pub fn trace_buffer(&self) -> c_int {
+        self.trace_buffer
+    }
+
+    /// How events are traced.
+    pub fn trace_options(&self) -> c_int {
+        self.trace_options
     }
 
     /// Which events are traced.
@@ -250,10 +289,7 @@ pub fn output_here(state: &mut State, context: c_int, tag: c_int) {
 /// Where the program's own trace events go, if they are traced.
 pub fn trace_sink(state: &State) -> Option<Sink> {
     let own = &state.options.own;
-    // Four events a byte.
-    let traced = own.mask[USER_DEFINED / 4] & 1 << (USER_DEFINED % 4) != 0;
-    let sink = Sink { tid: own.trace_tid, context: own.trace_context, tag: own.trace_tag };
-    (traced && sink.tid > 0).then_some(sink)
+    (own.traces_event(Event::USER_DEFINED) && own.trace_tid > 0).then(|| own.trace_sink())
 }
 
 fn get(state: &mut State, what: c_int) -> Result<c_int, Error> {
@@ -290,7 +326,12 @@ fn get(state: &mut State, what: c_int) -> Result<c_int, Error> {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getopt(what: c_int) -> c_int {
-    call("pvm_getopt", |library| library.with(|state| get(state, what)))
+    let called = traced("pvm_getopt", Event::GETOPT).with(|record| record.int(Id::OPT, what));
+    let called = called.tells(|record, state, _| {
+        // So libpvm tells of what is no option.
+        record.int(Id::OPV, get(state, what).unwrap_or(0));
+    });
+    call(called, |library| library.with(|state| get(state, what)))
 }
 
 /// Sets what is the library's own. Returns the old value; nothing if the daemon has to know.
@@ -339,6 +380,9 @@ fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Er
         }
         PvmTraceBuffer => swap(&mut children(state).trace_buffer),
         PvmTraceOptions | PvmSelfTraceOptions => {
+            if what == PvmSelfTraceOptions {
+                state.send_events();
+            }
             allowed((PvmTraceFull..=PvmTraceCount).contains(&value))?;
             match what {
                 PvmTraceOptions => swap(&mut children(state).trace_options),
@@ -369,7 +413,10 @@ fn set(state: &mut State, what: c_int, value: c_int) -> Result<Option<c_int>, Er
             set_own(state, what, value).map(Some)
         }
         PvmSelfOutputCode | PvmSelfTraceCode | PvmNoReset => Ok(None),
-        PvmSelfTraceBuffer => swap(&mut state.options.own.trace_buffer),
+        PvmSelfTraceBuffer => {
+            state.send_events();
+            swap(&mut state.options.own.trace_buffer)
+        }
         PvmSelfOutputContext | PvmSelfTraceContext | PvmPollTime | PvmPollType => {
             Err(Error::NotImpl)
         }
@@ -395,6 +442,7 @@ fn set_own(state: &mut State, what: c_int, value: c_int) -> Result<c_int, Error>
             child.trace_tid = own.trace_tid;
             child.trace_context = own.trace_context;
             child.trace_tag = own.trace_tag;
+            state.look_at_tracing();
         }
     }
     Ok(old)
@@ -441,7 +489,9 @@ pub fn set_with_daemon(library: &Library, what: c_int, value: c_int) -> Result<c
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
-    call("pvm_setopt", |library| match library.with(|state| set(state, what, value))? {
+    let called = traced("pvm_setopt", Event::SETOPT).gives(Id::OPV);
+    let called = called.with(|record| record.int(Id::OPT, what).int(Id::OPV, value));
+    call(called, |library| match library.with(|state| set(state, what, value))? {
         Some(old) => Ok(old),
         None => set_with_daemon(library, what, value),
     })
@@ -450,25 +500,34 @@ pub extern "C" fn pvm_setopt(what: c_int, value: c_int) -> c_int {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_getcontext() -> c_int {
-    pvmmyctx.load(Relaxed)
+    // The context is there without the lock.
+    if !tracing::is_on() {
+        return pvmmyctx.load(Relaxed);
+    }
+    call(traced("pvm_getcontext", Event::GETCONTEXT).gives(Id::CXC), |_| Ok(pvmmyctx.load(Relaxed)))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_setcontext(context: c_int) -> c_int {
-    call("pvm_setcontext", |library| library.with(|state| Ok(set_context(state, context))))
+    let called = traced("pvm_setcontext", Event::SETCONTEXT);
+    call(called.with(|record| record.int(Id::CXS, context)), |library| {
+        library.with(|state| Ok(set_context(state, context)))
+    })
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_newcontext() -> c_int {
-    call("pvm_newcontext", |library| library.ask_number(Request::NewContext))
+    let called = traced("pvm_newcontext", Event::NEWCONTEXT).gives(Id::CXN);
+    call(called, |library| library.ask_number(Request::NewContext))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_freecontext(context: c_int) -> c_int {
-    call("pvm_freecontext", |library| match context {
+    let called = traced("pvm_freecontext", Event::FREECONTEXT);
+    call(called.with(|record| record.int(Id::CXF, context)), |library| match context {
         // libpvm asks for a new one by this number.
         0 => library.ask_number(Request::NewContext),
         _ => library.ask_number(Request::FreeContext(context)),
@@ -514,6 +573,7 @@ pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int 
         let from = unsafe { mask.cast::<[u8; MASK_SIZE]>().read_unaligned() };
         library.with(|state| {
             *mask_place(state, who)? = from;
+            state.look_at_tracing();
             Ok(0)
         })
     })

@@ -6,10 +6,12 @@ use std::ffi::{CStr, c_char, c_int};
 
 use pvm::constants::*;
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::wire::{Answer, HostInfo, Inheritance, MailboxRequest, Parcel, Request, Sink};
 
 use super::library::{Code, Library, State, call};
 use super::machine::CHostInfo;
+use super::tracing::traced;
 
 /// What this task is, with the index of its mailbox.
 #[derive(Default)]
@@ -76,7 +78,7 @@ fn toggle(
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_reg_hoster() -> c_int {
-    call("pvm_reg_hoster", |library| {
+    call(traced("pvm_reg_hoster", Event::REG_HOSTER), |library| {
         toggle(library, PVMHOSTERCLASS, Request::Hoster, |roles| &mut roles.hoster)
     })
 }
@@ -84,7 +86,7 @@ pub extern "C" fn pvm_reg_hoster() -> c_int {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_reg_tasker() -> c_int {
-    call("pvm_reg_tasker", |library| {
+    call(traced("pvm_reg_tasker", Event::REG_TASKER), |library| {
         toggle(library, PVMTASKERCLASS, Request::Tasker, |roles| &mut roles.tasker)
     })
 }
@@ -95,7 +97,7 @@ pub extern "C" fn pvm_reg_tasker() -> c_int {
 /// `host` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_reg_rm(host: *mut *mut CHostInfo) -> c_int {
-    call("pvm_reg_rm", |library| {
+    call(traced("pvm_reg_rm", Event::REG_RM), |library| {
         let own = library.tid()?;
         let hosts = match library.ask(Request::ResourceManager)? {
             // The daemon, and no other manager, has answered.
@@ -139,7 +141,14 @@ pub unsafe extern "C" fn pvm_reg_tracer(
     buffer: c_int,
     options: c_int,
 ) -> c_int {
-    call("pvm_reg_tracer", |library| {
+    let called = traced("pvm_reg_tracer", Event::REG_TRACER).with(|record| {
+        record.int(Id::TRC, trace_context).int(Id::TRT, trace_tag);
+        record.int(Id::TRX, output_context).int(Id::TRO, output_tag);
+        // SAFETY: as our caller says.
+        record.string(Id::TRM, &unsafe { CStr::from_ptr(mask) }.to_string_lossy());
+        record.int(Id::TRB, buffer).int(Id::TRL, options)
+    });
+    call(called, |library| {
         let own = library.tid()?.as_int();
         if let Some(index) = library.with(|state| Ok(state.roles.tracer.take()))? {
             library.ask_number(Request::Tracer(None))?;

@@ -1,9 +1,11 @@
 //! Tasks: being one, starting others, and signals.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use pvm::constants::*;
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::items::{Kind, Source};
 use pvm::protocol::{SYSCTX_TC, TC_SIBLINGS};
 use pvm::tid::Tid;
@@ -11,18 +13,20 @@ use pvm::wire::{Answer, Request, Spawn, TaskInfo};
 
 use super::library::{Code, Library, State, call, call_quietly};
 use super::machine::c_string;
+use super::tracing::{text, traced};
 use super::{catchout, messages, options};
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_mytid() -> c_int {
-    call("pvm_mytid", |library| Ok(library.tid()?.as_int()))
+    call(traced("pvm_mytid", Event::MYTID).gives(Id::MT), |library| Ok(library.tid()?.as_int()))
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_parent() -> c_int {
-    call_quietly("pvm_parent", &[Error::NoParent, Error::ParentNotSet], parent)
+    let called = traced("pvm_parent", Event::PARENT).gives(Id::PT);
+    call_quietly(called, &[Error::NoParent, Error::ParentNotSet], parent)
 }
 
 fn parent(library: &Library) -> Result<c_int, Code> {
@@ -37,7 +41,7 @@ fn parent(library: &Library) -> Result<c_int, Code> {
 /// See `pvm3.h`. Messages that have come and were not received are lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_exit() -> c_int {
-    call("pvm_exit", |library| {
+    call(traced("pvm_exit", Event::EXIT), |library| {
         if !library.with(|state| Ok(state.task.is_enrolled()))? {
             return Ok(0);
         }
@@ -46,6 +50,7 @@ pub extern "C" fn pvm_exit() -> c_int {
         // SAFETY: flushes what the program has printed.
         unsafe { libc::fflush(std::ptr::null_mut()) };
         library.with(|state| {
+            state.send_events();
             state.task.finish();
             Ok(())
         })?;
@@ -61,15 +66,20 @@ pub extern "C" fn pvm_exit() -> c_int {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_kill(tid: c_int) -> c_int {
-    let result = pvm_sendsig(tid, libc::SIGTERM);
-    // So libpvm says it, twice.
-    if result < 0 { super::errors::tell("pvm_kill", result) } else { result }
+    let called = traced("pvm_kill", Event::KILL).with(|record| record.int(Id::TT, tid));
+    call(called, |_| match pvm_sendsig(tid, libc::SIGTERM) {
+        // So libpvm says it, twice.
+        code if code < 0 => Err(Code(code)),
+        result => Ok(result),
+    })
 }
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_sendsig(tid: c_int, signal: c_int) -> c_int {
-    call("pvm_sendsig", |library| {
+    let called = traced("pvm_sendsig", Event::SENDSIG)
+        .with(|record| record.int(Id::TT, tid).int(Id::SN, signal));
+    call(called, |library| {
         library.enroll()?;
         let to = Tid(tid as u32);
         if !to.is_task() {
@@ -82,7 +92,8 @@ pub extern "C" fn pvm_sendsig(tid: c_int, signal: c_int) -> c_int {
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_pstat(tid: c_int) -> c_int {
-    call_quietly("pvm_pstat", &[Error::NoTask], |library| {
+    let called = traced("pvm_pstat", Event::PSTAT).gives(Id::TST);
+    call_quietly(called.with(|record| record.int(Id::TT, tid)), &[Error::NoTask], |library| {
         library.enroll()?;
         let of = Tid(tid as u32);
         if !of.is_task() {
@@ -134,23 +145,30 @@ pub unsafe extern "C" fn pvm_spawn(
     count: c_int,
     tids: *mut c_int,
 ) -> c_int {
-    call("pvm_spawn", |library| {
+    let all = Cell::new(Vec::new());
+    let more = || std::env::var("PVMTASK").ok().and_then(|text| options::number(&text));
+    let called = traced("pvm_spawn", Event::SPAWN).with(|record| {
+        // SAFETY: as our caller says.
+        let (file, place) = unsafe { (text(file), text(place)) };
+        record.string(Id::SE, &file).string(Id::SW, &place);
+        record.int(Id::SF, flags | more().unwrap_or(0)).int(Id::SC, count)
+    });
+    let called = called.tells(|record, _, result| {
+        record.int(Id::CC, result).ints(Id::STL, &all.take());
+    });
+    call(called, |library| {
         library.enroll()?;
         if count < 1 || file.is_null() {
             return Err(Error::BadParam.into());
         }
-        let more = std::env::var("PVMTASK").ok().and_then(|text| options::number(&text));
-        let text = |string: *const c_char| match string.is_null() {
-            true => String::new(),
-            // SAFETY: as our caller says.
-            false => unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned(),
-        };
+        // SAFETY: as our caller says.
+        let (file, place) = unsafe { (text(file), text(place)) };
         let spawn = Spawn {
-            file: text(file),
+            file,
             // SAFETY: as our caller says.
             arguments: unsafe { strings(arguments) },
-            flags: flags | more.unwrap_or(0),
-            place: text(place),
+            flags: flags | more().unwrap_or(0),
+            place,
             count: count as u32,
             environment: exported(),
             inheritance: library.with(|state| Ok(options::inheritance(state)))?,
@@ -170,7 +188,9 @@ pub unsafe extern "C" fn pvm_spawn(
         if !started.is_empty() {
             tell_siblings(library, &started)?;
         }
-        Ok(started.len() as c_int)
+        let count = started.len() as c_int;
+        all.set(started);
+        Ok(count)
     })
 }
 
@@ -208,7 +228,11 @@ fn tell_siblings(library: &Library, tids: &[c_int]) -> Result<(), Code> {
 /// `list` is null or can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
-    call("pvm_siblings", |library| {
+    let called = traced("pvm_siblings", Event::SIBLINGS).tells(|record, state, result| {
+        let all = state.siblings.as_deref().filter(|_| result >= 0);
+        record.ints(Id::SIB, all.unwrap_or_default());
+    });
+    call(called, |library| {
         if list.is_null() {
             return Err(Error::BadParam.into());
         }
@@ -282,11 +306,17 @@ pub unsafe extern "C" fn pvm_tasks(
     count: *mut c_int,
     list: *mut *mut CTaskInfo,
 ) -> c_int {
-    call("pvm_tasks", |library| {
+    let found = Cell::new(0);
+    let called = traced("pvm_tasks", Event::TASKS).with(|record| record.int(Id::TW, which));
+    let called = called.tells(|record, _, result| {
+        record.int(Id::CC, result).int(Id::TNT, found.get());
+    });
+    call(called, |library| {
         let Answer::Tasks(tasks) = library.ask(Request::Tasks(Tid(which as u32)))? else {
             return Err(Error::DSysErr.into());
         };
         let kept = library.with(|state| Ok(state.tasks.keep(&tasks)))?;
+        found.set(tasks.len() as c_int);
         // SAFETY: as our caller says.
         unsafe {
             if !count.is_null() {

@@ -4,9 +4,11 @@
 use std::ffi::{CStr, c_char, c_double, c_int, c_long, c_void};
 
 use pvm::error::Error;
+use pvm::event::{Event, Id};
 use pvm::format::Arguments;
 
 use super::library::call;
+use super::tracing::{text, traced};
 
 unsafe extern "C" {
     fn nagaya_pvm_next_int(list: *mut c_void) -> c_int;
@@ -50,7 +52,10 @@ impl Arguments for List {
 /// `format` is null or a string, and the list has what it says.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nagaya_pvm_pack_list(format: *const c_char, list: *mut c_void) -> c_int {
-    call("pvm_packf", |library| {
+    let called = traced("pvm_packf", Event::PACKF);
+    // SAFETY: as our caller says.
+    let called = called.with(|record| record.string(Id::PF, &unsafe { text(format) }));
+    call(called, |library| {
         if format.is_null() {
             return Err(Error::BadParam.into());
         }
@@ -69,7 +74,10 @@ unsafe extern "C" fn nagaya_pvm_pack_list(format: *const c_char, list: *mut c_vo
 /// As for [`nagaya_pvm_pack_list`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nagaya_pvm_unpack_list(format: *const c_char, list: *mut c_void) -> c_int {
-    call("pvm_unpackf", |library| {
+    let called = traced("pvm_unpackf", Event::UNPACKF);
+    // SAFETY: as our caller says.
+    let called = called.with(|record| record.string(Id::PF, &unsafe { text(format) }));
+    call(called, |library| {
         if format.is_null() {
             return Err(Error::BadParam.into());
         }

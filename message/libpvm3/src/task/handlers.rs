@@ -98,9 +98,9 @@ impl Handlers {
 
     /// Who takes a message with this header.
     #[inline]
-    pub fn find(&self, header: &Header) -> Option<Function> {
+    pub fn find(&self, header: &Header) -> Option<Handler> {
         let fits = |handler: &&Handler| handler.pattern.fits(header);
-        self.active.iter().rev().find(fits).map(|handler| handler.function)
+        self.active.iter().rev().find(fits).copied()
     }
 }
 

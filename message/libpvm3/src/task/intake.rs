@@ -16,7 +16,7 @@ use pvm::message::Message;
 use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Answer, Letter, News};
 
-use super::handlers::{Function, Handlers};
+use super::handlers::{Handler, Handlers};
 use super::neighbours::Coming;
 use super::order::Order;
 use super::parts::Parts;
@@ -27,7 +27,7 @@ pub struct Intake {
     /// Buffers of messages that wait to be received, in order.
     pub arrived: VecDeque<i32>,
     /// Buffers of messages that a handler takes, in order.
-    pub to_handle: VecDeque<(Function, i32)>,
+    pub to_handle: VecDeque<(Handler, i32)>,
     /// Handlers.
     pub handlers: Handlers,
     /// Answers that nobody has taken yet.
@@ -223,7 +223,7 @@ impl Intake {
     pub fn deliver_buffer(&mut self, id: i32, buffers: &mut Buffers) -> Result<(), Error> {
         let message = buffers.message(id)?;
         match self.handlers.find(&message.header) {
-            Some(function) => self.to_handle.push_back((function, id)),
+            Some(handler) => self.to_handle.push_back((handler, id)),
             None => {
                 message.waits = true;
                 self.arrived.push_back(id);

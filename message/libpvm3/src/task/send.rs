@@ -67,6 +67,12 @@ impl Task {
         self.send_slowly(id, to)
     }
 
+    /// Sends a message that is in no buffer to where it says. Errors: as [`Task::send`].
+    pub fn send_unbuffered(&mut self, mut message: Message) -> Result<(), Error> {
+        let to = Tid(message.header.destination as u32);
+        self.send_to_each(&mut message, &[to])
+    }
+
     #[cold]
     fn send_slowly(&mut self, id: i32, to: &[Tid]) -> Result<(), Error> {
         let mut message = self.buffers.take(id)?;

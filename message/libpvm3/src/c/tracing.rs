@@ -1,0 +1,416 @@
+//! Tracing: a task tells its tracer what it calls, with the arguments as the call begins and
+//! the results as it ends (`pvmtev.h`). Only what the program itself calls is told, not what
+//! those calls call, but for what message handlers do that are traced themselves.
+//!
+//! A function of the library that can be traced is [`traced`]: it says what its record has. A
+//! task that nobody traces pays for that by looking at one word ([`nagaya_pvm_traced`]).
+
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use pvm::constants::{PvmTraceCount, PvmTraceTime};
+use pvm::event::{self, COUNT, EVENTS, Event, IDS, Id, Phase, Record};
+use pvm::parcel::Data;
+
+use super::library::{State, begin, end};
+use super::options::Tracer;
+use crate::task::handlers::Pattern;
+use crate::task::message_of;
+
+/// Whether calls have to be looked at, for libgpvm3 as well.
+#[unsafe(no_mangle)]
+pub static nagaya_pvm_traced: AtomicBool = AtomicBool::new(false);
+
+/// Whether calls have to be looked at.
+#[inline]
+pub fn is_on() -> bool {
+    nagaya_pvm_traced.load(Relaxed)
+}
+
+/// A function of the library, and what is told of it.
+pub trait Called {
+    /// Its name, for errors.
+    fn name(&self) -> &str;
+    /// By what it is known to tracers, if it is.
+    fn event(&self) -> Option<Event>;
+    /// Its arguments.
+    fn entry(&self, record: &mut Record, state: &mut State);
+    /// What has come of it.
+    fn exit(&self, record: &mut Record, state: &mut State, result: c_int);
+}
+
+/// One of which nothing is told.
+impl Called for &str {
+    fn name(&self) -> &str {
+        self
+    }
+
+    fn event(&self) -> Option<Event> {
+        None
+    }
+
+    fn entry(&self, _: &mut Record, _: &mut State) {}
+
+    fn exit(&self, _: &mut Record, _: &mut State, _: c_int) {}
+}
+
+/// See [`traced`].
+pub struct Traced<'a, Entry, Exit> {
+    name: &'a str,
+    event: Event,
+    entry: Entry,
+    exit: Exit,
+}
+
+/// A function that is traced: without arguments, and with its result as a condition code, as
+/// long as nothing else is said.
+pub fn traced(name: &str, event: Event) -> Traced<'_, impl Entry, impl Exit> {
+    Traced { name, event, entry: |_: &mut Record, _: &mut State| {}, exit: gives(Id::CC) }
+}
+
+fn gives(id: Id) -> impl Exit {
+    move |record: &mut Record, _: &mut State, result: c_int| {
+        record.int(id, result);
+    }
+}
+
+/// What writes the arguments of a call.
+pub trait Entry: Fn(&mut Record, &mut State) {}
+impl<T: Fn(&mut Record, &mut State)> Entry for T {}
+
+/// What writes its results.
+pub trait Exit: Fn(&mut Record, &mut State, c_int) {}
+impl<T: Fn(&mut Record, &mut State, c_int)> Exit for T {}
+
+impl<'a, E: Entry, X: Exit> Traced<'a, E, X> {
+    /// These are its arguments.
+    pub fn with(self, entry: impl Fn(&mut Record) -> &mut Record) -> Traced<'a, impl Entry, X> {
+        self.with_state(move |record, _| {
+            entry(record);
+        })
+    }
+
+    /// The same, where they are to be looked up.
+    pub fn with_state<F: Fn(&mut Record, &mut State)>(self, entry: F) -> Traced<'a, F, X> {
+        let Traced { name, event, exit, .. } = self;
+        Traced { name, event, entry, exit }
+    }
+
+    /// This is what it returns.
+    pub fn gives(self, id: Id) -> Traced<'a, E, impl Exit> {
+        self.tells(gives(id))
+    }
+
+    /// These are its results.
+    pub fn tells<F: Fn(&mut Record, &mut State, c_int)>(self, exit: F) -> Traced<'a, E, F> {
+        let Traced { name, event, entry, .. } = self;
+        Traced { name, event, entry, exit }
+    }
+}
+
+impl<E: Entry, X: Exit> Called for Traced<'_, E, X> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn event(&self) -> Option<Event> {
+        Some(self.event)
+    }
+
+    fn entry(&self, record: &mut Record, state: &mut State) {
+        (self.entry)(record, state);
+    }
+
+    fn exit(&self, record: &mut Record, state: &mut State, result: c_int) {
+        (self.exit)(record, state, result);
+    }
+}
+
+/// Where a call is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Nobody has looked.
+    Unknown,
+    /// In the program.
+    Outer,
+    /// In another call.
+    Inner,
+}
+
+/// What is remembered of calls.
+pub struct Tracing {
+    /// Of which events entry and exit have been described.
+    described: [i32; COUNT],
+    counts: [c_int; COUNT],
+    totals: [Duration; COUNT],
+    /// The threads that are in a call, and since when.
+    inside: Vec<(usize, Instant)>,
+    /// Records that have not been sent yet.
+    gathered: Data,
+}
+
+impl Default for Tracing {
+    fn default() -> Tracing {
+        Tracing {
+            described: [0; COUNT],
+            counts: [0; COUNT],
+            totals: [Duration::ZERO; COUNT],
+            inside: Vec::new(),
+            gathered: Data::default(),
+        }
+    }
+}
+
+impl State {
+    /// What is traced may have changed.
+    pub fn look_at_tracing(&mut self) {
+        let tid = self.task.tid().map_or(0, |tid| tid.as_int());
+        let on = tid != 0 && self.options.own.traces(tid) && self.options.own.traces_some();
+        nagaya_pvm_traced.store(on, Relaxed);
+    }
+
+    fn traces(&self, event: Event) -> bool {
+        let own = &self.options.own;
+        self.task.tid().is_some_and(|tid| own.traces(tid.as_int())) && own.traces_event(event)
+    }
+
+    /// A thread makes a call.
+    #[cold]
+    pub fn call_begins(&mut self, thread: usize, called: &impl Called) -> Depth {
+        if self.tracing.inside.iter().any(|(other, _)| *other == thread) {
+            return Depth::Inner;
+        }
+        self.tracing.inside.push((thread, Instant::now()));
+        if let Some(event) = called.event().filter(|event| self.traces(*event)) {
+            self.tell_event(event, Phase::Entry, |record, state| called.entry(record, state));
+        }
+        Depth::Outer
+    }
+
+    /// The call has ended with this result.
+    #[cold]
+    pub fn call_ends(&mut self, thread: usize, called: &impl Called, result: c_int) {
+        let inside = &mut self.tracing.inside;
+        let at = inside.iter().position(|(other, _)| *other == thread);
+        let since = at.map(|at| inside.swap_remove(at).1);
+        let Some(event) = called.event().filter(|event| self.traces(*event)) else { return };
+        if event == Event::HALT {
+            // As of pvm_exit, stock PVM tells only that it is called.
+            return;
+        }
+        self.tracing.totals[event as usize] += since.map_or(Duration::ZERO, |then| then.elapsed());
+        self.tell_event(event, Phase::Exit, |record, state| called.exit(record, state, result));
+    }
+
+    /// A message handler is called, with the message in buffer `id`. If that is told, so is what
+    /// the handler calls; what it returns is for [`State::handler_ends`].
+    pub fn handler_begins(&mut self, pattern: Pattern, id: c_int) -> Option<(usize, Instant)> {
+        if !is_on() || !self.traces(Event::MHF_INVOKE) {
+            return None;
+        }
+        let info = self.task.buffers.info(id).ok()?;
+        self.tell_event(Event::MHF_INVOKE, Phase::Entry, |record, _| {
+            let Pattern { source, tag, context } = pattern;
+            record.int(Id::RST, source).int(Id::RMC, tag).int(Id::RCX, context);
+            record.int(Id::MB, id).int(Id::MNB, info.length).int(Id::MC, info.header.tag);
+            record.int(Id::MCX, info.header.context).int(Id::SRC, info.header.source);
+        });
+        let thread = self.thread;
+        let inside = &mut self.tracing.inside;
+        let at = inside.iter().position(|(other, _)| *other == thread)?;
+        Some(inside.swap_remove(at))
+    }
+
+    /// The handler has returned.
+    pub fn handler_ends(&mut self, outer: Option<(usize, Instant)>) {
+        self.tracing.inside.extend(outer);
+    }
+
+    fn tell_event(
+        &mut self,
+        event: Event,
+        phase: Phase,
+        fill: impl FnOnce(&mut Record, &mut State),
+    ) {
+        if matches!(self.options.own.trace_options(), PvmTraceTime | PvmTraceCount) {
+            self.tracing.counts[event as usize] += c_int::from(phase == Phase::Entry);
+            return;
+        }
+        let size = self.options.own.trace_buffer();
+        let mut gathered = std::mem::take(&mut self.tracing.gathered);
+        if gathered.is_empty() && size > 0 {
+            gathered = event::buffer();
+        }
+        let mut record = self.new_record(gathered, (event, phase));
+        fill(&mut record, self);
+        self.tracing.gathered = record.end();
+        if self.tracing.gathered.len() >= size.max(0) as usize {
+            self.send_events();
+        }
+    }
+
+    fn new_record(&mut self, before: Data, (event, phase): (Event, Phase)) -> Record {
+        // What is summed up is described each time.
+        let bit = if phase == Phase::Moment { 0 } else { phase as i32 };
+        let described = &mut self.tracing.described[event as usize];
+        let is_new = *described & bit == 0;
+        *described |= bit;
+        let tid = self.task.tid().map_or(0, |tid| tid.as_int());
+        Record::new(before, (event, phase), is_new, super::library::clock(), tid)
+    }
+
+    /// Sends what has been gathered: before settings change, and at the task's end.
+    pub fn send_events(&mut self) {
+        let Some(tid) = self.task.tid() else { return };
+        let own: Tracer = self.options.own;
+        if !own.traces(tid.as_int()) {
+            return;
+        }
+        let mut data = match own.trace_options() {
+            PvmTraceTime => self.sums(Event::TIMING),
+            PvmTraceCount => self.sums(Event::PROFILING),
+            _ => std::mem::take(&mut self.tracing.gathered),
+        };
+        if data.is_empty() {
+            return;
+        }
+        if own.trace_buffer() > 0 && !matches!(own.trace_options(), PvmTraceTime | PvmTraceCount) {
+            data = event::buffer_end(data);
+        }
+        let sink = own.trace_sink();
+        let message = message_of(data.message(sink, 0), &mut self.task.buffers);
+        // That events get lost does not concern the program.
+        let _ = message.and_then(|message| self.task.send_unbuffered(message));
+    }
+
+    /// How often, and for how long, the program has made which calls since this was asked last.
+    fn sums(&mut self, event: Event) -> Data {
+        let counts = std::mem::replace(&mut self.tracing.counts, [0; COUNT]);
+        let totals = std::mem::replace(&mut self.tracing.totals, [Duration::ZERO; COUNT]);
+        let called: Vec<usize> = (0..COUNT).filter(|event| counts[*event] > 0).collect();
+        let each = |number: &dyn Fn(usize) -> i32| -> Vec<i32> {
+            called.iter().map(|event| number(*event)).collect()
+        };
+        let names: Vec<String> = called.iter().map(|event| EVENTS[*event].name()).collect();
+        let mut record = self.new_record(Data::default(), (event, Phase::Moment));
+        record.int(Id::VCT, called.len() as i32).strings(Id::VID, &names);
+        if event == Event::TIMING {
+            record.ints(Id::TGS, &each(&|event| totals[event].as_secs() as i32));
+            record.ints(Id::TGU, &each(&|event| totals[event].subsec_micros() as i32));
+        }
+        record.ints(Id::PRF, &each(&|event| counts[event]));
+        record.end()
+    }
+}
+
+/// A string of a C program, of which a record tells; none is an empty one.
+///
+/// # Safety
+/// `string` is null or a string.
+pub unsafe fn text(string: *const c_char) -> String {
+    if string.is_null() {
+        return String::new();
+    }
+    // SAFETY: as our caller says.
+    unsafe { CStr::from_ptr(string) }.to_string_lossy().into_owned()
+}
+
+/// Strings of a C program.
+///
+/// # Safety
+/// `strings` is null or has `count` strings.
+pub unsafe fn texts(strings: *const *const c_char, count: c_int) -> Vec<String> {
+    if strings.is_null() || count <= 0 {
+        return Vec::new();
+    }
+    // SAFETY: as our caller says.
+    let strings = unsafe { std::slice::from_raw_parts(strings, count as usize) };
+    // SAFETY: as our caller says.
+    strings.iter().map(|string| unsafe { text(*string) }).collect()
+}
+
+/// Numbers of a C program.
+///
+/// # Safety
+/// `numbers` is null or has `count` of them, which do not change meanwhile.
+pub unsafe fn numbers<'a>(numbers: *const c_int, count: c_int) -> &'a [c_int] {
+    if numbers.is_null() || count <= 0 {
+        return &[];
+    }
+    // SAFETY: as our caller says.
+    unsafe { std::slice::from_raw_parts(numbers, count as usize) }
+}
+
+/// A call of libgpvm3.
+struct GroupCall<'a> {
+    event: Option<Event>,
+    group: *const c_char,
+    value: Option<(Id, c_int)>,
+    list: &'a [c_int],
+}
+
+impl Called for GroupCall<'_> {
+    fn name(&self) -> &str {
+        ""
+    }
+
+    fn event(&self) -> Option<Event> {
+        self.event
+    }
+
+    fn entry(&self, record: &mut Record, _: &mut State) {
+        // SAFETY: a string or null, as those say who call libgpvm3.
+        record.string(Id::GN, &unsafe { text(self.group) });
+        if let Some((id, value)) = self.value {
+            record.int(id, value);
+        }
+    }
+
+    fn exit(&self, record: &mut Record, _: &mut State, result: c_int) {
+        record.int(self.value.map_or(Id::CC, |(id, _)| id), result);
+        if self.event == Some(Event::BCAST) {
+            record.ints(Id::MDL, self.list);
+        }
+    }
+}
+
+fn group_call<'a>(event: c_int, group: *const c_char, id: c_int, value: c_int) -> GroupCall<'a> {
+    let event = EVENTS.get(event as usize).copied();
+    GroupCall { event, group, value: IDS.get(id as usize).map(|id| (*id, value)), list: &[] }
+}
+
+/// A call of libgpvm3 begins, where calls are traced: `event` is its number, `id` that of what
+/// `value` is, or negative. Returns what [`nagaya_pvm_trace_exit`] is to get.
+///
+/// # Safety
+/// `group` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nagaya_pvm_trace_entry(
+    event: c_int,
+    group: *const c_char,
+    id: c_int,
+    value: c_int,
+) -> c_int {
+    begin(&group_call(event, group, id, value)) as c_int
+}
+
+/// The call ends with this result, which is an `id`; pvm_bcast has sent to `list`.
+///
+/// # Safety
+/// `list` is null or has `count` tids.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nagaya_pvm_trace_exit(
+    event: c_int,
+    depth: c_int,
+    id: c_int,
+    result: c_int,
+    list: *const c_int,
+    count: c_int,
+) {
+    let depth = [Depth::Unknown, Depth::Outer, Depth::Inner][depth.clamp(0, 2) as usize];
+    // SAFETY: as our caller says.
+    let list = unsafe { numbers(list, count) };
+    end(&GroupCall { list, ..group_call(event, std::ptr::null(), id, 0) }, depth, result);
+}
