@@ -12,7 +12,7 @@ use fcp::protocol::Protocol;
 use pvm::error::Error;
 use pvm::parcel;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Frame, HostInfo, Letter, Request, VERSION, Welcome};
+use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Request, VERSION, Welcome};
 
 use crate::addresses::Addresses;
 use crate::contexts::Contexts;
@@ -28,6 +28,7 @@ use crate::output::{Outputs, Say};
 use crate::plugin::Roles;
 use crate::spawn::{Spawning, Starting};
 use crate::tasks::{Link, Tasks};
+use crate::tracer::Tracers;
 
 /// What asks a program to end, and what ends it.
 const SIGTERM: i32 = 15;
@@ -88,6 +89,7 @@ pub struct Daemon {
     pub(crate) outputs: Outputs,
     pub(crate) contexts: Contexts,
     pub(crate) roles: Roles,
+    pub(crate) tracers: Tracers,
     /// What is said of hosts that are added.
     pub hostfile: HostFile,
     pub(crate) hosting: Hosting,
@@ -138,6 +140,7 @@ impl Daemon {
             outputs: Outputs::default(),
             contexts: Contexts::new(number),
             roles: Roles::default(),
+            tracers: Tracers::default(),
             hostfile: HostFile::default(),
             hosting: Hosting::default(),
             addresses: Addresses::default(),
@@ -169,6 +172,7 @@ impl Daemon {
                     self.end(tid, None);
                 }
             }
+            Event::Reaped(tid, usage) => self.reaped(tid, usage),
             Event::Peer(host, letter) => self.peer(host, letter),
             Event::Counted(closing, count) => {
                 let what = What::Counted(self.host, closing, count);
@@ -248,7 +252,7 @@ impl Daemon {
         let known = cookie.and_then(|cookie| self.tasks.expected(cookie));
         let parent = Error::NoParent.code();
         let tid = known.or_else(|| {
-            let inheritance = self.traced();
+            let inheritance = self.machine.traced(&Inheritance::default());
             self.tasks.add(parent, name, inheritance)
         });
         let Some(tid) = tid else {
@@ -269,6 +273,12 @@ impl Daemon {
         };
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));
         self.open_if_wanted(tid);
+        match self.is_starting(tid) {
+            // It may say something before the daemon hears that it runs.
+            Some(how) => self.trace_spawned(&[tid], how),
+            None if known.is_none() => self.trace_come(tid),
+            None => {}
+        }
         if known.is_none() {
             self.tell_manager_of_start(&[tid.as_int()], 0);
         }
@@ -276,6 +286,9 @@ impl Daemon {
 
     /// The task is one no longer; `asker` waits for its end.
     pub(crate) fn end(&mut self, tid: Tid, asker: Option<Asker>) {
+        if let Some(task) = self.tasks.get_mut(tid) {
+            task.exits = asker.is_some();
+        }
         self.propose(Change { asker, what: What::Ended(tid) });
         // What it asked for goes nowhere now.
         self.gatherings.retain(|asker, _| asker.tid != tid);
@@ -348,12 +361,14 @@ impl Daemon {
                     self.forget_address(tid);
                     if let Some(task) = task {
                         self.leave_roles(tid);
+                        self.trace_ended(&task);
                         self.tell_manager_of_end(tid);
                         if task.tasker.is_some() {
                             self.end_output(tid);
                         }
                     }
                 }
+                self.forget_tracer(tid);
                 self.has_ended(tid);
             }
             Effect::Reset(kept) => {

@@ -26,6 +26,17 @@ pub struct Clock {
     pub microseconds: i32,
 }
 
+/// What a program leaves behind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Its wait status.
+    pub status: i32,
+    /// The time that it has used itself: seconds and microseconds.
+    pub user: (i32, i32),
+    /// The same of the system's for it.
+    pub system: (i32, i32),
+}
+
 /// What happens.
 #[derive(Debug)]
 pub enum Event {
@@ -41,6 +52,8 @@ pub enum Event {
     OutputEnd(Tid),
     /// This task's process has ended.
     Ended(Tid),
+    /// So has the program that the daemon had started for it, in this way.
+    Reaped(Tid, Usage),
     /// A host has sent this.
     Peer(u16, PeerLetter),
     /// A host has sent a message for a task of ours.

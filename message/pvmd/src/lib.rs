@@ -49,3 +49,4 @@ mod space;
 pub mod spawn;
 pub mod start;
 pub mod tasks;
+mod tracer;

@@ -9,7 +9,7 @@ use pvm::error::Error;
 use pvm::parcel::Data;
 use pvm::slots::Count;
 use pvm::tid::{HOST_MAX, Tid};
-use pvm::wire::{Answer, GroupRequest, HostInfo, MailboxRequest, Parcel};
+use pvm::wire::{Answer, GroupRequest, HostInfo, Inheritance, MailboxRequest, Parcel};
 use serde::{Deserialize, Serialize};
 
 use crate::errand::Reply;
@@ -59,6 +59,8 @@ pub enum What {
     Manager(Tid),
     /// A host has closed a group's slot.
     Counted(u16, Closing, Count),
+    /// The asker is tracer, and this is what tasks get; or it is no longer.
+    Tracer(Option<Inheritance>),
 }
 
 /// What a change has caused. Every host sees all effects, and acts on those that concern its
@@ -105,6 +107,8 @@ pub struct Machine {
     last_host: u16,
     /// Tasks that are resource managers, or were: the last one is.
     managers: Vec<Tid>,
+    /// The tracer, and what tasks get that have none of their own.
+    tracer: Option<(Tid, Inheritance)>,
 }
 
 impl Machine {
@@ -117,6 +121,7 @@ impl Machine {
             mailboxes: Mailboxes::default(),
             addresses: BTreeMap::new(),
             managers: Vec::new(),
+            tracer: None,
         }
     }
 
@@ -150,6 +155,24 @@ impl Machine {
         self.managers.last().copied()
     }
 
+    /// What a task gets that was to inherit this: where it names nobody who gets trace events
+    /// or output, the tracer does.
+    pub fn traced(&self, inherited: &Inheritance) -> Inheritance {
+        let mut traced = inherited.clone();
+        if let Some((_, wanted)) = &self.tracer {
+            if traced.trace.tid == 0 && wanted.trace.tag != 0 {
+                traced.trace = wanted.trace;
+                traced.trace_mask.clone_from(&wanted.trace_mask);
+                traced.trace_buffer = wanted.trace_buffer;
+                traced.trace_options = wanted.trace_options;
+            }
+            if traced.output.tid == 0 && wanted.output.tag != 0 {
+                traced.output = wanted.output;
+            }
+        }
+        traced
+    }
+
     /// Those of the resource managers, and former ones, who fit have ended.
     fn managers_end(&mut self, fits: impl Fn(Tid) -> bool) -> Vec<Effect> {
         let gone = self.managers.iter().copied().filter(|tid| fits(*tid));
@@ -180,6 +203,7 @@ impl Machine {
                 self.addresses.remove(&host);
                 self.mailboxes.ended(|tid| tid.host() == host);
                 let managers = self.managers_end(|tid| tid.host() == host);
+                self.tracer.take_if(|(tracer, _)| tracer.host() == host);
                 let left = self.groups.host_left(host).into_iter().map(Effect::from);
                 left.chain(managers).chain([Effect::Left(host)]).collect()
             }
@@ -194,6 +218,7 @@ impl Machine {
             What::Ended(tid) => {
                 self.mailboxes.ended(|owner| owner == tid);
                 let managers = self.managers_end(|manager| manager == tid);
+                self.tracer.take_if(|(tracer, _)| *tracer == tid);
                 let left = self.groups.ended(tid).into_iter().map(Effect::from).chain(managers);
                 // Its own answer goes before its end.
                 answer(done).into_iter().chain(left).chain([Effect::Ended(tid)]).collect()
@@ -264,6 +289,15 @@ impl Machine {
                 self.managers.push(tid);
                 answer(done).into_iter().collect()
             }
+            What::Tracer(wanted) => match &self.tracer {
+                Some((other, _)) if *other != by => {
+                    answer(Err(Error::Already.code())).into_iter().collect()
+                }
+                _ => {
+                    self.tracer = wanted.map(|wanted| (by, wanted));
+                    answer(done).into_iter().collect()
+                }
+            },
             What::Counted(host, closing, count) => {
                 let effects = self.groups.counted(host, &closing, count);
                 effects.into_iter().map(Effect::from).collect()

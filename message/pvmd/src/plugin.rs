@@ -25,8 +25,6 @@ const STRINGS_MAX: i32 = 1 << 16;
 pub(crate) struct Roles {
     pub hoster: Option<Tid>,
     pub tasker: Option<Tid>,
-    /// What tasks get that nobody spawned, as this one wants it.
-    pub tracer: Option<(Tid, Inheritance)>,
 }
 
 /// A role.
@@ -60,19 +58,13 @@ impl Daemon {
         Ok(())
     }
 
-    /// What a task gets that nobody spawned.
-    pub(crate) fn traced(&self) -> Inheritance {
-        self.roles.tracer.as_ref().map(|(_, inherited)| inherited.clone()).unwrap_or_default()
-    }
-
     /// A task has ended, with its roles.
     pub(crate) fn leave_roles(&mut self, tid: Tid) {
         let was_hoster = self.roles.hoster == Some(tid);
-        let Roles { hoster, tasker, tracer } = &mut self.roles;
+        let Roles { hoster, tasker } = &mut self.roles;
         for player in [hoster, tasker] {
             player.take_if(|player| *player == tid);
         }
-        tracer.take_if(|(tracer, _)| *tracer == tid);
         if was_hoster {
             self.lose_hoster();
         }

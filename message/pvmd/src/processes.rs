@@ -11,6 +11,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
+use crate::event::Usage;
 use crate::poll::Poll;
 use crate::run::Source;
 use crate::tasks::Link;
@@ -60,6 +61,20 @@ pub(crate) fn read_output(fd: &OwnedFd) -> (Vec<u8>, bool) {
         }
     }
     (all, true)
+}
+
+/// Waits for a child that has ended.
+fn wait(child: &Child) -> Usage {
+    let mut status = 0;
+    let mut used = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    let pid = child.id() as libc::pid_t;
+    // SAFETY: both can be written; nobody else waits for this child.
+    let used = unsafe {
+        libc::wait4(pid, &raw mut status, 0, used.as_mut_ptr());
+        used.assume_init()
+    };
+    let time = |time: libc::timeval| (time.tv_sec as i32, time.tv_usec as i32);
+    Usage { status, user: time(used.ru_utime), system: time(used.ru_stime) }
 }
 
 impl Processes {
@@ -153,13 +168,15 @@ impl Processes {
         self.change(tid, |known| known.output = None);
     }
 
-    /// The program that the daemon started has ended.
-    pub fn reap(&mut self, tid: Tid) {
+    /// The program that the daemon started has ended: one in the space with this status.
+    pub fn reap(&mut self, tid: Tid, status: i32) -> Usage {
+        let mut usage = Usage { status, ..Usage::default() };
         self.change(tid, |known| {
-            if let Some((_, Program::Process(mut child))) = known.child.take() {
-                let _ = child.wait();
+            if let Some((_, Program::Process(child))) = known.child.take() {
+                usage = wait(&child);
             }
         });
+        usage
     }
 
     /// The task is one no longer; its program may run on. The source of the process that had

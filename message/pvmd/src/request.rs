@@ -69,7 +69,8 @@ impl Daemon {
             Request::Inherit(inheritance) => {
                 self.turn_output(asker.tid, inheritance.output);
                 if let Some(task) = self.tasks.get_mut(asker.tid) {
-                    task.inheritance = inheritance;
+                    let old = std::mem::replace(&mut task.inheritance, inheritance);
+                    self.tracer_changed(asker.tid, old.trace);
                 }
                 Ok(Answer::Done)
             }
@@ -105,10 +106,7 @@ impl Daemon {
             Request::Hoster(on) => self.role(asker, Role::Hoster, on),
             Request::Tasker(on) => self.role(asker, Role::Tasker, on),
             Request::ResourceManager => return self.change(asker, What::Manager(asker.tid)),
-            Request::Tracer(inheritance) => {
-                self.roles.tracer = inheritance.map(|inherited| (asker.tid, inherited));
-                Ok(Answer::Done)
-            }
+            Request::Tracer(wanted) => return self.change(asker, What::Tracer(wanted)),
             Request::PlugIn(tag, parcel) => {
                 let (to, errand) = (parcel::addressee(&parcel.bytes), Errand::PlugIn);
                 let host = to.map_or(0, Tid::host);

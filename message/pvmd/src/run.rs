@@ -306,7 +306,7 @@ impl Running {
             }
             Some(Source::Child(tid, _)) => {
                 let tid = *tid;
-                self.child_ended(number, tid);
+                self.child_ended(number, tid, 0);
             }
             Some(Source::Stub(tid, stub)) => {
                 let (tid, fates) = (*tid, stub.read());
@@ -319,11 +319,13 @@ impl Running {
         }
     }
 
-    /// The program that the daemon has started for this task has ended.
-    fn child_ended(&mut self, number: u64, tid: Tid) {
+    /// The program that the daemon has started for this task has ended: one in the space with
+    /// this status.
+    fn child_ended(&mut self, number: u64, tid: Tid, status: i32) {
         self.poll.remove(number);
         self.read_all(tid);
-        self.processes.reap(tid);
+        let usage = self.processes.reap(tid, status);
+        self.tell(Event::Reaped(tid, usage));
         if !self.processes.has_enrolled(tid) {
             self.tell(Event::Ended(tid));
         }
@@ -532,7 +534,7 @@ impl Running {
                 self.processes.refused(tid);
                 self.start_outside(&recipe, &why);
             }
-            Fate::Ended => self.child_ended(number, tid),
+            Fate::Ended(status) => self.child_ended(number, tid, status),
         }
     }
 

@@ -48,8 +48,8 @@ pub(crate) enum Fate {
     Started(u32, OwnedFd),
     /// It cannot be a task of a space, for this reason, or the server has gone before.
     Refused(Box<Recipe>, String),
-    /// It has ended.
-    Ended,
+    /// It has ended, with this wait status.
+    Ended(i32),
 }
 
 /// The daemon's part of a task.
@@ -162,6 +162,7 @@ impl Stub {
     pub fn read(&mut self) -> Vec<Fate> {
         let open = self.connection.fill().unwrap_or(false);
         let mut fates = Vec::new();
+        let mut status = libc::SIGKILL;
         let gone = loop {
             match self.connection.take::<Reply>() {
                 Ok(Some((Reply::Started { pid, .. }, _))) => {
@@ -172,7 +173,10 @@ impl Stub {
                     let recipe = self.waits.take().map(|(recipe, _)| recipe);
                     fates.extend(recipe.map(|recipe| Fate::Refused(recipe, why)));
                 }
-                Ok(Some((Reply::Ended(_), _))) => break true,
+                Ok(Some((Reply::Ended(as_it_did), _))) => {
+                    status = as_it_did;
+                    break true;
+                }
                 Ok(Some(_)) => {}
                 Ok(None) => break !open,
                 Err(_) => break true,
@@ -181,7 +185,7 @@ impl Stub {
         if gone {
             // A server that goes away takes its tasks along.
             let refused = |(recipe, _)| Fate::Refused(recipe, "the node server has gone".into());
-            fates.push(self.waits.take().map_or(Fate::Ended, refused));
+            fates.push(self.waits.take().map_or(Fate::Ended(status), refused));
         }
         fates
     }

@@ -50,10 +50,20 @@ pub(crate) struct Spawning {
     waits: usize,
 }
 
+/// How tasks are started, for their tracer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    /// What pvm_spawn was told.
+    pub flags: i32,
+    /// Their parent wants them traced; else it is the tracer itself who does.
+    pub by_parent: bool,
+}
+
 /// Starts that an errand waits for.
 #[derive(Debug)]
 pub(crate) struct Starting {
     principal: Principal,
+    how: How,
     results: Vec<i32>,
     waits: usize,
 }
@@ -72,6 +82,12 @@ fn candidates<'a>(spawn: &'a Spawn, machine: &Machine, own: u16) -> (Vec<u16>, &
 }
 
 impl Daemon {
+    /// How a task is started that has not been yet.
+    pub(crate) fn is_starting(&self, tid: Tid) -> Option<How> {
+        let number = self.starting.get(&tid)?;
+        self.starts.get(number).map(|starting| starting.how)
+    }
+
     /// pvm_spawn.
     pub(crate) fn spawn(&mut self, asker: Asker, spawn: Spawn) {
         if spawn.count == 0 || spawn.count > COUNT_MAX {
@@ -127,7 +143,10 @@ impl Daemon {
     }
 
     /// Starts tasks on this host.
-    pub(crate) fn start_tasks(&mut self, principal: Principal, start: Start) {
+    pub(crate) fn start_tasks(&mut self, principal: Principal, mut start: Start) {
+        let by_parent = start.spawn.inheritance.trace.tid > 0;
+        let how = How { flags: start.spawn.flags, by_parent };
+        start.spawn.inheritance = self.machine.traced(&start.spawn.inheritance);
         let mut programs = Vec::new();
         let mut results = Vec::new();
         for _ in 0..start.spawn.count {
@@ -149,7 +168,7 @@ impl Daemon {
         }
         self.last_spawn = self.last_spawn.wrapping_add(1);
         let number = self.last_spawn;
-        self.starts.insert(number, Starting { principal, results, waits: programs.len() });
+        self.starts.insert(number, Starting { principal, how, results, waits: programs.len() });
         for program in programs {
             self.starting.insert(program.tid, number);
             self.begin_output(program.tid);
@@ -179,10 +198,14 @@ impl Daemon {
         if starting.waits > 0 {
             return;
         }
-        let Starting { principal, results, .. } = self.starts.remove(&number).expect("it is there");
+        let Starting { principal, how, results, .. } =
+            self.starts.remove(&number).expect("it is there");
+        let started = results.iter().filter(|result| **result > 0);
+        let started: Vec<Tid> = started.map(|tid| Tid(*tid as u32)).collect();
+        self.trace_spawned(&started, how);
         for event in [OutputEvent::New, OutputEvent::Spawned] {
-            for &result in results.iter().filter(|result| **result > 0) {
-                self.output(Tid(result as u32), output::Say::Event(event));
+            for &tid in &started {
+                self.output(tid, output::Say::Event(event));
             }
         }
         self.reply(principal, Ok(Answer::Each(results)));

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use pvm::tid::{LOCAL_MAX, MEMBERS, Tid};
 use pvm::wire::{Inheritance, TaskInfo};
 
+use crate::event::Usage;
+
 /// A connection's number. The driver gives each its own, and none twice.
 pub type Link = u64;
 
@@ -32,6 +34,12 @@ pub struct Task {
     pub tasker: Option<Tid>,
     /// What it has inherited.
     pub inheritance: Inheritance,
+    /// Its tracer has been told that it is there.
+    pub told: bool,
+    /// It has said that it is one no longer.
+    pub exits: bool,
+    /// What its program has left behind, if that has ended first.
+    pub usage: Option<Usage>,
 }
 
 impl Task {
@@ -91,8 +99,19 @@ impl Tasks {
     /// A new task. Nothing if there are as many as there can be.
     pub fn add(&mut self, parent: i32, name: String, inheritance: Inheritance) -> Option<Tid> {
         let tid = self.free()?;
-        let task =
-            Task { tid, parent, name, pid: 0, link: None, cookie: None, tasker: None, inheritance };
+        let task = Task {
+            tid,
+            parent,
+            name,
+            pid: 0,
+            link: None,
+            cookie: None,
+            tasker: None,
+            inheritance,
+            told: false,
+            exits: false,
+            usage: None,
+        };
         self.tasks.insert(tid, task);
         Some(tid)
     }
