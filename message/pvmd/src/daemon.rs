@@ -260,6 +260,13 @@ impl Daemon {
             return self.actions.push(Action::Welcome(link, Err(code)));
         };
         self.tasks.connect(tid, link);
+        // A tracer hears of it before it says anything itself, and the daemon perhaps only later
+        // that it runs.
+        match self.is_starting(tid) {
+            Some(how) => self.trace_spawned(&[tid], how),
+            None if known.is_none() => self.trace_come(tid),
+            None => {}
+        }
         let task = self.tasks.get_mut(tid).expect("it was just found");
         task.pid = pid;
         let welcome = Welcome {
@@ -273,12 +280,6 @@ impl Daemon {
         };
         self.actions.push(Action::Welcome(link, Ok(Box::new(welcome))));
         self.open_if_wanted(tid);
-        match self.is_starting(tid) {
-            // It may say something before the daemon hears that it runs.
-            Some(how) => self.trace_spawned(&[tid], how),
-            None if known.is_none() => self.trace_come(tid),
-            None => {}
-        }
         if known.is_none() {
             self.tell_manager_of_start(&[tid.as_int()], 0);
         }
