@@ -380,8 +380,8 @@ static void machine(int parent)
 	struct pvmhostinfo *hosts;
 	struct pvmtaskinfo *tasks;
 	Pvmtmask mask;
-	char *names[] = { "127.0.0.2", "127.0.0.2" }, *argv[] = { "idle", NULL };
-	int count, kinds, *descriptors, *siblings, tids[2], status[2], arguments[2] = { 5, 0 };
+	char *names[] = { "127.0.0.2" }, *argv[] = { "idle", NULL };
+	int count, kinds, *descriptors, *siblings, tids[2], status[1], arguments[2] = { 5, 0 };
 	int results[10];
 
 	pvm_parent();
@@ -400,7 +400,6 @@ static void machine(int parent)
 	pvm_getfds(&descriptors);
 	pvm_tickle(1, arguments, &count, results);
 	pvm_addhosts(names, 1, status);
-	pvm_addhosts(names, 2, status);
 	pvm_delhosts(names, 0, status);
 	pvm_start_pvmd(0, NULL, 0);
 	pvm_gettmask(PvmTaskSelf, mask);
