@@ -7,7 +7,7 @@
 //! - [`Cmd`] runs a command with a time limit and captures what it prints ([`Output`]).
 //! - [`nagaya`], [`task`], [`tasks`] and [`exec`] are commands that begin with `nagaya`.
 //! - [`mpi`] is the table of MPI implementations, with their compilers and launchers.
-//! - [`pvm`] starts virtual machines of PVM.
+//! - [`pvm`] starts virtual machines of PVM, [`slurm`] a cluster of Slurm's.
 //! - [`program`] holds the compiler front ends, [`python`] a position-independent CPython.
 //!
 //! `nagaya` and its libraries are looked for in the target directory that the test
@@ -30,6 +30,7 @@ pub mod nodes;
 pub mod program;
 pub mod pvm;
 pub mod python;
+pub mod slurm;
 pub mod user;
 
 pub use command::{Cmd, Output, Running};

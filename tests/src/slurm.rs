@@ -1,0 +1,114 @@
+//! A cluster of Slurm's on this machine, for tests of srun. Its daemons run as this user, with
+//! all their files in a directory of their own.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::{Cmd, Running, WorkDir, tool, wait_until};
+
+/// How long its daemons may take to start, or to end.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A cluster. Dropped, it is gone.
+pub struct Slurm {
+    work: WorkDir,
+    daemons: Vec<Running>,
+}
+
+/// A port that was free a moment ago.
+fn port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("it has one").port()
+}
+
+impl Slurm {
+    /// A cluster with these nodes, for four processes each.
+    ///
+    /// # Panics
+    /// If it does not start.
+    #[track_caller]
+    pub fn start(nodes: &[&str]) -> Slurm {
+        let work = WorkDir::short();
+        let dir = work.path().display().to_string();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let mut conf = format!(
+            "ClusterName=test\nSlurmctldHost={host}(127.0.0.1)\nSlurmctldPort={}\n\
+             AuthType=auth/munge\nAuthInfo=socket={dir}/munge\nCredType=cred/munge\n\
+             SlurmUser={uid}\nSlurmdUser={uid}\nStateSaveLocation={dir}/state\n\
+             SlurmdSpoolDir={dir}/spool.%n\nSlurmctldPidFile={dir}/slurmctld.pid\n\
+             SlurmdPidFile={dir}/slurmd.%n.pid\nSlurmctldLogFile={dir}/slurmctld.log\n\
+             SlurmdLogFile={dir}/slurmd.%n.log\nProctrackType=proctrack/linuxproc\n\
+             TaskPlugin=task/none\nJobAcctGatherType=jobacct_gather/none\n\
+             AccountingStorageType=accounting_storage/none\nSchedulerType=sched/builtin\n\
+             SelectType=select/linear\nMpiDefault=none\nSlurmdParameters=config_overrides\n\
+             MailProg=/bin/true\nPartitionName=all Nodes={} Default=YES State=UP\n",
+            port(),
+            nodes.join(","),
+            uid = rustix::process::geteuid().as_raw(),
+        );
+        for node in nodes {
+            let port = port();
+            conf += &format!(
+                "NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=4\n"
+            );
+            std::fs::create_dir(work.join(&format!("spool.{node}"))).expect("a new directory");
+        }
+        std::fs::create_dir(work.join("state")).expect("a new directory");
+        work.write("slurm.conf", &conf);
+        // Else in /tmp, under a name that another cluster's job has, too.
+        work.write("mpi.conf", &format!("PMIxCliTmpDirBase={dir}\n"));
+        let key = work.write("key", "a key that is long enough for munge, and secret to nobody");
+        Cmd::new("chmod").arg("400").arg(&key).run().ok();
+        let file = |option: &str, name: &str| format!("--{option}={dir}/{name}");
+        let munged = Cmd::new(tool("munged")).args(["--foreground", "--force"]).args([
+            file("key-file", "key"),
+            file("socket", "munge"),
+            file("pid-file", "munged.pid"),
+            file("seed-file", "munged.seed"),
+            file("log-file", "munged.log"),
+        ]);
+        let mut slurm = Slurm { daemons: vec![munged.spawn()], work };
+        wait_until("munged listens", LIMIT, || slurm.work.join("munge").exists());
+        let conf = slurm.conf();
+        let controller = Cmd::new(tool("slurmctld")).arg("-D").arg("-f").arg(&conf);
+        slurm.daemons.push(controller.time_limit(Duration::from_secs(600)).spawn());
+        for node in nodes {
+            let daemon = Cmd::new(tool("slurmd")).args(["-D", "-N", node]).arg("-f").arg(&conf);
+            slurm.daemons.push(daemon.time_limit(Duration::from_secs(600)).spawn());
+        }
+        wait_until("all nodes are idle", LIMIT, || {
+            let states = slurm.client("sinfo").args(["-h", "-N", "-o", "%T"]).run().stdout;
+            states.lines().filter(|state| *state == "idle").count() == nodes.len()
+        });
+        slurm
+    }
+
+    /// Its configuration, which clients find by `SLURM_CONF`.
+    pub fn conf(&self) -> PathBuf {
+        self.work.join("slurm.conf")
+    }
+
+    /// One of Slurm's commands, for this cluster.
+    pub fn client(&self, name: &str) -> Cmd {
+        Cmd::new(tool(name)).env("SLURM_CONF", self.conf())
+    }
+}
+
+impl Drop for Slurm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let logs = Cmd::new("sh").args(["-c", "tail -n 30 *.log"]).dir(self.work.path());
+            eprintln!("Slurm's logs:\n{}", logs.run().stdout);
+        }
+        for mut daemon in self.daemons.drain(..).rev() {
+            daemon.signal(Signal::TERM);
+            let deadline = Instant::now() + LIMIT;
+            while daemon.is_running() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+}
