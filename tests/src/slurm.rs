@@ -59,7 +59,7 @@ impl Slurm {
         std::fs::create_dir(work.join("state")).expect("a new directory");
         work.write("slurm.conf", &conf);
         // Else in /tmp, under a name that another cluster's job has, too.
-        work.write("mpi.conf", &format!("PMIxCliTmpDirBase={dir}\n"));
+        work.write("mpi.conf", format!("PMIxCliTmpDirBase={dir}\n"));
         let key = work.write("key", "a key that is long enough for munge, and secret to nobody");
         Cmd::new("chmod").arg("400").arg(&key).run().ok();
         let file = |option: &str, name: &str| format!("--{option}={dir}/{name}");

@@ -112,6 +112,11 @@ impl Job {
         self.children.keys().copied().collect()
     }
 
+    /// The job has this task, whatever comes of it first.
+    pub fn expect(&mut self, tid: Tid) {
+        self.children.entry(tid).or_default();
+    }
+
     /// Takes a message. Lines have `[JOB:TID]` before them if `named`; `now` is the time, for
     /// events; what is for the console is added to `out`. Whether the job is finished.
     pub fn take(

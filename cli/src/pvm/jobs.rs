@@ -45,6 +45,13 @@ impl Jobs {
         self.jobs.get(&(tag - 1)).is_some_and(Job::is_traced)
     }
 
+    /// The job has these tasks: before they all have ended it has not.
+    pub fn expect(&mut self, number: i32, tids: impl Iterator<Item = Tid>) {
+        if let Some(job) = self.jobs.get_mut(&Jobs::tag(number)) {
+            tids.for_each(|tid| job.expect(tid));
+        }
+    }
+
     /// Nothing will come of this job.
     pub fn forget(&mut self, number: i32) {
         self.jobs.remove(&Jobs::tag(number));
@@ -175,6 +182,18 @@ mod tests {
         assert_eq!(output(&mut jobs, &first), "[1:t40001] EOF\n");
         let second = [(TWO, Event::End), (TWO, Event::Spawned)];
         assert_eq!(output(&mut jobs, &second), "[1:t40002] EOF\n[1] finished\n");
+    }
+
+    #[test]
+    fn a_job_ends_after_all_that_were_spawned_though_some_end_before_others_are_heard_of() {
+        let mut jobs = Jobs::default();
+        let number = jobs.begin(To::Console, None);
+        jobs.expect(number, [ONE, TWO].into_iter());
+        let first = [(ONE, Event::Created), (ONE, Event::End), (ONE, Event::Spawned)];
+        assert_eq!(output(&mut jobs, &first), "[1:t40001] EOF\n");
+        let second = [(TWO, Event::Spawned), (TWO, text("b\n")), (TWO, Event::End)];
+        let expected = "[1:t40002] b\n[1:t40002] EOF\n[1] finished\n";
+        assert_eq!(output(&mut jobs, &second), expected);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 
 use pvm::constants::{PvmHostCompl, PvmNoSpawnParent, PvmTaskArch, PvmTaskDebug, PvmTaskHost};
 use pvm::error::text;
+use pvm::tid::Tid;
 use pvm::wire::{Inheritance, Sink, Spawn};
 
 use crate::console::{Console, Stop};
@@ -162,12 +163,15 @@ pub fn spawn(console: &mut Console, words: &[String]) -> Result<(), Stop> {
     };
     let tids =
         console.heed(&format!("spawn {}", line.program), |machine| machine.spawn(request))?;
-    let started = tids.iter().flatten().filter(|&&tid| tid > 0).count();
-    if let (Some(number), 0) = (job, started) {
-        console.jobs.forget(number);
+    let started = tids.iter().flatten().filter(|tid| **tid > 0);
+    let started: Vec<Tid> = started.map(|tid| Tid(*tid as u32)).collect();
+    match job {
+        Some(number) if started.is_empty() => console.jobs.forget(number),
+        Some(number) => console.jobs.expect(number, started.iter().copied()),
+        None => {}
     }
     if let Some(tids) = tids {
-        println!("{started} successful");
+        println!("{} successful", started.len());
         for tid in tids {
             if tid > 0 {
                 println!("t{tid:x}");

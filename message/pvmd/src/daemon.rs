@@ -12,7 +12,9 @@ use fcp::protocol::Protocol;
 use pvm::error::Error;
 use pvm::parcel;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Request, VERSION, Welcome};
+use pvm::wire::{
+    Answer, Frame, HostInfo, Inheritance, Letter, Request, Sink, VERSION, Welcome,
+};
 
 use crate::addresses::Addresses;
 use crate::contexts::Contexts;
@@ -42,8 +44,9 @@ pub(crate) enum Then {
     Gather(Asker),
     /// It says which of these slots of a spawn's have become tasks.
     Spawn(u32, Vec<usize>),
-    /// It says what has become of what a resource manager wanted, with this wait ID.
-    Managed(i32),
+    /// It says what has become of what a resource manager wanted, with this wait ID: of tasks
+    /// whose output goes there, and who have this parent.
+    Managed(i32, (Sink, i32)),
     /// It says whether this task is there, whose end somebody wants to know.
     Notice(Tid),
     /// It says whether this task can be resource manager.
@@ -457,7 +460,7 @@ impl Daemon {
                 }
             }
             Then::Spawn(number, slots) => self.spawned(number, &slots, reply),
-            Then::Managed(wait_id) => self.managed(wait_id, reply),
+            Then::Managed(wait_id, output) => self.managed(wait_id, output, reply),
             Then::Notice(tid) => self.noticed(tid, &reply),
             Then::HandOff(next) => self.handed_off(next, &reply),
             Then::Nothing => {}

@@ -58,19 +58,12 @@ impl Daemon {
 
     /// Passes on what a task writes, or what happened to its output.
     pub(crate) fn output(&mut self, tid: Tid, say: Say<'_>) {
-        let Some((sink, parent, line)) = self.outputs.0.get_mut(&tid) else { return };
+        let Some((sink, parent, _)) = self.outputs.0.get(&tid) else { return };
         let (sink, parent) = (*sink, *parent);
-        let to = Tid(sink.tid as u32);
-        if to.is_task() && (to.host() != self.host || self.tasks.get(to).is_some()) {
-            let data = Data::default().int(tid.as_int());
-            let data = match say {
-                Say::Bytes(bytes) => data.int(bytes.len() as i32).bytes(bytes),
-                Say::Event(OutputEvent::End) => data.int(OutputEvent::End as i32),
-                Say::Event(event) => data.int(event as i32).int(parent),
-            };
-            let bytes = data.message(sink, 0);
+        if self.is_taken(sink) {
+            let bytes = message(tid, &say, sink, parent);
             self.route(Load::Whole(bytes));
-        } else {
+        } else if let Some((_, _, line)) = self.outputs.0.get_mut(&tid) {
             match say {
                 Say::Bytes(bytes) => line.extend_from_slice(bytes),
                 Say::Event(OutputEvent::End) if !line.is_empty() => line.push(b'\n'),
@@ -84,9 +77,37 @@ impl Daemon {
         }
     }
 
+    /// Whether some task takes this output; else it goes into the log.
+    fn is_taken(&self, sink: Sink) -> bool {
+        let to = Tid(sink.tid as u32);
+        to.is_task() && (to.host() != self.host || self.tasks.get(to).is_some())
+    }
+
+    /// Says of all tasks of a spawn that they were spawned, to who takes their output, before
+    /// the spawner learns of them. So nobody takes the end of the first for the end of all.
+    pub(crate) fn say_spawned(&mut self, slots: &[i32], sink: Sink, parent: i32) {
+        if self.is_taken(sink) {
+            for slot in slots.iter().filter(|slot| **slot > 0) {
+                let spawned = Say::Event(OutputEvent::Spawned);
+                self.route(Load::Whole(message(Tid(*slot as u32), &spawned, sink, parent)));
+            }
+        }
+    }
+
     /// There is no more.
     pub(crate) fn end_output(&mut self, tid: Tid) {
         self.output(tid, Say::Event(OutputEvent::End));
         self.outputs.0.remove(&tid);
     }
+}
+
+/// A message to who takes the task's output.
+fn message(tid: Tid, say: &Say<'_>, sink: Sink, parent: i32) -> Vec<u8> {
+    let data = Data::default().int(tid.as_int());
+    let data = match *say {
+        Say::Bytes(bytes) => data.int(bytes.len() as i32).bytes(bytes),
+        Say::Event(OutputEvent::End) => data.int(OutputEvent::End as i32),
+        Say::Event(event) => data.int(event as i32).int(parent),
+    };
+    data.message(sink, 0)
 }

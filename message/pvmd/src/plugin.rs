@@ -127,7 +127,8 @@ impl Daemon {
             SM_EXEC if self.machine.manager() == Some(tid) => {
                 let wait_id = reader.wait_id();
                 let start = exec(&mut reader)?;
-                self.send_on(self.host, Errand::Start(start), Then::Managed(wait_id));
+                let output = (start.spawn.inheritance.output, start.parent);
+                self.send_on(self.host, Errand::Start(start), Then::Managed(wait_id, output));
             }
             SM_ADD if self.machine.manager() == Some(tid) => {
                 let wait_id = reader.wait_id();
@@ -189,12 +190,13 @@ impl Daemon {
     }
 
     /// The tasks that a resource manager wanted are started.
-    pub(crate) fn managed(&mut self, wait_id: i32, reply: Reply) {
+    pub(crate) fn managed(&mut self, wait_id: i32, (sink, parent): (Sink, i32), reply: Reply) {
         let slots = match reply {
             Ok(Answer::Each(slots)) => slots,
             Ok(_) => Vec::new(),
             Err(code) => vec![code],
         };
+        self.say_spawned(&slots, sink, parent);
         self.tell_manager_of_start(&slots, wait_id);
     }
 }

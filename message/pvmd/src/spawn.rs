@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use pvm::constants::{PvmHostCompl, PvmNoSpawnParent, PvmTaskArch, PvmTaskHost};
 use pvm::error::Error;
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Spawn};
+use pvm::wire::{Answer, Sink, Spawn};
 use serde::{Deserialize, Serialize};
 
 use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Principal, Reply};
 use crate::event::Action;
 use crate::machine::{Asker, Machine};
-use crate::output::{self, OutputEvent};
+use crate::output::{OutputEvent, Say};
 
 /// Most tasks of one spawn: more than a virtual machine has places.
 pub const COUNT_MAX: u32 = 1 << 22;
@@ -48,6 +48,8 @@ pub(crate) struct Spawning {
     /// Of each task, its tid or an error.
     slots: Vec<i32>,
     waits: usize,
+    /// Who takes their output, and their parent.
+    output: (Sink, i32),
 }
 
 /// How tasks are started, for their tracer.
@@ -112,7 +114,8 @@ impl Daemon {
         self.last_spawn = self.last_spawn.wrapping_add(1);
         let number = self.last_spawn;
         let slots = vec![Error::SysErr.code(); count];
-        self.spawns.insert(number, Spawning { asker, slots, waits: shares.len() });
+        let output = (spawn.inheritance.output, parent);
+        self.spawns.insert(number, Spawning { asker, slots, waits: shares.len(), output });
         for (host, slots) in shares {
             let spawn = Spawn { count: slots.len() as u32, ..spawn.clone() };
             let start = Start { spawn, directory: directory.clone(), parent };
@@ -136,9 +139,11 @@ impl Daemon {
         if spawning.waits > 0 {
             return;
         }
-        let Spawning { asker, mut slots, .. } = self.spawns.remove(&number).expect("it is there");
+        let spawning = self.spawns.remove(&number).expect("it is there");
+        let Spawning { asker, mut slots, output: (sink, parent), .. } = spawning;
         // Tids first, then what went wrong, as in stock PVM.
         slots.sort_by_key(|result| *result < 0);
+        self.say_spawned(&slots, sink, parent);
         self.answer(asker, Ok(Answer::Each(slots)));
     }
 
@@ -184,6 +189,7 @@ impl Daemon {
                 if let Some(task) = self.tasks.get_mut(tid) {
                     task.pid = pid;
                 }
+                self.output(tid, Say::Event(OutputEvent::New));
                 tid.as_int()
             }
             Err(error) => {
@@ -203,11 +209,6 @@ impl Daemon {
         let started = results.iter().filter(|result| **result > 0);
         let started: Vec<Tid> = started.map(|tid| Tid(*tid as u32)).collect();
         self.trace_spawned(&started, how);
-        for event in [OutputEvent::New, OutputEvent::Spawned] {
-            for &tid in &started {
-                self.output(tid, output::Say::Event(event));
-            }
-        }
         self.reply(principal, Ok(Answer::Each(results)));
     }
 }

@@ -99,7 +99,7 @@ macro_rules! programs {
 }
 
 programs! {
-    boundaries contexts groups halting handlers hoster hosts mailboxes manager noreset notices options
+    boundaries caught contexts groups halting handlers hoster hosts mailboxes manager noreset notices options
     output packing receive routes spawning tasker threads traced tracing
 }
 
