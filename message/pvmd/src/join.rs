@@ -10,14 +10,19 @@ use nagaya_server::Failure;
 use crate::call::Calling;
 use crate::hosts::STARTED;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
+use crate::patience::Patient;
 use crate::run::{Beginning, Options, Running, begin, info};
 use crate::socket::Refused;
+use crate::start::PATIENCE;
 
 /// Reads an invitation and does as it says; runs until the host leaves the virtual machine.
 /// Call it before there are threads: it goes on in a child of its own session.
 pub fn join(options: &Options) -> Result<(), Failure> {
     let mut text = String::new();
-    let read = std::io::stdin().take(LINE_MAX as u64).read_to_string(&mut text);
+    // Who has asked for this writes at once; one who is gone, perhaps without this end of the
+    // connection being told, never does.
+    let stdin = Patient::new(std::io::stdin(), PATIENCE);
+    let read = stdin.take(LINE_MAX as u64).read_to_string(&mut text);
     read.map_err(|error| Failure::ours(format!("cannot read the invitation: {error}")))?;
     let invitation = text.lines().find_map(Invitation::parse).ok_or_else(|| {
         Failure::ours("no invitation comes by standard input (a daemon starts this, not a user)")

@@ -33,6 +33,7 @@ mod network;
 mod notice;
 pub mod order;
 mod output;
+mod patience;
 mod pattern;
 pub mod peers;
 mod plugin;

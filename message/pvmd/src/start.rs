@@ -11,16 +11,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use pvm::error::Error;
 use pvm::parcel::Data;
 use pvm::tid::Tid;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 use crate::call::Expected;
 use crate::child::inherit_nothing;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
+use crate::patience::Patient;
 
 /// How long a host may take to start its daemon: logins can be slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -253,13 +254,13 @@ fn converse(child: &mut Child, invitation: &Invitation) -> Acceptance {
     else {
         return Err("no pipes".into());
     };
-    let end = Instant::now() + PATIENCE;
+    let mut from = Patient::new(from, PATIENCE);
     // A line fits into a pipe's buffer, so this never waits. Who does not read it has its
     // reasons on standard error.
     let written = to.write_all(invitation.to_line().as_bytes());
     drop(to);
     let answer = match written {
-        Ok(()) => read_acceptance(&from, end),
+        Ok(()) => read_acceptance(&mut from),
         Err(_) => Ok(None),
     };
     match answer {
@@ -275,11 +276,8 @@ fn converse(child: &mut Child, invitation: &Invitation) -> Acceptance {
 }
 
 /// The acceptance among the lines of `from`; nothing if these end without one.
-fn read_acceptance(
-    from: &std::process::ChildStdout,
-    end: Instant,
-) -> Result<Option<Acceptance>, String> {
-    let mut lines = BufReader::new(Waiting { from, end }).take(LINE_MAX as u64);
+fn read_acceptance(from: &mut impl Read) -> Result<Option<Acceptance>, String> {
+    let mut lines = BufReader::new(from).take(LINE_MAX as u64);
     loop {
         let mut line = Vec::new();
         match lines.read_until(b'\n', &mut line) {
@@ -289,31 +287,6 @@ fn read_acceptance(
         }
         if let Some(acceptance) = Acceptance::parse(&String::from_utf8_lossy(&line)) {
             return Ok(Some(acceptance));
-        }
-    }
-}
-
-/// A pipe that is read until a time.
-struct Waiting<'a> {
-    from: &'a std::process::ChildStdout,
-    end: Instant,
-}
-
-impl Read for Waiting<'_> {
-    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
-        loop {
-            let left = self.end.saturating_duration_since(Instant::now());
-            let left = Timespec::try_from(left).ok();
-            let mut fds = [PollFd::new(self.from, PollFlags::IN)];
-            match poll(&mut fds, left.as_ref()) {
-                Ok(0) => {
-                    let why = format!("no answer within {} s", PATIENCE.as_secs());
-                    return Err(std::io::Error::new(std::io::ErrorKind::TimedOut, why));
-                }
-                Ok(_) => return Ok(rustix::io::read(self.from, to)?),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(error.into()),
-            }
         }
     }
 }
@@ -355,9 +328,8 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .expect("printf runs");
-        let from = child.stdout.take().expect("it is piped");
-        let end = Instant::now() + PATIENCE;
-        assert_eq!(read_acceptance(&from, end), Ok(Some(no)));
+        let mut from = child.stdout.take().expect("it is piped");
+        assert_eq!(read_acceptance(&mut from), Ok(Some(no)));
         let _ = child.wait();
     }
 }

@@ -1,0 +1,59 @@
+//! What may take a while to come by a pipe, but not for ever.
+
+use std::io::{Error, ErrorKind, Read, Result};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// A pipe that is read until a time; then reading fails with [`ErrorKind::TimedOut`].
+pub(crate) struct Patient<F> {
+    from: F,
+    patience: Duration,
+    end: Instant,
+}
+
+impl<F: AsFd> Patient<F> {
+    /// From now on, as long as `patience`.
+    pub fn new(from: F, patience: Duration) -> Self {
+        Patient { from, patience, end: Instant::now() + patience }
+    }
+}
+
+impl<F: AsFd> Read for Patient<F> {
+    fn read(&mut self, to: &mut [u8]) -> Result<usize> {
+        loop {
+            let left = self.end.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).ok();
+            let mut fds = [PollFd::new(&self.from, PollFlags::IN)];
+            match poll(&mut fds, left.as_ref()) {
+                Ok(0) => {
+                    let why = format!("nothing within {} s", self.patience.as_secs());
+                    return Err(Error::new(ErrorKind::TimedOut, why));
+                }
+                Ok(_) => return Ok(rustix::io::read(&self.from, to)?),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_in_time_is_read_and_what_does_not_is_not_waited_for() {
+        let (from, to) = rustix::pipe::pipe().expect("a pipe");
+        let mut patient = Patient::new(from, Duration::from_millis(50));
+        rustix::io::write(&to, b"in time").expect("it has room");
+        let mut bytes = [0; 20];
+        assert_eq!(patient.read(&mut bytes).expect("there is something"), 7);
+        let start = Instant::now();
+        let error = patient.read(&mut bytes).expect_err("nothing more comes");
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        assert!(start.elapsed() < Duration::from_secs(10));
+    }
+}
