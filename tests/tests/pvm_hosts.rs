@@ -214,6 +214,22 @@ fn the_machine_goes_on_without_its_first_host() {
     wait_until("all have ended", LIMIT, || !nagaya_tests::is_alive(last));
 }
 
+#[test]
+fn a_signal_to_the_first_daemon_halts_all_hosts() {
+    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+        let machine = Machine::new();
+        let hosts = ["one", "two", "three"];
+        // Two guests: neither is ever alone, and would end for that.
+        assert_eq!(add(&mut machine.client("one"), &hosts[1..]), [0x80000, 0xc0000]);
+        let guests = [machine.daemon("two"), machine.daemon("three")];
+        nagaya_tests::kill(machine.daemon("one"), signal);
+        wait_until(&format!("all have ended by {signal:?}"), LIMIT, || {
+            hosts.iter().all(|host| !machine.dir.join(host).join("nagaya").exists())
+                && guests.iter().all(|pid| !nagaya_tests::is_alive(*pid))
+        });
+    }
+}
+
 /// Between network namespaces, with nothing in common but files: what two machines have.
 #[test]
 fn two_nodes_with_a_network_between_them() {

@@ -1,11 +1,12 @@
 //! The daemon of PVM as a program: one at a time, whatever happened to the one before, and
 //! nothing left when it ends.
 
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use nagaya_tests::{Cmd, Running, WorkDir, nagaya, wait_until};
+use nagaya_tests::{Cmd, Running, WorkDir, nagaya, tool, wait_until};
 use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -83,11 +84,44 @@ fn of_several_that_start_at_once_one_wins() {
 }
 
 #[test]
+fn one_that_is_killed_while_it_starts_is_in_nobodys_way() {
+    let work = WorkDir::short();
+    let directory = work.join("nagaya");
+    std::fs::DirBuilder::new().mode(0o700).create(&directory).expect("a new directory");
+    // Stands for one that starts, or ends, at the same moment.
+    let mut other = Cmd::new(tool("flock")).arg(&directory);
+    other = other.args(["sh", "-c", "echo has the lock; exec sleep 600"]);
+    let mut other = other.spawn();
+    other.wait_for_lines(1);
+    let (killed, mut next) = (daemon(&work).spawn(), daemon(&work).spawn());
+    let waits = |daemon: &Running| {
+        let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list");
+        let pid = daemon.pid().to_string();
+        locks.lines().any(|line| line.contains("->") && line.split(' ').any(|word| word == pid))
+    };
+    wait_until("both wait for the lock", LIMIT, || waits(&killed) && waits(&next));
+    killed.signal(Signal::KILL);
+    killed.wait();
+    assert!(!directory.join("pvmd").exists());
+    other.signal_group(Signal::KILL);
+    assert!(next.wait_for_lines(1)[0].ends_with("nagaya/pvmd"));
+    next.signal(Signal::TERM);
+    assert_eq!(next.wait().code(), 0);
+    assert!(!directory.exists());
+}
+
+#[test]
 fn a_bad_host_file_is_refused_with_the_line_and_what_is_wrong() {
     let work = WorkDir::short();
     let file = work.write("hosts", "# mine\n* ep=/bin\nthis sp=fast\n");
     let name = file.to_str().expect("a path").to_string();
     daemon(&work).arg(&name).run().refused(125, &[&format!("{name}:3:"), "sp=fast"]);
+    // Daemons there are neither started by hand nor with a password that somebody types.
+    for how in ["ms", "pw"] {
+        let file = work.write("others", &format!("this\n& that so={how}\n"));
+        let wanted = [":2:", &format!("so={how}"), "key", "PVM_RSH"];
+        daemon(&work).arg(file).run().refused(125, &wanted);
+    }
     daemon(&work).arg("/no/such/file").run().refused(125, &["/no/such/file", "No such file"]);
     let wrong = daemon(&work).env("PVM_VMID", "a/b").run();
     wrong.refused(125, &["PVM_VMID", "a/b"]);

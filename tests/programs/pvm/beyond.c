@@ -25,7 +25,8 @@ static int child(int parent, const char *role)
 	}
 	if (!strcmp(role, "daemon's pid"))
 		tell(parent, 2, getppid());
-	pause();
+	/* Until it is killed, or its daemon is. */
+	pvm_recv(parent, 99);
 	return 0;
 }
 

@@ -1,8 +1,9 @@
-//! Our libpvm3 exports what stock PVM's does.
+//! Our libpvm3 and libgpvm3 export what stock PVM's do.
 
 use std::collections::BTreeSet;
 
-use nagaya_tests::{Cmd, program};
+use nagaya_tests::pvm::Machine;
+use nagaya_tests::{Cmd, program, tool};
 
 /// What of libpvm's own names programs use, besides those that begin with `pvm_`.
 const INTERNAL: [&str; 7] = [
@@ -32,5 +33,34 @@ fn every_name_of_libpvm3_is_there_and_no_other_that_begins_like_one() {
     assert!(names(&stock).len() > 110);
     for name in INTERNAL {
         assert!(stock.contains(name) && ours.contains(name), "{name}");
+    }
+}
+
+/// Of the group server: what programs use that ask it.
+const OF_THE_SERVER: [&str; 2] = ["gs_getgstid", "pvmgs_tmout"];
+
+#[test]
+fn every_call_of_libgpvm3_is_there_and_the_group_servers_clients_end_with_a_line() {
+    let stock = Cmd::new("gcc").arg("-print-file-name=libgpvm3.so").run().ok();
+    let (stock, ours) =
+        (exports(stock.trim()), exports(&program::library("gpvm3").display().to_string()));
+    let calls = |all: &BTreeSet<String>| -> BTreeSet<String> {
+        let is_call = |name: &str| name.starts_with("pvm_") || name.starts_with("Pvm");
+        // That one prints the server's tables into the daemon's log; no header declares it.
+        all.iter().filter(|name| is_call(name) && *name != "pvm_gsdump").cloned().collect()
+    };
+    assert_eq!(calls(&ours), calls(&stock));
+    assert_eq!(calls(&stock).len(), 17);
+    for name in OF_THE_SERVER {
+        assert!(stock.contains(name) && ours.contains(name), "{name}");
+    }
+    let machine = Machine::ours(&[]);
+    for (client, line) in [
+        ("pvm_gstat", "pvm_gstat: no groups server\n"),
+        // It does not look.
+        ("pvmgroups", "libpvm [t40002]: pvm_send(): Bad parameter\n"),
+    ] {
+        let said = machine.task(tool(client)).run();
+        assert!(said.stderr.ends_with(line), "{client}: {said:?}");
     }
 }

@@ -1,9 +1,12 @@
 //! What our tasks must stand: floods, kills at any instant, forks, threads, the daemon's death.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 use nagaya_tests::pvm::{HOSTS, Machine};
-use nagaya_tests::{Output, program, same_lines};
+use nagaya_tests::user::User;
+use nagaya_tests::{Cmd, Output, program, same_lines, wait_until};
 
 fn run(source: &str, arguments: &[&str]) -> Output {
     let program = program::c_pvm(&format!("pvm/{source}.c"), &["-O1", "-Wextra", "-Werror"]);
@@ -55,6 +58,46 @@ fn senders_that_are_killed_leave_no_torn_message_and_take_nothing_of_others_alon
         &output,
         "messages that are broken or out of order: 0\ntasks that sent: 61\n",
     );
+}
+
+#[test]
+fn another_users_process_at_the_daemons_socket_gets_nothing_and_disturbs_nobody() {
+    let Some(user) = User::another() else {
+        return nagaya_tests::skip("only root may become somebody else");
+    };
+    let compiled =
+        |name: &str| program::c_pvm(&format!("pvm/{name}.c"), &["-O1", "-Wextra", "-Werror"]);
+    let flood = compiled("flood");
+    let machine = Machine::ours(&[flood.parent().expect("a directory")]);
+    let directory = machine.dir().join("nagaya");
+    let socket = directory.join("pvmd.0");
+    let library = user.bring(&program::pvm_libraries().join("libpvm3.so.3"));
+    let foreign = || {
+        let program = Cmd::new(user.bring(&compiled("foreign"))).arg(&socket);
+        let libraries = library.parent().expect("a directory");
+        let path = format!("LD_LIBRARY_PATH={}", libraries.display());
+        user.command(Cmd::new("env").arg(path).command(program)).run()
+    };
+    let busy = machine.task(&flood).args(["20000", "4000"]).spawn();
+    wait_until("both are tasks", Duration::from_secs(30), || {
+        let sockets = std::fs::read_to_string("/proc/net/unix").expect("the kernel's list");
+        let path = socket.to_str().expect("plain text");
+        // That where the daemon listens, and theirs.
+        sockets.lines().filter(|line| line.ends_with(path)).count() >= 3
+    });
+    let outside = foreign();
+    assert_eq!(outside.stdout, "connect: Permission denied\nmytid PvmSysErr\n");
+    // Somebody has opened the doors.
+    for path in [&directory, &socket] {
+        std::fs::set_permissions(path, Permissions::from_mode(0o777)).expect("ours");
+    }
+    for _ in 0..10 {
+        assert_eq!(foreign().stdout, "the daemon says nothing\nmytid PvmSysErr\n");
+    }
+    assert_eq!(busy.wait().ok(), "all came: yes\n");
+    let (log, uid) = (machine.log(), user.uid().to_string());
+    let lines = log.lines().filter(|line| line.contains(&uid)).count();
+    assert_eq!(lines, 20, "{log}");
 }
 
 #[test]

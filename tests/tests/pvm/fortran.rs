@@ -1,23 +1,39 @@
-//! Our libfpvm3 does what Debian's does, over the same library and daemon.
+//! Programs in Fortran: our libfpvm3 does what Debian's does, over the same library and daemon,
+//! and Debian's does over ours what it does over stock PVM's.
+
+use std::path::{Path, PathBuf};
 
 use nagaya_tests::pvm::{Machine, libfpvm3_dir};
 use nagaya_tests::{Cmd, program, same_lines};
 
-/// What the program prints that makes every call, built with one header and one library.
-fn printed(header: &std::path::Path, library: &str) -> String {
+/// The program that makes every call, built with one header and one library.
+fn built(header: &Path, library: &str) -> PathBuf {
     let include = format!("-I{}", header.display());
     // Calls of one subroutine differ in their arguments' types, as PVM wants it.
     let flags = ["-std=legacy", "-w", &include, library, "-lgpvm3", "-lpvm3"];
-    let program = program::build("gfortran", "pvm/fortran.f", &flags);
-    let machine = Machine::stock(&[program.parent().expect("a directory")]);
-    machine.task(&program).run().ok()
+    program::build("gfortran", "pvm/fortran.f", &flags)
+}
+
+/// What a program prints as a task.
+fn printed(program: &Path, machine: impl FnOnce(&[&Path]) -> Machine) -> String {
+    let machine = machine(&[program.parent().expect("a directory")]);
+    machine.task(program).run().ok()
+}
+
+#[test]
+fn a_program_prints_over_ours_what_it_prints_over_stock_pvm() {
+    let program = built("/usr/include".as_ref(), "-lfpvm3");
+    let stock = printed(&program, Machine::stock);
+    assert!(stock.ends_with("halted\n"), "{stock}");
+    same_lines("fortran", &printed(&program, Machine::ours), &stock);
+    same_lines("fortran in a space", &printed(&program, Machine::in_space), &stock);
 }
 
 #[test]
 fn every_call_does_what_debians_does() {
     let ours = libfpvm3_dir().join("libfpvm3.a").display().to_string();
-    let ours = printed(&program::include_dir().join("pvm3"), &ours);
-    let stock = printed("/usr/include".as_ref(), "-lfpvm3");
+    let ours = printed(&built(&program::include_dir().join("pvm3"), &ours), Machine::stock);
+    let stock = printed(&built("/usr/include".as_ref(), "-lfpvm3"), Machine::stock);
     assert!(stock.ends_with("halted\n"), "{stock}");
     // A star stands before what is wrong there: pvmffreecontext makes the context the current
     // one, and pvmfgetmboxinfo says how many mailboxes there are and whether one was found
