@@ -165,7 +165,15 @@ int main(void)
 	parent = enroll();
 	if (parent > 0)
 		return manager();
+#ifdef ELSEWHERE
+	names[0] = ELSEWHERE;
+	say("added %d", pvm_addhosts(names, 1, infos));
+	names[0] = "some.host";
+	pvm_spawn(program_invocation_short_name, (char *[]){ "manager", NULL }, PvmTaskHost, ELSEWHERE,
+		  1, &manager_tid);
+#else
 	spawn(1, &manager_tid, "manager");
+#endif
 	say("registered %s", code(hear(manager_tid, 1)));
 	reported();
 	/* Who enrolls from now on asks the manager. */

@@ -99,8 +99,8 @@ macro_rules! programs {
 }
 
 programs! {
-    boundaries caught contexts groups halting handlers hoster hosts mailboxes manager noreset notices options
-    output packing receive routes spawning tasker threads traced tracing
+    boundaries caught contexts fds groups halting handlers hoster hosts mailboxes manager noreset notices
+    options output packing receive routes spawning tasker threads traced tracing
 }
 
 /// Stock PVM crashes or waits in this one, so what ours prints is written down.
@@ -110,6 +110,16 @@ fn beyond_stock() {
     let machine = Machine::ours(&[program.parent().expect("a directory")]);
     let printed = machine.task(&program).run().ok();
     same_lines("beyond", &printed, include_str!("../../programs/pvm/beyond.expected"));
+}
+
+/// Stock PVM's other hosts only ask it if they were added after it had registered.
+#[test]
+fn a_manager_on_another_host_is_asked_as_one_on_this() {
+    let printed = |name: &str| {
+        let program = program::c_pvm(&format!("pvm/{name}.c"), &["-Wextra", "-Werror"]);
+        Machine::ours(&[program.parent().expect("a directory")]).task(&program).run().ok()
+    };
+    same_lines("farmanager", &printed("farmanager"), &format!("added 1\n{}", printed("manager")));
 }
 
 #[test]

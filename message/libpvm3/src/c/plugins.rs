@@ -99,7 +99,7 @@ pub extern "C" fn pvm_reg_tasker() -> c_int {
 pub unsafe extern "C" fn pvm_reg_rm(host: *mut *mut CHostInfo) -> c_int {
     call(traced("pvm_reg_rm", Event::REG_RM), |library| {
         let own = library.tid()?;
-        let hosts = match library.ask(Request::ResourceManager)? {
+        let hosts: Vec<HostInfo> = match library.ask(Request::ResourceManager)? {
             // The daemon, and no other manager, has answered.
             Answer::Done => match library.ask(Request::Config)? {
                 Answer::Hosts(hosts) => hosts,
@@ -108,9 +108,9 @@ pub unsafe extern "C" fn pvm_reg_rm(host: *mut *mut CHostInfo) -> c_int {
             Answer::Hosts(hosts) => hosts,
             _ => return Err(Error::DSysErr.into()),
         };
-        let mine = |host: &HostInfo| host.tid.host() == own.host();
-        let hosts: Vec<HostInfo> = hosts.into_iter().filter(mine).collect();
-        let kept = library.with(|state| Ok(state.manager_host.keep(&hosts)))?;
+        // The first one, wherever the manager is.
+        let first = hosts.get(..1).unwrap_or_default();
+        let kept = library.with(|state| Ok(state.manager_host.keep(first)))?;
         if !host.is_null() {
             // SAFETY: as our caller says.
             unsafe { *host = kept };
