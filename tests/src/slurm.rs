@@ -103,6 +103,13 @@ impl Drop for Slurm {
             let logs = Cmd::new("sh").args(["-c", "tail -n 30 *.log"]).dir(self.work.path());
             eprintln!("Slurm's logs:\n{}", logs.run().stdout);
         }
+        // Jobs of a test that has failed.
+        self.client("scancel").args(["--signal=KILL", "--partition=all"]).run();
+        let deadline = Instant::now() + LIMIT;
+        let left = || self.client("squeue").arg("-h").run().stdout;
+        while !left().trim().is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
         for mut daemon in self.daemons.drain(..).rev() {
             daemon.signal(Signal::TERM);
             let deadline = Instant::now() + LIMIT;

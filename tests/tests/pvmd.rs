@@ -118,7 +118,7 @@ fn a_bad_host_file_is_refused_with_the_line_and_what_is_wrong() {
     daemon(&work).arg(&name).run().refused(125, &[&format!("{name}:3:"), "sp=fast"]);
     // Daemons there are neither started by hand nor with a password that somebody types.
     for how in ["ms", "pw"] {
-        let file = work.write("others", &format!("this\n& that so={how}\n"));
+        let file = work.write("others", format!("this\n& that so={how}\n"));
         let wanted = [":2:", &format!("so={how}"), "key", "PVM_RSH"];
         daemon(&work).arg(file).run().refused(125, &wanted);
     }

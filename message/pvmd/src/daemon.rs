@@ -12,9 +12,7 @@ use fcp::protocol::Protocol;
 use pvm::error::Error;
 use pvm::parcel;
 use pvm::tid::Tid;
-use pvm::wire::{
-    Answer, Frame, HostInfo, Inheritance, Letter, Request, Sink, VERSION, Welcome,
-};
+use pvm::wire::{Answer, Frame, HostInfo, Inheritance, Letter, Request, Sink, VERSION, Welcome};
 
 use crate::addresses::Addresses;
 use crate::contexts::Contexts;
