@@ -218,8 +218,10 @@ impl Console {
                 News::Output { tag, tid, event } => {
                     jobs.take(tag, tid, event, named, machine::clock(), &mut out);
                 }
-                News::Traced { tag, tid, record } => {
-                    jobs.trace(tag, tid, Traced::Record(&record), named, &mut out);
+                News::Traced { tag, tid, records } => {
+                    for record in &records {
+                        jobs.trace(tag, tid, Traced::Record(record), named, &mut out);
+                    }
                 }
             }
             if !out.is_empty() {

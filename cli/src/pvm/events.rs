@@ -1,10 +1,7 @@
 //! Trace events as text, in the self-describing format that PVM's tracers write: each kind of
 //! event is described before the first of its kind.
-//!
-//! The library sends the events that programs make (PvmDataTrace): a mark, the event's number
-//! and name, time, and then items with their types, all in XDR.
 
-use pvm::error::Error;
+use pvm::event::{Event, Phase};
 use pvm::tid::Tid;
 use pvm::wire::HostInfo;
 
@@ -19,6 +16,8 @@ pub enum Value {
     Doubles(Vec<f64>),
     /// Bytes.
     Text(Vec<u8>),
+    /// Several of these.
+    Texts(Vec<Vec<u8>>),
 }
 
 /// A named item.
@@ -39,24 +38,29 @@ pub struct Field {
 pub struct Record {
     /// Its number in `pvmtev.h`, or a tracer's own.
     pub number: i32,
+    /// Whether a call begins or ends.
+    pub phase: Phase,
     /// Its name.
     pub name: String,
     /// Its items.
     pub fields: Vec<Field>,
 }
 
+/// What an event says of a task's life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It begins.
+    Begins,
+    /// It has ended.
+    Ends,
+}
+
 /// The numbers of events that no task sends.
 const HOST_ADD: i32 = 401;
 const OUTPUT: i32 = 404;
 
-/// Marks and types of `pvmtev.h`.
-const USER_RECORD: i32 = -9;
-const USER_RECORD_END: i32 = -10;
-const ARRAY: i32 = 0x80;
-/// Longest name of an event, in bytes.
-const NAME_MAX: usize = 1 << 10;
-
-fn field(name: &str, description: &str, value: Value) -> Field {
+/// A named item. Text is an array of letters.
+pub fn field(name: &str, description: &str, value: Value) -> Field {
     let array = matches!(value, Value::Text(_));
     Field { name: name.into(), description: description.into(), array, value }
 }
@@ -89,7 +93,7 @@ impl Record {
             integer("HSP", "Host Speed", host.speed.into()),
         ];
         let fields = time(now).into_iter().chain(own).collect();
-        Record { number: HOST_ADD, name: "host_add".into(), fields }
+        Record { number: HOST_ADD, phase: Phase::Moment, name: "host_add".into(), fields }
     }
 
     /// A task has printed a line, or begun or ended to.
@@ -99,55 +103,38 @@ impl Record {
             field("OS", "Output String", Value::Text(line.to_vec())),
         ];
         let fields = time(now).into_iter().chain(own).collect();
-        Record { number: OUTPUT, name: "output".into(), fields }
+        Record { number: OUTPUT, phase: Phase::Moment, name: "output".into(), fields }
     }
 
-    /// Reads an event that a program has made.
-    ///
-    /// Errors: NotImpl for other events, NoData and BadMsg for what is none.
-    pub fn of_program(tid: Tid, bytes: &[u8]) -> Result<Record, Error> {
-        let mut left = Words(bytes);
-        if left.integer()? != USER_RECORD {
-            return Err(Error::NotImpl);
+    /// Whether a task begins or has ended.
+    pub fn change(&self) -> Option<Change> {
+        match self.number {
+            number if number == Event::NEWTASK as i32 => Some(Change::Begins),
+            number if number == Event::ENDTASK as i32 => Some(Change::Ends),
+            _ => None,
         }
-        let number = left.integer()?;
-        let length = usize::try_from(left.integer()?).map_err(|_| Error::BadMsg)?;
-        if length > NAME_MAX {
-            return Err(Error::BadMsg);
+    }
+
+    /// The task that it is about.
+    pub fn tid(&self) -> Option<Tid> {
+        let of_task = self.fields.iter().find(|field| field.name == "TID")?;
+        match of_task.value {
+            Value::Integers(ref numbers) => Some(Tid(*numbers.first()? as u32)),
+            _ => None,
         }
-        let name = String::from_utf8_lossy(left.bytes(length)?);
-        let name = name.trim_end_matches('\0').to_owned();
-        let mut fields = vec![integer("TID", "Task ID", tid.0.into())];
-        fields.extend(time((left.integer()?, left.integer()?)));
-        for at in 0.. {
-            if left.0.is_empty() {
-                break;
-            }
-            let kind = left.integer()?;
-            if kind == USER_RECORD_END {
-                break;
-            }
-            let array = kind & ARRAY != 0;
-            let count = if array { left.integer()? } else { 1 };
-            let count = usize::try_from(count).map_err(|_| Error::BadMsg)?;
-            let value = left.value(kind & !ARRAY, count)?;
-            let name = format!("USR{at}");
-            let description = format!("User Defined Value #{at}");
-            fields.push(Field { name, description, array, value });
-        }
-        Ok(Record { number, name, fields })
     }
 
     /// What its kind looks like. `index` tells kinds with one name apart.
     pub fn description(&self, index: usize) -> String {
-        let Record { number, name, fields } = self;
-        let mut out = format!("\n#{}: \"{name}({index})\"\n{{\n", 1000 + 2 * number);
-        for Field { name, description, array, value } in fields {
+        let is_end = i32::from(self.phase == Phase::Exit);
+        let number = 1000 * (index as i32 + 1) + 2 * self.number + is_end;
+        let mut out = format!("\n#{number}: \"{}\"\n{{\n", self.label(index));
+        for Field { name, description, array, value } in &self.fields {
             let kind = match value {
                 Value::Integers(_) => "int",
                 Value::Floats(_) => "float",
                 Value::Doubles(_) => "double",
-                Value::Text(_) => "char",
+                Value::Text(_) | Value::Texts(_) => "char",
             };
             let array = if *array { "[]" } else { "" };
             out.push_str(&format!(
@@ -160,7 +147,16 @@ impl Record {
     /// The event, a line.
     pub fn line(&self, index: usize) -> String {
         let fields: Vec<String> = self.fields.iter().map(Field::text).collect();
-        format!("\"{}({index})\" {{ {} }};;\n", self.name, fields.join(", "))
+        format!("\"{}\" {{ {} }};;\n", self.label(index), fields.join(", "))
+    }
+
+    fn label(&self, index: usize) -> String {
+        let phase = match self.phase {
+            Phase::Moment => "",
+            Phase::Entry => ".0",
+            Phase::Exit => ".1",
+        };
+        format!("{}({index}{phase})", self.name)
     }
 }
 
@@ -171,10 +167,8 @@ impl Field {
             Value::Floats(items) | Value::Doubles(items) => {
                 items.iter().map(|item| format!("{item:.6}")).collect()
             }
-            Value::Text(bytes) => {
-                let text = String::from_utf8_lossy(bytes);
-                return format!("[{}] {{ \"{text}\" }}", bytes.len() + 1);
-            }
+            Value::Text(bytes) => return quoted(bytes),
+            Value::Texts(texts) => texts.iter().map(|text| quoted(text)).collect(),
         };
         match self.array {
             true => format!("[{}] {{ {} }}", items.len(), items.join(", ")),
@@ -183,54 +177,8 @@ impl Field {
     }
 }
 
-/// What is left of a message in XDR.
-struct Words<'a>(&'a [u8]);
-
-impl Words<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Error> {
-        let (first, rest) = self.0.split_first_chunk::<N>().ok_or(Error::NoData)?;
-        self.0 = rest;
-        Ok(*first)
-    }
-
-    fn integer(&mut self) -> Result<i32, Error> {
-        self.take().map(i32::from_be_bytes)
-    }
-
-    /// `length` bytes, and those that fill up the last word.
-    fn bytes(&mut self, length: usize) -> Result<&[u8], Error> {
-        let padded = length.checked_next_multiple_of(4).ok_or(Error::BadMsg)?;
-        let (first, rest) = self.0.split_at_checked(padded).ok_or(Error::NoData)?;
-        self.0 = rest;
-        Ok(&first[..length])
-    }
-
-    /// `count` items of a type of `pvmtev.h`.
-    fn value(&mut self, kind: i32, count: usize) -> Result<Value, Error> {
-        // The least that an item takes is a byte.
-        if count > self.0.len() {
-            return Err(Error::NoData);
-        }
-        let float = |words: &mut Self| Ok(f64::from(f32::from_be_bytes(words.take()?)));
-        let double = |words: &mut Self| words.take().map(f64::from_be_bytes);
-        Ok(match kind {
-            1 => Value::Text(self.bytes(count)?.to_vec()),
-            2 => Value::Floats((0..2 * count).map(|_| float(self)).collect::<Result<_, Error>>()?),
-            3 => Value::Doubles((0..2 * count).map(|_| double(self)).collect::<Result<_, _>>()?),
-            4 => Value::Doubles((0..count).map(|_| double(self)).collect::<Result<_, _>>()?),
-            5 => Value::Floats((0..count).map(|_| float(self)).collect::<Result<_, Error>>()?),
-            // `long` is a word, too, in PVM's XDR.
-            6 | 8 | 10 => {
-                let items = (0..count).map(|_| self.integer().map(i64::from));
-                Value::Integers(items.collect::<Result<_, _>>()?)
-            }
-            7 | 9 | 11 => {
-                let items = (0..count).map(|_| self.integer().map(|word| i64::from(word as u32)));
-                Value::Integers(items.collect::<Result<_, _>>()?)
-            }
-            _ => return Err(Error::BadMsg),
-        })
-    }
+fn quoted(bytes: &[u8]) -> String {
+    format!("[{}] {{ \"{}\" }}", bytes.len() + 1, String::from_utf8_lossy(bytes))
 }
 
 /// What a trace begins with; `date` as ctime(3) has it.

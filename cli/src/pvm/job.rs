@@ -4,15 +4,16 @@
 //! The pvmd of a child sends what the child writes, in messages of the child's tid, a length
 //! and bytes. Length 0 is the end of its output; -2 says that there is a new child of a child,
 //! whose output will come, too, and -1 that it has been started: a child is done with when both
-//! -1 and the end have come, in any order.
+//! -1 and the end have come, in any order. If the job is traced, its tasks' ends are told, too,
+//! and waited for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Write};
 
 use pvm::tid::Tid;
 
-use crate::events::Record;
+use crate::events::{Change, Record};
 
 /// What an output message says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +75,8 @@ struct Trace {
 pub struct Job {
     number: i32,
     children: BTreeMap<Tid, Child>,
+    /// Tasks that the trace says have begun and not ended.
+    living: BTreeSet<Tid>,
     output: To,
     trace: Option<Trace>,
 }
@@ -94,7 +97,7 @@ impl Job {
     /// A job with this number.
     pub fn new(number: i32, output: To, trace: Option<To>) -> Job {
         let trace = trace.map(|to| Trace { to, kinds: Vec::new() });
-        Job { number, children: BTreeMap::new(), output, trace }
+        Job { number, children: BTreeMap::new(), living: BTreeSet::new(), output, trace }
     }
 
     /// Its number.
@@ -176,18 +179,22 @@ impl Job {
             text.push(b'\n');
         }
         self.output.write(&text, out)?;
-        Ok(done && self.children.is_empty())
+        Ok(done && self.is_over())
     }
 
-    /// Adds to the trace, if there is one.
+    fn is_over(&self) -> bool {
+        self.children.is_empty() && self.living.is_empty()
+    }
+
+    /// Adds to the trace, if there is one. Whether the job is finished.
     pub fn trace(
         &mut self,
         tid: Tid,
         what: Traced<'_>,
         named: bool,
         out: &mut Vec<u8>,
-    ) -> io::Result<()> {
-        let Some(trace) = &mut self.trace else { return Ok(()) };
+    ) -> io::Result<bool> {
+        let Some(trace) = &mut self.trace else { return Ok(false) };
         let text = match what {
             Traced::Heading(text) => text.to_owned(),
             Traced::Record(record) => trace.describe(record),
@@ -199,12 +206,23 @@ impl Job {
             }
             _ => text,
         };
-        trace.to.write(text.as_bytes(), out)
+        trace.to.write(text.as_bytes(), out)?;
+        let Traced::Record(record) = what else { return Ok(false) };
+        let ended = match (record.change(), record.tid()) {
+            (Some(Change::Begins), Some(tid)) => {
+                self.living.insert(tid);
+                false
+            }
+            (Some(Change::Ends), Some(tid)) => self.living.remove(&tid),
+            _ => false,
+        };
+        Ok(ended && self.is_over())
     }
 
-    /// Its events go nowhere from now on.
-    pub fn end_trace(&mut self) {
+    /// Its events go nowhere from now on. Whether the job is finished.
+    pub fn end_trace(&mut self) -> bool {
         self.trace = None;
+        !std::mem::take(&mut self.living).is_empty() && self.is_over()
     }
 }
 

@@ -79,16 +79,27 @@ impl Jobs {
             Ok(true) => {}
             Err(error) => cannot_write(job, &error, out),
         }
-        out.extend_from_slice(format!("[{}] finished\n", job.number()).as_bytes());
-        self.jobs.remove(&tag);
+        self.finish(tag, out);
+    }
+
+    fn finish(&mut self, tag: i32, out: &mut Vec<u8>) {
+        if let Some(job) = self.jobs.remove(&tag) {
+            out.extend_from_slice(format!("[{}] finished\n", job.number()).as_bytes());
+        }
     }
 
     /// Takes an event, or text that stands before events (`record` is none).
     pub fn trace(&mut self, tag: i32, tid: Tid, what: Traced<'_>, named: bool, out: &mut Vec<u8>) {
         let Some(job) = self.traced(tag) else { return };
-        if let Err(error) = job.trace(tid, what, named, out) {
-            cannot_write(job, &error, out);
-            job.end_trace();
+        let finished = match job.trace(tid, what, named, out) {
+            Ok(finished) => finished,
+            Err(error) => {
+                cannot_write(job, &error, out);
+                job.end_trace()
+            }
+        };
+        if finished {
+            self.finish(tag - 1, out);
         }
     }
 }
@@ -135,7 +146,7 @@ pub fn jobs(console: &mut Console, words: &[String]) -> Result<(), Stop> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::events::Record;
+    use crate::traces::Traces;
     use std::fs::File;
 
     const ONE: Tid = Tid(0x40001);
@@ -217,7 +228,7 @@ mod tests {
         let items = [6, 7, 0x86, 3, 1, 2, 3, 4, 0x4004_0000, 0, 0x81, 5, 0x6865_6c6c, 0x6f00_0000];
         let bytes: Vec<u8> =
             words.iter().chain(&items).flat_map(|word: &i32| word.to_be_bytes()).collect();
-        let record = Record::of_program(TWO, &bytes).unwrap();
+        let record = Traces::default().read(TWO, &bytes).unwrap().remove(0);
         let mut out = Vec::new();
         for _ in 0..2 {
             jobs.trace(TAG_FIRST + 1, TWO, Traced::Record(&record), false, &mut out);
@@ -237,7 +248,7 @@ mod tests {
         );
         assert_eq!(String::from_utf8(out).unwrap(), expected);
         for length in 0..bytes.len() {
-            let _ = Record::of_program(TWO, &bytes[..length]);
+            let _ = Traces::default().read(TWO, &bytes[..length]);
         }
     }
 }

@@ -17,6 +17,7 @@ mod options;
 mod session;
 mod spawn;
 mod tasks;
+mod traces;
 mod tracing;
 mod words;
 

@@ -14,6 +14,7 @@ use pvm3::task::handlers::Handlers;
 
 use crate::events::Record;
 use crate::job::Event;
+use crate::traces::Traces;
 
 /// With which version of PVM this is compatible.
 pub const VERSION: &str = "3.4.6";
@@ -27,6 +28,7 @@ const OUTPUT_MAX: i32 = 1 << 24;
 pub struct Machine {
     task: Task,
     tid: Tid,
+    traces: Traces,
 }
 
 /// What has come by itself.
@@ -42,14 +44,14 @@ pub enum News {
         /// What.
         event: Event,
     },
-    /// An event of a program, in a message with this tag.
+    /// Events, in a message with this tag.
     Traced {
         /// The tag.
         tag: i32,
         /// Whose.
         tid: Tid,
         /// What.
-        record: Record,
+        records: Vec<Record>,
     },
 }
 
@@ -58,7 +60,7 @@ impl Machine {
     pub fn enroll() -> Result<Machine, Refusal> {
         let mut task = Task::new(clock);
         let tid = task.enroll(Handlers::default())?.tid;
-        Ok(Machine { task, tid })
+        Ok(Machine { task, tid, traces: Traces::default() })
     }
 
     /// Tells the daemon that `reset` spares this task, and that it wants to know of new hosts.
@@ -235,8 +237,8 @@ impl Machine {
             let fragments = self.task.buffers.message(buffer)?.fragments();
             let bytes: Vec<u8> =
                 fragments.iter().flat_map(|fragment| fragment.bytes()).copied().collect();
-            let record = Record::of_program(Tid::from(header.source), &bytes)?;
-            return Ok(News::Traced { tag, record, tid: Tid::from(header.source) });
+            let tid = Tid::from(header.source);
+            return Ok(News::Traced { tag, tid, records: self.traces.read(tid, &bytes)? });
         }
         self.task.buffers.setrbuf(buffer)?;
         let first = self.unpack_int()?;

@@ -212,6 +212,11 @@ identifiers! {
     WID = "Wait Identifier Number";
 }
 
+/// The name and the meaning of an identifier.
+pub fn meaning(identifier: i32) -> Option<(&'static str, &'static str)> {
+    MEANINGS.get(usize::try_from(identifier).ok()?).copied()
+}
+
 /// What all identifiers mean. A tracer gets this before the first event of a daemon.
 pub fn identifiers() -> Data {
     let data = Data::default().int(IDENTIFIERS);

@@ -321,6 +321,53 @@ fn tasks_are_spawned_and_their_output_comes() {
     ]);
 }
 
+/// Events of a trace file, and their descriptions, in order; without dates, and without times,
+/// tids, addresses and buffers, of which nothing is known before.
+fn events(trace: &str) -> Vec<String> {
+    // Output comes beside calls in any order; stock PVM's library calls itself.
+    let others = ["output", "mhf_invoke"];
+    let is_other = |line: &str| others.iter().any(|name| line.contains(&format!("\"{name}(")));
+    let unknown = |word: &str| {
+        let digits = word.trim_matches(|letter: char| !letter.is_ascii_digit());
+        digits.len() > 4 && digits.parse::<u32>().is_ok()
+    };
+    let masked = |line: &str| -> String {
+        let number = |word: &str| if unknown(word) { "N".into() } else { word.to_owned() };
+        let words: Vec<String> = line.split(' ').map(number).collect();
+        match words[0].as_str() {
+            "\"recv(1.1)\"" => [&words[..5], &words[6..]].concat().join(" "),
+            "\"initsend(1.1)\"" | "\"endtask(0)\"" => words[..5].join(" "),
+            _ => words.join(" "),
+        }
+    };
+    let blocks = trace.split("\n\n").flat_map(|block| match block.starts_with('#') {
+        true => vec![block],
+        false => block.lines().collect(),
+    });
+    blocks.skip(3).filter(|line| !is_other(line)).map(masked).collect()
+}
+
+#[test]
+fn calls_are_traced_into_a_file() {
+    let program = nagaya_tests::program::c_pvm("pvm/calls.c", &[]);
+    let search = [program.parent().expect("a directory")];
+    let ours = format!("{} pvm --echo", nagaya_path().display());
+    let machines =
+        [(Machine::stock(&search), "stdbuf -oL pvm".to_owned()), (Machine::ours(&search), ours)];
+    let traces = machines.map(|(machine, console)| {
+        let mut session = Session::begin(machine.task("sh"), machine.dir(), &console);
+        session.line("trace + send recv initsend pkint pkstr spawn mcast");
+        let trace = machine.dir().join("trace");
+        let name = program.file_name().and_then(|name| name.to_str()).expect("plain text");
+        session.keys(&format!("spawn -@{} {name}\n", trace.display()));
+        session.until("[1] finished\n");
+        events(&std::fs::read_to_string(trace).expect("it has been written"))
+    });
+    let [stock, ours] = traces;
+    assert!(stock.len() > 50, "{stock:#?}");
+    assert_eq!(stock, ours);
+}
+
 #[test]
 fn signals_end_tasks() {
     same(&[
