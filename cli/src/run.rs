@@ -234,7 +234,14 @@ pub fn run(options: Options) -> Result<i32, Failure> {
 
 /// Where so many tasks meet that share memory (libjia).
 pub fn meeting(tasks: u32) -> Result<Host, Failure> {
-    Host::new(tasks).map_err(|error| Failure::ours(format!("a socket for the job: {error}")))
+    Host::new(tasks).map_err(|error| {
+        Failure::ours(match error.raw_os_error() {
+            Some(libc::EAGAIN) => {
+                "thread: too many, or no memory for it (raise ulimit -u or -v)".into()
+            }
+            _ => format!("a socket for the job: {error}"),
+        })
+    })
 }
 
 /// Serves until all tasks have ended.

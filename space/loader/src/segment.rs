@@ -173,7 +173,7 @@ pub unsafe fn load(
     };
     let top = segment.end() - PAGE_SIZE;
     let bytes = contents.build(top).map_err(memory)?;
-    let limit = info.stack_limit.min(segment.stack_size_max());
+    let limit = info.stack_limit.min(segment.stack_size_max()) & !(PAGE_SIZE - 1);
     if bytes.len() as u64 > limit / 4 {
         return Err(LoadError::new(path, LoadErrorKind::ArgumentsTooLong));
     }

@@ -129,6 +129,10 @@ impl fmt::Display for Error {
             Error::System(call, Errno::NOMEM) => {
                 write!(f, "{call}: out of memory{}", map_count_hint())
             }
+            // Where there is no memory for its stack, the error is this, too.
+            Error::System("thread", Errno::AGAIN) => {
+                f.write_str("thread: too many, or no memory for it (raise ulimit -u or -v)")
+            }
             Error::System(call, errno) => {
                 write!(f, "{call}: {}{}", describe(*errno), hint(*errno))
             }
