@@ -5,6 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::{Cmd, Running, Task, WorkDir, nagaya, ps, runtime_dir, tool, wait_until};
 
 /// What the nodes are called, for launchers and by themselves.
@@ -41,6 +43,26 @@ pid=$(cat "${0%/*}/$1.pid")
 shift
 exec nsenter -t "$pid" -m -u -n -- sh -c "$*"
 "#;
+
+/// A launcher's daemon on a node that was cut off would stay.
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        let network = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let holders = self.holders.each_ref().map(Running::pid);
+        let ours = network(std::process::id() as i32);
+        let own = holders.map(network).map(|it| if it == ours { None } else { it });
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            let lives_there = network(pid).is_some_and(|it| own.contains(&Some(it)));
+            if lives_there
+                && !holders.contains(&pid)
+                && let Some(pid) = Pid::from_raw(pid)
+            {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+    }
+}
 
 /// What of a machine's the nodes share, besides the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
