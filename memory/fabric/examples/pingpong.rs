@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use fabric::event::{Event, Peer};
 use fabric::fabric::Fabric;
 use fabric::secret::Secret;
+use rustix::process::{Signal, set_parent_process_death_signal};
 
 const SECRET: [u8; 32] = [42; 32];
 const SIZES: [usize; 6] = [4, 1 << 10, 16 << 10, 64 << 10, 1 << 20, 16 << 20];
@@ -53,6 +54,8 @@ fn message(fabric: &mut Fabric, sleeps: bool) -> (Peer, Vec<u8>, Vec<u8>) {
 
 /// Sends back what comes.
 fn answer() {
+    // It may spin, and nobody may ever connect.
+    set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal");
     let mut fabric = Fabric::new(2, &Secret::new(SECRET)).expect("a fabric");
     println!("{}", hex(fabric.address()));
     std::io::stdout().flush().expect("a pipe");
