@@ -18,6 +18,9 @@ use pvm::wire::{Parcel, Request};
 use super::neighbours::is_neighbour;
 use super::{Enrolled, Task};
 
+/// From so many bytes on, one copy by two tasks that tell each other how far they are takes less
+/// time than two copies, one after the other.
+const IN_ADVANCE_MIN: usize = 128 << 10;
 /// Most fragments of such a message that is not gathered first.
 const PIECES: usize = 6;
 
@@ -169,7 +172,8 @@ impl Enrolled {
             let whole = whole(message, self.welcome.tid, number);
             return self.send_waiting(to, &[&whole], buffers);
         }
-        if memory.is_none() && alone && head.table.len() <= TABLE_MAX && self.is_neighbour(to) {
+        let in_advance = head.size >= IN_ADVANCE_MIN && head.table.len() <= TABLE_MAX;
+        if memory.is_none() && alone && in_advance && self.is_neighbour(to) {
             let pieces: Vec<&[u8]> = message.fragments().iter().map(Fragment::bytes).collect();
             let Enrolled { port, intake, .. } = self;
             let parts = [&head.envelope[..], &head.table];
