@@ -113,6 +113,11 @@ fn a_task_knows_who_and_where_it_is() {
 }
 
 #[test]
+fn a_task_that_was_waited_for_does_not_count() {
+    holds("tasks_waited_for_do_not_count");
+}
+
+#[test]
 fn a_child_of_a_task_is_no_task() {
     holds("children_of_tasks_are_none");
 }

@@ -13,6 +13,8 @@ use nagaya_gate::abi::{
 };
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
 use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use crate::copy_plan::CopyPlan;
 use crate::error::{Error, last};
@@ -152,7 +154,14 @@ impl Control {
     /// Tasks that live now.
     pub fn tasks_alive(&self) -> u32 {
         // Counted, not kept: a task can be killed between any two stores of its own.
-        (0..self.tasks_high()).filter(|&id| self.is_announced(id)).count() as u32
+        (0..self.tasks_high()).filter(|&id| self.lives(id)).count() as u32
+    }
+    /// Whether a task lives in the slot: one that was waited for stands there until the
+    /// watcher has heard of its end.
+    fn lives(&self, id: u32) -> bool {
+        let pid = self.slot(id).pid.load(Ordering::Acquire);
+        let gone = |pid| test_kill_process(pid) == Err(Errno::SRCH);
+        self.is_announced(id) && Pid::from_raw(pid as i32).is_some_and(|pid| !gone(pid))
     }
     /// Says which loop copies how much in this space.
     pub fn set_copy_plan(&self, plan: &CopyPlan) {
