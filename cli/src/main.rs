@@ -37,7 +37,9 @@ struct Arguments {
     command: Command,
 }
 
+// Deferred: what clap makes of all of them at once takes 80 KiB of stack.
 #[derive(Debug, Subcommand)]
+#[command(defer = true)]
 enum Command {
     /// Run N tasks of a program in one space
     Run(run::Options),

@@ -66,8 +66,7 @@ fn address_space() {
 
 #[test]
 fn locked_memory_and_stacks_do_not_matter() {
-    // clap alone takes 80 KiB of stack.
-    let stacks = ["--stack=unlimited", "--stack=131072", "--stack=132000"];
+    let stacks = ["--stack=unlimited", "--stack=65536", "--stack=66000"];
     for limit in ["--memlock=0", "--core=0", "--fsize=0"].into_iter().chain(stacks) {
         for command in [run, exec] {
             // Standard output is a file.
