@@ -191,12 +191,16 @@ static void drift(molecule *at, const molecule *speed, long count, double time)
 static double forces_together(const molecule *at, molecule *force, molecule *own)
 {
 	memset(own, 0, (size_t)molecules * sizeof *own);
-	double energy = pairs(at, own, share_begin(molecules, jiapid), share_end(molecules, jiapid));
+	long mine = share_begin(molecules, jiapid), behind = share_end(molecules, jiapid);
+	double energy = pairs(at, own, mine, behind);
 
 	for (int next = 0; next < jiahosts; next++) {
 		int task = (jiapid + next) % jiahosts;
 		long first = share_begin(molecules, task), end = share_end(molecules, task);
 
+		/* Where there are more tasks than molecules. */
+		if (first == end || mine == behind)
+			continue;
 		jia_lock(task);
 		for (long i = first; i < end; i++)
 			for (int site = 0; site < 3; site++)

@@ -9,7 +9,8 @@
 //! [`scope`] is home-based scope consistency, for programs with locks and barriers. [`message`]
 //! is what nodes say to each other, [`run`] how lists of pages are written in them, [`diff`]
 //! what was changed in a page, and [`record`] how a node's steps are written down.
-//! [`story`] makes random programs to check all of it with.
+//! [`sparse`] holds what a node knows of pages; [`story`] makes random programs to check all of
+//! it with.
 //!
 //! # What a driver owes
 //! - Between two nodes messages arrive whole, in the order sent, until one of the two is lost.
@@ -24,4 +25,5 @@ pub mod message;
 pub mod record;
 pub mod run;
 pub mod scope;
+pub mod sparse;
 pub mod story;

@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use coherence::diff;
 use coherence::message::Page;
+use coherence::sparse::Sparse;
 
 /// What tasks may do with a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,7 +26,7 @@ pub enum Access {
 #[derive(Clone, Debug)]
 pub struct Frames {
     page_bytes: usize,
-    access: Vec<Access>,
+    access: Sparse<Access>,
     /// If there are contents: pages that are not here hold zeros.
     contents: Option<HashMap<Page, Box<[u8]>>>,
     twins: HashMap<Page, Twin>,
@@ -45,7 +46,7 @@ impl Frames {
     /// No pages yet.
     pub fn new(page_bytes: usize, contents: bool) -> Self {
         let contents = contents.then(HashMap::new);
-        Self { page_bytes, access: Vec::new(), contents, twins: HashMap::new() }
+        Self { page_bytes, access: Sparse::default(), contents, twins: HashMap::new() }
     }
 
     /// It has contents.
@@ -55,19 +56,18 @@ impl Frames {
 
     /// More pages, which nobody may touch.
     pub fn grow(&mut self, pages: u64) {
-        self.access.resize(self.access.len() + pages as usize, Access::None);
+        self.access.grow(pages);
     }
 
     /// The first page of the bytes that a task may not do that with.
     pub fn missing(&self, bytes: &Range<u64>, wants: Access) -> Option<Page> {
-        let size = self.page_bytes as u64;
-        let mut pages = bytes.start / size..bytes.end.div_ceil(size);
-        pages.find(|&page| self.access[page as usize] < wants)
+        let mut pages = self.pieces(bytes).map(|(page, _)| page);
+        pages.find(|&page| self.access.get(page).is_none_or(|access| *access < wants))
     }
 
     /// Changes what tasks may do with a page.
     pub fn allow(&mut self, page: Page, change: impl FnOnce(Access) -> Access) {
-        let access = &mut self.access[page as usize];
+        let access = self.access.use_with(page, |_| Access::None);
         *access = change(*access);
     }
 
@@ -167,7 +167,7 @@ impl Frames {
 
     /// Drops a page.
     pub fn drop(&mut self, page: Page) {
-        self.access[page as usize] = Access::None;
+        self.allow(page, |_| Access::None);
         self.twins.remove(&page);
         if self.contents.is_some() {
             self.page(page).fill(NOTHING);

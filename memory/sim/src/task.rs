@@ -117,8 +117,10 @@ impl Me {
     /// The bytes, page by page.
     pub fn pages(&self, bytes: Range<u64>) -> impl Iterator<Item = Range<u64>> + use<> {
         let size = self.page_bytes;
-        let pages = bytes.start / size..bytes.end.div_ceil(size).max(bytes.start / size);
-        pages.map(move |page| bytes.start.max(page * size)..bytes.end.min((page + 1) * size))
+        // Of nothing there are none, wherever it lies in a page.
+        let end = if bytes.is_empty() { bytes.start / size } else { bytes.end.div_ceil(size) };
+        (bytes.start / size..end)
+            .map(move |page| bytes.start.max(page * size)..bytes.end.min((page + 1) * size))
     }
 
     /// Reads the bytes, and answers what stands there.

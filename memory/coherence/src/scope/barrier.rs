@@ -119,13 +119,20 @@ impl Node {
         self.epoch += 1;
         let pages = self.pages();
         for run in self.whole(from, Op::Invalidate, 0, runs) {
-            for page in run.range().take_while(|&page| page < pages) {
+            let mut pages = run.first..run.range().end.min(pages);
+            // Where no home moves, and others wrote, nothing happens to what is not here.
+            let moves = self.options.migrate && run.writer != NOBODY;
+            let mut next = |node: &mut Self| match moves || run.writer == node.options.me {
+                true => pages.next(),
+                false => node.next_noticed(&mut pages),
+            };
+            while let Some(page) = next(self) {
                 self.pass_page(page, run.writer, actions);
             }
         }
         // With notices for all that we write, nothing may stay writable unseen.
         for page in std::mem::take(&mut self.writable) {
-            if self.pages[page as usize].state == State::HomeDirty {
+            if self.pages.of(page).state == State::HomeDirty {
                 self.happens(page, Happens::Open, None, actions);
             }
         }
@@ -144,6 +151,7 @@ impl Node {
 
     /// What a barrier says of pages can be: it names each once, and those that come or go can.
     fn can_pass<'a>(&self, runs: impl Iterator<Item = &'a Run>) -> bool {
+        let me = self.options.me;
         let mut end = 0;
         for run in runs {
             let known = run.writer < self.options.nodes || run.writer == NOBODY;
@@ -151,13 +159,20 @@ impl Node {
                 return false;
             }
             end = run.range().end;
-            let mut pages = run.range().take_while(|&page| page < self.pages());
-            if !pages.all(|page| {
-                let entry = &self.pages[page as usize];
+            let mut pages = run.first..end.min(self.pages());
+            // Nothing can be wrong with what others wrote and is not here.
+            let mut next = || {
+                if run.writer != me {
+                    pages.start = self.pages.next_touched(pages.clone());
+                }
+                pages.next()
+            };
+            while let Some(page) = next() {
+                let entry = self.pages.get(page).expect("it is there");
                 let on = self.passes(entry.home, run.writer);
-                on.is_none_or(|on| rule_of(entry.state, on).is_some())
-            }) {
-                return false;
+                if on.is_some_and(|on| rule_of(entry.state, on).is_none()) {
+                    return false;
+                }
             }
         }
         true
@@ -183,14 +198,14 @@ impl Node {
 
     /// A page that is named at a barrier.
     fn pass_page(&mut self, page: Page, writer: NodeId, actions: &mut Vec<Action>) {
-        let home = self.pages[page as usize].home;
+        let home = self.pages.of(page).home;
         let moves = self.options.migrate && writer != NOBODY && writer != home;
         if let Some(on) = self.passes(home, writer) {
             self.counts.gained += u64::from(on == Happens::Gain);
             self.happens(page, on, None, actions);
         }
         if moves {
-            self.pages[page as usize].home = writer;
+            self.pages.of(page).home = writer;
         }
     }
 

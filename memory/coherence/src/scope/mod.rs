@@ -17,7 +17,7 @@
 //!
 //! Pages' lives are in [`page`]; [`node`] is what a driver uses, [`event`] what goes in and
 //! comes out; `lock`, `barrier`, `condition`
-//! hold both sides of each, the tasks' and the manager's; [`homes`] says where pages live.
+//! hold both sides of each, the tasks' and the manager's; [`homes`] says where pages live, `table` what a node has of them.
 //!
 //! From the time that all its tasks have reached a barrier until the barrier is granted, a
 //! node lets nothing begin: faults of other threads wait. So no fetch and no change ever
@@ -31,6 +31,7 @@ mod lock;
 pub mod node;
 pub mod page;
 pub mod statistics;
+mod table;
 
 pub use event::{Action, Event, Misuse, Options, Refused};
 pub use lock::HANDOVERS;

@@ -1,6 +1,7 @@
 //! A node's part of the protocol: events in, actions out.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use super::barrier::{Arrivals, Barrier};
 use super::condition::{Condition, Waiting};
@@ -9,6 +10,7 @@ use super::homes::Homes;
 use super::lock::{Local, Managed};
 use super::page::{Do, Happens, State, rule_of};
 use super::statistics::{PageStatistics, Statistics};
+use super::table::Table;
 use crate::message::{Content, Header, Lock, NodeId, Op, Page};
 use crate::run::{self, Run};
 
@@ -16,16 +18,6 @@ use crate::run::{self, Run};
 const RUNS: usize = 4096;
 /// Pages whose changes one message carries.
 const DIFFS: usize = 64;
-
-/// A page, as this node sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Entry {
-    pub state: State,
-    pub home: NodeId,
-    /// When it was asked for.
-    since: u64,
-    counts: PageStatistics,
-}
 
 /// A lock that a task of this node has, or the barrier; and what was written meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +44,7 @@ pub struct Node {
     pub(super) now: u64,
     /// Barriers passed.
     pub(super) epoch: u64,
-    pub(super) pages: Vec<Entry>,
+    pub(super) pages: Table,
     /// Pages that may be Dirty or HomeDirty; some are not, some are here twice.
     pub(super) writable: Vec<Page>,
     /// The first is the barrier's.
@@ -93,7 +85,7 @@ impl Node {
             options,
             now: 0,
             epoch: 0,
-            pages: Vec::new(),
+            pages: Table::default(),
             writable: Vec::new(),
             scopes: vec![Scope { lock: None, written: Vec::new() }],
             diffs_sent: 0,
@@ -157,30 +149,28 @@ impl Node {
 
     /// What it has counted of a page.
     pub fn page_statistics(&self, page: Page) -> Option<PageStatistics> {
-        Some(self.pages.get(page as usize)?.counts)
+        Some(self.pages.get(page)?.counts)
     }
 
     /// Begins to count anew.
     pub fn forget_statistics(&mut self) {
         self.counts = Statistics::default();
-        for page in &mut self.pages {
-            page.counts = PageStatistics::default();
-        }
+        self.pages.forget_statistics();
     }
 
     /// The pages that there are.
     pub fn pages(&self) -> u64 {
-        self.pages.len() as u64
+        self.pages.pages()
     }
 
     /// Where a page lives.
     pub fn home(&self, page: Page) -> Option<NodeId> {
-        Some(self.pages.get(page as usize)?.home)
+        Some(self.pages.get(page)?.home)
     }
 
     /// What we have of a page.
     pub fn state(&self, page: Page) -> Option<State> {
-        Some(self.pages.get(page as usize)?.state)
+        Some(self.pages.get(page)?.state)
     }
 
     /// What it was made with.
@@ -210,23 +200,14 @@ impl Node {
     }
 
     fn allocate(&mut self, pages: u64, homes: Homes, actions: &mut Vec<Action>) {
-        let Options { me, nodes, alone, .. } = self.options;
-        self.pages.extend((0..pages).map(|page| {
-            let home = homes.of(page, nodes);
-            let state = match home == me {
-                true if alone => State::Alone,
-                true => State::Home,
-                false => State::Invalid,
-            };
-            Entry { state, home, since: 0, counts: PageStatistics::default() }
-        }));
+        self.pages.allocate(pages, homes, &self.options);
         self.answer_early(actions);
     }
 
     /// A task cannot go on.
     fn fault(&mut self, page: Page, on: Happens, actions: &mut Vec<Action>) {
         assert!(page < self.pages(), "page {page} is not allocated");
-        let entry = &mut self.pages[page as usize];
+        let entry = self.pages.of(page);
         if on == Happens::Write {
             self.counts.write_faults += 1;
             entry.counts.written += 1;
@@ -253,7 +234,7 @@ impl Node {
         asker: Option<NodeId>,
         actions: &mut Vec<Action>,
     ) {
-        let entry = &mut self.pages[page as usize];
+        let entry = self.pages.of(page);
         let rule = rule_of(entry.state, on)
             .unwrap_or_else(|| panic!("page {page}, {:?}: {on:?} cannot happen", entry.state));
         if rule.next == State::Invalid && entry.state != State::Invalid {
@@ -270,7 +251,7 @@ impl Node {
         for action in rule.actions {
             match action {
                 Do::Ask => {
-                    let entry = &mut self.pages[page as usize];
+                    let entry = self.pages.of(page);
                     entry.since = self.now;
                     entry.counts.fetched += 1;
                     self.fetches += 1;
@@ -327,7 +308,7 @@ impl Node {
     /// Another scope opens: what is written from now on is written in it.
     pub(super) fn open(&mut self, lock: Lock, actions: &mut Vec<Action>) {
         for page in std::mem::take(&mut self.writable) {
-            if matches!(self.pages[page as usize].state, State::Dirty | State::HomeDirty) {
+            if matches!(self.pages.of(page).state, State::Dirty | State::HomeDirty) {
                 self.happens(page, Happens::Open, None, actions);
             }
         }
@@ -344,7 +325,7 @@ impl Node {
         self.send_collected(actions);
         let me = self.options.me;
         run::of(written.into_iter().map(|page| {
-            let whole = self.pages[page as usize].state != State::Invalid;
+            let whole = self.pages.of(page).state != State::Invalid;
             (page, if whole { me } else { run::NOBODY })
         }))
     }
@@ -352,10 +333,23 @@ impl Node {
     /// Another wrote these pages.
     pub(super) fn notice(&mut self, runs: &[Run], actions: &mut Vec<Action>) {
         let pages = self.pages();
-        for page in runs.iter().flat_map(Run::range).take_while(|&page| page < pages) {
-            self.happens(page, Happens::Notice, None, actions);
+        for run in runs {
+            let mut pages = run.first..run.range().end.min(pages);
+            while let Some(page) = self.next_noticed(&mut pages) {
+                self.happens(page, Happens::Notice, None, actions);
+            }
         }
         self.send_collected(actions);
+    }
+
+    /// Another wrote these pages: the next of them where there may be something to do. Those
+    /// before it, others' of which nothing is here, have noticed it.
+    pub(super) fn next_noticed(&mut self, pages: &mut Range<Page>) -> Option<Page> {
+        let next = self.pages.next_touched(pages.clone());
+        let rules = &mut self.counts.rules[State::Invalid as usize];
+        rules[Happens::Notice as usize] += next - pages.start;
+        pages.start = next;
+        pages.next()
     }
 
     /// Says it as soon as all changes that are sent are applied.
@@ -469,7 +463,7 @@ impl Node {
                 self.happens(scope, Happens::Ask, Some(from), actions);
             }
             (Op::GetPageGrant, Content::Page) => {
-                if !self.can(scope, Happens::Arrive) || self.pages[scope as usize].home != from {
+                if !self.can(scope, Happens::Arrive) || self.home(scope) != Some(from) {
                     return refuse("sends a page that nobody asked for");
                 }
                 self.happens(scope, Happens::Arrive, None, actions);

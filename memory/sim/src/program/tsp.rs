@@ -158,18 +158,23 @@ impl<'a> Search<'a> {
             if self.tour.len() == nearest.len() {
                 let length = *so_far + distance[last][self.tour[0]];
                 found = (length < self.best).then(|| (length, self.tour.clone()));
-            } else if *city < nearest.len() {
-                let next = *city;
-                *city += 1;
-                self.looked_at += 1;
-                let longer = *so_far + distance[last][next];
-                let rest = *rest - nearest[last];
-                if self.visited >> next & 1 == 0 && longer + rest < self.best {
-                    self.tour.push(next);
-                    self.visited |= 1 << next;
-                    self.at.push((longer, rest, 1));
+            } else {
+                // Those that the tour has are looked at, too, as the real program does.
+                let after = u64::MAX.checked_shl(*city as u32).unwrap_or(0);
+                let left = !self.visited & after & u64::MAX >> (CITIES - nearest.len());
+                let next = (left.trailing_zeros() as usize).min(nearest.len() - 1);
+                self.looked_at += (next + 1).saturating_sub(*city) as u64;
+                *city = next + 1;
+                if left != 0 {
+                    let longer = *so_far + distance[last][next];
+                    let rest = *rest - nearest[last];
+                    if longer + rest < self.best {
+                        self.tour.push(next);
+                        self.visited |= 1 << next;
+                        self.at.push((longer, rest, 1));
+                    }
+                    continue;
                 }
-                continue;
             }
             self.at.pop();
             if self.tour.len() > self.begun {

@@ -196,7 +196,7 @@ impl Arrays {
         let mut own = vec![[[0.0; 3]; 3]; molecules as usize];
         let mut at = vec![None; molecules as usize];
         let mut pairs = 0;
-        for i in mine {
+        for i in mine.clone() {
             // What is not yet here is read: the molecule itself, and those that follow.
             let count = following(i, molecules);
             for j in (0..=count).map(|next| ((i + next) % molecules) as usize) {
@@ -220,6 +220,9 @@ impl Arrays {
         me.compute(pairs, pair_ns).await;
         for task in (0..me.tasks).map(|next| (me.task + next) % me.tasks) {
             let theirs = part(molecules, task, me.tasks);
+            if theirs.is_empty() || mine.is_empty() {
+                continue;
+            }
             let adds = bytes_of(&own[theirs.start as usize..theirs.end as usize]);
             let bytes = self.bytes(self.force, theirs);
             me.lock(task as u32).await;

@@ -1,0 +1,154 @@
+//! Simulated time against real time on two nodes of this machine.
+//!
+//! In each round the machine is measured (`nagaya sim --calibrate`) and the programs run, for
+//! real and simulated. What their inner loops take is measured, too: by the program itself on
+//! one node, as many at once as there will be nodes, since they share caches and memory. So
+//! nothing of the simulated time comes from a run on two nodes.
+
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+use super::PATIENCE;
+use super::traffic::{PROGRAMS, Program, cell, parameters, read, seconds_of};
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::programs;
+use crate::progress::progress;
+use crate::spread::Spread;
+use crate::table::{Table, write_lines};
+
+const NODES: usize = 2;
+
+/// A program's times in seconds, a round each.
+struct Times {
+    name: &'static str,
+    one: Vec<f64>,
+    real: Vec<f64>,
+    simulated: Vec<f64>,
+}
+
+/// Measures, prints a table, writes `dsm-simulated.csv`.
+pub fn run(rounds: u32, small: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let new = |of: &Program| Times { name: of.name, one: vec![], real: vec![], simulated: vec![] };
+    let mut all = PROGRAMS.each_ref().map(new);
+    for round in 1..=rounds {
+        progress(&format!("dsm, simulated time against real time, round {round} of {rounds}"));
+        let cluster = out.join(format!("this-machine-{round}.toml"));
+        output_of(nagaya_sim(nagaya).arg("--calibrate").arg(&cluster), PATIENCE)?;
+        for (times, program) in all.iter_mut().zip(&PROGRAMS) {
+            times.measure(program, small, &cluster, nagaya, out)?;
+        }
+    }
+    progress("");
+    report(&all, out)
+}
+
+impl Times {
+    fn measure(
+        &mut self,
+        program: &Program,
+        small: bool,
+        cluster: &Path,
+        nagaya: &Nagaya,
+        out: &Path,
+    ) -> Result<(), Failure> {
+        let arguments = if small { program.small } else { "" };
+        let compiled = programs::compile_with_jia(program.name, nagaya, out)?;
+        let real = |nodes: usize| {
+            let nodes = nodes.to_string();
+            let mut command = Command::new(&nagaya.command);
+            command.args(["run", "--nodes", &nodes, "-n", &nodes]).arg(&compiled);
+            let output = output_of(command.args(arguments.split_whitespace()), PATIENCE)?;
+            seconds_of(&output)
+                .ok_or_else(|| Failure::new(format!("{}: unexpected output: {output}", self.name)))
+        };
+        let one = thread::scope(|scope| {
+            let runs = [(); NODES].map(|()| scope.spawn(|| real(1)));
+            let seconds = runs.map(|run| run.join().expect("it does not panic"));
+            seconds.into_iter().sum::<Result<f64, Failure>>()
+        })? / NODES as f64;
+        let two = real(NODES)?;
+
+        let csv = out.join("dsm-simulated-run.csv");
+        let _ = std::fs::remove_file(&csv); // an earlier run's
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get()) / NODES;
+        let mut command = nagaya_sim(nagaya);
+        command.arg(program.name).args(parameters(arguments)).arg("-c").arg(cluster);
+        command.args(["-n", &NODES.to_string(), "--cores", &cores.max(1).to_string()]);
+        command.args(["--one-node", &one.to_string(), "--csv"]).arg(&csv);
+        output_of(&mut command, PATIENCE)?;
+        let simulated = cell(&read(&csv)?, "time_s").ok_or_else(|| {
+            Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))
+        })?;
+        self.one.push(one);
+        self.real.push(two);
+        self.simulated.push(simulated);
+        Ok(())
+    }
+
+    /// How much longer the simulated run takes than the real one, round by round, in percent.
+    fn error(&self) -> Spread {
+        let quotients = Spread::quotients(&self.simulated, &self.real);
+        Spread::of(&quotients.iter().map(|of| (of - 1.0) * 100.0).collect::<Vec<_>>())
+    }
+}
+
+fn nagaya_sim(nagaya: &Nagaya) -> Command {
+    let mut command = Command::new(&nagaya.command);
+    command.arg("sim");
+    command
+}
+
+fn report(all: &[Times], out: &Path) -> Result<(), Failure> {
+    let mut table = Table::new([
+        "",
+        "1 node, s",
+        "2 nodes, s",
+        "(min..max)",
+        "simulated",
+        "error",
+        "(min..max)",
+    ]);
+    let mut lines = vec!["program,one_s,real_s,real_min,real_max,simulated_s,error_percent".into()];
+    for times in all {
+        let [one, real, simulated] =
+            [&times.one, &times.real, &times.simulated].map(|seconds| Spread::of(seconds));
+        let error = times.error();
+        table.row([
+            times.name.to_string(),
+            format!("{:.3}", one.median),
+            format!("{:.3}", real.median),
+            format!("({:.3}..{:.3})", real.min, real.max),
+            format!("{:.3}", simulated.median),
+            format!("{:+.0} %", error.median),
+            format!("({:+.0}..{:+.0})", error.min, error.max),
+        ]);
+        lines.push(format!(
+            "{},{},{},{},{},{},{:.1}",
+            times.name, one.median, real.median, real.min, real.max, simulated.median, error.median
+        ));
+    }
+    table.print(&format!(
+        "simulated time against real time on {NODES} nodes of this machine; medians of {} rounds",
+        all[0].real.len()
+    ));
+    write_lines(&out.join("dsm-simulated.csv"), &lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_of_simulated_time_against_real_time() {
+        let times = Times {
+            name: "mm",
+            one: vec![2.0; 3],
+            real: vec![1.0, 2.0, 1.0],
+            simulated: vec![1.1, 1.0, 1.3],
+        };
+        let error = times.error();
+        assert_eq!([error.median, error.min].map(f64::round), [10.0, -50.0]);
+    }
+}

@@ -1,0 +1,32 @@
+//! Speed-ups of the programs on clusters of many nodes, which the simulator draws.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::progress::progress;
+use crate::table::write_lines;
+
+/// The clusters that `nagaya sim` knows, and on how many nodes.
+const CLUSTERS: [(&str, &str); 2] =
+    [("paper", "1,2,4,8,16,32"), ("current", "1,2,4,8,16,32,64,128,256,512,1024")];
+
+const PATIENCE: Duration = Duration::from_secs(1200);
+
+/// Prints the tables; writes `sim-CLUSTER.txt` and `sim-CLUSTER.svg`.
+pub fn run(small: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    for (cluster, nodes) in CLUSTERS {
+        progress(&format!("dsm, speed-ups in the simulator, cluster {cluster}"));
+        let file = |end: &str| out.join(format!("sim-{cluster}.{end}"));
+        let nodes = if small { "1,2" } else { nodes };
+        let mut command = Command::new(&nagaya.command);
+        command.args(["sim", "all", "-c", cluster, "-n", nodes, "--plot"]).arg(file("svg"));
+        let output = output_of(&mut command, PATIENCE)?;
+        print!("\n{output}");
+        write_lines(&file("txt"), &output.lines().map(String::from).collect::<Vec<_>>())?;
+    }
+    progress("");
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! The pages as a node sees them. Of most it knows no more than where they live: what it has
+//! of a page it writes down when that is first used, together with some neighbours'.
+
+use std::hash::{Hash, Hasher};
+use std::ops::Range;
+
+use super::event::Options;
+use super::homes::Homes;
+use super::page::State;
+use super::statistics::PageStatistics;
+use crate::message::{NodeId, Page};
+use crate::sparse::Sparse;
+
+/// A page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Entry {
+    pub state: State,
+    pub home: NodeId,
+    /// When it was asked for.
+    pub since: u64,
+    pub counts: PageStatistics,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Table {
+    /// What is unused here is another's, and nothing of it is here.
+    entries: Sparse<Entry>,
+    /// Where pages live before they move: first page, how, among how many nodes.
+    allocations: Vec<(Page, Homes, u32)>,
+}
+
+impl Table {
+    /// How many there are.
+    pub fn pages(&self) -> u64 {
+        self.entries.pages()
+    }
+
+    /// More pages.
+    pub fn allocate(&mut self, pages: u64, homes: Homes, options: &Options) {
+        let Options { me, nodes, alone, .. } = *options;
+        let first = self.pages();
+        // What is at one node goes on.
+        if !matches!((homes, self.allocations.last()), (Homes::At(_), Some(last)) if last.1 == homes)
+        {
+            self.allocations.push((first, homes, nodes));
+        }
+        self.entries.grow(pages);
+        // The first ones may share a chunk with pages before them that are used.
+        let mut page = first;
+        while page < first + pages && self.next_touched(page..page + 1) == page {
+            *self.of(page) = untouched(&self.allocations, page);
+            page += 1;
+        }
+        for page in homes.at(me, nodes, pages).flatten() {
+            self.of(first + page).state = if alone { State::Alone } else { State::Home };
+        }
+    }
+
+    /// One that is there, to change it.
+    pub fn of(&mut self, page: Page) -> &mut Entry {
+        let allocations = &self.allocations;
+        self.entries.use_with(page, |page| untouched(allocations, page))
+    }
+
+    /// One, if it is there.
+    pub fn get(&self, page: Page) -> Option<Entry> {
+        (page < self.pages()).then(|| match self.entries.get(page) {
+            Some(entry) => *entry,
+            None => untouched(&self.allocations, page),
+        })
+    }
+
+    /// The first of these pages of which something may be here, or that may be ours; their end,
+    /// if there is none.
+    pub fn next_touched(&self, pages: Range<Page>) -> Page {
+        self.entries.next_used(pages)
+    }
+
+    /// Begins to count anew.
+    pub fn forget_statistics(&mut self) {
+        for (_, entry) in self.entries.iter_mut() {
+            entry.counts = PageStatistics::default();
+        }
+    }
+}
+
+/// What is known of another's page that was never used; ours are not asked for.
+fn untouched(allocations: &[(Page, Homes, u32)], page: Page) -> Entry {
+    let behind = allocations.partition_point(|(first, ..)| *first <= page);
+    let (first, homes, nodes) = allocations[behind - 1];
+    let home = homes.of(page - first, nodes);
+    Entry { state: State::Invalid, home, since: 0, counts: PageStatistics::default() }
+}
+
+/// That there is room for a page makes no difference.
+impl PartialEq for Table {
+    fn eq(&self, other: &Self) -> bool {
+        let pages = self.pages();
+        pages == other.pages() && (0..pages).all(|page| self.get(page) == other.get(page))
+    }
+}
+
+impl Eq for Table {}
+
+impl Hash for Table {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.pages().hash(state);
+        (0..self.pages()).for_each(|page| self.get(page).hash(state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::Random;
+
+    /// Whatever was used before more pages came: each is where it must be, and as it was left.
+    #[test]
+    fn a_page_lives_where_its_allocation_says_used_or_not() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let options = Options { nodes: 5, me: 2, tasks: 1, migrate: false, alone: true };
+            let (mut table, mut wanted) = (Table::default(), Vec::new());
+            for _ in 0..12 {
+                let homes = match random.one_in(2) {
+                    true => Homes::At(random.below(3) as NodeId),
+                    false => {
+                        let (pages, first) = (1 + random.below(40), random.below(5));
+                        Homes::Blocks { pages: pages as u64, first: first as NodeId }
+                    }
+                };
+                let pages = random.below(200) as u64;
+                table.allocate(pages, homes, &options);
+                wanted.extend((0..pages).map(|page| {
+                    let home = homes.of(page, options.nodes);
+                    (home, if home == options.me { State::Alone } else { State::Invalid })
+                }));
+                if !wanted.is_empty() && random.one_in(2) {
+                    let page = random.below(wanted.len());
+                    table.of(page as Page).state = State::Clean;
+                    wanted[page].1 = State::Clean;
+                }
+            }
+            let of = |page| table.get(page).map(|entry| (entry.home, entry.state));
+            let seen: Vec<_> = (0..table.pages()).map_while(of).collect();
+            assert_eq!(seen, wanted, "seed {seed}");
+            assert_eq!(of(wanted.len() as Page), None);
+        }
+    }
+
+    #[test]
+    fn what_others_have_takes_no_room() {
+        let options = Options { nodes: 1024, me: 7, tasks: 1, migrate: false, alone: true };
+        let mut table = Table::default();
+        let homes = Homes::Blocks { pages: 1000, first: 0 };
+        table.allocate(1_024_000, homes, &options);
+        assert_eq!(table.next_touched(0..7000), 7000 / 64 * 64, "ours begin in this chunk");
+        assert_eq!(table.next_touched(8064..1_024_000), 1_024_000);
+        let mut other = table.clone();
+        table.of(500_000);
+        assert!(table == other, "that it was looked at makes no difference");
+        other.of(500_000).state = State::Fetching;
+        assert!(table != other);
+    }
+}
