@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use coherence::record::{self, Differs};
 use nagaya_server::Failure;
-use sim::cluster::Cluster;
+use sim::cluster::{Cluster, Compute};
 use sim::machine::{Machine, Setup, Stuck};
 use sim::program::{self, Known, Program};
 use sim::report::{self, Outcome};
@@ -35,6 +35,12 @@ pub struct Options {
     /// A cluster's times: paper, current, or a file
     #[arg(short, long, value_name = "CLUSTER", default_value = "current")]
     cluster: String,
+    /// Processors of a node, instead of the cluster's
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    cores: Option<u32>,
+    /// What the program takes on one node: its inner loop's time follows from that
+    #[arg(long, value_name = "SECONDS")]
+    one_node: Option<f64>,
     /// Bytes of a page: a multiple of 4096
     #[arg(long, value_name = "BYTES", default_value = "8192")]
     page: usize,
@@ -95,7 +101,8 @@ pub fn sim(options: &Options) -> Result<i32, Failure> {
         write(file, cluster.text().as_bytes())?;
         return Ok(0);
     }
-    let cluster = cluster(&options.cluster)?;
+    let mut cluster = cluster(&options.cluster)?;
+    cluster.cores = options.cores.unwrap_or(cluster.cores);
     let Some(name) = &options.program else {
         list();
         return Ok(0);
@@ -114,6 +121,10 @@ pub fn sim(options: &Options) -> Result<i32, Failure> {
     }
     let mut all = Vec::new();
     for known in known {
+        let mut cluster = cluster.clone();
+        if let Some(seconds) = options.one_node {
+            cluster.compute = paced(options, known, &cluster, seconds)?;
+        }
         let program = parameters(known, &options.parameters, &cluster)?;
         all.push((known.name, run(options, known.name, program.as_ref(), &cluster)?));
     }
@@ -133,15 +144,7 @@ fn run(
     let mut runs: Vec<Outcome> = Vec::new();
     let last = options.nodes.len() - 1;
     for (at, &nodes) in options.nodes.iter().enumerate() {
-        let setup = Setup {
-            cluster: cluster.clone(),
-            nodes,
-            tasks: options.tasks,
-            page_bytes: options.page,
-            migrate: options.migrate,
-            alone: !options.no_alone,
-            contention: !options.no_contention,
-        };
+        let setup = setup(options, cluster, nodes);
         let mut machine = Machine::new(&setup, program);
         if at == last && options.trace.is_some() {
             machine.draw(Trace::default());
@@ -172,6 +175,44 @@ fn run(
         write(file, (before + &lines).as_bytes())?;
     }
     Ok(runs)
+}
+
+fn setup(options: &Options, cluster: &Cluster, nodes: u32) -> Setup {
+    Setup {
+        cluster: cluster.clone(),
+        nodes,
+        tasks: options.tasks,
+        page_bytes: options.page,
+        migrate: options.migrate,
+        alone: !options.no_alone,
+        contention: !options.no_contention,
+    }
+}
+
+/// Times of inner loops with which a program takes so many seconds on one node, all else being
+/// as the cluster's file says.
+fn paced(
+    options: &Options,
+    known: &Known,
+    cluster: &Cluster,
+    seconds: f64,
+) -> Result<Compute, Failure> {
+    let at = |factor| {
+        let compute = cluster.compute.times(factor);
+        let cluster = Cluster { compute: compute.clone(), ..cluster.clone() };
+        let program = parameters(known, &options.parameters, &cluster)?;
+        let outcome = Machine::new(&setup(options, &cluster, 1), program.as_ref()).run();
+        let outcome = outcome.map_err(|stuck| failure(known.name, 1, stuck))?;
+        Ok::<_, Failure>((outcome.time_ns as f64 / 1e9, compute))
+    };
+    let ((rest, _), (whole, _)) = (at(0.0)?, at(1.0)?);
+    match (seconds - rest) / (whole - rest) {
+        factor if factor.is_finite() && factor >= 0.0 => Ok(at(factor)?.1),
+        _ => Err(Failure::ours(format!(
+            "--one-node {seconds}: without its inner loop {} takes {rest} s on one node",
+            known.name
+        ))),
+    }
 }
 
 /// The program with what the command line says of it.

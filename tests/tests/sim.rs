@@ -95,6 +95,20 @@ fn a_step_that_was_another_is_named() {
 }
 
 #[test]
+fn what_a_program_takes_on_one_node_can_be_said() {
+    let dir = WorkDir::new();
+    let csv = dir.join("csv");
+    let sor = || nagaya("sim").args(["sor", "rows=100", "columns=1000", "-n", "1"]);
+    sor().args(["--one-node", "2.5", "--csv"]).arg(&csv).run().ok();
+    let text = fs::read_to_string(&csv).expect("results");
+    let (_, cells) = text.lines().last().expect("a line").rsplit_once("\",").expect("a cluster");
+    let seconds: f64 = cells.split(',').nth(2).expect("a time").parse().expect("a number");
+    assert!((2.49..=2.51).contains(&seconds), "{text}");
+    let refused = sor().args(["--one-node", "0"]).run();
+    refused.refused(125, &["--one-node 0", "without its inner loop"]);
+}
+
+#[test]
 fn a_trace_is_what_perfetto_reads() {
     let dir = WorkDir::new();
     let trace = dir.join("trace.json");

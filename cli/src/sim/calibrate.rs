@@ -1,8 +1,8 @@
 //! Measures this machine for the simulator: messages through the fabric between two processes,
 //! pages through the pager, copies and comparisons, and the programs' inner loops.
 //!
-//! Everything spins, as the driver does where processors are free. Of each time the median is
-//! taken.
+//! Everything spins, as the driver does where processors are free, but where it is measured
+//! how long a thread takes that sleeps. Of each time the median is taken.
 
 use std::env::current_exe;
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::mem::ManuallyDrop;
 use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,16 @@ use fabric::fabric::Fabric;
 use fabric::secret::Secret;
 use nagaya_server::Failure;
 use pager::region::{Access, Place, Region};
-use sim::cluster::{Cluster, Memory, Network};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sim::cluster::{Cluster, Memory, Network, Waking};
 use sim::program::kernels;
 
 const PAGE: usize = 8192;
 /// Sizes between which the bandwidth is taken.
 const SIZES: [usize; 2] = [64 << 10, 1 << 20];
 const ROUNDS: usize = 400;
+/// After that a thread that has nothing to do sleeps.
+const ASLEEP: Duration = Duration::from_micros(300);
 /// After that the other side is not there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -42,18 +45,18 @@ impl Drop for Other {
 
 /// Measures all of it.
 pub fn measure() -> Result<Cluster, Failure> {
-    let network = network()?;
+    let (network, waking) = network()?;
     let memory = memory()?;
     let compute = kernels::measure();
-    let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
     let cluster = Cluster {
         name: "this machine".to_string(),
         about: "measured by nagaya sim --calibrate: the network is what UCX makes of a \
                 connection between two processes here"
             .to_string(),
-        cores,
+        cores: cores(),
         network,
         memory,
+        waking,
         compute,
     };
     print!("{}", cluster.text());
@@ -92,6 +95,15 @@ fn message(fabric: &mut Fabric) -> Result<(Peer, Vec<u8>, u64), Failure> {
     }
 }
 
+/// How the other side waits: a message of one byte says so.
+#[derive(Clone, Copy, PartialEq)]
+enum Waits {
+    Spinning,
+    Sleeping,
+    /// While its process computes on all processors that there are for it.
+    Busy,
+}
+
 /// The other side: sends back what comes, until it is told to end.
 pub fn echo() -> Result<i32, Failure> {
     let mut secret = String::new();
@@ -101,12 +113,34 @@ pub fn echo() -> Result<i32, Failure> {
     let mut fabric = fabric(2, &Secret::new(secret))?;
     println!("{}", hex(fabric.address()));
     let _ = std::io::stdout().flush();
-    while let Ok((from, payload, _)) = message(&mut fabric) {
+    let computes: &AtomicBool = Box::leak(Box::default());
+    let mut sleeps = false;
+    loop {
+        if sleeps && fabric.arm().unwrap_or(false) {
+            let mut fds = [PollFd::from_borrowed_fd(fabric.descriptor(), PollFlags::IN)];
+            let patience = Timespec::try_from(PATIENCE).expect("it is short");
+            let _ = poll(&mut fds, Some(&patience));
+        }
+        let Ok((from, payload, _)) = message(&mut fabric) else { return Ok(0) };
+        if let [waits] = payload[..] {
+            sleeps = waits != Waits::Spinning as u8;
+            let is_busy = waits == Waits::Busy as u8;
+            if is_busy && !computes.swap(is_busy, Ordering::Relaxed) {
+                // Another processor is the one that measures.
+                for _ in 1..cores().max(2) {
+                    thread::spawn(|| while computes.load(Ordering::Relaxed) {});
+                }
+            }
+            computes.store(is_busy, Ordering::Relaxed);
+        }
         if fabric.send(from, &[], payload).is_err() {
-            break;
+            return Ok(0);
         }
     }
-    Ok(0)
+}
+
+fn cores() -> u32 {
+    thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -118,7 +152,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
     (0..text.len()).step_by(2).map(digits).collect()
 }
 
-fn network() -> Result<Network, Failure> {
+fn network() -> Result<(Network, Waking), Failure> {
     let mut bytes = [0; 32];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
         .map_err(|why| failure("the secret", why))?;
@@ -138,10 +172,16 @@ fn network() -> Result<Network, Failure> {
     let mut fabric = fabric(1, &Secret::new(bytes))?;
     let peer = fabric.connect(&address).map_err(|why| failure("the other process", why))?;
 
-    let mut round = |size: usize| -> Result<[u64; 3], Failure> {
+    let mut round = |size: usize, waits: Waits| -> Result<[u64; 3], Failure> {
         let (mut ways, mut sends, mut receives) = (Vec::new(), Vec::new(), Vec::new());
+        fabric.send(peer, &[], vec![waits as u8]).map_err(|why| failure("a message", why))?;
+        message(&mut fabric)?;
         let mut payload = vec![1; size];
         for at in 0..ROUNDS {
+            let pause = Instant::now();
+            while waits != Waits::Spinning && pause.elapsed() < ASLEEP {
+                std::hint::spin_loop();
+            }
             let begin = Instant::now();
             fabric.send(peer, &[], payload).map_err(|why| failure("a message", why))?;
             let sent = begin.elapsed().as_nanos() as u64;
@@ -156,19 +196,24 @@ fn network() -> Result<Network, Failure> {
         }
         Ok([ways, sends, receives].map(median))
     };
-    let [way, send_ns, receive_ns] = round(64)?;
-    let [small, large] = [round(SIZES[0])?[0], round(SIZES[1])?[0]];
+    let [way, send_ns, receive_ns] = round(64, Waits::Spinning)?;
+    let [small, large] =
+        [round(SIZES[0], Waits::Spinning)?[0], round(SIZES[1], Waits::Spinning)?[0]];
+    // They are woken on one of the two ways.
+    let [waiting_ns, computing_ns] = [round(64, Waits::Sleeping)?[0], round(64, Waits::Busy)?[0]]
+        .map(|woken| 2 * woken.saturating_sub(way));
     let more = (SIZES[1] - SIZES[0]) as f64;
     // What the two do at the same time counts once: together it must be the whole way.
     let busy = (send_ns + receive_ns).max(way);
     let (send_ns, receive_ns) = (send_ns * way / busy, receive_ns * way / busy);
-    Ok(Network {
+    let network = Network {
         latency_ns: way - send_ns - receive_ns,
         bandwidth_mb_s: more * 1000.0 / large.saturating_sub(small).max(1) as f64,
         send_ns,
         receive_ns,
         kib_ns: 0,
-    })
+    };
+    Ok((network, Waking { waiting_ns, computing_ns }))
 }
 
 fn memory() -> Result<Memory, Failure> {
@@ -186,6 +231,10 @@ fn faults() -> Result<[u64; 3], Failure> {
     // It stays until the command ends: if something fails, the thread below is still there.
     let mut region = ManuallyDrop::new(Region::new(place).map_err(fail)?);
     region.grow(PAGES).map_err(fail)?;
+    // Filled, as pages are that come from elsewhere: mapping does not pay for their memory.
+    for page in 0..PAGES {
+        region.write(page, 0, &[1; PAGE]).map_err(fail)?;
+    }
     let origin = Instant::now();
     let toucher = thread::spawn(move || {
         let mut times = Vec::new();

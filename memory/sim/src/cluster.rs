@@ -18,6 +18,9 @@ pub struct Cluster {
     pub network: Network,
     /// Pages and the calls that change them.
     pub memory: Memory,
+    /// How the protocol's thread is woken; at once, if nothing is said.
+    #[serde(default)]
+    pub waking: Waking,
     /// The programs' own work.
     pub compute: Compute,
 }
@@ -56,6 +59,21 @@ pub struct Memory {
     pub diff_mb_s: f64,
 }
 
+/// How long the protocol's thread of a node takes to be awake. It sleeps where tasks use all
+/// processors of the node, and else looks for what comes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waking {
+    /// While the node's tasks wait. (For [`LOOKS_NS`] it then looks first.)
+    pub waiting_ns: u64,
+    /// While they compute: it has to be given a processor.
+    pub computing_ns: u64,
+}
+
+/// How long the protocol's thread looks, where the node's tasks wait, before it sleeps; as in
+/// production (`fabric::patience`).
+pub const LOOKS_NS: u64 = 50_000;
+
 /// What the inner loops of programs take on one processor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -74,6 +92,22 @@ pub struct Compute {
     pub tsp_ns: f64,
     /// Water: two molecules.
     pub water_ns: f64,
+}
+
+impl Compute {
+    /// All of them, so many times as long.
+    pub fn times(&self, factor: f64) -> Self {
+        let Self { mm_ns, sor_ns, lu_ns, is_ns, ep_ns, tsp_ns, water_ns } = *self;
+        Self {
+            mm_ns: mm_ns * factor,
+            sor_ns: sor_ns * factor,
+            lu_ns: lu_ns * factor,
+            is_ns: is_ns * factor,
+            ep_ns: ep_ns * factor,
+            tsp_ns: tsp_ns * factor,
+            water_ns: water_ns * factor,
+        }
+    }
 }
 
 /// The clusters that need no file.

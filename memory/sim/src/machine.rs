@@ -16,7 +16,7 @@ use coherence::message::{Content, Header, NodeId, Page};
 use coherence::record::Recorder;
 use coherence::scope::{Event, Options};
 
-use crate::cluster::{Cluster, duration};
+use crate::cluster::{Cluster, LOOKS_NS, Waking, duration};
 use crate::frames::Access;
 use crate::host::{Effect, Host};
 use crate::network::Links;
@@ -380,17 +380,15 @@ impl Machine {
                 state.status = Status::Waits(self.now, wait);
             }
             self.at(self.now + call, Due::Local(node, event));
-            if wait.is_none() {
-                self.at(self.now + call, Due::Task(node, task));
-            }
             return Ok(());
         }
     }
 
     /// A step of the protocol on a node.
     fn step(&mut self, node: NodeId, event: Event, mail: Option<&Mail>) -> Result<(), Stuck> {
+        let waking = self.waking(node, mail.is_some());
         let host = &mut self.hosts[node as usize];
-        let mut begins = self.now.max(host.free);
+        let mut begins = self.now.max(host.free) + waking;
         if let Some(faults) = &mut self.faults {
             begins += faults.pause();
             faults.nonsense(&host.node).map_err(Stuck::Wrong)?;
@@ -400,6 +398,11 @@ impl Machine {
             Event::Read(_) => "read fault",
             Event::Write(_) => "write fault",
             _ => "call",
+        };
+        // What is granted to nobody is answered when it is done.
+        let answered = match event {
+            Event::Release(task, _) | Event::Set(task, _) | Event::Reset(task, _) => Some(task),
+            _ => None,
         };
         let mut effects = std::mem::take(&mut self.effects);
         let ends = host.step(&self.setup, begins, event, mail, &mut effects)?;
@@ -453,7 +456,26 @@ impl Machine {
             }
         }
         self.effects = effects;
+        if let Some(task) = answered {
+            self.at(ends + wake, Due::Task(node, task));
+        }
         Ok(())
+    }
+
+    /// How long the protocol of a node takes to be awake for what comes now, by message or from
+    /// a task.
+    fn waking(&self, node: NodeId, is_message: bool) -> u64 {
+        let Waking { waiting_ns, computing_ns } = self.setup.cluster.waking;
+        let free = self.hosts[node as usize].free;
+        if self.setup.cluster.cores > self.setup.tasks || free > self.now {
+            return 0;
+        }
+        let computes = |task: &Running| task.status == Status::Runs;
+        match is_message && self.running[node as usize].iter().any(computes) {
+            true => computing_ns,
+            false if is_message && self.now - free < LOOKS_NS => 0,
+            false => waiting_ns,
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! What single operations cost on a cluster is what its times add up to.
 
-use sim::cluster::Cluster;
+use sim::cluster::{Cluster, Waking};
 use sim::machine::{Machine, Setup};
 use sim::program::{Allocation, Program};
 use sim::report::Outcome;
 use sim::task::{Life, Me};
 
-/// The second task reads pages of the first one, one after the other.
-struct Reads(u64);
+/// The second task reads pages of the first one, one after the other; that one works as long
+/// as is said, and waits.
+struct Reads(u64, u64);
 
 impl Program for Reads {
     fn allocations(&self, _: u64, page_bytes: u64) -> Vec<Allocation> {
@@ -15,8 +16,11 @@ impl Program for Reads {
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
-        let (base, pages) = (bases[0], self.0);
+        let (base, pages, works) = (bases[0], self.0, self.1);
         Box::pin(async move {
+            if me.task == 0 {
+                me.compute(works, 1.0).await;
+            }
             if me.task == 1 {
                 me.start().await;
                 for page in 0..pages {
@@ -46,7 +50,7 @@ fn run(setup: &Setup, program: &dyn Program) -> Outcome {
 
 #[test]
 fn a_page_takes_a_quarter_of_a_millisecond_on_the_papers_cluster() {
-    let outcome = run(&setup("paper", 2, 1), &Reads(100));
+    let outcome = run(&setup("paper", 2, 1), &Reads(100, 0));
     let each = outcome.time_ns / 100;
     assert!((237_000..=263_000).contains(&each), "{each} ns");
     assert_eq!(outcome.sent(coherence::message::Op::GetPageGrant), 100);
@@ -55,8 +59,54 @@ fn a_page_takes_a_quarter_of_a_millisecond_on_the_papers_cluster() {
 #[test]
 fn tasks_of_a_node_fetch_a_page_once() {
     // Tasks 0 and 1 are on one node, and the page lives there.
-    let outcome = run(&setup("current", 2, 2), &Reads(100));
+    let outcome = run(&setup("current", 2, 2), &Reads(100, 0));
     assert_eq!(outcome.sent(coherence::message::Op::GetPageGrant), 0);
+}
+
+#[test]
+fn who_has_no_processor_must_be_woken() {
+    let (waiting_ns, computing_ns) = (10_000, 300_000);
+    let time = |cores: u32, works: u64| {
+        let mut setup = setup("current", 2, 1);
+        setup.cluster.cores = cores;
+        setup.cluster.waking = Waking { waiting_ns, computing_ns };
+        run(&setup, &Reads(100, works)).time_ns
+    };
+    let awake = time(2, 0);
+    assert_eq!(time(2, 1_000_000_000), awake, "there is one for the protocol");
+    // The reader's node at each fault; the other looks, since its task waits.
+    assert_eq!(time(1, 0), awake + 100 * waiting_ns);
+    // That one, too, since its task works; the answer then finds the reader's node asleep.
+    assert_eq!(time(1, 1_000_000_000), awake + 100 * (2 * waiting_ns + computing_ns));
+}
+
+#[test]
+fn a_lock_is_given_back_when_the_protocol_has_taken_it() {
+    let setup = setup("current", 1, 1);
+    let memory = &setup.cluster.memory;
+    let outcome = run(&setup, &GivesBack(100));
+    assert_eq!(outcome.time_ns, 100 * 2 * (memory.call_ns + memory.wake_ns));
+}
+
+/// Takes a lock and gives it back, so many times.
+struct GivesBack(u64);
+
+impl Program for GivesBack {
+    fn allocations(&self, _: u64, _: u64) -> Vec<Allocation> {
+        Vec::new()
+    }
+
+    fn task(&self, me: Me, _: &[u64]) -> Life {
+        let times = self.0;
+        Box::pin(async move {
+            me.start().await;
+            for _ in 0..times {
+                me.lock(0).await;
+                me.unlock(0).await;
+            }
+            me.stop().await;
+        })
+    }
 }
 
 /// Everybody works as long, and meets.
