@@ -1,14 +1,17 @@
 //! Shared memory between nodes: single steps beside what they cannot do without, UCX's own
-//! round trip of the same bytes and a bare fault; and what programs send, at 2 to 16 nodes.
+//! round trip of the same bytes and a bare fault; what programs send, at 2 to 16 nodes; and
+//! what the simulator says of their time, on 2 nodes beside the real one, and on many.
 
 mod peers;
 mod report;
+mod simulated;
+mod speedup;
 mod traffic;
 
 use std::path::Path;
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 
 use crate::failure::Failure;
 use crate::launch::{Nagaya, output_of};
@@ -34,9 +37,31 @@ pub struct Options {
     /// Nodes that the programs run on
     #[arg(long, value_delimiter = ',', default_value = "2,4,8,16")]
     nodes: Vec<usize>,
+    /// Measure these only
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        value_name = "PART,...",
+        default_value = "steps,traffic,simulated,speedup"
+    )]
+    only: Vec<Part>,
     /// Programs of small size
     #[arg(skip)]
     small: bool,
+}
+
+/// What can be measured.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Single steps.
+    Steps,
+    /// What programs send.
+    Traffic,
+    /// Simulated time against real time.
+    Simulated,
+    /// Speed-ups in the simulator.
+    Speedup,
 }
 
 impl Options {
@@ -146,7 +171,8 @@ struct Times {
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut steps = Steps { medians: Results::new(), tails: Results::new() };
     let mut failures = Vec::new();
-    for round in 1..=options.rounds {
+    let wanted = |part| options.only.contains(&part);
+    for round in (1..=options.rounds).take_while(|_| wanted(Part::Steps)) {
         progress(&format!("dsm, round {round} of {}", options.rounds));
         if let Err(failure) = one_round(&mut steps, round, options, nagaya, out) {
             failures.push(failure);
@@ -154,7 +180,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         }
     }
     let mut traffic = Vec::new();
-    for program in &traffic::PROGRAMS {
+    for program in traffic::PROGRAMS.iter().take_while(|_| wanted(Part::Traffic)) {
         for &nodes in &options.nodes {
             progress(&format!("dsm, {} on {nodes} nodes", program.name));
             match Traffic::of(program, nodes, options.small, nagaya, out) {
@@ -165,6 +191,12 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     }
     progress("");
     report::write(&steps, &traffic, options, out)?;
+    if wanted(Part::Simulated) {
+        failures.extend(simulated::run(options.rounds, options.small, nagaya, out).err());
+    }
+    if wanted(Part::Speedup) {
+        failures.extend(speedup::run(options.small, nagaya, out).err());
+    }
     Failure::of_all(failures)
 }
 

@@ -122,6 +122,11 @@ fn dsm_compares_steps_and_counts_what_programs_send() {
     let targets = lines(&out, "dsm-targets.csv");
     assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
     is_drawn(&out, "dsm.svg");
+    let simulated = lines(&out, "dsm-simulated.csv");
+    assert_eq!(simulated.len(), 7, "seven programs");
+    for cluster in ["sim-paper.svg", "sim-current.svg"] {
+        is_drawn(&out, cluster);
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::failure::Failure;
@@ -11,12 +12,13 @@ use crate::launch::{Nagaya, output_of};
 use crate::mpi::Mpi;
 use crate::programs;
 
-/// A program, and its arguments in a quick run. In a full one it has its defaults, which are
+/// A program. In a full run it has its defaults, which are
 /// the sizes of the Ainori paper where that has the program.
 pub struct Program {
     /// As its file is called.
     pub name: &'static str,
-    small: &'static str,
+    /// Its arguments in a quick run.
+    pub small: &'static str,
 }
 
 /// All of them.
@@ -123,13 +125,7 @@ impl Counts {
     /// Of a table that the simulator has written: its last line. (Before the columns that
     /// are wanted here there may be commas in names.)
     fn simulated(table: &str) -> Option<Self> {
-        let headings = table.lines().next()?.rsplit(',');
-        let cells: Vec<&str> = table.lines().last()?.rsplit(',').collect();
-        let headings: Vec<&str> = headings.collect();
-        let of = |name: &str| {
-            let at = headings.iter().position(|heading| *heading == name)?;
-            cells.get(at)?.parse().ok()
-        };
+        let of = |name: &str| cell(table, name);
         Some(Counts {
             pages: of("pages")?,
             messages: of("messages")?,
@@ -139,13 +135,20 @@ impl Counts {
     }
 }
 
+/// A number in the last line of such a table.
+pub fn cell<T: FromStr>(table: &str, name: &str) -> Option<T> {
+    let at = table.lines().next()?.rsplit(',').position(|heading| heading == name)?;
+    table.lines().last()?.rsplit(',').nth(at)?.parse().ok()
+}
+
 /// `--size 128` → `size=128`.
-fn parameters(arguments: &str) -> Vec<String> {
+pub fn parameters(arguments: &str) -> Vec<String> {
     let words: Vec<&str> = arguments.split_whitespace().collect();
     words.chunks(2).map(|of| of.join("=").trim_start_matches('-').to_string()).collect()
 }
 
-fn read(file: &Path) -> Result<String, Failure> {
+/// A file's text.
+pub fn read(file: &Path) -> Result<String, Failure> {
     fs::read_to_string(file).map_err(|error| Failure::new(format!("{}: {error}", file.display())))
 }
 
@@ -162,7 +165,7 @@ fn files(place: &Path, begin: &str) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// The end of its line: `mm: 2048 x 2048, 2 tasks: 1.748 s`.
-fn seconds_of(output: &str) -> Option<f64> {
+pub fn seconds_of(output: &str) -> Option<f64> {
     output.lines().next()?.strip_suffix(" s")?.rsplit(' ').next()?.parse().ok()
 }
 
