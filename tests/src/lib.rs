@@ -30,10 +30,12 @@ pub mod nodes;
 pub mod program;
 pub mod pvm;
 pub mod python;
+mod random;
 pub mod slurm;
 pub mod user;
 
 pub use command::{Cmd, Output, Running};
+pub use random::Random;
 
 /// How long a command may run unless its test says otherwise. Generous: the machine may be
 /// busy, and what hangs hangs for ever.

@@ -58,8 +58,16 @@ impl Slurm {
         }
         std::fs::create_dir(work.join("state")).expect("a new directory");
         work.write("slurm.conf", &conf);
-        // Else in /tmp, under a name that another cluster's job has, too.
-        work.write("mpi.conf", format!("PMIxCliTmpDirBase={dir}\n"));
+        for node in nodes {
+            // Else in /tmp, under a name that another node's or cluster's job has, too.
+            let own = work.join(node);
+            std::fs::create_dir(&own).expect("a new directory");
+            work.write(&format!("{node}/slurm.conf"), &conf);
+            work.write(
+                &format!("{node}/mpi.conf"),
+                format!("PMIxCliTmpDirBase={}\n", own.display()),
+            );
+        }
         let key = work.write("key", "a key that is long enough for munge, and secret to nobody");
         Cmd::new("chmod").arg("400").arg(&key).run().ok();
         let file = |option: &str, name: &str| format!("--{option}={dir}/{name}");
@@ -76,6 +84,7 @@ impl Slurm {
         let controller = Cmd::new(tool("slurmctld")).arg("-D").arg("-f").arg(&conf);
         slurm.daemons.push(controller.time_limit(Duration::from_secs(600)).spawn());
         for node in nodes {
+            let conf = slurm.work.join(node).join("slurm.conf");
             let daemon = Cmd::new(tool("slurmd")).args(["-D", "-N", node]).arg("-f").arg(&conf);
             slurm.daemons.push(daemon.time_limit(Duration::from_secs(600)).spawn());
         }

@@ -7,22 +7,10 @@ use std::time::{Duration, Instant};
 
 use nagaya_tests::program::{build, c, source_dir};
 use nagaya_tests::{
-    Cmd, Running, WorkDir, exec, is_alive, kill, nagaya, proc_status, ps, seed, tool, wait_until,
+    Cmd, Random, Running, WorkDir, exec, is_alive, kill, nagaya, proc_status, ps, seed, tool,
+    wait_until,
 };
 use rustix::process::Signal;
-
-/// A small generator (SplitMix64).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        usize::try_from((z ^ (z >> 31)) % limit as u64).expect("is below a usize")
-    }
-}
 
 /// One program under `nagaya exec` or a launcher, and what it prints when left alone.
 struct Work {
@@ -142,7 +130,7 @@ fn chaos_leaves_the_undisturbed_right_and_nothing_behind() {
         .map_or(1.0, |text| text.parse().expect("NAGAYA_SOAK_MINUTES is a number"));
     let shell = Cmd::new("bash").arg(source_dir().join("shell.sh")).run().ok();
     let mut chaos = Chaos {
-        random: Random(seed()),
+        random: Random::new(seed()),
         runtime: WorkDir::short(),
         posix: c("posix.c"),
         mpi: build("mpicc.openmpi", "mpi_messages.c", &["-Wno-stringop-overflow"]),
