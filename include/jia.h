@@ -21,8 +21,8 @@
  *
  * Start with `mpirun -n 4 ./app` (any launcher with PMIx), or alone as one task. Where
  * JIAJIA would print a line and end the job, so do these calls. A job's tasks must make the
- * same calls of jia_alloc* in the same order, and each task makes its calls from one thread
- * at a time. A forked child has no shared memory. See jia(7); nagaya_dsm.h has the same with
+ * same calls of jia_alloc* in the same order, between the same barriers, and each task makes
+ * its calls from one thread at a time. A forked child has no shared memory. See jia(7); nagaya_dsm.h has the same with
  * error codes.
  *
  * Sizes have 64 bits; hosts, locks and bytes have no limits of their own.
@@ -97,8 +97,9 @@ void jia_waitcv(int cv);
 #define MSG_PROC_ALL (-1)
 #define MSG_TAG_ALL (-1)
 
-/* Copies the message; does not wait for its receiver. Messages between two tasks stay in
- * order. A message of a task to itself is allowed. Tags are not negative. */
+/* Copies the message; does not wait for its receiver, as long as no more than 64 MB of this
+ * node's messages to that task are not received (NAGAYA_DSM_LETTERS, jia(7)). Messages between
+ * two tasks stay in order. A message of a task to itself is allowed. Tags are not negative. */
 void jia_send(const void *buffer, size_t size, int to, int tag);
 
 /* Waits for a message; returns its size, or `size` where it was longer: the rest is lost. */
@@ -144,7 +145,7 @@ void jia_divtask(int *begin, int *end);
  * jia_divtask gives the fast ones more. */
 void jia_loadcheck(void);
 
-/* Seconds since jia_init. */
+/* Seconds since jia_init; after jia_exit, too. Before jia_init, since it was first called. */
 float jia_clock(void);
 
 /* Begin to count anew; stop, and print this node's statistics if NAGAYA_DSM_STATISTICS is
@@ -176,6 +177,15 @@ int jia_newlock(void);
 #define BARINIT(x)
 #define BARRIER(x, n) jia_barrier();
 #define WAIT_FOR_END(n) jia_barrier();
+#define PAUSEDEC(x) int x;
+#define PAUSEINIT(x)
+#define PAUSE_POLL(x)
+#define PAUSE_SET(x, value)
+#define PAUSE_RESET(x)
+#define PAUSE_ACCEPT(x)
+#define GSDEC(x) int x;
+#define GSINIT(x)
+#define GETSUB(x, y, z, n)
 #define EXTERN_ENV
 #define MAIN_ENV
 #define MAIN_INITENV(x, y)

@@ -234,7 +234,12 @@ pub fn run(options: Options) -> Result<i32, Failure> {
 
 /// Where so many tasks meet that share memory (libjia).
 pub fn meeting(tasks: u32) -> Result<Host, Failure> {
-    Host::new(tasks).map_err(|error| {
+    // As Ctrl-C does: who does not mind that is killed after a while.
+    let ends = || {
+        // SAFETY: a signal to ourselves, which `wait` takes.
+        unsafe { libc::kill(libc::getpid(), libc::SIGINT) };
+    };
+    Host::new(tasks, ends).map_err(|error| {
         Failure::ours(match error.raw_os_error() {
             Some(libc::EAGAIN) => {
                 "thread: too many, or no memory for it (raise ulimit -u or -v)".into()

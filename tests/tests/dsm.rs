@@ -8,6 +8,7 @@ use coherence::record;
 use nagaya_tests::mpi::OPEN_MPI_4;
 use nagaya_tests::nodes::{NAMES, Nodes, Shares};
 use nagaya_tests::program::{c_with_libraries, libraries};
+use nagaya_tests::user::User;
 use nagaya_tests::{Cmd, Output, Running, WorkDir, kill, nagaya, skip, tool, wait_until};
 use rustix::process::Signal;
 
@@ -32,7 +33,7 @@ fn job(tasks: usize, name: &str) -> Cmd {
 /// All litmus programs say that they are right.
 fn is_right(output: Output) {
     let said = output.ok();
-    assert_eq!(said.matches(" is right\n").count(), 14, "{said}");
+    assert_eq!(said.matches(" is right\n").count(), 15, "{said}");
 }
 
 #[test]
@@ -91,6 +92,29 @@ fn nagaya_run_needs_no_launcher_for_several_nodes() {
 fn tasks_that_a_launcher_starts_in_a_space_are_one_node() {
     let exec = mpirun(4).arg(nagaya_tests::nagaya_path()).arg("exec").arg(program("litmus"));
     is_right(exec.args(["all", "20"]).run());
+}
+
+#[test]
+fn ordinary_users_are_told_what_they_lack_and_can_do_without() {
+    let user = User::ordinary();
+    let library = user.bring(&libraries().join("libjia.so.0"));
+    let litmus = user.bring(&program("litmus"));
+    let as_user = |command: Cmd| {
+        let directory = library.parent().expect("it has one");
+        user.command(command).env("LD_LIBRARY_PATH", directory).time_limit(LIMIT)
+    };
+    let alone = || Cmd::new(&litmus).args(["all", "20"]);
+    let may = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").expect("a number");
+    if may.trim() == "0" {
+        let output = as_user(alone()).run().ends_with(2);
+        assert_eq!(output.stderr.lines().count(), 1, "{output}");
+        for remedy in ["sysctl vm.unprivileged_userfaultfd=1", "or set NAGAYA_DSM_CALLS=0"] {
+            assert!(output.stderr.contains(remedy), "{output}");
+        }
+    }
+    is_right(as_user(alone()).env("NAGAYA_DSM_CALLS", "0").run());
+    let run = user.nagaya("run").args(["--nodes", "2", "-n", "4"]).command(alone());
+    is_right(as_user(run).env("NAGAYA_DSM_CALLS", "0").run());
 }
 
 #[test]
@@ -174,6 +198,11 @@ fn misuse_ends_the_job_with_one_line() {
         ("again", "jia_init: a process joins its job once"),
         ("error", "task 2: cell 7 of a kind"),
         ("exit", "task 2 has ended without jia_exit"),
+        ("sizes", "allocation number 2 is "),
+        ("homes", "allocation number 2 is "),
+        ("count", "allocations at this barrier: 2 in node 2 (task 2, host "),
+        ("lacking", "node 0 (task 0, host "),
+        ("leaving", "node 0 (task 0, host "),
         ("late", "jia_barrier: this task has left its job"),
         ("early", "jia_barrier: this process is no task yet"),
     ] {
@@ -185,6 +214,61 @@ fn misuse_ends_the_job_with_one_line() {
             "{name}: {output}"
         );
         assert!(begin.elapsed() < LOST_MAX, "{name}");
+        if ["sizes", "homes", "count", "lacking", "leaving"].contains(&name) {
+            let rule = "all tasks must make the same calls of jia_alloc*";
+            let lines: Vec<_> =
+                output.stderr.lines().filter(|it| it.contains("nagaya: ")).collect();
+            assert!(lines.iter().all(|line| line.contains(rule)), "{name}: {output}");
+        }
+    }
+}
+
+#[test]
+fn tasks_of_one_node_that_allocate_differently_end_the_job_with_one_line() {
+    for (name, words) in [
+        ("sizes", "jia_alloc: this task's allocation number 2 is "),
+        ("homes", "jia_alloc2p: this task's allocation number 2 is "),
+        ("count", "allocations at this barrier: 1 of task "),
+    ] {
+        let output = run(1, 3, "misuse").arg(name).run();
+        assert_ne!(output.code(), 0, "{name}: {output}");
+        assert!(output.stderr.contains(words), "{name}: {output}");
+        assert!(output.stderr.contains("all tasks must make the same calls"), "{name}: {output}");
+    }
+}
+
+#[test]
+fn a_task_that_never_joins_is_named_and_the_job_ends() {
+    for job in [job(3, "misuse"), run(2, 3, "misuse"), run(1, 3, "misuse")] {
+        let begin = Instant::now();
+        let output = job.arg("absent").env("NAGAYA_DSM_JOIN", "2").run();
+        assert_ne!(output.code(), 0, "{output}");
+        let words = "jia_init: task 1 has not called jia_init within 2 s";
+        assert_eq!(output.stderr.matches(words).count(), 1, "{output}");
+        assert!(begin.elapsed() < LOST_MAX, "{output}");
+    }
+}
+
+#[test]
+fn messages_that_nobody_receives_make_their_sender_wait() {
+    for change in [|| job(2, "misuse"), || run(1, 2, "misuse")] {
+        let mut job = change().arg("flood").env("NAGAYA_DSM_LETTERS", "20M").spawn();
+        job.wait_for_lines(20);
+        std::thread::sleep(Duration::from_millis(300));
+        job.signal(Signal::TERM);
+        let output = job.wait();
+        let sent = output.stdout.matches("sent").count();
+        assert!((20..=21).contains(&sent), "{sent}: {output}");
+    }
+}
+
+#[test]
+fn who_waits_for_room_goes_on_when_there_is() {
+    for job in [job(3, "litmus"), run(2, 4, "litmus")] {
+        for bytes in ["0", "5000", "100K"] {
+            let job = job.clone().args(["flood", "1"]).env("NAGAYA_DSM_LETTERS", bytes);
+            assert!(job.run().ok().contains("flood is right"));
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use fabric::event::{Event, Peer};
 use fabric::fabric::Fabric;
 use fabric::secret::Secret;
 use nagaya_server::Failure;
-use pager::region::{Access, Place, Region};
+use pager::{Access, Place, Region, Stops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sim::cluster::{Cluster, Memory, Network, Waking};
 use sim::program::kernels;
@@ -229,7 +229,7 @@ fn faults() -> Result<[u64; 3], Failure> {
     // Where nothing of ours lies.
     let place = Place { start: 0x6a00_0000_0000, page_bytes: PAGE };
     // It stays until the command ends: if something fails, the thread below is still there.
-    let mut region = ManuallyDrop::new(Region::new(place).map_err(fail)?);
+    let mut region = ManuallyDrop::new(Region::new(place, Stops::All).map_err(fail)?);
     region.grow(PAGES).map_err(fail)?;
     // Filled, as pages are that come from elsewhere: mapping does not pay for their memory.
     for page in 0..PAGES {

@@ -4,6 +4,8 @@
 //! is an event for the protocol, whose actions are carried out before the next. It sleeps when
 //! there is nothing, after looking for a moment where processors are free.
 
+mod allocations;
+mod letters;
 mod memory;
 mod network;
 mod requests;
@@ -15,24 +17,26 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use coherence::message::{Content, NodeId, Page};
+use coherence::message::{Content, NodeId, Op, Page};
 use coherence::record::{self, Recorder};
 use coherence::run;
 use coherence::scope::event::Body;
 use coherence::scope::{Action, Event, Node, Options};
 use fabric::patience::Patience;
-use pager::{Access, Fault, Place, Region};
+use pager::{Access, Fault, Place, Region, Stops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use allocations::Made;
+use letters::Post;
 use memory::Memory;
 pub use network::Network;
 use network::{Gone, Said};
-use requests::Allocation;
 
 use crate::desk::{Bell, Desk};
 use crate::error::DsmError;
 use crate::frame::Frame;
 use crate::launch::Launch;
+use crate::ledger::Ledger;
 use crate::mail::{self, Letter};
 use crate::report::Traffic;
 use crate::settings::{Agreed, Settings, Statistics};
@@ -59,6 +63,7 @@ struct Seat {
     joins: bool,
     leaves: bool,
     has_left: bool,
+    is_at_barrier: bool,
     /// How many allocations it has made.
     allocations: usize,
 }
@@ -83,7 +88,13 @@ pub struct Agent {
     traffic: Traffic,
     record: Option<(Recorder, File)>,
     seats: Vec<Seat>,
-    allocations: Vec<Allocation>,
+    allocations: Vec<Made>,
+    /// All nodes' allocations, at the node that keeps it.
+    ledger: Ledger,
+    /// Letters that wait for room.
+    posts: Vec<Post>,
+    unreceived: mail::Unreceived,
+    received: mail::Received,
     /// Requests that are not answered.
     waiting: usize,
     /// Pages that tasks are stopped at.
@@ -121,12 +132,13 @@ impl Agent {
     /// Of this process's node.
     pub fn new(parts: Parts) -> Result<Self, DsmError> {
         let Parts { settings, world, launch, desk, bell, network, looks } = parts;
-        let Agreed { page_bytes, start, migrate, alone, .. } = settings.agreed;
+        let Agreed { page_bytes, start, migrate, alone, letters_max, calls, .. } = settings.agreed;
         let tasks = world.neighbours().len();
         let me = world.own().node;
         let nodes = world.nodes.len() as u32;
         let options = Options { nodes, me, tasks: tasks as u32, migrate, alone };
-        let region = Region::new(Place { start, page_bytes })?;
+        let stops = if calls { Stops::All } else { Stops::Programs };
+        let region = Region::new(Place { start, page_bytes }, stops)?;
         let record = match settings.record {
             None => None,
             Some(directory) => {
@@ -151,6 +163,10 @@ impl Agent {
             record,
             seats: (0..tasks).map(|_| Seat::default()).collect(),
             allocations: Vec::new(),
+            ledger: Ledger::new(nodes as usize),
+            posts: Vec::new(),
+            unreceived: mail::Unreceived::new(letters_max),
+            received: mail::Received::new(letters_max),
             waiting: 0,
             missing: HashSet::new(),
             faults: Vec::new(),
@@ -311,6 +327,9 @@ impl Agent {
                 match Content::parse(header.op, &body, self.memory.page_bytes()) {
                     Some(content) => {
                         self.step(Event::Message(header, content), &body);
+                        if header.op == Op::GetPage {
+                            self.check_asked();
+                        }
                     }
                     None => self.nonsense(from, header.op.name()),
                 }
@@ -325,6 +344,15 @@ impl Agent {
                     _ => self.nonsense(from, "a letter"),
                 }
             }
+            Some(Frame::Received { task, bytes }) => {
+                let members = &self.world.members;
+                let is_theirs = members.get(task as usize).is_some_and(|it| it.node == from);
+                match is_theirs.then(|| self.unreceived.remove(task, bytes)).flatten() {
+                    Some(()) => self.post_what_may_go(),
+                    None => self.nonsense(from, "word of letters"),
+                }
+            }
+            Some(Frame::Allocated(allocation)) => self.allocated(from, allocation),
             // Who ends it has said why.
             Some(Frame::End(status)) => self.finish(status, &String::from_utf8_lossy(&body)),
             Some(Frame::Alive) => {}
@@ -347,7 +375,13 @@ impl Agent {
         if self.options.me == first {
             self.end(1, &line);
         }
-        self.doom = Some(Doom { until: Instant::now() + TELL_MAX, line });
+        self.doom(line);
+    }
+
+    /// Ends the job with this line, unless another node says why before.
+    fn doom(&mut self, line: String) {
+        let until = Instant::now() + TELL_MAX;
+        self.doom.get_or_insert(Doom { until, line });
     }
 
     /// Nanoseconds since the agent began.
@@ -374,7 +408,9 @@ impl Agent {
         if let Err(refused) = result {
             let name = self.world.name(refused.from);
             let what = refused.op.name();
-            self.end(1, &format!("{name} says {what}, and {}: an error of libjia", refused.why));
+            let line = format!("{name} says {what}, and {}: an error of libjia", refused.why);
+            // Programs whose nodes allocate differently come here, too: then node 0 says so.
+            self.doom(line);
         }
         let mut misused = None;
         for action in actions.drain(..) {
@@ -413,6 +449,9 @@ impl Agent {
             Action::Diff(page, home) => self.memory.compare(page, home),
             Action::Change => self.memory.change(body)?,
             Action::Send(header, body) => {
+                if header.op == Op::BarrierGrant {
+                    self.compare_nodes();
+                }
                 let body = match body {
                     Body::Empty => Vec::new(),
                     Body::Page(page) => self.memory.page(page),

@@ -15,6 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::futex;
 
 use crate::error::DsmError;
+use crate::ledger::Allocation;
 
 /// Bytes that the reason of a refusal may have.
 const REASON_BYTES_MAX: usize = 240;
@@ -29,14 +30,7 @@ pub enum Request {
     /// To begin, once all nodes are there.
     Join,
     /// Memory. Answer: its address.
-    Allocate {
-        /// How much.
-        bytes: u64,
-        /// Bytes of a block; tasks get blocks in turns.
-        block: u64,
-        /// The task that gets the first.
-        first: u32,
-    },
+    Allocate(Allocation),
     /// The lock.
     Acquire(u32),
     /// To give it back.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use pager::PagerError;
+
 /// Why a call fails. It has changed nothing then.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DsmError {
@@ -24,9 +26,16 @@ impl fmt::Display for DsmError {
 
 impl std::error::Error for DsmError {}
 
-impl From<pager::PagerError> for DsmError {
-    fn from(error: pager::PagerError) -> Self {
-        Self::System(error.to_string())
+impl From<PagerError> for DsmError {
+    fn from(error: PagerError) -> Self {
+        let otherwise = match error {
+            PagerError::Forbidden => {
+                "; or set NAGAYA_DSM_CALLS=0, if no system call reads or writes shared memory \
+                 (see jia(7))"
+            }
+            _ => "",
+        };
+        Self::System(format!("{error}{otherwise}"))
     }
 }
 

@@ -1,9 +1,12 @@
-//! What agents say to each other: the protocol's messages, tasks' letters, and word of life
-//! and death. The header of a fabric's message says which; the payload is the rest.
+//! What agents say to each other: the protocol's messages, tasks' letters, what tasks have
+//! allocated, and word of life and death. The header of a fabric's message says which; the
+//! payload is the rest.
 
 use coherence::message::Header;
-use zerocopy::little_endian::{I32, U32};
+use zerocopy::little_endian::{I32, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::ledger::Allocation;
 
 /// What a message is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +15,15 @@ pub enum Frame {
     Page(Header),
     /// A letter, which the payload is.
     Letter(Address),
+    /// To the sender's node: this task has received letters of it, of so many bytes in all.
+    Received {
+        /// The task.
+        task: u32,
+        /// As [`mail::cost`](crate::mail::cost) counts them.
+        bytes: u64,
+    },
+    /// To node 0: the sender's tasks have made their next allocation.
+    Allocated(Allocation),
     /// The job ends with this status; the payload is the line that says why.
     End(u8),
     /// Still here.
@@ -39,10 +51,31 @@ struct Letter {
     tag: I32,
 }
 
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Received {
+    kind: u8,
+    zero: [u8; 3],
+    task: U32,
+    bytes: U64,
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Allocated {
+    kind: u8,
+    zero: [u8; 3],
+    first: U32,
+    bytes: U64,
+    block: U64,
+}
+
 /// The kinds that are not the protocol's. Its headers have their own version.
 const LETTER: u8 = 1;
 const END: u8 = 2;
 const ALIVE: u8 = 3;
+const RECEIVED: u8 = 4;
+const ALLOCATED: u8 = 5;
 
 impl Frame {
     /// As it is sent.
@@ -55,6 +88,20 @@ impl Frame {
                 from: from.into(),
                 to: to.into(),
                 tag: tag.into(),
+            }
+            .as_bytes()
+            .to_vec(),
+            Frame::Received { task, bytes } => {
+                Received { kind: RECEIVED, zero: [0; 3], task: task.into(), bytes: bytes.into() }
+                    .as_bytes()
+                    .to_vec()
+            }
+            Frame::Allocated(Allocation { bytes, block, first }) => Allocated {
+                kind: ALLOCATED,
+                zero: [0; 3],
+                first: first.into(),
+                bytes: bytes.into(),
+                block: block.into(),
             }
             .as_bytes()
             .to_vec(),
@@ -71,15 +118,27 @@ impl Frame {
         match *bytes {
             [END, status] => Some(Frame::End(status)),
             [ALIVE] => Some(Frame::Alive),
-            _ => {
+            [LETTER, 0, 0, 0, ..] => {
                 let letter = Letter::ref_from_bytes(bytes).ok()?;
-                let is_ours = letter.kind == LETTER && letter.zero == [0; 3];
-                is_ours.then_some(Frame::Letter(Address {
+                Some(Frame::Letter(Address {
                     from: letter.from.get(),
                     to: letter.to.get(),
                     tag: letter.tag.get(),
                 }))
             }
+            [RECEIVED, 0, 0, 0, ..] => {
+                let received = Received::ref_from_bytes(bytes).ok()?;
+                Some(Frame::Received { task: received.task.get(), bytes: received.bytes.get() })
+            }
+            [ALLOCATED, 0, 0, 0, ..] => {
+                let made = Allocated::ref_from_bytes(bytes).ok()?;
+                Some(Frame::Allocated(Allocation {
+                    bytes: made.bytes.get(),
+                    block: made.block.get(),
+                    first: made.first.get(),
+                }))
+            }
+            _ => None,
         }
     }
 }
@@ -99,10 +158,12 @@ mod tests {
         }
 
         #[test]
-        fn letters_with_other_bytes_parse_or_do_not(mut bytes: [u8; 16], kind in 0..5u8) {
+        fn letters_with_other_bytes_parse_or_do_not(mut bytes: [u8; 16], kind in 0..7u8) {
             bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
             let frame = Frame::parse(&bytes);
             prop_assert_eq!(matches!(frame, Some(Frame::Letter(_))), kind == LETTER);
+            prop_assert_eq!(matches!(frame, Some(Frame::Received { .. })), kind == RECEIVED);
+            prop_assert_eq!(frame.is_some(), kind == LETTER || kind == RECEIVED);
         }
     }
 
@@ -111,7 +172,15 @@ mod tests {
         let header =
             Header { op: Op::Diff, from: 1, to: 2, lock: 3, scope: 1 << 40, epoch: u64::MAX };
         let address = Address { from: 70000, to: 1, tag: -2 };
-        for frame in [Frame::Page(header), Frame::Letter(address), Frame::End(9), Frame::Alive] {
+        let made = Allocation { bytes: 1 << 40, block: 4096, first: 7 };
+        for frame in [
+            Frame::Page(header),
+            Frame::Letter(address),
+            Frame::Received { task: 70000, bytes: 1 << 40 },
+            Frame::Allocated(made),
+            Frame::End(9),
+            Frame::Alive,
+        ] {
             assert_eq!(Frame::parse(&frame.bytes()), Some(frame));
             let mut longer = frame.bytes();
             longer.push(0);

@@ -4,13 +4,38 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fabric::wireup::Wireup;
+use fabric::wireup::{Wireup, WireupError};
 
 use crate::error::DsmError;
 use crate::rendezvous::Guest;
 
 /// What the end of all may take until this process ends itself.
 const END_MAX: Duration = Duration::from_secs(2);
+
+/// After a task could say that others do not come, until the next says it.
+const NEXT_SAYS: Duration = Duration::from_millis(500);
+/// Where there are many tasks, until all say it.
+const NEXT_SAYS_MAX: Duration = Duration::from_secs(10);
+
+/// These tasks have not joined within the limit; it is not known which, if there are none.
+pub(crate) fn missing(tasks: &[u32], limit: Duration) -> DsmError {
+    /// Names that a line has.
+    const NAMED: usize = 8;
+    let who = match tasks {
+        [] => "tasks on other hosts have".into(),
+        [one] => format!("task {one} has"),
+        all => {
+            let named: Vec<_> = all.iter().take(NAMED).map(u32::to_string).collect();
+            let more = if all.len() > NAMED { ", ..." } else { "" };
+            format!("tasks {}{more} have", named.join(", "))
+        }
+    };
+    DsmError::System(format!(
+        "{who} not called jia_init within {:.0} s; let all tasks call it, or set NAGAYA_DSM_JOIN to \
+         more seconds",
+        limit.as_secs_f64()
+    ))
+}
 
 /// This task's place in its job.
 pub struct Launch {
@@ -55,12 +80,26 @@ impl Launch {
         self.size
     }
 
-    /// Gives these bytes, and gets everybody's, by rank. All tasks must call it.
-    pub fn exchange(&self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, DsmError> {
+    /// Gives these bytes, and gets everybody's, by rank. All tasks must call it; who waits for
+    /// one that does not gives up after so long.
+    pub fn exchange(
+        &self,
+        bytes: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<Vec<Vec<u8>>, DsmError> {
+        // One task says it, and the job ends; the next would, were that one missing.
+        let limit = limit.map(|limit| limit + (self.rank * NEXT_SAYS).min(NEXT_SAYS_MAX));
         match &self.way {
             Way::Alone => Ok(vec![bytes.to_vec()]),
-            Way::Pmix(wireup) => Ok(wireup.lock().expect("nobody panics").exchange(bytes)?),
-            Way::Run(guest) => guest.lock().expect("nobody panics").exchange(bytes),
+            Way::Pmix(wireup) => {
+                wireup.lock().expect("nobody panics").exchange(bytes, limit).map_err(|error| {
+                    match error {
+                        WireupError::Late(tasks) => missing(&tasks, limit.unwrap_or_default()),
+                        error => error.into(),
+                    }
+                })
+            }
+            Way::Run(guest) => guest.lock().expect("nobody panics").exchange(bytes, limit),
         }
     }
 
@@ -88,5 +127,19 @@ impl Launch {
         }
         // SAFETY: ends the process.
         unsafe { libc::_exit(status_of_process) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_missing_is_named() {
+        let line = |tasks: &[u32]| missing(tasks, Duration::from_secs(3)).to_string();
+        assert!(line(&[7]).starts_with("task 7 has not called jia_init within 3 s; "));
+        assert!(line(&[1, 2]).starts_with("tasks 1, 2 have not"));
+        assert!(line(&Vec::from_iter(0..9)).starts_with("tasks 0, 1, 2, 3, 4, 5, 6, 7, ... have"));
+        assert!(line(&[]).starts_with("tasks on other hosts have not"));
     }
 }

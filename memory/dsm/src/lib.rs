@@ -12,8 +12,9 @@
 //! together in [`world`]; [`settings`] are environment variables.
 //!
 //! Below: [`frame`] is what agents say to each other besides the protocol's messages, [`mail`]
-//! what tasks do, [`rendezvous`] how those of `nagaya run` meet, [`neighbours`] how those of
-//! one address space do, [`report`] what was counted, [`load`] how iterations are divided.
+//! what tasks do, [`ledger`] what all have allocated, [`rendezvous`] how those of `nagaya run`
+//! meet, [`neighbours`] how those of one address space do, [`report`] what was counted,
+//! [`load`] how iterations are divided.
 //!
 //! # When something fails
 //! Calls that make no sense are errors of the caller, and change nothing. What leaves the job
@@ -25,6 +26,7 @@ pub mod desk;
 pub mod error;
 pub mod frame;
 pub mod launch;
+pub mod ledger;
 pub mod load;
 pub mod mail;
 pub mod neighbours;

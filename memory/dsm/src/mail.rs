@@ -1,7 +1,12 @@
 //! Letters between tasks: those that have come and wait for their receiver, and the tasks that
 //! wait for one. Between two tasks they stay in order.
+//!
+//! What a node has sent to a task that has not received it is bounded: the node counts it
+//! ([`Unreceived`]), and is told now and then what was received ([`Received`]).
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+
+use coherence::message::NodeId;
 
 use crate::frame::Address;
 
@@ -59,6 +64,65 @@ impl Box {
     }
 }
 
+/// What a letter of so many bytes counts: an empty one takes room, too.
+pub fn cost(bytes: usize) -> u64 {
+    bytes as u64 + size_of::<Letter>() as u64
+}
+
+/// At the senders' node: what each task has not received yet, as far as is known.
+#[derive(Debug)]
+pub struct Unreceived {
+    bytes_max: u64,
+    /// By task.
+    bytes: HashMap<u32, u64>,
+}
+
+impl Unreceived {
+    /// So much for each task, and one letter more.
+    pub fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, bytes: HashMap::new() }
+    }
+
+    /// Whether a letter to this task may go now.
+    pub fn has_room(&self, task: u32) -> bool {
+        self.bytes.get(&task).is_none_or(|&bytes| bytes <= self.bytes_max)
+    }
+
+    /// One goes.
+    pub fn add(&mut self, task: u32, bytes: u64) {
+        *self.bytes.entry(task).or_default() += bytes;
+    }
+
+    /// It has received so much; nothing if so much was never sent.
+    pub fn remove(&mut self, task: u32, bytes: u64) -> Option<()> {
+        let left = self.bytes.get_mut(&task)?;
+        *left = left.checked_sub(bytes)?;
+        Some(())
+    }
+}
+
+/// At the receivers' node: what the senders' have not been told yet.
+#[derive(Debug)]
+pub struct Received {
+    told_at: u64,
+    bytes: HashMap<(u32, NodeId), u64>,
+}
+
+impl Received {
+    /// With the bound that the senders' nodes keep to.
+    pub fn new(bytes_max: u64) -> Self {
+        // Less than the bound: who has received all has told so much that there is room.
+        Self { told_at: bytes_max / 4, bytes: HashMap::new() }
+    }
+
+    /// A task has received so much from a node: what is to be told now, if anything.
+    pub fn add(&mut self, which: (u32, NodeId), bytes: u64) -> Option<u64> {
+        let untold = self.bytes.entry(which).or_default();
+        *untold += bytes;
+        (*untold > self.told_at).then(|| std::mem::take(untold))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,5 +149,29 @@ mod tests {
             letters.take(Wanted { from: Some(3), tag: Some(-2) }).expect("it is there").text,
             [4]
         );
+    }
+
+    #[test]
+    fn senders_wait_while_too_much_is_not_received_and_go_on_when_it_is() {
+        for bytes_max in [0, 1, 3, 1000] {
+            let (mut sent, mut got) = (Unreceived::new(bytes_max), Received::new(bytes_max));
+            for bytes in [1, 7, 400, 100_000, 1] {
+                let mut letters = 0;
+                while sent.has_room(5) {
+                    sent.add(5, bytes);
+                    letters += 1;
+                }
+                assert!(letters > 0, "who has received all can be sent more");
+                assert!(sent.has_room(4), "another task has room");
+                assert!(letters <= bytes_max / bytes + 1);
+                for _ in 0..letters {
+                    if let Some(bytes) = got.add((5, 0), bytes) {
+                        sent.remove(5, bytes).expect("it was sent");
+                    }
+                }
+            }
+            assert_eq!(sent.remove(5, 1 << 40), None);
+            assert_eq!(sent.remove(6, 1), None);
+        }
     }
 }

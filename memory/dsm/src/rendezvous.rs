@@ -10,15 +10,16 @@ use std::io::{self, Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fabric::secret::random;
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;
+use crate::launch;
 
 /// The socket, this task's rank, and the number of tasks.
 pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
@@ -44,12 +45,23 @@ enum Says {
     Here(u32),
     /// This is for everybody.
     Give(Vec<u8>),
+    /// I have given, and wait for long: for whom?
+    Who,
     /// I have left.
     Bye,
 }
 
-/// What a task is told: what everybody has given, by rank.
+/// What everybody has given, by rank.
 type All = Vec<Vec<u8>>;
+
+/// What a task is told.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// What all have given.
+    All(All),
+    /// Who has not given anything yet.
+    Missing(Vec<u32>),
+}
 
 /// A task's connection.
 pub struct Guest {
@@ -90,13 +102,35 @@ impl Guest {
         self.size
     }
 
-    /// Gives these bytes, and gets everybody's, by rank.
-    pub fn exchange(&mut self, bytes: &[u8]) -> Result<All, DsmError> {
+    /// Gives these bytes, and gets everybody's, by rank; waits so long for the others.
+    pub fn exchange(&mut self, bytes: &[u8], limit: Option<Duration>) -> Result<All, DsmError> {
         self.say(&Says::Give(bytes.to_vec()))?;
-        let all: All = receive(&mut self.stream).map_err(|why| lost(&why))?;
+        if let Some(limit) = limit
+            && !self.is_told_within(limit)
+        {
+            self.say(&Says::Who)?;
+        }
+        let all = match receive(&mut self.stream).map_err(|why| lost(&why))? {
+            Told::All(all) => all,
+            Told::Missing(tasks) => return Err(launch::missing(&tasks, limit.unwrap_or_default())),
+        };
         match all.len() == self.size as usize {
             true => Ok(all),
             false => Err(DsmError::System("the tasks do not agree on how many they are".into())),
+        }
+    }
+
+    fn is_told_within(&self, limit: Duration) -> bool {
+        let mut fds = [PollFd::new(&self.stream, PollFlags::IN)];
+        let until = Instant::now() + limit;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let left = Timespec::try_from(left).expect("a setting's seconds");
+            match poll(&mut fds, Some(&left)) {
+                Ok(told) => return told > 0,
+                // A signal of the program's: what is left of the time.
+                Err(_) => continue,
+            }
         }
     }
 
@@ -157,19 +191,22 @@ struct Task {
     stream: UnixStream,
     rank: Option<u32>,
     given: Option<Vec<u8>>,
+    /// It wants to know for whom it waits.
+    asks: bool,
     /// Names the process, whatever becomes of its number.
     process: Option<OwnedFd>,
     has_left: bool,
 }
 
 impl Host {
-    /// Serves `size` tasks.
-    pub fn new(size: u32) -> io::Result<Self> {
+    /// Serves `size` tasks. If one is lost while others have not come, these are killed by who
+    /// knows them: `ends`.
+    pub fn new(size: u32, ends: impl Fn() + Send + 'static) -> io::Result<Self> {
         let name = format!("nagaya-job-{:032x}", u128::from_ne_bytes(random()));
         let listener = UnixListener::bind_addr(&address(&name)?)?;
         std::thread::Builder::new()
             .name("nagaya-meet".into())
-            .spawn(move || serve(&listener, size as usize))?;
+            .spawn(move || serve(&listener, size as usize, &ends))?;
         Ok(Self { name })
     }
 
@@ -189,8 +226,9 @@ impl Host {
     }
 }
 
-fn serve(listener: &UnixListener, size: usize) {
+fn serve(listener: &UnixListener, size: usize, ends: &impl Fn()) {
     let mut tasks: Vec<Task> = Vec::new();
+    let mut came = 0;
     loop {
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
         fds.extend(tasks.iter().map(|task| PollFd::new(&task.stream, PollFlags::IN)));
@@ -202,7 +240,11 @@ fn serve(listener: &UnixListener, size: usize) {
         let mut at = 0;
         for ready in &ready[1..] {
             match ready.then(|| hear(&mut tasks[at])) {
-                None | Some(Ok(())) => at += 1,
+                None | Some(Ok(false)) => at += 1,
+                Some(Ok(true)) => {
+                    came += 1;
+                    at += 1;
+                }
                 Some(Err(_)) => {
                     let gone = tasks.remove(at);
                     is_lost |= !gone.has_left && gone.rank.is_some();
@@ -211,6 +253,9 @@ fn serve(listener: &UnixListener, size: usize) {
         }
         if is_lost {
             end(&mut tasks);
+            if came < size {
+                ends();
+            }
         }
         if ready[0]
             && let Ok((stream, _)) = listener.accept()
@@ -230,17 +275,20 @@ impl Task {
             return None;
         }
         let process = pidfd_open(caller.pid, PidfdFlags::empty()).ok();
-        Some(Self { stream, rank: None, given: None, process, has_left: false })
+        Some(Self { stream, rank: None, given: None, asks: false, process, has_left: false })
     }
 }
 
-fn hear(task: &mut Task) -> io::Result<()> {
+/// Whether it has just said which task it is.
+fn hear(task: &mut Task) -> io::Result<bool> {
+    let had_rank = task.rank.is_some();
     match receive(&mut task.stream)? {
         Says::Here(rank) => task.rank = Some(rank),
         Says::Give(bytes) => task.given = Some(bytes),
+        Says::Who => task.asks = true,
         Says::Bye => task.has_left = true,
     }
-    Ok(())
+    Ok(!had_rank && task.rank.is_some())
 }
 
 /// When all have given something, all get it.
@@ -253,10 +301,22 @@ fn hand_on(tasks: &mut [Task], size: usize) {
             *place = Some(given.clone());
         }
     }
+    let missing = |all: &[Option<Vec<u8>>]| {
+        let missing = all.iter().enumerate().filter(|(_, given)| given.is_none());
+        Told::Missing(missing.map(|(rank, _)| rank as u32).collect())
+    };
+    for task in tasks.iter_mut() {
+        // Who has given nothing was told of all meanwhile.
+        let is_late = std::mem::take(&mut task.asks) && all.contains(&None);
+        if is_late && task.given.take().is_some() {
+            let _ = send(&mut task.stream, &missing(&all));
+        }
+    }
     let Some(all): Option<All> = all.into_iter().collect() else { return };
+    let told = Told::All(all);
     for task in tasks {
         task.given = None;
-        let _ = send(&mut task.stream, &all);
+        let _ = send(&mut task.stream, &told);
     }
 }
 
@@ -274,22 +334,34 @@ fn end(tasks: &mut Vec<Task>) {
 mod tests {
     use super::*;
 
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    fn connect(host: &Host, rank: u32, size: u32) -> Guest {
+        let stream = UnixStream::connect_addr(&address(host.name()).unwrap()).unwrap();
+        let mut guest = Guest { stream, rank, size };
+        guest.say(&Says::Here(rank)).unwrap();
+        guest
+    }
+
+    #[test]
+    fn who_waits_in_vain_is_told_for_whom() {
+        let host = Host::new(4, || {}).expect("a socket");
+        let (mut here, _silent) = (connect(&host, 2, 4), connect(&host, 3, 4));
+        let error = here.exchange(&[1], Some(Duration::from_millis(50))).expect_err("others lack");
+        assert!(error.to_string().starts_with("tasks 0, 1, 3 have not"), "{error}");
+    }
+
     #[test]
     fn all_get_what_all_give() {
-        let host = Host::new(3).expect("a socket");
-        let connect = |rank| {
-            let stream = UnixStream::connect_addr(&address(host.name()).unwrap()).unwrap();
-            let mut guest = Guest { stream, rank, size: 3 };
-            guest.say(&Says::Here(rank)).unwrap();
-            guest
-        };
+        let host = Host::new(3, || {}).expect("a socket");
+        let connect = |rank| connect(&host, rank, 3);
         std::thread::scope(|scope| {
             for rank in [2, 0, 1] {
                 let mut guest = connect(rank);
                 scope.spawn(move || {
                     for round in 0..20u8 {
                         let text = vec![rank as u8 + round; 1000 * rank as usize];
-                        let all = guest.exchange(&text).expect("the others");
+                        let all = guest.exchange(&text, Some(LIMIT)).expect("the others");
                         for (rank, text) in all.into_iter().enumerate() {
                             assert_eq!(text, vec![rank as u8 + round; 1000 * rank]);
                         }

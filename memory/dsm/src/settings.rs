@@ -16,6 +16,9 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("START", "0x680000000000", "where shared memory begins, in every process"),
     ("MIGRATE", "0", "1: a page that one node alone wrote moves there at a barrier"),
     ("ALONE", "1", "1: pages that no other node has are written without notice"),
+    ("CALLS", "1", "0: system calls find no shared memory that is elsewhere; no rights are needed"),
+    ("LETTERS", "64M", "bytes sent by a node to a task and not received, above which senders wait"),
+    ("JOIN", "60", "seconds that a task waits for others that do not join; 0: for ever"),
     ("TIMEOUT", "20", "seconds after which a silent node is given up; 0: never"),
     ("STATISTICS", "", "1: print statistics at the end; else the beginning of files' names"),
     ("RECORD", "", "directory that each node writes what happens to it into"),
@@ -32,6 +35,10 @@ pub struct Agreed {
     pub migrate: bool,
     /// Pages of ours alone are written without notice.
     pub alone: bool,
+    /// Threads are stopped inside system calls, too.
+    pub calls: bool,
+    /// What a node sends to a task that has not received it, and one letter more.
+    pub letters_max: u64,
     /// When a silent node is given up.
     pub timeout: Option<Duration>,
 }
@@ -52,6 +59,8 @@ pub enum Statistics {
 pub struct Settings {
     /// What all nodes agree on: the first task's are everybody's.
     pub agreed: Agreed,
+    /// How long it waits for tasks that do not join.
+    pub join: Option<Duration>,
     /// Where statistics go.
     pub statistics: Statistics,
     /// The directory of recordings.
@@ -92,8 +101,12 @@ impl Settings {
         let start = address(&value("START"))
             .filter(|start| start % 4096 == 0 && (1 << 40..0x7000_0000_0000).contains(start))
             .ok_or_else(|| wrong("START", "an address, such as 0x680000000000, of a page"))?;
-        let seconds: u64 =
-            value("TIMEOUT").parse().map_err(|_| wrong("TIMEOUT", "a number of seconds"))?;
+        let letters_max = bytes(&value("LETTERS"))
+            .ok_or_else(|| wrong("LETTERS", "a number of bytes, such as 64M"))?;
+        let time = |name: &str| -> Result<_, DsmError> {
+            let seconds = value(name).parse().map_err(|_| wrong(name, "a number of seconds"))?;
+            Ok((seconds > 0).then(|| Duration::from_secs(seconds)))
+        };
         let statistics = match value("STATISTICS") {
             text if text.is_empty() || text == "0" => Statistics::None,
             text if text == "1" => Statistics::Print,
@@ -106,8 +119,11 @@ impl Settings {
                 start,
                 migrate: is_on("MIGRATE")?,
                 alone: is_on("ALONE")?,
-                timeout: (seconds > 0).then(|| Duration::from_secs(seconds)),
+                calls: is_on("CALLS")?,
+                letters_max: letters_max as u64,
+                timeout: time("TIMEOUT")?,
             },
+            join: time("JOIN")?,
             statistics,
             record: (!record.is_empty()).then(|| record.into()),
         })
@@ -136,6 +152,8 @@ mod tests {
         let settings = Settings::of(|_| None).expect("the table's");
         assert_eq!(settings.agreed.page_bytes, 8192);
         assert_eq!(settings.agreed.timeout, Some(Duration::from_secs(20)));
+        assert_eq!(settings.join, Some(Duration::from_secs(60)));
+        assert_eq!(settings.agreed.letters_max, 64 << 20);
         assert_eq!(settings.statistics, Statistics::None);
     }
 
@@ -149,6 +167,9 @@ mod tests {
             ("START", "0x680000000001"),
             ("MIGRATE", "yes"),
             ("TIMEOUT", "-1"),
+            ("JOIN", "soon"),
+            ("CALLS", "2"),
+            ("LETTERS", "64 MB"),
         ] {
             let error = Settings::of(|asked| (asked == name).then(|| value.to_owned()));
             let line = error.expect_err("it makes no sense").to_string();

@@ -13,6 +13,7 @@ use crate::agent::{Agent, Network, Parts};
 use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
 use crate::error::DsmError;
 use crate::launch::Launch;
+use crate::ledger::Allocation;
 use crate::load::Shares;
 use crate::neighbours::{Door, Handed, Invitation};
 use crate::report::{OfLock, OfPage, Totals};
@@ -35,7 +36,6 @@ pub struct Task {
     /// The agent, in the task that has it.
     agent: Option<JoinHandle<()>>,
     page_bytes: usize,
-    begin: Instant,
     /// How many allocations had no place of their own.
     turns: u32,
     balance: Option<Balance>,
@@ -89,12 +89,43 @@ struct Balance {
     since: Instant,
 }
 
+/// A task that could not join, and whose job waits for it.
+pub struct NotJoined {
+    /// Why.
+    pub error: DsmError,
+    launch: Option<Arc<Launch>>,
+}
+
+impl From<DsmError> for NotJoined {
+    fn from(error: DsmError) -> Self {
+        Self { error, launch: None }
+    }
+}
+
+impl NotJoined {
+    /// Ends the job, as far as that goes, with this line.
+    pub fn end_all(&self, line: &str) -> ! {
+        eprintln!("nagaya: {line}");
+        match &self.launch {
+            Some(launch) => launch.abort(1, line),
+            // SAFETY: ends the process.
+            None => unsafe { libc::_exit(1) },
+        }
+    }
+}
+
 impl Task {
     /// Joins the job that the launcher started; without one, a job of one task.
-    pub fn join() -> Result<Self, DsmError> {
-        let mut settings = Settings::of_environment()?;
-        let launch = Launch::new()?;
-        let cards = launch.exchange(&Card::new(settings.agreed.clone()).bytes())?;
+    pub fn join() -> Result<Self, NotJoined> {
+        let settings = Settings::of_environment()?;
+        let launch = Arc::new(Launch::new()?);
+        let joined = Self::join_of(launch.clone(), settings);
+        joined.map_err(|error| NotJoined { error, launch: Some(launch) })
+    }
+
+    fn join_of(launch: Arc<Launch>, mut settings: Settings) -> Result<Self, DsmError> {
+        let limit = settings.join;
+        let cards = launch.exchange(&Card::new(settings.agreed.clone()).bytes(), limit)?;
         let cards = cards.iter().map(|bytes| Card::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
         settings.agreed = cards[0].agreed.clone();
         let secret = Secret::new(cards[0].secret);
@@ -105,10 +136,9 @@ impl Task {
             _ => None,
         };
         let own = seat.as_ref().map_or_else(Vec::new, Seat::bytes);
-        let told = launch.exchange(&own)?;
+        let told = launch.exchange(&own, limit)?;
         let told = world.nodes.iter().map(|tasks| Told::parse(&told[tasks[0] as usize]));
         let told = told.collect::<Result<Vec<_>, _>>()?;
-        let launch = Arc::new(launch);
         let page_bytes = settings.agreed.page_bytes;
         let (handed, agent) = match seat.take() {
             None => (told[world.own().node as usize].invitation.accept()?, None),
@@ -145,12 +175,10 @@ impl Task {
             patience: looks.0.then(Patience::default),
             agent,
             page_bytes,
-            begin: Instant::now(),
             turns: 0,
             balance: None,
         };
         task.ask(Request::Join)?;
-        task.begin = Instant::now();
         Ok(task)
     }
 
@@ -191,20 +219,17 @@ impl Task {
         self.page_bytes
     }
 
-    /// Seconds since it has joined.
-    pub fn seconds(&self) -> f64 {
-        self.begin.elapsed().as_secs_f64()
-    }
-
     /// Shared memory, zeroed, at its address; blocks of so many bytes live with the tasks in
-    /// turns, from `first` on. All tasks do the same, in the same order.
+    /// turns, from `first` on. All tasks do the same, in the same order, between the same
+    /// barriers.
     pub fn allocate(&mut self, bytes: u64, block: u64, first: u32) -> Result<usize, DsmError> {
         if bytes == 0 {
             return Err(DsmError::Argument("an allocation of 0 bytes; ask for more".into()));
         }
         self.check_task(first)?;
         let block = if block == 0 { bytes } else { block };
-        self.ask(Request::Allocate { bytes, block, first }).map(|answer| answer[0] as usize)
+        self.ask(Request::Allocate(Allocation { bytes, block, first }))
+            .map(|answer| answer[0] as usize)
     }
 
     /// As [`allocate`](Self::allocate), all of it with one task: the first time with the

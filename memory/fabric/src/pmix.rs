@@ -15,6 +15,8 @@ const LIBRARY: &str = "libpmix.so.2";
 
 /// Negative for errors.
 pub type pmix_status_t = c_int;
+/// What PMIx calls when something is over, in a thread of its own.
+pub type pmix_op_cbfunc_t = unsafe extern "C" fn(status: pmix_status_t, of: *mut c_void);
 
 constants! {
     PMIX_SUCCESS: pmix_status_t = 0;
@@ -22,6 +24,7 @@ constants! {
     PMIX_GLOBAL: u8 = 3;
     PMIX_BOOL: u16 = 1;
     PMIX_STRING: u16 = 3;
+    PMIX_INT: u16 = 6;
     PMIX_UINT16: u16 = 13;
     PMIX_UINT32: u16 = 14;
     PMIX_BYTE_OBJECT: u16 = 27;
@@ -35,6 +38,10 @@ pub const LOCAL_RANK: &CStr = c"pmix.lrank";
 pub const HOSTNAME: &CStr = c"pmix.hname";
 /// `PMIX_COLLECT_DATA`: a fence brings all that was put, `PMIX_BOOL`.
 pub const COLLECT_DATA: &CStr = c"pmix.collect";
+/// `PMIX_IMMEDIATE`: what is not there yet is not waited for, `PMIX_BOOL`.
+pub const IMMEDIATE: &CStr = c"pmix.immediate";
+/// `PMIX_TIMEOUT`: in seconds, `PMIX_INT`.
+pub const TIMEOUT: &CStr = c"pmix.timeout";
 
 structures! {
     /// Bytes.
@@ -66,6 +73,8 @@ structures! {
 pub union Data {
     /// `PMIX_BOOL`.
     pub flag: bool,
+    /// `PMIX_INT`.
+    pub int: c_int,
     /// `PMIX_UINT16`.
     pub uint16: u16,
     /// `PMIX_UINT32`.
@@ -88,11 +97,23 @@ functions! {
             count: usize) -> pmix_status_t;
         PMIx_Put: fn(scope: u8, key: *const c_char, value: *mut pmix_value_t) -> pmix_status_t;
         PMIx_Commit: fn() -> pmix_status_t;
-        PMIx_Fence: fn(processes: *const pmix_proc_t, count: usize, info: *const pmix_info_t,
-            infos: usize) -> pmix_status_t;
+        PMIx_Fence_nb: fn(processes: *const pmix_proc_t, count: usize, info: *const pmix_info_t,
+            infos: usize, over: pmix_op_cbfunc_t, of: *mut c_void) -> pmix_status_t;
         PMIx_Get: fn(process: *const pmix_proc_t, key: *const c_char, info: *const pmix_info_t,
             count: usize, value: *mut *mut pmix_value_t) -> pmix_status_t;
         PMIx_Error_string: fn(status: pmix_status_t) -> *const c_char;
+    }
+}
+
+impl pmix_info_t {
+    /// A value of a type and its key.
+    pub fn of(key: &CStr, r#type: u16, data: Data) -> Self {
+        let mut info = Self::empty();
+        for (to, from) in info.key.iter_mut().zip(key.to_bytes()) {
+            *to = *from as c_char;
+        }
+        info.value = pmix_value_t { r#type, data };
+        info
     }
 }
 

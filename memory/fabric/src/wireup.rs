@@ -10,23 +10,28 @@
 //!
 //! if let Some(mut wireup) = Wireup::new()? {
 //!     // The first process's secret is everybody's. PMIx hands it to this job only.
-//!     let secrets = wireup.exchange(Secret::random().bytes())?;
+//!     let secrets = wireup.exchange(Secret::random().bytes(), None)?;
 //!     let secret = Secret::new(secrets[0][..].try_into()?);
 //!     let fabric = Fabric::new(wireup.rank().into(), &secret)?;
-//!     let addresses = wireup.exchange(fabric.address())?;
+//!     let addresses = wireup.exchange(fabric.address(), None)?;
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::ffi::{CStr, CString, c_char};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::fmt;
 use std::ptr::{null, null_mut};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use crate::pmix::*;
 use crate::signals;
 
 /// What a launcher with PMIx sets.
 const STARTED: &str = "PMIX_NAMESPACE";
+
+/// What PMIx may take to say whether another process has put something.
+const LATE_MAX: Duration = Duration::from_secs(2);
 
 /// This process among those of its job. One a process; dropped, it leaves.
 pub struct Wireup {
@@ -52,6 +57,8 @@ pub enum WireupError {
     },
     /// PMIx says something of another type than agreed.
     Odd(&'static str),
+    /// These processes have not given anything within the limit; or others on other hosts.
+    Late(Vec<u32>),
 }
 
 impl fmt::Display for WireupError {
@@ -63,6 +70,9 @@ impl fmt::Display for WireupError {
                 "PMIx cannot {doing}: {why}; is this process one of those that the launcher has \
                  started, and its launcher still there?"
             ),
+            Self::Late(ranks) => {
+                write!(f, "processes {ranks:?} (none: of other hosts) have not come in time")
+            }
             Self::Odd(what) => {
                 write!(f, "PMIx tells no {what}; the launcher's PMIx and {STARTED} do not agree")
             }
@@ -117,8 +127,13 @@ impl Wireup {
     }
 
     /// Gives these bytes, and gets everybody's, by rank. All processes of the job must call it,
-    /// and wait for each other.
-    pub fn exchange(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, WireupError> {
+    /// and wait for each other: for ever, or so long. Who then was late cannot be waited for
+    /// again.
+    pub fn exchange(
+        &mut self,
+        bytes: &[u8],
+        limit: Option<Duration>,
+    ) -> Result<Vec<Vec<u8>>, WireupError> {
         let key = CString::new(format!("nagaya.fabric.{}", self.exchanges)).expect("no zero byte");
         self.exchanges += 1;
         let bo = pmix_byte_object_t { bytes: bytes.as_ptr().cast_mut().cast(), size: bytes.len() };
@@ -128,7 +143,9 @@ impl Wireup {
         self.check("put bytes", status)?;
         // SAFETY: a plain call.
         self.check("hand bytes over", unsafe { (self.pmix.PMIx_Commit)() })?;
-        self.fence(true)?;
+        if !self.fence(true, limit)? {
+            return Err(WireupError::Late(self.late(&key)));
+        }
         let get = |rank| {
             let value = self.get(rank, &key, "bring another process's bytes")?;
             value.bytes().ok_or(WireupError::Odd("bytes"))
@@ -138,7 +155,7 @@ impl Wireup {
 
     /// Waits for all processes of the job.
     pub fn barrier(&mut self) -> Result<(), WireupError> {
-        self.fence(false)
+        self.fence(false, None).map(drop)
     }
 
     /// Ends all processes of the job with this exit status; the launcher prints the line.
@@ -154,23 +171,61 @@ impl Wireup {
         unsafe { (self.pmix.PMIx_Abort)(status.into(), line.as_ptr(), null(), 0) };
     }
 
-    fn fence(&self, collects: bool) -> Result<(), WireupError> {
-        let mut info = pmix_info_t::empty();
-        for (to, from) in info.key.iter_mut().zip(COLLECT_DATA.to_bytes()) {
-            *to = *from as c_char;
+    /// Whether all have come, so far as the limit is not over.
+    fn fence(&self, collects: bool, limit: Option<Duration>) -> Result<bool, WireupError> {
+        let info = pmix_info_t::of(COLLECT_DATA, PMIX_BOOL, Data { flag: collects });
+        let (says, hears) = mpsc::channel::<pmix_status_t>();
+        let sender = Box::into_raw(Box::new(says));
+        // SAFETY: structures of ours, which PMIx copies; all processes of the namespace; the
+        // sender is the callback's, unless there is an error.
+        let status =
+            unsafe { (self.pmix.PMIx_Fence_nb)(null(), 0, &info, 1, fence_is_over, sender.cast()) };
+        if status != PMIX_SUCCESS {
+            // SAFETY: ours again.
+            drop(unsafe { Box::from_raw(sender) });
+            self.check("bring all processes together", status)?;
         }
-        info.value = pmix_value_t { r#type: PMIX_BOOL, data: Data { words: [0; 3] } };
-        info.value.data.flag = collects;
-        // SAFETY: structures of ours; all processes of the namespace.
-        let status = unsafe { (self.pmix.PMIx_Fence)(null(), 0, &info, 1) };
-        self.check("bring all processes together", status)
+        let status = match limit {
+            Some(limit) => match hears.recv_timeout(limit) {
+                Err(mpsc::RecvTimeoutError::Timeout) => return Ok(false),
+                status => status.ok(),
+            },
+            None => hears.recv().ok(),
+        };
+        self.check("bring all processes together", status.expect("PMIx calls back"))?;
+        Ok(true)
+    }
+
+    /// Which processes of this host have not put anything under this key.
+    fn late(&self, key: &CStr) -> Vec<u32> {
+        let info = [
+            pmix_info_t::of(IMMEDIATE, PMIX_BOOL, Data { flag: true }),
+            pmix_info_t::of(TIMEOUT, PMIX_INT, Data { int: LATE_MAX.as_secs() as c_int }),
+        ];
+        let host = self.host(self.rank());
+        let is_late = |&rank: &u32| {
+            self.host(rank) == host && self.get_with(rank, key, "ask for bytes", &info).is_err()
+        };
+        (0..self.size).filter(is_late).collect()
     }
 
     fn get(&self, rank: u32, key: &CStr, doing: &'static str) -> Result<Value, WireupError> {
+        self.get_with(rank, key, doing, &[])
+    }
+
+    fn get_with(
+        &self,
+        rank: u32,
+        key: &CStr,
+        doing: &'static str,
+        info: &[pmix_info_t],
+    ) -> Result<Value, WireupError> {
         let process = pmix_proc_t { rank, ..self.process };
+        let at = if info.is_empty() { null() } else { info.as_ptr() };
         let mut value = null_mut();
         // SAFETY: structures of ours.
-        let status = unsafe { (self.pmix.PMIx_Get)(&process, key.as_ptr(), null(), 0, &mut value) };
+        let status =
+            unsafe { (self.pmix.PMIx_Get)(&process, key.as_ptr(), at, info.len(), &mut value) };
         self.check(doing, status)?;
         assert!(!value.is_null(), "success, and no value");
         // SAFETY: from PMIx_Get.
@@ -183,6 +238,14 @@ impl Wireup {
             status => Err(WireupError::Pmix { doing, why: self.pmix.reason(status) }),
         }
     }
+}
+
+/// To PMIx: calls back once.
+unsafe extern "C" fn fence_is_over(status: pmix_status_t, sender: *mut c_void) {
+    // SAFETY: of `fence`, which has given it away.
+    let sender = unsafe { Box::from_raw(sender.cast::<mpsc::Sender<pmix_status_t>>()) };
+    // Nobody hears it who does not wait any more.
+    let _ = sender.send(status);
 }
 
 impl Drop for Wireup {

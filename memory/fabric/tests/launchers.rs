@@ -33,13 +33,13 @@ fn all_to_all(wireup: &mut Wireup) {
     assert!(wireup.host(size - 1).is_some());
     // Several exchanges, empty and large ones.
     for bytes in [0, 1, 100_000] {
-        let all = wireup.exchange(&vec![rank as u8; bytes]).expect("an exchange");
+        let all = wireup.exchange(&vec![rank as u8; bytes], None).expect("an exchange");
         assert!(all.into_iter().enumerate().all(|(r, b)| b == vec![r as u8; bytes]));
     }
-    let secrets = wireup.exchange(Secret::random().bytes()).expect("an exchange");
+    let secrets = wireup.exchange(Secret::random().bytes(), None).expect("an exchange");
     let secret = Secret::new(secrets[0][..].try_into().expect("32 bytes"));
     let mut fabric = Fabric::new(rank.into(), &secret).expect("a fabric");
-    let addresses = wireup.exchange(fabric.address()).expect("an exchange");
+    let addresses = wireup.exchange(fabric.address(), None).expect("an exchange");
     for (other, address) in addresses.iter().enumerate() {
         if other as u32 != rank {
             let peer = fabric.connect(address).expect("a peer");

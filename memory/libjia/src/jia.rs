@@ -46,8 +46,16 @@ unsafe fn bytes_mut<'a>(at: *mut c_void, size: usize) -> &'a mut [u8] {
 
 #[unsafe(no_mangle)]
 extern "C" fn jia_init(_: c_int, _: *mut *mut c_char) {
-    if let Err(error) = this::join() {
-        this::end(&format!("jia_init: {error}"));
+    if let Err(failed) = this::join() {
+        let line = format!("jia_init: {}", failed.error);
+        match failed.error {
+            // The task that there is ends its job.
+            DsmError::State(_) => this::end(&line),
+            _ => {
+                this::flush();
+                failed.end_all(&line)
+            }
+        }
     }
 }
 
@@ -246,23 +254,23 @@ extern "C" fn jia_loadcheck() {
 
 #[unsafe(no_mangle)]
 extern "C" fn jia_clock() -> c_float {
-    must("jia_clock", |task| Ok(task.seconds())) as c_float
+    this::seconds() as c_float
 }
 
-fn microseconds(call: &str) -> c_uint {
-    must(call, |task| Ok(task.seconds() * 1e6)) as u64 as c_uint
+fn microseconds() -> c_uint {
+    (this::seconds() * 1e6) as u64 as c_uint
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn jia_startstat() -> c_uint {
     must("jia_startstat", Task::count_anew);
-    microseconds("jia_startstat")
+    microseconds()
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn jia_stopstat() -> c_uint {
     must("jia_stopstat", Task::report);
-    microseconds("jia_stopstat")
+    microseconds()
 }
 
 #[unsafe(no_mangle)]

@@ -44,7 +44,7 @@ extern "C" fn nagaya_dsm_reason() -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn nagaya_dsm_init() -> c_int {
-    result(this::join())
+    result(this::join().map_err(|failed| failed.error))
 }
 
 #[unsafe(no_mangle)]

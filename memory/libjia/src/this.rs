@@ -4,9 +4,10 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use dsm::error::DsmError;
-use dsm::task::Task;
+use dsm::task::{NotJoined, Task};
 
 static TASK: Mutex<Option<Task>> = Mutex::new(None);
 
@@ -18,6 +19,9 @@ pub static SIZE: AtomicU32 = AtomicU32::new(1);
 static JOINED: AtomicBool = AtomicBool::new(false);
 /// The process that is a task; not its forked children, which have all but its memory.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// When it joined; before that, when it was first asked what time it is.
+static BEGIN: Mutex<Option<Instant>> = Mutex::new(None);
 
 thread_local! {
     /// Why the thread's last call failed.
@@ -50,10 +54,11 @@ fn is_child() -> bool {
 }
 
 /// Joins, once a process.
-pub fn join() -> Result<(), DsmError> {
+pub fn join() -> Result<(), NotJoined> {
     let mut task = task();
     if JOINED.swap(true, Ordering::Relaxed) {
-        return Err(DsmError::State("a process joins its job once; this is the second call"));
+        let twice = "a process joins its job once; this is the second call";
+        return Err(DsmError::State(twice).into());
     }
     let joined = match Task::join() {
         Ok(joined) => joined,
@@ -65,10 +70,20 @@ pub fn join() -> Result<(), DsmError> {
     RANK.store(joined.rank(), Ordering::Relaxed);
     SIZE.store(joined.size(), Ordering::Relaxed);
     PROCESS.store(std::process::id(), Ordering::Relaxed);
+    *begin() = Some(Instant::now());
     *task = Some(joined);
     // SAFETY: a function that stays, since the library does.
     unsafe { libc::atexit(ends_early) };
     Ok(())
+}
+
+fn begin() -> MutexGuard<'static, Option<Instant>> {
+    BEGIN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Seconds since it joined. Programs ask before they join and after they have left, too.
+pub fn seconds() -> f64 {
+    begin().get_or_insert_with(Instant::now).elapsed().as_secs_f64()
 }
 
 /// Leaves.
@@ -91,10 +106,15 @@ extern "C" fn ends_early() {
     }
 }
 
+/// Writes what the program has printed so far.
+pub fn flush() {
+    // SAFETY: all streams, which stay.
+    unsafe { libc::fflush(std::ptr::null_mut()) };
+}
+
 /// Ends the job with a line.
 pub fn end(line: &str) -> ! {
-    // SAFETY: writes what the program has printed so far.
-    unsafe { libc::fflush(std::ptr::null_mut()) };
+    flush();
     let mut task = if is_child() { None } else { Some(task()) };
     match task.as_mut().and_then(|task| task.as_mut()) {
         Some(task) => {

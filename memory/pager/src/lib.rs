@@ -4,9 +4,10 @@
 //! its user.
 //!
 //! ```no_run
-//! use pager::{Access, Place, Region};
+//! use pager::{Access, Place, Region, Stops};
 //!
-//! let mut region = Region::new(Place { start: 0x6800_0000_0000, page_bytes: 8192 })?;
+//! let place = Place { start: 0x6800_0000_0000, page_bytes: 8192 };
+//! let mut region = Region::new(place, Stops::All)?;
 //! region.grow(100)?;
 //! // Threads may use 0x6800_0000_0000 and the 100 pages from there; another thread:
 //! let mut faults = Vec::new();
@@ -35,4 +36,4 @@ pub mod region;
 mod userfault;
 
 pub use error::PagerError;
-pub use region::{Access, Fault, Place, Region};
+pub use region::{Access, Fault, Place, Region, Stops};

@@ -43,6 +43,17 @@ pub enum Access {
     Write,
 }
 
+/// Where threads can be stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stops {
+    /// In the program, and in system calls that use the memory. Needs a right that ordinary
+    /// users do not have by default.
+    All,
+    /// In the program. A system call that meets a page which it must not use fails with EFAULT,
+    /// or ends there. Needs no right (Linux 5.11).
+    Programs,
+}
+
 /// A thread was stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
@@ -73,14 +84,14 @@ pub struct Region {
 
 impl Region {
     /// An empty one.
-    pub fn new(place: Place) -> Result<Self, PagerError> {
+    pub fn new(place: Place, stops: Stops) -> Result<Self, PagerError> {
         let Place { start, page_bytes } = place;
         let system = rustix::param::page_size();
         let is_page = page_bytes > 0 && page_bytes.is_multiple_of(system);
         if !is_page || !start.is_multiple_of(system) || start.checked_add(2 * ALIAS).is_none() {
             return Err(PagerError::Alignment { page_bytes });
         }
-        let userfault = Userfault::new()?;
+        let userfault = Userfault::new(stops)?;
         let memory = memfd_create("nagaya-pages", MemfdFlags::CLOEXEC)
             .map_err(|why| PagerError::System { doing: "make shared memory", why })?;
         let (pages, stopped) = (Vec::new(), Vec::new());

@@ -1,8 +1,9 @@
 //! The kernel's userfaultfd(2): the only file that opens it and calls its ioctls.
 //!
 //! A range is registered for three kinds of faults: *missing* (the memory has no page there),
-//! *minor* (it has, but this view does not map it yet), and *write-protect*. Since its
-//! descriptor is a full one, threads that fault inside a system call wait like others.
+//! *minor* (it has, but this view does not map it yet), and *write-protect*. With a full descriptor
+//! threads that fault inside a system call wait like others; with one that everybody may
+//! have the call fails.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -17,6 +18,7 @@ use rustix::ioctl;
 use rustix::mm::{UserfaultfdFlags, userfaultfd};
 
 use crate::error::PagerError;
+use crate::region::Stops;
 
 /// What shared memory needs: Linux 5.19.
 const FEATURES: u32 = UFFD_FEATURE_PAGEFAULT_FLAG_WP
@@ -50,13 +52,13 @@ pub struct Stopped {
 }
 
 impl Userfault {
-    pub fn new() -> Result<Self, PagerError> {
+    pub fn new(stops: Stops) -> Result<Self, PagerError> {
         // What can be had is told to who asks for nothing; one is asked once.
-        let features = handshake(&open()?, 0)?;
+        let features = handshake(&open(stops)?, 0)?;
         if features & u64::from(FEATURES) != u64::from(FEATURES) {
             return Err(PagerError::Old);
         }
-        let descriptor = open()?;
+        let descriptor = open(stops)?;
         handshake(&descriptor, FEATURES)?;
         let maps_to_read = features & u64::from(CAN_CONTINUE_WRITE_PROTECTED) != 0;
         Ok(Self { descriptor, maps_to_read })
@@ -158,9 +160,12 @@ fn range(at: Range<usize>) -> uffdio_range {
 }
 
 /// By the system call, or by the device where only that is allowed.
-fn open() -> Result<OwnedFd, PagerError> {
+fn open(stops: Stops) -> Result<OwnedFd, PagerError> {
     // Without NONBLOCK, poll(2) says that it is broken.
-    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    let mut flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    if stops == Stops::Programs {
+        flags |= UserfaultfdFlags::from_bits_retain(UFFD_USER_MODE_ONLY);
+    }
     // SAFETY: of this process, and what is registered is ours.
     match unsafe { userfaultfd(flags) } {
         Ok(descriptor) => return Ok(descriptor),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use pager::{Access, Fault, PagerError, Place, Region};
+use pager::{Access, Fault, PagerError, Place, Region, Stops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// How long anything may take.
@@ -21,7 +21,7 @@ fn place(page_bytes: usize) -> Place {
 }
 
 fn region(page_bytes: usize, pages: u64) -> Region {
-    let mut region = Region::new(place(page_bytes)).expect("run the tests as root");
+    let mut region = Region::new(place(page_bytes), Stops::All).expect("run the tests as root");
     region.grow(pages).expect("addresses");
     region
 }
@@ -229,6 +229,34 @@ fn system_calls_that_touch_the_memory_wait_like_threads() {
 }
 
 #[test]
+fn where_only_programs_are_stopped_system_calls_fail_at_pages_they_may_not_use() {
+    let mut region = Region::new(place(4096), Stops::Programs).expect("everybody may");
+    region.grow(3).unwrap();
+    let start = region.place().start;
+    // SAFETY: in a region that outlives the slice.
+    let bytes =
+        unsafe { std::slice::from_raw_parts_mut(with_exposed_provenance_mut::<u8>(start), 12288) };
+    let (mut reader, mut writer) = std::io::pipe().unwrap();
+    writer.write_all(&[5; 20000]).unwrap();
+    let is_efault = |result: std::io::Result<usize>| {
+        result.expect_err("the page is not there").raw_os_error() == Some(libc::EFAULT)
+    };
+    assert!(is_efault(reader.read(bytes)));
+    assert!(is_efault(writer.write(bytes)));
+    nobody(&mut region);
+    region.allow(0, Access::Write).unwrap();
+    assert_eq!(reader.read(&mut bytes[..4096]).unwrap(), 4096);
+    // Who may read only may not be written to.
+    region.protect(0).unwrap();
+    assert_eq!(writer.write(&bytes[..4096]).unwrap(), 4096);
+    assert!(is_efault(reader.read(&mut bytes[..4096])));
+    let thread = store(start + 4096, 7);
+    assert_eq!(next(&mut region), Fault { page: 1, wants: Access::Write });
+    region.allow(1, Access::Write).unwrap();
+    join(thread);
+}
+
+#[test]
 fn memory_grows_where_it_ends_and_is_two_mappings() {
     let mut region = region(4096, 0);
     for pages in 1..60 {
@@ -274,7 +302,7 @@ fn a_forked_child_has_neither_view() {
 #[test]
 fn errors_say_what_to_do() {
     let start = place(4096).start;
-    let refused = |place| Region::new(place).err().expect("it makes no sense");
+    let refused = |place| Region::new(place, Stops::All).err().expect("it makes no sense");
     for page_bytes in [0, 1000, 6144] {
         let error = refused(Place { start, page_bytes });
         assert_eq!(error, PagerError::Alignment { page_bytes });
@@ -286,7 +314,7 @@ fn errors_say_what_to_do() {
     );
     // Two regions at one place.
     let mut first = region(4096, 1);
-    let mut second = Region::new(first.place()).unwrap();
+    let mut second = Region::new(first.place(), Stops::All).unwrap();
     let error = second.grow(1).expect_err("it is taken");
     assert!(matches!(error, PagerError::Taken { start, .. } if start == first.place().start));
     assert!(error.to_string().contains("in use"), "{error}");
@@ -312,7 +340,8 @@ fn role(name: &str, change: impl Fn(&mut std::process::Command)) -> String {
 #[test]
 fn role_of_another() {
     let Ok(role) = std::env::var("PAGER_ROLE") else { return };
-    let said = match Region::new(place(4096)) {
+    let stops = if role == "programs" { Stops::Programs } else { Stops::All };
+    let said = match Region::new(place(4096), stops) {
         Err(error) => error.to_string(),
         Ok(mut region) if role == "limited" => {
             let limit = libc::rlimit { rlim_cur: 1 << 30, rlim_max: 1 << 30 };
@@ -334,14 +363,17 @@ fn who_may_not_use_it_is_told_what_is_missing() {
     }
     let sysctl = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap();
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd");
-    let said = role("nobody", |command| {
+    let nobody = |command: &mut std::process::Command| {
         command.uid(65534).gid(65534);
-    });
+    };
+    let said = role("nobody", nobody);
     if sysctl.trim() == "0" {
         for remedy in ["vm.unprivileged_userfaultfd", "/dev/userfaultfd", "CAP_SYS_PTRACE"] {
             assert!(said.contains(remedy), "{said}");
         }
     }
+    let said = role("programs", nobody);
+    assert!(said.contains("role: allowed"), "{said}");
     // With the device, which root has here without its other rights.
     if device.is_ok_and(|device| device.as_fd().try_clone_to_owned().is_ok()) {
         let said = role("device", |command| {

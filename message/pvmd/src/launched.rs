@@ -43,15 +43,15 @@ pub fn run(
         invitation.space = options.space;
         let chosen = choices().map_err(Refused::System)?;
         (invitation.silence_ms, invitation.protocol) = (chosen.0, chosen.1 as u8);
-        let exchanged = wireup.exchange(invitation.to_line().as_bytes());
+        let exchanged = wireup.exchange(invitation.to_line().as_bytes(), None);
         exchanged.map_err(failed).map_err(Refused::System)?;
-        let answers = wireup.exchange(&[]).map_err(failed).map_err(Refused::System)?;
+        let answers = wireup.exchange(&[], None).map_err(failed).map_err(Refused::System)?;
         drop(wireup);
         let acceptances = answers[1..].iter().map(|answer| read(answer)).collect();
         let beginning = Beginning::Leader { secret, peers: Box::new(peers), acceptances };
         return begin(options, beginning, |running| ready(running.path()));
     }
-    let lines = wireup.exchange(&[]).map_err(failed).map_err(Refused::System)?;
+    let lines = wireup.exchange(&[], None).map_err(failed).map_err(Refused::System)?;
     let invitation = Invitation::parse(&String::from_utf8_lossy(&lines[0]));
     let Some(mut invitation) = invitation else {
         let why = "the first process says nothing that invites; is it of another version?";
@@ -62,7 +62,7 @@ pub fn run(
     let answer = |acceptance: Acceptance| {
         if let Some(mut wireup) = wireup.take() {
             // Who does not get it does not have us, which we are told by the silence.
-            let _ = wireup.exchange(acceptance.to_line().as_bytes());
+            let _ = wireup.exchange(acceptance.to_line().as_bytes(), None);
         }
     };
     let accept = |running: &Running| {

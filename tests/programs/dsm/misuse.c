@@ -6,15 +6,54 @@
 #include <string.h>
 #include <unistd.h>
 
+// This task's number, before it has joined.
+static int number(void)
+{
+	const char *names[] = { "NAGAYA_JOB_RANK", "PMIX_RANK" };
+	for (int i = 0; i < 2; i++)
+		if (getenv(names[i]))
+			return atoi(getenv(names[i]));
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	const char *name = argc > 1 ? argv[1] : "";
 	if (strcmp(name, "early") == 0)
 		jia_barrier();
+	if (strcmp(name, "absent") == 0 && number() == 1)
+		sleep(30);
 	printf("begun\n");
 	jia_init(argc, argv);
 	int *cell = (int *)jia_alloc(4);
 	jia_barrier();
+	int last = jiapid == jiahosts - 1;
+	if (strcmp(name, "sizes") == 0)
+		jia_alloc(last ? 5 : 4);
+	if (strcmp(name, "homes") == 0)
+		jia_alloc2p(4, last);
+	if (strcmp(name, "count") == 0 && last)
+		jia_alloc(4);
+	if (strcmp(name, "lacking") == 0 && jiapid == 0) {
+		// What the second task does not allocate lives there.
+		int *cells = (int *)jia_alloc3(1 << 20, 1, 0);
+		for (int i = 0; i < 1 << 18; i += 1024)
+			cells[i] = 1;
+	}
+	if (strcmp(name, "flood") == 0) {
+		static char letter[1 << 20];
+		if (jiapid == 0)
+			for (int i = 0; i < 4000; i++) {
+				jia_send(letter, sizeof letter, 1, 0);
+				printf("sent\n");
+				fflush(stdout);
+			}
+		pause();
+	}
+	if (strcmp(name, "leaving") == 0 && jiapid == 0)
+		*(volatile int *)jia_alloc2p(4, 1);
+	if (strcmp(name, "leaving") == 0)
+		jia_exit();
 	if (strcmp(name, "unlock") == 0)
 		jia_unlock(3);
 	if (strcmp(name, "twice") == 0) {

@@ -39,6 +39,11 @@ impl Barrier {
         Self { there: none.clone(), quiet: false, told: false, since: 0, meeting: none }
     }
 
+    /// All tasks wait for all others.
+    pub fn waits_for_all(&self) -> bool {
+        self.quiet || self.meeting.iter().all(|&meets| meets)
+    }
+
     /// All tasks are there.
     pub fn is_quiet(&self) -> bool {
         self.quiet

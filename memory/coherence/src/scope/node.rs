@@ -188,6 +188,16 @@ impl Node {
         self.epoch
     }
 
+    /// Who asks for a page that is not allocated here, while all tasks here wait for all
+    /// others: for ever, since who asked waits, too.
+    pub fn lacks(&self) -> Option<(NodeId, Page)> {
+        if self.early.is_empty() || !self.barrier.waits_for_all() {
+            return None;
+        }
+        let is_lacked = |early: &&Header| early.epoch == self.epoch && early.scope >= self.pages();
+        self.early.iter().find(is_lacked).map(|early| (early.from, early.scope))
+    }
+
     /// Nothing is under way, and nobody waits.
     pub fn is_idle(&self) -> bool {
         self.fetches == 0

@@ -1,39 +1,41 @@
 //! What the node's tasks ask for.
 
-use coherence::message::{NodeId, Page};
+use coherence::message::Page;
 use coherence::scope::Event;
 use coherence::scope::event::{Misuse, Task};
-use coherence::scope::homes::Homes;
 
-use super::{Agent, Seat};
+use super::Agent;
+use super::letters::Post;
 use crate::desk::{ANY_TAG, Counted, Request, Setting};
-use crate::frame::{Address, Frame};
-use crate::mail::{Letter, Wanted};
+use crate::mail::Wanted;
 use crate::report;
 use crate::settings::Statistics;
-
-/// An allocation that some task of the node has made.
-pub(super) struct Allocation {
-    request: Request,
-    address: u64,
-}
 
 impl Agent {
     pub(super) fn requested(&mut self, task: Task, request: Request) {
         self.seats[task as usize].letter = Vec::new();
         match request {
             Request::Join => self.seats[task as usize].joins = true,
-            Request::Allocate { .. } => {
-                let answer = self.allocate(task, request);
+            Request::Allocate(allocation) => {
+                let answer = self.allocate(task, allocation);
                 self.reply(task, answer.as_ref().map(|&at| [at, 0]).map_err(String::as_str));
             }
             Request::Acquire(lock) => self.wait(task, Event::Acquire(task, lock)),
-            Request::Barrier => self.wait(task, Event::Barrier(task)),
-            Request::Meet => self.wait(task, Event::Meet(task)),
+            Request::Barrier => {
+                self.seats[task as usize].is_at_barrier = true;
+                self.compare_counts();
+                self.wait(task, Event::Barrier(task));
+                self.check_asked();
+            }
+            Request::Meet => {
+                self.wait(task, Event::Meet(task));
+                self.check_asked();
+            }
             Request::Wait(lock) => self.wait(task, Event::Wait(task, lock)),
             Request::Leave => {
                 self.seats[task as usize].leaves = true;
                 self.wait(task, Event::Meet(task));
+                self.check_asked();
             }
             Request::Release(lock) => self.at_once(task, Event::Release(task, lock)),
             Request::Set(lock) => self.at_once(task, Event::Set(task, lock)),
@@ -47,10 +49,8 @@ impl Agent {
                 self.at_once(task, Event::Configure { migrate, alone });
             }
             Request::Send { to, tag, at, bytes } => {
-                // SAFETY: the task waits, and its letter is in its private memory.
-                let text = unsafe { bytes_of(at, bytes) }.to_vec();
-                self.post(task, to, tag, text);
-                self.reply(task, Ok([0, 0]));
+                self.posts.push(Post { task, to, tag, at, bytes });
+                self.post_what_may_go();
             }
             Request::Receive { from, tag } => {
                 let wanted =
@@ -106,86 +106,9 @@ impl Agent {
     }
 
     pub(super) fn reply(&mut self, task: Task, answer: Result<[u64; 2], &str>) {
+        self.seats[task as usize].is_at_barrier = false;
         self.waiting -= 1;
         self.desk.answer(task, answer);
-    }
-
-    /// Makes an allocation, or finds the one that another task of this node has made.
-    fn allocate(&mut self, task: Task, request: Request) -> Result<u64, String> {
-        let number = self.seats[task as usize].allocations;
-        if let Some(made) = self.allocations.get(number) {
-            if made.request != request {
-                return Err(format!(
-                    "this is the task's allocation number {number}, and another task's is \
-                     {:?}; all tasks must make the same ones, in the same order",
-                    made.request
-                ));
-            }
-            self.seats[task as usize].allocations += 1;
-            return Ok(made.address);
-        }
-        let Request::Allocate { bytes, block, first } = request else { unreachable!("it is one") };
-        let page_bytes = self.memory.page_bytes() as u64;
-        let pages = bytes.div_ceil(page_bytes);
-        let page = match self.memory.region().grow(pages) {
-            Ok(page) => page,
-            // Others have it, perhaps.
-            Err(error) => self.end(1, &format!("{bytes} B of shared memory: {error}")),
-        };
-        for (pages, homes) in self.homes(pages, block.div_ceil(page_bytes).max(1), first) {
-            self.step(Event::Allocate { pages, homes }, &[]);
-        }
-        let address = self.memory.region().place().start as u64 + page * page_bytes;
-        self.allocations.push(Allocation { request, address });
-        self.seats[task as usize].allocations += 1;
-        Ok(address)
-    }
-
-    /// Blocks of pages, given to tasks in turns, as homes of nodes.
-    fn homes(&self, pages: u64, block: u64, first: u32) -> Vec<(u64, Homes)> {
-        let world = &self.world;
-        if world.nodes.len() == world.members.len() {
-            return vec![(pages, Homes::Blocks { pages: block, first })];
-        }
-        let mut parts: Vec<(u64, NodeId)> = Vec::new();
-        let mut task = first as usize;
-        let mut left = pages;
-        while left > 0 {
-            let node = world.members[task].node;
-            let part = block.min(left);
-            match parts.last_mut() {
-                Some(last) if last.1 == node => last.0 += part,
-                _ => parts.push((part, node)),
-            }
-            left -= part;
-            task = (task + 1) % world.members.len();
-        }
-        parts.into_iter().map(|(pages, node)| (pages, Homes::At(node))).collect()
-    }
-
-    fn post(&mut self, task: Task, to: u32, tag: i32, text: Vec<u8>) {
-        let from = self.world.neighbours()[task as usize];
-        let address = Address { from, to, tag };
-        let node = self.world.members[to as usize].node;
-        match node == self.options.me {
-            true => self.came(Letter { address, text }),
-            false => self.send(node, Frame::Letter(address), text),
-        }
-    }
-
-    /// A letter for a task of this node.
-    pub(super) fn came(&mut self, letter: Letter) {
-        let local = self.world.members[letter.address.to as usize].local;
-        if let Some(letter) = self.seats[local as usize].letters.put(letter) {
-            self.deliver(local, letter);
-        }
-    }
-
-    fn deliver(&mut self, task: Task, letter: Letter) {
-        let seat: &mut Seat = &mut self.seats[task as usize];
-        seat.letter = letter.text;
-        let answer = [seat.letter.as_ptr().expose_provenance() as u64, seat.letter.len() as u64];
-        self.reply(task, Ok(answer));
     }
 
     /// Writes numbers to the task's memory; whether there are any.
@@ -246,7 +169,7 @@ pub(super) fn reason(misuse: Misuse) -> String {
 
 /// # Safety
 /// The task that says so waits, and the bytes are in its private memory.
-unsafe fn bytes_of<'a>(at: usize, bytes: usize) -> &'a [u8] {
+pub(super) unsafe fn bytes_of<'a>(at: usize, bytes: usize) -> &'a [u8] {
     if bytes == 0 {
         return &[];
     }

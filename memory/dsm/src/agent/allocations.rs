@@ -1,0 +1,149 @@
+//! Shared memory grows: the same for all tasks of the node, and, as node 0 sees to, of all.
+
+use coherence::message::NodeId;
+use coherence::scope::Event;
+use coherence::scope::event::Task;
+use coherence::scope::homes::Homes;
+
+use super::Agent;
+use crate::frame::Frame;
+use crate::ledger::{Allocation, Difference};
+
+/// Who keeps the ledger: the manager of barriers, since what a node has told it comes before
+/// the node's arrival.
+const KEEPER: NodeId = 0;
+
+/// What a program is told that allocates differently.
+const RULE: &str = "all tasks must make the same calls of jia_alloc*, in the same order, between \
+                    the same barriers";
+
+/// An allocation that some task of the node has made.
+pub(super) struct Made {
+    allocation: Allocation,
+    address: u64,
+}
+
+impl Agent {
+    /// Makes an allocation, or finds the one that another task of this node has made.
+    pub(super) fn allocate(&mut self, task: Task, allocation: Allocation) -> Result<u64, String> {
+        let number = self.seats[task as usize].allocations;
+        if let Some(made) = self.allocations.get(number) {
+            if made.allocation != allocation {
+                return Err(format!(
+                    "this task's allocation number {} is {allocation}, and another task's is {}; \
+                     {RULE}",
+                    number + 1,
+                    made.allocation
+                ));
+            }
+            self.seats[task as usize].allocations += 1;
+            return Ok(made.address);
+        }
+        let Allocation { bytes, block, first } = allocation;
+        let page_bytes = self.memory.page_bytes() as u64;
+        let pages = bytes.div_ceil(page_bytes);
+        let page = match self.memory.region().grow(pages) {
+            Ok(page) => page,
+            // Others have it, perhaps.
+            Err(error) => self.end(1, &format!("{bytes} B of shared memory: {error}")),
+        };
+        match self.options.me {
+            KEEPER => self.allocated(KEEPER, allocation),
+            _ => self.send(KEEPER, Frame::Allocated(allocation), Vec::new()),
+        }
+        for (pages, homes) in self.homes(pages, block.div_ceil(page_bytes).max(1), first) {
+            self.step(Event::Allocate { pages, homes }, &[]);
+        }
+        let address = self.memory.region().place().start as u64 + page * page_bytes;
+        self.allocations.push(Made { allocation, address });
+        self.seats[task as usize].allocations += 1;
+        Ok(address)
+    }
+
+    /// Blocks of pages, given to tasks in turns, as homes of nodes.
+    fn homes(&self, pages: u64, block: u64, first: u32) -> Vec<(u64, Homes)> {
+        let world = &self.world;
+        if world.nodes.len() == world.members.len() {
+            return vec![(pages, Homes::Blocks { pages: block, first })];
+        }
+        let mut parts: Vec<(u64, NodeId)> = Vec::new();
+        let mut task = first as usize;
+        let mut left = pages;
+        while left > 0 {
+            let node = world.members[task].node;
+            let part = block.min(left);
+            match parts.last_mut() {
+                Some(last) if last.1 == node => last.0 += part,
+                _ => parts.push((part, node)),
+            }
+            left -= part;
+            task = (task + 1) % world.members.len();
+        }
+        parts.into_iter().map(|(pages, node)| (pages, Homes::At(node))).collect()
+    }
+
+    /// To the keeper: a node has made its next allocation.
+    pub(super) fn allocated(&mut self, node: NodeId, next: Allocation) {
+        if let Err(difference) = self.ledger.add(node, next) {
+            self.end_for(difference);
+        }
+    }
+
+    /// To the keeper: all nodes are at a barrier.
+    pub(super) fn compare_nodes(&mut self) {
+        if let Err(difference) = self.ledger.compare() {
+            self.end_for(difference);
+        }
+    }
+
+    fn end_for(&mut self, difference: Difference) -> ! {
+        let line = match difference {
+            Difference::Kind(number, [one, other]) => {
+                let told = [one, other].map(|(node, it)| format!("{it} in {}", self.name(node)));
+                format!("allocation number {number} is {}; {RULE}", told.join(", and "))
+            }
+            Difference::Count([one, other]) => {
+                let told = [one, other].map(|(node, it)| format!("{it} in {}", self.name(node)));
+                format!("allocations at this barrier: {}; {RULE}", told.join(", and "))
+            }
+        };
+        self.end(1, &line)
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        self.world.name(node)
+    }
+
+    /// A task has come to a barrier. If all of this node have, they have made as many
+    /// allocations.
+    pub(super) fn compare_counts(&mut self) {
+        let Some(most) = self.seats.iter().map(|seat| seat.allocations).max() else { return };
+        let less = self.seats.iter().position(|seat| seat.allocations < most);
+        if let Some(less) = less
+            && self.seats.iter().all(|seat| seat.is_at_barrier)
+        {
+            let count = self.seats[less].allocations;
+            let task = self.world.neighbours()[less];
+            let line = format!(
+                "allocations at this barrier: {count} of task {task}, and {most} of another task \
+                 of its node; {RULE}"
+            );
+            self.end(1, &line);
+        }
+    }
+
+    /// Ends the job if another node waits for a page that is not allocated here, while all
+    /// tasks here wait for that node's: neither will ever come.
+    pub(super) fn check_asked(&mut self) {
+        if let Some((asker, page)) = self.node.lacks() {
+            let line = format!(
+                "{} uses page {page} of the shared memory, and {} waits for all tasks, with {} \
+                 pages allocated; {RULE}",
+                self.name(asker),
+                self.name(self.options.me),
+                self.node.pages()
+            );
+            self.end(1, &line);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Jobs that share memory, of which a process is killed or stopped at a random instant, from
+//! the first on: it is named, all end within the bound, and nothing is left.
+//! `NAGAYA_CHAOS_ROUNDS=n` does n rounds, `NAGAYA_SEED=n` the same again.
+
+use std::time::{Duration, Instant};
+
+use nagaya_tests::program::c_with_libraries;
+use nagaya_tests::{Cmd, Random, Running, WorkDir, is_alive, kill, nagaya, tool, wait_until};
+use rustix::process::Signal;
+
+/// What a stopped node is given, and tasks that do not join.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// Above these, on a machine with other work.
+const BUSY_MAX: Duration = Duration::from_secs(12);
+/// From a job's start to the instant, at most.
+const START_MAX_MS: usize = 1500;
+
+/// Processes below this one, children first.
+fn below(pid: i32) -> Vec<i32> {
+    let mut all = Vec::new();
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    for task in tasks {
+        let children = std::fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        all.extend(children.split_whitespace().map(|child| child.parse::<i32>().expect("a PID")));
+    }
+    let next: Vec<i32> = all.iter().flat_map(|&child| below(child)).collect();
+    all.extend(next);
+    all
+}
+
+/// Those without children: tasks, once they have begun.
+fn tasks(job: &Running) -> Vec<i32> {
+    below(job.pid()).into_iter().filter(|&pid| below(pid).is_empty()).collect()
+}
+
+#[test]
+fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
+    let rounds =
+        std::env::var("NAGAYA_CHAOS_ROUNDS").map_or(14, |text| text.parse().expect("a number"));
+    let seed = nagaya_tests::seed();
+    let mut random = Random::new(seed);
+    let program = c_with_libraries("dsm/endless.c", &["jia"]);
+    for round in 0..rounds {
+        let nodes = 2 + random.below(3);
+        let stops = round % 2 == 1;
+        // A node whose agent is stopped does not answer; a stopped task beside it computes, as
+        // far as anybody can tell.
+        let count = if stops { nodes } else { nodes + random.below(2) };
+        let under_mpirun = round % 4 < 2;
+        let work = WorkDir::short();
+        let launcher = match under_mpirun {
+            true => Cmd::new(tool("mpirun.openmpi")).args(["--oversubscribe", "-n"]),
+            false => nagaya("run").args(["--nodes", &nodes.to_string(), "-n"]),
+        };
+        let job = launcher.arg(count.to_string()).arg(&program).env("TMPDIR", work.path());
+        let seconds = TIMEOUT.as_secs().to_string();
+        let job = job.env("NAGAYA_DSM_TIMEOUT", &seconds).env("NAGAYA_DSM_JOIN", &seconds);
+        let mut job = job.time_limit(Duration::from_secs(100)).spawn();
+        std::thread::sleep(Duration::from_millis(random.below(START_MAX_MS) as u64));
+        let wanted = if under_mpirun || stops { count } else { 1 };
+        wait_until("there are tasks", BUSY_MAX, || tasks(&job).len() >= wanted);
+        let all = below(job.pid());
+        let tasks = tasks(&job);
+        let victims = if stops { &tasks } else { &all };
+        let victim = victims[random.below(victims.len())];
+        let signal = if stops { Signal::STOP } else { Signal::KILL };
+        let what = format!(
+            "NAGAYA_SEED={seed} round {round}: {signal:?} to {victim} of {all:?}, {count} tasks"
+        );
+        let joined = job.stdout().matches("task ").count();
+        kill(victim, signal);
+        let begin = Instant::now();
+        wait_until(&what, 2 * TIMEOUT + BUSY_MAX, || !job.is_running());
+        let output = job.wait();
+        println!("{what}, {joined} at work: {:.1} s", begin.elapsed().as_secs_f64());
+        assert_ne!(output.code(), 0, "{what}: {output}");
+        let is_named = output.stderr.contains(&victim.to_string())
+            || output.stderr.contains(" has not answered for ")
+            || output.stderr.contains(" not called jia_init within ")
+            || output.stderr.contains(" is lost: ")
+            // mpirun, of one that has not joined; its PID may be 0.
+            || output.stderr.contains("noticed that process rank ");
+        assert!(is_named, "{what}: {output}");
+        wait_until(&what, BUSY_MAX, || !all.iter().any(|&pid| is_alive(pid)));
+        let left = std::fs::read_dir(work.path()).expect("a directory").flatten();
+        let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+        assert!(left.is_empty(), "{what}: {left:?} are left");
+    }
+}

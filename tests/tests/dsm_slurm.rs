@@ -1,0 +1,56 @@
+//! Shared memory under Slurm: srun starts the tasks, on two nodes.
+
+use std::time::{Duration, Instant};
+
+use nagaya_tests::program::c_with_libraries;
+use nagaya_tests::slurm::Slurm;
+use nagaya_tests::{Cmd, is_alive, kill, nagaya_path, wait_until};
+use rustix::process::Signal;
+
+/// How long anything may take.
+const LIMIT: Duration = Duration::from_secs(120);
+/// Until all tasks have ended when one is lost, or never came.
+const LOST_MAX: Duration = Duration::from_secs(20);
+
+fn srun(slurm: &Slurm, tasks: u32) -> Cmd {
+    let srun = slurm.client("srun").args(["--mpi=pmix", "-N2", "-n", &tasks.to_string()]);
+    srun.time_limit(LIMIT)
+}
+
+fn program(name: &str) -> std::path::PathBuf {
+    c_with_libraries(&format!("dsm/{name}.c"), &["jia"])
+}
+
+#[test]
+fn srun_starts_tasks_that_share_memory_and_ends_them_all() {
+    let slurm = Slurm::start(&["n0", "n1"]);
+    // A node each; and those that srun starts on one host as one node.
+    for tasks_of in [None, Some(nagaya_path())] {
+        let mut job = srun(&slurm, 4);
+        if let Some(nagaya) = tasks_of {
+            job = job.arg(nagaya).arg("exec");
+        }
+        let said = job.arg(program("litmus")).args(["all", "20"]).run().ok();
+        assert_eq!(said.matches(" is right\n").count(), 15, "{said}");
+    }
+
+    let mut job = srun(&slurm, 3).arg(program("endless")).spawn();
+    let lines = job.wait_for_lines(3);
+    let pids: Vec<i32> =
+        lines.iter().map(|line| line.rsplit(' ').next().unwrap().parse().expect("a PID")).collect();
+    kill(pids[1], Signal::KILL);
+    let begin = Instant::now();
+    let output = job.wait();
+    assert_ne!(output.code(), 0, "{output}");
+    assert!(begin.elapsed() < LOST_MAX, "{output}");
+    assert!(output.stderr.contains(&format!("PID {}) is lost: ", pids[1])), "{output}");
+    wait_until("all tasks are gone", LOST_MAX, || !pids.iter().any(|&pid| is_alive(pid)));
+
+    // One that never joins, of those on this host and of all.
+    let begin = Instant::now();
+    let job = srun(&slurm, 4).arg(program("misuse")).arg("absent").env("NAGAYA_DSM_JOIN", "2");
+    let output = job.run();
+    assert_ne!(output.code(), 0, "{output}");
+    assert!(begin.elapsed() < LOST_MAX, "{output}");
+    assert!(output.stderr.contains("task 1 has not called jia_init within 2 s"), "{output}");
+}
