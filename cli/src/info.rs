@@ -213,7 +213,8 @@ fn cma() -> String {
 }
 
 fn status_line(key: &str, names: &[&str]) -> String {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let status = fs::read("/proc/self/status").unwrap_or_default();
+    let status = String::from_utf8_lossy(&status);
     let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let number = value.and_then(|v| v.trim().parse::<usize>().ok());
     number.and_then(|n| names.get(n)).map_or("unknown".into(), |name| (*name).to_string())

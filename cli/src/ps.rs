@@ -50,7 +50,9 @@ pub fn ps(options: &Options) -> Result<i32, Failure> {
 
 /// The letter that ps(1) shows.
 fn state(pid: u32) -> char {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The program's name in it may be any bytes.
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = String::from_utf8_lossy(&stat);
     let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     rest.trim_start().chars().next().unwrap_or('?')
 }

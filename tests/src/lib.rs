@@ -278,9 +278,14 @@ pub fn seed() -> u64 {
     seed
 }
 
+/// A file of the kernel's, if it is there. Names in it are others' and may be any bytes.
+pub fn kernel_text(path: impl AsRef<Path>) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+}
+
 /// What `/proc/PID/status` says about `field`, if the process is there.
 pub fn proc_status(pid: i32, field: &str) -> Option<String> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let status = kernel_text(format!("/proc/{pid}/status"))?;
     status.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         (name == field).then(|| value.trim().to_owned())

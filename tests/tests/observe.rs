@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use nagaya_tests::{
-    Cmd, Running, exec, is_alive, job, nagaya, program, ps, task, tasks_of, tool, wait_until,
+    Cmd, Running, WorkDir, exec, is_alive, job, nagaya, program, ps, task, tasks_of, tool,
+    wait_until,
 };
 use rustix::process::Signal;
 
@@ -68,6 +69,20 @@ fn commands_with_odd_arguments_stay_on_their_line() {
     let tasks = tasks_of(&job);
     assert_eq!(tasks.len(), 1, "{tasks:?}");
     assert!(tasks[0].command.starts_with("sh -c echo up"), "{tasks:?}");
+}
+
+#[test]
+fn a_name_that_the_kernel_cuts_within_a_letter_hides_no_state() {
+    let (job, work) = (job(), WorkDir::new());
+    // The kernel keeps 15 bytes.
+    let program = work.join("a長屋長屋長屋");
+    std::fs::copy(tool("sleep"), &program).expect("copy");
+    let running = exec(&job, program).arg("600").spawn();
+    wait_until("it sleeps", std::time::Duration::from_secs(30), || {
+        tasks_of(&job).iter().any(|task| task.state == "S")
+    });
+    running.signal(Signal::TERM);
+    running.wait();
 }
 
 #[test]

@@ -121,8 +121,9 @@ fn parent_pid() -> i32 {
 /// When a process started, in clock ticks since boot: tells it from a later one with the
 /// same PID.
 fn start_time(pid: i32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    // The program's name in it may be any bytes.
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
 /// Rights and namespaces of the calling process, as text that differs where they do.
@@ -141,7 +142,8 @@ pub fn rights() -> String {
         "Seccomp_filters",
     ];
     let mut text = String::new();
-    for line in fs::read_to_string("/proc/self/status").unwrap_or_default().lines() {
+    let status = fs::read("/proc/self/status").unwrap_or_default();
+    for line in String::from_utf8_lossy(&status).lines() {
         if line.split(':').next().is_some_and(|key| LINES.contains(&key)) {
             let _ = writeln!(text, "{line}");
         }

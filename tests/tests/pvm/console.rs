@@ -6,7 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 
 use nagaya_tests::pvm::{HOSTS, Machine};
-use nagaya_tests::{Cmd, Output, Running, WorkDir, job, nagaya_path};
+use nagaya_tests::{Cmd, Output, Running, WorkDir, job, kernel_text, nagaya_path};
 
 /// Our virtual machine of one host. The first console starts it.
 struct Ours {
@@ -488,7 +488,7 @@ fn a_lost_daemon_is_said_in_one_line() {
     let find = format!("grep -l PVM_VMID={}$ /proc/[0-9]*/environ -z -s", ours.vmid);
     let found = Cmd::new("sh").arg("-c").arg(find).run().stdout;
     for process in found.lines().filter_map(|path| path.split('/').nth(2)?.parse().ok()) {
-        let name = std::fs::read_to_string(format!("/proc/{process}/cmdline")).unwrap_or_default();
+        let name = kernel_text(format!("/proc/{process}/cmdline")).unwrap_or_default();
         if name.contains("\0pvmd\0") {
             nagaya_tests::kill(process, rustix::process::Signal::KILL);
         }
