@@ -274,6 +274,7 @@ impl Fabric {
 
 impl Drop for Fabric {
     fn drop(&mut self) {
+        self.worker.settle();
         for session in self.sessions.values_mut() {
             if let Some(endpoint) = session.endpoint.take() {
                 self.worker.close(endpoint);

@@ -31,6 +31,8 @@ pub enum Happened {
     Failed(u64, ucs_status_t),
     /// An endpoint is closed: what `connect` was given.
     Closed(u64),
+    /// All is out.
+    Flushed,
 }
 
 /// The data of an active message.
@@ -108,6 +110,7 @@ pub enum Work {
     Send { tag: u64, _header: Vec<u8>, _payload: Payload },
     Receive { tag: u64, landing: Landing },
     Close { failure: Box<Failure> },
+    Flush,
 }
 
 /// An active message has come.
@@ -148,7 +151,7 @@ pub extern "C" fn failed(failure: *mut c_void, _: *mut ucp_ep, status: ucs_statu
     inbox.borrow_mut().push_back(Noted::Happened(Happened::Failed(failure.tag, status)));
 }
 
-/// A send or a close is complete.
+/// A send, a flush or a close is complete.
 pub extern "C" fn complete(request: *mut c_void, status: ucs_status_t, operation: *mut c_void) {
     // SAFETY: the operation is ours until we have noted that it is complete; its inbox lives as
     // long as the worker.

@@ -197,6 +197,8 @@ functions! {
         ucp_worker_query: fn(worker: *mut ucp_worker, attr: *mut ucp_worker_attr_t) -> ucs_status_t;
         ucp_worker_release_address: fn(worker: *mut ucp_worker, address: *mut ucp_address);
         ucp_worker_progress: fn(worker: *mut ucp_worker) -> c_uint;
+        ucp_worker_flush_nbx: fn(worker: *mut ucp_worker, param: *const ucp_request_param_t)
+            -> ucs_status_ptr_t;
         ucp_worker_get_efd: fn(worker: *mut ucp_worker, fd: *mut c_int) -> ucs_status_t;
         ucp_worker_arm: fn(worker: *mut ucp_worker) -> ucs_status_t;
         ucp_worker_set_am_recv_handler: fn(worker: *mut ucp_worker,

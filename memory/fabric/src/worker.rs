@@ -178,6 +178,7 @@ impl Worker {
                         Happened::Received(tag, (status == UCS_OK).then_some(landing))
                     }
                     Work::Close { failure } => Happened::Closed(failure.tag),
+                    Work::Flush => Happened::Flushed,
                 }
             }
         })
@@ -210,6 +211,9 @@ impl Worker {
 
     /// Gives up the way to a peer. What is under way fails; then it is `Closed`.
     pub fn close(&mut self, endpoint: Endpoint) {
+        if self.worker.is_null() {
+            return; // left as it is
+        }
         let Endpoint { ep, failure } = endpoint;
         let key = self.begin(Work::Close { failure });
         let mut param = self.parameters(key);
@@ -286,6 +290,40 @@ impl Worker {
         unsafe { (self.ucp.ucp_am_data_release)(self.worker, there.descriptor) };
     }
 
+    /// Before endpoints are closed for good: sends what UCX has to say by itself. UCX before 1.14
+    /// aborts if it has not answered somebody's connecting yet, which it cannot as long as that
+    /// one does not go on (its pull request 8175). Then all is left as it is, and what belongs to
+    /// UCX stays until the process ends.
+    pub fn settle(&mut self) {
+        let key = self.begin(Work::Flush);
+        let mut param = self.parameters(key);
+        param.cb = Completion { send: Some(complete) };
+        // SAFETY: our worker.
+        let started = Started::of(unsafe { (self.ucp.ucp_worker_flush_nbx)(self.worker, &param) });
+        if !matches!(started, Started::Pending) {
+            self.operations.remove(key);
+        }
+        if !self.progress_until(|this| !this.operations.contains_key(key)) {
+            (self.worker, self.context) = (null_mut(), null_mut());
+        }
+    }
+
+    /// Lets UCX work, whose events nobody wants any more, for a while at most.
+    fn progress_until(&mut self, done: impl Fn(&Self) -> bool) -> bool {
+        let deadline = Instant::now() + END_MAX;
+        while !done(self) && Instant::now() < deadline {
+            if !self.progress() {
+                std::thread::yield_now();
+            }
+            while let Some(happened) = self.next() {
+                if let Happened::Came { data: Data::There(there), .. } = happened {
+                    self.refuse(there);
+                }
+            }
+        }
+        done(self)
+    }
+
     fn note_complete(&self, key: DefaultKey, status: ucs_status_t) {
         self.inbox.borrow_mut().push_back(Noted::Complete(key, status));
     }
@@ -306,14 +344,8 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        let deadline = Instant::now() + END_MAX;
-        while !self.worker.is_null() && !self.operations.is_empty() && Instant::now() < deadline {
-            self.progress();
-            while let Some(happened) = self.next() {
-                if let Happened::Came { data: Data::There(there), .. } = happened {
-                    self.refuse(there);
-                }
-            }
+        if !self.worker.is_null() {
+            self.progress_until(|this| this.operations.is_empty());
         }
         // SAFETY: made by us, destroyed once, the worker first.
         unsafe {

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nagaya_tests::pvm::{HOSTS, Machine};
 use nagaya_tests::user::User;
-use nagaya_tests::{Cmd, Output, program, same_lines, wait_until};
+use nagaya_tests::{Cmd, Output, kernel_text, program, same_lines, wait_until};
 
 fn run(source: &str, arguments: &[&str]) -> Output {
     let program = program::c_pvm(&format!("pvm/{source}.c"), &["-O1", "-Wextra", "-Werror"]);
@@ -80,7 +80,7 @@ fn another_users_process_at_the_daemons_socket_gets_nothing_and_disturbs_nobody(
     };
     let busy = machine.task(&flood).args(["20000", "4000"]).spawn();
     wait_until("both are tasks", Duration::from_secs(30), || {
-        let sockets = std::fs::read_to_string("/proc/net/unix").expect("the kernel's list");
+        let sockets = kernel_text("/proc/net/unix").expect("the kernel's list");
         let path = socket.to_str().expect("plain text");
         // That where the daemon listens, and theirs.
         sockets.lines().filter(|line| line.ends_with(path)).count() >= 3
@@ -98,6 +98,11 @@ fn another_users_process_at_the_daemons_socket_gets_nothing_and_disturbs_nobody(
     let (log, uid) = (machine.log(), user.uid().to_string());
     let lines = log.lines().filter(|line| line.contains(&uid)).count();
     assert_eq!(lines, 20, "{log}");
+}
+
+#[test]
+fn tasks_that_leave_while_a_direct_way_begins_take_nobody_along() {
+    assert_eq!(run("leaving", &["25"]).ok(), "answers missing 0\n");
 }
 
 #[test]

@@ -105,6 +105,7 @@ impl Fabric {
                 self.lose(DefaultKey::from(KeyData::from_ffi(tag)), why);
             }
             Happened::Closed(tag) => self.completed(DefaultKey::from(KeyData::from_ffi(tag))),
+            Happened::Flushed => {}
         }
     }
 

@@ -250,13 +250,15 @@ impl Far {
         armed
     }
 
-    /// Sends what waits, and takes leave of the others, for a while at most.
+    /// Sends what waits, and takes leave of the others, for a while at most. Also of those to
+    /// whom a way has only begun: UCX before 1.14 aborts a process whose peer ends in the middle
+    /// of that (its pull request 8175).
     pub fn close(&mut self) {
         let end = Instant::now() + FAREWELL;
         let Some(fabric) = &mut self.fabric else { return };
         let mut open: Vec<Peer> = Vec::new();
         for way in self.ways.values() {
-            if let Way::Open(peer) = way {
+            if let Way::Open(peer) | Way::Connecting(peer) = way {
                 fabric.close(*peer);
                 open.push(*peer);
             }
