@@ -2,11 +2,13 @@
 //! nothing left when it ends.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nagaya_tests::{Cmd, Running, WorkDir, nagaya, tool, wait_until};
+use rustix::fs::FlockOperation;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -23,6 +25,12 @@ fn started(work: &WorkDir) -> (Running, PathBuf) {
     assert_eq!(path, work.join("nagaya/pvmd"));
     UnixStream::connect(&path).expect("it listens");
     (running, path)
+}
+
+fn waits_for_lock(process: &Running) -> bool {
+    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list");
+    let pid = process.pid().to_string();
+    locks.lines().any(|line| line.contains("->") && line.split(' ').any(|word| word == pid))
 }
 
 #[test]
@@ -84,6 +92,29 @@ fn of_several_that_start_at_once_one_wins() {
 }
 
 #[test]
+fn who_enrolls_while_one_begins_to_listen_waits_for_it() {
+    let work = WorkDir::short();
+    std::fs::DirBuilder::new().mode(0o700).create(work.join("nagaya")).expect("a new directory");
+    // We stand for the daemon: it has the lock, and its socket has a name already.
+    let lock = std::fs::File::open(work.join("nagaya")).expect("just made");
+    rustix::fs::flock(&lock, FlockOperation::LockExclusive).expect("nobody else has it");
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None);
+    let socket = socket.expect("a socket");
+    let path = work.join("nagaya").join("pvmd");
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&path).expect("short")).expect("bind");
+    let program = nagaya_tests::program::c_pvm("pvm/orphan.c", &["-Wextra", "-Werror"]);
+    let task = Cmd::new(program).env("XDG_RUNTIME_DIR", work.path()).env_remove("PVM_VMID");
+    let task = task.env("LD_LIBRARY_PATH", nagaya_tests::program::pvm_libraries());
+    let task = task.env_remove("PVMSOCK").spawn();
+    wait_until("it waits for the lock", LIMIT, || waits_for_lock(&task));
+    rustix::net::listen(&socket, 1).expect("listen");
+    drop(lock);
+    let listener = UnixListener::from(socket);
+    listener.set_nonblocking(true).expect("a flag");
+    wait_until("it connects", LIMIT, || listener.accept().is_ok());
+}
+
+#[test]
 fn one_that_is_killed_while_it_starts_is_in_nobodys_way() {
     let work = WorkDir::short();
     let directory = work.join("nagaya");
@@ -94,12 +125,9 @@ fn one_that_is_killed_while_it_starts_is_in_nobodys_way() {
     let mut other = other.spawn();
     other.wait_for_lines(1);
     let (killed, mut next) = (daemon(&work).spawn(), daemon(&work).spawn());
-    let waits = |daemon: &Running| {
-        let locks = std::fs::read_to_string("/proc/locks").expect("the kernel's list");
-        let pid = daemon.pid().to_string();
-        locks.lines().any(|line| line.contains("->") && line.split(' ').any(|word| word == pid))
-    };
-    wait_until("both wait for the lock", LIMIT, || waits(&killed) && waits(&next));
+    wait_until("both wait for the lock", LIMIT, || {
+        waits_for_lock(&killed) && waits_for_lock(&next)
+    });
     killed.signal(Signal::KILL);
     killed.wait();
     assert!(!directory.join("pvmd").exists());

@@ -1,16 +1,18 @@
 //! The connection to the daemon of this host: finding it, enrolling, requests. Its answers
 //! come into the task's receive buffer, as all that comes to a task does.
 
+use std::fs::File;
 use std::io::{self, IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pvm::error::Error;
 use pvm::wire::{FRAME_MAX, Frame, Request, Welcome};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg, send};
@@ -50,6 +52,18 @@ pub fn socket_path() -> Result<PathBuf, Refusal> {
     Ok(directory.join(name))
 }
 
+/// Connects. A daemon that is about to listen there, perhaps in place of one that was killed,
+/// has the lock on the directory (`pvmd/src/socket.rs`).
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    UnixStream::connect(path).or_else(|error| {
+        let directory = path.parent().and_then(|directory| File::open(directory).ok());
+        match directory.map(|directory| flock(&directory, FlockOperation::LockShared)) {
+            Some(Ok(())) => UnixStream::connect(path),
+            _ => Err(error),
+        }
+    })
+}
+
 /// The connection.
 #[derive(Debug)]
 pub struct Daemon {
@@ -66,7 +80,7 @@ impl Daemon {
             let what = what.split(" (os error").next().unwrap_or_default();
             Refusal::new(format!("{}: {what}", path.display()))
         };
-        let socket = UnixStream::connect(&path).map_err(wrong)?;
+        let socket = connect(&path).map_err(wrong)?;
         let peer = socket_peercred(&socket).map_err(|error| wrong(error.into()))?;
         let own = rustix::process::geteuid();
         if peer.uid != own && !peer.uid.is_root() {
