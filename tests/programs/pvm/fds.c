@@ -38,20 +38,19 @@ static int readable(int ms)
 	return select(most + 1, &set, NULL, NULL, &limit) > 0;
 }
 
-/* Waits by select alone for a message of tag 2; its int, or -1. */
+/* Waits by select for a message of tag 2; its int, or -1. Looks before that: stock PVM may have
+ * taken it in while it sent, and then there is nothing to select. */
 static int selected(void)
 {
 	int looks, n = -1, came;
 
 	for (looks = 0; looks < 100; looks++) {
-		if (!readable(5000))
-			return -1;
 		pthread_mutex_lock(&mutex);
 		came = pvm_nrecv(-1, 2);
 		if (came > 0)
 			pvm_upkint(&n, 1, 1);
 		pthread_mutex_unlock(&mutex);
-		if (came)
+		if (came || !readable(5000))
 			return n;
 	}
 	return -1;

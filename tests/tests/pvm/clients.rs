@@ -72,12 +72,13 @@ fn essence(text: &str, varies: Varies) -> String {
         let digits = bare.bytes().take(6).filter(u8::is_ascii_hexdigit).count();
         if bare == host {
             word.replace(bare, "HOST")
+        } else if varies == Numbers && bare.starts_with(|c: char| c.is_ascii_digit()) {
+            // Or a tid: one cannot tell.
+            "NUMBER".to_owned()
         } else if is_tid(bare) {
             word.replace(bare, "TID")
         } else if bare.len() > 6 && digits == 5 && is_tid(&bare[..6]) {
             word.replace(&bare[..6], "TID")
-        } else if varies == Numbers && bare.starts_with(|c: char| c.is_ascii_digit()) {
-            "NUMBER".to_owned()
         } else {
             word.to_owned()
         }
