@@ -93,6 +93,10 @@ impl Node {
             return refuse("tells what another has written");
         }
         drop(parts);
+        if !self.parts(from, Op::WriteNotice, 0, &runs).all(|run| self.can_have_written(from, run))
+        {
+            return refuse("tells that it wrote pages that it never had");
+        }
         let runs = self.whole(from, Op::WriteNotice, 0, runs);
         self.arrivals.nodes.push(from);
         self.arrivals.written.extend(runs.into_iter().map(|run| (from, run)));
@@ -152,6 +156,16 @@ impl Node {
         }
         self.answer_early(actions);
         Ok(())
+    }
+
+    /// Another can have written these pages: those of ours it has got from us.
+    fn can_have_written(&self, from: NodeId, run: &Run) -> bool {
+        let mut pages = run.first..run.range().end.min(self.pages());
+        std::iter::from_fn(|| {
+            pages.start = self.pages.next_touched(pages.clone());
+            self.pages.get(pages.next()?)
+        })
+        .all(|entry| entry.state != State::Alone || from == self.options.me)
     }
 
     /// What a barrier says of pages can be: it names each once, and those that come or go can.
@@ -253,5 +267,39 @@ impl Node {
             actions.push(Action::Grant(task as Task));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Content;
+    use crate::scope::homes::Homes;
+    use crate::scope::{Event, Options};
+
+    /// Its own grant would have to give the page away, or to say that it is alone with it again.
+    #[test]
+    fn who_says_that_it_wrote_a_page_that_it_never_had_is_refused() {
+        for writer in [1, NOBODY] {
+            let options = Options { nodes: 2, me: MANAGER, tasks: 1, migrate: true, alone: true };
+            let mut node = Node::new(options);
+            let mut actions = Vec::new();
+            let allocate =
+                Event::Allocate { pages: 100, homes: Homes::Blocks { pages: 50, first: 0 } };
+            node.step(allocate, 0, &mut actions).expect("no message");
+            node.step(Event::Barrier(0), 0, &mut actions).expect("no message");
+            let arrives = |runs| {
+                let header =
+                    Header { op: Op::Barrier, from: 1, to: MANAGER, lock: 0, scope: 0, epoch: 0 };
+                Event::Message(header, Content::Runs(runs))
+            };
+            let before = node.clone();
+            let lie = vec![Run { first: 49, pages: 2, writer }];
+            assert!(node.step(arrives(lie), 0, &mut actions).is_err());
+            assert!(node == before, "and nothing has changed");
+            let truth = vec![Run { first: 50, pages: 2, writer }];
+            node.step(arrives(truth), 0, &mut actions).expect("those live there");
+            assert_eq!(node.epoch(), 1);
+        }
     }
 }
