@@ -3,8 +3,13 @@
 mod calibrate;
 mod plot;
 
+use std::cell::Cell;
 use std::fs;
+use std::panic;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use coherence::record::{self, Differs};
@@ -259,11 +264,45 @@ fn cluster(name: &str) -> Result<Cluster, Failure> {
 }
 
 fn soak(seed: u64, programs: u64) -> Result<i32, Failure> {
-    for seed in seed..seed.saturating_add(programs) {
-        sim::soak::run(seed).map_err(|what| {
-            Failure::ours(format!("random program {seed} (--soak 1 --seed {seed}): {what}"))
-        })?;
+    let began = Instant::now();
+    let next = AtomicU64::new(seed);
+    // The first that goes wrong: those before it are still brought to their end.
+    let end = AtomicU64::new(seed.saturating_add(programs));
+    let wrong = Mutex::new(None);
+    thread_local!(static SEED: Cell<u64> = const { Cell::new(0) });
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(move |panic| {
+        let seed = SEED.get();
+        eprintln!("nagaya: random program {seed} (--soak 1 --seed {seed}) panics:");
+        hook(panic);
+    }));
+    let run = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= end.load(Ordering::Relaxed) {
+                return;
+            }
+            SEED.set(seed);
+            if let Err(what) = sim::soak::run(seed) {
+                let mut wrong = wrong.lock().expect("nobody panics with it");
+                if end.fetch_min(seed, Ordering::Relaxed) > seed {
+                    *wrong = Some((seed, what));
+                }
+            }
+        }
+    };
+    let cores = thread::available_parallelism().map_or(1, |cores| cores.get());
+    thread::scope(|scope| {
+        (0..cores).for_each(|_| {
+            scope.spawn(run);
+        });
+    });
+    if let Some((seed, what)) = wrong.into_inner().expect("nobody panics with it") {
+        let what = format!("random program {seed} (--soak 1 --seed {seed}): {what}");
+        return Err(Failure::ours(what));
     }
+    let seconds = began.elapsed().as_secs_f64();
+    eprintln!("{cores} at once, in {seconds:.0} s: {:.0} a second", programs as f64 / seconds);
     println!("{programs} random programs from {seed} on: all as promised");
     Ok(0)
 }
