@@ -9,6 +9,7 @@ mod letters;
 mod memory;
 mod network;
 mod requests;
+mod slice;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -186,6 +187,7 @@ impl Agent {
 
     /// Serves until all tasks have left. The memory is gone then.
     pub fn run(mut self) {
+        slice::shorten();
         loop {
             let begin = Instant::now();
             while !self.turn() {
