@@ -274,7 +274,8 @@ fn who_waits_for_room_goes_on_when_there_is() {
 
 #[test]
 fn an_access_beyond_what_was_allocated_is_a_segmentation_fault() {
-    let output = job(2, "misuse").arg("beyond").run();
+    // One node: another would end the job too, and mpirun tells of who is first.
+    let output = job(1, "misuse").arg("beyond").run();
     assert_ne!(output.code(), 0);
     assert!(output.stderr.contains("Segmentation fault"), "{output}");
 }
