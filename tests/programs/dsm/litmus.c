@@ -232,6 +232,9 @@ static void memory(void)
 			while (node * jiahosts / nagaya_dsm_nodes() > task)
 				node--;
 			check(it.home == node);
+			// Other tasks of the node are perhaps ahead.
+			if (tasks_here() == 1)
+				check(it.fetched + it.written + it.dropped == 0);
 		}
 		for (size_t offset = 0; offset < all[i].bytes; offset += 100)
 			check(*(char *)(at + offset) == 0);

@@ -1,0 +1,120 @@
+//! Locks and condition variables as their managers and nodes treat them, message by message:
+//! who is next, how long a node keeps a lock, and that no notice is forgotten.
+
+use coherence::message::{Content, Header, Lock, NodeId, Op};
+use coherence::run::{NOBODY, Run};
+use coherence::scope::event::Body;
+use coherence::scope::homes::Homes;
+
+use coherence::scope::{Action, Event, HANDOVERS, Node, Options};
+
+/// Managed by node 0, as all that are multiples of [`NODES`].
+const LOCK: Lock = 0;
+const NODES: u32 = 4;
+
+fn node(me: NodeId, tasks: u32) -> Node {
+    let mut node = Node::new(Options { nodes: NODES, me, tasks, migrate: false, alone: false });
+    step(&mut node, Event::Allocate { pages: 1000, homes: Homes::At(3) });
+    node
+}
+
+fn step(node: &mut Node, event: Event) -> Vec<Action> {
+    let mut actions = Vec::new();
+    node.step(event, 0, &mut actions).expect("it makes sense");
+    actions
+}
+
+fn says(node: &mut Node, from: NodeId, op: Op, scope: u64, content: Content) -> Vec<Action> {
+    let to = node.options().me;
+    let header = Header { op, from, to, lock: LOCK, scope, epoch: 0 };
+    step(node, Event::Message(header, content))
+}
+
+fn page(page: u64) -> Run {
+    Run { first: page, pages: 1, writer: NOBODY }
+}
+
+/// To whom an action says such a thing, with which number and which pages.
+fn said(actions: &[Action], wanted: Op) -> Vec<(NodeId, u64, Vec<u64>)> {
+    let said = actions.iter().filter_map(|action| match action {
+        Action::Send(header, Body::Runs(runs)) if header.op == wanted => {
+            Some((header.to, header.scope, runs.iter().flat_map(Run::range).collect()))
+        }
+        _ => None,
+    });
+    said.collect()
+}
+
+#[test]
+fn a_lock_goes_to_who_has_asked_first() {
+    let mut manager = node(0, 1);
+    let order = [2, 3, 1];
+    let first = says(&mut manager, order[0], Op::Acquire, 0, Content::Empty);
+    assert_eq!(said(&first, Op::AcquireGrant), [(2, 0, vec![])]);
+    for asker in &order[1..] {
+        let actions = says(&mut manager, *asker, Op::Acquire, 0, Content::Empty);
+        assert_eq!(said(&actions, Op::AcquireGrant), [], "it is held");
+    }
+    for (holder, next) in order.into_iter().zip(&order[1..]) {
+        let actions = says(&mut manager, holder, Op::Release, 0, Content::Runs(vec![]));
+        assert_eq!(said(&actions, Op::AcquireGrant)[0].0, *next);
+    }
+}
+
+#[test]
+fn who_asks_late_hears_of_all_that_was_ever_written_under_the_lock() {
+    let mut manager = node(0, 1);
+    const RELEASES: u64 = 300;
+    for release in 0..RELEASES {
+        says(&mut manager, 1, Op::Acquire, release, Content::Empty);
+        says(&mut manager, 1, Op::Release, 0, Content::Runs(vec![page(2 * release)]));
+    }
+    let actions = says(&mut manager, 2, Op::Acquire, 0, Content::Empty);
+    let all: Vec<u64> = (0..RELEASES).map(|release| 2 * release).collect();
+    assert_eq!(said(&actions, Op::AcquireGrant), [(2, RELEASES, all)]);
+    says(&mut manager, 2, Op::Release, 0, Content::Runs(vec![]));
+    // Who knows all but the last is told of that.
+    let actions = says(&mut manager, 3, Op::Acquire, RELEASES - 1, Content::Empty);
+    assert_eq!(said(&actions, Op::AcquireGrant)[0].2, [2 * (RELEASES - 1)]);
+}
+
+#[test]
+fn tasks_of_a_node_that_want_a_lock_all_the_time_let_others_have_it() {
+    let mut holder = node(1, 2);
+    step(&mut holder, Event::Acquire(0, LOCK));
+    says(&mut holder, 0, Op::AcquireGrant, 0, Content::Runs(vec![]));
+    let mut handed = 0;
+    loop {
+        let (has, wants) = (handed % 2, (handed + 1) % 2);
+        step(&mut holder, Event::Acquire(wants, LOCK));
+        let actions = step(&mut holder, Event::Release(has, LOCK));
+        if !said(&actions, Op::Release).is_empty() {
+            break;
+        }
+        assert_eq!(actions, [Action::Grant(wants)], "without a message");
+        handed += 1;
+        assert!(handed <= HANDOVERS, "others wait");
+    }
+    assert_eq!(handed, HANDOVERS);
+}
+
+#[test]
+fn all_who_wait_for_a_condition_variable_go_on_when_it_is_set() {
+    let mut manager = node(0, 1);
+    for waiter in [1, 2, 3] {
+        let actions = says(&mut manager, waiter, Op::Wait, 0, Content::Empty);
+        assert_eq!(said(&actions, Op::WaitGrant), []);
+    }
+    let actions = says(&mut manager, 2, Op::Set, 0, Content::Runs(vec![page(5)]));
+    let told: Vec<_> = said(&actions, Op::WaitGrant);
+    assert_eq!(told, [1, 2, 3].map(|waiter| (waiter, 0, vec![5])));
+}
+
+#[test]
+fn what_a_condition_variable_told_is_told_on_by_the_next_one() {
+    let mut middle = node(1, 1);
+    step(&mut middle, Event::Wait(0, LOCK));
+    says(&mut middle, 0, Op::WaitGrant, 0, Content::Runs(vec![page(7)]));
+    let actions = step(&mut middle, Event::Set(0, 2 * NODES));
+    assert_eq!(said(&actions, Op::Set), [(0, 0, vec![7])]);
+}
