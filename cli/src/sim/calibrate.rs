@@ -76,8 +76,9 @@ fn fabric(id: u64, secret: &Secret) -> Result<Fabric, Failure> {
     Fabric::new(id, secret).map_err(|why| failure("the network", why))
 }
 
-/// The next message, and how long it took to take it in when it was there.
-fn message(fabric: &mut Fabric) -> Result<(Peer, Vec<u8>, u64), Failure> {
+/// The next message, and how long it took to take it in when it was there. Who sleeps does so
+/// as soon as there is none.
+fn message(fabric: &mut Fabric, sleeps: bool) -> Result<(Peer, Vec<u8>, u64), Failure> {
     let begin = Instant::now();
     loop {
         let polled = Instant::now();
@@ -87,10 +88,17 @@ fn message(fabric: &mut Fabric) -> Result<(Peer, Vec<u8>, u64), Failure> {
             }
             Some(Event::Lost { why, .. }) => return Err(failure("the other process", why)),
             Some(Event::Closed(_)) => return Err(failure("the other process", "it is gone")),
-            _ if begin.elapsed() > PATIENCE => {
+            Some(_) => {}
+            None if begin.elapsed() > PATIENCE => {
                 return Err(failure("the other process", "it does not answer"));
             }
-            _ => {}
+            None if sleeps && fabric.arm().unwrap_or(false) => {
+                let mut fds = [PollFd::from_borrowed_fd(fabric.descriptor(), PollFlags::IN)];
+                let left = fabric.deadline().map_or(PATIENCE, |until| until - polled.min(until));
+                let left = Timespec::try_from(left).expect("it is short");
+                let _ = poll(&mut fds, Some(&left));
+            }
+            None => {}
         }
     }
 }
@@ -116,12 +124,7 @@ pub fn echo() -> Result<i32, Failure> {
     let computes: &AtomicBool = Box::leak(Box::default());
     let mut sleeps = false;
     loop {
-        if sleeps && fabric.arm().unwrap_or(false) {
-            let mut fds = [PollFd::from_borrowed_fd(fabric.descriptor(), PollFlags::IN)];
-            let patience = Timespec::try_from(PATIENCE).expect("it is short");
-            let _ = poll(&mut fds, Some(&patience));
-        }
-        let Ok((from, payload, _)) = message(&mut fabric) else { return Ok(0) };
+        let Ok((from, payload, _)) = message(&mut fabric, sleeps) else { return Ok(0) };
         if let [waits] = payload[..] {
             sleeps = waits != Waits::Spinning as u8;
             let is_busy = waits == Waits::Busy as u8;
@@ -175,7 +178,7 @@ fn network() -> Result<(Network, Waking), Failure> {
     let mut round = |size: usize, waits: Waits| -> Result<[u64; 3], Failure> {
         let (mut ways, mut sends, mut receives) = (Vec::new(), Vec::new(), Vec::new());
         fabric.send(peer, &[], vec![waits as u8]).map_err(|why| failure("a message", why))?;
-        message(&mut fabric)?;
+        message(&mut fabric, false)?;
         let mut payload = vec![1; size];
         for at in 0..ROUNDS {
             let pause = Instant::now();
@@ -185,7 +188,7 @@ fn network() -> Result<(Network, Waking), Failure> {
             let begin = Instant::now();
             fabric.send(peer, &[], payload).map_err(|why| failure("a message", why))?;
             let sent = begin.elapsed().as_nanos() as u64;
-            let (_, came, received) = message(&mut fabric)?;
+            let (_, came, received) = message(&mut fabric, false)?;
             payload = came;
             // The first ones connect.
             if at >= ROUNDS / 8 {

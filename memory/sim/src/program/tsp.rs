@@ -269,20 +269,67 @@ impl Program for Tsp {
     }
 }
 
+/// The search as the real program has it, city by city: for what it takes, and as a check.
+struct Plain<'a> {
+    cities: &'a Cities,
+    tour: Vec<usize>,
+    visited: Vec<bool>,
+    best: i32,
+    looked_at: u64,
+}
+
+impl Plain<'_> {
+    fn search(&mut self, count: usize, so_far: i32, rest: i32) {
+        let Cities { distance, nearest } = self.cities;
+        let last = self.tour[count - 1];
+        if count == nearest.len() {
+            self.best = self.best.min(so_far + distance[last][self.tour[0]]);
+            return;
+        }
+        for (city, to) in distance[last].iter().enumerate().skip(1) {
+            self.looked_at += 1;
+            let longer = so_far + to;
+            if self.visited[city] || longer + rest - nearest[last] >= self.best {
+                continue;
+            }
+            self.tour[count] = city;
+            self.visited[city] = true;
+            self.search(count + 1, longer, rest - nearest[last]);
+            self.visited[city] = false;
+        }
+    }
+}
+
 /// Searches a little: how many cities were looked at.
 pub(super) fn search_some() -> u64 {
-    let cities = Cities::new(11, 1);
+    search_all(&Cities::new(12, 1)).looked_at
+}
+
+fn search_all(cities: &Cities) -> Plain<'_> {
     let best = cities.length(&cities.first_tour());
-    let mut search = Search::new(&cities, vec![0, 1], best);
-    while let Some((length, _)) = search.next() {
-        search.best = length;
-    }
-    search.looked_at
+    let (tour, visited) = (vec![0; cities.count()], vec![false; cities.count()]);
+    let mut plain = Plain { cities, tour, visited, best, looked_at: 0 };
+    plain.visited[0] = true;
+    plain.search(1, 0, cities.rest(&[0]));
+    plain
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_search_looks_at_as_many_cities_as_the_real_one() {
+        for (cities, seed) in [(2, 1), (7, 2), (9, 3), (10, 4)] {
+            let cities = Cities::new(cities, seed);
+            let plain = search_all(&cities);
+            let mut search = Search::new(&cities, vec![0], cities.length(&cities.first_tour()));
+            while let Some((length, _)) = search.next() {
+                search.best = length;
+            }
+            assert_eq!((search.best, search.looked_at), (plain.best, plain.looked_at));
+        }
+    }
 
     #[test]
     fn the_search_finds_the_shortest() {
