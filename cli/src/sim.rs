@@ -13,6 +13,7 @@ use std::thread;
 use std::time::Instant;
 
 use coherence::record::{self, Differs};
+use coherence::ride::Policy;
 use nagaya_server::Failure;
 use sim::cluster::{Cluster, Compute};
 use sim::machine::{Machine, Setup, Stuck};
@@ -55,6 +56,10 @@ pub struct Options {
     /// Pages that nobody else has are written with notice
     #[arg(long)]
     no_alone: bool,
+    /// Pages that ride along: normal (none), ainori1 (with pages), ainori2 (and with barriers),
+    /// ainori3 (and with locks)
+    #[arg(long, value_name = "POLICY", default_value = "normal", value_parser = policy)]
+    rides: Policy,
     /// Links carry any number of messages at once
     #[arg(long)]
     no_contention: bool,
@@ -89,6 +94,12 @@ pub struct Options {
 
 const NODES_MAX: i64 = 4096;
 const TASKS_MAX: i64 = 1024;
+
+/// A policy of rides, by its name.
+fn policy(name: &str) -> Result<Policy, String> {
+    let names = || Policy::ALL.map(Policy::name).join(", ");
+    Policy::named(name).ok_or_else(|| format!("write one of {}", names()))
+}
 
 /// Does what is asked.
 pub fn sim(options: &Options) -> Result<i32, Failure> {
@@ -174,6 +185,7 @@ fn run(
     }
     let one = runs.iter().find(|run| run.nodes == 1).cloned();
     print!("{}", report::table(&runs, one.as_ref()));
+    print!("{}", report::rides(&runs));
     if let Some(file) = &options.csv {
         let lines = report::csv(name, &cluster.name, &runs, one.as_ref());
         let before = fs::read_to_string(file).unwrap_or_else(|_| report::csv_head());
@@ -190,6 +202,7 @@ fn setup(options: &Options, cluster: &Cluster, nodes: u32) -> Setup {
         page_bytes: options.page,
         migrate: options.migrate,
         alone: !options.no_alone,
+        rides: options.rides,
         contention: !options.no_contention,
     }
 }

@@ -8,9 +8,9 @@
 //!
 //! [`scope`] is home-based scope consistency, for programs with locks and barriers. [`message`]
 //! is what nodes say to each other, [`run`] how lists of pages are written in them, [`diff`]
-//! what was changed in a page, and [`record`] how a node's steps are written down.
-//! [`sparse`] holds what a node knows of pages; [`story`] makes random programs to check all of
-//! it with.
+//! what was changed in a page, and [`record`] how a node's steps are written down. [`ride`] is
+//! what a node foresees of others, and sends them unasked. [`sparse`] holds what a node knows of
+//! pages; [`story`] makes random programs to check all of it with.
 //!
 //! # What a driver owes
 //! - Between two nodes messages arrive whole, in the order sent, until one of the two is lost.
@@ -23,6 +23,7 @@
 pub mod diff;
 pub mod message;
 pub mod record;
+pub mod ride;
 pub mod run;
 pub mod scope;
 pub mod sparse;

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::diff;
+use crate::ride::{self, Ride};
 use crate::run::{self, Run};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -19,7 +20,7 @@ pub type Page = u64;
 pub type Lock = u32;
 
 /// Both sides must speak the same: rises with every change of headers or bodies.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// What a message is. Numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -123,6 +124,8 @@ pub struct Header {
     pub scope: u64,
     /// How many barriers the sender has passed.
     pub epoch: u64,
+    /// Of how many rides its body says something, at its end.
+    pub rides: u8,
 }
 
 /// A header's bytes.
@@ -131,7 +134,7 @@ pub struct Header {
 struct Raw {
     op: U16,
     version: u8,
-    zero: u8,
+    rides: u8,
     from: U32,
     to: U32,
     lock: U32,
@@ -148,7 +151,7 @@ impl Header {
         let raw = Raw {
             op: (self.op as u16).into(),
             version: VERSION,
-            zero: 0,
+            rides: self.rides,
             from: self.from.into(),
             to: self.to.into(),
             lock: self.lock.into(),
@@ -161,7 +164,7 @@ impl Header {
     /// Of what came: nothing if it is no header of ours.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let raw = Raw::ref_from_bytes(bytes).ok()?;
-        if raw.version != VERSION || raw.zero != 0 {
+        if raw.version != VERSION {
             return None;
         }
         let op = *Op::ALL.get(usize::from(raw.op.get()).checked_sub(1)?)?;
@@ -172,11 +175,15 @@ impl Header {
             lock: raw.lock.get(),
             scope: raw.scope.get(),
             epoch: raw.epoch.get(),
+            rides: raw.rides,
         })
     }
 }
 
 /// What a message's body says, as far as the protocol is concerned.
+///
+/// A body begins with the bytes of pages: the one that was asked for, then those that ride
+/// along. Then comes what the operation says, then what is said of [rides](crate::ride).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Content {
     /// There is none.
@@ -190,8 +197,15 @@ pub enum Content {
 }
 
 impl Content {
-    /// Of a body that came with `op`, where pages have `page_bytes`: nothing if it is none.
-    pub fn parse(op: Op, body: &[u8], page_bytes: usize) -> Option<Self> {
+    /// Of a body that came with `header`, where pages have `page_bytes`, and what it says of
+    /// rides: nothing if it is none.
+    pub fn parse(header: &Header, body: &[u8], page_bytes: usize) -> Option<(Self, Vec<Ride>)> {
+        let (body, rides) = ride::split(body, header.rides)?;
+        let body = body.get(ride::aboard(&rides) * page_bytes..)?;
+        Some((Self::parse_rest(header.op, body, page_bytes)?, rides))
+    }
+
+    fn parse_rest(op: Op, body: &[u8], page_bytes: usize) -> Option<Self> {
         match op {
             Op::GetPageGrant => (body.len() == page_bytes).then_some(Content::Page),
             Op::Diff => {
@@ -225,8 +239,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn headers_come_as_they_were_sent(op in 0..Op::ALL.len(), from: u32, to: u32, lock: u32, scope: u64, epoch: u64) {
-            let header = Header { op: Op::ALL[op], from, to, lock, scope, epoch };
+        fn headers_come_as_they_were_sent(op in 0..Op::ALL.len(), from: u32, to: u32, lock: u32, scope: u64, epoch: u64, rides: u8) {
+            let header = Header { op: Op::ALL[op], from, to, lock, scope, epoch, rides };
             prop_assert_eq!(Header::parse(&header.bytes()), Some(header));
         }
 

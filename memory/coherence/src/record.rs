@@ -14,7 +14,7 @@ use crate::scope::{Action, Event, Node, Options, Refused};
 /// How a recording begins.
 pub const MAGIC: [u8; 8] = *b"NGYREC\r\n";
 /// Rises with every change of the format, or of what is recorded.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// How the file of a node is called, in a directory that holds those of all.
 pub fn file_name(node: NodeId) -> String {
@@ -211,22 +211,31 @@ fn can_happen(node: &Node, options: &Options, event: &Event) -> bool {
 mod tests {
     use super::*;
     use crate::message::{Content, Header, Op};
+    use crate::ride::Policy;
     use crate::scope::homes::Homes;
     use proptest::prelude::*;
 
-    const OPTIONS: Options = Options { nodes: 2, me: 1, tasks: 2, migrate: true, alone: true };
+    const OPTIONS: Options = Options {
+        nodes: 2,
+        me: 1,
+        tasks: 2,
+        migrate: true,
+        alone: true,
+        rides: Policy::Ainori3,
+        pages_max: 8,
+    };
 
     /// A node that fetches a page, takes a lock, and is told nonsense.
     fn recording() -> Vec<u8> {
-        let header = |op, scope| Header { op, from: 0, to: 1, lock: 4, scope, epoch: 0 };
+        let header = |op, scope| Header { op, from: 0, to: 1, lock: 4, scope, epoch: 0, rides: 0 };
         let events = [
             Event::Allocate { pages: 8, homes: Homes::At(0) },
             Event::Read(3),
-            Event::Message(header(Op::GetPageGrant, 3), Content::Page),
-            Event::Message(header(Op::GetPageGrant, 3), Content::Page),
+            Event::Message(header(Op::GetPageGrant, 3), Content::Page, vec![]),
+            Event::Message(header(Op::GetPageGrant, 3), Content::Page, vec![]),
             Event::Acquire(1, 4),
             Event::Release(0, 4),
-            Event::Message(header(Op::AcquireGrant, 0), Content::Runs(vec![])),
+            Event::Message(header(Op::AcquireGrant, 0), Content::Runs(vec![]), vec![]),
             Event::Write(3),
             Event::Release(1, 4),
         ];

@@ -6,6 +6,7 @@
 //! story is made.
 
 use crate::message::{Lock, Page};
+use crate::ride::Policy;
 use crate::scope::homes::Homes;
 
 /// What a task does next.
@@ -46,6 +47,8 @@ pub struct Story {
     pub migrate: bool,
     /// [`Options::alone`](crate::scope::Options::alone).
     pub alone: bool,
+    /// [`Options::rides`](crate::scope::Options::rides).
+    pub rides: Policy,
 }
 
 /// Random numbers that are the same for a seed, always.
@@ -191,5 +194,6 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
         homes,
         migrate: !random.one_in(3),
         alone: !random.one_in(3),
+        rides: Policy::ALL[random.below(Policy::ALL.len())],
     }
 }

@@ -11,6 +11,7 @@ fn walk(seed: u64) {
     let story = story(&mut random, Size { nodes: 5, tasks: 3, same: false }, PAGE);
     let mut machine = Machine::new(&story);
     machine.slow_faults = !random.one_in(3);
+    let by_chance = random.one_in(2);
     loop {
         let next = machine.next(&story);
         if next.is_empty() {
@@ -22,7 +23,9 @@ fn walk(seed: u64) {
         if at % 8 == slow {
             at = random.below(next.len());
         }
-        machine.go(&story, next[at]);
+        // Half of the walks let pages ride at random, the others what is foreseen.
+        let chance = (0..story.pages).filter(|_| by_chance && random.one_in(3)).collect();
+        machine.go_with(&story, next[at], chance);
         assert_eq!(machine.wrong, None, "NAGAYA_SEED={seed}");
     }
     assert!(machine.is_done(&story), "NAGAYA_SEED={seed}: somebody waits for ever\n{machine:#?}");

@@ -14,14 +14,16 @@ mod slice;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write as _;
+use std::iter;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use coherence::message::{Content, NodeId, Op, Page};
 use coherence::record::{self, Recorder};
-use coherence::run;
+use coherence::ride;
 use coherence::scope::event::Body;
+use coherence::scope::tree::children;
 use coherence::scope::{Action, Event, Node, Options};
 use fabric::patience::Patience;
 use pager::{Access, Fault, Place, Region, Stops};
@@ -133,11 +135,13 @@ impl Agent {
     /// Of this process's node.
     pub fn new(parts: Parts) -> Result<Self, DsmError> {
         let Parts { settings, world, launch, desk, bell, network, looks } = parts;
-        let Agreed { page_bytes, start, migrate, alone, letters_max, calls, .. } = settings.agreed;
+        let Agreed { page_bytes, start, migrate, alone, rides, letters_max, calls, .. } =
+            settings.agreed;
         let tasks = world.neighbours().len();
         let me = world.own().node;
         let nodes = world.nodes.len() as u32;
-        let options = Options { nodes, me, tasks: tasks as u32, migrate, alone };
+        let pages_max = ride::pages_max(page_bytes);
+        let options = Options { nodes, me, tasks: tasks as u32, migrate, alone, rides, pages_max };
         let stops = if calls { Stops::All } else { Stops::Programs };
         let region = Region::new(Place { start, page_bytes }, stops)?;
         let record = match settings.record {
@@ -164,7 +168,7 @@ impl Agent {
             record,
             seats: (0..tasks).map(|_| Seat::default()).collect(),
             allocations: Vec::new(),
-            ledger: Ledger::new(nodes as usize),
+            ledger: Ledger::new(iter::once(me).chain(children(me, nodes))),
             posts: Vec::new(),
             unreceived: mail::Unreceived::new(letters_max),
             received: mail::Received::new(letters_max),
@@ -326,9 +330,9 @@ impl Agent {
         let frame = Frame::parse(&header);
         match frame {
             Some(Frame::Page(header)) if header.from == from => {
-                match Content::parse(header.op, &body, self.memory.page_bytes()) {
-                    Some(content) => {
-                        self.step(Event::Message(header, content), &body);
+                match Content::parse(&header, &body, self.memory.page_bytes()) {
+                    Some((content, rides)) => {
+                        self.step(Event::Message(header, content, rides), &body);
                         if header.op == Op::GetPage {
                             self.check_asked();
                         }
@@ -354,7 +358,9 @@ impl Agent {
                     None => self.nonsense(from, "word of letters"),
                 }
             }
-            Some(Frame::Allocated(allocation)) => self.allocated(from, allocation),
+            Some(Frame::Allocated(allocation)) if self.ledger.is_of(from) => {
+                self.allocated(from, allocation);
+            }
             // Who ends it has said why.
             Some(Frame::End(status)) => self.finish(status, &String::from_utf8_lossy(&body)),
             Some(Frame::Alive) => {}
@@ -432,7 +438,10 @@ impl Agent {
         body: &[u8],
     ) -> Result<Option<String>, pager::PagerError> {
         match action {
-            Action::Fill(page) => self.memory.fill(page, body)?,
+            Action::Fill(page, place) => {
+                let bytes = self.memory.page_bytes();
+                self.memory.fill(page, &body[place * bytes..][..bytes])?;
+            }
             Action::Twin(page) => self.memory.twin(page),
             Action::MapRead(page) => {
                 self.missing.remove(&page);
@@ -450,16 +459,16 @@ impl Agent {
             Action::Unmap(page) => self.memory.region().forbid(page)?,
             Action::Diff(page, home) => self.memory.compare(page, home),
             Action::Change => self.memory.change(body)?,
-            Action::Send(header, body) => {
-                if header.op == Op::BarrierGrant {
+            Action::Send(header, body, rides) => {
+                if matches!(header.op, Op::Barrier | Op::BarrierGrant) {
                     self.compare_nodes();
                 }
-                let body = match body {
-                    Body::Empty => Vec::new(),
-                    Body::Page(page) => self.memory.page(page),
+                let diffs = match body {
                     Body::Diffs => self.memory.take_changes(header.to),
-                    Body::Runs(runs) => run::encode(&runs),
+                    _ => Vec::new(),
                 };
+                let memory = &self.memory;
+                let body = body.bytes(&rides, diffs, |page, bytes| memory.append_page(page, bytes));
                 self.send(header.to, Frame::Page(header), body);
             }
             Action::Grant(task) => self.granted(task),

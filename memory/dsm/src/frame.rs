@@ -169,8 +169,15 @@ mod tests {
 
     #[test]
     fn frames_come_as_they_were_sent() {
-        let header =
-            Header { op: Op::Diff, from: 1, to: 2, lock: 3, scope: 1 << 40, epoch: u64::MAX };
+        let header = Header {
+            op: Op::Diff,
+            from: 1,
+            to: 2,
+            lock: 3,
+            scope: 1 << 40,
+            epoch: u64::MAX,
+            rides: 4,
+        };
         let address = Address { from: 70000, to: 1, tag: -2 };
         let made = Allocation { bytes: 1 << 40, block: 4096, first: 7 };
         for frame in [

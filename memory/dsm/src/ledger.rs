@@ -1,6 +1,7 @@
-//! What all nodes allocate, as node 0 hears it. The same calls in the same order give the same
+//! What a node and those that tell it allocate. The same calls in the same order give the same
 //! addresses and homes everywhere; other ones would show as other data, or not at all.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use coherence::message::NodeId;
@@ -27,13 +28,13 @@ impl fmt::Display for Allocation {
     }
 }
 
-/// All nodes' allocations.
+/// Some nodes' allocations.
 #[derive(Debug)]
 pub struct Ledger {
     /// In order, with the node that was the first to make it.
     made: Vec<(Allocation, NodeId)>,
     /// How many each node has made.
-    counts: Vec<usize>,
+    counts: BTreeMap<NodeId, usize>,
 }
 
 /// Two nodes that allocate differently.
@@ -46,14 +47,19 @@ pub enum Difference {
 }
 
 impl Ledger {
-    /// Of so many nodes.
-    pub fn new(nodes: usize) -> Self {
-        Self { made: Vec::new(), counts: vec![0; nodes] }
+    /// Of these nodes.
+    pub fn new(nodes: impl Iterator<Item = NodeId>) -> Self {
+        Self { made: Vec::new(), counts: nodes.map(|node| (node, 0)).collect() }
+    }
+
+    /// Whether a node is one of them.
+    pub fn is_of(&self, node: NodeId) -> bool {
+        self.counts.contains_key(&node)
     }
 
     /// A node has made its next allocation.
     pub fn add(&mut self, node: NodeId, next: Allocation) -> Result<(), Difference> {
-        let count = &mut self.counts[node as usize];
+        let count = self.counts.get_mut(&node).expect("one of those");
         *count += 1;
         match self.made.get(*count - 1) {
             None => self.made.push((next, node)),
@@ -65,12 +71,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// All nodes are at a barrier: whether all have made as many.
+    /// All of them are at a barrier: whether all have made as many.
     pub fn compare(&self) -> Result<(), Difference> {
         let most = self.made.len();
         let count = |wanted: bool| {
-            let node = self.counts.iter().position(|&count| (count == most) == wanted)?;
-            Some((node as NodeId, self.counts[node]))
+            let found = self.counts.iter().find(|&(_, &count)| (count == most) == wanted);
+            found.map(|(&node, &count)| (node, count))
         };
         match (count(true), count(false)) {
             (Some(most), Some(less)) => Err(Difference::Count([most, less])),
@@ -89,7 +95,7 @@ mod tests {
 
     #[test]
     fn the_same_calls_in_the_same_order_are_right() {
-        let mut ledger = Ledger::new(3);
+        let mut ledger = Ledger::new(0..3);
         for (node, bytes) in [(1, 10), (1, 20), (0, 10), (2, 10), (0, 20), (2, 20)] {
             assert_eq!(ledger.add(node, of(bytes)), Ok(()));
         }
@@ -100,7 +106,7 @@ mod tests {
     fn another_size_block_or_place_is_told_with_both_nodes() {
         for other in [of(11), Allocation { block: 1, ..of(10) }, Allocation { first: 1, ..of(10) }]
         {
-            let mut ledger = Ledger::new(2);
+            let mut ledger = Ledger::new(0..2);
             assert_eq!(ledger.add(1, of(10)), Ok(()));
             let wanted = Difference::Kind(1, [(1, of(10)), (0, other)]);
             assert_eq!(ledger.add(0, other), Err(wanted));
@@ -111,7 +117,7 @@ mod tests {
 
     #[test]
     fn another_count_is_told_at_a_barrier() {
-        let mut ledger = Ledger::new(3);
+        let mut ledger = Ledger::new(0..3);
         assert_eq!(ledger.compare(), Ok(()));
         for node in [0, 2, 1, 2] {
             assert_eq!(ledger.add(node, of(10)), Ok(()));

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use coherence::ride::Policy;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;
@@ -19,6 +20,11 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("CALLS", "1", "0: system calls find no shared memory that is elsewhere; no rights are needed"),
     ("LETTERS", "64M", "bytes sent by a node to a task and not received, above which senders wait"),
     ("JOIN", "60", "seconds that a task waits for others that do not join; 0: for ever"),
+    (
+        "RIDES",
+        "normal",
+        "pages ride on: normal: nothing; ainori1: pages; ainori2: barriers, too; ainori3: locks, too",
+    ),
     ("TIMEOUT", "20", "seconds after which a silent node is given up; 0: never"),
     ("STATISTICS", "", "1: print statistics at the end; else the beginning of files' names"),
     ("RECORD", "", "directory that each node writes what happens to it into"),
@@ -39,6 +45,8 @@ pub struct Agreed {
     pub calls: bool,
     /// What a node sends to a task that has not received it, and one letter more.
     pub letters_max: u64,
+    /// Which messages carry other pages.
+    pub rides: Policy,
     /// When a silent node is given up.
     pub timeout: Option<Duration>,
 }
@@ -122,6 +130,8 @@ impl Settings {
                 calls: is_on("CALLS")?,
                 letters_max: letters_max as u64,
                 timeout: time("TIMEOUT")?,
+                rides: Policy::named(&value("RIDES"))
+                    .ok_or_else(|| wrong("RIDES", &Policy::ALL.map(Policy::name).join(", ")))?,
             },
             join: time("JOIN")?,
             statistics,
@@ -166,6 +176,7 @@ mod tests {
             ("START", "12"),
             ("START", "0x680000000001"),
             ("MIGRATE", "yes"),
+            ("RIDES", "all"),
             ("TIMEOUT", "-1"),
             ("JOIN", "soon"),
             ("CALLS", "2"),

@@ -6,7 +6,8 @@ use std::rc::Rc;
 
 use coherence::message::{Content, Header, NodeId, Page};
 use coherence::record::Recorder;
-use coherence::run;
+use coherence::ride::{self, Ride};
+use coherence::run::Run;
 use coherence::scope::event::Body;
 use coherence::scope::{Action, Event, Node, Options};
 
@@ -100,9 +101,10 @@ impl Host {
         let body = mail.map_or(&[][..], |mail| &mail.body);
         for action in actions.drain(..) {
             match action {
-                Action::Fill(page) => {
+                Action::Fill(page, place) => {
                     now += setup.copy(setup.page_bytes);
-                    frames.fill(page, body);
+                    let bytes = body.chunks(setup.page_bytes).nth(place).unwrap_or_default();
+                    frames.fill(page, bytes);
                 }
                 Action::Twin(page) => {
                     now += setup.copy(setup.page_bytes);
@@ -140,8 +142,9 @@ impl Host {
                     now += setup.copy(mail.map_or(0, |mail| mail.bytes));
                     frames.change(body);
                 }
-                Action::Send(header, body) => {
-                    let mail = pack(header, body, setup, &mut frames, &mut self.changes)?;
+                Action::Send(header, body, rides) => {
+                    let what = (header, body, rides);
+                    let mail = pack(what, setup, &mut frames, &mut self.changes)?;
                     now += network.send_ns + setup.per_bytes(mail.bytes);
                     effects.push((now, Effect::Send(Box::new(mail))));
                 }
@@ -160,31 +163,34 @@ impl Host {
 
 /// A message as it is sent: where there are contents, what comes is parsed from the real bytes.
 fn pack(
-    header: Header,
-    body: Body,
+    (header, body, rides): (Header, Body, Vec<Ride>),
     setup: &Setup,
     frames: &mut Frames,
     changes: &mut BTreeMap<NodeId, Changes>,
 ) -> Result<Mail, Stuck> {
-    let (content, body, bytes) = match body {
-        Body::Empty => (Content::Empty, Vec::new(), 0),
-        Body::Page(page) => (Content::Page, frames.bytes(page), setup.page_bytes),
+    let mut diffs = Vec::new();
+    let (content, bytes) = match &body {
+        Body::Empty => (Content::Empty, 0),
+        Body::Page(_) => (Content::Page, setup.page_bytes),
         Body::Diffs => {
-            let Changes { pages, body, bytes } = changes.remove(&header.to).unwrap_or_default();
-            (Content::Diffs(pages), body, bytes)
+            let changes = changes.remove(&header.to).unwrap_or_default();
+            diffs = changes.body;
+            (Content::Diffs(changes.pages), changes.bytes)
         }
-        Body::Runs(runs) => {
-            let bytes = runs.len() * run::Run::BYTES;
-            let body = if frames.has_contents() { run::encode(&runs) } else { Vec::new() };
-            (Content::Runs(runs), body, bytes)
-        }
+        Body::Runs(runs) => (Content::Runs(runs.clone()), runs.len() * Run::BYTES),
     };
-    let mut mail = Mail { header, content, body, bytes: Header::BYTES + bytes, number: 0 };
+    let riding = ride::aboard(&rides) * setup.page_bytes + rides.len() * Ride::BYTES;
+    let bytes = Header::BYTES + bytes + riding;
+    let body = match frames.has_contents() {
+        true => body.bytes(&rides, diffs, |page, bytes| bytes.extend(frames.bytes(page))),
+        false => Vec::new(),
+    };
+    let mail = Mail { header, content, rides, body, bytes, number: 0 };
     if frames.has_contents() {
         let came = Header::parse(&header.bytes());
-        let content = Content::parse(header.op, &mail.body, setup.page_bytes);
+        let content = Content::parse(&header, &mail.body, setup.page_bytes);
         match (came == Some(header), content) {
-            (true, Some(content)) if content == mail.content => mail.content = content,
+            (true, Some(said)) if said.0 == mail.content && said.1 == mail.rides => {}
             (_, content) => {
                 let what = format!("{mail:?} is parsed as {came:?}, {content:?}");
                 return Err(Stuck::Wrong(what));

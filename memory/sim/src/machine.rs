@@ -14,6 +14,7 @@ use std::task::{Context, Poll, Waker};
 
 use coherence::message::{Content, Header, NodeId, Page};
 use coherence::record::Recorder;
+use coherence::ride::{self, Policy, Ride};
 use coherence::scope::{Event, Options};
 
 use crate::cluster::{Cluster, LOOKS_NS, Waking, duration};
@@ -41,6 +42,8 @@ pub struct Setup {
     pub migrate: bool,
     /// Pages that nobody else has are written without notice ([`Options::alone`]).
     pub alone: bool,
+    /// Which messages carry rides ([`Options::rides`]).
+    pub rides: Policy,
     /// A link carries one message at a time.
     pub contention: bool,
 }
@@ -50,6 +53,8 @@ pub struct Setup {
 pub(crate) struct Mail {
     pub header: Header,
     pub content: Content,
+    /// What it says of rides.
+    pub rides: Vec<Ride>,
     /// Its bytes, if the program has contents.
     pub body: Vec<u8>,
     /// How many there are, header included.
@@ -152,7 +157,15 @@ impl Machine {
         let mut hosts = Vec::new();
         let mut running = Vec::new();
         for me in 0..nodes {
-            let options = Options { nodes, me, tasks, migrate: setup.migrate, alone: setup.alone };
+            let options = Options {
+                nodes,
+                me,
+                tasks,
+                migrate: setup.migrate,
+                alone: setup.alone,
+                rides: setup.rides,
+                pages_max: ride::pages_max(page_bytes),
+            };
             let host = Host::new(options, page_bytes, program.has_contents());
             running.push(
                 (0..tasks)
@@ -240,7 +253,8 @@ impl Machine {
                 Due::Arrive(mail) if self.hosts[mail.header.to as usize].lost => {}
                 Due::Arrive(mut mail) => {
                     let content = std::mem::replace(&mut mail.content, Content::Empty);
-                    let event = Event::Message(mail.header, content);
+                    let rides = std::mem::take(&mut mail.rides);
+                    let event = Event::Message(mail.header, content, rides);
                     self.step(mail.header.to, event, Some(&mail))?;
                 }
             }
@@ -394,7 +408,7 @@ impl Machine {
             faults.nonsense(&host.node).map_err(Stuck::Wrong)?;
         }
         let name = match &event {
-            Event::Message(header, _) => header.op.name(),
+            Event::Message(header, ..) => header.op.name(),
             Event::Read(_) => "read fault",
             Event::Write(_) => "write fault",
             _ => "call",

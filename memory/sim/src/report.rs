@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use coherence::message::Op;
-use coherence::scope::statistics::Statistics;
+use coherence::scope::statistics::{Rides, Statistics};
 
 /// What a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,8 @@ pub struct Outcome {
     pub diffs: u64,
     /// Homes that moved.
     pub moved: u64,
+    /// Rides, by [`Carrier`](coherence::ride::Carrier) and [`By`](coherence::ride::By).
+    pub rides: Rides,
     /// What tasks worked, in all.
     pub computed_ns: u64,
     /// What tasks waited, in all, by [`Wait`].
@@ -75,6 +77,7 @@ impl Outcome {
             write_faults: 0,
             diffs: 0,
             moved: 0,
+            rides: Rides::default(),
             computed_ns: 0,
             waited_ns: [0; 4],
             events: 0,
@@ -101,6 +104,9 @@ impl Outcome {
         self.write_faults += node.write_faults;
         self.diffs += node.diffs;
         self.moved += node.gained;
+        for (sums, counts) in self.rides.iter_mut().zip(&node.rides) {
+            sums.iter_mut().zip(counts).for_each(|(sum, counts)| sum.add(counts));
+        }
     }
 
     /// Messages of one kind.
@@ -176,6 +182,31 @@ pub fn table(runs: &[Outcome], one: Option<&Outcome>) -> String {
     for line in lines {
         let cells = line.iter().zip(&widths).map(|(cell, &width)| format!("{cell:>width$}"));
         writeln!(text, "{}", cells.collect::<Vec<_>>().join("  ")).expect("into a string");
+    }
+    text
+}
+
+/// What became of rides, run by run: nothing, if there were none.
+pub fn rides(runs: &[Outcome]) -> String {
+    let mut text = String::new();
+    for run in runs {
+        for (carrier, by, it) in coherence::scope::statistics::each(&run.rides) {
+            let saved = it.used as f64 * 100.0 / it.sent.max(1) as f64;
+            writeln!(
+                text,
+                "{} nodes: {} rides by {}: predicted {}, sent {}, used {} ({saved:.1} %), wasted \
+                 {}, late {}",
+                run.nodes,
+                carrier.name(),
+                by.name(),
+                it.predicted,
+                it.sent,
+                it.used,
+                it.wasted,
+                it.late,
+            )
+            .expect("into a string");
+        }
     }
     text
 }

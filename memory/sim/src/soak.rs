@@ -7,6 +7,7 @@
 
 use coherence::message::{Content, Header, NodeId, Op};
 use coherence::record;
+use coherence::ride::{By, Fate, Ride};
 use coherence::run::Run;
 use coherence::scope::{Event, Node};
 use coherence::story::{Do, Random, Size, Story, story};
@@ -60,6 +61,7 @@ impl Faults {
             lock: random.below(12) as u32,
             scope: random.below(6) as u64,
             epoch: (node.epoch() + random.below(3) as u64).saturating_sub(1),
+            rides: 0,
         };
         let content = match random.below(4) {
             0 => Content::Empty,
@@ -77,7 +79,12 @@ impl Faults {
         };
         let mut copy = node.clone();
         let mut actions = Vec::new();
-        let event = Event::Message(header, content);
+        let rides = (0..random.below(3)).map(|_| Ride {
+            page: random.below(6) as u64,
+            by: By::ALL[random.below(By::ALL.len())],
+            fate: Fate::ALL[random.below(Fate::ALL.len())],
+        });
+        let event = Event::Message(header, content, rides.collect());
         let told = format!("{event:?}");
         if copy.step(event, node.now(), &mut actions).is_err()
             && (copy != *node || !actions.is_empty())
@@ -162,6 +169,7 @@ pub fn run(seed: u64) -> Result<(), String> {
         page_bytes: PAGE_BYTES,
         migrate: story.migrate,
         alone: story.alone,
+        rides: story.rides,
         contention: random.one_in(2),
     };
     let scale = if cluster == "paper" { 400_000 } else { 15_000 };

@@ -1,14 +1,20 @@
 //! Barriers: the node's side, which waits until its tasks are there and nothing is under way,
 //! and the manager's, which finds out who wrote what alone.
+//!
+//! All nodes have a share in managing them: over a [`tree`] a node tells its parent of its
+//! own arrival and its children's in one, and the root's grant goes down the same way. So
+//! every grant comes from a node that can let pages of its own ride on it.
 
-use super::event::{Action, Body, Misuse, Refused, Task};
+use super::event::{Action, Body, Misuse, Options, Refused, Task};
 use super::node::Node;
 use super::page::{Happens, State, rule_of};
+use super::tree::{self, children, descent, parent};
 use crate::message::{Header, NodeId, Op, Page};
+use crate::ride::{Carrier, Ride};
 use crate::run::{self, NOBODY, Run};
 
-/// Who manages barriers.
-const MANAGER: NodeId = 0;
+/// Who manages barriers, and those without consistency alone.
+const MANAGER: NodeId = tree::ROOT;
 
 /// A node's side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -17,7 +23,7 @@ pub(super) struct Barrier {
     there: Vec<bool>,
     /// All are there: nothing may begin.
     quiet: bool,
-    /// And all nodes' manager knows.
+    /// And the manager knows.
     told: bool,
     /// When the last came.
     since: u64,
@@ -63,7 +69,8 @@ impl Node {
         }
     }
 
-    /// All tasks are there and nothing is under way: tells the manager, if it does not know.
+    /// All tasks are there and nothing is under way: tells the node's own manager, if it does not
+    /// know.
     pub(super) fn arrive(&mut self, actions: &mut Vec<Action>) -> bool {
         if self.barrier.told {
             return false;
@@ -71,7 +78,7 @@ impl Node {
         self.barrier.told = true;
         let written = std::mem::take(&mut self.scopes[0].written);
         let runs = self.flush(written, actions);
-        self.send_later(MANAGER, Op::Barrier, 0, Body::Runs(runs));
+        self.send_later(self.options.me, Op::Barrier, 0, Body::Runs(runs));
         true
     }
 
@@ -80,16 +87,19 @@ impl Node {
         &mut self,
         header: Header,
         runs: Vec<Run>,
+        rides: &[Ride],
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, epoch, .. } = header;
+        let Options { me, nodes, .. } = self.options;
         let refuse = |why| Err(Refused::of(&header, why));
-        if self.options.me != MANAGER || epoch != self.epoch || self.arrivals.nodes.contains(&from)
-        {
+        let is_ours = from == me || parent(from) == me;
+        if !is_ours || epoch != self.epoch || self.arrivals.nodes.contains(&from) {
             return refuse("reaches a barrier that it is at, or elsewhere");
         }
+        let speaks_for = from..from + if from == me { 1 } else { descent(from, nodes) };
         let mut parts = self.parts(from, Op::WriteNotice, 0, &runs);
-        if !parts.all(|run| run.writer == from || run.writer == NOBODY) {
+        if !parts.all(|run| speaks_for.contains(&run.writer) || run.writer == NOBODY) {
             return refuse("tells what another has written");
         }
         drop(parts);
@@ -97,16 +107,19 @@ impl Node {
         {
             return refuse("tells that it wrote pages that it never had");
         }
+        self.told(from, rides);
         let runs = self.whole(from, Op::WriteNotice, 0, runs);
         self.arrivals.nodes.push(from);
         self.arrivals.written.extend(runs.into_iter().map(|run| (from, run)));
-        if self.arrivals.nodes.len() == self.options.nodes as usize {
+        if self.arrivals.nodes.len() == 1 + children(me, nodes).count() {
             self.arrivals.nodes.clear();
             let runs = run::merge(&std::mem::take(&mut self.arrivals.written));
-            for node in 0..self.options.nodes {
-                let header = self.header(node, Op::BarrierGrant, 0);
-                self.send_runs(header, Op::Invalidate, runs.clone(), actions);
-            }
+            let (to, op, precede) = match me == MANAGER {
+                true => (me, Op::BarrierGrant, Op::Invalidate),
+                false => (parent(me), Op::Barrier, Op::WriteNotice),
+            };
+            let header = self.header(to, op, 0);
+            self.send_runs(header, precede, runs, Vec::new(), actions);
         }
         Ok(())
     }
@@ -116,18 +129,27 @@ impl Node {
         &mut self,
         header: Header,
         runs: Vec<Run>,
+        rides: &[Ride],
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let from = header.from;
-        if from != MANAGER || !self.barrier.told {
+        let Options { me, nodes, .. } = self.options;
+        if from != parent(me) || !self.barrier.told {
             return Err(Refused::of(&header, "grants a barrier that nobody is at"));
         }
         if !self.can_pass(self.parts(from, Op::Invalidate, 0, &runs)) {
             return Err(Refused::of(&header, "gives pages away that others have"));
         }
+        let takable = self.takable(&header, rides);
+        let runs = self.whole(from, Op::Invalidate, 0, runs);
+        for child in children(me, nodes) {
+            let rides = self.lend(child, Carrier::Barrier, None, &runs, actions);
+            let header = self.header(child, Op::BarrierGrant, 0);
+            self.send_runs(header, Op::Invalidate, runs.clone(), rides, actions);
+        }
         self.epoch += 1;
         let pages = self.pages();
-        for run in self.whole(from, Op::Invalidate, 0, runs) {
+        for run in runs {
             let mut pages = run.first..run.range().end.min(pages);
             // Where no home moves, and others wrote, nothing happens to what is not here.
             let moves = self.options.migrate && run.writer != NOBODY;
@@ -145,6 +167,7 @@ impl Node {
                 self.happens(page, Happens::Open, None, actions);
             }
         }
+        self.lend_again(actions);
         self.heard.clear();
         self.barrier.quiet = false;
         self.barrier.told = false;
@@ -154,6 +177,7 @@ impl Node {
             *there = false;
             actions.push(Action::Grant(task as Task));
         }
+        self.take_rides(&header, rides, &takable, actions);
         self.answer_early(actions);
         Ok(())
     }
@@ -274,6 +298,7 @@ impl Node {
 mod tests {
     use super::*;
     use crate::message::Content;
+    use crate::ride::Policy;
     use crate::scope::homes::Homes;
     use crate::scope::{Event, Options};
 
@@ -281,7 +306,15 @@ mod tests {
     #[test]
     fn who_says_that_it_wrote_a_page_that_it_never_had_is_refused() {
         for writer in [1, NOBODY] {
-            let options = Options { nodes: 2, me: MANAGER, tasks: 1, migrate: true, alone: true };
+            let options = Options {
+                nodes: 2,
+                me: MANAGER,
+                tasks: 1,
+                migrate: true,
+                alone: true,
+                rides: Policy::Normal,
+                pages_max: 1,
+            };
             let mut node = Node::new(options);
             let mut actions = Vec::new();
             let allocate =
@@ -289,9 +322,16 @@ mod tests {
             node.step(allocate, 0, &mut actions).expect("no message");
             node.step(Event::Barrier(0), 0, &mut actions).expect("no message");
             let arrives = |runs| {
-                let header =
-                    Header { op: Op::Barrier, from: 1, to: MANAGER, lock: 0, scope: 0, epoch: 0 };
-                Event::Message(header, Content::Runs(runs))
+                let header = Header {
+                    op: Op::Barrier,
+                    from: 1,
+                    to: MANAGER,
+                    lock: 0,
+                    scope: 0,
+                    epoch: 0,
+                    rides: 0,
+                };
+                Event::Message(header, Content::Runs(runs), Vec::new())
             };
             let before = node.clone();
             let lie = vec![Run { first: 49, pages: 2, writer }];

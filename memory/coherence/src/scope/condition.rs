@@ -111,7 +111,7 @@ impl Node {
     fn tell(&mut self, lock: Lock, node: NodeId, task: Task, actions: &mut Vec<Action>) {
         let runs = self.conditions[&lock].written.clone();
         let header = Header { scope: task.into(), ..self.header(node, Op::WaitGrant, lock) };
-        self.send_runs(header, Op::Invalidate, runs, actions);
+        self.send_runs(header, Op::Invalidate, runs, Vec::new(), actions);
     }
 
     /// It is set, for a task of ours.

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::homes::Homes;
 use crate::message::{Content, Header, Lock, NodeId, Op, Page};
-use crate::run::Run;
+use crate::ride::{self, Policy, Ride};
+use crate::run::{self, Run};
 
 /// A task of a node: its index there.
 pub type Task = u32;
@@ -37,8 +38,8 @@ pub enum Event {
     Reset(Task, Lock),
     /// A task waits until it is set.
     Wait(Task, Lock),
-    /// Another node says something.
-    Message(Header, Content),
+    /// Another node says something, and this of rides.
+    Message(Header, Content, Vec<Ride>),
     /// Options change. All nodes do the same, between the same barriers.
     Configure {
         /// See [`Options::migrate`].
@@ -51,8 +52,9 @@ pub enum Event {
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
-    /// Fill the page with the body of the message that came.
-    Fill(Page),
+    /// Fill the page with one of the pages that the body of the message that came begins with:
+    /// the one of this number, counted from 0.
+    Fill(Page, usize),
     /// Copy the page, to see later what was written.
     Twin(Page),
     /// Tasks may read it, and go on that could not.
@@ -70,8 +72,9 @@ pub enum Action {
     Diff(Page, NodeId),
     /// Change pages as the body of the message that came says.
     Change,
-    /// Say this to another node.
-    Send(Header, Body),
+    /// Say this to another node. The pages of rides that are aboard follow the body's page, or
+    /// precede its runs.
+    Send(Header, Body, Vec<Ride>),
     /// The task goes on.
     Grant(Task),
     /// The task did what makes no sense, which changed nothing.
@@ -89,6 +92,30 @@ pub enum Body {
     Diffs,
     /// These.
     Runs(Vec<Run>),
+}
+
+impl Body {
+    /// As it is sent, with what is said of rides: `diffs` are what was put with what is for the
+    /// node, and `page` appends a page's bytes.
+    pub fn bytes(
+        self,
+        rides: &[Ride],
+        diffs: Vec<u8>,
+        mut page: impl FnMut(Page, &mut Vec<u8>),
+    ) -> Vec<u8> {
+        let mut bytes = diffs;
+        if let Body::Page(asked) = self {
+            page(asked, &mut bytes);
+        }
+        for ride in rides.iter().filter(|ride| ride.is_aboard()) {
+            page(ride.page, &mut bytes);
+        }
+        if let Body::Runs(runs) = self {
+            bytes.extend(run::encode(&runs));
+        }
+        ride::append(&mut bytes, rides);
+        bytes
+    }
 }
 
 /// What a task must not do.
@@ -133,4 +160,8 @@ pub struct Options {
     pub migrate: bool,
     /// A page of ours that nobody else has is written without notice (JIAJIA's ADWD).
     pub alone: bool,
+    /// Which messages carry [rides](crate::ride).
+    pub rides: Policy,
+    /// Pages that one message carries, at most: the one that was asked for, and rides.
+    pub pages_max: u32,
 }

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::event::{Action, Body, Misuse, Refused, Task};
 use super::node::Node;
 use crate::message::{Header, Lock, NodeId, Op};
+use crate::ride::{Carrier, Ride};
 use crate::run::{self, Run};
 
 /// How often in a row a node hands a lock from task to task before others get their turn.
@@ -114,6 +115,7 @@ impl Node {
         local.place = Place::Asked;
         local.since = self.now;
         let seen = local.seen;
+        self.locks_asked += 1;
         self.send(self.manager(lock), Op::Acquire, lock, seen, Body::Empty, actions);
     }
 
@@ -153,6 +155,7 @@ impl Node {
         &mut self,
         header: Header,
         runs: Vec<Run>,
+        rides: &[Ride],
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, lock, scope, .. } = header;
@@ -166,10 +169,14 @@ impl Node {
         local.place = Place::Here(task);
         let asked = self.now.saturating_sub(local.since);
         self.counts.locks.entry(lock).or_default().asked.add(asked);
+        let takable = self.takable(&header, rides);
+        self.locks_asked -= 1;
+        self.forget_noticed();
         let runs = self.whole(from, Op::Invalidate, lock, runs);
         self.notice(&runs, actions);
         self.open(lock, actions);
         actions.push(Action::Grant(task));
+        self.take_rides(&header, rides, &takable, actions);
         Ok(())
     }
 
@@ -177,6 +184,7 @@ impl Node {
     pub(super) fn asked(
         &mut self,
         header: Header,
+        rides: &[Ride],
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, lock, scope, epoch, .. } = header;
@@ -190,6 +198,7 @@ impl Node {
         }
         managed.pass(epoch);
         managed.waiting.push_back((from, scope));
+        self.told(from, rides);
         self.grant_next(lock, actions);
         Ok(())
     }
@@ -223,6 +232,7 @@ impl Node {
         managed.holder = Some(node);
         let (released, runs) = (managed.released, managed.since(seen));
         let header = Header { scope: released, ..self.header(node, Op::AcquireGrant, lock) };
-        self.send_runs(header, Op::Invalidate, runs, actions);
+        let rides = self.lend(node, Carrier::Lock, None, &runs, actions);
+        self.send_runs(header, Op::Invalidate, runs, rides, actions);
     }
 }

@@ -15,6 +15,9 @@
 //! therefore belongs to all scopes that any task of the node has open. Locks pass between
 //! tasks of a node without a message, [`HANDOVERS`] times in a row.
 //!
+//! With a grant other pages may ride along, which the node that gets it will want: `rides` says
+//! which may, [`ride`](crate::ride) which do.
+//!
 //! Pages' lives are in [`page`]; [`node`] is what a driver uses, [`event`] what goes in and
 //! comes out; `lock`, `barrier`, `condition`
 //! hold both sides of each, the tasks' and the manager's; [`homes`] says where pages live, `table` what a node has of them.
@@ -30,8 +33,10 @@ pub mod homes;
 mod lock;
 pub mod node;
 pub mod page;
+mod rides;
 pub mod statistics;
 mod table;
+pub mod tree;
 
 pub use event::{Action, Event, Misuse, Options, Refused};
 pub use lock::HANDOVERS;

@@ -9,9 +9,12 @@ use super::event::{Action, Body, Event, Options, Refused, Task};
 use super::homes::Homes;
 use super::lock::{Local, Managed};
 use super::page::{Do, Happens, State, rule_of};
+use super::rides::Rides;
 use super::statistics::{PageStatistics, Statistics};
 use super::table::Table;
 use crate::message::{Content, Header, Lock, NodeId, Op, Page};
+use crate::ride::forecast::Forecast;
+use crate::ride::{self, Carrier, Ride};
 use crate::run::{self, Run};
 
 /// Runs that one message carries.
@@ -37,6 +40,15 @@ struct Later {
     body: Body,
 }
 
+/// What else there is to say of what happens to a page.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Detail {
+    /// Who asks for it.
+    Asker(NodeId),
+    /// Which of the pages that came it is.
+    Place(usize),
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
@@ -58,6 +70,9 @@ pub struct Node {
     later: VecDeque<Later>,
     /// Pages on their way.
     pub(super) fetches: u64,
+    /// Locks that were asked for at their managers.
+    pub(super) locks_asked: u64,
+    pub(super) rides: Rides,
     /// Who asked for pages that we cannot give yet: a barrier or an allocation ahead of us.
     early: Vec<Header>,
     /// Faults that wait for the barrier.
@@ -93,6 +108,8 @@ impl Node {
             collected: BTreeMap::new(),
             later: VecDeque::new(),
             fetches: 0,
+            locks_asked: 0,
+            rides: Rides::new(Forecast::new(options.rides)),
             early: Vec::new(),
             held: Vec::new(),
             locks: BTreeMap::new(),
@@ -133,12 +150,15 @@ impl Node {
             Event::Set(_, lock) => self.set(lock, actions),
             Event::Reset(_, lock) => self.reset(lock),
             Event::Wait(task, lock) => self.wait(task, lock, actions),
-            Event::Message(header, _) if header.from == self.options.me => {
+            Event::Message(header, ..) if header.from == self.options.me => {
                 return Err(Refused::of(&header, "comes from this node, and from outside"));
             }
-            Event::Message(header, content) => self.message(header, content, actions)?,
+            Event::Message(header, content, rides) => {
+                self.message(header, content, &rides, actions)?;
+            }
         }
         self.settle(actions);
+        self.forget_suggested();
         Ok(())
     }
 
@@ -241,7 +261,7 @@ impl Node {
         &mut self,
         page: Page,
         on: Happens,
-        asker: Option<NodeId>,
+        detail: Option<Detail>,
         actions: &mut Vec<Action>,
     ) {
         let entry = self.pages.of(page);
@@ -254,9 +274,14 @@ impl Node {
         self.counts.rules[rule.state as usize][on as usize] += 1;
         entry.state = rule.next;
         let home = entry.home;
+        if rule.state == State::Ridden && rule.next != State::Ridden {
+            self.alights(page, rule.next != State::Invalid);
+        }
         if on == Happens::Arrive {
+            let since = self.pages.of(page).since;
             self.fetches -= 1;
-            self.counts.fetching.add(self.now.saturating_sub(entry.since));
+            self.counts.fetching.add(self.now.saturating_sub(since));
+            self.forget_noticed();
         }
         for action in rule.actions {
             match action {
@@ -267,7 +292,13 @@ impl Node {
                     self.fetches += 1;
                     self.send(home, Op::GetPage, 0, page, Body::Empty, actions);
                 }
-                Do::Fill => actions.push(Action::Fill(page)),
+                Do::Fill => {
+                    let place = match detail {
+                        Some(Detail::Place(place)) => place,
+                        _ => 0,
+                    };
+                    actions.push(Action::Fill(page, place));
+                }
                 Do::Twin => actions.push(Action::Twin(page)),
                 Do::MapRead => actions.push(Action::MapRead(page)),
                 Do::MapWrite => actions.push(Action::MapWrite(page)),
@@ -294,8 +325,11 @@ impl Node {
                     }
                 }
                 Do::Answer => {
-                    let asker = asker.expect("it was asked for");
-                    self.send(asker, Op::GetPageGrant, 0, page, Body::Page(page), actions);
+                    let Some(Detail::Asker(asker)) = detail else { panic!("somebody asks") };
+                    let rides = self.lend(asker, Carrier::Page, Some(page), &[], actions);
+                    let header = self.header(asker, Op::GetPageGrant, 0);
+                    let header = Header { scope: page, ..header };
+                    self.post(header, Body::Page(page), rides, actions);
                 }
             }
         }
@@ -335,7 +369,7 @@ impl Node {
         self.send_collected(actions);
         let me = self.options.me;
         run::of(written.into_iter().map(|page| {
-            let whole = self.pages.of(page).state != State::Invalid;
+            let whole = !matches!(self.pages.of(page).state, State::Invalid | State::Ridden);
             (page, if whole { me } else { run::NOBODY })
         }))
     }
@@ -343,6 +377,9 @@ impl Node {
     /// Another wrote these pages.
     pub(super) fn notice(&mut self, runs: &[Run], actions: &mut Vec<Action>) {
         let pages = self.pages();
+        if self.is_asking() {
+            self.rides.noticed(runs);
+        }
         for run in runs {
             let mut pages = run.first..run.range().end.min(pages);
             while let Some(page) = self.next_noticed(&mut pages) {
@@ -362,6 +399,18 @@ impl Node {
         pages.next()
     }
 
+    /// Something is under way that could bring rides.
+    fn is_asking(&self) -> bool {
+        self.fetches > 0 || self.locks_asked > 0
+    }
+
+    /// What notices named matters as long as something is under way.
+    pub(super) fn forget_noticed(&mut self) {
+        if !self.is_asking() {
+            self.rides.nothing_under_way();
+        }
+    }
+
     /// Says it as soon as all changes that are sent are applied.
     pub(super) fn send_later(&mut self, to: NodeId, op: Op, lock: Lock, body: Body) {
         let header = self.header(to, op, lock);
@@ -373,18 +422,19 @@ impl Node {
         header: Header,
         precede: Op,
         mut runs: Vec<Run>,
+        rides: Vec<Ride>,
         actions: &mut Vec<Action>,
     ) {
         while runs.len() > RUNS {
             let rest = runs.split_off(RUNS);
-            self.post(Header { op: precede, ..header }, Body::Runs(runs), actions);
+            self.post(Header { op: precede, ..header }, Body::Runs(runs), Vec::new(), actions);
             runs = rest;
         }
-        self.post(header, Body::Runs(runs), actions);
+        self.post(header, Body::Runs(runs), rides, actions);
     }
 
     pub(super) fn header(&self, to: NodeId, op: Op, lock: Lock) -> Header {
-        Header { op, from: self.options.me, to, lock, scope: 0, epoch: self.epoch }
+        Header { op, from: self.options.me, to, lock, scope: 0, epoch: self.epoch, rides: 0 }
     }
 
     pub(super) fn send(
@@ -397,13 +447,21 @@ impl Node {
         actions: &mut Vec<Action>,
     ) {
         let header = Header { scope, ..self.header(to, op, lock) };
-        self.post(header, body, actions);
+        self.post(header, body, Vec::new(), actions);
     }
 
-    fn post(&mut self, header: Header, body: Body, actions: &mut Vec<Action>) {
+    fn post(
+        &mut self,
+        mut header: Header,
+        body: Body,
+        mut rides: Vec<Ride>,
+        actions: &mut Vec<Action>,
+    ) {
         if header.to != self.options.me {
             self.counts.messages[header.op as usize - 1] += 1;
-            actions.push(Action::Send(header, body));
+            rides.extend(self.rides.tells(header.to, header.op));
+            header.rides = u8::try_from(rides.len()).expect("a message has room for them");
+            actions.push(Action::Send(header, body, rides));
             return;
         }
         let content = match body {
@@ -425,15 +483,15 @@ impl Node {
                 let later = self.later.pop_front().expect("it is there");
                 match later.body {
                     Body::Runs(runs) => {
-                        self.send_runs(later.header, Op::WriteNotice, runs, actions);
+                        self.send_runs(later.header, Op::WriteNotice, runs, Vec::new(), actions);
                     }
-                    body => self.post(later.header, body, actions),
+                    body => self.post(later.header, body, Vec::new(), actions),
                 }
                 if later.header.op == Op::Release {
                     self.released(later.header.lock, actions);
                 }
             } else if let Some((header, content)) = self.own.pop_front() {
-                self.message(header, content, actions).expect("we talk sense to ourselves");
+                self.message(header, content, &[], actions).expect("we talk sense to ourselves");
             } else if self.barrier.is_quiet() && self.fetches == 0 && self.later.is_empty() {
                 if !self.arrive(actions) {
                     return;
@@ -448,9 +506,10 @@ impl Node {
         &mut self,
         header: Header,
         content: Content,
+        rides: &[Ride],
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, to, lock, scope, epoch } = header;
+        let Header { op, from, to, lock, scope, epoch, .. } = header;
         let refuse = |why| Err(Refused::of(&header, why));
         if to != self.options.me || from >= self.options.nodes {
             return refuse("not for this node, or from none");
@@ -458,25 +517,33 @@ impl Node {
         if epoch > self.epoch + 1 {
             return refuse("two barriers ahead");
         }
+        if ride::aboard(rides) > 0 && Carrier::granted_by(op).is_none() {
+            return refuse("brings pages");
+        }
         match (op, content) {
             (Op::GetPage, Content::Empty) => {
                 if epoch > self.epoch || scope >= self.pages() {
                     if self.early.iter().any(|early| early.from == from && early.scope == scope) {
                         return refuse("asks twice");
                     }
+                    self.told(from, rides);
                     self.early.push(header);
                     return Ok(());
                 }
                 if !self.can(scope, Happens::Ask) {
                     return refuse("asks for a page that does not live here");
                 }
-                self.happens(scope, Happens::Ask, Some(from), actions);
+                self.told(from, rides);
+                self.asked_for(from, scope);
+                self.happens(scope, Happens::Ask, Some(Detail::Asker(from)), actions);
             }
             (Op::GetPageGrant, Content::Page) => {
                 if !self.can(scope, Happens::Arrive) || self.home(scope) != Some(from) {
                     return refuse("sends a page that nobody asked for");
                 }
+                let takable = self.takable(&header, rides);
                 self.happens(scope, Happens::Arrive, None, actions);
+                self.take_rides(&header, rides, &takable, actions);
             }
             (Op::Diff, Content::Diffs(pages)) => {
                 let mine = |&page: &Page| {
@@ -503,11 +570,17 @@ impl Node {
             (Op::Invalidate | Op::WriteNotice, Content::Runs(runs)) => {
                 self.partial.entry((from, op, lock)).or_default().extend(runs);
             }
-            (Op::Acquire, Content::Empty) => return self.asked(header, actions),
-            (Op::AcquireGrant, Content::Runs(runs)) => return self.granted(header, runs, actions),
+            (Op::Acquire, Content::Empty) => return self.asked(header, rides, actions),
+            (Op::AcquireGrant, Content::Runs(runs)) => {
+                return self.granted(header, runs, rides, actions);
+            }
             (Op::Release, Content::Runs(runs)) => return self.given_back(header, runs, actions),
-            (Op::Barrier, Content::Runs(runs)) => return self.arrived(header, runs, actions),
-            (Op::BarrierGrant, Content::Runs(runs)) => return self.passed(header, runs, actions),
+            (Op::Barrier, Content::Runs(runs)) => {
+                return self.arrived(header, runs, rides, actions);
+            }
+            (Op::BarrierGrant, Content::Runs(runs)) => {
+                return self.passed(header, runs, rides, actions);
+            }
             (Op::Set, Content::Runs(runs)) => return self.is_set(header, runs, actions),
             (Op::Reset, Content::Empty) => return self.is_reset(header),
             (Op::Wait, Content::Empty) => return self.waits(header, actions),
@@ -519,7 +592,7 @@ impl Node {
         Ok(())
     }
 
-    fn can(&self, page: Page, on: Happens) -> bool {
+    pub(super) fn can(&self, page: Page, on: Happens) -> bool {
         self.state(page).is_some_and(|state| rule_of(state, on).is_some())
     }
 
@@ -527,7 +600,7 @@ impl Node {
     pub(super) fn answer_early(&mut self, actions: &mut Vec<Action>) {
         for header in std::mem::take(&mut self.early) {
             // Who asks too much is not told: nobody waits for the answer but they.
-            let _ = self.message(header, Content::Empty, actions);
+            let _ = self.message(header, Content::Empty, &[], actions);
         }
     }
 

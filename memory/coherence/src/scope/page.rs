@@ -16,6 +16,8 @@ pub enum State {
     FetchingToWrite,
     /// Another's, and asked for, but what comes is old already.
     Stale,
+    /// Another's; a copy came by a ride, and no task has used it yet.
+    Ridden,
     /// Another's; the copy can be read.
     Clean,
     /// Another's; the copy was written before the youngest scope was opened, and can be read.
@@ -39,6 +41,8 @@ pub enum Happens {
     Write,
     /// It comes from its home.
     Arrive,
+    /// It comes along with another message.
+    Ride,
     /// Another wrote it in a scope that is opened here.
     Notice,
     /// A scope is opened: what is written from now on is written in it.
@@ -47,6 +51,8 @@ pub enum Happens {
     Flush,
     /// Another node asks for it.
     Ask,
+    /// It goes along with a message to another node.
+    Lend,
     /// Another node's changes come.
     Change,
     /// At a barrier: no other node has a copy any more.
@@ -110,6 +116,7 @@ pub const RULES: &[Rule] = {
     &[
         rule(S::Invalid, H::Read, S::Fetching, &[Do::Ask]),
         rule(S::Invalid, H::Write, S::FetchingToWrite, &[Do::Ask]),
+        rule(S::Invalid, H::Ride, S::Ridden, &[Do::Fill]),
         rule(S::Invalid, H::Notice, S::Invalid, &[]),
         rule(S::Invalid, H::Flush, S::Invalid, &[]),
         //
@@ -136,6 +143,11 @@ pub const RULES: &[Rule] = {
         rule(S::Stale, H::Notice, S::Stale, &[]),
         rule(S::Stale, H::Flush, S::Stale, &[]),
         //
+        rule(S::Ridden, H::Read, S::Clean, &[Do::MapRead]),
+        rule(S::Ridden, H::Write, S::Dirty, &[Do::Twin, Do::MapWrite, Do::Record]),
+        rule(S::Ridden, H::Notice, S::Invalid, &[Do::Unmap]),
+        rule(S::Ridden, H::Flush, S::Ridden, &[]),
+        //
         rule(S::Clean, H::Read, S::Clean, &[Do::MapRead]),
         rule(S::Clean, H::Write, S::Dirty, &[Do::Twin, Do::MapWrite, Do::Record]),
         rule(S::Clean, H::Notice, S::Invalid, &[Do::Unmap]),
@@ -159,12 +171,14 @@ pub const RULES: &[Rule] = {
         rule(S::Alone, H::Write, S::Alone, &[Do::MapWrite]),
         rule(S::Alone, H::Notice, S::Alone, &[]),
         rule(S::Alone, H::Ask, S::Home, &[Do::Protect, Do::Answer]),
+        rule(S::Alone, H::Lend, S::Home, &[Do::Protect]),
         //
         rule(S::Home, H::Read, S::Home, &[Do::MapRead]),
         rule(S::Home, H::Write, S::HomeDirty, &[Do::MapWrite, Do::Record]),
         rule(S::Home, H::Notice, S::Home, &[]),
         rule(S::Home, H::Flush, S::Home, &[]),
         rule(S::Home, H::Ask, S::Home, &[Do::Answer]),
+        rule(S::Home, H::Lend, S::Home, &[]),
         rule(S::Home, H::Change, S::Home, &[Do::Change]),
         rule(S::Home, H::Settle, S::Alone, &[]),
         rule(S::Home, H::Lose, S::Clean, &[]),
@@ -175,6 +189,7 @@ pub const RULES: &[Rule] = {
         rule(S::HomeDirty, H::Open, S::Home, &[Do::Protect]),
         rule(S::HomeDirty, H::Flush, S::HomeDirty, &[]),
         rule(S::HomeDirty, H::Ask, S::HomeDirty, &[Do::Answer]),
+        rule(S::HomeDirty, H::Lend, S::HomeDirty, &[]),
         rule(S::HomeDirty, H::Change, S::HomeDirty, &[Do::Change]),
         rule(S::HomeDirty, H::Settle, S::Alone, &[]),
     ]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::page::{EVENTS, STATES};
 use crate::message::{Lock, Op};
+use crate::ride::{By, Carrier};
 
 /// Of a node, since it began or since they were taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -30,6 +31,8 @@ pub struct Statistics {
     pub barriers: Wait,
     /// How often each rule of [`RULES`](super::page::RULES) was followed, by state and event.
     pub rules: [[u64; EVENTS]; STATES],
+    /// Of rides, by [`Carrier`] and by who foresaw them ([`By`]).
+    pub rides: Rides,
     /// Of each lock and condition variable that was used.
     pub locks: BTreeMap<Lock, LockStatistics>,
 }
@@ -50,6 +53,45 @@ impl Wait {
         self.times += 1;
         self.total += took;
         self.longest = self.longest.max(took);
+    }
+}
+
+/// Of rides, by [`Carrier`] and by who foresaw them ([`By`]).
+pub type Rides = [[RideStatistics; By::ALL.len()]; Carrier::ALL.len()];
+
+/// Those of which there were any.
+pub fn each(rides: &Rides) -> impl Iterator<Item = (Carrier, By, &RideStatistics)> {
+    Carrier::ALL.into_iter().zip(rides).flat_map(|(carrier, of)| {
+        let of = By::ALL.into_iter().zip(of);
+        let any = of.filter(|(_, it)| **it != RideStatistics::default());
+        any.map(move |(by, it)| (carrier, by, it))
+    })
+}
+
+/// Of rides: what was foreseen and sent counts where the pages live, what became of it where
+/// they went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RideStatistics {
+    /// Pages that another would need next.
+    pub predicted: u64,
+    /// That went along with a message.
+    pub sent: u64,
+    /// That a task used here: each a message that was saved.
+    pub used: u64,
+    /// That came, and were of no use: another wrote the page first, or it was here already.
+    pub wasted: u64,
+    /// That came when the page had been asked for.
+    pub late: u64,
+}
+
+impl RideStatistics {
+    /// Another node's with these.
+    pub fn add(&mut self, other: &Self) {
+        self.predicted += other.predicted;
+        self.sent += other.sent;
+        self.used += other.used;
+        self.wasted += other.wasted;
+        self.late += other.late;
     }
 }
 

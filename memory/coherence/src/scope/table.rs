@@ -113,14 +113,20 @@ impl Hash for Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ride::Policy;
     use crate::story::Random;
+
+    fn options(nodes: u32, me: NodeId) -> Options {
+        let rides = Policy::Normal;
+        Options { nodes, me, tasks: 1, migrate: false, alone: true, rides, pages_max: 1 }
+    }
 
     /// Whatever was used before more pages came: each is where it must be, and as it was left.
     #[test]
     fn a_page_lives_where_its_allocation_says_used_or_not() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
-            let options = Options { nodes: 5, me: 2, tasks: 1, migrate: false, alone: true };
+            let options = options(5, 2);
             let (mut table, mut wanted) = (Table::default(), Vec::new());
             for _ in 0..12 {
                 let homes = match random.one_in(2) {
@@ -151,7 +157,7 @@ mod tests {
 
     #[test]
     fn what_others_have_takes_no_room() {
-        let options = Options { nodes: 1024, me: 7, tasks: 1, migrate: false, alone: true };
+        let options = options(1024, 7);
         let mut table = Table::default();
         let homes = Homes::Blocks { pages: 1000, first: 0 };
         table.allocate(1_024_000, homes, &options);

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use coherence::diff;
 use coherence::message::{Content, Header, NodeId, Page};
-use coherence::run;
 use coherence::scope::event::Body;
 use coherence::scope::page::{EVENTS, Happens, RULES, STATES, State};
 use coherence::scope::{Action, Event, Node, Options};
@@ -105,6 +104,8 @@ impl Machine {
                 tasks: scripts.len() as u32,
                 migrate: story.migrate,
                 alone: story.alone,
+                rides: story.rides,
+                pages_max: 4,
             });
             let allocate = Event::Allocate { pages: story.pages, homes: story.homes };
             node.step(allocate, 0, &mut Vec::new()).expect("no message");
@@ -150,6 +151,17 @@ impl Machine {
         self.hosts.iter().zip(&story.nodes).all(ended)
     }
 
+    /// It happens, and these pages go along with all grants that come of it, if they may.
+    pub fn go_with(&mut self, story: &Story, next: Next, rides: Vec<Page>) {
+        let host = match next {
+            Next::Task(host, _) | Next::Fault(host, _) => host,
+            Next::Deliver(_, to) => to as usize,
+        };
+        self.hosts[host].node.suggest(rides);
+        self.go(story, next);
+        self.hosts[host].node.suggest(Vec::new());
+    }
+
     pub fn go(&mut self, story: &Story, next: Next) {
         match next {
             Next::Task(host, task) => self.task(host, task, story.nodes[host][task].as_slice()),
@@ -161,8 +173,8 @@ impl Machine {
                     self.network.remove(&(from, to));
                 }
                 let header = Header::parse(&header.bytes()).expect("ours");
-                let content = Content::parse(header.op, &body, PAGE).expect("ours");
-                self.step(to as usize, Event::Message(header, content), &body);
+                let (content, rides) = Content::parse(&header, &body, PAGE).expect("ours");
+                self.step(to as usize, Event::Message(header, content, rides), &body);
             }
         }
     }
@@ -275,8 +287,9 @@ impl Machine {
         let mut granted = Vec::new();
         for action in actions {
             match action {
-                Action::Fill(page) => {
-                    frames[page as usize].bytes.copy_from_slice(body);
+                Action::Fill(page, place) => {
+                    let bytes = &body[place * PAGE..][..PAGE];
+                    frames[page as usize].bytes.copy_from_slice(bytes);
                 }
                 Action::Twin(page) => {
                     let frame = &mut frames[page as usize];
@@ -310,13 +323,14 @@ impl Machine {
                         diff::apply(runs, &mut frames[page as usize].bytes);
                     }
                 }
-                Action::Send(header, body) => {
-                    let body = match body {
-                        Body::Empty => Vec::new(),
-                        Body::Page(page) => frames[page as usize].bytes.to_vec(),
+                Action::Send(header, body, rides) => {
+                    let diffs = match body {
                         Body::Diffs => changes.remove(&header.to).unwrap_or_default(),
-                        Body::Runs(runs) => run::encode(&runs),
+                        _ => Vec::new(),
                     };
+                    let body = body.bytes(&rides, diffs, |page, bytes| {
+                        bytes.extend(frames[page as usize].bytes);
+                    });
                     let way = (header.from, header.to);
                     self.network.entry(way).or_default().push_back((header, body));
                 }

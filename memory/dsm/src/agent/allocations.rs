@@ -1,17 +1,16 @@
-//! Shared memory grows: the same for all tasks of the node, and, as node 0 sees to, of all.
+//! Shared memory grows: the same for all tasks of the node, and of all nodes: each compares what
+//! it allocates with what its children in the barriers' tree do. What a node has told its parent
+//! comes before the node's arrival.
 
 use coherence::message::NodeId;
 use coherence::scope::Event;
 use coherence::scope::event::Task;
 use coherence::scope::homes::Homes;
+use coherence::scope::tree::{ROOT, parent};
 
 use super::Agent;
 use crate::frame::Frame;
 use crate::ledger::{Allocation, Difference};
-
-/// Who keeps the ledger: the manager of barriers, since what a node has told it comes before
-/// the node's arrival.
-const KEEPER: NodeId = 0;
 
 /// What a program is told that allocates differently.
 const RULE: &str = "all tasks must make the same calls of jia_alloc*, in the same order, between \
@@ -47,9 +46,10 @@ impl Agent {
             // Others have it, perhaps.
             Err(error) => self.end(1, &format!("{bytes} B of shared memory: {error}")),
         };
-        match self.options.me {
-            KEEPER => self.allocated(KEEPER, allocation),
-            _ => self.send(KEEPER, Frame::Allocated(allocation), Vec::new()),
+        let me = self.options.me;
+        self.allocated(me, allocation);
+        if me != ROOT {
+            self.send(parent(me), Frame::Allocated(allocation), Vec::new());
         }
         for (pages, homes) in self.homes(pages, block.div_ceil(page_bytes).max(1), first) {
             self.step(Event::Allocate { pages, homes }, &[]);
@@ -82,14 +82,14 @@ impl Agent {
         parts.into_iter().map(|(pages, node)| (pages, Homes::At(node))).collect()
     }
 
-    /// To the keeper: a node has made its next allocation.
+    /// This node, or a child of it, has made its next allocation.
     pub(super) fn allocated(&mut self, node: NodeId, next: Allocation) {
         if let Err(difference) = self.ledger.add(node, next) {
             self.end_for(difference);
         }
     }
 
-    /// To the keeper: all nodes are at a barrier.
+    /// This node and its children are at a barrier.
     pub(super) fn compare_nodes(&mut self) {
         if let Err(difference) = self.ledger.compare() {
             self.end_for(difference);

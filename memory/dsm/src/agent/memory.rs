@@ -117,10 +117,10 @@ impl Memory {
         Ok(())
     }
 
-    /// A copy to send.
-    pub fn page(&self, page: Page) -> Vec<u8> {
-        let mut bytes = vec![0; self.page_bytes()];
-        self.region.read(page, &mut bytes);
-        bytes
+    /// Appends a copy to what is sent.
+    pub fn append_page(&self, page: Page, bytes: &mut Vec<u8>) {
+        let before = bytes.len();
+        bytes.resize(before + self.page_bytes(), 0);
+        self.region.read(page, &mut bytes[before..]);
     }
 }

@@ -1,0 +1,112 @@
+//! What a node foresees of others: which of its pages each will need next.
+//!
+//! It is told what others ask this node for and what of rides they used, and asked what may go
+//! along with a grant. It sees no state of the protocol and none depends on it: a wrong guess
+//! costs bytes.
+
+use std::collections::BTreeMap;
+
+use super::differences::Differences;
+use super::granularity::Granularity;
+use super::{By, Carrier, Fate, Policy, Ride};
+use crate::message::{NodeId, Page};
+
+/// Guesses that are looked at until enough pages are found that can go along.
+const GUESSES_MAX: usize = 64;
+
+/// Of all other nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Forecast {
+    policy: Policy,
+    others: BTreeMap<NodeId, Other>,
+}
+
+/// Of one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Other {
+    needed: Differences,
+    granularity: [Granularity; Carrier::ALL.len()],
+}
+
+/// What is foreseen for a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreseen {
+    /// Who foresaw it.
+    pub by: By,
+    /// What goes along.
+    pub rides: Vec<Ride>,
+    /// How many pages were foreseen; more than that, where granularity holds them back.
+    pub pages: u64,
+}
+
+impl Forecast {
+    /// Of nobody yet.
+    pub fn new(policy: Policy) -> Self {
+        Self { policy, others: BTreeMap::new() }
+    }
+
+    /// Whether anything can ride at all.
+    pub fn is_on(&self) -> bool {
+        self.policy != Policy::Normal
+    }
+
+    /// A node says what became of a ride that we sent.
+    pub fn learn(&mut self, node: NodeId, ride: Ride) {
+        if ride.fate == Fate::Used {
+            let other = self.others.entry(node).or_default();
+            other.needed.learn(ride.page);
+            other.granularity.iter_mut().for_each(|it| it.used(ride.page));
+        }
+    }
+
+    /// A node asks for a page.
+    pub fn asked(&mut self, node: NodeId, page: Page) {
+        if self.is_on() {
+            let other = self.others.entry(node).or_default();
+            other.needed.learn(page);
+            other.granularity.iter_mut().for_each(|it| it.asked(page));
+        }
+    }
+
+    /// What goes along with a grant to a node, at most `room` pages: those that it will need
+    /// next, of those that `can`. `written` are the pages that the grant names.
+    ///
+    /// To be called for each grant once, after all that the node has told was learnt.
+    pub fn foresee(
+        &mut self,
+        node: NodeId,
+        carrier: Carrier,
+        room: usize,
+        written: impl Iterator<Item = Page>,
+        can: impl Fn(Page) -> bool,
+    ) -> Foreseen {
+        let Some(by) = self.policy.predictor(carrier) else {
+            return Foreseen { by: By::Chance, rides: Vec::new(), pages: 0 };
+        };
+        let Other { needed, granularity } = self.others.entry(node).or_default();
+        let granularity = &mut granularity[carrier as usize];
+        granularity.judge();
+        let most = granularity.pages().min(room);
+        let mut pages: Vec<Page> = Vec::new();
+        let mut look = |guesses: &mut dyn Iterator<Item = Page>| {
+            for page in guesses.take(GUESSES_MAX) {
+                if can(page) && !pages.contains(&page) {
+                    pages.push(page);
+                }
+                if pages.len() >= most.max(1) {
+                    break;
+                }
+            }
+        };
+        match by {
+            By::Differences => look(&mut needed.next_pages()),
+            By::Written => look(&mut { written }),
+            By::Chance => {}
+        }
+        granularity.begin(most > 0, pages.clone());
+        let foreseen = pages.len() as u64;
+        pages.truncate(most);
+        let aboard = |page| Ride { page, by, fate: Fate::Aboard };
+        Foreseen { by, rides: pages.into_iter().map(aboard).collect(), pages: foreseen }
+    }
+}
