@@ -1,15 +1,17 @@
-//! The agent: the thread of a node that drives the protocol.
+//! The agent: what of a node drives the protocol.
 //!
 //! It takes turns: what other nodes say, what tasks ask for, who was stopped at a page. Each
-//! is an event for the protocol, whose actions are carried out before the next. It sleeps when
-//! there is nothing, after looking for a moment where processors are free.
+//! is an event for the protocol, whose actions are carried out before the next. Whose thread
+//! that is, and when it sleeps, says the [`driver`].
 
 mod allocations;
+pub mod driver;
 mod letters;
 mod memory;
 mod network;
 mod requests;
 mod slice;
+mod watch;
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -25,15 +27,15 @@ use coherence::ride;
 use coherence::scope::event::Body;
 use coherence::scope::tree::children;
 use coherence::scope::{Action, Event, Node, Options};
-use fabric::patience::Patience;
 use pager::{Access, Fault, Place, Region, Stops};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use allocations::Made;
+use driver::Driven;
 use letters::Post;
 use memory::Memory;
 pub use network::Network;
 use network::{Gone, Said};
+use watch::Watch;
 
 use crate::desk::{Bell, Desk};
 use crate::error::DsmError;
@@ -105,9 +107,11 @@ pub struct Agent {
     faults: Vec<Fault>,
     actions: Vec<Action>,
     begin: Instant,
-    patience: Patience,
-    /// Processors suffice for agents that look while tasks compute; while tasks wait.
-    looks: (bool, bool),
+    looks: Looks,
+    watch: Arc<Watch>,
+    /// What other nodes say wakes its thread.
+    listens: bool,
+    driven: Option<Driven>,
     doom: Option<Doom>,
     /// All tasks have left; until when the others may take.
     leaving: Option<Instant>,
@@ -127,8 +131,20 @@ pub struct Parts {
     pub bell: Bell,
     /// The way to other nodes, if there are any.
     pub network: Option<Network>,
-    /// Processors suffice for agents that look while tasks compute; while tasks wait.
-    pub looks: (bool, bool),
+    /// Who may look before it sleeps.
+    pub looks: Looks,
+}
+
+/// For whom on this machine there are processors enough to look for a moment, each of them,
+/// before they sleep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Looks {
+    /// Agents, while tasks compute.
+    pub beside: bool,
+    /// Agents in the place of their tasks, while all of these wait.
+    pub instead: bool,
+    /// Tasks.
+    pub tasks: bool,
 }
 
 impl Agent {
@@ -144,6 +160,8 @@ impl Agent {
         let options = Options { nodes, me, tasks: tasks as u32, migrate, alone, rides, pages_max };
         let stops = if calls { Stops::All } else { Stops::Programs };
         let region = Region::new(Place { start, page_bytes }, stops)?;
+        let faults = region.descriptor();
+        let watch = Watch::new(&bell, faults, network.as_ref().map(Network::descriptor))?;
         let record = match settings.record {
             None => None,
             Some(directory) => {
@@ -177,8 +195,10 @@ impl Agent {
             faults: Vec::new(),
             actions: Vec::new(),
             begin: Instant::now(),
-            patience: Patience::default(),
             looks,
+            watch: Arc::new(watch),
+            listens: false,
+            driven: None,
             doom: None,
             leaving: None,
         })
@@ -189,31 +209,22 @@ impl Agent {
         self.memory.faults()
     }
 
-    /// Serves until all tasks have left. The memory is gone then.
-    pub fn run(mut self) {
-        slice::shorten();
-        loop {
-            let begin = Instant::now();
-            while !self.turn() {
-                if self.is_over() {
-                    self.report();
-                    return self.write_record(0);
-                }
-                let stalled = self.waiting + self.missing.len() >= self.seats.len();
-                let may_look = self.looks.0 || self.looks.1 && stalled;
-                match may_look && self.patience.looks(begin.elapsed()) {
-                    true => std::hint::spin_loop(),
-                    false => self.sleep(),
-                }
-            }
-            self.patience.learn(true, begin.elapsed());
-        }
+    /// Whether who drives it may look for a moment before it sleeps.
+    fn may_look(&self) -> bool {
+        let Looks { beside, instead, tasks } = self.looks;
+        let stalled = self.waiting + self.missing.len() >= self.seats.len();
+        beside || instead && stalled || tasks && self.driven.is_some()
     }
 
-    /// Takes what is there; whether anything was.
+    /// Takes what is there, or as much of it as answers the task whose turn it is; whether
+    /// anything was.
     fn turn(&mut self) -> bool {
         let mut found = false;
         for _ in 0..MESSAGES {
+            let answered = |it: &Driven| !it.sleeps && self.desk.is_answered(it.task);
+            if self.driven.as_ref().is_some_and(answered) {
+                return true;
+            }
             let Some(said) = self.network.as_mut().and_then(Network::hear) else { break };
             found = true;
             match said {
@@ -221,11 +232,7 @@ impl Agent {
                 Err(gone) => self.gone(gone),
             }
         }
-        while let Some((task, request)) = self.desk.take() {
-            found = true;
-            self.waiting += 1;
-            self.requested(task, request);
-        }
+        found |= self.take_requests();
         let mut faults = std::mem::take(&mut self.faults);
         if let Err(error) = self.memory.region().faults(&mut faults) {
             self.end(1, &error.to_string());
@@ -235,20 +242,35 @@ impl Agent {
             self.faulted(fault);
         }
         self.faults = faults;
-        self.join();
+        found |= self.join();
         self.tend();
         found
     }
 
-    /// Tasks begin when all nodes are there.
-    fn join(&mut self) {
-        if self.network.as_ref().is_none_or(Network::is_whole) {
-            for task in 0..self.seats.len() {
-                if std::mem::take(&mut self.seats[task].joins) {
-                    self.reply(task as u32, Ok([0, 0]));
-                }
+    /// Takes what tasks ask for; whether any did.
+    fn take_requests(&mut self) -> bool {
+        let mut found = false;
+        while let Some((task, request)) = self.desk.take() {
+            found = true;
+            self.waiting += 1;
+            self.requested(task, request);
+        }
+        found
+    }
+
+    /// Tasks begin when all nodes are there; whether any do.
+    fn join(&mut self) -> bool {
+        if self.network.as_ref().is_some_and(|network| !network.is_whole()) {
+            return false;
+        }
+        let mut found = false;
+        for task in 0..self.seats.len() {
+            if std::mem::take(&mut self.seats[task].joins) {
+                found = true;
+                self.reply(task as u32, Ok([0, 0]));
             }
         }
+        found
     }
 
     /// Looks after what happens by time alone.
@@ -278,41 +300,42 @@ impl Agent {
         self.leaving.is_some_and(|until| is_alone() || Instant::now() >= until)
     }
 
-    fn sleep(&mut self) {
+    /// Before who drives it sleeps, or leaves it: whether what comes will wake a sleeper. If
+    /// not, there is something to do.
+    fn may_sleep(&mut self) -> bool {
         self.write_record(RECORD_BYTES);
         if !self.desk.may_sleep() {
-            return;
+            return false;
         }
         match self.network.as_mut().map(Network::may_sleep) {
             None | Some(Ok(true)) => {}
-            Some(Ok(false)) => return self.desk.wakes(),
+            Some(Ok(false)) => {
+                self.desk.wakes();
+                return false;
+            }
             Some(Err(error)) => self.end(1, &error.to_string()),
         }
-        let network = self.network.as_ref();
-        let deadlines = [
-            network.and_then(Network::deadline),
-            self.doom.as_ref().map(|doom| doom.until),
-            self.leaving,
-        ];
-        let now = Instant::now();
-        let left = deadlines.into_iter().flatten().min().map(|until| {
-            Timespec::try_from(until.saturating_duration_since(now)).expect("it is soon")
-        });
-        let mut fds = vec![
-            PollFd::new(&self.bell, PollFlags::IN),
-            PollFd::from_borrowed_fd(self.memory.region().descriptor(), PollFlags::IN),
-        ];
-        if let Some(network) = &self.network {
-            fds.push(PollFd::from_borrowed_fd(network.descriptor(), PollFlags::IN));
+        // A task that drives serves the network, but while a signal's handler is stopped at a
+        // page.
+        self.listen(self.driven.is_none() || !self.missing.is_empty());
+        true
+    }
+
+    /// Whether what other nodes say wakes its thread.
+    fn listen(&mut self, listens: bool) {
+        if let Some(network) = &self.network
+            && self.listens != listens
+        {
+            self.watch.listen(network.descriptor(), listens);
+            self.listens = listens;
         }
-        // Interrupted or not, we look again.
-        let _ = poll(&mut fds, left.as_ref());
-        let rung = !fds[0].revents().is_empty();
-        drop(fds);
-        self.desk.wakes();
-        if rung {
-            self.bell.hear();
-        }
+    }
+
+    /// When there is something to do, even if nothing comes.
+    fn deadline(&self) -> Option<Instant> {
+        let network = self.network.as_ref().and_then(Network::deadline);
+        let doom = self.doom.as_ref().map(|doom| doom.until);
+        [network, doom, self.leaving].into_iter().flatten().min()
     }
 
     fn faulted(&mut self, fault: Fault) {
@@ -390,6 +413,8 @@ impl Agent {
     fn doom(&mut self, line: String) {
         let until = Instant::now() + TELL_MAX;
         self.doom.get_or_insert(Doom { until, line });
+        // Its thread sleeps longer, perhaps.
+        self.bell.ring();
     }
 
     /// Nanoseconds since the agent began.

@@ -1,8 +1,8 @@
 //! The desk, where a node's tasks ask the agent: a seat each, in memory that both see.
 //!
 //! A task fills in its request and rings; the agent takes it, and answers when it can. Who
-//! waits looks for a moment, then sleeps in futex(2); the agent sleeps in poll(2), where the
-//! bell wakes it. Tasks of one address space have their own copies of this code, and nothing
+//! waits looks for a moment, then sleeps in futex(2); the agent sleeps in epoll(7), where the
+//! bell wakes it. A task that drives the agent itself need not ring. Tasks of one address space have their own copies of this code, and nothing
 //! else in common than the desk: it holds plain numbers, and addresses of the common space.
 
 use std::cell::UnsafeCell;
@@ -246,15 +246,37 @@ impl Desk {
         bell: &Bell,
         patience: &mut Option<Patience>,
     ) -> Result<[u64; 2], DsmError> {
+        self.put(task, request);
+        self.wait(task, bell, patience);
+        self.answer_to(task)
+    }
+
+    /// To a task: puts its request there. Nobody hears of it, but who looks.
+    pub fn put(&self, task: u32, request: Request) {
         let seat = &self.seats[task as usize];
         assert_eq!(seat.state.load(Ordering::Relaxed), FREE, "one request at a time");
         // SAFETY: free, so it is ours.
         unsafe { (*seat.paper.get()).request = request };
         seat.state.store(ASKED, Ordering::SeqCst);
+    }
+
+    /// To a task: wakes the agent if it sleeps, and waits for the answer.
+    pub fn wait(&self, task: u32, bell: &Bell, patience: &mut Option<Patience>) {
         if self.sleeps.swap(0, Ordering::SeqCst) != 0 {
             bell.ring();
         }
-        seat.wait(patience);
+        self.seats[task as usize].wait(patience);
+    }
+
+    /// Whether a task has its answer.
+    pub fn is_answered(&self, task: u32) -> bool {
+        self.seats[task as usize].state.load(Ordering::Acquire) == ANSWERED
+    }
+
+    /// To a task: the answer, once it is there.
+    pub fn answer_to(&self, task: u32) -> Result<[u64; 2], DsmError> {
+        assert!(self.is_answered(task), "task {task} has no answer yet");
+        let seat = &self.seats[task as usize];
         // SAFETY: answered, so it is ours.
         let paper = unsafe { &*seat.paper.get() };
         let answer = match paper.is_refused {
@@ -316,11 +338,6 @@ impl Bell {
         let _ = rustix::io::write(&self.0, &1u64.to_ne_bytes());
     }
 
-    /// Silent until it is rung again.
-    pub fn hear(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-
     /// The same for another thread.
     pub fn again(&self) -> Result<Self, DsmError> {
         self.0
@@ -368,7 +385,7 @@ mod tests {
                         let limit = Timespec { tv_sec: 10, tv_nsec: 0 };
                         assert_eq!(poll(&mut fds, Some(&limit)), Ok(1), "nobody rings");
                         desk.wakes();
-                        bell.hear();
+                        rustix::io::read(&bell.0, &mut [0; 8]).expect("it was rung");
                     }
                     continue;
                 };

@@ -9,7 +9,8 @@ use fabric::patience::Patience;
 use fabric::secret::Secret;
 use serde::{Deserialize, Serialize};
 
-use crate::agent::{Agent, Network, Parts};
+use crate::agent::driver::Driver;
+use crate::agent::{Agent, Looks, Network, Parts};
 use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
 use crate::error::DsmError;
 use crate::launch::Launch;
@@ -18,6 +19,7 @@ use crate::load::Shares;
 use crate::neighbours::{Door, Handed, Invitation};
 use crate::report::{OfLock, OfPage, Totals};
 use crate::settings::Settings;
+use crate::signals::Deaf;
 use crate::world::{Card, World};
 
 /// Tags of letters that are not the program's.
@@ -32,13 +34,22 @@ pub struct Task {
     bell: Bell,
     /// The agent's userfaultfd: see [`neighbours`](crate::neighbours).
     _keep: OwnedFd,
+    /// Its own, if it may look before it sleeps: while others drive the agent.
     patience: Option<Patience>,
-    /// The agent, in the task that has it.
-    agent: Option<JoinHandle<()>>,
+    /// In the task that has the agent.
+    agent: Option<Agency>,
     page_bytes: usize,
     /// How many allocations had no place of their own.
     turns: u32,
     balance: Option<Balance>,
+}
+
+/// The agent, in the task that has it.
+struct Agency {
+    driver: Arc<Driver>,
+    thread: JoinHandle<()>,
+    /// The task's, while it drives.
+    patience: Patience,
 }
 
 /// What the first task of a node brings along.
@@ -172,7 +183,7 @@ impl Task {
             desk,
             bell,
             _keep: keep,
-            patience: looks.0.then(Patience::default),
+            patience: looks.beside.then(Patience::default),
             agent,
             page_bytes,
             turns: 0,
@@ -187,8 +198,11 @@ impl Task {
         self.ask(Request::Leave)?;
         self.launch.leave();
         self.desk.go();
-        if let Some(agent) = self.agent.take() {
-            let _ = agent.join();
+        // The rest is the thread's.
+        self.bell.ring();
+        if let Some(Agency { driver, thread, .. }) = self.agent.take() {
+            let _ = thread.join();
+            drop(driver);
             self.desk.wait_for_others();
         }
         Ok(())
@@ -422,7 +436,12 @@ impl Task {
 
     fn ask(&mut self, request: Request) -> Result<[u64; 2], DsmError> {
         let local = self.world.own().local;
-        self.desk.ask(local, request, &self.bell, &mut self.patience)
+        self.desk.put(local, request);
+        let drives = |it: &mut Agency| it.driver.drive(local, request, &mut it.patience);
+        if !self.agent.as_mut().is_some_and(drives) {
+            self.desk.wait(local, &self.bell, &mut self.patience);
+        }
+        self.desk.answer_to(local)
     }
 
     fn count<T>(&mut self, what: Counted) -> Result<Option<T>, DsmError> {
@@ -458,43 +477,25 @@ impl Task {
 }
 
 /// Starts the agent's thread, which takes no signals.
-fn start(agent: Agent) -> Result<JoinHandle<()>, DsmError> {
-    // SAFETY: plain calls on masks of ours; the new thread inherits the full one.
-    unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-        let thread = std::thread::Builder::new().name("nagaya-agent".into()).spawn(move || {
-            // An agent that fails must not leave its tasks waiting.
-            let guard = EndsProcess;
-            agent.run();
-            std::mem::forget(guard);
-        });
-        libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut());
-        thread.map_err(|why| DsmError::System(format!("cannot start the agent's thread: {why}")))
-    }
+fn start(agent: Agent) -> Result<Agency, DsmError> {
+    let driver = Arc::new(Driver::new(agent));
+    let drives = driver.clone();
+    let _inherited = Deaf::to_all();
+    let thread = std::thread::Builder::new().name("nagaya-agent".into());
+    let thread = thread
+        .spawn(move || drives.run())
+        .map_err(|why| DsmError::System(format!("cannot start the agent's thread: {why}")))?;
+    Ok(Agency { driver, thread, patience: Patience::default() })
 }
 
-/// Dropped by a panic, it ends the process; other nodes lose it then.
-struct EndsProcess;
-
-impl Drop for EndsProcess {
-    fn drop(&mut self) {
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(101) }
-    }
-}
-
-/// Whether processors suffice for agents that look while tasks compute, and for agents that
-/// look while tasks wait: tasks and agents on the processors that this process may use.
-fn looks(world: &World) -> (bool, bool) {
+/// Who may look: tasks and agents on the processors that this process may use.
+fn looks(world: &World) -> Looks {
     let all = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
     let (tasks, nodes) = match all < processors() {
         true => (world.neighbours().len(), 1),
         false => world.on_machine,
     };
-    (all >= tasks + nodes, all >= nodes)
+    Looks { beside: all >= tasks + nodes, instead: all >= nodes, tasks: all >= tasks }
 }
 
 /// Processors of this machine that are switched on.

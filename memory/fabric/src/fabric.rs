@@ -51,6 +51,8 @@ pub struct Fabric {
     /// Sends under way: on which connection, and the user's name for it.
     sends: SlotMap<DefaultKey, (DefaultKey, u64)>,
     events: VecDeque<Event>,
+    /// UCX has said that it has nothing more to do.
+    is_idle: bool,
     dropped: Dropped,
     last_send: u64,
     patience: Patience,
@@ -82,6 +84,7 @@ impl Fabric {
             receipts: SlotMap::new(),
             sends: SlotMap::new(),
             events: VecDeque::new(),
+            is_idle: false,
             dropped: Dropped::default(),
             last_send: 0,
             patience: Patience::default(),
@@ -203,11 +206,11 @@ impl Fabric {
     /// Lets UCX work until there are events or it has nothing to do; whether there are events.
     pub fn progress(&mut self) -> bool {
         loop {
-            let busy = self.worker.progress();
+            self.is_idle = !self.worker.progress();
             while let Some(happened) = self.worker.next() {
                 self.happened(happened);
             }
-            if !busy || !self.events.is_empty() {
+            if self.is_idle || !self.events.is_empty() {
                 break;
             }
         }
@@ -254,6 +257,9 @@ impl Fabric {
     /// Before one sleeps on the descriptor: whether one may. If not, there is something to
     /// poll. One must also wake at the [`deadline`](Self::deadline).
     pub fn arm(&mut self) -> Result<bool, FabricError> {
+        if self.events.is_empty() && !self.is_idle {
+            self.progress();
+        }
         Ok(self.events.is_empty() && self.worker.arm()? && self.events.is_empty())
     }
 

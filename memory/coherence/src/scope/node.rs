@@ -629,7 +629,7 @@ impl Node {
     }
 
     /// Which node manages a lock or condition variable.
-    pub(super) fn manager(&self, lock: Lock) -> NodeId {
+    pub fn manager(&self, lock: Lock) -> NodeId {
         lock % self.options.nodes
     }
 }

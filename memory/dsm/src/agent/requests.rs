@@ -81,6 +81,12 @@ impl Agent {
         }
     }
 
+    /// Whether nobody need be asked, so that a task could have it again and again while others
+    /// ask for it in vain.
+    pub(super) fn is_ours_to_give(&self, request: Request) -> bool {
+        matches!(request, Request::Acquire(lock) if self.node.manager(lock) == self.options.me)
+    }
+
     /// The task goes on when it is granted.
     fn wait(&mut self, task: Task, event: Event) {
         if let Some(misuse) = self.step(event, &[]) {
@@ -109,6 +115,9 @@ impl Agent {
         self.seats[task as usize].is_at_barrier = false;
         self.waiting -= 1;
         self.desk.answer(task, answer);
+        if self.driven.as_ref().is_some_and(|it| it.sleeps && it.task == task) {
+            self.watch.call_task();
+        }
     }
 
     /// Writes numbers to the task's memory; whether there are any.

@@ -53,6 +53,7 @@ impl Fabric {
         let Some(session) = self.sessions.get_mut(key) else { return false };
         let Some(endpoint) = &session.endpoint else { return false };
         let send = self.sends.insert((key, id));
+        self.is_idle = false;
         match self.worker.send(endpoint, header, payload, send.data().as_ffi()) {
             worker::Sending::Pending => {
                 session.operations += 1;
