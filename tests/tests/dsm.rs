@@ -139,13 +139,7 @@ fn when_a_task_of_a_space_is_killed_at_any_moment_all_end() {
         let mut job = run(nodes, 4, "endless").spawn();
         let pids = pids(&mut job, 4);
         std::thread::sleep(Duration::from_millis(37 * round as u64));
-        kill(pids[victim], Signal::KILL);
-        let begin = Instant::now();
-        let output = job.wait();
-        assert_ne!(output.code(), 0, "{output}");
-        assert!(begin.elapsed() < LOST_MAX, "{output}");
-        all_are_gone(&pids);
-        assert!(output.stderr.contains(&pids[victim].to_string()), "{output}");
+        all_end_without(victim, job, &pids);
     }
 }
 
@@ -303,19 +297,24 @@ fn all_are_gone(pids: &[i32]) {
     });
 }
 
+/// This one is killed.
+fn all_end_without(victim: usize, job: Running, pids: &[i32]) {
+    kill(pids[victim], Signal::KILL);
+    let begin = Instant::now();
+    let output = job.wait();
+    assert_ne!(output.code(), 0, "{output}");
+    assert!(begin.elapsed() < LOST_MAX, "{output}");
+    all_are_gone(pids);
+    // The launcher names it, and so does a node that lives long enough to.
+    assert!(output.stderr.contains(&pids[victim].to_string()), "{output}");
+}
+
 #[test]
 fn when_a_node_is_killed_at_any_moment_all_end() {
     for (round, victim) in [0, 2, 1, 3, 0, 1].into_iter().enumerate() {
         let (job, pids) = endless(4, |job| job);
         std::thread::sleep(Duration::from_millis(37 * round as u64));
-        kill(pids[victim], Signal::KILL);
-        let begin = Instant::now();
-        let output = job.wait();
-        assert_ne!(output.code(), 0, "{output}");
-        assert!(begin.elapsed() < LOST_MAX, "{output}");
-        all_are_gone(&pids);
-        // The launcher names it, and so does a node that lives long enough to.
-        assert!(output.stderr.contains(&pids[victim].to_string()), "{output}");
+        all_end_without(victim, job, &pids);
     }
 }
 
