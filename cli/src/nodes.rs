@@ -89,11 +89,19 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
             signal_all(children, signal);
         }
         let mut failed = false;
-        for place in children.iter_mut() {
-            let status = match place.as_mut().map(Child::try_wait) {
-                Some(Ok(Some(status))) => program::shell_status(status.into_raw()),
-                Some(Err(_)) => 1,
-                _ => continue,
+        for (node, place) in children.iter_mut().enumerate() {
+            let Some(child) = place else { continue };
+            let status = match child.try_wait() {
+                Ok(Some(status)) => {
+                    // Its tasks have gone with it, and could not say why.
+                    if let Some(signal) = status.signal() {
+                        let pid = child.id();
+                        eprintln!("nagaya: node {node} (PID {pid}) was killed by signal {signal}");
+                    }
+                    program::shell_status(status.into_raw())
+                }
+                Ok(None) => continue,
+                Err(_) => 1,
             };
             *place = None;
             failed |= status != 0;

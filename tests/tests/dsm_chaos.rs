@@ -1,6 +1,6 @@
 //! Jobs that share memory, of which a process is killed or stopped at a random instant, from
 //! the first on: it is named, all end within the bound, and nothing is left.
-//! `NAGAYA_CHAOS_ROUNDS=n` does n rounds, `NAGAYA_SEED=n` the same again.
+//! `NAGAYA_CHAOS_ROUNDS=n` does n rounds, `SEED=n` the same again.
 
 use std::time::{Duration, Instant};
 
@@ -64,9 +64,8 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
         let victims = if stops { &tasks } else { &all };
         let victim = victims[random.below(victims.len())];
         let signal = if stops { Signal::STOP } else { Signal::KILL };
-        let what = format!(
-            "NAGAYA_SEED={seed} round {round}: {signal:?} to {victim} of {all:?}, {count} tasks"
-        );
+        let what =
+            format!("SEED={seed} round {round}: {signal:?} to {victim} of {all:?}, {count} tasks");
         let joined = job.stdout().matches("task ").count();
         kill(victim, signal);
         let begin = Instant::now();
