@@ -78,7 +78,9 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
             || output.stderr.contains(" not called jia_init within ")
             || output.stderr.contains(" is lost: ")
             // mpirun, of one that has not joined; its PID may be 0.
-            || output.stderr.contains("noticed that process rank ");
+            || output.stderr.contains("noticed that process rank ")
+            // Tasks that go with it, before there is a job that could miss it.
+            || joined == 0 && output.stderr.contains(" was killed by signal ");
         assert!(is_named, "{what}: {output}");
         wait_until(&what, BUSY_MAX, || !all.iter().any(|&pid| is_alive(pid)));
         let left = std::fs::read_dir(work.path()).expect("a directory").flatten();
