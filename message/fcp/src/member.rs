@@ -306,23 +306,32 @@ impl Members {
         Ok(Taken::Ours(taken.generation))
     }
 
-    /// Gives the system the memory back that members could lend and do not need any more,
-    /// because they have ended, and nobody alive has a loan from them.
-    pub fn give_back_of_the_dead(&self) -> Result<(), WindowError> {
+    /// Gives the system the memory back that members in these entries could lend and do not need
+    /// any more, because they have ended, and nobody alive has a loan from them. Entries stay in
+    /// the list whose members live, or are still ending, or whose loans are out.
+    pub fn give_back_of_the_dead(&self, entries: &mut Vec<u16>) -> Result<(), WindowError> {
+        if entries.is_empty() {
+            return Ok(());
+        }
         let lock = self.window.memory().reopen()?;
-        for index in 0..self.window.plan().members {
+        entries.retain(|&index| {
             let at = ofd::MEMBERS + i64::from(index);
             let state = State::parse(self.state(index).load(Acquire));
-            let can = state.phase != Phase::Free && state.host == self.host;
-            // With its lock, nobody can take the entry meanwhile.
-            if can && ofd::try_lock(lock.as_fd(), at, 1) == Ok(true) {
-                // One that was killed before it ever lent may have filled a block, too.
-                if self.borrower(index).is_none() {
-                    self.window.clear_loans(index);
-                }
-                ofd::unlock(lock.as_fd(), at, 1);
+            if state.phase == Phase::Free || state.host != self.host {
+                return false;
             }
-        }
+            // With its lock, nobody can take the entry meanwhile.
+            if ofd::try_lock(lock.as_fd(), at, 1) != Ok(true) {
+                return true;
+            }
+            // One that was killed before it ever lent may have filled a block, too.
+            let is_lent = self.borrower(index).is_some();
+            if !is_lent {
+                self.window.clear_loans(index);
+            }
+            ofd::unlock(lock.as_fd(), at, 1);
+            is_lent
+        });
         Ok(())
     }
 

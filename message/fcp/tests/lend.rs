@@ -14,20 +14,14 @@ use fcp::port::{Port, Refused};
 use fcp::ring::Kind;
 
 mod children;
-use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
+use children::{
+    Random, again, child, eventually, join, kill, kill_and_replace, members_of, reap, seed, soon,
+};
 
 const LENDABLE: usize = 4 << 20;
 
 fn members(most: u16) -> Arc<Members> {
     members_of(Plan { members: most, messages: 256 << 10, lendable: LENDABLE, listed: false })
-}
-
-fn join(members: &Arc<Members>, index: u16) -> Port {
-    Port::join(members, Card { id: index.into(), group: 0 }, Some(index)).expect("a place")
-}
-
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(20))
 }
 
 fn lend(port: &mut Port, to: u16, text: &[u8]) -> Result<(), Refused> {
@@ -140,7 +134,9 @@ fn what_is_lent_outlives_its_lender_and_keeps_its_place() {
     let other = Port::join(&members, card, None).expect("another place");
     assert_eq!(other.peer().index, 2);
     drop(other);
-    members.give_back_of_the_dead().expect("nothing to give");
+    let mut left = vec![0, 1, 2];
+    members.give_back_of_the_dead(&mut left).expect("nothing to give");
+    assert_eq!(left, [0, 1], "one lives, of the other something is lent, the third has left");
     assert_eq!(&loan[..], b"from the dead");
     drop(loan);
     let mut next = join(&members, 1);
@@ -217,7 +213,9 @@ fn pages_of_who_has_gone_go_back_to_the_system() {
         });
         eventually("it fills a block", || pages() > 500);
         kill(pid);
-        members.give_back_of_the_dead().expect("it does");
+        let mut left = vec![0];
+        members.give_back_of_the_dead(&mut left).expect("it does");
+        assert!(left.is_empty());
         assert!(pages() < 300, "{}, lends {lends}", pages());
     }
 }

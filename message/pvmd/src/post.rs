@@ -89,6 +89,10 @@ impl Queue {
 pub struct Post {
     port: Port,
     queues: BTreeMap<Tid, Queue>,
+    /// Places of tasks that have ended, whose memory may not be given back yet; and whether it
+    /// should be tried.
+    left: Vec<u16>,
+    may_give_back: bool,
     /// Numbers of messages that go in parts.
     next_serial: u32,
 }
@@ -109,7 +113,8 @@ impl Post {
         let members = Arc::new(Members::of(window)?);
         let card = Card { id: PVMD.0, group: 0 };
         let port = Port::join_by(protocol, &members, card, Some(0))?;
-        Ok(Post { port, queues: BTreeMap::new(), next_serial: 0 })
+        let (queues, left) = (BTreeMap::new(), Vec::new());
+        Ok(Post { port, queues, left, may_give_back: false, next_serial: 0 })
     }
 
     /// The window's descriptor, for tasks.
@@ -187,12 +192,27 @@ impl Post {
         self.queues.get(&tid).is_none_or(|queue| queue.size <= ROOM)
     }
 
-    /// Drops what still waits for a task that has ended, and gives the system the memory
-    /// back that it had for its messages.
+    /// Drops what still waits for a task that has ended.
     pub fn forget(&mut self, tid: Tid) {
         self.queues.remove(&tid);
-        // If that fails, it is given back when the place is taken anew.
-        let _ = self.port.members().give_back_of_the_dead();
+        if !self.left.contains(&tid.place()) {
+            self.left.push(tid.place());
+        }
+        self.may_give_back = true;
+    }
+
+    /// A process has ended, perhaps after the task that it was.
+    pub fn process_ended(&mut self) {
+        self.may_give_back = true;
+    }
+
+    /// Gives the system the memory back that tasks had for their messages that have ended. That
+    /// takes a while: who waits for news of the end should have it before.
+    pub fn give_back(&mut self) {
+        if std::mem::take(&mut self.may_give_back) {
+            // If that fails, it is given back when the place is taken anew.
+            let _ = self.port.members().give_back_of_the_dead(&mut self.left);
+        }
     }
 
     /// Tries again. Returns whether something went.

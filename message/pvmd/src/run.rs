@@ -275,6 +275,7 @@ impl Running {
                 self.retry = if went { RETRY_MIN } else { (self.retry * 2).min(RETRY_MAX) };
             }
             self.let_go();
+            self.post.give_back();
         }
         if !self.network.farewell() {
             self.log.say("some hosts did not take their last letters");
@@ -325,6 +326,7 @@ impl Running {
         self.poll.remove(number);
         self.read_all(tid);
         let usage = self.processes.reap(tid, status);
+        self.post.process_ended();
         self.tell(Event::Reaped(tid, usage));
         if !self.processes.has_enrolled(tid) {
             self.tell(Event::Ended(tid));
