@@ -7,23 +7,12 @@
 use std::collections::BTreeMap;
 
 use pvm::error::Error;
-use pvm::event::{self, Phase};
+use pvm::event::mark::*;
+use pvm::event::{self, ARRAY, Phase};
 use pvm::tid::Tid;
 
 use crate::events::{Field, Record, Value, field};
 
-const BUFFER: i32 = -1;
-const BUFFER_END: i32 = -2;
-const IDENTIFIERS: i32 = -3;
-const IDENTIFIERS_END: i32 = -4;
-const DESCRIPTION: i32 = -5;
-const DESCRIPTION_END: i32 = -6;
-const RECORD: i32 = -7;
-const RECORD_END: i32 = -8;
-const USER_RECORD: i32 = -9;
-const USER_RECORD_END: i32 = -10;
-/// Several of a type, with their count before.
-const ARRAY: i32 = 0x80;
 /// Longest name, in bytes.
 const NAME_MAX: usize = 1 << 10;
 

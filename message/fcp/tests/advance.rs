@@ -13,7 +13,9 @@ use fcp::port::{Port, Refused};
 use fcp::ring::Kind;
 
 mod children;
-use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
+use children::{
+    Random, again, child, eventually, join, kill, kill_and_replace, members_of, reap, seed, soon,
+};
 
 const LENDABLE: usize = 16 << 20;
 const LENGTH_MAX: usize = 2 << 20;
@@ -22,14 +24,6 @@ const PIECE: usize = 20_000;
 
 fn members(most: u16) -> Arc<Members> {
     members_of(Plan { members: most, messages: 256 << 10, lendable: LENDABLE, listed: false })
-}
-
-fn join(members: &Arc<Members>, index: u16) -> Port {
-    Port::join(members, Card { id: index.into(), group: 0 }, Some(index)).expect("a place")
-}
-
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(20))
 }
 
 fn send(port: &mut Port, to: u16, text: &[u8], pieces: &[&[u8]]) -> Result<(), Refused> {

@@ -12,7 +12,9 @@ use fcp::port::{Broken, Port, Refused};
 use fcp::protocol::Protocol;
 
 mod children;
-use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
+use children::{
+    Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed, soon,
+};
 
 fn members(most: u16) -> Arc<Members> {
     members_of(Plan { members: most, messages: 128 << 10, lendable: 0, listed: true })
@@ -31,10 +33,6 @@ impl By {
     fn send(&mut self, id: u32, bytes: &[u8], until: Option<Instant>) -> Result<(), Refused> {
         self.0.send(u16::MAX, Some(id), bytes, until)
     }
-}
-
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(20))
 }
 
 fn receive(By(mail): &mut By, from: &[u32]) -> (u32, Vec<u8>) {

@@ -12,7 +12,9 @@ use fcp::port::{Port, Refused};
 use fcp::ring::Kind;
 
 mod children;
-use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
+use children::{
+    Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed, soon,
+};
 
 const LONG: usize = 5 << 20;
 
@@ -23,10 +25,6 @@ fn members(most: u16) -> Arc<Members> {
 fn join(members: &Arc<Members>, index: u16) -> Mail {
     let card = Card { id: 100 + u32::from(index), group: 0 };
     Mail::new(Port::join(members, card, Some(index)).expect("a place"))
-}
-
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(20))
 }
 
 /// A message of `length` bytes that tell where they belong.

@@ -14,7 +14,7 @@ use fcp::ring::Kind;
 use fcp::wait;
 
 mod children;
-use children::{again, child, cpu_time, kill, members_of, reap};
+use children::{again, child, cpu_time, kill, members_of, reap, soon};
 
 fn members(most: u16) -> Arc<Members> {
     members_of(Plan { members: most, messages: 32 << 10, lendable: 0, listed: false })
@@ -28,10 +28,6 @@ fn bytes(arrived: &Arrived<'_>) -> Vec<u8> {
     let mut bytes = vec![0; arrived.header().length as usize];
     arrived.read(0, &mut bytes);
     bytes
-}
-
-fn soon() -> Option<Instant> {
-    Some(Instant::now() + Duration::from_secs(20))
 }
 
 #[test]

@@ -6,20 +6,29 @@
 //! values alone. What an identifier means a tracer learns from [`identifiers`].
 
 use crate::parcel::Data;
+use mark::*;
 
-const BUFFER: i32 = -1;
-const BUFFER_END: i32 = -2;
-const IDENTIFIERS: i32 = -3;
-const IDENTIFIERS_END: i32 = -4;
-const DESCRIPTION: i32 = -5;
-const DESCRIPTION_END: i32 = -6;
-const RECORD: i32 = -7;
-const RECORD_END: i32 = -8;
+/// What stands before and behind each part of a message to a tracer.
+#[allow(missing_docs)]
+pub mod mark {
+    pub const BUFFER: i32 = -1;
+    pub const BUFFER_END: i32 = -2;
+    pub const IDENTIFIERS: i32 = -3;
+    pub const IDENTIFIERS_END: i32 = -4;
+    pub const DESCRIPTION: i32 = -5;
+    pub const DESCRIPTION_END: i32 = -6;
+    pub const RECORD: i32 = -7;
+    pub const RECORD_END: i32 = -8;
+    /// Of a program's own record.
+    pub const USER_RECORD: i32 = -9;
+    pub const USER_RECORD_END: i32 = -10;
+}
 
+/// In a type: several of them, with their count before.
+pub const ARRAY: i32 = 0x80;
 const INT: i32 = 6;
 const LONG: i32 = 8;
 const STRING: i32 = 12;
-const ARRAY: i32 = 0x80;
 
 macro_rules! events {
     ($($name:ident)+) => {

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fcp::header::Plan;
-use fcp::member::Members;
+use fcp::member::{Card, Members};
 use fcp::memory::Memory;
+use fcp::port::Port;
 use fcp::window::Window;
 
 /// The members of a new window of 1 MiB and what members can lend.
@@ -25,6 +26,16 @@ pub fn again(members: &Members) -> Arc<Members> {
     let memory = Memory::received(copy).expect("memory");
     let window = Window::open(memory, None).expect("the window");
     Arc::new(Members::of(Arc::new(window)).expect("members"))
+}
+
+/// Takes this place among the members, with its number as the ID.
+pub fn join(members: &Arc<Members>, index: u16) -> Port {
+    Port::join(members, Card { id: index.into(), group: 0 }, Some(index)).expect("a place")
+}
+
+/// Until when something may take that does not take long.
+pub fn soon() -> Option<Instant> {
+    Some(Instant::now() + Duration::from_secs(20))
 }
 
 /// SplitMix64.
