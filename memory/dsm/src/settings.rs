@@ -14,7 +14,7 @@ const PREFIX: &str = "NAGAYA_DSM_";
 /// Name, default, and what it says.
 pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("PAGE", "8K", "bytes of a page, a multiple of 4K"),
-    ("START", "0x680000000000", "where shared memory begins, in every process"),
+    ("START", "0x580000000000", "where shared memory begins, in every process"),
     ("MIGRATE", "0", "1: a page that one node alone wrote moves there at a barrier"),
     ("ALONE", "1", "1: pages that no other node has are written without notice"),
     ("CALLS", "1", "0: system calls find no shared memory that is elsewhere; no rights are needed"),
@@ -107,8 +107,8 @@ impl Settings {
             .filter(|&bytes| bytes > 0 && bytes % 4096 == 0 && bytes <= 1 << 30)
             .ok_or_else(|| wrong("PAGE", "a multiple of 4K, such as 8K"))?;
         let start = address(&value("START"))
-            .filter(|start| start % 4096 == 0 && (1 << 40..0x7000_0000_0000).contains(start))
-            .ok_or_else(|| wrong("START", "an address, such as 0x680000000000, of a page"))?;
+            .filter(|start| start % 4096 == 0 && (1 << 40..=0x6000_0000_0000).contains(start))
+            .ok_or_else(|| wrong("START", "an address, such as 0x580000000000, of a page"))?;
         let letters_max = bytes(&value("LETTERS"))
             .ok_or_else(|| wrong("LETTERS", "a number of bytes, such as 64M"))?;
         let time = |name: &str| -> Result<_, DsmError> {
@@ -174,7 +174,7 @@ mod tests {
             ("PAGE", "0"),
             ("PAGE", "99999999999999999999"),
             ("START", "12"),
-            ("START", "0x680000000001"),
+            ("START", "0x580000000001"),
             ("MIGRATE", "yes"),
             ("RIDES", "all"),
             ("TIMEOUT", "-1"),

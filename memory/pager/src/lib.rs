@@ -6,10 +6,10 @@
 //! ```no_run
 //! use pager::{Access, Place, Region, Stops};
 //!
-//! let place = Place { start: 0x6800_0000_0000, page_bytes: 8192 };
+//! let place = Place { start: 0x5800_0000_0000, page_bytes: 8192 };
 //! let mut region = Region::new(place, Stops::All)?;
 //! region.grow(100)?;
-//! // Threads may use 0x6800_0000_0000 and the 100 pages from there; another thread:
+//! // Threads may use 0x5800_0000_0000 and the 100 pages from there; another thread:
 //! let mut faults = Vec::new();
 //! loop {
 //!     region.faults(&mut faults)?;

@@ -18,7 +18,7 @@ use crate::error::PagerError;
 use crate::userfault::{Stopped, Userfault};
 
 /// From the programs' view to the alias; also the most that a region can hold.
-pub const ALIAS: usize = 4 << 40;
+pub const ALIAS: usize = 16 << 40;
 /// How much is mapped at first; then as much again each time. Where the limit of addresses is
 /// below that, what is needed.
 const MAPPED_MIN: usize = 64 << 30;

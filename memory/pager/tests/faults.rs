@@ -16,7 +16,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// A place that no other test has.
 fn place(page_bytes: usize) -> Place {
     static PLACES: AtomicUsize = AtomicUsize::new(0);
-    let start = 0x6800_0000_0000 + (PLACES.fetch_add(1, Ordering::Relaxed) << 37);
+    let start = 0x5800_0000_0000 + (PLACES.fetch_add(1, Ordering::Relaxed) << 37);
     Place { start, page_bytes }
 }
 
