@@ -57,6 +57,15 @@ fn results_are_those_of_one_task() {
 }
 
 #[test]
+fn so_they_are_with_pages_that_ride_along() {
+    for (nodes, rides) in [(2, "ainori1"), (2, "ainori2"), (3, "ainori3"), (4, "ainori3")] {
+        for (name, arguments) in PROGRAMS {
+            is_right(job(nodes, name, arguments).env("NAGAYA_DSM_RIDES", rides), name);
+        }
+    }
+}
+
+#[test]
 fn so_they_are_with_several_tasks_a_node() {
     for (name, arguments) in PROGRAMS {
         let run = nagaya("run").args(["--nodes", "2", "-n", "5"]).arg(program(name));

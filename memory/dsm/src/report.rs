@@ -2,8 +2,9 @@
 //! as JSON.
 
 use coherence::message::{Lock, NodeId, Op, Page};
+use coherence::ride::{By, Carrier};
 use coherence::scope::Node;
-use coherence::scope::statistics::Wait;
+use coherence::scope::statistics::{RideStatistics, Wait, each};
 use serde::Serialize;
 
 /// Of a node. The order is that of `struct nagaya_dsm_statistics`.
@@ -66,6 +67,29 @@ pub struct OfLock {
     pub handed: u64,
 }
 
+/// Of pages that rode along: what was foreseen and sent counts where the pages live, the rest
+/// where they went.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct OfRides {
+    carrier: &'static str,
+    by: &'static str,
+    #[serde(rename = "rides_predicted")]
+    predicted: u64,
+    #[serde(rename = "rides_sent")]
+    sent: u64,
+    #[serde(rename = "rides_used")]
+    used: u64,
+    #[serde(rename = "rides_wasted")]
+    wasted: u64,
+    #[serde(rename = "rides_late")]
+    late: u64,
+}
+
+fn of_rides((carrier, by, it): (Carrier, By, &RideStatistics)) -> OfRides {
+    let RideStatistics { predicted, sent, used, wasted, late } = *it;
+    OfRides { carrier: carrier.name(), by: by.name(), predicted, sent, used, wasted, late }
+}
+
 /// What the driver counts, and the protocol does not see.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Traffic {
@@ -84,6 +108,7 @@ struct Report {
     totals: Totals,
     /// By the names of the protocol's messages; those that were sent.
     sent: Vec<(&'static str, u64)>,
+    rides: Vec<OfRides>,
     locks: Vec<(Lock, OfLock)>,
     /// Those of which something was counted.
     pages: Vec<(Page, OfPage)>,
@@ -138,6 +163,7 @@ fn report(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u64
         page_bytes,
         totals: totals(node, traffic),
         sent: sent.filter(|op| op.1 > 0).map(|(op, times)| (op.name(), times)).collect(),
+        rides: each(&node.statistics().rides).map(of_rides).collect(),
         locks: locks.filter_map(|&lock| Some((lock, of_lock(node, lock)?))).collect(),
         pages: pages.filter(|(_, it)| it.fetched + it.written + it.dropped > 0).collect(),
     }
@@ -180,6 +206,12 @@ pub fn text(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u
     if !report.sent.is_empty() {
         let sent: Vec<_> = report.sent.iter().map(|(op, times)| format!("{op} {times}")).collect();
         line(format_args!("sent {}", sent.join(" ")));
+    }
+    for it in &report.rides {
+        line(format_args!(
+            "{} rides by {}: predicted {}, sent {}, used {}, wasted {}, late {}",
+            it.carrier, it.by, it.predicted, it.sent, it.used, it.wasted, it.late
+        ));
     }
     report.locks.sort_by_key(|(_, it)| std::cmp::Reverse(it.asked_ns));
     for (lock, it) in report.locks.iter().take(MOST) {
