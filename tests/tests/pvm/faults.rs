@@ -102,7 +102,11 @@ fn another_users_process_at_the_daemons_socket_gets_nothing_and_disturbs_nobody(
 
 #[test]
 fn tasks_that_leave_while_a_direct_way_begins_take_nobody_along() {
-    assert_eq!(run("leaving", &["25"]).ok(), "answers missing 0\n");
+    let program = program::c_pvm("pvm/leaving.c", &["-Wextra", "-Werror"]);
+    // It spawns itself, by its name.
+    let machine = Machine::ours(&[program.parent().expect("a directory")]);
+    let output = machine.task(&program).arg("25").time_limit(Duration::from_secs(60)).run();
+    assert_eq!(output.ok(), "answers missing 0\n");
 }
 
 #[test]
