@@ -44,6 +44,9 @@ pub struct Options {
     /// Processors of a node, instead of the cluster's
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     cores: Option<u32>,
+    /// Nodes of a machine: they share its processors and its link
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
+    per_machine: Option<u32>,
     /// What the program takes on one node: its inner loop's time follows from that
     #[arg(long, value_name = "SECONDS")]
     one_node: Option<f64>,
@@ -119,6 +122,10 @@ pub fn sim(options: &Options) -> Result<i32, Failure> {
     }
     let mut cluster = cluster(&options.cluster)?;
     cluster.cores = options.cores.unwrap_or(cluster.cores);
+    if let Some(nodes) = options.per_machine {
+        cluster.network.machine_nodes = nodes;
+        cluster.cores = (cluster.cores / nodes).max(1);
+    }
     let Some(name) = &options.program else {
         list();
         return Ok(0);

@@ -215,6 +215,7 @@ fn network() -> Result<(Network, Waking), Failure> {
         send_ns,
         receive_ns,
         kib_ns: 0,
+        machine_nodes: 1,
     };
     Ok((network, Waking { waiting_ns, computing_ns }))
 }

@@ -39,6 +39,13 @@ pub struct Network {
     pub receive_ns: u64,
     /// Both processors, for each KiB of a message: copies, checksums.
     pub kib_ns: u64,
+    /// Nodes of a machine: they share its link, and what one sends to another takes no wire.
+    #[serde(default = "one")]
+    pub machine_nodes: u32,
+}
+
+fn one() -> u32 {
+    1
 }
 
 /// Pages and the calls that change them.
@@ -143,6 +150,9 @@ impl Cluster {
             ("memory.copy_mb_s", memory.copy_mb_s),
             ("memory.diff_mb_s", memory.diff_mb_s),
         ];
+        if network.machine_nodes == 0 {
+            return Err("network.machine_nodes is 0, and must be greater than 0".into());
+        }
         for (name, rate) in rates {
             if !(rate > 0.0 && rate.is_finite()) {
                 return Err(format!("{name} is {rate}, and must be greater than 0"));
@@ -189,5 +199,6 @@ mod tests {
         assert!(wrong("latency_ns", "latency").contains("latency"), "the key is named");
         assert!(wrong("cores = 2", "cores = two").starts_with("line 3"), "the line is named");
         assert!(wrong("bandwidth_mb_s = ", "bandwidth_mb_s = -").contains("greater than 0"));
+        assert!(wrong("machine_nodes = 1", "machine_nodes = 0").contains("greater than 0"));
     }
 }

@@ -1,9 +1,11 @@
-//! Links between nodes: when a message that leaves now arrives.
+//! Links between machines: when a message that leaves now arrives.
 //!
-//! Every node has one link with two ways. A message takes the sender's way out for as long as
+//! Every machine, of one node or several, has one link with two ways. A message takes the sender's way out for as long as
 //! its bytes do, then the wire, then the receiver's way in, from its first byte to its last.
-//! With contention a way carries one message at a time. Between two nodes messages arrive in
-//! the order sent, whatever else happens to them.
+//! With contention a way carries one message at a time. What goes
+//! between nodes of a machine takes neither link nor wire: it costs what sender's and receiver's
+//! processors do. Between two nodes messages arrive in the order sent, whatever else happens to
+//! them.
 
 use std::collections::HashMap;
 
@@ -11,7 +13,7 @@ use coherence::message::NodeId;
 
 use crate::cluster::{Network, duration};
 
-/// The links of all nodes.
+/// The links of all machines.
 #[derive(Clone, Debug)]
 pub struct Links {
     network: Network,
@@ -26,7 +28,7 @@ pub struct Links {
 impl Links {
     /// Of so many nodes; without contention a link carries any number of messages at once.
     pub fn new(network: &Network, nodes: u32, contention: bool) -> Self {
-        let free = vec![0; nodes as usize];
+        let free = vec![0; nodes.div_ceil(network.machine_nodes) as usize];
         let into = free.clone();
         Self { network: network.clone(), contention, out: free, into, last: HashMap::new() }
     }
@@ -34,19 +36,26 @@ impl Links {
     /// When a message of `bytes` that leaves `from` at the time `at` has arrived at `to`, if it
     /// is held up on the wire for `delay`.
     pub fn send(&mut self, at: u64, from: NodeId, to: NodeId, bytes: usize, delay: u64) -> u64 {
-        let takes = duration(bytes, self.network.bandwidth_mb_s);
-        let wire = self.network.latency_ns + delay;
-        if !self.contention {
+        let machine = |node: NodeId| (node / self.network.machine_nodes) as usize;
+        let (source, target) = (machine(from), machine(to));
+        let (takes, wire) = match source == target {
+            true => (0, delay),
+            false => (
+                duration(bytes, self.network.bandwidth_mb_s),
+                self.network.latency_ns + delay,
+            ),
+        };
+        if !self.contention || source == target {
             return self.in_order(from, to, at + wire + takes);
         }
-        let out = &mut self.out[from as usize];
+        let out = &mut self.out[source];
         let leaves = at.max(*out);
         *out = leaves + takes;
         if delay > 0 {
             // Held up on the way: others pass it.
             return self.in_order(from, to, leaves + wire + takes);
         }
-        let into = &mut self.into[to as usize];
+        let into = &mut self.into[target];
         *into = (leaves + wire).max(*into) + takes;
         let arrives = *into;
         match self.last.is_empty() {
@@ -66,8 +75,14 @@ impl Links {
 mod tests {
     use super::*;
 
-    const NETWORK: Network =
-        Network { latency_ns: 1000, bandwidth_mb_s: 1000.0, send_ns: 0, receive_ns: 0, kib_ns: 0 };
+    const NETWORK: Network = Network {
+        latency_ns: 1000,
+        bandwidth_mb_s: 1000.0,
+        send_ns: 0,
+        receive_ns: 0,
+        kib_ns: 0,
+        machine_nodes: 1,
+    };
 
     #[test]
     fn a_link_carries_one_message_at_a_time() {
@@ -77,6 +92,14 @@ mod tests {
         assert_eq!(links.send(0, 1, 0, 4000, 0), 9000, "so is the way out");
         let mut links = Links::new(&NETWORK, 3, false);
         assert_eq!([1, 1, 0].map(|from| links.send(0, from, 2, 4000, 0)), [5000; 3]);
+    }
+
+    #[test]
+    fn nodes_of_a_machine_share_its_link_and_need_none_among_themselves() {
+        let mut links = Links::new(&Network { machine_nodes: 2, ..NETWORK }, 4, true);
+        assert_eq!(links.send(0, 0, 1, 4000, 0), 0, "no link, no wire");
+        assert_eq!(links.send(0, 0, 2, 4000, 0), 5000, "which leaves the link free");
+        assert_eq!(links.send(0, 1, 3, 4000, 0), 9000, "the other node's is the same");
     }
 
     #[test]

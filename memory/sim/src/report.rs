@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use coherence::message::Op;
-use coherence::scope::statistics::{Rides, Statistics};
+use coherence::scope::statistics::{RideStatistics, Rides, Statistics};
 
 /// What a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -213,7 +213,7 @@ pub fn rides(runs: &[Outcome]) -> String {
 
 /// The first line of a file of comma-separated values.
 pub fn csv_head() -> String {
-    format!("program,cluster,{}\n", COLUMNS.join(","))
+    format!("program,cluster,{},rides,rides_used,rides_wasted,rides_late\n", COLUMNS.join(","))
 }
 
 /// Runs of a program as lines of such a file.
@@ -221,7 +221,11 @@ pub fn csv(program: &str, cluster: &str, runs: &[Outcome], one: Option<&Outcome>
     let mut text = String::new();
     for run in runs {
         let cells = cells(run, one).join(",");
-        writeln!(text, "{program},\"{cluster}\",{cells}").expect("into a string");
+        let mut all = RideStatistics::default();
+        run.rides.iter().flatten().for_each(|rides| all.add(rides));
+        let RideStatistics { sent, used, wasted, late, .. } = all;
+        writeln!(text, "{program},\"{cluster}\",{cells},{sent},{used},{wasted},{late}")
+            .expect("into a string");
     }
     text
 }
