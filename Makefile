@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test model check-install bench soak install install-xpmem install-pvm uninstall clean
+.PHONY: all deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm uninstall clean
 
 all: $(RELEASE)/libfpvm3.a
 	$(CARGO) build --release --workspace
@@ -55,6 +55,11 @@ check-install:
 bench: all
 	scripts/deps bench
 	$(RELEASE)/nagaya-bench all
+
+# The figures of the Ainori paper in the simulator, and page messages of real runs, into out/.
+reproduce: deps
+	$(CARGO) build --release --workspace
+	$(RELEASE)/nagaya-bench ainori
 
 # Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn, larger models of the
 # consistency protocol, SOAK_PROGRAMS random programs.

@@ -6,7 +6,7 @@ mod peers;
 mod report;
 mod simulated;
 mod speedup;
-mod traffic;
+pub mod traffic;
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use crate::programs;
 use crate::progress::progress;
 use crate::results::{Measure, Results};
 use peers::{FaultKind, Peers};
-use traffic::Traffic;
+use traffic::{Traffic, Wanted};
 
 /// How often it is measured.
 #[derive(Parser)]
@@ -183,7 +183,9 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     for program in traffic::PROGRAMS.iter().take_while(|_| wanted(Part::Traffic)) {
         for &nodes in &options.nodes {
             progress(&format!("dsm, {} on {nodes} nodes", program.name));
-            match Traffic::of(program, nodes, options.small, nagaya, out) {
+            let arguments = if options.small { program.small } else { "" };
+            let wanted = Wanted { name: program.name, arguments, rides: None };
+            match Traffic::of(&wanted, nodes, nagaya, out) {
                 Ok(of) => traffic.push(of),
                 Err(failure) => failures.push(failure),
             }

@@ -34,6 +34,17 @@ pub const PROGRAMS: [Program; 7] = [
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// A run that is wanted.
+#[derive(Clone, Copy)]
+pub struct Wanted<'a> {
+    /// The program, as its file is called.
+    pub name: &'static str,
+    /// Its arguments.
+    pub arguments: &'a str,
+    /// The policy of rides, if it is not to be the default.
+    pub rides: Option<&'a str>,
+}
+
 /// What a program has sent on so many nodes, each of one task.
 pub struct Traffic {
     /// The program.
@@ -53,6 +64,8 @@ pub struct Traffic {
 pub struct Counts {
     /// Pages that were fetched.
     pub pages: u64,
+    /// Messages that can carry pages: OP_GETPGRANT and OP_BARRGRANT.
+    pub page_messages: u64,
     /// Messages of all kinds.
     pub messages: u64,
     /// Bytes of these.
@@ -64,13 +77,12 @@ pub struct Counts {
 impl Traffic {
     /// Of one run, and one in the simulator.
     pub fn of(
-        program: &Program,
+        wanted: &Wanted<'_>,
         nodes: usize,
-        small: bool,
         nagaya: &Nagaya,
         out: &Path,
     ) -> Result<Self, Failure> {
-        let name = program.name;
+        let Wanted { name, arguments, rides } = *wanted;
         let place = out.join("statistics");
         let begin = format!("{name}-{nodes}");
         fs::create_dir_all(&place)
@@ -78,10 +90,10 @@ impl Traffic {
         for file in files(&place, &begin)? {
             let _ = fs::remove_file(file); // an earlier run's
         }
-        let arguments = if small { program.small } else { "" };
         let compiled = programs::compile_with_jia(name, nagaya, out)?;
         let mut command = Mpi::Ompi4.nodes(nodes, &compiled)?;
         command.env("NAGAYA_DSM_STATISTICS", place.join(&begin));
+        command.envs(rides.map(|policy| ("NAGAYA_DSM_RIDES", policy)));
         command.args(arguments.split_whitespace());
         let output = output_of(&mut command, PATIENCE)?;
         let seconds = seconds_of(&output)
@@ -101,6 +113,8 @@ impl Traffic {
         let csv = place.join(format!("{begin}.csv"));
         let mut command = Command::new(&nagaya.command);
         command.arg("sim").arg(name).args(parameters(arguments));
+        let _ = fs::remove_file(&csv); // an earlier run's
+        command.args(rides.map(|policy| ["--rides", policy]).iter().flatten());
         command.args(["-n", &nodes.to_string(), "--csv"]).arg(&csv);
         output_of(&mut command, PATIENCE)?;
         let simulated = Counts::simulated(&read(&csv)?).ok_or_else(|| {
@@ -115,7 +129,12 @@ impl Counts {
     fn add(&mut self, report: &str) -> Option<()> {
         let report: serde_json::Value = serde_json::from_str(report).ok()?;
         let total = |name: &str| report["totals"][name].as_u64();
+        let sent = |op: &str| {
+            let of_op = report["sent"].as_array()?.iter().find(|sent| sent[0] == op);
+            of_op.map_or(Some(0), |sent| sent[1].as_u64())
+        };
         self.pages += total("page_messages")?;
+        self.page_messages += sent("OP_GETPGRANT")? + sent("OP_BARRGRANT")?;
         self.messages += total("messages")?;
         self.bytes += total("bytes")?;
         self.diffs += total("diffs")?;
@@ -128,6 +147,7 @@ impl Counts {
         let of = |name: &str| cell(table, name);
         Some(Counts {
             pages: of("pages")?,
+            page_messages: of("page_messages")?,
             messages: of("messages")?,
             bytes: of("bytes")?,
             diffs: of("diffs")?,
@@ -137,8 +157,13 @@ impl Counts {
 
 /// A number in the last line of such a table.
 pub fn cell<T: FromStr>(table: &str, name: &str) -> Option<T> {
+    cell_of(table, table.lines().last()?, name)
+}
+
+/// A number in a line of such a table.
+pub fn cell_of<T: FromStr>(table: &str, line: &str, name: &str) -> Option<T> {
     let at = table.lines().next()?.rsplit(',').position(|heading| heading == name)?;
-    table.lines().last()?.rsplit(',').nth(at)?.parse().ok()
+    line.rsplit(',').nth(at)?.parse().ok()
 }
 
 /// `--size 128` → `size=128`.
@@ -176,19 +201,21 @@ mod tests {
     #[test]
     fn what_nodes_say_adds_up() {
         let mut all = Counts::default();
-        let report = r#"{"totals":{"page_messages":3,"messages":8,"bytes":100,"diffs":1}}"#;
+        let report = r#"{"totals":{"page_messages":3,"messages":8,"bytes":100,"diffs":1},
+                         "sent":[["OP_GETP",3],["OP_GETPGRANT",2],["OP_BARRGRANT",1]]}"#;
         all.add(report).expect("numbers");
         all.add(report).expect("numbers");
-        assert_eq!(all, Counts { pages: 6, messages: 16, bytes: 200, diffs: 2 });
+        assert_eq!(all, Counts { pages: 6, page_messages: 6, messages: 16, bytes: 200, diffs: 2 });
         assert!(all.add("{}").is_none());
         assert_eq!(seconds_of("mm: 2048 x 2048, 2 tasks: 1.748 s\n"), Some(1.748));
     }
 
     #[test]
     fn what_the_simulator_says_is_found() {
-        let table = "program,cluster,nodes,pages,messages,bytes,diffs,work\n\
-                     mm,\"now, here\",2,16,38,132288,0,71.1\n";
-        let wanted = Counts { pages: 16, messages: 38, bytes: 132_288, diffs: 0 };
+        let table = "program,cluster,nodes,pages,page_messages,messages,bytes,diffs,work\n\
+                     mm,\"now, here\",2,16,19,38,132288,0,71.1\n";
+        let wanted =
+            Counts { pages: 16, page_messages: 19, messages: 38, bytes: 132_288, diffs: 0 };
         assert_eq!(Counts::simulated(table), Some(wanted));
         assert_eq!(Counts::simulated("program,cluster\n"), None);
         assert_eq!(parameters("--size 128 --block 16"), ["size=128", "block=16"]);

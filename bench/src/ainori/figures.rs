@@ -1,0 +1,81 @@
+//! The paper's Figures 5 to 12 in one, a row a program: speed-up, page messages, and what is
+//! saved of these, where what the paper's text says stands beside.
+
+use super::paper::{CLAIMS, PROGRAMS, Program};
+use super::report::sent;
+use super::simulated::{Run, Runs};
+use super::{NORMAL, Options};
+use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row, log2};
+
+/// The look of a policy: that of its place on the command line.
+fn look(options: &Options, policy: &str, kind: Kind) -> Look {
+    let at = options.rides.iter().position(|of| of == policy).unwrap_or_default();
+    Look { colour: COLOURS[at % COLOURS.len()], kind }
+}
+
+/// The figure.
+pub fn figure(runs: &Runs, options: &Options) -> Figure {
+    let mut legend: Vec<_> = options
+        .rides
+        .iter()
+        .map(|policy| (policy.clone(), look(options, policy, Kind::Solid)))
+        .collect();
+    for policy in ["ainori1", "ainori2"] {
+        legend.push((format!("{policy}, the paper's text"), look(options, policy, Kind::Dashed)));
+    }
+    legend.push(("as many as processes".to_string(), GREY));
+    Figure {
+        caption: "nagaya sim -c paper --per-machine 2: the protocol's production code in virtual \
+                  time, on 16 dual Xeons with gigabit Ethernet"
+            .to_string(),
+        legend,
+        rows: PROGRAMS.iter().map(|program| row(program, runs, options)).collect(),
+    }
+}
+
+fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
+    let lines = |value: &dyn Fn(&Run) -> Option<f64>| -> Vec<Line> {
+        let line = |policy: &String| {
+            let runs = runs.all.iter().filter(|run| run.program == program.name);
+            let runs = runs.filter(|run| run.policy == *policy);
+            let points = runs.filter_map(|run| Some((log2(run.processes), value(run)?)));
+            Line { points: points.collect(), look: look(options, policy, Kind::Solid) }
+        };
+        options.rides.iter().map(line).filter(|line| !line.points.is_empty()).collect()
+    };
+    let mut speedups = lines(&|run| Some(run.speedup));
+    let highest = Axis::from_zero(&speedups);
+    let top = speedups.iter().flat_map(|line| &line.points).fold(1.0, |top: f64, at| top.max(at.1));
+    let ideal = options.processes.iter().filter(|count| **count as f64 <= top * 1.05);
+    let ideal = ideal.map(|&count| (log2(count), count as f64)).collect();
+    speedups.push(Line { points: ideal, look: GREY });
+    let thousands = lines(&|run| Some(sent(run) / 1000.0));
+    let mut saved =
+        lines(&|run| (run.policy != NORMAL).then(|| runs.saved(run, sent).max(0.0)));
+    for claim in CLAIMS.iter().filter(|claim| claim.program == program.name) {
+        if let Some(percent) = claim.messages {
+            let points = vec![(log2(claim.processes), percent)];
+            saved.push(Line { points, look: look(options, claim.policy, Kind::Dashed) });
+        }
+    }
+    let panel = |caption: &str, y: Axis, lines: Vec<Line>| Panel {
+        caption: caption.to_string(),
+        x_caption: "processes",
+        x: Axis::counts(options.processes.iter().copied()),
+        y,
+        lines,
+    };
+    let [first, second] = program.figures;
+    Row {
+        title: format!("{}: the paper's Figures {first} and {second}", program.name.to_uppercase()),
+        panels: vec![
+            panel("speed-up", highest, speedups),
+            panel(
+                "OP_GETPGRANT + OP_BARRGRANT, thousands",
+                Axis::from_zero(&thousands),
+                thousands,
+            ),
+            panel("saved of these, %", Axis::from_zero(&saved), saved),
+        ],
+    }
+}

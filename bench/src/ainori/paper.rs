@@ -1,0 +1,95 @@
+//! What the paper's text says (§3.3): its figures have no numbers.
+
+/// A program of the paper. Its size there is the default of `examples/dsm` and of `nagaya sim`.
+pub struct Program {
+    /// As its file is called.
+    pub name: &'static str,
+    /// Its size, in words.
+    pub size: &'static str,
+    /// The paper's figures: speed-up, page messages.
+    pub figures: [u32; 2],
+    /// Its arguments in real runs.
+    pub real: &'static str,
+    /// And in a quick run.
+    pub quick: &'static str,
+}
+
+/// All of them.
+pub const PROGRAMS: [Program; 4] = [
+    Program {
+        name: "mm",
+        size: "2048 × 2048 doubles",
+        figures: [5, 6],
+        real: "--size 512",
+        quick: "--size 128",
+    },
+    Program {
+        name: "sor",
+        size: "5120 × 5120, 100 iterations",
+        figures: [7, 8],
+        real: "--rows 512 --columns 5120 --iterations 20",
+        quick: "--rows 64 --columns 1024 --iterations 8",
+    },
+    Program {
+        name: "lu",
+        size: "1024 × 1024 doubles, blocks of 32",
+        figures: [9, 10],
+        real: "--size 512",
+        quick: "--size 128",
+    },
+    Program {
+        name: "is",
+        size: "LARGE, 32768 keys",
+        figures: [11, 12],
+        real: "--integers 65536",
+        quick: "--integers 10000 --iterations 2",
+    },
+];
+
+/// Something that the paper says a policy saves of what `normal` takes, in percent.
+pub struct Claim {
+    /// Of which program.
+    pub program: &'static str,
+    /// On how many processes.
+    pub processes: usize,
+    /// By which policy.
+    pub policy: &'static str,
+    /// Of page messages.
+    pub messages: Option<f64>,
+    /// Of time. (The paper calls it 性能向上, improvement, and does not say of what.)
+    pub time: Option<f64>,
+}
+
+const fn claim(
+    program: &'static str,
+    processes: usize,
+    policy: &'static str,
+    messages: Option<f64>,
+    time: Option<f64>,
+) -> Claim {
+    Claim { program, processes, policy, messages, time }
+}
+
+/// All that it says.
+pub const CLAIMS: [Claim; 8] = [
+    claim("mm", 16, "ainori2", None, Some(45.1)),
+    claim("mm", 32, "ainori1", Some(71.9), Some(30.3)),
+    claim("mm", 32, "ainori2", Some(71.9), Some(30.3)),
+    claim("sor", 32, "ainori1", Some(0.0), Some(0.0)),
+    claim("sor", 32, "ainori2", Some(14.4), Some(5.3)),
+    claim("lu", 32, "ainori1", Some(40.0), Some(4.2)),
+    claim("lu", 32, "ainori2", Some(54.5), Some(7.5)),
+    claim("is", 4, "ainori2", Some(12.4), Some(4.8)),
+];
+
+/// What is asked of a policy: page messages saved, at least so many percent.
+pub const ASKED: [(&str, usize, &str, f64); 8] = [
+    ("mm", 32, "ainori2", 71.9),
+    ("sor", 32, "ainori2", 14.4),
+    ("lu", 32, "ainori2", 54.5),
+    ("is", 4, "ainori2", 12.4),
+    ("mm", 32, "auto", 85.0),
+    ("sor", 32, "auto", 75.0),
+    ("lu", 32, "auto", 70.0),
+    ("is", 32, "auto", 50.0),
+];
