@@ -50,8 +50,9 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
     let ideal = ideal.map(|&count| (log2(count), count as f64)).collect();
     speedups.push(Line { points: ideal, look: GREY });
     let thousands = lines(&|run| Some(sent(run) / 1000.0));
-    let mut saved =
-        lines(&|run| (run.policy != NORMAL).then(|| runs.saved(run, sent).max(0.0)));
+    // One process sends nothing.
+    let is_saved = |run: &Run| run.policy != NORMAL && run.processes > 1;
+    let mut saved = lines(&|run| is_saved(run).then(|| runs.saved(run, sent).max(0.0)));
     for claim in CLAIMS.iter().filter(|claim| claim.program == program.name) {
         if let Some(percent) = claim.messages {
             let points = vec![(log2(claim.processes), percent)];
@@ -70,11 +71,7 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
         title: format!("{}: the paper's Figures {first} and {second}", program.name.to_uppercase()),
         panels: vec![
             panel("speed-up", highest, speedups),
-            panel(
-                "OP_GETPGRANT + OP_BARRGRANT, thousands",
-                Axis::from_zero(&thousands),
-                thousands,
-            ),
+            panel("OP_GETPGRANT + OP_BARRGRANT, thousands", Axis::from_zero(&thousands), thousands),
             panel("saved of these, %", Axis::from_zero(&saved), saved),
         ],
     }

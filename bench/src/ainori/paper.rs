@@ -21,7 +21,7 @@ pub const PROGRAMS: [Program; 4] = [
         size: "2048 × 2048 doubles",
         figures: [5, 6],
         real: "--size 512",
-        quick: "--size 128",
+        quick: "--size 256",
     },
     Program {
         name: "sor",

@@ -13,9 +13,18 @@ use crate::table::{Table, write_lines};
 /// Runs them, prints a table, writes `ainori-real.csv`.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut table = Table::new([
-        "program", "nodes", "policy", "page messages", "sim", "saved", "sim", "seconds", "",
+        "program",
+        "nodes",
+        "policy",
+        "page messages",
+        "sim",
+        "saved",
+        "sim",
+        "seconds",
+        "",
     ]);
-    let mut lines = vec!["program,nodes,policy,page_messages,sim_page_messages,seconds".to_string()];
+    let mut lines =
+        vec!["program,nodes,policy,page_messages,sim_page_messages,seconds".to_string()];
     let mut failures = Vec::new();
     for program in &PROGRAMS {
         let arguments = if options.small { program.quick } else { program.real };

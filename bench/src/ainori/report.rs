@@ -84,8 +84,17 @@ fn print_program(program: &Program, runs: &Runs, options: &Options) {
 /// What became of rides on the largest number of processes.
 fn print_rides(runs: &Runs) {
     let mut table = Table::new([
-        "", "processes", "policy", "seconds", "MB", "rides", "used", "wasted", "late",
-        "wasted, % of bytes", "",
+        "",
+        "processes",
+        "policy",
+        "seconds",
+        "MB",
+        "rides",
+        "used",
+        "wasted",
+        "late",
+        "wasted, % of bytes",
+        "",
     ]);
     for program in &PROGRAMS {
         let all = || runs.all.iter().filter(|run| run.program == program.name);
@@ -105,7 +114,15 @@ fn print_rides(runs: &Runs) {
 /// What the paper says, and what the simulator does, all in percent.
 fn print_paper(runs: &Runs) {
     let mut table = Table::new([
-        "", "processes", "policy", "messages saved", "paper", "time saved", "faster by", "paper", "",
+        "",
+        "processes",
+        "policy",
+        "messages saved",
+        "paper",
+        "time saved",
+        "faster by",
+        "paper",
+        "",
     ]);
     let percent = |of: f64| format!("{of:.1}");
     for claim in &CLAIMS {

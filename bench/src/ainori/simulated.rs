@@ -41,9 +41,9 @@ pub struct Runs {
 impl Runs {
     /// One of them.
     pub fn get(&self, program: &str, policy: &str, processes: usize) -> Option<&Run> {
-        self.all.iter().find(|run| {
-            (run.program, &*run.policy, run.processes) == (program, policy, processes)
-        })
+        self.all
+            .iter()
+            .find(|run| (run.program, &*run.policy, run.processes) == (program, policy, processes))
     }
 
     /// What a run saves of what `normal` takes, in percent.

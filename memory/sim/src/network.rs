@@ -40,10 +40,9 @@ impl Links {
         let (source, target) = (machine(from), machine(to));
         let (takes, wire) = match source == target {
             true => (0, delay),
-            false => (
-                duration(bytes, self.network.bandwidth_mb_s),
-                self.network.latency_ns + delay,
-            ),
+            false => {
+                (duration(bytes, self.network.bandwidth_mb_s), self.network.latency_ns + delay)
+            }
         };
         if !self.contention || source == target {
             return self.in_order(from, to, at + wire + takes);
