@@ -53,6 +53,9 @@ fn arguments(options: &Options, node: u32, part: &Part, tasks: u32) -> Vec<OsStr
     if let Some(size) = options.segment_size {
         option("--segment-size", size.to_string().into());
     }
+    if let Some(policy) = options.rides {
+        option("--rides", policy.name().into());
+    }
     for variable in &options.variables {
         option("-x", variable.clone());
     }

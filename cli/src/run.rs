@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use coherence::ride::Policy;
 use dsm::rendezvous::Host;
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
@@ -40,6 +41,10 @@ pub struct Options {
     /// Set a variable in the tasks, or pass one on
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
     pub(super) variables: Vec<OsString>,
+    /// Shared memory between nodes: pages that ride along on messages: normal (none), ainori1
+    /// (with pages), ainori2 (and with barriers), ainori3 (and with locks)
+    #[arg(long, value_name = "POLICY", value_parser = crate::sim::policy)]
+    pub(super) rides: Option<Policy>,
     /// Whether output is labelled.
     #[arg(short, long, help = "Begin each line of output with [ID]")]
     pub(super) label: bool,
@@ -385,7 +390,7 @@ fn arguments(options: &Options) -> Result<Vec<CString>, Failure> {
     arguments.map_err(|_| Failure::ours("an argument contains a zero byte"))
 }
 
-/// Our environment with the variables of -x.
+/// Our environment with the variables of -x, and what options say by variables.
 fn environment(options: &Options) -> Result<Vec<CString>, Failure> {
     let mut environment: Vec<CString> =
         inherit::environment().into_iter().filter_map(|entry| CString::new(entry).ok()).collect();
@@ -401,6 +406,9 @@ fn environment(options: &Options) -> Result<Vec<CString>, Failure> {
                 )));
             }
         }
+    }
+    if let Some(policy) = options.rides {
+        set(&mut environment, "NAGAYA_DSM_RIDES", policy.name());
     }
     Ok(environment)
 }
