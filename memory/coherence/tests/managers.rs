@@ -2,6 +2,7 @@
 //! who is next, how long a node keeps a lock, and that no notice is forgotten.
 
 use coherence::message::{Content, Header, Lock, NodeId, Op};
+use coherence::ride::Policy;
 use coherence::run::{NOBODY, Run};
 use coherence::scope::event::Body;
 use coherence::scope::homes::Homes;
@@ -13,7 +14,15 @@ const LOCK: Lock = 0;
 const NODES: u32 = 4;
 
 fn node(me: NodeId, tasks: u32) -> Node {
-    let mut node = Node::new(Options { nodes: NODES, me, tasks, migrate: false, alone: false });
+    let mut node = Node::new(Options {
+        nodes: NODES,
+        me,
+        tasks,
+        migrate: false,
+        alone: false,
+        rides: Policy::Normal,
+        pages_max: 1,
+    });
     step(&mut node, Event::Allocate { pages: 1000, homes: Homes::At(3) });
     node
 }
@@ -26,8 +35,8 @@ fn step(node: &mut Node, event: Event) -> Vec<Action> {
 
 fn says(node: &mut Node, from: NodeId, op: Op, scope: u64, content: Content) -> Vec<Action> {
     let to = node.options().me;
-    let header = Header { op, from, to, lock: LOCK, scope, epoch: 0 };
-    step(node, Event::Message(header, content))
+    let header = Header { op, from, to, lock: LOCK, scope, epoch: 0, rides: 0 };
+    step(node, Event::Message(header, content, Vec::new()))
 }
 
 fn page(page: u64) -> Run {
@@ -37,7 +46,7 @@ fn page(page: u64) -> Run {
 /// To whom an action says such a thing, with which number and which pages.
 fn said(actions: &[Action], wanted: Op) -> Vec<(NodeId, u64, Vec<u64>)> {
     let said = actions.iter().filter_map(|action| match action {
-        Action::Send(header, Body::Runs(runs)) if header.op == wanted => {
+        Action::Send(header, Body::Runs(runs), _) if header.op == wanted => {
             Some((header.to, header.scope, runs.iter().flat_map(Run::range).collect()))
         }
         _ => None,
