@@ -5,7 +5,9 @@
 //! costs bytes.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
+use super::auto;
 use super::differences::Differences;
 use super::granularity::Granularity;
 use super::{By, Carrier, Fate, Policy, Ride};
@@ -18,7 +20,13 @@ const GUESSES_MAX: usize = 64;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Forecast {
     policy: Policy,
+    /// As the paper has it.
     others: BTreeMap<NodeId, Other>,
+    /// As [`auto`] has it.
+    known: auto::Known,
+    readers: BTreeMap<NodeId, auto::Reader>,
+    /// Barriers passed.
+    phase: u64,
 }
 
 /// Of one.
@@ -31,18 +39,16 @@ struct Other {
 /// What is foreseen for a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
-    /// Who foresaw it.
-    pub by: By,
-    /// What goes along.
+    /// What was foreseen.
     pub rides: Vec<Ride>,
-    /// How many pages were foreseen; more than that, where granularity holds them back.
-    pub pages: u64,
+    /// How many of them go along, from the first on: less, where granularity holds them back.
+    pub sent: usize,
 }
 
 impl Forecast {
     /// Of nobody yet.
     pub fn new(policy: Policy) -> Self {
-        Self { policy, others: BTreeMap::new() }
+        Self { policy, ..Self::default() }
     }
 
     /// Whether anything can ride at all.
@@ -52,7 +58,9 @@ impl Forecast {
 
     /// A node says what became of a ride that we sent.
     pub fn learn(&mut self, node: NodeId, ride: Ride) {
-        if ride.fate == Fate::Used {
+        if self.policy == Policy::Auto {
+            reader(&mut self.readers, node).learn(&mut self.known, ride);
+        } else if ride.fate == Fate::Used {
             let other = self.others.entry(node).or_default();
             other.needed.learn(ride.page);
             other.granularity.iter_mut().for_each(|it| it.used(ride.page));
@@ -61,11 +69,26 @@ impl Forecast {
 
     /// A node asks for a page.
     pub fn asked(&mut self, node: NodeId, page: Page) {
-        if self.is_on() {
+        if self.policy == Policy::Auto {
+            reader(&mut self.readers, node).asks(&mut self.known, page, self.phase);
+        } else if self.is_on() {
             let other = self.others.entry(node).or_default();
             other.needed.learn(page);
             other.granularity.iter_mut().for_each(|it| it.asked(page));
         }
+    }
+
+    /// These pages change: whoever else had them will need them anew.
+    /// A barrier names them, or not.
+    pub fn changed(&mut self, writer: NodeId, pages: Range<Page>, barrier: bool) {
+        if self.policy == Policy::Auto {
+            self.known.changed(pages, barrier, self.readers.get_mut(&writer));
+        }
+    }
+
+    /// A barrier is passed.
+    pub fn passed(&mut self) {
+        self.phase += u64::from(self.policy == Policy::Auto);
     }
 
     /// What goes along with a grant to a node, at most `room` pages: those that it will need
@@ -81,8 +104,15 @@ impl Forecast {
         can: impl Fn(Page) -> bool,
     ) -> Foreseen {
         let Some(by) = self.policy.predictor(carrier) else {
-            return Foreseen { by: By::Chance, rides: Vec::new(), pages: 0 };
+            return Foreseen { rides: Vec::new(), sent: 0 };
         };
+        if self.policy == Policy::Auto {
+            let reader = reader(&mut self.readers, node);
+            let known = &mut self.known;
+            let written = if carrier == Carrier::Lock { written.collect() } else { Vec::new() };
+            let rides = reader.foresee(known, carrier, room, self.phase, &written, can);
+            return Foreseen { sent: rides.len(), rides };
+        }
         let Other { needed, granularity } = self.others.entry(node).or_default();
         let granularity = &mut granularity[carrier as usize];
         granularity.judge();
@@ -101,12 +131,16 @@ impl Forecast {
         match by {
             By::Differences => look(&mut needed.next_pages()),
             By::Written => look(&mut { written }),
-            By::Chance => {}
+            _ => {}
         }
         granularity.begin(most > 0, pages.clone());
-        let foreseen = pages.len() as u64;
-        pages.truncate(most);
         let aboard = |page| Ride { page, by, fate: Fate::Aboard };
-        Foreseen { by, rides: pages.into_iter().map(aboard).collect(), pages: foreseen }
+        let sent = most.min(pages.len());
+        Foreseen { rides: pages.into_iter().map(aboard).collect(), sent }
     }
+}
+
+/// What is known of one node.
+fn reader(readers: &mut BTreeMap<NodeId, auto::Reader>, node: NodeId) -> &mut auto::Reader {
+    readers.entry(node).or_insert_with(|| auto::Reader::new(node))
 }

@@ -13,13 +13,19 @@
 //! |---|---|
 //! | [`forecast`] | what others asked this node for and used, hence what they want next, and how many pages a grant is to carry: pure guesses, any of which may be wrong |
 //! | [`differences`], [`granularity`] | the paper's predictor and its control, one each |
+//! | [`history`], [`sequence`], [`trust`] | further predictors, and who of them is heard |
+//! | [`auto`] | lets all of them compete |
 //! | `scope/rides.rs` | which pages *may* go along and be taken: consistency. It asks the forecast, and believes nothing |
 //!
-//! A new predictor is a file here, a value of [`By`], and a line in [`forecast`].
+//! A new predictor is a file here, a value of [`By`], and a line in [`auto`].
 
+pub mod auto;
 pub mod differences;
 pub mod forecast;
 pub mod granularity;
+pub mod history;
+pub mod sequence;
+pub mod trust;
 
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::U64;
@@ -39,12 +45,14 @@ pub enum Policy {
     Ainori2,
     /// And locks' grants: pages that were written under the lock.
     Ainori3,
+    /// Any grant, as the best of several predictors say ([`auto`]).
+    Auto,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Policy; 4] =
-        [Policy::Normal, Policy::Ainori1, Policy::Ainori2, Policy::Ainori3];
+    pub const ALL: [Policy; 5] =
+        [Policy::Normal, Policy::Ainori1, Policy::Ainori2, Policy::Ainori3, Policy::Auto];
 
     /// The paper's name.
     pub fn name(self) -> &'static str {
@@ -53,6 +61,7 @@ impl Policy {
             Policy::Ainori1 => "ainori1",
             Policy::Ainori2 => "ainori2",
             Policy::Ainori3 => "ainori3",
+            Policy::Auto => "auto",
         }
     }
 
@@ -61,10 +70,11 @@ impl Policy {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Who says which pages go along with this carrier: nobody, if none do.
+    /// Who says which pages go along with this carrier, or first of all: nobody, if none do.
     pub fn predictor(self, carrier: Carrier) -> Option<By> {
         match (self, carrier) {
             (Policy::Normal, _) => None,
+            (Policy::Auto, _) => Some(By::History),
             (_, Carrier::Page) => Some(By::Differences),
             (Policy::Ainori2 | Policy::Ainori3, Carrier::Barrier) => Some(By::Differences),
             (Policy::Ainori3, Carrier::Lock) => Some(By::Written),
@@ -136,11 +146,20 @@ pub enum By {
     Differences = 1,
     /// It was written under the lock that is granted.
     Written = 2,
+    /// The node needed it again and again, and it was changed since ([`history`]).
+    History = 3,
+    /// The phase goes on as the one before ([`sequence`]).
+    Shape = 4,
+    /// The last difference goes on ([`sequence`]).
+    Stride = 5,
+    /// The page after the last.
+    Next = 6,
 }
 
 impl By {
     /// All of them, in the order of their numbers.
-    pub const ALL: [By; 3] = [By::Chance, By::Differences, By::Written];
+    pub const ALL: [By; 7] =
+        [By::Chance, By::Differences, By::Written, By::History, By::Shape, By::Stride, By::Next];
 
     /// As reports call it.
     pub fn name(self) -> &'static str {
@@ -148,6 +167,10 @@ impl By {
             By::Chance => "chance",
             By::Differences => "differences",
             By::Written => "written",
+            By::History => "history",
+            By::Shape => "shape",
+            By::Stride => "stride",
+            By::Next => "next",
         }
     }
 }

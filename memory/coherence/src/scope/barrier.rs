@@ -10,7 +10,7 @@ use super::node::Node;
 use super::page::{Happens, State, rule_of};
 use super::tree::{self, children, descent, parent};
 use crate::message::{Header, NodeId, Op, Page};
-use crate::ride::{Carrier, Ride};
+use crate::ride::{Carrier, Policy, Ride};
 use crate::run::{self, NOBODY, Run};
 
 /// Who manages barriers, and those without consistency alone.
@@ -142,8 +142,14 @@ impl Node {
         }
         let takable = self.takable(&header, rides);
         let runs = self.whole(from, Op::Invalidate, 0, runs);
+        self.changed_before(&runs);
         for child in children(me, nodes) {
-            let rides = self.lend(child, Carrier::Barrier, None, &runs, actions);
+            // Whom others wait for is not to be delayed.
+            let may_wait = self.options.rides != Policy::Auto || descent(child, nodes) == 1;
+            let rides = match may_wait {
+                true => self.lend(child, Carrier::Barrier, None, &runs, actions),
+                false => Vec::new(),
+            };
             let header = self.header(child, Op::BarrierGrant, 0);
             self.send_runs(header, Op::Invalidate, runs.clone(), rides, actions);
         }

@@ -364,6 +364,7 @@ impl Node {
         written.sort_unstable();
         written.dedup();
         for &page in &written {
+            self.changed(self.options.me, page..page + 1);
             self.happens(page, Happens::Flush, None, actions);
         }
         self.send_collected(actions);
@@ -555,6 +556,7 @@ impl Node {
                     return refuse("changes a page that does not live here, or that it has not");
                 }
                 for page in pages {
+                    self.changed(from, page..page + 1);
                     self.happens(page, Happens::Change, None, actions);
                 }
                 self.send(from, Op::DiffGrant, 0, scope, Body::Empty, actions);

@@ -22,6 +22,7 @@
 //! What is not taken is forgotten: the page will be asked for if it is wanted.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::event::Action;
 use super::node::{Detail, Node};
@@ -107,6 +108,19 @@ impl Node {
         self.rides.forecast.asked(from, page);
     }
 
+    /// Another node, or we, changed these pages.
+    pub(super) fn changed(&mut self, writer: NodeId, pages: Range<Page>) {
+        self.rides.forecast.changed(writer, pages, false);
+    }
+
+    /// A barrier says what was changed.
+    pub(super) fn changed_before(&mut self, runs: &[Run]) {
+        self.rides.forecast.passed();
+        for run in runs {
+            self.rides.forecast.changed(run.writer, run.range(), true);
+        }
+    }
+
     /// What goes along with a grant to a node, which names the pages `written`, and is of the
     /// page `asked` if it is a page's. They are lent.
     pub(super) fn lend(
@@ -135,14 +149,18 @@ impl Node {
                 let suggested = self.rides.suggested.iter().copied().filter(|&page| can(page));
                 let ride = |page| Ride { page, by: By::Chance, fate: Fate::Aboard };
                 let rides: Vec<_> = suggested.take(room).map(ride).collect();
-                Foreseen { pages: rides.len() as u64, by: By::Chance, rides }
+                Foreseen { sent: rides.len(), rides }
             }
         };
         self.rides.forecast = forecast;
-        let counts = &mut self.counts.rides[carrier as usize][foreseen.by as usize];
-        counts.predicted += foreseen.pages;
-        counts.sent += foreseen.rides.len() as u64;
-        for ride in &foreseen.rides {
+        let Foreseen { mut rides, sent } = foreseen;
+        for (at, ride) in rides.iter().enumerate() {
+            let counts = &mut self.counts.rides[carrier as usize][ride.by as usize];
+            counts.predicted += 1;
+            counts.sent += u64::from(at < sent);
+        }
+        rides.truncate(sent);
+        for ride in &rides {
             if carrier == Carrier::Barrier {
                 // Whoever may still write it, as it seems, must not do so unseen.
                 if self.can(ride.page, Happens::Open) {
@@ -152,7 +170,7 @@ impl Node {
             }
             self.happens(ride.page, Happens::Lend, None, actions);
         }
-        foreseen.rides
+        rides
     }
 
     /// The barrier is passed: what was lent before, others have.
