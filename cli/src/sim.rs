@@ -60,7 +60,7 @@ pub struct Options {
     #[arg(long)]
     no_alone: bool,
     /// Pages that ride along: normal (none), ainori1 (with pages), ainori2 (and with barriers),
-    /// ainori3 (and with locks)
+    /// ainori3 (and with locks), auto (with all of these, as the best of several predictors say)
     #[arg(long, value_name = "POLICY", default_value = "normal", value_parser = policy)]
     rides: Policy,
     /// Links carry any number of messages at once

@@ -23,7 +23,7 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     (
         "RIDES",
         "normal",
-        "pages ride on: normal: nothing; ainori1: pages; ainori2: barriers, too; ainori3: locks, too",
+        "pages ride on: normal: nothing; ainori1: pages; ainori2: barriers, too; ainori3: locks, too; auto: the best of several predictors",
     ),
     ("TIMEOUT", "20", "seconds after which a silent node is given up; 0: never"),
     ("STATISTICS", "", "1: print statistics at the end; else the beginning of files' names"),

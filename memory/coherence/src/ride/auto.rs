@@ -30,7 +30,7 @@ const MEANWHILE: usize = 1;
 /// A turn ends when its node has not asked while others asked so often.
 const PATIENCE: u64 = 64;
 /// How many have their turn at once.
-const TURNS: usize = 6;
+const TURNS: usize = 8;
 /// The predictors of page rides, those to be heard first first.
 const PREDICTORS: [By; 5] = [By::History, By::Shape, By::Differences, By::Stride, By::Next];
 
