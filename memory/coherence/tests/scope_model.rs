@@ -433,9 +433,10 @@ fn what_is_noticed_while_a_ride_is_on_its_way_is_not_missed() {
     let fetches = vec![Do::Expect(0, 0, 0)];
     let locks = vec![Do::Lock(0), Do::Add(1, 0), Do::Unlock(0), Do::Barrier];
     let other = vec![Do::Lock(0), Do::Add(1, 0), Do::Unlock(0), Do::Barrier, Do::Expect(1, 0, 2)];
-    let mut first = fetches.clone();
-    first.push(Do::Barrier);
-    explore(vec![vec![first, locks], vec![other]], 2);
+    let first = [&fetches[..], &[Do::Barrier]].concat();
+    // Home, writer and reader are three: else one message would follow the other.
+    let home = vec![Do::Barrier];
+    explore_once(vec![vec![first, locks], vec![other], vec![home]], 2, Homes::At(2));
 }
 
 /// A page is counted under one lock, and written beside it: what this node wrote itself is not
