@@ -10,8 +10,10 @@
 //! **Turns.** Where many nodes read much of one home at once (each all of a matrix), all wait
 //! for it together, and then together for the next: the larger the messages, the more so. So
 //! who reads much gets full messages in turn, a few nodes at a time: they go ahead, and soon all
-//! homes have something to do.
+//! homes have something to do. And where many go through a home's pages by steps, nothing rides:
+//! what they compute in between goes on beside what others are sent.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::differences::Differences;
@@ -29,6 +31,10 @@ const MUCH: usize = 24;
 const MEANWHILE: usize = 1;
 /// A turn ends when its node has not asked while others asked so often.
 const PATIENCE: u64 = 64;
+/// Asks in which many nodes are looked for,
+const RECENT: usize = 16;
+/// and how many are not many.
+const CROWD: usize = 4;
 /// How many have their turn at once.
 const TURNS: usize = 8;
 /// The predictors of page rides, those to be heard first first.
@@ -42,6 +48,8 @@ pub struct Known {
     /// Whose turn it is, and since when they have not asked.
     turns: Vec<(NodeId, u64)>,
     asked: u64,
+    /// Who asked last.
+    recent: VecDeque<NodeId>,
 }
 
 /// What is known of one.
@@ -53,6 +61,8 @@ pub struct Reader {
     needed: Differences,
     trials: [Trial; By::ALL.len()],
     trusts: Trusts,
+    /// Pages that it was given in which phase.
+    given: (u64, usize),
 }
 
 impl Known {
@@ -63,6 +73,23 @@ impl Known {
         if let Some(writer) = writer {
             changed.iter().for_each(|&page| writer.history.changed_itself(page, &self.changes));
         }
+    }
+
+    /// A node asks.
+    fn hears(&mut self, node: NodeId) {
+        self.asked += 1;
+        self.recent.push_back(node);
+        if self.recent.len() > RECENT {
+            self.recent.pop_front();
+        }
+    }
+
+    /// Many nodes ask at once.
+    fn is_crowded(&self) -> bool {
+        let mut seen: Vec<NodeId> = self.recent.iter().copied().collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen.len() > CROWD
     }
 
     /// It is this node's turn.
@@ -87,6 +114,7 @@ impl Reader {
             needed: Differences::default(),
             trials: Default::default(),
             trusts: Trusts::default(),
+            given: (0, 0),
         }
     }
 
@@ -107,13 +135,15 @@ impl Reader {
     /// It asks for a page, in a phase.
     pub fn asks(&mut self, known: &mut Known, page: Page, phase: u64) {
         if self.sequence.begins(phase) {
+            self.trusts[By::History as usize].forgive();
+            self.trusts[By::Written as usize].forgive();
             for by in By::ALL {
                 for _ in 0..self.trials[by as usize].pass(phase) {
                     judge(&mut self.trusts, &mut known.trusts, by, false);
                 }
             }
         }
-        known.asked += 1;
+        known.hears(self.node);
         self.needs(known, page);
         self.history.gets(page, &mut known.changes);
     }
@@ -163,9 +193,15 @@ impl Reader {
             Carrier::Barrier => &[By::History],
             Carrier::Lock => &[By::Written],
         };
+        let is_crowded = known.is_crowded();
         let mut rides: Vec<Ride> = Vec::new();
         for &by in predictors {
             if !heard(&self.trusts, &known.trusts, by) {
+                continue;
+            }
+            // Who goes by steps computes in between, and others wait meanwhile.
+            let by_steps = matches!(by, By::Shape | By::Differences | By::Stride);
+            if by_steps && is_crowded {
                 continue;
             }
             let depth = self.trials[by as usize].depth();
@@ -184,8 +220,11 @@ impl Reader {
                 .collect();
             rides.extend(new.into_iter().map(|page| Ride { page, by, fate: Fate::Aboard }));
         }
-        if self.sequence.length() > MUCH && rides.len() > MEANWHILE && !known.takes_turn(self.node)
-        {
+        if self.given.0 != phase {
+            self.given = (phase, 0);
+        }
+        self.given.1 += 1 + rides.len();
+        if self.given.1 > MUCH && rides.len() > MEANWHILE && !known.takes_turn(self.node) {
             rides.truncate(MEANWHILE);
         }
         for ride in &rides {

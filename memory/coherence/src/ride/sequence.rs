@@ -52,11 +52,6 @@ impl Sequence {
         }
     }
 
-    /// How many pages there are, as far as they are remembered.
-    pub fn length(&self) -> usize {
-        self.pages.len()
-    }
-
     /// The page after the last, and those after that.
     pub fn next_pages(&self) -> impl Iterator<Item = Page> {
         let last = self.pages.last().copied();

@@ -1,0 +1,68 @@
+//! With `auto` fewer messages bring pages, few pages ride in vain, and no program is slower for
+//! it: on the paper's cluster, two nodes on each machine.
+
+use coherence::ride::{Carrier, Policy};
+use coherence::scope::statistics::each;
+use sim::cluster::Cluster;
+use sim::machine::{Machine, Setup};
+use sim::program;
+use sim::report::Outcome;
+
+const PAGE_BYTES: usize = 8192;
+
+fn run(name: &str, parameters: &str, rides: Policy) -> Outcome {
+    let mut cluster = Cluster::known("paper").expect("it is known");
+    cluster.network.machine_nodes = 2;
+    cluster.cores = 1;
+    let known = program::ALL.iter().find(|known| known.name == name).expect("it is known");
+    let table = parameters.parse().expect("a table");
+    let program = known.make(&table, &cluster).expect("it is possible");
+    let setup = Setup {
+        cluster,
+        nodes: 32,
+        tasks: 1,
+        page_bytes: PAGE_BYTES,
+        migrate: false,
+        alone: true,
+        rides,
+        contention: true,
+    };
+    Machine::new(&setup, program.as_ref()).run().expect("it ends")
+}
+
+/// Percent of page messages that are saved, at least.
+fn saves(name: &str, parameters: &str, percent: u64) {
+    let normal = run(name, parameters, Policy::Normal);
+    let auto = run(name, parameters, Policy::Auto);
+    let (before, after) = (normal.page_messages(), auto.page_messages());
+    assert!(
+        after * 100 <= before * (100 - percent),
+        "{name}: {after} page messages, {before} without rides"
+    );
+    let (before, after) = (normal.time_ns, auto.time_ns);
+    assert!(after * 100 <= before * 102, "{name}: {after} ns, {before} without rides");
+    let vain: u64 = each(&auto.rides).map(|(_, _, rides)| rides.sent - rides.used).sum();
+    let vain = vain * PAGE_BYTES as u64;
+    assert!(vain * 10 < auto.bytes, "{name}: {vain} bytes rode in vain, of {}", auto.bytes);
+}
+
+#[test]
+fn pages_that_are_read_one_after_the_other_ride() {
+    saves("mm", "", 84);
+}
+
+#[test]
+fn pages_that_are_needed_in_every_round_ride() {
+    saves("sor", "iterations = 10", 50);
+    saves("is", "", 70);
+    let rides = run("sor", "iterations = 10", Policy::Auto).rides;
+    let used = |carrier| each(&rides).any(|(by, _, rides)| by == carrier && rides.used > 0);
+    assert!(used(Carrier::Barrier) && used(Carrier::Page));
+}
+
+#[test]
+fn who_cannot_be_foreseen_is_left_alone() {
+    for name in ["lu", "tsp", "water", "ep"] {
+        saves(name, "", 0);
+    }
+}
