@@ -418,6 +418,9 @@ impl Machine {
             Event::Release(task, _) | Event::Set(task, _) | Event::Reset(task, _) => Some(task),
             _ => None,
         };
+        if let (Some(trace), Event::Message(header, _, rides)) = (&mut self.trace, &event) {
+            rides.iter().for_each(|ride| trace.ride(self.setup.tasks, header, ride, begins));
+        }
         let mut effects = std::mem::take(&mut self.effects);
         let ends = host.step(&self.setup, begins, event, mail, &mut effects)?;
         host.free = ends;

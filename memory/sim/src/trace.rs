@@ -1,8 +1,12 @@
 //! What happened, as Perfetto (ui.perfetto.dev) and Chrome show it: nodes as processes, tasks as
-//! threads beside one for the protocol, messages as arrows. The format is that of Chrome's JSON
+//! threads beside one for the protocol, messages as arrows, rides as
+//! instants on the protocol of the node where they or word of them came. The format is that of Chrome's JSON
 //! trace events; times in it are microseconds.
 
 use std::fmt::Write;
+
+use coherence::message::Header;
+use coherence::ride::Ride;
 
 /// A trace that is being drawn.
 #[derive(Clone, Debug)]
@@ -60,6 +64,18 @@ impl Trace {
         self.event(format_args!(
             "\"ph\":\"f\",\"bp\":\"e\",\"cat\":\"message\",\"name\":\"{name}\",\"id\":{number},\
              \"pid\":{node},\"tid\":{thread},\"ts\":{at}"
+        ));
+    }
+
+    /// A page rode along with a message; or word came of what became of one that did.
+    pub(crate) fn ride(&mut self, thread: u32, message: &Header, ride: &Ride, at: u64) {
+        let Header { op, from, to, .. } = message;
+        let (page, fate, by, op, at) =
+            (ride.page, ride.fate.name(), ride.by.name(), op.name(), Micros(at));
+        self.event(format_args!(
+            "\"ph\":\"i\",\"s\":\"t\",\"cat\":\"ride\",\"name\":\"page {page} {fate}\",\
+             \"pid\":{to},\"tid\":{thread},\"ts\":{at},\
+             \"args\":{{\"page\":{page},\"fate\":\"{fate}\",\"by\":\"{by}\",\"with\":\"{op}\",\"from\":{from}}}"
         ));
     }
 

@@ -6,6 +6,7 @@ use sim::machine::{Machine, Setup};
 use sim::program::{Allocation, Program};
 use sim::report::Outcome;
 use sim::task::{Life, Me};
+use sim::trace::Trace;
 
 /// The second task reads pages of the first one, one after the other; that one works as long
 /// as is said, and waits.
@@ -146,4 +147,21 @@ fn work_takes_its_time_and_a_barrier_some() {
     let took = many.time_ns - alone.time_ns;
     assert!((10 * level..30 * level).contains(&took), "{took} ns, {level} ns a level");
     assert_eq!(many.computed_ns, 1024 * 1_000_000);
+}
+
+#[test]
+fn a_trace_shows_each_ride_and_what_became_of_it() {
+    let setup = Setup { rides: Policy::Ainori1, ..setup("paper", 2, 1) };
+    let mut machine = Machine::new(&setup, &Reads(100, 0));
+    machine.draw(Trace::default());
+    let outcome = machine.run().expect("it ends");
+    let trace = machine.drawn().expect("it was drawn").finish();
+    let rides: u64 = outcome.rides.iter().flatten().map(|rides| rides.sent).sum();
+    let count = |words: &str| trace.matches(words).count() as u64;
+    assert!(rides > 50, "{rides} rides");
+    assert_eq!(count("\"fate\":\"aboard\""), rides);
+    // What became of the last ones, no request has told.
+    let told = count("\"fate\":\"used\"");
+    assert!(told > 0 && told <= rides, "{told} of {rides}");
+    assert!(trace.contains("\"name\":\"page 50 aboard\",\"pid\":1,"), "{trace}");
 }

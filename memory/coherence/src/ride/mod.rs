@@ -192,6 +192,16 @@ pub enum Fate {
 impl Fate {
     /// All of them, in the order of their numbers.
     pub const ALL: [Fate; 4] = [Fate::Aboard, Fate::Used, Fate::Wasted, Fate::Late];
+
+    /// As traces call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::Aboard => "aboard",
+            Fate::Used => "used",
+            Fate::Wasted => "wasted",
+            Fate::Late => "late",
+        }
+    }
 }
 
 /// A page that goes along with a message, or what became of one that did.
