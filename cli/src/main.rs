@@ -4,6 +4,7 @@
 //! standard descriptors, and the programs that we start inherit both.
 #![no_main]
 
+mod dsm;
 mod exec;
 mod fcp;
 mod gdb;
@@ -61,6 +62,8 @@ enum Command {
     Tune(tune::Options),
     /// Run programs on simulated clusters, in virtual time
     Sim(sim::Options),
+    /// Say what runs with shared memory between nodes have sent, and why
+    Dsm(dsm::Options),
     /// Serve a job (started by `nagaya exec`)
     #[command(hide = true)]
     Server(server::Options),
@@ -117,6 +120,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Pvmd(options) => pvmd::pvmd(&options),
         Command::Tune(options) => tune::tune(&options),
         Command::Sim(options) => sim::sim(&options),
+        Command::Dsm(options) => dsm::dsm(&options),
         Command::Server(options) => server::server(options),
     };
     result.unwrap_or_else(|Failure { message, status }| {

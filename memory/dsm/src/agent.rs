@@ -9,6 +9,7 @@ pub mod driver;
 mod letters;
 mod memory;
 mod network;
+pub(crate) mod observe;
 mod requests;
 mod slice;
 mod watch;
@@ -35,6 +36,7 @@ use letters::Post;
 use memory::Memory;
 pub use network::Network;
 use network::{Gone, Said};
+use observe::Observer;
 use watch::Watch;
 
 use crate::desk::{Bell, Desk};
@@ -92,6 +94,8 @@ pub struct Agent {
     statistics: Statistics,
     traffic: Traffic,
     record: Option<(Recorder, File)>,
+    /// What the report is to know, and the beginning of its files' names.
+    observer: Option<(Observer, String)>,
     seats: Vec<Seat>,
     allocations: Vec<Made>,
     /// All nodes' allocations, at the node that keeps it.
@@ -184,6 +188,7 @@ impl Agent {
             statistics: settings.statistics,
             traffic: Traffic::default(),
             record,
+            observer: settings.report.map(|beginning| (Observer::default(), beginning)),
             seats: (0..tasks).map(|_| Seat::default()).collect(),
             allocations: Vec::new(),
             ledger: Ledger::new(iter::once(me).chain(children(me, nodes))),
@@ -341,6 +346,12 @@ impl Agent {
     fn faulted(&mut self, fault: Fault) {
         let wants = self.memory.wanted(fault.wants);
         self.missing.insert(fault.page);
+        if let Some((observer, _)) = &mut self.observer {
+            observer.stopped(fault.page, fault.thread);
+            if wants == Access::Write && self.node.home(fault.page) == Some(self.options.me) {
+                observer.wrote(fault.page, self.node.epoch());
+            }
+        }
         let event = match wants {
             Access::Write => Event::Write(fault.page),
             _ => Event::Read(fault.page),
@@ -433,6 +444,7 @@ impl Agent {
         if let Some((recorder, _)) = &mut self.record {
             recorder.event(now, &event);
         }
+        self.observe(&event, body);
         let result = self.node.step(event, now, &mut actions);
         if let Some((recorder, _)) = &mut self.record {
             recorder.outcome(&actions, &result);
@@ -455,6 +467,21 @@ impl Agent {
         }
         self.actions = actions;
         misused
+    }
+
+    /// Lets the observer see an event before its step.
+    fn observe(&mut self, event: &Event, body: &[u8]) {
+        let (Some((observer, _)), Event::Message(header, ..)) = (&mut self.observer, event) else {
+            return;
+        };
+        match header.op {
+            Op::Diff => {
+                let (epoch, page_bytes) = (self.node.epoch(), self.memory.page_bytes());
+                observer.changed(header.from, epoch, body, page_bytes);
+            }
+            Op::AcquireGrant | Op::BarrierGrant | Op::WaitGrant => observer.learned(),
+            _ => {}
+        }
     }
 
     fn carry_out(
@@ -487,6 +514,9 @@ impl Agent {
             Action::Send(header, body, rides) => {
                 if matches!(header.op, Op::Barrier | Op::BarrierGrant) {
                     self.compare_nodes();
+                }
+                if let (Op::GetPage, Some((observer, _))) = (header.op, &mut self.observer) {
+                    observer.fetches(header.scope, header.to);
                 }
                 let diffs = match body {
                     Body::Diffs => self.memory.take_changes(header.to),

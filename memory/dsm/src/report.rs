@@ -7,6 +7,8 @@ use coherence::scope::Node;
 use coherence::scope::statistics::{RideStatistics, Wait, each};
 use serde::Serialize;
 
+use crate::agent::observe::Observed;
+
 /// Of a node. The order is that of `struct nagaya_dsm_statistics`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[repr(C)]
@@ -99,6 +101,14 @@ pub struct Traffic {
     pub diff_bytes: u64,
 }
 
+/// What is not counted, but was seen, where that was asked for.
+#[derive(Debug, Serialize)]
+pub(crate) struct Seen {
+    /// First pages, and bytes.
+    pub allocations: Vec<(Page, u64)>,
+    pub observed: Observed,
+}
+
 /// All of it.
 #[derive(Debug, Serialize)]
 struct Report {
@@ -112,6 +122,8 @@ struct Report {
     locks: Vec<(Lock, OfLock)>,
     /// Those of which something was counted.
     pages: Vec<(Page, OfPage)>,
+    #[serde(flatten)]
+    seen: Option<Seen>,
 }
 
 /// Of a node, in numbers.
@@ -166,12 +178,20 @@ fn report(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u64
         rides: each(&node.statistics().rides).map(of_rides).collect(),
         locks: locks.filter_map(|&lock| Some((lock, of_lock(node, lock)?))).collect(),
         pages: pages.filter(|(_, it)| it.fetched + it.written + it.dropped > 0).collect(),
+        seen: None,
     }
 }
 
 /// One JSON value, and a line's end.
-pub fn json(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u64) -> String {
-    let report = report(node, me, traffic, page_bytes, now);
+pub(crate) fn json(
+    node: &Node,
+    me: NodeId,
+    traffic: Traffic,
+    page_bytes: usize,
+    now: u64,
+    seen: Option<Seen>,
+) -> String {
+    let report = Report { seen, ..report(node, me, traffic, page_bytes, now) };
     serde_json::to_string(&report).expect("numbers and names") + "\n"
 }
 

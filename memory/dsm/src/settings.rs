@@ -27,6 +27,7 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     ),
     ("TIMEOUT", "20", "seconds after which a silent node is given up; 0: never"),
     ("STATISTICS", "", "1: print statistics at the end; else the beginning of files' names"),
+    ("REPORT", "", "the beginning of names of files for nagaya dsm report"),
     ("RECORD", "", "directory that each node writes what happens to it into"),
 ];
 
@@ -71,6 +72,8 @@ pub struct Settings {
     pub join: Option<Duration>,
     /// Where statistics go.
     pub statistics: Statistics,
+    /// The beginning of names of files for a report.
+    pub report: Option<String>,
     /// The directory of recordings.
     pub record: Option<std::path::PathBuf>,
 }
@@ -120,7 +123,7 @@ impl Settings {
             text if text == "1" => Statistics::Print,
             text => Statistics::Files(text),
         };
-        let record = value("RECORD");
+        let (report, record) = (value("REPORT"), value("RECORD"));
         Ok(Self {
             agreed: Agreed {
                 page_bytes,
@@ -135,6 +138,7 @@ impl Settings {
             },
             join: time("JOIN")?,
             statistics,
+            report: (!report.is_empty()).then_some(report),
             record: (!record.is_empty()).then(|| record.into()),
         })
     }

@@ -61,6 +61,8 @@ pub struct Fault {
     pub page: u64,
     /// `Read` or `Write`.
     pub wants: Access,
+    /// The thread's ID, as this process's PID namespace knows it.
+    pub thread: u32,
 }
 
 /// What is known of a page.
@@ -176,7 +178,7 @@ impl Region {
         for stopped in all.drain(..) {
             let page = self.page_at(stopped.address).expect("only our pages are registered");
             let wants = if stopped.writes { Access::Write } else { Access::Read };
-            faults.push(Fault { page, wants });
+            faults.push(Fault { page, wants, thread: stopped.thread });
         }
         self.stopped = all;
         Ok(())

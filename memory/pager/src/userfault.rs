@@ -24,7 +24,8 @@ use crate::region::Stops;
 const FEATURES: u32 = UFFD_FEATURE_PAGEFAULT_FLAG_WP
     | UFFD_FEATURE_MISSING_SHMEM
     | UFFD_FEATURE_MINOR_SHMEM
-    | UFFD_FEATURE_WP_HUGETLBFS_SHMEM;
+    | UFFD_FEATURE_WP_HUGETLBFS_SHMEM
+    | UFFD_FEATURE_THREAD_ID;
 /// `UFFDIO_CONTINUE_MODE_WP`, which the headers of 6.4 have. The feature came with it, and is
 /// how one asks for it.
 const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
@@ -49,6 +50,8 @@ pub struct Stopped {
     pub address: usize,
     /// It wants to write.
     pub writes: bool,
+    /// Its ID.
+    pub thread: u32,
 }
 
 impl Userfault {
@@ -136,6 +139,8 @@ impl Userfault {
                 stopped.push(Stopped {
                     address: fault.address as usize,
                     writes: fault.flags & u64::from(writes) != 0,
+                    // SAFETY: what was asked for.
+                    thread: unsafe { fault.feat.ptid },
                 });
             }
             if count < BATCH {

@@ -39,8 +39,13 @@ fn store(at: usize, value: u8) -> JoinHandle<()> {
     })
 }
 
-/// Waits until somebody is stopped.
-fn next(region: &mut Region) -> Fault {
+/// Waits until somebody is stopped: where, and for what.
+fn next(region: &mut Region) -> (u64, Access) {
+    let Fault { page, wants, .. } = next_fault(region);
+    (page, wants)
+}
+
+fn next_fault(region: &mut Region) -> Fault {
     let begin = Instant::now();
     let mut faults = Vec::new();
     while faults.is_empty() {
@@ -76,14 +81,14 @@ fn a_page_is_brought_when_it_is_read_and_written() {
         let mut region = region(page_bytes, 3);
         let at = region.place().start + page_bytes + page_bytes - 1;
         let reader = load(at);
-        assert_eq!(next(&mut region), Fault { page: 1, wants: Access::Read });
+        assert_eq!(next(&mut region), (1, Access::Read));
         region.write(1, page_bytes - 1, &[7]).unwrap();
         region.allow(1, Access::Read).unwrap();
         assert_eq!(join(reader), 7);
         // All of the page can be read, and none of it written.
         assert_eq!(join(load(at - page_bytes + 1)), 0);
         let writer = store(at - page_bytes + 1, 8);
-        assert_eq!(next(&mut region), Fault { page: 1, wants: Access::Write });
+        assert_eq!(next(&mut region), (1, Access::Write));
         region.allow(1, Access::Write).unwrap();
         join(writer);
         join(store(at, 9));
@@ -98,7 +103,7 @@ fn a_page_is_brought_when_it_is_read_and_written() {
 fn what_is_first_written_is_told_as_a_write() {
     let mut region = region(8192, 1);
     let writer = store(region.place().start + 5000, 1);
-    assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Write });
+    assert_eq!(next(&mut region), (0, Access::Write));
     region.allow(0, Access::Write).unwrap();
     join(writer);
     nobody(&mut region);
@@ -114,7 +119,7 @@ fn who_writes_is_stopped_again_once_the_page_is_protected() {
         region.protect(0).unwrap();
         assert_eq!(join(load(start + 4096)), value);
         let writer = store(start + 4096, value + 1);
-        assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Write });
+        assert_eq!(next(&mut region), (0, Access::Write));
         let mut byte = [0; 4097];
         region.read(0, &mut byte);
         assert_eq!(byte[4096], value, "nothing was written yet");
@@ -135,12 +140,12 @@ fn what_is_forbidden_stops_readers_and_stays() {
         }
         region.forbid(0).unwrap();
         let reader = load(start);
-        assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Read });
+        assert_eq!(next(&mut region), (0, Access::Read));
         region.allow(0, Access::Read).unwrap();
         assert_eq!(join(reader), 3);
         // And it is only readable, then writable.
         let writer = store(start, 4);
-        assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Write });
+        assert_eq!(next(&mut region), (0, Access::Write));
         region.allow(0, Access::Write).unwrap();
         join(writer);
         region.forbid(0).unwrap();
@@ -163,7 +168,7 @@ fn what_is_discarded_holds_zeros() {
     region.read(0, &mut byte);
     assert_eq!(byte, [0]);
     let reader = load(start);
-    assert_eq!(next(&mut region), Fault { page: 0, wants: Access::Read });
+    assert_eq!(next(&mut region), (0, Access::Read));
     region.allow(0, Access::Read).unwrap();
     assert_eq!(join(reader), 0);
     assert_eq!(join(load(start + 8192)), 3, "its neighbour is as it was");
@@ -181,7 +186,7 @@ fn what_the_kernel_has_forgotten_is_mapped_again() {
         unsafe { libc::madvise(with_exposed_provenance_mut(start), 8192, libc::MADV_DONTNEED) };
     assert_eq!(done, 0);
     let writer = store(start + 1, 7);
-    assert_eq!(next(&mut region).page, 0);
+    assert_eq!(next(&mut region).0, 0);
     region.wake(0).unwrap();
     join(writer);
     assert_eq!(join(load(start)), 6);
@@ -219,7 +224,7 @@ fn system_calls_that_touch_the_memory_wait_like_threads() {
         reader.read(bytes)
     });
     for page in [0, 1] {
-        assert_eq!(next(&mut region), Fault { page, wants: Access::Write });
+        assert_eq!(next(&mut region), (page, Access::Write));
         region.allow(page, Access::Write).unwrap();
     }
     assert_eq!(join(thread).unwrap(), 6000);
@@ -251,7 +256,7 @@ fn where_only_programs_are_stopped_system_calls_fail_at_pages_they_may_not_use()
     assert_eq!(writer.write(&bytes[..4096]).unwrap(), 4096);
     assert!(is_efault(reader.read(&mut bytes[..4096])));
     let thread = store(start + 4096, 7);
-    assert_eq!(next(&mut region), Fault { page: 1, wants: Access::Write });
+    assert_eq!(next(&mut region), (1, Access::Write));
     region.allow(1, Access::Write).unwrap();
     join(thread);
 }
@@ -394,4 +399,18 @@ fn who_may_not_use_it_is_told_what_is_missing() {
 fn a_limit_of_addresses_is_named() {
     let said = role("limited", |_| {});
     assert!(said.contains("vm.max_map_count") && said.contains("ulimit -v"), "{said}");
+}
+
+#[test]
+fn who_is_stopped_is_known() {
+    let mut region = region(4096, 1);
+    let start = region.place().start;
+    let thread = std::thread::spawn(move || {
+        // SAFETY: in a region that outlives the thread.
+        let _ = unsafe { with_exposed_provenance_mut::<u8>(start).read_volatile() };
+        rustix::thread::gettid().as_raw_nonzero().get() as u32
+    });
+    let fault = next_fault(&mut region);
+    region.allow(0, Access::Write).unwrap();
+    assert_eq!(fault.thread, join(thread));
 }

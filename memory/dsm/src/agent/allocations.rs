@@ -2,7 +2,7 @@
 //! it allocates with what its children in the barriers' tree do. What a node has told its parent
 //! comes before the node's arrival.
 
-use coherence::message::NodeId;
+use coherence::message::{NodeId, Page};
 use coherence::scope::Event;
 use coherence::scope::event::Task;
 use coherence::scope::homes::Homes;
@@ -20,6 +20,13 @@ const RULE: &str = "all tasks must make the same calls of jia_alloc*, in the sam
 pub(super) struct Made {
     allocation: Allocation,
     address: u64,
+}
+
+impl Made {
+    /// Its first page, and its bytes.
+    pub fn place(&self, start: usize, page_bytes: usize) -> (Page, u64) {
+        ((self.address - start as u64) / page_bytes as u64, self.allocation.bytes)
+    }
 }
 
 impl Agent {

@@ -54,6 +54,11 @@ impl Memory {
         self.region.place().page_bytes
     }
 
+    /// Where shared memory begins.
+    pub fn start(&self) -> usize {
+        self.region.place().start
+    }
+
     /// The page holds this.
     pub fn fill(&mut self, page: Page, bytes: &[u8]) -> Result<(), PagerError> {
         self.region.write(page, 0, bytes)

@@ -1,6 +1,8 @@
 //! What the node's tasks ask for.
 
-use coherence::message::Page;
+use std::io::Write as _;
+
+use coherence::message::{NodeId, Page};
 use coherence::scope::Event;
 use coherence::scope::event::{Misuse, Task};
 
@@ -8,7 +10,7 @@ use super::Agent;
 use super::letters::Post;
 use crate::desk::{ANY_TAG, Counted, Request, Setting};
 use crate::mail::Wanted;
-use crate::report;
+use crate::report::{self, Seen};
 use crate::settings::Statistics;
 
 impl Agent {
@@ -148,20 +150,30 @@ impl Agent {
     pub(super) fn report(&mut self) {
         let (node, me, now) = (&self.node, self.options.me, self.now());
         let (traffic, page_bytes) = (self.traffic(), self.memory.page_bytes());
+        let json = |seen| report::json(node, me, traffic, page_bytes, now, seen);
         match &self.statistics {
             Statistics::None => {}
             Statistics::Print => eprint!("{}", report::text(node, me, traffic, page_bytes, now)),
-            Statistics::Files(beginning) => {
-                let path = format!("{beginning}.{me}.json");
-                let json = report::json(node, me, traffic, page_bytes, now);
-                let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-                let written =
-                    file.and_then(|mut file| std::io::Write::write_all(&mut file, json.as_bytes()));
-                if let Err(error) = written {
-                    eprintln!("nagaya: NAGAYA_DSM_STATISTICS: {path}: {error}");
-                }
-            }
+            Statistics::Files(beginning) => write("STATISTICS", beginning, me, &json(None)),
         }
+        if let Some((observer, beginning)) = &self.observer {
+            let start = self.memory.start();
+            let allocations = self.allocations.iter().map(|made| made.place(start, page_bytes));
+            let seen = Seen {
+                allocations: allocations.collect(),
+                observed: observer.observed(page_bytes),
+            };
+            write("REPORT", beginning, me, &json(Some(seen)));
+        }
+    }
+}
+
+/// Appends a node's line to its file, whose name begins as a variable says.
+fn write(variable: &str, beginning: &str, me: NodeId, json: &str) {
+    let path = format!("{beginning}.{me}.json");
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    if let Err(error) = file.and_then(|mut file| file.write_all(json.as_bytes())) {
+        eprintln!("nagaya: NAGAYA_DSM_{variable}: {path}: {error}");
     }
 }
 

@@ -1,0 +1,158 @@
+//! What a node leaves at its end, of which a report is made; `dsm::report` writes it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// Of a node.
+#[derive(Debug, Default, Deserialize)]
+pub struct Counted {
+    pub seconds: f64,
+    pub page_bytes: usize,
+    pub totals: Totals,
+    pub rides: Vec<OfRides>,
+    pub pages: Vec<(u64, OfPage)>,
+    /// First page, bytes.
+    #[serde(default)]
+    pub allocations: Vec<(u64, u64)>,
+    pub observed: Option<Observed>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub struct Totals {
+    pub page_messages: u64,
+    pub messages: u64,
+    pub bytes: u64,
+    pub diffs: u64,
+}
+
+/// Rides by a carrier and a predictor.
+#[derive(Debug, Deserialize)]
+pub struct OfRides {
+    carrier: String,
+    by: String,
+    #[serde(flatten)]
+    rides: Rides,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub struct Rides {
+    #[serde(rename = "rides_predicted")]
+    pub predicted: u64,
+    #[serde(rename = "rides_sent")]
+    pub sent: u64,
+    #[serde(rename = "rides_used")]
+    pub used: u64,
+    #[serde(rename = "rides_wasted")]
+    pub wasted: u64,
+    #[serde(rename = "rides_late")]
+    pub late: u64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct OfPage {
+    pub home: u32,
+    pub fetched: u64,
+    pub written: u64,
+}
+
+/// What was seen where that was asked for.
+#[derive(Debug, Deserialize)]
+pub struct Observed {
+    pub places: Vec<Place>,
+    /// By page.
+    pub code: Vec<(u64, Vec<Stops>)>,
+    pub shared: Vec<(u64, Shared)>,
+    /// Bytes of a larger page, fetches that it saves.
+    pub larger: Vec<(usize, u64)>,
+}
+
+/// An instruction, by its place in a file.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct Place {
+    pub file: String,
+    pub offset: u64,
+}
+
+/// How often somebody was stopped at a place, and the page was fetched.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Stops {
+    /// The number of the place.
+    pub place: usize,
+    pub stopped: u64,
+    pub fetched: u64,
+}
+
+/// How often between two barriers several nodes wrote a page.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Shared {
+    pub times: u64,
+    pub bytes_differ: u64,
+    pub small_pages_differ: u64,
+}
+
+impl Rides {
+    fn add(&mut self, other: &Self) {
+        self.predicted += other.predicted;
+        self.sent += other.sent;
+        self.used += other.used;
+        self.wasted += other.wasted;
+        self.late += other.late;
+    }
+}
+
+/// Rides of all nodes, by carrier and predictor.
+pub fn rides(nodes: &[Counted]) -> BTreeMap<(&str, &str), Rides> {
+    let mut all: BTreeMap<_, Rides> = BTreeMap::new();
+    for OfRides { carrier, by, rides } in nodes.iter().flat_map(|node| &node.rides) {
+        all.entry((&**carrier, &**by)).or_default().add(rides);
+    }
+    all
+}
+
+/// What all nodes did with a page: of each, in their order, how often it fetched and wrote it.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    pub home: usize,
+    pub fetched: Vec<u64>,
+    pub written: Vec<u64>,
+}
+
+impl Page {
+    pub fn fetches(&self) -> u64 {
+        self.fetched.iter().sum()
+    }
+
+    /// The home that would save most messages, and how many at least.
+    ///
+    /// What a node fetched and the changes that it sent, it would not. The old home would have
+    /// to fetch the page, at most once after each time that another wrote it, and to send what
+    /// it writes itself. (What it only reads, nobody counts.)
+    pub fn better_home(&self) -> Option<(usize, u64)> {
+        let others: u64 = (0..self.written.len())
+            .filter(|node| *node != self.home)
+            .map(|node| self.written[node])
+            .sum();
+        let costs = others + self.written[self.home];
+        let saves = |node: usize| (self.fetched[node] + self.written[node]).checked_sub(costs);
+        let other_nodes = (0..self.fetched.len()).filter(|node| *node != self.home);
+        let (saved, node) = other_nodes.filter_map(|node| Some((saves(node)?, node))).max()?;
+        (saved > 0).then_some((node, saved))
+    }
+}
+
+/// All pages of which something was counted.
+pub fn pages(nodes: &[Counted]) -> BTreeMap<u64, Page> {
+    let mut pages = BTreeMap::new();
+    for (node, counted) in nodes.iter().enumerate() {
+        for (number, of) in &counted.pages {
+            let page: &mut Page = pages.entry(*number).or_default();
+            page.fetched.resize(nodes.len(), 0);
+            page.written.resize(nodes.len(), 0);
+            page.home = of.home as usize;
+            page.fetched[node] = of.fetched;
+            page.written[node] = of.written;
+        }
+    }
+    pages
+}

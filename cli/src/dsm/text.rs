@@ -1,0 +1,194 @@
+//! The report.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::counted::{Counted, Page, Place, pages, rides};
+use super::locate::Symbols;
+
+/// A report of all nodes, with so many pages and lines.
+pub fn report(nodes: &[Counted], most: usize) -> String {
+    let mut text = String::new();
+    totals(&mut text, nodes);
+    ride_lines(&mut text, nodes);
+    let pages = pages(nodes);
+    let mut symbols = Symbols::default();
+    lines(&mut text, nodes, most, &mut symbols);
+    page_lines(&mut text, nodes, &pages, most, &mut symbols);
+    shared(&mut text, nodes, most);
+    sizes(&mut text, nodes);
+    homes(&mut text, &pages, most);
+    text
+}
+
+macro_rules! line {
+    ($text:expr, $($what:tt)*) => {
+        writeln!($text, $($what)*).expect("into a string")
+    };
+}
+
+fn totals(text: &mut String, nodes: &[Counted]) {
+    let sum = |of: fn(&Counted) -> u64| nodes.iter().map(of).sum::<u64>();
+    line!(
+        text,
+        "{} nodes, {:.3} s, pages of {} B: {} fetched, {} messages of {} B, {} diffs",
+        nodes.len(),
+        nodes.iter().map(|node| node.seconds).fold(0.0, f64::max),
+        nodes[0].page_bytes,
+        sum(|node| node.totals.page_messages),
+        sum(|node| node.totals.messages),
+        sum(|node| node.totals.bytes),
+        sum(|node| node.totals.diffs),
+    );
+}
+
+fn ride_lines(text: &mut String, nodes: &[Counted]) {
+    let rides = rides(nodes);
+    if rides.is_empty() {
+        line!(text, "rides: none");
+    }
+    for ((carrier, by), of) in rides {
+        let used = of.used as f64 * 100.0 / of.sent.max(1) as f64;
+        line!(
+            text,
+            "rides on {carrier} grants by {by}: predicted {}, sent {}, used {} ({used:.1} %), \
+             wasted {}, late {}",
+            of.predicted,
+            of.sent,
+            of.used,
+            of.wasted,
+            of.late,
+        );
+    }
+}
+
+/// How often pages were fetched, and code was stopped at them, at each place.
+fn lines(text: &mut String, nodes: &[Counted], most: usize, symbols: &mut Symbols) {
+    let mut places: BTreeMap<String, [u64; 2]> = BTreeMap::new();
+    for observed in nodes.iter().filter_map(|node| node.observed.as_ref()) {
+        for of in observed.code.iter().flat_map(|(_, of)| of) {
+            let Some(place) = observed.places.get(of.place) else { continue };
+            let sums = places.entry(symbols.name(place)).or_default();
+            *sums = [sums[0] + of.fetched, sums[1] + of.stopped];
+        }
+    }
+    let mut places: Vec<_> = places.into_iter().collect();
+    places.sort_by_key(|(_, of)| Reverse(*of));
+    if places.is_empty() {
+        line!(text, "code: not recorded; run the program with NAGAYA_DSM_REPORT=FILE");
+        return;
+    }
+    line!(text, "code that fetched pages, and how often it was stopped at pages in all:");
+    for (name, [fetched, stopped]) in places.iter().take(most) {
+        line!(text, "  {fetched:>8}  {stopped:>8}  {name}");
+    }
+}
+
+fn page_lines(
+    text: &mut String,
+    nodes: &[Counted],
+    pages: &BTreeMap<u64, Page>,
+    most: usize,
+    symbols: &mut Symbols,
+) {
+    let mut fetched: Vec<_> = pages.iter().filter(|(_, page)| page.fetches() > 0).collect();
+    fetched.sort_by_key(|(_, page)| Reverse(page.fetches()));
+    line!(text, "pages that were fetched most, of {}:", fetched.len());
+    for (number, page) in fetched.into_iter().take(most) {
+        let mut code: BTreeMap<&Place, u64> = BTreeMap::new();
+        for observed in nodes.iter().filter_map(|node| node.observed.as_ref()) {
+            let of_page = observed.code.iter().filter(|of| of.0 == *number);
+            for of in of_page.flat_map(|of| &of.1).filter(|of| of.fetched > 0) {
+                if let Some(place) = observed.places.get(of.place) {
+                    *code.entry(place).or_default() += of.fetched;
+                }
+            }
+        }
+        let at = code.into_iter().max_by_key(|(_, times)| *times);
+        let at = at.map(|(place, _)| format!(": {}", symbols.name(place))).unwrap_or_default();
+        let of = allocation(nodes, *number);
+        line!(
+            text,
+            "  {:>8}  page {number}, {of}home {}, by {} nodes{at}",
+            page.fetches(),
+            page.home,
+            page.fetched.iter().filter(|times| **times > 0).count(),
+        );
+    }
+}
+
+/// `byte 8192 of allocation 2, `.
+fn allocation(nodes: &[Counted], page: u64) -> String {
+    let page_bytes = nodes[0].page_bytes as u64;
+    let holds =
+        |(first, bytes): &(u64, u64)| (*first..first + bytes.div_ceil(page_bytes)).contains(&page);
+    let allocations = &nodes[0].allocations;
+    let Some(at) = allocations.iter().position(holds) else { return String::new() };
+    let byte = (page - allocations[at].0) * page_bytes;
+    format!("byte {byte} of allocation {}, ", at + 1)
+}
+
+fn shared(text: &mut String, nodes: &[Counted], most: usize) {
+    let observed = nodes.iter().filter_map(|node| node.observed.as_ref());
+    let mut shared: Vec<_> = observed.flat_map(|observed| &observed.shared).collect();
+    if shared.is_empty() {
+        return;
+    }
+    shared.sort_by_key(|(_, of)| Reverse(of.times));
+    line!(
+        text,
+        "pages that several nodes wrote between the same barriers, {} of them (in brackets: other \
+         nodes than the home wrote different bytes; so with pages of 4 KB):",
+        shared.len()
+    );
+    for (page, of) in shared.into_iter().take(most) {
+        let place = allocation(nodes, *page);
+        let place = place.trim_end_matches(", ");
+        line!(
+            text,
+            "  {:>8}  page {page}, {place} ({}; {})",
+            of.times,
+            of.bytes_differ,
+            of.small_pages_differ
+        );
+    }
+}
+
+fn sizes(text: &mut String, nodes: &[Counted]) {
+    let mut saved: BTreeMap<usize, u64> = BTreeMap::new();
+    for observed in nodes.iter().filter_map(|node| node.observed.as_ref()) {
+        for (bytes, of) in &observed.larger {
+            *saved.entry(*bytes).or_default() += of;
+        }
+    }
+    let fetched: u64 = nodes.iter().map(|node| node.totals.page_messages).sum();
+    for (bytes, of) in saved {
+        line!(
+            text,
+            "pages of {} KB would save {of} of {fetched} fetches (those of neighbours between the \
+             same locks and barriers; if no more pages are shared falsely)",
+            bytes / 1024
+        );
+    }
+}
+
+fn homes(text: &mut String, pages: &BTreeMap<u64, Page>, most: usize) {
+    let better =
+        pages.iter().filter_map(|(number, page)| Some((number, page, page.better_home()?)));
+    let mut better: Vec<_> = better.collect();
+    better.sort_by_key(|(_, _, (_, saved))| Reverse(*saved));
+    let saved: u64 = better.iter().map(|(_, _, (_, saved))| saved).sum();
+    if saved == 0 {
+        line!(text, "homes: none is better for sure, by what was counted");
+        return;
+    }
+    line!(
+        text,
+        "other homes would save {saved} fetches and diffs at least, of {} pages:",
+        better.len()
+    );
+    for (number, page, (node, saved)) in better.into_iter().take(most) {
+        line!(text, "  {saved:>8}  page {number}, home {} → {node}", page.home);
+    }
+}

@@ -1,0 +1,308 @@
+//! What `nagaya dsm report` wants to know beyond counts, for runs that ask for it: which code
+//! is stopped at which page, pages that several nodes write at once, and fetches that larger
+//! pages would save.
+//!
+//! **Code.** The kernel says which thread was stopped, and while that waits for its page,
+//! /proc/THREAD/syscall says where it is: one short read a fault. It is kept as a place in a
+//! file, since the addresses mean nothing when the task has ended.
+//!
+//! **Pages that are shared falsely.** Two nodes have written other bytes of a page between the
+//! same two barriers. Its home sees that in what they send; of its own writes it sees only
+//! that there were any, but unless a lock orders them a program without data races has then
+//! written other bytes than those.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::ops::Range;
+
+use coherence::diff;
+use coherence::message::{NodeId, Page};
+use serde::Serialize;
+
+/// Places in code that are kept of a page.
+const CODE_MAX: usize = 16;
+/// How many times a page's size larger pages are.
+const LARGER: [u64; 2] = [2, 4];
+/// The smallest page.
+const SMALLEST: usize = 4096;
+
+/// What was seen on a node.
+#[derive(Debug, Default)]
+pub(super) struct Observer {
+    mappings: Vec<Mapping>,
+    places: Vec<Place>,
+    code: BTreeMap<Page, Vec<Stops>>,
+    /// The place where somebody was stopped last.
+    last: Option<(Page, usize)>,
+    written: HashMap<Page, Written>,
+    shared: BTreeMap<Page, Shared>,
+    /// How often the node has learned of others' writes.
+    interval: u64,
+    /// Of the larger pages, when something of each was fetched last from a node, and what they
+    /// would save.
+    fetched: [HashMap<(Page, NodeId), u64>; LARGER.len()],
+    saved: [u64; LARGER.len()],
+}
+
+/// A file that is mapped.
+#[derive(Debug)]
+struct Mapping {
+    addresses: Range<u64>,
+    offset: u64,
+    file: String,
+}
+
+/// An instruction.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Place {
+    file: String,
+    /// In the file.
+    offset: u64,
+}
+
+/// What a place in code did to a page.
+#[derive(Debug, Clone, Copy, Serialize)]
+struct Stops {
+    /// The number of the place.
+    place: usize,
+    /// How often it was stopped there.
+    stopped: u64,
+    /// And the page was fetched.
+    fetched: u64,
+}
+
+/// Who has written a page that lives here since the last barrier.
+#[derive(Debug, Default)]
+struct Written {
+    epoch: u64,
+    by: Vec<(NodeId, Vec<Range<usize>>)>,
+    by_home: bool,
+    counted: bool,
+}
+
+/// How often between two barriers several nodes wrote a page.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+struct Shared {
+    /// In all.
+    times: u64,
+    /// Of these, other nodes than its home wrote different bytes.
+    bytes_differ: u64,
+    /// And so did pages of 4 KB.
+    small_pages_differ: u64,
+}
+
+/// As it is written.
+#[derive(Debug, Serialize)]
+pub(crate) struct Observed {
+    places: Vec<Place>,
+    code: Vec<(Page, Vec<Stops>)>,
+    shared: Vec<(Page, Shared)>,
+    /// Bytes of larger pages, and how many fetches they would save.
+    larger: Vec<(usize, u64)>,
+}
+
+impl Observer {
+    /// A thread was stopped at a page.
+    pub fn stopped(&mut self, page: Page, thread: u32) {
+        let place = program_counter(thread).and_then(|at| self.place(at));
+        self.last = place.map(|place| (page, place));
+        let Some(place) = place else { return };
+        let code = self.code.entry(page).or_default();
+        match code.iter().position(|of| of.place == place) {
+            Some(at) => code[at].stopped += 1,
+            None if code.len() < CODE_MAX => code.push(Stops { place, stopped: 1, fetched: 0 }),
+            None => {}
+        }
+    }
+
+    /// The number of the place at an address.
+    fn place(&mut self, at: u64) -> Option<usize> {
+        let of = |mappings: &[Mapping]| {
+            let mapping = mappings.iter().find(|mapping| mapping.addresses.contains(&at))?;
+            let offset = at - mapping.addresses.start + mapping.offset;
+            Some(Place { file: mapping.file.clone(), offset })
+        };
+        let place = of(&self.mappings).or_else(|| {
+            self.mappings = mappings(&fs::read_to_string("/proc/self/maps").unwrap_or_default());
+            of(&self.mappings)
+        })?;
+        let known = self.places.iter().position(|known| *known == place);
+        Some(known.unwrap_or_else(|| {
+            self.places.push(place);
+            self.places.len() - 1
+        }))
+    }
+
+    /// A page that lives here is written here.
+    pub fn wrote(&mut self, page: Page, epoch: u64) {
+        let written = Self::since(&mut self.written, page, epoch);
+        written.by_home = true;
+        if !written.by.is_empty() {
+            Self::count(&mut self.shared, page, written, None);
+        }
+    }
+
+    /// A node sends what it has changed in pages that live here: a body that was checked.
+    pub fn changed(&mut self, from: NodeId, epoch: u64, body: &[u8], page_bytes: usize) {
+        for (page, runs) in diff::pages(body, page_bytes).unwrap_or_default() {
+            let mut ranges = Vec::new();
+            diff::each(runs, |at, bytes| ranges.push(at..at + bytes.len()));
+            let written = Self::since(&mut self.written, page, epoch);
+            let others = written.by.iter().filter(|(node, _)| *node != from);
+            let apart = |unit| others.clone().any(|(_, theirs)| are_apart(theirs, &ranges, unit));
+            let differ = [1, SMALLEST].map(apart);
+            if written.by_home || differ[0] {
+                Self::count(&mut self.shared, page, written, Some(differ));
+            }
+            match written.by.iter_mut().find(|(node, _)| *node == from) {
+                Some((_, before)) => before.extend(ranges),
+                None => written.by.push((from, ranges)),
+            }
+        }
+    }
+
+    fn since(written: &mut HashMap<Page, Written>, page: Page, epoch: u64) -> &mut Written {
+        let written = written.entry(page).or_default();
+        if written.epoch != epoch {
+            *written = Written { epoch, ..Written::default() };
+        }
+        written
+    }
+
+    /// Once between two barriers.
+    fn count(
+        shared: &mut BTreeMap<Page, Shared>,
+        page: Page,
+        written: &mut Written,
+        differ: Option<[bool; 2]>,
+    ) {
+        if std::mem::replace(&mut written.counted, true) {
+            return;
+        }
+        let [bytes, small_pages] = differ.unwrap_or_default();
+        let shared = shared.entry(page).or_default();
+        shared.times += 1;
+        shared.bytes_differ += u64::from(bytes);
+        shared.small_pages_differ += u64::from(small_pages);
+    }
+
+    /// The node has learned what others wrote.
+    pub fn learned(&mut self) {
+        self.interval += 1;
+    }
+
+    /// A page is fetched from its home.
+    pub fn fetches(&mut self, page: Page, home: NodeId) {
+        if let Some((_, place)) = self.last.filter(|last| last.0 == page) {
+            let code = self.code.get_mut(&page).into_iter().flatten();
+            code.filter(|of| of.place == place).for_each(|of| of.fetched += 1);
+        }
+        for ((times, fetched), saved) in
+            LARGER.into_iter().zip(&mut self.fetched).zip(&mut self.saved)
+        {
+            let before = fetched.insert((page / times, home), self.interval);
+            *saved += u64::from(before == Some(self.interval));
+        }
+    }
+
+    /// All that was seen.
+    pub fn observed(&self, page_bytes: usize) -> Observed {
+        let larger = LARGER.into_iter().zip(self.saved);
+        Observed {
+            places: self.places.clone(),
+            code: self.code.clone().into_iter().collect(),
+            shared: self.shared.clone().into_iter().collect(),
+            larger: larger.map(|(times, saved)| (page_bytes * times as usize, saved)).collect(),
+        }
+    }
+}
+
+/// Whether no unit of so many bytes has some of both.
+fn are_apart(one: &[Range<usize>], other: &[Range<usize>], unit: usize) -> bool {
+    let units = |range: &Range<usize>| range.start / unit..range.end.div_ceil(unit);
+    let meet = |a: Range<usize>, b: Range<usize>| a.start < b.end && b.start < a.end;
+    !one.iter().any(|a| other.iter().any(|b| meet(units(a), units(b))))
+}
+
+/// Where a thread is that waits: the last word of what the kernel says. `None` if it does not
+/// say so of a thread of another process.
+fn program_counter(thread: u32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
+    u64::from_str_radix(text.split_whitespace().next_back()?.strip_prefix("0x")?, 16).ok()
+}
+
+/// Files that are mapped to be executed, of /proc/self/maps.
+fn mappings(text: &str) -> Vec<Mapping> {
+    let mapping = |line: &str| {
+        let mut words = line.splitn(6, ' ');
+        let (start, end) = words.next()?.split_once('-')?;
+        let hex = |word: &str| u64::from_str_radix(word, 16).ok();
+        let is_code = words.next()?.contains('x');
+        let offset = hex(words.next()?)?;
+        let file = words.nth(2)?.trim().to_owned();
+        let addresses = hex(start)?..hex(end)?;
+        (is_code && file.starts_with('/')).then_some(Mapping { addresses, offset, file })
+    };
+    text.lines().filter_map(mapping).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Changes of some bytes of page 7, as they are sent.
+    fn body(range: Range<usize>) -> Vec<u8> {
+        let (twin, mut now) = (vec![0; 8192], vec![0; 8192]);
+        now[range].fill(1);
+        let mut body = Vec::new();
+        diff::append(&mut body, 7, &twin, &now);
+        body
+    }
+
+    fn shared(observer: &Observer) -> [u64; 3] {
+        let of = observer.shared.get(&7).copied().unwrap_or_default();
+        [of.times, of.bytes_differ, of.small_pages_differ]
+    }
+
+    #[test]
+    fn who_writes_other_bytes_between_the_same_barriers_shares_falsely() {
+        let mut seen = Observer::default();
+        seen.changed(1, 0, &body(0..8), 8192);
+        seen.changed(2, 1, &body(8..16), 8192);
+        assert_eq!(shared(&seen), [0, 0, 0], "a barrier lies between");
+        seen.changed(1, 1, &body(12..20), 8192);
+        assert_eq!(shared(&seen), [0, 0, 0], "the same bytes");
+        seen.changed(3, 1, &body(4096..5000), 8192);
+        assert_eq!(shared(&seen), [1, 1, 1]);
+        seen.changed(4, 1, &body(6000..6001), 8192);
+        assert_eq!(shared(&seen), [1, 1, 1], "once between two barriers");
+        seen.changed(1, 2, &body(0..8), 8192);
+        seen.changed(2, 2, &body(8..16), 8192);
+        assert_eq!(shared(&seen), [2, 2, 1], "in one small page");
+        seen.wrote(7, 3);
+        assert_eq!(shared(&seen), [2, 2, 1]);
+        seen.changed(1, 3, &body(0..8), 8192);
+        assert_eq!(shared(&seen), [3, 2, 1], "with its home");
+    }
+
+    #[test]
+    fn larger_pages_save_fetches_of_one_interval() {
+        let mut seen = Observer::default();
+        (0..4).for_each(|page| seen.fetches(page, 0));
+        seen.learned();
+        (1..3).for_each(|page| seen.fetches(page, 0));
+        assert_eq!(seen.saved, [2, 3 + 1]);
+        seen.fetches(3, 1);
+        assert_eq!(seen.saved, [2, 3 + 1], "another home's page");
+    }
+
+    #[test]
+    fn a_place_in_code_is_found() {
+        let here = a_place_in_code_is_found as fn() as usize as u64;
+        let mut seen = Observer::default();
+        let number = seen.place(here).expect("it is mapped");
+        assert!(seen.places[number].file.contains("dsm"), "{:?}", seen.places);
+        assert_eq!(seen.place(here), Some(number));
+        assert_eq!(seen.place(16), None);
+    }
+}

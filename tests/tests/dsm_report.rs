@@ -1,0 +1,68 @@
+//! `nagaya dsm report`: it names the lines, pages and nodes that a run's fetches are due to.
+
+use std::fs;
+use std::time::Duration;
+
+use nagaya_tests::program::{c_with_libraries, source_dir};
+use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const SOURCE: &str = "dsm/report.c";
+
+/// The report of a run of the program on so many nodes.
+fn report(nodes: usize) -> String {
+    let dir = WorkDir::new();
+    let program = c_with_libraries(SOURCE, &["jia"]);
+    let job = Cmd::new(tool("mpirun.openmpi")).args(["--oversubscribe", "-n", &nodes.to_string()]);
+    let job = job.arg(program).env("NAGAYA_DSM_REPORT", dir.join("run"));
+    job.env("NAGAYA_DSM_RIDES", "normal").time_limit(LIMIT).run().ok();
+    nagaya("dsm").arg("report").arg(dir.join("run")).run().ok()
+}
+
+/// Where the program fetches, as the report names it.
+fn fetches_at() -> String {
+    let source = fs::read_to_string(source_dir().join(SOURCE)).expect("the source");
+    let at = source.lines().position(|line| line.contains("they are fetched here"));
+    format!("fetch_all at report.c:{}", at.expect("the line") + 1)
+}
+
+#[test]
+fn lines_and_pages_that_fetch_are_named() {
+    let said = report(2);
+    // Ten pages in each of five turns.
+    assert!(said.contains(&format!("      50        50  {}\n", fetches_at())), "{said}");
+    let page = |page: u64| {
+        let byte = page * 8192;
+        let at = fetches_at();
+        format!("       5  page {page}, byte {byte} of allocation 1, home 0, by 1 nodes: {at}\n")
+    };
+    for number in [0, 7] {
+        assert!(said.contains(&page(number)), "{said}");
+    }
+    // The ten are five pairs, and two and a half fours.
+    let saved = |kilobytes: u64| {
+        let words = format!("pages of {kilobytes} KB would save ");
+        let number = said.split(&words).nth(1).expect("it says so").split(' ').next();
+        number.expect("a number").parse::<u64>().expect("a number")
+    };
+    assert!(saved(16) >= 25 && saved(32) >= 35, "{said}");
+    // What only the other node writes.
+    assert!(said.contains("page 11, home 0 → 1\n"), "{said}");
+}
+
+#[test]
+fn pages_that_are_shared_falsely_are_named() {
+    let said = report(3);
+    // Both of the others, in every turn, in different halves of 4 KB.
+    assert!(said.contains("       5  page 10, byte 0 of allocation 2 (5; 5)\n"), "{said}");
+}
+
+#[test]
+fn what_is_no_report_gets_one_line() {
+    let dir = WorkDir::new();
+    let missing = nagaya("dsm").arg("report").arg(dir.join("none")).run();
+    missing.refused(125, &["none.0.json", "NAGAYA_DSM_REPORT="]);
+    fs::write(dir.join("bad.0.json"), "{}\n").expect("written");
+    let bad = nagaya("dsm").arg("report").arg(dir.join("bad")).run();
+    bad.refused(125, &["bad.0.json", "not what a node leaves"]);
+}
