@@ -35,7 +35,7 @@ pub struct Options {
         long,
         value_delimiter = ',',
         value_name = "POLICY,...",
-        default_value = "normal,ainori1,ainori2,ainori3"
+        default_value = "normal,ainori1,ainori2,ainori3,auto"
     )]
     rides: Vec<String>,
     /// Do these only

@@ -133,7 +133,7 @@ fn dsm_compares_steps_and_counts_what_programs_send() {
 fn ainori_holds_policies_against_none_in_the_simulator_and_in_real_runs() {
     let out = quick(&["ainori"]);
     let runs = lines(&out, "ainori.csv");
-    assert_eq!(runs.len(), 4 * 4 * 3, "programs, policies, numbers of processes");
+    assert_eq!(runs.len(), 4 * 5 * 3, "programs, policies, numbers of processes");
     let saved = |program: &str, policy: &str| {
         let is = |line: &&Vec<String>| line[..3] == [program, policy, "4"];
         runs.iter().find(is).unwrap()[12].parse::<f64>().unwrap()
@@ -143,7 +143,7 @@ fn ainori_holds_policies_against_none_in_the_simulator_and_in_real_runs() {
     assert!(saved("mm", "ainori1") > 30.0);
     is_drawn(&out, "ainori.svg");
     let real = lines(&out, "ainori-real.csv");
-    assert_eq!(real.len(), 4 * 4, "programs and policies");
+    assert_eq!(real.len(), 4 * 5, "programs and policies");
     for policy in ["normal", "ainori1"] {
         let mm = real.iter().find(|line| line[0] == "mm" && line[2] == policy).unwrap();
         assert_eq!(mm[3], mm[4], "the simulator knows how often pages are sent");
