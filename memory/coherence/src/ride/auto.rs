@@ -34,7 +34,7 @@ const PATIENCE: u64 = 64;
 /// Asks in which many nodes are looked for,
 const RECENT: usize = 16;
 /// and how many are not many.
-const CROWD: usize = 4;
+const CROWD: usize = 3;
 /// How many have their turn at once.
 const TURNS: usize = 8;
 /// The predictors of page rides, those to be heard first first.
