@@ -430,7 +430,7 @@ fn pages_ride_to_their_reader_and_back_home() {
 /// a lock under which that one was written, and hears so.
 #[test]
 fn what_is_noticed_while_a_ride_is_on_its_way_is_not_missed() {
-    let fetches = vec![Do::Expect(0, 0, 0)];
+    let fetches = [Do::Expect(0, 0, 0)];
     let locks = vec![Do::Lock(0), Do::Add(1, 0), Do::Unlock(0), Do::Barrier];
     let other = vec![Do::Lock(0), Do::Add(1, 0), Do::Unlock(0), Do::Barrier, Do::Expect(1, 0, 2)];
     let first = [&fetches[..], &[Do::Barrier]].concat();
