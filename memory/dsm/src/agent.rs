@@ -494,7 +494,7 @@ impl Agent {
                 let bytes = self.memory.page_bytes();
                 self.memory.fill(page, &body[place * bytes..][..bytes])?;
             }
-            Action::Twin(page) => self.memory.twin(page),
+            Action::Twin(page) => self.memory.twin(page)?,
             Action::MapRead(page) => {
                 self.missing.remove(&page);
                 self.memory.map_read(page)?;

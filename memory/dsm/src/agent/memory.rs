@@ -65,10 +65,21 @@ impl Memory {
     }
 
     /// Remembers the page as it is.
-    pub fn twin(&mut self, page: Page) {
-        let mut twin = self.spare.pop().unwrap_or_else(|| self.copy.clone());
+    pub fn twin(&mut self, page: Page) -> Result<(), PagerError> {
+        let lacks = |_| PagerError::Memory;
+        let mut twin = match self.spare.pop() {
+            Some(twin) => twin,
+            None => {
+                let mut twin = Vec::new();
+                twin.try_reserve_exact(self.copy.len()).map_err(lacks)?;
+                twin.extend_from_slice(&self.copy);
+                twin.into_boxed_slice()
+            }
+        };
         self.region.read(page, &mut twin);
+        self.twins.try_reserve(1).map_err(lacks)?;
         self.twins.insert(page, twin);
+        Ok(())
     }
 
     /// Tasks may read it.
