@@ -56,9 +56,9 @@ pub struct Memory {
     pub fault_ns: u64,
     /// To change what tasks may do with a page.
     pub map_ns: u64,
-    /// From the end of a wait until the task goes on.
+    /// From the end of a wait until the task goes on, where another thread ends it.
     pub wake_ns: u64,
-    /// From a task's call until the protocol knows.
+    /// From a task's call until the protocol's thread knows.
     pub call_ns: u64,
     /// To fill a page, make a twin, change a page.
     pub copy_mb_s: f64,
@@ -66,8 +66,9 @@ pub struct Memory {
     pub diff_mb_s: f64,
 }
 
-/// How long the protocol's thread of a node takes to be awake. It sleeps where tasks use all
-/// processors of the node, and else looks for what comes.
+/// How long who does a node's part of the protocol takes to be awake: where tasks use all
+/// processors of the node that is the task that waits, and a thread that sleeps while they
+/// compute or are stopped at a page; else a thread that looks for what comes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waking {

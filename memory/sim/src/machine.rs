@@ -308,7 +308,8 @@ impl Machine {
     /// A task goes on: until it has to wait, or works.
     fn go_on(&mut self, node: u32, task: u32) -> Result<(), Stuck> {
         let memory = &self.setup.cluster.memory;
-        let (fault, call) = (memory.fault_ns, memory.call_ns);
+        let fault = memory.fault_ns;
+        let call = if self.tasks_drive() { 0 } else { memory.call_ns };
         loop {
             let host = &mut self.hosts[node as usize];
             let state = &mut self.running[node as usize][task as usize];
@@ -400,7 +401,8 @@ impl Machine {
 
     /// A step of the protocol on a node.
     fn step(&mut self, node: NodeId, event: Event, mail: Option<&Mail>) -> Result<(), Stuck> {
-        let waking = self.waking(node, mail.is_some());
+        let waking = self.waking(node, &event);
+        let drives = self.tasks_drive();
         let host = &mut self.hosts[node as usize];
         let mut begins = self.now.max(host.free) + waking;
         if let Some(faults) = &mut self.faults {
@@ -424,7 +426,7 @@ impl Machine {
         let mut effects = std::mem::take(&mut self.effects);
         let ends = host.step(&self.setup, begins, event, mail, &mut effects)?;
         host.free = ends;
-        if self.setup.tasks >= self.setup.cluster.cores {
+        if drives {
             host.stolen += (ends - begins) / u64::from(self.setup.tasks);
         }
         if let Some(trace) = &mut self.trace {
@@ -434,6 +436,8 @@ impl Machine {
             }
         }
         let wake = self.setup.cluster.memory.wake_ns;
+        // A task that drives is there when it is answered; of several, one drives.
+        let go_on = if drives && self.setup.tasks == 1 { 0 } else { wake };
         for (at, effect) in effects.drain(..) {
             match effect {
                 Effect::Wake(page) => {
@@ -451,12 +455,12 @@ impl Machine {
                         let what = format!("node {node}, task {task}: a grant nobody waits for");
                         return Err(Stuck::Wrong(what));
                     };
-                    self.outcome.waited(wait, at + wake - since);
+                    self.outcome.waited(wait, at + go_on - since);
                     if let Some(trace) = &mut self.trace {
-                        trace.span(node, task, wait.name(), since, at + wake);
+                        trace.span(node, task, wait.name(), since, at + go_on);
                     }
                     state.status = Status::Runs;
-                    self.at(at + wake, Due::Task(node, task));
+                    self.at(at + go_on, Due::Task(node, task));
                 }
                 Effect::Send(mut mail) => {
                     self.mails += 1;
@@ -474,24 +478,31 @@ impl Machine {
         }
         self.effects = effects;
         if let Some(task) = answered {
-            self.at(ends + wake, Due::Task(node, task));
+            self.at(ends + go_on, Due::Task(node, task));
         }
         Ok(())
     }
 
-    /// How long the protocol of a node takes to be awake for what comes now, by message or from
-    /// a task.
-    fn waking(&self, node: NodeId, is_message: bool) -> u64 {
+    /// Whether who waits does the protocol's work itself: where tasks use all processors of a
+    /// node, as in production (`dsm::agent::driver`).
+    fn tasks_drive(&self) -> bool {
+        self.setup.tasks >= self.setup.cluster.cores
+    }
+
+    /// How long the protocol of a node takes to be awake for what comes now: a message, a call
+    /// or a fault.
+    fn waking(&self, node: NodeId, event: &Event) -> u64 {
         let Waking { waiting_ns, computing_ns } = self.setup.cluster.waking;
         let free = self.hosts[node as usize].free;
-        if self.setup.cluster.cores > self.setup.tasks || free > self.now {
+        if !self.tasks_drive() || free > self.now {
             return 0;
         }
         let computes = |task: &Running| task.status == Status::Runs;
-        match is_message && self.running[node as usize].iter().any(computes) {
-            true => computing_ns,
-            false if is_message && self.now - free < LOOKS_NS => 0,
-            false => waiting_ns,
+        match event {
+            Event::Message(..) if self.running[node as usize].iter().any(computes) => computing_ns,
+            Event::Message(..) if self.now - free < LOOKS_NS => 0,
+            Event::Message(..) | Event::Read(_) | Event::Write(_) => waiting_ns,
+            _ => 0,
         }
     }
 }

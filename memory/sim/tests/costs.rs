@@ -91,6 +91,14 @@ fn a_lock_is_given_back_when_the_protocol_has_taken_it() {
     assert_eq!(outcome.time_ns, 100 * 2 * (memory.call_ns + memory.wake_ns));
 }
 
+#[test]
+fn who_waits_does_the_protocols_work_where_there_is_no_other_processor() {
+    let mut setup = setup("current", 1, 1);
+    setup.cluster.cores = 1;
+    setup.cluster.waking = Waking { waiting_ns: 10_000, computing_ns: 300_000 };
+    assert_eq!(run(&setup, &GivesBack(100)).time_ns, 0);
+}
+
 /// Takes a lock and gives it back, so many times.
 struct GivesBack(u64);
 
