@@ -379,6 +379,10 @@ impl Agent {
                 let node = |task: u32| members.get(task as usize).map(|member| member.node);
                 match (node(address.from), node(address.to)) {
                     (Some(sender), Some(to)) if sender == from && to == self.options.me => {
+                        let which = (address.to, sender);
+                        if self.received.came(which, mail::cost(body.len())).is_none() {
+                            self.nonsense(from, "more letters than it may");
+                        }
                         self.came(Letter { address, text: body });
                     }
                     _ => self.nonsense(from, "a letter"),
@@ -445,6 +449,7 @@ impl Agent {
             recorder.event(now, &event);
         }
         self.observe(&event, body);
+        let allocates = matches!(event, Event::Allocate { .. });
         let result = self.node.step(event, now, &mut actions);
         if let Some((recorder, _)) = &mut self.record {
             recorder.outcome(&actions, &result);
@@ -454,6 +459,10 @@ impl Agent {
             let name = self.world.name(refused.from);
             let what = refused.op.name();
             let line = format!("{name} says {what}, and {}: an error of libjia", refused.why);
+            // Who asks for memory would go on without.
+            if allocates {
+                self.end(1, &line);
+            }
             // Programs whose nodes allocate differently come here, too: then node 0 says so.
             self.doom(line);
         }

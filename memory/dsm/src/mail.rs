@@ -101,9 +101,12 @@ impl Unreceived {
     }
 }
 
-/// At the receivers' node: what the senders' have not been told yet.
+/// At the receivers' node: what has come from the senders', and what they have not been told yet.
 #[derive(Debug)]
 pub struct Received {
+    bytes_max: u64,
+    /// What has come and the sender's node cannot know to be received.
+    here: HashMap<(u32, NodeId), u64>,
     told_at: u64,
     bytes: HashMap<(u32, NodeId), u64>,
 }
@@ -112,14 +115,28 @@ impl Received {
     /// With the bound that the senders' nodes keep to.
     pub fn new(bytes_max: u64) -> Self {
         // Less than the bound: who has received all has told so much that there is room.
-        Self { told_at: bytes_max / 4, bytes: HashMap::new() }
+        Self { bytes_max, here: HashMap::new(), told_at: bytes_max / 4, bytes: HashMap::new() }
+    }
+
+    /// So much has come for a task from a node: nothing if that does not keep to the bound.
+    pub fn came(&mut self, which: (u32, NodeId), bytes: u64) -> Option<()> {
+        let here = self.here.entry(which).or_default();
+        let had_room = *here <= self.bytes_max;
+        *here = here.saturating_add(bytes);
+        had_room.then_some(())
     }
 
     /// A task has received so much from a node: what is to be told now, if anything.
     pub fn add(&mut self, which: (u32, NodeId), bytes: u64) -> Option<u64> {
         let untold = self.bytes.entry(which).or_default();
         *untold += bytes;
-        (*untold > self.told_at).then(|| std::mem::take(untold))
+        if *untold <= self.told_at {
+            return None;
+        }
+        let told = std::mem::take(untold);
+        let here = self.here.entry(which).or_default();
+        *here = here.saturating_sub(told);
+        Some(told)
     }
 }
 
@@ -159,8 +176,11 @@ mod tests {
                 let mut letters = 0;
                 while sent.has_room(5) {
                     sent.add(5, bytes);
+                    assert_eq!(got.came((5, 0), bytes), Some(()), "there was room");
                     letters += 1;
                 }
+                let mut mad = Received { here: got.here.clone(), ..Received::new(bytes_max) };
+                assert_eq!(mad.came((5, 0), bytes), None, "there was none");
                 assert!(letters > 0, "who has received all can be sent more");
                 assert!(sent.has_room(4), "another task has room");
                 assert!(letters <= bytes_max / bytes + 1);

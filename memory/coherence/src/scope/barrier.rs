@@ -6,6 +6,7 @@
 //! every grant comes from a node that can let pages of its own ride on it.
 
 use super::event::{Action, Body, Misuse, Options, Refused, Task};
+use super::homes::Homes;
 use super::node::Node;
 use super::page::{Happens, State, rule_of};
 use super::tree::{self, children, descent, parent};
@@ -15,6 +16,8 @@ use crate::run::{self, NOBODY, Run};
 
 /// Who manages barriers, and those without consistency alone.
 const MANAGER: NodeId = tree::ROOT;
+/// Why an arrival is refused that names a page that nobody but its home can have written.
+const NEVER_HAD: &str = "tells that it wrote pages that it never had";
 
 /// A node's side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +39,8 @@ pub(super) struct Barrier {
 pub(super) struct Arrivals {
     nodes: Vec<NodeId>,
     written: Vec<(NodeId, Run)>,
+    /// All are there, and the barrier is not granted yet.
+    complete: bool,
     meeting: Vec<NodeId>,
 }
 
@@ -94,25 +99,26 @@ impl Node {
         let Options { me, nodes, .. } = self.options;
         let refuse = |why| Err(Refused::of(&header, why));
         let is_ours = from == me || parent(from) == me;
-        if !is_ours || epoch != self.epoch || self.arrivals.nodes.contains(&from) {
+        let Arrivals { nodes: there, complete, .. } = &self.arrivals;
+        if !is_ours || epoch != self.epoch || *complete || there.contains(&from) {
             return refuse("reaches a barrier that it is at, or elsewhere");
         }
         let speaks_for = from..from + if from == me { 1 } else { descent(from, nodes) };
-        let mut parts = self.parts(from, Op::WriteNotice, 0, &runs);
+        let mut parts = self.parts(from, &runs);
         if !parts.all(|run| speaks_for.contains(&run.writer) || run.writer == NOBODY) {
             return refuse("tells what another has written");
         }
         drop(parts);
-        if !self.parts(from, Op::WriteNotice, 0, &runs).all(|run| self.can_have_written(from, run))
-        {
-            return refuse("tells that it wrote pages that it never had");
+        if !self.parts(from, &runs).all(|run| self.can_have_written(from, run)) {
+            return refuse(NEVER_HAD);
         }
         self.told(from, rides);
-        let runs = self.whole(from, Op::WriteNotice, 0, runs);
+        let runs = self.whole(from, runs);
         self.arrivals.nodes.push(from);
         self.arrivals.written.extend(runs.into_iter().map(|run| (from, run)));
         if self.arrivals.nodes.len() == 1 + children(me, nodes).count() {
             self.arrivals.nodes.clear();
+            self.arrivals.complete = true;
             let runs = run::merge(&std::mem::take(&mut self.arrivals.written));
             let (to, op, precede) = match me == MANAGER {
                 true => (me, Op::BarrierGrant, Op::Invalidate),
@@ -134,14 +140,14 @@ impl Node {
     ) -> Result<(), Refused> {
         let from = header.from;
         let Options { me, nodes, .. } = self.options;
-        if from != parent(me) || !self.barrier.told {
-            return Err(Refused::of(&header, "grants a barrier that nobody is at"));
+        if from != parent(me) || !self.arrivals.complete {
+            return Err(Refused::of(&header, "grants a barrier that not all are at"));
         }
-        if !self.can_pass(self.parts(from, Op::Invalidate, 0, &runs)) {
+        if !self.can_pass(self.parts(from, &runs)) {
             return Err(Refused::of(&header, "gives pages away that others have"));
         }
         let takable = self.takable(&header, rides);
-        let runs = self.whole(from, Op::Invalidate, 0, runs);
+        let runs = self.whole(from, runs);
         self.changed_before(&runs);
         for child in children(me, nodes) {
             // Whom others wait for is not to be delayed.
@@ -177,6 +183,7 @@ impl Node {
         self.heard.clear();
         self.barrier.quiet = false;
         self.barrier.told = false;
+        self.arrivals.complete = false;
         self.counts.barriers.add(self.now.saturating_sub(self.barrier.since));
         self.resume(actions);
         for (task, there) in self.barrier.there.iter_mut().enumerate() {
@@ -196,6 +203,23 @@ impl Node {
             self.pages.get(pages.next()?)
         })
         .all(|entry| entry.state != State::Alone || from == self.options.me)
+    }
+
+    /// Before memory grows: nobody at the barrier has written those of the new pages that will be
+    /// ours.
+    pub(super) fn check_arrivals(&self, pages: u64, homes: Homes) -> Result<(), Refused> {
+        let Options { me, nodes, .. } = self.options;
+        let ours = homes.at(me, nodes, pages);
+        let first = self.pages();
+        let others = || self.arrivals.written.iter().filter(|(from, _)| *from != me);
+        for piece in ours.take_while(|_| others().next().is_some()) {
+            let (start, end) = (first + piece.start, first + piece.end);
+            let lies = |run: &Run| run.first < end && start < run.range().end;
+            if let Some(&(from, _)) = others().find(|(_, run)| lies(run)) {
+                return Err(Refused { from, op: Op::Barrier, why: NEVER_HAD });
+            }
+        }
+        Ok(())
     }
 
     /// What a barrier says of pages can be: it names each once, and those that come or go can.

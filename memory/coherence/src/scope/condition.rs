@@ -9,6 +9,9 @@ use super::node::Node;
 use crate::message::{Header, Lock, NodeId, Op};
 use crate::run::Run;
 
+/// More tasks than a node has.
+const TASKS_MAX: Task = 1 << 16;
+
 /// A condition variable as its manager sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Condition {
@@ -62,7 +65,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let Header { from, lock, epoch, .. } = header;
         self.condition(&header)?;
-        let runs = self.whole(from, Op::WriteNotice, lock, runs);
+        let runs = self.whole(from, runs);
         let condition = self.condition(&header)?;
         condition.pass(epoch);
         condition.set = true;
@@ -86,7 +89,7 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
         let Header { from, lock, scope, epoch, .. } = header;
-        let Ok(task) = Task::try_from(scope) else {
+        let Some(task) = Task::try_from(scope).ok().filter(|&task| task < TASKS_MAX) else {
             return Err(Refused::of(&header, "waits with a task that cannot be"));
         };
         let condition = self.condition(&header)?;
@@ -127,7 +130,7 @@ impl Node {
         match waiting {
             Some((task, waiting)) if waiting.lock == lock && self.manager(lock) == from => {
                 self.waiting.remove(&task);
-                let runs = self.whole(from, Op::Invalidate, lock, runs);
+                let runs = self.whole(from, runs);
                 let took = self.now.saturating_sub(waiting.since);
                 self.counts.locks.entry(lock).or_default().asked.add(took);
                 self.notice(&runs, actions);

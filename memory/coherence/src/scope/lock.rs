@@ -163,6 +163,9 @@ impl Node {
         let Some(local) = local.filter(|_| from == lock % self.options.nodes) else {
             return Err(Refused::of(&header, "grants a lock that nobody asked for"));
         };
+        if scope < local.seen || scope == u64::MAX {
+            return Err(Refused::of(&header, "grants a lock as it never was"));
+        }
         local.seen = scope;
         local.handed = 0;
         let task = local.waiting.pop_front().expect("who asked waits");
@@ -172,7 +175,7 @@ impl Node {
         let takable = self.takable(&header, rides);
         self.locks_asked -= 1;
         self.forget_noticed();
-        let runs = self.whole(from, Op::Invalidate, lock, runs);
+        let runs = self.whole(from, runs);
         self.notice(&runs, actions);
         self.open(lock, actions);
         actions.push(Action::Grant(task));
@@ -214,7 +217,7 @@ impl Node {
         if self.managed.get(&lock).is_none_or(|managed| managed.holder != Some(from)) {
             return Err(Refused::of(&header, "gives back a lock that it has not"));
         }
-        let runs = self.whole(from, Op::WriteNotice, lock, runs);
+        let runs = self.whole(from, runs);
         let managed = self.managed.get_mut(&lock).expect("it is held");
         managed.holder = None;
         managed.pass(epoch);

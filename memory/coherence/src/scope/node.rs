@@ -7,6 +7,7 @@ use super::barrier::{Arrivals, Barrier};
 use super::condition::{Condition, Waiting};
 use super::event::{Action, Body, Event, Options, Refused, Task};
 use super::homes::Homes;
+use super::list::Partial;
 use super::lock::{Local, Managed};
 use super::page::{Do, Happens, State, rule_of};
 use super::rides::Rides;
@@ -17,10 +18,10 @@ use crate::ride::forecast::Forecast;
 use crate::ride::{self, Carrier, Ride};
 use crate::run::{self, Run};
 
-/// Runs that one message carries.
-const RUNS: usize = 4096;
 /// Pages whose changes one message carries.
 const DIFFS: usize = 64;
+/// Pages that one node asks for and cannot be given yet: more threads none has.
+const EARLY_MAX: usize = 1 << 16;
 
 /// A lock that a task of this node has, or the barrier; and what was written meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -63,8 +64,8 @@ pub struct Node {
     pub(super) scopes: Vec<Scope>,
     /// Changes are numbered from 1.
     pub(super) diffs_sent: u64,
-    /// The oldest that is not yet applied, and which of those after it are.
-    diffs_applied: VecDeque<bool>,
+    /// The oldest that is not yet applied, and those after it: who is to apply them, and has not.
+    diffs_applied: VecDeque<Option<NodeId>>,
     /// Changes on their way to be sent, by home.
     collected: BTreeMap<NodeId, usize>,
     later: VecDeque<Later>,
@@ -85,8 +86,8 @@ pub struct Node {
     pub(super) heard: Vec<Run>,
     pub(super) barrier: Barrier,
     pub(super) arrivals: Arrivals,
-    /// Lists whose last part has not come: from whom, of which lock.
-    pub(super) partial: BTreeMap<(NodeId, Op, Lock), Vec<Run>>,
+    /// Lists whose last part has not come, one of each node at most.
+    pub(super) partial: BTreeMap<NodeId, Partial>,
     /// What we say to ourselves.
     own: VecDeque<(Header, Content)>,
     pub(super) counts: Statistics,
@@ -128,7 +129,8 @@ impl Node {
     /// Takes an event at the time `now` and appends what is to be done.
     ///
     /// # Errors
-    /// Only for messages. Nothing is changed and nothing to be done then.
+    /// Only for messages; memory cannot grow by what one has lied about before. Nothing is changed
+    /// and nothing to be done then.
     pub fn step(
         &mut self,
         event: Event,
@@ -137,7 +139,7 @@ impl Node {
     ) -> Result<(), Refused> {
         self.now = now;
         match event {
-            Event::Allocate { pages, homes } => self.allocate(pages, homes, actions),
+            Event::Allocate { pages, homes } => self.allocate(pages, homes, actions)?,
             Event::Configure { migrate, alone } => {
                 self.options = Options { migrate, alone, ..self.options };
             }
@@ -152,6 +154,9 @@ impl Node {
             Event::Wait(task, lock) => self.wait(task, lock, actions),
             Event::Message(header, ..) if header.from == self.options.me => {
                 return Err(Refused::of(&header, "comes from this node, and from outside"));
+            }
+            Event::Message(header, ..) if !self.can_follow(&header) => {
+                return Err(Refused::of(&header, "breaks a list off"));
             }
             Event::Message(header, content, rides) => {
                 self.message(header, content, &rides, actions)?;
@@ -229,9 +234,16 @@ impl Node {
             && self.locks.values().all(Local::is_idle)
     }
 
-    fn allocate(&mut self, pages: u64, homes: Homes, actions: &mut Vec<Action>) {
+    fn allocate(
+        &mut self,
+        pages: u64,
+        homes: Homes,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        self.check_arrivals(pages, homes)?;
         self.pages.allocate(pages, homes, &self.options);
         self.answer_early(actions);
+        Ok(())
     }
 
     /// A task cannot go on.
@@ -337,7 +349,7 @@ impl Node {
 
     fn send_diffs(&mut self, home: NodeId, actions: &mut Vec<Action>) {
         self.diffs_sent += 1;
-        self.diffs_applied.push_back(false);
+        self.diffs_applied.push_back(Some(home));
         self.send(home, Op::Diff, 0, self.diffs_sent, Body::Diffs, actions);
     }
 
@@ -418,22 +430,6 @@ impl Node {
         self.later.push_back(Later { after: self.diffs_sent, header, body });
     }
 
-    pub(super) fn send_runs(
-        &mut self,
-        header: Header,
-        precede: Op,
-        mut runs: Vec<Run>,
-        rides: Vec<Ride>,
-        actions: &mut Vec<Action>,
-    ) {
-        while runs.len() > RUNS {
-            let rest = runs.split_off(RUNS);
-            self.post(Header { op: precede, ..header }, Body::Runs(runs), Vec::new(), actions);
-            runs = rest;
-        }
-        self.post(header, Body::Runs(runs), rides, actions);
-    }
-
     pub(super) fn header(&self, to: NodeId, op: Op, lock: Lock) -> Header {
         Header { op, from: self.options.me, to, lock, scope: 0, epoch: self.epoch, rides: 0 }
     }
@@ -451,7 +447,7 @@ impl Node {
         self.post(header, body, Vec::new(), actions);
     }
 
-    fn post(
+    pub(super) fn post(
         &mut self,
         mut header: Header,
         body: Body,
@@ -476,7 +472,7 @@ impl Node {
     /// Does what became possible, until nothing is.
     fn settle(&mut self, actions: &mut Vec<Action>) {
         loop {
-            while self.diffs_applied.front() == Some(&true) {
+            while self.diffs_applied.front() == Some(&None) {
                 self.diffs_applied.pop_front();
             }
             let applied = self.diffs_sent - self.diffs_applied.len() as u64;
@@ -510,7 +506,7 @@ impl Node {
         rides: &[Ride],
         actions: &mut Vec<Action>,
     ) -> Result<(), Refused> {
-        let Header { op, from, to, lock, scope, epoch, .. } = header;
+        let Header { op, from, to, scope, epoch, .. } = header;
         let refuse = |why| Err(Refused::of(&header, why));
         if to != self.options.me || from >= self.options.nodes {
             return refuse("not for this node, or from none");
@@ -518,14 +514,24 @@ impl Node {
         if epoch > self.epoch + 1 {
             return refuse("two barriers ahead");
         }
-        if ride::aboard(rides) > 0 && Carrier::granted_by(op).is_none() {
-            return refuse("brings pages");
+        let aboard = ride::aboard(rides);
+        let may_ride = match (Carrier::granted_by(op), Carrier::asked_by(op)) {
+            (Some(_), _) => aboard == rides.len(),
+            (_, Some(_)) => aboard == 0,
+            _ => rides.is_empty(),
+        };
+        if !may_ride {
+            return refuse("says something of rides");
         }
         match (op, content) {
             (Op::GetPage, Content::Empty) => {
                 if epoch > self.epoch || scope >= self.pages() {
-                    if self.early.iter().any(|early| early.from == from && early.scope == scope) {
+                    let mut theirs = self.early.iter().filter(|early| early.from == from);
+                    if theirs.clone().any(|early| early.scope == scope) {
                         return refuse("asks twice");
+                    }
+                    if theirs.nth(EARLY_MAX - 1).is_some() {
+                        return refuse("asks for too many pages that there are not");
                     }
                     self.told(from, rides);
                     self.early.push(header);
@@ -565,12 +571,12 @@ impl Node {
                 let oldest = self.diffs_sent - self.diffs_applied.len() as u64;
                 let at = scope.checked_sub(oldest + 1).map(|at| at as usize);
                 match at.and_then(|at| self.diffs_applied.get_mut(at)) {
-                    Some(applied) => *applied = true,
-                    None => return refuse("has applied changes that were not sent"),
+                    Some(home) if *home == Some(from) => *home = None,
+                    _ => return refuse("has applied changes that were not sent there"),
                 }
             }
             (Op::Invalidate | Op::WriteNotice, Content::Runs(runs)) => {
-                self.partial.entry((from, op, lock)).or_default().extend(runs);
+                return self.goes_on(&header, runs);
             }
             (Op::Acquire, Content::Empty) => return self.asked(header, rides, actions),
             (Op::AcquireGrant, Content::Runs(runs)) => {
@@ -603,30 +609,6 @@ impl Node {
         for header in std::mem::take(&mut self.early) {
             // Who asks too much is not told: nobody waits for the answer but they.
             let _ = self.message(header, Content::Empty, &[], actions);
-        }
-    }
-
-    /// All parts of a list, of which this is the last: as they are, before [`whole`] takes them.
-    ///
-    /// [`whole`]: Self::whole
-    pub(super) fn parts<'a>(
-        &'a self,
-        from: NodeId,
-        op: Op,
-        lock: Lock,
-        last: &'a [Run],
-    ) -> impl Iterator<Item = &'a Run> {
-        self.partial.get(&(from, op, lock)).into_iter().flatten().chain(last)
-    }
-
-    /// The parts of a list that came before its last, and that.
-    pub(super) fn whole(&mut self, from: NodeId, op: Op, lock: Lock, last: Vec<Run>) -> Vec<Run> {
-        match self.partial.remove(&(from, op, lock)) {
-            Some(mut runs) => {
-                runs.extend(last);
-                runs
-            }
-            None => last,
         }
     }
 

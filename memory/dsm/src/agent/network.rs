@@ -112,36 +112,43 @@ impl Network {
         }
     }
 
-    /// What was said next, if anything was. Never waits.
+    /// What was said next, if anything was. Never waits. Who knows the secret and is none of the
+    /// nodes is not heard.
     pub fn hear(&mut self) -> Option<Result<Said, Gone>> {
         loop {
             match self.fabric.poll()? {
-                Event::Connected(peer) => {
-                    if let Some(place) = self.peers.get_mut(peer.id as usize) {
-                        *place = Some(peer);
-                    }
-                }
+                Event::Connected(peer) => match self.node_of(peer) {
+                    Some(node) => self.peers[node as usize] = Some(peer),
+                    None => self.fabric.abandon(peer),
+                },
                 Event::Message { from, header, payload } => {
-                    let from = from.id as NodeId;
+                    let Some(node) = self.node_of(from) else { continue };
                     let next = self.next_node();
-                    if let Some(watch) = self.watch.as_mut().filter(|_| from == next) {
+                    if let Some(watch) = self.watch.as_mut().filter(|_| node == next) {
                         watch.heard = Instant::now();
                     }
-                    return Some(Ok(Said { from, header, body: payload }));
+                    return Some(Ok(Said { from: node, header, body: payload }));
                 }
                 Event::Closed(peer) if self.forget(peer) => {
                     return Some(Err(Gone::Left(peer.id as NodeId)));
                 }
                 Event::Lost { peer, why } => {
+                    let Some(node) = self.node_of(peer) else { continue };
                     let is_begun = self.forget(peer);
-                    if is_begun || !self.call_again(peer.id as NodeId) {
-                        return Some(Err(Gone::Lost(peer.id as NodeId, why)));
+                    if is_begun || !self.call_again(node) {
+                        return Some(Err(Gone::Lost(node, why)));
                     }
                 }
                 Event::Closed(_) => {}
                 Event::Placed { .. } | Event::Sent(_) | Event::Unsent(_) => {}
             }
         }
+    }
+
+    /// Which of the other nodes it is, if it is one.
+    fn node_of(&self, peer: Peer) -> Option<NodeId> {
+        let node = NodeId::try_from(peer.id).ok()?;
+        (node != self.me && (node as usize) < self.peers.len()).then_some(node)
     }
 
     /// Says that we live, when it is time; and whether the next node has been silent for too
@@ -208,5 +215,46 @@ impl Network {
     fn node_before(&self) -> NodeId {
         let nodes = self.peers.len().max(1) as NodeId;
         (self.me + nodes - 1) % nodes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Its number would name no node, or, cut off, another one.
+    #[test]
+    fn who_is_none_of_the_nodes_is_not_heard() {
+        let secret = Secret::random();
+        let mut network = Network::new(0, &secret, None).expect("a network");
+        let mut node = Fabric::new(1, &secret).expect("a fabric");
+        network.connect(&[&[], node.address()]).expect("a node");
+        let mut strangers = [2, (1 << 32) + 1].map(|id| Fabric::new(id, &secret).expect("another"));
+        let mut theirs = Vec::new();
+        for stranger in &mut strangers {
+            let peer = stranger.connect(network.address()).expect("a way");
+            stranger.send(peer, &[1], vec![]).expect("it is queued");
+            theirs.push(false);
+        }
+        let until = Instant::now() + Duration::from_secs(20);
+        let mut is_heard = false;
+        while !(is_heard && theirs.iter().all(|&is_lost| is_lost)) {
+            assert!(Instant::now() < until, "heard: {is_heard}, strangers lost: {theirs:?}");
+            match network.hear() {
+                Some(Ok(said)) => {
+                    assert_eq!((said.from, &said.header[..]), (1, &[7][..]));
+                    is_heard = true;
+                }
+                Some(Err(_)) => panic!("no node is lost"),
+                None => {}
+            }
+            if let Some(Event::Connected(peer)) = node.poll() {
+                node.send(peer, &[7], vec![]).expect("it stands");
+            }
+            for (stranger, is_lost) in strangers.iter_mut().zip(&mut theirs) {
+                *is_lost |= matches!(stranger.poll(), Some(Event::Lost { .. }));
+            }
+        }
+        assert!(network.is_whole());
     }
 }

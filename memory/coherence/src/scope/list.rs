@@ -1,0 +1,91 @@
+//! Lists of pages that are too long for one message: its first parts precede the one that the
+//! list belongs to, and nothing comes in between.
+
+use super::event::{Action, Body, Refused};
+use super::node::Node;
+use crate::message::{Header, Lock, NodeId, Op};
+use crate::ride::Ride;
+use crate::run::Run;
+
+/// Runs that one message carries.
+const RUNS: usize = 4096;
+/// Runs of one list, beyond one for each page that there is: some may not be allocated here yet.
+const RUNS_AHEAD_MAX: u64 = 1 << 24;
+
+/// The first parts of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Partial {
+    op: Op,
+    lock: Lock,
+    runs: Vec<Run>,
+}
+
+impl Node {
+    /// Sends a list with a header, in as many messages as it needs; rides go with the last.
+    pub(super) fn send_runs(
+        &mut self,
+        header: Header,
+        precede: Op,
+        mut runs: Vec<Run>,
+        rides: Vec<Ride>,
+        actions: &mut Vec<Action>,
+    ) {
+        while runs.len() > RUNS {
+            let rest = runs.split_off(RUNS);
+            self.post(Header { op: precede, ..header }, Body::Runs(runs), Vec::new(), actions);
+            runs = rest;
+        }
+        self.post(header, Body::Runs(runs), rides, actions);
+    }
+
+    /// More of a list, of which this is not the last part.
+    pub(super) fn goes_on(&mut self, header: &Header, runs: Vec<Run>) -> Result<(), Refused> {
+        let &Header { op, from, lock, .. } = header;
+        let begun = self.partial.get(&from).map_or(&[][..], |begun| &begun.runs);
+        let count = begun.len() + runs.len();
+        let end = begun.last().map_or(0, |last| last.range().end);
+        if runs.first().is_none_or(|first| first.first < end) {
+            return Err(Refused::of(header, "goes on with a list as no list does"));
+        }
+        if count as u64 > self.pages() + RUNS_AHEAD_MAX {
+            return Err(Refused::of(header, "names more pages than there can be"));
+        }
+        let new = || Partial { op, lock, runs: Vec::new() };
+        self.partial.entry(from).or_insert_with(new).runs.extend(runs);
+        Ok(())
+    }
+
+    /// Nothing comes between the parts of a list.
+    pub(super) fn can_follow(&self, header: &Header) -> bool {
+        let precedes = match header.op {
+            Op::AcquireGrant | Op::BarrierGrant | Op::WaitGrant => Some(Op::Invalidate),
+            Op::Release | Op::Barrier | Op::Set => Some(Op::WriteNotice),
+            Op::Invalidate | Op::WriteNotice => Some(header.op),
+            _ => None,
+        };
+        let begun = self.partial.get(&header.from);
+        begun.is_none_or(|begun| Some(begun.op) == precedes && begun.lock == header.lock)
+    }
+
+    /// All parts of a list, of which this is the last: as they are, before [`whole`] takes them.
+    ///
+    /// [`whole`]: Self::whole
+    pub(super) fn parts<'a>(
+        &'a self,
+        from: NodeId,
+        last: &'a [Run],
+    ) -> impl Iterator<Item = &'a Run> {
+        self.partial.get(&from).into_iter().flat_map(|begun| &begun.runs).chain(last)
+    }
+
+    /// The parts of a list that came before its last, and that.
+    pub(super) fn whole(&mut self, from: NodeId, last: Vec<Run>) -> Vec<Run> {
+        match self.partial.remove(&from) {
+            Some(Partial { mut runs, .. }) => {
+                runs.extend(last);
+                runs
+            }
+            None => last,
+        }
+    }
+}
