@@ -6,6 +6,8 @@
 //! So each measurement carries the distance that was seen beside it, and only those at one
 //! distance are compared.
 
+use std::ffi::OsStr;
+use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -34,6 +36,14 @@ fn allowed() -> Option<Vec<usize>> {
 pub fn first_pair() -> Option<(usize, usize)> {
     let allowed = allowed()?;
     Some((*allowed.first()?, *allowed.get(1)?))
+}
+
+/// A command for a program that stays on one processor, if that is given.
+pub fn on(cpu: Option<usize>, program: impl AsRef<OsStr>) -> Command {
+    let Some(cpu) = cpu else { return Command::new(program) };
+    let mut command = Command::new("taskset");
+    command.args(["-c", &cpu.to_string()]).arg(program);
+    command
 }
 
 /// The first processor with the one that is nearest to it, and with the one that is

@@ -151,12 +151,18 @@ impl Mpi {
         command.ok_or_else(|| Failure::new(format!("{}: has no single copy", self.name())))
     }
 
-    /// The command that runs `program` on so many nodes of shared memory, each a process that
-    /// is bound to no core, for it has threads. Open MPI's alone.
+    /// The command that runs `program` on so many nodes of shared memory. Where there is a core
+    /// for each, each stays on its own, threads and all, as nodes of a cluster do; threads that
+    /// push each other from core to core would take two and three times as long. Open MPI's
+    /// alone.
     pub fn nodes(self, nodes: usize, program: &Path) -> Result<Command, Failure> {
         let mut command = Command::new(self.launcher()?);
         allow_root(&mut command).args(["-n", &nodes.to_string()]);
-        command.args(["--oversubscribe", "--bind-to", "none"]).arg(program);
+        match is_a_core_each(nodes) {
+            true => command.args(["--bind-to", "core"]),
+            false => command.args(["--oversubscribe", "--bind-to", "none"]),
+        };
+        command.arg(program);
         Ok(command)
     }
 
@@ -173,8 +179,7 @@ impl Mpi {
         let Some(settings) = mode.settings(self) else { return Ok(None) };
         let mut command = Command::new(self.launcher()?);
         allow_root(&mut command).args(["-n", &ranks.to_string()]).envs(settings.iter().copied());
-        let bound = available_parallelism().is_ok_and(|cores| ranks <= cores.get());
-        match (self, bound) {
+        match (self, is_a_core_each(ranks)) {
             (Mpi::Ompi4 | Mpi::Ompi5, true) => command.args(["--bind-to", "core"]),
             (Mpi::Ompi4, false) => command.args(["--oversubscribe", "--bind-to", "none"]),
             (Mpi::Ompi5, false) => {
@@ -197,6 +202,10 @@ impl Mpi {
 }
 
 /// Open MPI and its launcher refuse to run as root unless told twice.
+fn is_a_core_each(ranks: usize) -> bool {
+    available_parallelism().is_ok_and(|cores| ranks <= cores.get())
+}
+
 fn allow_root(command: &mut Command) -> &mut Command {
     for launcher in ["OMPI", "PRTE"] {
         command.env(format!("{launcher}_ALLOW_RUN_AS_ROOT"), "1");

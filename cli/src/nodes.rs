@@ -6,10 +6,11 @@ use std::ffi::OsString;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
 
-use nagaya_server::Failure;
+use nagaya_server::{Failure, processors};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::program;
-use crate::run::{FORWARDED, Options, Part, StdinChoice, meeting};
+use crate::run::{Bind, FORWARDED, Options, Part, StdinChoice, meeting};
 
 /// Runs the nodes; returns the first failing status, or 0.
 pub fn run(options: &Options) -> Result<i32, Failure> {
@@ -22,6 +23,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
     if options.stdin == StdinChoice::All {
         return Err(Failure::ours("--stdin all: one node's tasks only; choose one task, or none"));
     }
+    let shares = shares(options.nodes as usize, options.bind)?;
     let signals = Signals::block()?;
     let host = meeting(options.n)?;
     let mut children = Vec::new();
@@ -34,6 +36,9 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
         let mut command = Command::new("/proc/self/exe");
         command.args(arguments(options, node, &part, end - first));
         signals.leave_to(&mut command);
+        if let Some(shares) = &shares {
+            bind(&mut command, shares[node as usize]);
+        }
         match command.spawn() {
             Ok(child) => children.push(Some(child)),
             Err(error) => {
@@ -43,6 +48,34 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
         }
     }
     Ok(wait(&signals, &mut children, options.kill_on_bad_exit))
+}
+
+/// A share of processors for each node, if each is to have one: by default, where there are as
+/// many as nodes.
+fn shares(nodes: usize, bind: Option<Bind>) -> Result<Option<Vec<CpuSet>>, Failure> {
+    if bind == Some(Bind::None) {
+        return Ok(None);
+    }
+    let why = match processors::ours() {
+        Ok(ours) if ours.len() >= nodes => return Ok(Some(processors::shares(&ours, nodes))),
+        Ok(ours) => format!("there are {nodes} nodes, and we may use {} processors", ours.len()),
+        Err(error) => format!("cannot tell which processors we may use: {error}"),
+    };
+    match bind {
+        Some(_) => Err(Failure::ours(format!("--bind node: {why}"))),
+        None => Ok(None),
+    }
+}
+
+/// The node will run there, if it may.
+fn bind(command: &mut Command, share: CpuSet) {
+    // SAFETY: a plain call between fork and exec.
+    unsafe {
+        command.pre_exec(move || {
+            let _ = sched_setaffinity(None, &share);
+            Ok(())
+        });
+    }
 }
 
 /// What a node's `nagaya run` is started with.

@@ -32,6 +32,10 @@ pub struct Options {
     /// Number of nodes, each with a space of its own, over which the tasks are divided
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) nodes: u32,
+    /// Processors of nodes: each a share of its own (node; the default where there are as many as
+    /// nodes), or all of them (none)
+    #[arg(long, value_name = "node|none", hide_possible_values = true)]
+    pub(super) bind: Option<Bind>,
     /// Which part of a job this is: one of its nodes
     #[arg(long, hide = true, value_name = "FIRST:SIZE:SOCKET", value_parser = Part::parse)]
     pub(super) part: Option<Part>,
@@ -97,6 +101,15 @@ pub enum StdinChoice {
     All,
     None,
     Task(u32),
+}
+
+/// Which processors nodes have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Bind {
+    /// Each a share of its own.
+    Node,
+    /// All of them all.
+    None,
 }
 
 fn stdin_choice(text: &str) -> Result<StdinChoice, String> {

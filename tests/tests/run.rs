@@ -22,6 +22,25 @@ fn n_tasks_run_each_with_its_id() {
 }
 
 #[test]
+fn nodes_get_processors_of_their_own() {
+    let lists = |bind: &[&str], allowed: &str| {
+        let script = "taskset -c \"$0\" \"$@\"";
+        let run = nagaya("run").args(bind).args(["--nodes", "2", "-n", "2", "sed"]);
+        let run = run.args(["-n", "s/^Cpus_allowed_list:[[:space:]]*//p", "/proc/self/status"]);
+        let run = Cmd::new("sh").args(["-c", script, allowed]).command(run);
+        run.run()
+    };
+    // The machine of these tests may have one processor only.
+    let online = std::thread::available_parallelism().expect("a number").get();
+    if online >= 2 {
+        assert_eq!(sorted(&lists(&[], "0,1").ok()), ["0", "1"]);
+        assert_eq!(sorted(&lists(&["--bind", "none"], "0,1").ok()), ["0-1", "0-1"]);
+    }
+    assert_eq!(sorted(&lists(&[], "0").ok()), ["0", "0"]);
+    lists(&["--bind", "node"], "0").refused(125, &["--bind", "2 nodes", "1 processors"]);
+}
+
+#[test]
 fn each_task_is_a_process_of_its_own() {
     let text = tasks(6, "sh").args(["-c", "echo $$"]).run().ok();
     let mut pids = sorted(&text);

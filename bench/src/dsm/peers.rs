@@ -1,5 +1,6 @@
 //! What a step cannot do without: UCX's messages, as `ucx_perftest` measures them, with the
-//! settings that the library gives UCX; and faults that a thread of the process serves.
+//! settings that the library gives UCX; and faults that a thread of the process serves. All on
+//! the processors that nodes have, one each.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -9,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::{PAGE, PATIENCE, Reply, SHORT, Step, Times, Way, times_of};
+use crate::cores;
 use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
 use crate::programs;
@@ -49,7 +51,7 @@ impl Peers {
     pub fn measure(samples: u32, out: &Path) -> Result<Self, Failure> {
         let mut peers = Peers { messages: BTreeMap::new(), faults: BTreeMap::new() };
         let program = programs::compile("dsm_fault", out)?;
-        let mut command = Command::new(program);
+        let mut command = cores::on(cores::first_pair().map(|(first, _)| first), program);
         command.args([samples.to_string(), PAGE.to_string()]);
         let output = output_of(&mut command, PATIENCE)?;
         for way in [Way::Sleeping, Way::Spinning] {
@@ -90,17 +92,18 @@ fn message_us(bytes: usize, way: Way, samples: u32, percentile: u32) -> Result<f
     let program = on_path("ucx_perftest")
         .ok_or_else(|| Failure::new("ucx_perftest: not installed; apt-get install ucx-utils"))?;
     let port = free_port()?;
-    let perftest = || {
-        let mut command = Command::new(&program);
+    let pair = cores::first_pair();
+    let perftest = |cpu| {
+        let mut command = cores::on(cpu, &program);
         let unset = |name: &str| std::env::var_os(name).is_none();
         command.envs(SETTINGS.into_iter().filter(|(name, _)| unset(name)));
         command.args(["-p", &port.to_string()]);
         command
     };
-    let mut server = Server::start(perftest())?;
+    let mut server = Server::start(perftest(pair.map(|(_, second)| second)))?;
     let begin = Instant::now();
     loop {
-        let mut client = perftest();
+        let mut client = perftest(pair.map(|(first, _)| first));
         client.args(["127.0.0.1", "-t", "ucp_am_lat", "-f", "-v", "-w", "200"]);
         client.args(["-E", if way == Way::Spinning { "poll" } else { "sleep" }]);
         client.args(["-s", &bytes.to_string(), "-R", &percentile.to_string()]);

@@ -16,6 +16,7 @@ mod block;
 pub mod inherit;
 pub mod job;
 pub mod maps;
+pub mod processors;
 pub mod protocol;
 pub mod query;
 pub mod reach;
