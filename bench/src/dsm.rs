@@ -120,7 +120,7 @@ enum Reply {
 
 const BARRIER: &str = "barrier";
 
-const STEPS: [Step; 6] = [
+const STEPS: [Step; 7] = [
     Step {
         name: "read-miss",
         round_trip: Some(Reply::Page),
@@ -135,6 +135,7 @@ const STEPS: [Step; 6] = [
     },
     Step { name: "upgrade", round_trip: None, fault: Some(FaultKind::Write), asked: None },
     Step { name: "lock", round_trip: Some(Reply::Short), fault: None, asked: Some(1.3) },
+    Step { name: "lock-again", round_trip: Some(Reply::Short), fault: None, asked: None },
     Step { name: "hand-over", round_trip: Some(Reply::Short), fault: None, asked: None },
     Step { name: BARRIER, round_trip: Some(Reply::Short), fault: None, asked: Some(1.5) },
 ];

@@ -179,6 +179,6 @@ mod tests {
                 .into(),
         };
         let of = super::super::STEPS.map(|step| peers.least(&step, Way::Sleeping).median_us);
-        assert_eq!(of, [7.0, 7.0, 8.0, 2.0, 2.0, 2.0]);
+        assert_eq!(of, [7.0, 7.0, 8.0, 2.0, 2.0, 2.0, 2.0]);
     }
 }
