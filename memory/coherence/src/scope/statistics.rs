@@ -49,7 +49,7 @@ pub struct Wait {
 }
 
 impl Wait {
-    pub(super) fn add(&mut self, took: u64) {
+    pub(crate) fn add(&mut self, took: u64) {
         self.times += 1;
         self.total += took;
         self.longest = self.longest.max(took);

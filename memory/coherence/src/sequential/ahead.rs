@@ -1,0 +1,227 @@
+//! Fetching ahead: which pages are hoped to come along with one that is asked for, and which of
+//! ours may go along with one that is granted. What *should* come, the
+//! [forecast](crate::ride::forecast) says, of this node's own faults; none of this depends on
+//! its being right.
+//!
+//! **Who hopes.** A request names pages of which nothing is here and nothing under way, and
+//! which whom we ask owned last, so far as we know. Until the answer comes, they are hoped for:
+//! a task that wants one waits for that, and asks only if the page stayed where it was. So
+//! whatever comes along was asked for, and there is never more than one request of a node for
+//! one page.
+//!
+//! **Who lends.** What goes along is what an answer to a request would be; only who answers the
+//! request at once lends, from what it owns and nobody waits for. A page itself, to be written,
+//! goes along only if nobody has a copy, so that nobody need be told. Nobody has to be asked
+//! twice: who lends a page tells later requests where it went, as if it had been asked for.
+//!
+//! **What comes of it.** Pages that came along are mapped, all but the one that was foreseen
+//! last, the *mark*. The first use of it is a fault that costs no message, and says that all of
+//! them were of use; if it is taken away unused, none was.
+
+use std::collections::BTreeMap;
+
+use super::event::Action;
+use super::node::Node;
+use super::page::{Happens, State};
+use super::table::Fresh;
+use crate::message::{NodeId, Page};
+use crate::ride::forecast::Forecast;
+use crate::ride::{By, Carrier, Fate, Ride};
+use crate::run::{self, NOBODY, Run};
+
+/// What a node foresees of its own.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Ahead {
+    forecast: Forecast,
+    /// Instead of that, for the next step.
+    suggested: Vec<Page>,
+    /// What is hoped to come along with a page, in the order in which it will be wanted.
+    hopes: BTreeMap<Page, Vec<Ride>>,
+    /// What came along with these marks.
+    unused: BTreeMap<Page, Vec<Ride>>,
+}
+
+impl Ahead {
+    pub fn new(forecast: Forecast) -> Self {
+        Self { forecast, ..Self::default() }
+    }
+
+    /// Nothing is hoped for.
+    pub fn is_idle(&self) -> bool {
+        self.hopes.is_empty()
+    }
+}
+
+impl Node {
+    /// For checks: hopes for these pages with requests that the next step makes, if it may, and
+    /// not for what is foreseen.
+    pub fn suggest(&mut self, pages: Vec<Page>) {
+        self.ahead.suggested = pages;
+    }
+
+    /// What was suggested was for one step.
+    pub(super) fn forget_suggested(&mut self) {
+        self.ahead.suggested.clear();
+    }
+
+    /// What comes along, if it can, with a page that is asked for there.
+    pub(super) fn hope(
+        &mut self,
+        asked: Page,
+        at: NodeId,
+        write: bool,
+        actions: &mut Vec<Action>,
+    ) -> Vec<Run> {
+        let me = self.options.me;
+        self.ahead.forecast.asked(me, asked);
+        let room = self.options.pages_max as usize - 1;
+        if room == 0 || !self.ahead.forecast.is_on() && self.ahead.suggested.is_empty() {
+            return Vec::new();
+        }
+        let pages = &self.pages;
+        let can = |page: Page| {
+            let is_there = |it: super::table::Entry| it.state == State::None && it.owner == at;
+            page != asked && pages.get(page).is_some_and(is_there)
+        };
+        let hopes: Vec<Ride> = if self.ahead.suggested.is_empty() {
+            let none = std::iter::empty();
+            let foreseen = self.ahead.forecast.foresee(me, Carrier::Page, room, none, can);
+            foreseen.rides.into_iter().take(foreseen.sent).collect()
+        } else {
+            let suggested = self.ahead.suggested.iter().copied().filter(|&page| can(page));
+            let ride = |page| Ride { page, by: By::Chance, fate: Fate::Aboard };
+            suggested.map(ride).take(room).collect()
+        };
+        let on = if write { Happens::HopeToWrite } else { Happens::HopeToRead };
+        for ride in &hopes {
+            self.counts.rides[ride.by as usize].predicted += 1;
+            self.happens(ride.page, on, None, actions);
+        }
+        let runs = runs(hopes.iter().map(|ride| ride.page));
+        if !hopes.is_empty() {
+            self.ahead.hopes.insert(asked, hopes);
+        }
+        runs
+    }
+
+    /// All of these are hoped for with that page.
+    pub(super) fn hopes_for(&self, asked: Page, rides: &[Run]) -> bool {
+        let hopes = self.ahead.hopes.get(&asked).map_or(&[][..], Vec::as_slice);
+        let hoped = |page| hopes.iter().any(|hope| hope.page == page);
+        rides.iter().flat_map(Run::range).all(hoped)
+    }
+
+    /// These came along with that page, and stand behind so many of the message's pages.
+    pub(super) fn came_along(
+        &mut self,
+        asked: Page,
+        from: NodeId,
+        write: bool,
+        rides: &[Run],
+        before: usize,
+        actions: &mut Vec<Action>,
+    ) {
+        let Some(hopes) = self.ahead.hopes.remove(&asked) else { return };
+        let place = |page| rides.iter().flat_map(Run::range).position(|came| came == page);
+        let came: Vec<Ride> =
+            hopes.iter().copied().filter(|ride| place(ride.page).is_some()).collect();
+        let mark = came.last().map(|ride| ride.page);
+        for ride in hopes {
+            let entry = self.pages.of(ride.page);
+            let is_wanted = std::mem::take(&mut entry.is_wanted);
+            let Some(place) = place(ride.page) else {
+                // It may go along next time.
+                self.ahead.forecast.changed(from, ride.page..ride.page + 1, false);
+                self.happens(ride.page, Happens::Stay, None, actions);
+                if !is_wanted {
+                    actions.pop_if(|last| *last == Action::Wake(ride.page));
+                }
+                continue;
+            };
+            entry.owner = if write { self.options.me } else { from };
+            let is_mark = mark == Some(ride.page) && !is_wanted;
+            let on = if is_mark { Happens::Mark } else { Happens::Ride };
+            self.counts.rides[ride.by as usize].sent += 1;
+            self.happens(ride.page, on, Some(super::node::Detail::Place(before + place)), actions);
+            if !is_wanted {
+                // Nobody was let go on.
+                self.pages.of(ride.page).fresh = Fresh::No;
+            }
+            if is_mark {
+                self.ahead.unused.insert(ride.page, came.clone());
+            } else if mark == Some(ride.page) {
+                self.learn(came.clone(), Fate::Used);
+            }
+        }
+    }
+
+    /// The mark is used, or gone.
+    pub(super) fn mark_is(&mut self, page: Page, fate: Fate) {
+        if let Some(came) = self.ahead.unused.remove(&page) {
+            self.learn(came, fate);
+        }
+    }
+
+    fn learn(&mut self, came: Vec<Ride>, fate: Fate) {
+        for ride in came {
+            let counts = &mut self.counts.rides[ride.by as usize];
+            *(if fate == Fate::Used { &mut counts.used } else { &mut counts.wasted }) += 1;
+            self.ahead.forecast.learn(self.options.me, Ride { fate, ..ride });
+        }
+    }
+
+    /// A copy is here no more.
+    pub(super) fn is_out_of_date(&mut self, page: Page, writer: NodeId) {
+        self.ahead.forecast.changed(writer, page..page + 1, false);
+    }
+
+    /// Of the pages that another hopes for, those that go along, at most so many.
+    pub(super) fn lend(
+        &mut self,
+        asker: NodeId,
+        asked: Page,
+        write: bool,
+        hopes: &[Run],
+        room: usize,
+        actions: &mut Vec<Action>,
+    ) -> Vec<Page> {
+        let on = if write { Happens::LendWrite } else { Happens::LendRead };
+        let mut lent = Vec::new();
+        for page in hopes.iter().flat_map(Run::range) {
+            if lent.len() == room {
+                break;
+            }
+            if page == asked || !self.can_lend(asker, page, write) {
+                continue;
+            }
+            self.happens(page, on, None, actions);
+            let entry = self.pages.of(page);
+            if write {
+                entry.owner = asker;
+                entry.copies = Default::default();
+            } else {
+                entry.copies.insert(asker);
+            }
+            lent.push(page);
+        }
+        lent
+    }
+
+    fn can_lend(&self, asker: NodeId, page: Page, write: bool) -> bool {
+        let Some(entry) = self.pages.get(page) else { return false };
+        let rests = entry.since == 0 || self.now >= entry.since.saturating_add(self.options.rest);
+        let stays = entry.state == State::ReadOwner && !write;
+        entry.state.owns()
+            && (stays || rests && !self.is_fresh(page))
+            && entry.readers.is_empty()
+            && entry.next.is_none()
+            && (!write || entry.copies.without(super::nodes::Nodes::one(asker)).is_empty())
+    }
+}
+
+/// Pages in any order.
+pub(super) fn runs(pages: impl Iterator<Item = Page>) -> Vec<Run> {
+    let mut pages: Vec<Page> = pages.collect();
+    pages.sort_unstable();
+    run::of(pages.into_iter().map(|page| (page, NOBODY)))
+}

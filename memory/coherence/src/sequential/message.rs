@@ -1,0 +1,316 @@
+//! What nodes say to each other: a fixed header, and a body that depends on the operation.
+//!
+//! All numbers are little endian. What comes is not trusted: a header and a content are made
+//! only of what parses, and [`Node::step`](super::Node::step) refuses what does not fit.
+//!
+//! | operation | body |
+//! |---|---|
+//! | AskRead, AskWrite | runs of pages that are hoped for |
+//! | GrantRead, GrantWrite | runs of pages that came along; a word that says which pages are zeros, in their order from the lowest bit on; the bytes of all others: the page that was asked for, then those that came along |
+//! | Invalidate, Acknowledge | none |
+
+use serde::{Deserialize, Serialize};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+use crate::message::{NodeId, Page};
+use crate::run::{self, Run};
+
+/// Both sides must speak the same: rises with every change of headers or bodies.
+pub const VERSION: u8 = 1;
+
+/// Pages that one message names, at most: a word says which of them are zeros.
+pub const PAGES_MAX: u32 = u64::BITS;
+
+/// What a message is. Numbers are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[repr(u16)]
+pub enum Op {
+    /// To the last known owner: `node` wants a copy of the page.
+    AskRead = 1,
+    /// To the last known owner: `node` wants the page; it has a copy, if `whole` says so.
+    AskWrite = 2,
+    /// The copy.
+    GrantRead = 3,
+    /// The page: who gets it is its owner, and may write it when those of `set` have
+    /// acknowledged. Without `whole` the copy that is there already is the page.
+    GrantWrite = 4,
+    /// To who has a copy: `node` will write the page.
+    Invalidate = 5,
+    /// To who will write the page: our copy is gone.
+    Acknowledge = 6,
+}
+
+impl Op {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Op; 6] =
+        [Op::AskRead, Op::AskWrite, Op::GrantRead, Op::GrantWrite, Op::Invalidate, Op::Acknowledge];
+
+    /// As reports call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Op::AskRead => "ASK_READ",
+            Op::AskWrite => "ASK_WRITE",
+            Op::GrantRead => "GRANT_READ",
+            Op::GrantWrite => "GRANT_WRITE",
+            Op::Invalidate => "INVALIDATE",
+            Op::Acknowledge => "ACKNOWLEDGE",
+        }
+    }
+
+    /// It brings pages.
+    fn grants(self) -> bool {
+        matches!(self, Op::GrantRead | Op::GrantWrite)
+    }
+}
+
+/// What a message is about. Fields that an operation does not need are 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Header {
+    /// What it is.
+    pub op: Op,
+    /// Who says it.
+    pub from: NodeId,
+    /// To whom.
+    pub to: NodeId,
+    /// Who asks for the page or will write it.
+    pub node: NodeId,
+    /// The page.
+    pub page: Page,
+    /// Nodes, a bit each.
+    pub set: u64,
+    /// In a request: who asks has a copy. In a grant: the page's bytes are there.
+    pub whole: bool,
+    /// How often a request was passed on.
+    pub hops: u16,
+    /// Runs that the body begins with.
+    pub runs: u16,
+}
+
+/// A header's bytes.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct Raw {
+    op: U16,
+    version: u8,
+    whole: u8,
+    hops: U16,
+    runs: U16,
+    from: U32,
+    to: U32,
+    node: U32,
+    zero: U32,
+    page: U64,
+    set: U64,
+}
+
+impl Header {
+    /// Bytes of a header.
+    pub const BYTES: usize = size_of::<Raw>();
+
+    /// As it is sent.
+    pub fn bytes(&self) -> [u8; Self::BYTES] {
+        let raw = Raw {
+            op: (self.op as u16).into(),
+            version: VERSION,
+            whole: self.whole.into(),
+            hops: self.hops.into(),
+            runs: self.runs.into(),
+            from: self.from.into(),
+            to: self.to.into(),
+            node: self.node.into(),
+            zero: 0.into(),
+            page: self.page.into(),
+            set: self.set.into(),
+        };
+        zerocopy::transmute!(raw)
+    }
+
+    /// Of what came: nothing if it is no header of ours.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let raw = Raw::ref_from_bytes(bytes).ok()?;
+        if raw.version != VERSION || raw.zero.get() != 0 || raw.whole > 1 {
+            return None;
+        }
+        let op = *Op::ALL.get(usize::from(raw.op.get()).checked_sub(1)?)?;
+        Some(Self {
+            op,
+            from: raw.from.get(),
+            to: raw.to.get(),
+            node: raw.node.get(),
+            page: raw.page.get(),
+            set: raw.set.get(),
+            whole: raw.whole == 1,
+            hops: raw.hops.get(),
+            runs: raw.runs.get(),
+        })
+    }
+
+    /// Pages that come with it, if these ride along.
+    fn aboard(&self, rides: &[Run]) -> u64 {
+        u64::from(self.whole) + rides.iter().map(|run| run.pages).sum::<u64>()
+    }
+}
+
+/// What a message's body says, as far as the protocol is concerned: its runs.
+pub type Content = Vec<Run>;
+
+/// Where the pages of a message stand.
+#[derive(Clone, Copy, Debug)]
+pub struct Pages<'a> {
+    zeros: u64,
+    bytes: &'a [u8],
+    page_bytes: usize,
+}
+
+impl<'a> Pages<'a> {
+    /// The page of this place, counted from 0, as [`Action::Fill`](super::Action::Fill) says it:
+    /// none, if it is all zeros.
+    ///
+    /// # Panics
+    /// There is no such place.
+    pub fn get(&self, place: usize) -> Option<&'a [u8]> {
+        if self.zeros >> place & 1 == 1 {
+            return None;
+        }
+        let before = place - (self.zeros & ((1 << place) - 1)).count_ones() as usize;
+        Some(&self.bytes[before * self.page_bytes..][..self.page_bytes])
+    }
+}
+
+/// Of a body that came with `header`, where pages have `page_bytes`: nothing if it is none.
+pub fn parse<'a>(
+    header: &Header,
+    body: &'a [u8],
+    page_bytes: usize,
+) -> Option<(Content, Pages<'a>)> {
+    let (runs, rest) = body.split_at_checked(usize::from(header.runs) * Run::BYTES)?;
+    let runs = run::decode(runs, u64::MAX)?;
+    let is_named = |pages: u64| pages <= u64::from(PAGES_MAX);
+    let named = runs.iter().try_fold(0, |sum: u64, run| sum.checked_add(run.pages))?;
+    if !is_named(named) {
+        return None;
+    }
+    if !header.op.grants() {
+        let none = Pages { zeros: 0, bytes: &[], page_bytes };
+        let asks = matches!(header.op, Op::AskRead | Op::AskWrite);
+        return (rest.is_empty() && (asks || runs.is_empty())).then_some((runs, none));
+    }
+    let aboard = header.aboard(&runs);
+    let (zeros, bytes) = U64::ref_from_prefix(rest).ok()?;
+    let zeros = zeros.get();
+    let beyond = zeros.checked_shr(aboard as u32).unwrap_or(0);
+    let full = aboard.checked_sub(u64::from(zeros.count_ones()))?;
+    if !is_named(aboard) || beyond != 0 || bytes.len() as u64 != full * page_bytes as u64 {
+        return None;
+    }
+    Some((runs, Pages { zeros, bytes, page_bytes }))
+}
+
+/// A message's body.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Body {
+    /// Pages that are hoped for; none in messages that have no body.
+    Runs(Vec<Run>),
+    /// Pages.
+    Pages {
+        /// The one that was asked for, if its bytes are to be sent.
+        asked: Option<Page>,
+        /// Those that go along.
+        rides: Vec<Run>,
+    },
+}
+
+impl Body {
+    /// Its runs.
+    pub fn runs(&self) -> &[Run] {
+        match self {
+            Body::Runs(runs) | Body::Pages { rides: runs, .. } => runs,
+        }
+    }
+
+    /// As it is sent; `page` appends a page's bytes.
+    pub fn bytes(&self, mut page: impl FnMut(Page, &mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = run::encode(self.runs());
+        if let Body::Pages { asked, rides } = self {
+            let word = bytes.len();
+            bytes.extend([0; 8]);
+            let mut zeros = 0u64;
+            let pages = asked.iter().copied().chain(rides.iter().flat_map(Run::range));
+            for (place, number) in pages.enumerate() {
+                let before = bytes.len();
+                page(number, &mut bytes);
+                if are_zeros(&bytes[before..]) {
+                    bytes.truncate(before);
+                    zeros |= 1 << place;
+                }
+            }
+            bytes[word..word + 8].copy_from_slice(&zeros.to_le_bytes());
+        }
+        bytes
+    }
+}
+
+fn are_zeros(bytes: &[u8]) -> bool {
+    let (blocks, rest) = bytes.as_chunks::<64>();
+    blocks.iter().all(|block| *block == [0; 64]) && rest.iter().all(|byte| *byte == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::NOBODY;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_operation_s_number_is_its_place() {
+        for (at, op) in Op::ALL.into_iter().enumerate() {
+            assert_eq!(op as usize, at + 1, "{}", op.name());
+        }
+    }
+
+    fn header(op: Op, whole: bool, runs: u16) -> Header {
+        Header { op, from: 1, to: 2, node: 3, page: 500, set: 0, whole, hops: 0, runs }
+    }
+
+    proptest! {
+        #[test]
+        fn headers_come_as_they_were_sent(op in 0..Op::ALL.len(), from: u32, to: u32, node: u32, page: u64, set: u64, whole: bool, hops: u16, runs: u16) {
+            let header = Header { op: Op::ALL[op], from, to, node, page, set, whole, hops, runs };
+            prop_assert_eq!(Header::parse(&header.bytes()), Some(header));
+        }
+
+        #[test]
+        fn pages_come_as_they_were_sent(whole: bool, rides in proptest::collection::btree_map(0..200u64, 0..3u8, 0..20)) {
+            const PAGE: usize = 96;
+            let runs = run::of(rides.keys().map(|&page| (page, NOBODY)));
+            let header = header(Op::GrantRead, whole, runs.len() as u16);
+            let body = Body::Pages { asked: whole.then_some(500), rides: runs.clone() };
+            let value = |page| rides.get(&page).copied().unwrap_or(9);
+            let bytes = body.bytes(|page, bytes| bytes.extend([value(page); PAGE]));
+            let (content, pages) = parse(&header, &bytes, PAGE).expect("ours");
+            prop_assert_eq!(content, runs);
+            let all = whole.then_some(500).into_iter().chain(rides.keys().copied());
+            for (place, page) in all.enumerate() {
+                prop_assert_eq!(pages.get(place).map_or(0, |bytes| bytes[PAGE - 1]), value(page));
+            }
+            prop_assert!(parse(&header, &bytes[..bytes.len() - 1], PAGE).is_none());
+            prop_assert!(parse(&header, &[&bytes[..], &[0]].concat(), PAGE).is_none());
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>, body in proptest::collection::vec(0..4u8, 0..200), op in 0..Op::ALL.len(), whole: bool, runs in 0..5u16) {
+            let _ = Header::parse(&bytes);
+            let _ = parse(&header(Op::ALL[op], whole, runs), &body, 4);
+        }
+    }
+
+    #[test]
+    fn a_message_names_no_more_pages_than_there_may_be() {
+        let of = |pages| {
+            let run = Run { first: 7, pages, writer: NOBODY };
+            parse(&header(Op::AskRead, false, 1), &run::encode(&[run]), 4).is_some()
+        };
+        assert!(of(64) && !of(65) && !of(u64::MAX - 7));
+    }
+}

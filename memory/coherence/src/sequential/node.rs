@@ -1,0 +1,589 @@
+//! A node's part of the protocol: events in, actions out.
+
+use super::ahead::{Ahead, runs};
+use super::copies::Copies;
+use super::event::{Action, Event, Options, Refused};
+use super::message::{Body, Content, Header, Op, PAGES_MAX};
+use super::nodes::{NODES_MAX, Nodes};
+use super::page::{Do, Happens, State, rule_of};
+use super::statistics::Statistics;
+use super::table::{Entry, Fresh, Next, Table};
+use crate::message::{NodeId, Page};
+use crate::ride::Fate;
+use crate::ride::forecast::Forecast;
+use crate::run::Run;
+
+/// What else there is to say of what happens to a page.
+#[derive(Clone, Debug)]
+pub(super) enum Detail {
+    /// Which of the pages that came it is.
+    Place(usize),
+    /// Who asks for it.
+    Asked(Request),
+    /// Who will write it.
+    Writer(NodeId),
+}
+
+/// What somebody asks for.
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    asker: NodeId,
+    /// It has a copy, as it says.
+    has: bool,
+    hops: u16,
+    hopes: Vec<Run>,
+}
+
+/// A node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Node {
+    pub(super) options: Options,
+    pub(super) now: u64,
+    pub(super) pages: Table,
+    pub(super) copies: Copies,
+    pub(super) ahead: Ahead,
+    lost: Nodes,
+    pub(super) counts: Statistics,
+}
+
+impl Node {
+    /// A node without pages.
+    ///
+    /// # Panics
+    /// The options make no sense.
+    pub fn new(options: Options) -> Self {
+        let Options { nodes, me, pages_max, .. } = options;
+        assert!(me < nodes && nodes <= NODES_MAX, "a node among nodes");
+        assert!((1..=PAGES_MAX).contains(&pages_max), "a message has room for a page");
+        Self {
+            options,
+            now: 0,
+            pages: Table::default(),
+            copies: Copies::default(),
+            ahead: Ahead::new(Forecast::new(options.rides)),
+            lost: Nodes::default(),
+            counts: Statistics::default(),
+        }
+    }
+
+    /// Takes an event at the time `now` and appends what is to be done.
+    ///
+    /// # Errors
+    /// Only for messages. Nothing is changed and nothing to be done then.
+    pub fn step(
+        &mut self,
+        event: Event,
+        now: u64,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        self.now = now;
+        match event {
+            Event::Allocate { pages, owner, everywhere } => {
+                let Options { me, nodes, .. } = self.options;
+                assert!(owner < nodes, "a node owns the pages");
+                self.pages.allocate(pages, owner, everywhere, me, nodes);
+            }
+            Event::Read(page) => self.fault(page, false, actions),
+            Event::Write(page) => self.fault(page, true, actions),
+            Event::Touched(page) => {
+                assert!(page < self.pages(), "page {page} is not allocated");
+                self.pages.of(page).fresh = Fresh::No;
+                self.settle(page, actions);
+            }
+            Event::Message(header, content) => {
+                self.message(&header, content, actions)?;
+                self.settle(header.page, actions);
+            }
+            Event::Lost(node) => self.lose(node, actions),
+        }
+        self.drop_copies(actions);
+        self.forget_suggested();
+        Ok(())
+    }
+
+    /// What it has counted.
+    pub fn statistics(&self) -> &Statistics {
+        &self.counts
+    }
+
+    /// Begins to count anew.
+    pub fn forget_statistics(&mut self) {
+        self.counts = Statistics::default();
+    }
+
+    /// The pages that there are.
+    pub fn pages(&self) -> u64 {
+        self.pages.pages()
+    }
+
+    /// Copies of others' pages that came and are here.
+    pub fn copies(&self) -> u64 {
+        self.copies.count()
+    }
+
+    /// What we have of a page.
+    pub fn state(&self, page: Page) -> Option<State> {
+        Some(self.pages.get(page)?.state)
+    }
+
+    /// Who was a page's owner last, so far as we know.
+    pub fn owner(&self, page: Page) -> Option<NodeId> {
+        let entry = self.pages.get(page)?;
+        let is_ours = entry.state.owns() || entry.state == State::Gathering;
+        Some(if is_ours { self.options.me } else { entry.owner })
+    }
+
+    /// What it was made with.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The time of its last step.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Nothing is under way, and nobody waits.
+    pub fn is_idle(&self) -> bool {
+        let rests = |entry: Entry| {
+            !entry.state.waits()
+                && entry.state != State::Gathering
+                && entry.readers.is_empty()
+                && entry.next.is_none()
+                && entry.invalid_for.is_none()
+        };
+        self.ahead.is_idle()
+            && (0..self.pages()).all(|page| self.pages.get(page).is_some_and(rests))
+    }
+
+    /// A task cannot go on.
+    fn fault(&mut self, page: Page, write: bool, actions: &mut Vec<Action>) {
+        assert!(page < self.pages(), "page {page} is not allocated");
+        let now = self.now;
+        *(if write { &mut self.counts.write_faults } else { &mut self.counts.read_faults }) += 1;
+        let entry = self.pages.of(page);
+        entry.since = now;
+        let on = match (write, entry.state) {
+            (false, _) => Happens::Read,
+            (true, State::ReadOwner) if entry.copies.is_empty() => Happens::Claim,
+            (true, _) => Happens::Write,
+        };
+        entry.is_wanted = matches!(entry.state, State::HopingToRead | State::HopingToWrite);
+        if !self.lost.is_empty() && self.rule(page, on).next.waits() {
+            actions.push(Action::Gone(page));
+            return;
+        }
+        self.happens(page, on, None, actions);
+    }
+
+    fn rule(&mut self, page: Page, on: Happens) -> super::page::Rule {
+        let state = self.pages.of(page).state;
+        rule_of(state, on).unwrap_or_else(|| panic!("page {page}, {state:?}: {on:?} cannot happen"))
+    }
+
+    /// Looks the rule up and follows it. What local events ask for that has no rule is an error
+    /// of ours; what comes in messages is checked before.
+    pub(super) fn happens(
+        &mut self,
+        page: Page,
+        on: Happens,
+        detail: Option<Detail>,
+        actions: &mut Vec<Action>,
+    ) {
+        let rule = self.rule(page, on);
+        self.counts.rules[rule.state as usize][on as usize] += 1;
+        let now = self.now;
+        let entry = self.pages.of(page);
+        entry.state = rule.next;
+        let waited = now.saturating_sub(entry.since);
+        match on {
+            Happens::Copy => self.counts.reading.add(waited),
+            Happens::OwnAlone | Happens::Gathered => self.counts.writing.add(waited),
+            _ => {}
+        }
+        if matches!(rule.state, State::Ahead | State::AheadOwner) && rule.next != rule.state {
+            let is_used = matches!(on, Happens::Read | Happens::Write);
+            self.mark_is(page, if is_used { Fate::Used } else { Fate::Wasted });
+        }
+        if rule.state.is_copy() != rule.next.is_copy() {
+            self.copies.set(page, rule.next.is_copy());
+        }
+        for action in rule.actions {
+            match (action, &detail) {
+                (Do::Ask, _) => self.ask(page, &rule, actions),
+                (Do::Fill, Some(Detail::Place(place))) => actions.push(Action::Fill(page, *place)),
+                (Do::MapRead | Do::MapWrite, _) => {
+                    self.pages.of(page).fresh = Fresh::Since(now);
+                    actions.push(match action {
+                        Do::MapRead => Action::MapRead(page),
+                        _ => Action::MapWrite(page),
+                    });
+                }
+                (Do::Protect, _) => actions.push(Action::Protect(page)),
+                (Do::Unmap, _) => {
+                    self.pages.of(page).fresh = Fresh::No;
+                    actions.push(Action::Unmap(page));
+                }
+                (Do::Wake, _) => actions.push(Action::Wake(page)),
+                (Do::GrantRead, Some(Detail::Asked(request))) => {
+                    self.grant(page, request, false, actions);
+                }
+                (Do::GrantWrite, Some(Detail::Asked(request))) => {
+                    self.grant(page, request, true, actions);
+                }
+                (Do::Forward, Some(Detail::Asked(request))) => {
+                    self.forward(page, request, on == Happens::AskWrite, actions);
+                }
+                (Do::Queue, Some(Detail::Asked(request))) => {
+                    self.queue(page, request, on == Happens::AskWrite, actions);
+                }
+                (Do::Invalidate, _) => {
+                    let entry = self.pages.of(page);
+                    let others = std::mem::take(&mut entry.copies).without(self.lost);
+                    entry.answers = others;
+                    self.invalidate(page, others, self.options.me, actions);
+                    self.gather(page, actions);
+                }
+                (Do::Acknowledge, Some(Detail::Writer(writer))) => {
+                    self.is_out_of_date(page, *writer);
+                    self.send(*writer, Op::Acknowledge, page, actions);
+                }
+                (action, detail) => unreachable!("{action:?} needs more than {detail:?}"),
+            }
+        }
+    }
+
+    /// Asks who was the owner last.
+    fn ask(&mut self, page: Page, rule: &super::page::Rule, actions: &mut Vec<Action>) {
+        let me = self.options.me;
+        let write = rule.next != State::Reading;
+        let entry = self.pages.of(page);
+        let to = entry.owner;
+        if write {
+            entry.owner = me;
+            entry.answers = Nodes::default();
+        }
+        let hopes = self.hope(page, to, write, actions);
+        let op = if write { Op::AskWrite } else { Op::AskRead };
+        let header = Header { node: me, whole: rule.state.is_copy(), ..self.header(to, op, page) };
+        self.post(header, Body::Runs(hopes), actions);
+    }
+
+    /// Gives what was asked for.
+    fn grant(&mut self, page: Page, request: &Request, write: bool, actions: &mut Vec<Action>) {
+        let Request { asker, has, hops, ref hopes } = *request;
+        self.counts.hops += u64::from(hops);
+        let lost = self.lost;
+        let entry = self.pages.of(page);
+        let whole = !(write && has && entry.copies.has(asker));
+        let mut others = Nodes::default();
+        if write {
+            others = std::mem::take(&mut entry.copies).without(Nodes::one(asker)).without(lost);
+            self.counts.moved += 1;
+            self.invalidate(page, others, asker, actions);
+        } else {
+            entry.copies.insert(asker);
+        }
+        let room = self.options.pages_max as usize - usize::from(whole);
+        let lent = self.lend(asker, page, write, hopes, room, actions);
+        self.counts.pages += u64::from(whole) + lent.len() as u64;
+        let op = if write { Op::GrantWrite } else { Op::GrantRead };
+        let header = Header { set: others.bits(), whole, ..self.header(asker, op, page) };
+        let rides = runs(lent.iter().copied());
+        self.post(header, Body::Pages { asked: whole.then_some(page), rides }, actions);
+        if write {
+            // Only now: their bytes had to be sent.
+            actions.extend(lent.into_iter().map(Action::Unmap));
+        }
+    }
+
+    /// Tells those who have copies who will write the page.
+    fn invalidate(&mut self, page: Page, others: Nodes, writer: NodeId, actions: &mut Vec<Action>) {
+        for other in others.iter() {
+            let header = Header { node: writer, ..self.header(other, Op::Invalidate, page) };
+            self.post(header, Body::Runs(Vec::new()), actions);
+        }
+    }
+
+    /// Tells who was the owner last that somebody asks; who asks for the page itself will be its
+    /// owner.
+    fn forward(&mut self, page: Page, request: &Request, write: bool, actions: &mut Vec<Action>) {
+        let Request { asker, has, hops, ref hopes } = *request;
+        let entry = self.pages.of(page);
+        let to = entry.owner;
+        if write {
+            entry.owner = asker;
+        }
+        let op = if write { Op::AskWrite } else { Op::AskRead };
+        let hops = hops.saturating_add(1);
+        let header = Header { node: asker, whole: has, hops, ..self.header(to, op, page) };
+        self.post(header, Body::Runs(hopes.clone()), actions);
+    }
+
+    /// Who asks for a copy waits here until there is one to give; so does the first who asks for
+    /// the page itself, and others wait there.
+    fn queue(&mut self, page: Page, request: &Request, write: bool, actions: &mut Vec<Action>) {
+        let Request { asker, has, hops, .. } = *request;
+        let entry = self.pages.of(page);
+        match (write, entry.next) {
+            (false, _) => {
+                entry.readers.insert(asker);
+            }
+            (true, None) => {
+                entry.next = Some(Next { node: asker, has, hops });
+                entry.owner = asker;
+            }
+            (true, Some(_)) => self.forward(page, request, write, actions),
+        }
+    }
+
+    /// Who waits for the page gets it, unless tasks here have to use it first.
+    fn settle(&mut self, page: Page, actions: &mut Vec<Action>) {
+        loop {
+            let is_fresh = self.is_fresh(page);
+            let entry = self.pages.of(page);
+            let owns = entry.state.owns();
+            let reader = entry.readers.first().filter(|_| owns);
+            let next = entry.next.filter(|_| owns);
+            if reader.is_none() && next.is_none() && entry.invalid_for.is_none() {
+                return;
+            }
+            // Who reads beside us takes nothing away.
+            if is_fresh && !(reader.is_some() && entry.state == State::ReadOwner) {
+                if let Fresh::Since(since) = entry.fresh {
+                    entry.fresh = Fresh::Held(since);
+                    self.counts.held += 1;
+                    actions.push(Action::Hold(page, since.saturating_add(self.options.hold)));
+                }
+                return;
+            }
+            let (on, detail) = if let Some(writer) = entry.invalid_for.take() {
+                (Happens::Invalidate, Detail::Writer(writer))
+            } else if let Some(asker) = reader {
+                entry.readers.remove(asker);
+                let request = Request { asker, has: false, hops: 0, hopes: Vec::new() };
+                (Happens::AskRead, Detail::Asked(request))
+            } else if let Some(Next { node: asker, has, hops }) = next {
+                entry.next = None;
+                let request = Request { asker, has, hops, hopes: Vec::new() };
+                (Happens::AskWrite, Detail::Asked(request))
+            } else {
+                return;
+            };
+            self.happens(page, on, Some(detail), actions);
+        }
+    }
+
+    /// Tasks were let go on with the page, and need time to use it.
+    pub(super) fn is_fresh(&self, page: Page) -> bool {
+        match self.pages.get(page).map(|entry| entry.fresh) {
+            Some(Fresh::Since(since) | Fresh::Held(since)) => {
+                self.now < since.saturating_add(self.options.hold)
+            }
+            _ => false,
+        }
+    }
+
+    /// All others' copies may be gone by now.
+    fn gather(&mut self, page: Page, actions: &mut Vec<Action>) {
+        let entry = self.pages.of(page);
+        if entry.state == State::Gathering && entry.answers.is_empty() {
+            self.happens(page, Happens::Gathered, None, actions);
+        }
+    }
+
+    fn header(&self, to: NodeId, op: Op, page: Page) -> Header {
+        let from = self.options.me;
+        Header { op, from, to, node: 0, page, set: 0, whole: false, hops: 0, runs: 0 }
+    }
+
+    fn send(&mut self, to: NodeId, op: Op, page: Page, actions: &mut Vec<Action>) {
+        self.post(self.header(to, op, page), Body::Runs(Vec::new()), actions);
+    }
+
+    fn post(&mut self, header: Header, body: Body, actions: &mut Vec<Action>) {
+        if self.lost.has(header.to) {
+            return;
+        }
+        self.counts.messages[header.op as usize - 1] += 1;
+        let runs = u16::try_from(body.runs().len()).expect("a message has room for them");
+        actions.push(Action::Send(Header { runs, ..header }, body));
+    }
+
+    fn message(
+        &mut self,
+        header: &Header,
+        content: Content,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, to, node, page, .. } = *header;
+        let Options { me, nodes, .. } = self.options;
+        let refuse = |why| Err(Refused::of(header, why));
+        if to != me || from >= nodes || from == me || self.lost.has(from) {
+            return refuse("not for this node, or from none");
+        }
+        let Some(entry) = self.pages.get(page) else {
+            return refuse("is of a page that there is not");
+        };
+        match op {
+            Op::AskRead | Op::AskWrite => self.asked(header, entry, content, actions),
+            Op::GrantRead | Op::GrantWrite => self.granted(header, entry, &content, actions),
+            Op::Invalidate => {
+                if node >= nodes || node == me || entry.invalid_for.is_some() {
+                    return refuse("is for a writer that cannot be");
+                }
+                if rule_of(entry.state, Happens::Invalidate).is_none() {
+                    return refuse("wants our own page to be dropped");
+                }
+                let fresh = entry.state.is_copy() && self.is_fresh(page);
+                let entry = self.pages.of(page);
+                // Who has asked for the page itself knows who comes after it.
+                if !matches!(entry.state, State::Writing | State::Upgrading) {
+                    entry.owner = node;
+                }
+                if entry.state.is_copy() {
+                    self.counts.invalidated += 1;
+                }
+                if fresh {
+                    entry.invalid_for = Some(node);
+                } else {
+                    let writer = Some(Detail::Writer(node));
+                    self.happens(page, Happens::Invalidate, writer, actions);
+                }
+                Ok(())
+            }
+            Op::Acknowledge => {
+                let entry = self.pages.of(page);
+                let is_new = match entry.state {
+                    State::Gathering => entry.answers.remove(from),
+                    State::Writing | State::Upgrading => entry.answers.insert(from),
+                    _ => false,
+                };
+                if !is_new {
+                    return refuse("drops a copy that nobody asked it to");
+                }
+                self.gather(page, actions);
+                Ok(())
+            }
+        }
+    }
+
+    /// Somebody asks for a page.
+    fn asked(
+        &mut self,
+        header: &Header,
+        entry: Entry,
+        hopes: Vec<Run>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, node: asker, page, whole: has, hops, .. } = *header;
+        let Options { me, nodes, .. } = self.options;
+        let refuse = |why| Err(Refused::of(header, why));
+        if asker >= nodes || asker == me {
+            return refuse("asks for a node that cannot");
+        }
+        if self.lost.has(asker) {
+            return Ok(());
+        }
+        let write = op == Op::AskWrite;
+        let waits = entry.readers.has(asker) || entry.next.is_some_and(|next| next.node == asker);
+        let asks_again = write && entry.owner == asker && entry.state.owns();
+        if waits || asks_again {
+            return refuse("asks twice");
+        }
+        let request = Request { asker, has, hops, hopes };
+        let busy = self.is_fresh(page) && (write || entry.state == State::ReadWrite)
+            || entry.next.is_some()
+            || !entry.readers.is_empty();
+        if entry.state.owns() {
+            if busy {
+                self.queue(page, &request, write, actions);
+                return Ok(());
+            }
+            if write {
+                self.pages.of(page).owner = asker;
+            }
+        } else if entry.owner == asker {
+            return refuse("asks for a page that it has, so far as we know");
+        }
+        let on = if write { Happens::AskWrite } else { Happens::AskRead };
+        self.happens(page, on, Some(Detail::Asked(request)), actions);
+        Ok(())
+    }
+
+    /// A page comes.
+    fn granted(
+        &mut self,
+        header: &Header,
+        entry: Entry,
+        rides: &[Run],
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Refused> {
+        let Header { op, from, page, set, whole, .. } = *header;
+        let Options { me, nodes, .. } = self.options;
+        let refuse = |why| Err(Refused::of(header, why));
+        let write = op == Op::GrantWrite;
+        let wanted = match entry.state {
+            State::Reading => !write && whole,
+            State::Writing => write && whole,
+            State::Upgrading => write && !whole,
+            _ => false,
+        };
+        if !wanted {
+            return refuse("brings a page that nobody asked for");
+        }
+        if !self.hopes_for(page, rides) {
+            return refuse("brings pages along that nobody hopes for");
+        }
+        let Some(others) = Nodes::of(set, nodes).filter(|others| !others.has(me)) else {
+            return refuse("has copies at nodes that there are not");
+        };
+        if !write && !others.is_empty() || !entry.answers.without(others).is_empty() && write {
+            return refuse("does not know of copies that were dropped");
+        }
+        let lost = self.lost;
+        let on = match write {
+            false => {
+                self.pages.of(page).owner = from;
+                Happens::Copy
+            }
+            true => {
+                let entry = self.pages.of(page);
+                entry.answers = others.without(entry.answers).without(lost);
+                if entry.answers.is_empty() { Happens::OwnAlone } else { Happens::Own }
+            }
+        };
+        self.happens(page, on, Some(Detail::Place(0)), actions);
+        self.came_along(page, from, write, rides, usize::from(whole), actions);
+        Ok(())
+    }
+
+    /// A node is lost: nobody waits for it, and tasks that wait for pages that may be there never
+    /// go on.
+    fn lose(&mut self, node: NodeId, actions: &mut Vec<Action>) {
+        assert!(node < self.options.nodes && node != self.options.me, "another node is lost");
+        if !self.lost.insert(node) {
+            return;
+        }
+        actions.push(Action::Lost(node, self.pages.only_at(node)));
+        let (mut waiting, mut gathering) = (Vec::new(), Vec::new());
+        for (page, entry) in self.pages.used() {
+            entry.copies.remove(node);
+            if entry.state.waits() {
+                waiting.push(page);
+            }
+            if entry.state == State::Gathering && entry.answers.remove(node) {
+                gathering.push(page);
+            }
+            entry.readers.remove(node);
+            entry.next = entry.next.filter(|next| next.node != node);
+            // Nobody waits for this answer any more.
+            entry.invalid_for = entry.invalid_for.filter(|writer| *writer != node);
+        }
+        actions.extend(waiting.into_iter().map(Action::Gone));
+        for page in gathering {
+            self.gather(page, actions);
+            self.settle(page, actions);
+        }
+    }
+}

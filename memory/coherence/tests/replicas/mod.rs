@@ -1,0 +1,400 @@
+//! Nodes with memory, a network and tasks that read and write without any lock: what the model
+//! checker and the random walks of sequential consistency drive. Messages are the real bytes.
+//!
+//! What must hold is more than sequential consistency asks, and easier to see: memory is one.
+//! Every read gives what was written last, in the order in which things happen; and while a node
+//! may write a page, no other may read it.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use coherence::message::{NodeId, Page};
+use coherence::sequential::message::{Header, parse};
+use coherence::sequential::page::{EVENTS, Happens, RULES, STATES, State};
+use coherence::sequential::{Action, Event, Node, Options};
+
+/// How often each rule was followed, by state and event.
+static TAKEN: [[AtomicU64; EVENTS]; STATES] =
+    [const { [const { AtomicU64::new(0) }; EVENTS] }; STATES];
+
+/// The rules that were never followed.
+#[allow(dead_code, reason = "not all tests ask")]
+pub fn never_followed() -> Vec<(State, Happens)> {
+    let cells = RULES.iter().map(|rule| (rule.state, rule.on));
+    let taken = |(state, on): &(State, Happens)| &TAKEN[*state as usize][*on as usize];
+    cells.filter(|cell| taken(cell).load(Ordering::Relaxed) == 0).collect()
+}
+
+/// Bytes of a page.
+pub const PAGE: usize = 2;
+/// What a page that was dropped holds.
+const NOTHING: u8 = 0xee;
+
+/// What a task does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Do {
+    /// Reads the byte, and remembers it.
+    Read(Page, usize),
+    /// Writes it.
+    Write(Page, usize, u8),
+    /// Adds one to it, as one step (x86's `lock inc`).
+    Add(Page, usize),
+}
+
+/// Scripts of the tasks of each node, and how memory is laid out.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Of each node, of each of its tasks.
+    pub nodes: Vec<Vec<Vec<Do>>>,
+    /// First owners of the pages; nobody in particular: all have them.
+    pub owners: Vec<Option<NodeId>>,
+    /// Options that all have, but for their numbers.
+    pub options: Options,
+    /// Other things happen between a fault and what the node does for it.
+    pub slow_faults: bool,
+    /// A page that others wait for is taken away at any time, and not only after its use.
+    pub hasty: bool,
+    /// Which node is lost, at any time.
+    pub lost: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Access {
+    None,
+    Read,
+    Write,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Frame {
+    access: Access,
+    bytes: [u8; PAGE],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Status {
+    Runs,
+    /// Was stopped at the page, and is about to try again.
+    Woken(Page),
+    /// Cannot go on with a page, and its node does not know yet.
+    Faults(Page, Access),
+    /// Waits for a page.
+    Faulted(Page),
+    /// Waited for a page that is lost.
+    Gone,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Task {
+    at: usize,
+    read: Vec<u8>,
+    status: Status,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Host {
+    node: Node,
+    frames: Vec<Frame>,
+    tasks: Vec<Task>,
+    /// Pages that others wait for.
+    held: BTreeSet<Page>,
+    /// It has heard of the node that is lost.
+    knows: bool,
+}
+
+/// What is on its way between two nodes, in order.
+type Way = VecDeque<(Header, Vec<u8>)>;
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Machine {
+    hosts: Vec<Host>,
+    network: BTreeMap<(NodeId, NodeId), Way>,
+    /// What was written last.
+    memory: Vec<[u8; PAGE]>,
+    is_lost: bool,
+    /// What went wrong.
+    pub wrong: Option<String>,
+}
+
+/// What may happen next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Next {
+    /// A task goes on.
+    Task(usize, usize),
+    /// A node learns of a task's fault.
+    Fault(usize, usize),
+    /// A node's tasks have used a page that others wait for, or had time to.
+    Touch(usize, Page),
+    /// A message arrives.
+    Deliver(NodeId, NodeId),
+    /// A node is lost.
+    Lose(usize),
+    /// Another hears of it.
+    Hear(usize, usize),
+}
+
+impl Machine {
+    pub fn new(program: &Program) -> Self {
+        let nodes = program.nodes.len() as u32;
+        let hosts = program.nodes.iter().enumerate().map(|(me, scripts)| {
+            let me = me as NodeId;
+            let mut node = Node::new(Options { nodes, me, ..program.options });
+            let frame = |owner: &Option<NodeId>| {
+                let (owner, everywhere) = (owner.unwrap_or(0), owner.is_none());
+                let allocate = Event::Allocate { pages: 1, owner, everywhere };
+                node.step(allocate, 0, &mut Vec::new()).expect("no message");
+                let is_here = everywhere || owner == me;
+                let bytes = [if is_here { 0 } else { NOTHING }; PAGE];
+                Frame { access: Access::None, bytes }
+            };
+            let frames = program.owners.iter().map(frame).collect();
+            let task = Task { at: 0, read: Vec::new(), status: Status::Runs };
+            let tasks = vec![task; scripts.len()];
+            Host { node, frames, tasks, held: BTreeSet::new(), knows: false }
+        });
+        Self {
+            hosts: hosts.collect(),
+            network: BTreeMap::new(),
+            memory: vec![[0; PAGE]; program.owners.len()],
+            is_lost: false,
+            wrong: None,
+        }
+    }
+
+    fn lives(&self, program: &Program, host: usize) -> bool {
+        !self.is_lost || program.lost != Some(host)
+    }
+
+    pub fn next(&self, program: &Program) -> Vec<Next> {
+        let mut next = Vec::new();
+        for (number, scripts) in program.nodes.iter().enumerate() {
+            let host = &self.hosts[number];
+            if !self.lives(program, number) {
+                continue;
+            }
+            for (task, script) in scripts.iter().enumerate() {
+                let state = &host.tasks[task];
+                match state.status {
+                    Status::Runs | Status::Woken(_) if state.at < script.len() => {
+                        next.push(Next::Task(number, task));
+                    }
+                    Status::Faults(..) => next.push(Next::Fault(number, task)),
+                    _ => {}
+                }
+            }
+            let used = |page: &Page| {
+                program.hasty || host.tasks.iter().all(|it| it.status != Status::Woken(*page))
+            };
+            let touched = host.held.iter().copied().filter(used);
+            next.extend(touched.map(|page| Next::Touch(number, page)));
+            if program.lost == Some(number) && !self.is_lost {
+                next.push(Next::Lose(number));
+            }
+        }
+        let arrives = |(way, messages): &(&(NodeId, NodeId), &Way)| {
+            !messages.is_empty() && self.lives(program, way.1 as usize)
+        };
+        let waiting = self.network.iter().filter(arrives);
+        next.extend(waiting.map(|(&(from, to), _)| Next::Deliver(from, to)));
+        if let Some(lost) = program.lost.filter(|_| self.is_lost) {
+            let hears = |host: &usize| {
+                let way = self.network.get(&(lost as NodeId, *host as NodeId));
+                *host != lost && !self.hosts[*host].knows && way.is_none_or(VecDeque::is_empty)
+            };
+            let hosts = (0..self.hosts.len()).filter(hears);
+            next.extend(hosts.map(|host| Next::Hear(host, lost)));
+        }
+        next
+    }
+
+    /// All scripts are at their ends, or wait for what is lost; and nothing is under way.
+    pub fn is_done(&self, program: &Program) -> bool {
+        (0..self.hosts.len()).filter(|&host| self.lives(program, host)).all(|number| {
+            let host = &self.hosts[number];
+            let mut tasks = host.tasks.iter().zip(&program.nodes[number]);
+            let ended = |(task, script): (&Task, &Vec<Do>)| {
+                task.at == script.len() || task.status == Status::Gone
+            };
+            (self.is_lost || host.node.is_idle()) && tasks.all(ended)
+        })
+    }
+
+    /// What the tasks have read.
+    #[allow(dead_code, reason = "not all tests ask")]
+    pub fn read(&self) -> Vec<Vec<u8>> {
+        let tasks = self.hosts.iter().flat_map(|host| &host.tasks);
+        tasks.map(|task| task.read.clone()).collect()
+    }
+
+    /// It happens; requests that are made by that hope for these pages.
+    pub fn go(&mut self, program: &Program, next: Next, hopes: Vec<Page>) {
+        match next {
+            Next::Task(host, task) => {
+                let script = &program.nodes[host][task];
+                self.hosts[host].node.suggest(hopes);
+                self.task(program, host, task, script);
+            }
+            Next::Fault(host, task) => {
+                self.hosts[host].node.suggest(hopes);
+                self.fault(host, task);
+            }
+            Next::Touch(host, page) => {
+                self.hosts[host].held.remove(&page);
+                self.step(host, Event::Touched(page), &[]);
+            }
+            Next::Deliver(from, to) => {
+                let messages = self.network.get_mut(&(from, to)).expect("there is one");
+                let (header, body) = messages.pop_front().expect("there is one");
+                if messages.is_empty() {
+                    self.network.remove(&(from, to));
+                }
+                let header = Header::parse(&header.bytes()).expect("ours");
+                let (content, _) = parse(&header, &body, PAGE).expect("ours");
+                self.step(to as usize, Event::Message(header, content), &body);
+            }
+            Next::Lose(host) => {
+                self.is_lost = true;
+                self.network.retain(|way, _| way.1 as usize != host);
+            }
+            Next::Hear(host, lost) => {
+                self.hosts[host].knows = true;
+                self.step(host, Event::Lost(lost as NodeId), &[]);
+            }
+        }
+        if let Next::Task(host, _) | Next::Fault(host, _) = next {
+            self.hosts[host].node.suggest(Vec::new());
+        }
+        self.check(program);
+    }
+
+    /// While a node may write a page, no other may read it; and what may be read is true.
+    fn check(&mut self, program: &Program) {
+        for (page, memory) in self.memory.iter().enumerate() {
+            let living = (0..self.hosts.len()).filter(|&host| self.lives(program, host));
+            let frames = || living.clone().map(|host| &self.hosts[host].frames[page]);
+            let readers = frames().filter(|frame| frame.access >= Access::Read).count();
+            let writers = frames().filter(|frame| frame.access == Access::Write).count();
+            let is_old = |frame: &Frame| frame.access >= Access::Read && frame.bytes != *memory;
+            let is_seen_old = frames().any(is_old);
+            if writers > 0 && readers > 1 {
+                self.wrong = Some(format!("page {page}: {writers} write it, {readers} read it"));
+            } else if is_seen_old {
+                self.wrong = Some(format!("page {page}: somebody sees an old one"));
+            }
+        }
+    }
+
+    fn task(&mut self, program: &Program, host: usize, task: usize, script: &[Do]) {
+        let (page, wants) = match script[self.hosts[host].tasks[task].at] {
+            Do::Read(page, _) => (page, Access::Read),
+            Do::Write(page, ..) | Do::Add(page, _) => (page, Access::Write),
+        };
+        if self.hosts[host].frames[page as usize].access < wants {
+            self.hosts[host].tasks[task].status = Status::Faults(page, wants);
+            if !program.slow_faults {
+                self.fault(host, task);
+            }
+            return;
+        }
+        let Host { frames, tasks, .. } = &mut self.hosts[host];
+        let (bytes, state) = (&mut frames[page as usize].bytes, &mut tasks[task]);
+        let memory = &mut self.memory[page as usize];
+        match script[state.at] {
+            Do::Read(_, at) => state.read.push(bytes[at]),
+            Do::Write(_, at, value) => bytes[at] = value,
+            Do::Add(_, at) => bytes[at] = bytes[at].wrapping_add(1),
+        }
+        match script[state.at] {
+            Do::Read(_, at) if bytes[at] != memory[at] => {
+                self.wrong = Some(format!("node {host}, task {task}: reads {}", bytes[at]));
+            }
+            Do::Read(..) => {}
+            Do::Write(_, at, value) => memory[at] = value,
+            Do::Add(_, at) => memory[at] = memory[at].wrapping_add(1),
+        }
+        state.at += 1;
+        state.status = Status::Runs;
+    }
+
+    fn fault(&mut self, host: usize, task: usize) {
+        let task = &mut self.hosts[host].tasks[task];
+        let Status::Faults(page, wants) = task.status else { unreachable!("it does") };
+        task.status = Status::Faulted(page);
+        let event = match wants {
+            Access::Write => Event::Write(page),
+            _ => Event::Read(page),
+        };
+        self.step(host, event, &[]);
+    }
+
+    fn step(&mut self, host: usize, event: Event, body: &[u8]) {
+        let mut actions = Vec::new();
+        let happened = format!("{event:?}");
+        let Host { node, frames, tasks, held, .. } = &mut self.hosts[host];
+        let pages = match &event {
+            Event::Message(header, _) => parse(header, body, PAGE).map(|(_, pages)| pages),
+            _ => None,
+        };
+        if let Err(refused) = node.step(event, 0, &mut actions) {
+            self.wrong = Some(format!("node {host} refuses {happened}: {refused:?}"));
+        }
+        for (taken, counts) in TAKEN.iter().zip(&node.statistics().rules) {
+            for (taken, count) in taken.iter().zip(counts) {
+                taken.fetch_add(*count, Ordering::Relaxed);
+            }
+        }
+        node.forget_statistics();
+        let mut go_on = |page, status| {
+            for task in tasks.iter_mut().filter(|task| task.status == Status::Faulted(page)) {
+                task.status = status;
+            }
+        };
+        for action in actions {
+            match action {
+                Action::Fill(page, place) => {
+                    let zeros = [0; PAGE];
+                    let came = pages.as_ref().expect("pages came").get(place);
+                    let frame = &mut frames[page as usize];
+                    if frame.access != Access::None {
+                        self.wrong = Some(format!("page {page} is filled while it is used"));
+                    }
+                    frame.bytes.copy_from_slice(came.unwrap_or(&zeros));
+                }
+                Action::MapRead(page) => {
+                    let frame = &mut frames[page as usize];
+                    frame.access = frame.access.max(Access::Read);
+                    go_on(page, Status::Woken(page));
+                }
+                Action::MapWrite(page) => {
+                    frames[page as usize].access = Access::Write;
+                    go_on(page, Status::Woken(page));
+                }
+                Action::Protect(page) => {
+                    let frame = &mut frames[page as usize];
+                    frame.access = frame.access.min(Access::Read);
+                }
+                Action::Unmap(page) => {
+                    frames[page as usize] = Frame { access: Access::None, bytes: [NOTHING; PAGE] };
+                }
+                Action::Wake(page) => go_on(page, Status::Woken(page)),
+                Action::Hold(page, _) => {
+                    held.insert(page);
+                }
+                Action::Send(header, body) => {
+                    let body = body.bytes(|page, bytes| {
+                        let frame = &frames[page as usize];
+                        if frame.access == Access::Write {
+                            self.wrong = Some(format!("page {page} is sent while it is written"));
+                        }
+                        bytes.extend(frame.bytes);
+                    });
+                    let way = (header.from, header.to);
+                    self.network.entry(way).or_default().push_back((header, body));
+                }
+                Action::Lost(..) => {}
+                Action::Gone(page) => go_on(page, Status::Gone),
+            }
+        }
+    }
+}
