@@ -1,5 +1,6 @@
 //! Under small resource limits: a program runs, or one line names the limit that is too low.
 
+use nagaya_tests::program::c_with_libraries;
 use nagaya_tests::{Cmd, Output, nagaya};
 
 /// A command under a limit of prlimit(1), such as `--nofile=8`. It inherits no descriptors
@@ -85,4 +86,65 @@ fn locked_memory_and_stacks_do_not_matter() {
 fn many_tasks_beyond_the_limit_of_open_files_end_in_one_line() {
     let output = limited("--nofile=40", nagaya("run").args(["-n", "100", "sleep", "600"])).run();
     output.refused(125, &["ulimit -n"]);
+}
+
+/// Two nodes that share memory.
+fn nodes(name: &str) -> Cmd {
+    let program = c_with_libraries("dsm/limits.c", &["jia"]);
+    nagaya("run").args(["--nodes", "2", "-n", "2"]).arg(program).arg(name)
+}
+
+/// They ran, or each of both said in a line which limit is too low.
+#[track_caller]
+fn shares_or_says_why(limit: &str, words: &str) -> bool {
+    let output = limited(limit, nodes("nothing")).run();
+    if output.status.success() {
+        assert_eq!(output.stdout, "ran\n", "{limit}: {output}");
+        return true;
+    }
+    let lines = || output.stderr.lines().filter(|line| !line.contains("was killed"));
+    assert!((1..=2).contains(&lines().count()), "{limit}: {output}");
+    // There may be just enough for all but the program's own libraries.
+    let linker = "error while loading shared libraries";
+    let is_clear = |line: &str| line.contains(words) || line.contains(linker);
+    assert!(lines().all(is_clear) && output.code() != 134, "{limit}: {output}");
+    false
+}
+
+#[test]
+fn shared_memory_needs_some_open_files() {
+    let ran = |limit: usize| shares_or_says_why(&format!("--nofile={limit}"), "open files");
+    let first = (12..64).step_by(2).find(|&limit| ran(limit)).expect("64 open files are enough");
+    assert!(first > 16, "{first} open files");
+}
+
+#[test]
+fn shared_memory_needs_some_addresses() {
+    // The limit holds for the one who runs it, too.
+    let ran = |mib: u64| shares_or_says_why(&format!("--as={}", mib << 20), "memory");
+    let first = (40..240).step_by(10).find(|&mib| ran(mib)).expect("240 MiB are enough");
+    assert!(first > 50, "{first} MiB");
+}
+
+#[test]
+fn shared_memory_needs_no_locked_memory() {
+    assert!(shares_or_says_why("--memlock=65536", ""));
+    let output = limited("--memlock=0", nodes("nothing")).run();
+    // UCX's libraries warn, where they know of network cards.
+    assert!(output.status.success() && output.stdout == "ran\n", "{output}");
+}
+
+#[test]
+fn who_comes_upon_a_limit_while_it_shares_memory_says_which() {
+    for (name, words) in [
+        ("addresses", "no memory for a page of the shared memory"),
+        ("mappings", "raise vm.max_map_count"),
+    ] {
+        let output = nodes(name).run();
+        assert_ne!(output.code(), 0, "{name}: {output}");
+        let said = |line: &&str| !line.contains("was killed");
+        let lines: Vec<_> = output.stderr.lines().filter(said).collect();
+        assert_eq!(lines.len(), 1, "{name}: {output}");
+        assert!(lines[0].starts_with("nagaya: ") && lines[0].contains(words), "{name}: {output}");
+    }
 }

@@ -240,7 +240,7 @@ impl Agent {
         found |= self.take_requests();
         let mut faults = std::mem::take(&mut self.faults);
         if let Err(error) = self.memory.region().faults(&mut faults) {
-            self.end(1, &error.to_string());
+            self.fail(&error);
         }
         for fault in faults.drain(..) {
             found = true;
@@ -318,7 +318,7 @@ impl Agent {
                 self.desk.wakes();
                 return false;
             }
-            Some(Err(error)) => self.end(1, &error.to_string()),
+            Some(Err(error)) => self.fail(&error),
         }
         // A task that drives serves the network, but while a signal's handler is stopped at a
         // page.
@@ -471,7 +471,7 @@ impl Agent {
             match self.carry_out(action, body) {
                 Ok(Some(misuse)) => misused = Some(misuse),
                 Ok(None) => {}
-                Err(error) => self.end(1, &error.to_string()),
+                Err(error) => self.fail(&error),
             }
         }
         self.actions = actions;
@@ -551,6 +551,12 @@ impl Agent {
         {
             self.traffic.bytes += bytes;
         }
+    }
+
+    /// Ends the job, since this node cannot go on.
+    fn fail(&mut self, why: &dyn std::fmt::Display) -> ! {
+        let line = format!("{}: {why}", self.world.name(self.options.me));
+        self.end(1, &line)
     }
 
     /// Ends the job, on all nodes, with one line.

@@ -116,12 +116,15 @@ impl Launch {
         let status_of_process = i32::from(status);
         if let Way::Pmix(wireup) = &self.way {
             // A launcher that does not answer must not keep us.
-            std::thread::spawn(move || {
+            let watchdog = std::thread::Builder::new().spawn(move || {
                 std::thread::sleep(END_MAX);
                 // SAFETY: ends the process.
                 unsafe { libc::_exit(status_of_process) }
             });
-            if let Ok(wireup) = wireup.try_lock() {
+            // Without one, since memory lacks, the launcher has to see by itself that we end.
+            if watchdog.is_ok()
+                && let Ok(wireup) = wireup.try_lock()
+            {
                 wireup.end_all(status, line);
             }
         }

@@ -27,6 +27,7 @@ pub mod error;
 pub mod frame;
 pub mod launch;
 pub mod ledger;
+mod limits;
 pub mod load;
 pub mod mail;
 pub mod neighbours;

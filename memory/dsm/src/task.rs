@@ -15,6 +15,7 @@ use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
 use crate::error::DsmError;
 use crate::launch::Launch;
 use crate::ledger::Allocation;
+use crate::limits;
 use crate::load::Shares;
 use crate::neighbours::{Door, Handed, Invitation};
 use crate::report::{OfLock, OfPage, Totals};
@@ -143,7 +144,10 @@ impl Task {
         let world = Arc::new(World::new(launch.rank(), &cards));
         let looks = looks(&world);
         let mut seat = match world.own().local {
-            0 => Some(Seat::new(&world, &secret, settings.agreed.timeout)?),
+            0 => {
+                limits::check(world.nodes.len())?;
+                Some(Seat::new(&world, &secret, settings.agreed.timeout)?)
+            }
             _ => None,
         };
         let own = seat.as_ref().map_or_else(Vec::new, Seat::bytes);

@@ -37,6 +37,9 @@ pub const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How many unfinished connections others may have with us.
 pub const ANSWERING_MAX: usize = 1024;
 
+/// Rounds of UCX's work without an event. Where it lacks memory, it begins again and again.
+const ROUNDS_MAX: usize = 256;
+
 /// How often connections are looked after.
 const TEND: Duration = Duration::from_secs(1);
 
@@ -203,9 +206,10 @@ impl Fabric {
         self.events.pop_front()
     }
 
-    /// Lets UCX work until there are events or it has nothing to do; whether there are events.
+    /// Lets UCX work until there are events or it has nothing to do, but not for long; whether
+    /// there are events.
     pub fn progress(&mut self) -> bool {
-        loop {
+        for _ in 0..ROUNDS_MAX {
             self.is_idle = !self.worker.progress();
             while let Some(happened) = self.worker.next() {
                 self.happened(happened);

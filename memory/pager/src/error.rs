@@ -64,7 +64,7 @@ impl fmt::Display for PagerError {
             ),
             Self::Memory => f.write_str(
                 "no memory for a page of the shared memory; use less, or more nodes, or raise the \
-                 memory limit of this process's cgroup",
+                 memory limit of this process (ulimit -v) or of its cgroup",
             ),
             Self::Mappings => f.write_str(
                 "this process has too many mappings, or too many addresses for its limit; raise \
