@@ -8,7 +8,6 @@ mod allocations;
 pub mod driver;
 mod letters;
 mod memory;
-mod network;
 pub(crate) mod observe;
 mod requests;
 mod slice;
@@ -28,14 +27,13 @@ use coherence::ride;
 use coherence::scope::event::Body;
 use coherence::scope::tree::children;
 use coherence::scope::{Action, Event, Node, Options};
+use fabric::mesh::{Gone, Mesh, Said};
 use pager::{Access, Fault, Place, Region, Stops};
 
 use allocations::Made;
 use driver::Driven;
 use letters::Post;
 use memory::Memory;
-pub use network::Network;
-use network::{Gone, Said};
 use observe::Observer;
 use watch::Watch;
 
@@ -86,7 +84,7 @@ pub struct Agent {
     node: Node,
     options: Options,
     memory: Memory,
-    network: Option<Network>,
+    network: Option<Mesh>,
     desk: &'static Desk,
     bell: Bell,
     world: Arc<World>,
@@ -134,7 +132,7 @@ pub struct Parts {
     /// By which they wake it.
     pub bell: Bell,
     /// The way to other nodes, if there are any.
-    pub network: Option<Network>,
+    pub network: Option<Mesh>,
     /// Who may look before it sleeps.
     pub looks: Looks,
 }
@@ -165,7 +163,7 @@ impl Agent {
         let stops = if calls { Stops::All } else { Stops::Programs };
         let region = Region::new(Place { start, page_bytes }, stops)?;
         let faults = region.descriptor();
-        let watch = Watch::new(&bell, faults, network.as_ref().map(Network::descriptor))?;
+        let watch = Watch::new(&bell, faults, network.as_ref().map(Mesh::descriptor))?;
         let record = match settings.record {
             None => None,
             Some(directory) => {
@@ -230,7 +228,7 @@ impl Agent {
             if self.driven.as_ref().is_some_and(answered) {
                 return true;
             }
-            let Some(said) = self.network.as_mut().and_then(Network::hear) else { break };
+            let Some(said) = self.network.as_mut().and_then(Mesh::hear) else { break };
             found = true;
             match said {
                 Ok(said) => self.heard(said),
@@ -301,7 +299,7 @@ impl Agent {
     }
 
     fn is_over(&self) -> bool {
-        let is_alone = || self.network.as_ref().is_none_or(Network::is_empty);
+        let is_alone = || self.network.as_ref().is_none_or(Mesh::is_empty);
         self.leaving.is_some_and(|until| is_alone() || Instant::now() >= until)
     }
 
@@ -312,7 +310,7 @@ impl Agent {
         if !self.desk.may_sleep() {
             return false;
         }
-        match self.network.as_mut().map(Network::may_sleep) {
+        match self.network.as_mut().map(Mesh::may_sleep) {
             None | Some(Ok(true)) => {}
             Some(Ok(false)) => {
                 self.desk.wakes();
@@ -338,7 +336,7 @@ impl Agent {
 
     /// When there is something to do, even if nothing comes.
     fn deadline(&self) -> Option<Instant> {
-        let network = self.network.as_ref().and_then(Network::deadline);
+        let network = self.network.as_ref().and_then(Mesh::deadline);
         let doom = self.doom.as_ref().map(|doom| doom.until);
         [network, doom, self.leaving].into_iter().flatten().min()
     }
@@ -546,7 +544,7 @@ impl Agent {
         // What nodes compare of allocations is not the program's.
         let counts = !matches!(frame, Frame::Allocated(_));
         // If it is not sent, its loss is told, or will be.
-        if let Ok(bytes) = network.send(to, frame, body)
+        if let Ok(bytes) = network.send(to, &frame.bytes(), body)
             && counts
         {
             self.traffic.bytes += bytes;
@@ -565,7 +563,7 @@ impl Agent {
             eprintln!("nagaya: {line}");
         }
         if let Some(network) = &mut self.network {
-            network.tell_all(Frame::End(status), line.as_bytes());
+            network.tell_all(&Frame::End(status).bytes(), line.as_bytes());
             let until = Instant::now() + FLUSH;
             while Instant::now() < until {
                 let _ = network.hear();

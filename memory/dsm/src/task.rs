@@ -5,14 +5,16 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use fabric::mesh::Mesh;
 use fabric::patience::Patience;
 use fabric::secret::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::driver::Driver;
-use crate::agent::{Agent, Looks, Network, Parts};
+use crate::agent::{Agent, Looks, Parts};
 use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
 use crate::error::DsmError;
+use crate::frame::Frame;
 use crate::launch::Launch;
 use crate::ledger::Allocation;
 use crate::limits;
@@ -55,7 +57,7 @@ struct Agency {
 
 /// What the first task of a node brings along.
 struct Seat {
-    network: Option<Network>,
+    network: Option<Mesh>,
     door: Door,
     desk: &'static Desk,
     bell: Bell,
@@ -74,14 +76,14 @@ impl Seat {
     fn new(world: &World, secret: &Secret, timeout: Option<Duration>) -> Result<Self, DsmError> {
         let network = match world.nodes.len() {
             1 => None,
-            _ => Some(Network::new(world.own().node, secret, timeout)?),
+            _ => Some(Mesh::new(world.own().node, secret, timeout, Frame::Alive.bytes())?),
         };
         let desk = Desk::new(world.neighbours().len());
         Ok(Self { network, door: Door::new(desk)?, desk, bell: Bell::new()? })
     }
 
     fn bytes(&self) -> Vec<u8> {
-        let address = self.network.as_ref().map_or(&[][..], Network::address).to_vec();
+        let address = self.network.as_ref().map_or(&[][..], Mesh::address).to_vec();
         let told = Told { address, invitation: self.door.invitation.clone() };
         postcard::to_allocvec(&told).expect("into memory")
     }

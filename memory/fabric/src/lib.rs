@@ -20,8 +20,9 @@
 //! ```
 //!
 //! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends; by
-//! [`wireup`] the processes of a parallel job tell each other their addresses. [`patience`] is
-//! how long a wait looks before it sleeps.
+//! [`wireup`] the processes of a parallel job tell each other their addresses. [`mesh`] is for
+//! nodes that are connected each with each, [`patience`] how long a wait looks before it
+//! sleeps.
 //!
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
 //! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
@@ -46,6 +47,7 @@ pub mod error;
 pub mod event;
 pub mod fabric;
 mod inbox;
+pub mod mesh;
 pub mod order;
 pub mod patience;
 pub mod payload;

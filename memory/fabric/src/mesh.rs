@@ -1,25 +1,25 @@
-//! The other nodes: who is connected, what is sent to them, and whether they still live.
+//! Nodes of a job, each connected with each: who is there, what is sent to them, and whether
+//! they still live.
 //!
-//! Every node watches the next one: it must hear from it, and an agent with nothing to say
-//! says so. The fabric notices processes and hosts that are gone; this notices agents that
+//! Every node watches the next one: it must hear from it, and a node with nothing to say
+//! says so. The fabric notices processes and hosts that are gone; this notices nodes that
 //! hang, be it because somebody has stopped them.
 
 use std::time::{Duration, Instant};
 
-use coherence::message::NodeId;
-use fabric::error::FabricError;
-use fabric::event::{Event, Peer};
-use fabric::fabric::Fabric;
-use fabric::secret::Secret;
+use crate::error::FabricError;
+use crate::event::{Event, Peer};
+use crate::fabric::Fabric;
+use crate::secret::Secret;
 
-use crate::error::DsmError;
-use crate::frame::Frame;
+/// A node's number, from 0.
+pub type NodeId = u32;
 
-/// How often an agent says that it lives, in the time after which it is given up.
+/// How often a node says that it lives, in the time after which it is given up.
 const BEATS: u32 = 4;
 
 /// A node among others.
-pub struct Network {
+pub struct Mesh {
     fabric: Fabric,
     peers: Vec<Option<Peer>>,
     /// Where the others are, and until when they are called again that do not answer.
@@ -28,6 +28,8 @@ pub struct Network {
     timeout: Option<Duration>,
     me: NodeId,
     watch: Option<Watch>,
+    /// The header that says no more than that we live.
+    alive: Vec<u8>,
 }
 
 struct Watch {
@@ -56,14 +58,21 @@ pub struct Said {
     pub body: Vec<u8>,
 }
 
-impl Network {
-    /// Node `me`, with its address still to be told to the others.
-    pub fn new(me: NodeId, secret: &Secret, timeout: Option<Duration>) -> Result<Self, DsmError> {
+impl Mesh {
+    /// Node `me`, with its address still to be told to the others. It is given up, if there is
+    /// a timeout, when it has been silent for so long; `alive` is the header that it sends
+    /// when it has nothing to say, and hears like any other.
+    pub fn new(
+        me: NodeId,
+        secret: &Secret,
+        timeout: Option<Duration>,
+        alive: Vec<u8>,
+    ) -> Result<Self, FabricError> {
         let now = Instant::now();
         let watch = timeout.map(|timeout| Watch { timeout, heard: now, next: now });
         let fabric = Fabric::new(me.into(), secret)?;
         let (peers, addresses) = (Vec::new(), Vec::new());
-        Ok(Self { fabric, peers, addresses, until: None, timeout, me, watch })
+        Ok(Self { fabric, peers, addresses, until: None, timeout, me, watch, alive })
     }
 
     /// Where others find it.
@@ -72,7 +81,7 @@ impl Network {
     }
 
     /// Connects to all others; [`is_whole`](Self::is_whole) says when that is done.
-    pub fn connect(&mut self, addresses: &[&[u8]]) -> Result<(), DsmError> {
+    pub fn connect(&mut self, addresses: &[&[u8]]) -> Result<(), FabricError> {
         self.peers = vec![None; addresses.len()];
         self.addresses = addresses.iter().map(|address| address.to_vec()).collect();
         self.until = self.timeout.map(|timeout| Instant::now() + timeout);
@@ -98,17 +107,16 @@ impl Network {
     }
 
     /// Sends to a node; how many bytes that were.
-    pub fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) -> Result<u64, FabricError> {
+    pub fn send(&mut self, to: NodeId, header: &[u8], body: Vec<u8>) -> Result<u64, FabricError> {
         let peer = self.peers[to as usize].ok_or(FabricError::Gone)?;
-        let header = frame.bytes();
         let bytes = (header.len() + body.len()) as u64;
-        self.fabric.send(peer, &header, body).map(|_| bytes)
+        self.fabric.send(peer, header, body).map(|_| bytes)
     }
 
     /// Sends to all that are connected, as far as that goes.
-    pub fn tell_all(&mut self, frame: Frame, body: &[u8]) {
+    pub fn tell_all(&mut self, header: &[u8], body: &[u8]) {
         for node in 0..self.peers.len() as NodeId {
-            let _ = self.send(node, frame, body.to_vec());
+            let _ = self.send(node, header, body.to_vec());
         }
     }
 
@@ -164,7 +172,9 @@ impl Network {
         watch.next = now + beat;
         let silent = now.saturating_duration_since(watch.heard);
         let is_silent = silent > watch.timeout && self.peers.get(next as usize)?.is_some();
-        let _ = self.send(before, Frame::Alive, Vec::new());
+        let alive = std::mem::take(&mut self.alive);
+        let _ = self.send(before, &alive, Vec::new());
+        self.alive = alive;
         is_silent.then_some((next, silent))
     }
 
@@ -226,13 +236,13 @@ mod tests {
     #[test]
     fn who_is_none_of_the_nodes_is_not_heard() {
         let secret = Secret::random();
-        let mut network = Network::new(0, &secret, None).expect("a network");
+        let mut mesh = Mesh::new(0, &secret, None, vec![0]).expect("a mesh");
         let mut node = Fabric::new(1, &secret).expect("a fabric");
-        network.connect(&[&[], node.address()]).expect("a node");
+        mesh.connect(&[&[], node.address()]).expect("a node");
         let mut strangers = [2, (1 << 32) + 1].map(|id| Fabric::new(id, &secret).expect("another"));
         let mut theirs = Vec::new();
         for stranger in &mut strangers {
-            let peer = stranger.connect(network.address()).expect("a way");
+            let peer = stranger.connect(mesh.address()).expect("a way");
             stranger.send(peer, &[1], vec![]).expect("it is queued");
             theirs.push(false);
         }
@@ -240,7 +250,7 @@ mod tests {
         let mut is_heard = false;
         while !(is_heard && theirs.iter().all(|&is_lost| is_lost)) {
             assert!(Instant::now() < until, "heard: {is_heard}, strangers lost: {theirs:?}");
-            match network.hear() {
+            match mesh.hear() {
                 Some(Ok(said)) => {
                     assert_eq!((said.from, &said.header[..]), (1, &[7][..]));
                     is_heard = true;
@@ -255,6 +265,6 @@ mod tests {
                 *is_lost |= matches!(stranger.poll(), Some(Event::Lost { .. }));
             }
         }
-        assert!(network.is_whole());
+        assert!(mesh.is_whole());
     }
 }
