@@ -59,6 +59,23 @@ int nagaya_dsm_acquire(uint32_t lock);
 int nagaya_dsm_release(uint32_t lock);
 int nagaya_dsm_barrier(void);
 
+/* Pages that rode along with other messages. What was predicted and sent counts where the pages
+ * live, the rest where they went. */
+struct nagaya_dsm_ride_statistics {
+	uint64_t predicted; /* another node would need them next */
+	uint64_t sent;      /* of these, those that went along with a message */
+	uint64_t used;      /* a task used them here: each saves a message */
+	uint64_t wasted;    /* they came, and were of no use */
+	uint64_t late;      /* they came when they had been asked for */
+};
+
+/* What they ride on. */
+enum nagaya_dsm_carrier {
+	NAGAYA_DSM_PAGE_RIDES,    /* the grant of another page */
+	NAGAYA_DSM_BARRIER_RIDES, /* that of a barrier */
+	NAGAYA_DSM_LOCK_RIDES,    /* that of a lock */
+};
+
 /* What this node has counted since init, or since they were last reset. Times are in
  * nanoseconds, of the agent's clock. */
 struct nagaya_dsm_statistics {
@@ -75,6 +92,7 @@ struct nagaya_dsm_statistics {
 	uint64_t lock_ns;          /* how long that took, in all */
 	uint64_t barriers;         /* barriers passed */
 	uint64_t barrier_ns;       /* from the node's last arrival to the grant, in all */
+	struct nagaya_dsm_ride_statistics rides; /* on all carriers */
 };
 
 /* Of a page or of a lock. */
@@ -83,6 +101,10 @@ struct nagaya_dsm_page_statistics {
 	uint32_t fetched; /* how often it was fetched */
 	uint32_t written; /* how often a task could not write it */
 	uint32_t dropped; /* how often its copy was dropped */
+	uint32_t rides_sent;   /* how often it rode along to another node */
+	uint32_t rides_used;   /* came so, and was used here */
+	uint32_t rides_wasted; /* came so, and was of no use */
+	uint32_t rides_late;   /* came so when it had been asked for */
 };
 struct nagaya_dsm_lock_statistics {
 	uint64_t asked;      /* how often it was asked for at its manager */
@@ -97,6 +119,8 @@ int nagaya_dsm_page_statistics(const void *address,
 	struct nagaya_dsm_page_statistics *statistics, size_t size);
 int nagaya_dsm_lock_statistics(uint32_t lock,
 	struct nagaya_dsm_lock_statistics *statistics, size_t size);
+int nagaya_dsm_ride_statistics(enum nagaya_dsm_carrier carrier,
+	struct nagaya_dsm_ride_statistics *statistics, size_t size);
 int nagaya_dsm_reset_statistics(void);
 
 #ifdef __cplusplus

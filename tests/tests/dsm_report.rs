@@ -11,11 +11,15 @@ const SOURCE: &str = "dsm/report.c";
 
 /// The report of a run of the program on so many nodes.
 fn report(nodes: usize) -> String {
+    report_with(nodes, "normal")
+}
+
+fn report_with(nodes: usize, rides: &str) -> String {
     let dir = WorkDir::new();
     let program = c_with_libraries(SOURCE, &["jia"]);
     let job = Cmd::new(tool("mpirun.openmpi")).args(["--oversubscribe", "-n", &nodes.to_string()]);
     let job = job.arg(program).env("NAGAYA_DSM_REPORT", dir.join("run"));
-    job.env("NAGAYA_DSM_RIDES", "normal").time_limit(LIMIT).run().ok();
+    job.env("NAGAYA_DSM_RIDES", rides).time_limit(LIMIT).run().ok();
     nagaya("dsm").arg("report").arg(dir.join("run")).run().ok()
 }
 
@@ -48,6 +52,16 @@ fn lines_and_pages_that_fetch_are_named() {
     assert!(saved(16) >= 25 && saved(32) >= 35, "{said}");
     // What only the other node writes.
     assert!(said.contains("page 11, home 0 → 1\n"), "{said}");
+}
+
+#[test]
+fn what_became_of_pages_that_rode_along_is_told_page_by_page() {
+    let said = report_with(2, "ainori1");
+    let (_, pages) = said.split_once("pages that rode along, ").expect("some did");
+    // They are read one after the other, so none is in vain but what rides at the end.
+    let is_used = |line: &str| line.contains("of allocation 1, used ") && !line.contains("used 0");
+    assert!(pages.lines().any(is_used), "{said}");
+    assert!(!report(2).contains("rode along"), "none ride");
 }
 
 #[test]

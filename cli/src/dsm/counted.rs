@@ -35,7 +35,9 @@ pub struct OfRides {
     rides: Rides,
 }
 
+/// Of a page, those of which there are none are not written.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(default)]
 pub struct Rides {
     #[serde(rename = "rides_predicted")]
     pub predicted: u64,
@@ -54,6 +56,8 @@ pub struct OfPage {
     pub home: u32,
     pub fetched: u64,
     pub written: u64,
+    #[serde(flatten)]
+    rides: Rides,
 }
 
 /// What was seen where that was asked for.
@@ -116,6 +120,7 @@ pub struct Page {
     pub home: usize,
     pub fetched: Vec<u64>,
     pub written: Vec<u64>,
+    pub rides: Rides,
 }
 
 impl Page {
@@ -152,6 +157,7 @@ pub fn pages(nodes: &[Counted]) -> BTreeMap<u64, Page> {
             page.home = of.home as usize;
             page.fetched[node] = of.fetched;
             page.written[node] = of.written;
+            page.rides.add(&of.rides);
         }
     }
     pages

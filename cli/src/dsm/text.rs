@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::counted::{Counted, Page, Place, pages, rides};
+use super::counted::{Counted, Page, Place, Rides, pages, rides};
 use super::locate::Symbols;
 
 /// A report of all nodes, with so many pages and lines.
@@ -16,6 +16,7 @@ pub fn report(nodes: &[Counted], most: usize) -> String {
     let mut symbols = Symbols::default();
     lines(&mut text, nodes, most, &mut symbols);
     page_lines(&mut text, nodes, &pages, most, &mut symbols);
+    ridden(&mut text, nodes, &pages, most);
     shared(&mut text, nodes, most);
     sizes(&mut text, nodes);
     homes(&mut text, &pages, most);
@@ -115,6 +116,22 @@ fn page_lines(
             page.home,
             page.fetched.iter().filter(|times| **times > 0).count(),
         );
+    }
+}
+
+/// What became of pages that rode along: first of those that were of no use most often.
+fn ridden(text: &mut String, nodes: &[Counted], pages: &BTreeMap<u64, Page>, most: usize) {
+    let mut ridden: Vec<_> = pages.iter().filter(|(_, page)| page.rides.sent > 0).collect();
+    if ridden.is_empty() {
+        return;
+    }
+    let vain = |page: &Page| page.rides.wasted + page.rides.late;
+    ridden.sort_by_key(|(_, page)| Reverse((vain(page), page.rides.sent)));
+    line!(text, "pages that rode along, {} of them; those in vain most often:", ridden.len());
+    for (number, page) in ridden.into_iter().take(most) {
+        let of = allocation(nodes, *number);
+        let Rides { sent, used, wasted, late, .. } = page.rides;
+        line!(text, "  {sent:>8}  page {number}, {of}used {used}, wasted {wasted}, late {late}");
     }
 }
 

@@ -117,6 +117,10 @@ pub enum Counted {
     Page(usize),
     /// A lock: a [`report::OfLock`](crate::report::OfLock).
     Lock(u32),
+    /// Rides on what carries them, by its number in
+    /// [`Carrier::ALL`](coherence::ride::Carrier::ALL): [`report::RideCounts`](
+    /// crate::report::RideCounts).
+    Rides(u32),
 }
 
 /// How far a seat's request is.

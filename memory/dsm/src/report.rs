@@ -39,10 +39,35 @@ pub struct Totals {
     pub barriers: u64,
     /// From the node's last arrival to the grant, in all.
     pub barrier_ns: u64,
+    /// Rides of all kinds.
+    #[serde(skip)]
+    pub rides: RideCounts,
+}
+
+/// Of pages that rode along: what was foreseen and sent counts where the pages live, the rest
+/// where they went. The order is that of `struct nagaya_dsm_ride_statistics`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[repr(C)]
+pub struct RideCounts {
+    /// Pages that another would need next.
+    #[serde(rename = "rides_predicted")]
+    pub predicted: u64,
+    /// That went along with a message.
+    #[serde(rename = "rides_sent")]
+    pub sent: u64,
+    /// That a task used here.
+    #[serde(rename = "rides_used")]
+    pub used: u64,
+    /// That came, and were of no use.
+    #[serde(rename = "rides_wasted")]
+    pub wasted: u64,
+    /// That came when the page had been asked for.
+    #[serde(rename = "rides_late")]
+    pub late: u64,
 }
 
 /// Of a page. The order is that of `struct nagaya_dsm_page_statistics`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[repr(C)]
 pub struct OfPage {
     /// Where it lives.
@@ -53,6 +78,31 @@ pub struct OfPage {
     pub written: u32,
     /// How often its copy was dropped.
     pub dropped: u32,
+    /// How often it rode along to another node.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rides_sent: u32,
+    /// Came so, and was used here.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rides_used: u32,
+    /// Came so, and was of no use.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rides_wasted: u32,
+    /// Came so when it had been asked for.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub rides_late: u32,
+}
+
+impl OfPage {
+    /// Something was counted.
+    fn is_used(&self) -> bool {
+        *self != Self { home: self.home, ..Self::default() }
+    }
+}
+
+/// Most pages never ride.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// Of a lock. The order is that of `struct nagaya_dsm_lock_statistics`.
@@ -69,27 +119,32 @@ pub struct OfLock {
     pub handed: u64,
 }
 
-/// Of pages that rode along: what was foreseen and sent counts where the pages live, the rest
-/// where they went.
+/// By what carried them, and who foresaw them.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct OfRides {
     carrier: &'static str,
     by: &'static str,
-    #[serde(rename = "rides_predicted")]
-    predicted: u64,
-    #[serde(rename = "rides_sent")]
-    sent: u64,
-    #[serde(rename = "rides_used")]
-    used: u64,
-    #[serde(rename = "rides_wasted")]
-    wasted: u64,
-    #[serde(rename = "rides_late")]
-    late: u64,
+    #[serde(flatten)]
+    counts: RideCounts,
 }
 
 fn of_rides((carrier, by, it): (Carrier, By, &RideStatistics)) -> OfRides {
-    let RideStatistics { predicted, sent, used, wasted, late } = *it;
-    OfRides { carrier: carrier.name(), by: by.name(), predicted, sent, used, wasted, late }
+    OfRides { carrier: carrier.name(), by: by.name(), counts: it.into() }
+}
+
+impl From<&RideStatistics> for RideCounts {
+    fn from(it: &RideStatistics) -> Self {
+        let RideStatistics { predicted, sent, used, wasted, late } = *it;
+        Self { predicted, sent, used, wasted, late }
+    }
+}
+
+/// Of rides, by whomever foreseen, on this carrier or on all.
+pub fn of_carrier(node: &Node, carrier: Option<Carrier>) -> RideCounts {
+    let mut sum = RideStatistics::default();
+    let of_it = each(&node.statistics().rides).filter(|it| carrier.is_none_or(|one| one == it.0));
+    of_it.for_each(|(_, _, it)| sum.add(it));
+    (&sum).into()
 }
 
 /// What the driver counts, and the protocol does not see.
@@ -144,6 +199,7 @@ pub fn totals(node: &Node, traffic: Traffic) -> Totals {
         lock_ns: waits(|wait| wait.total),
         barriers: counts.barriers.times,
         barrier_ns: counts.barriers.total,
+        rides: of_carrier(node, None),
     }
 }
 
@@ -151,7 +207,16 @@ pub fn totals(node: &Node, traffic: Traffic) -> Totals {
 pub fn of_page(node: &Node, page: Page) -> Option<OfPage> {
     let counts = node.page_statistics(page)?;
     let home = node.home(page)?;
-    Some(OfPage { home, fetched: counts.fetched, written: counts.written, dropped: counts.dropped })
+    Some(OfPage {
+        home,
+        fetched: counts.fetched,
+        written: counts.written,
+        dropped: counts.dropped,
+        rides_sent: counts.rides_sent,
+        rides_used: counts.rides_used,
+        rides_wasted: counts.rides_wasted,
+        rides_late: counts.rides_late,
+    })
 }
 
 /// Of a lock or condition variable that was used.
@@ -177,7 +242,7 @@ fn report(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u64
         sent: sent.filter(|op| op.1 > 0).map(|(op, times)| (op.name(), times)).collect(),
         rides: each(&node.statistics().rides).map(of_rides).collect(),
         locks: locks.filter_map(|&lock| Some((lock, of_lock(node, lock)?))).collect(),
-        pages: pages.filter(|(_, it)| it.fetched + it.written + it.dropped > 0).collect(),
+        pages: pages.filter(|(_, it)| it.is_used()).collect(),
         seen: None,
     }
 }
@@ -230,7 +295,13 @@ pub fn text(node: &Node, me: NodeId, traffic: Traffic, page_bytes: usize, now: u
     for it in &report.rides {
         line(format_args!(
             "{} rides by {}: predicted {}, sent {}, used {}, wasted {}, late {}",
-            it.carrier, it.by, it.predicted, it.sent, it.used, it.wasted, it.late
+            it.carrier,
+            it.by,
+            it.counts.predicted,
+            it.counts.sent,
+            it.counts.used,
+            it.counts.wasted,
+            it.counts.late
         ));
     }
     report.locks.sort_by_key(|(_, it)| std::cmp::Reverse(it.asked_ns));

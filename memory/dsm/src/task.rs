@@ -20,7 +20,7 @@ use crate::ledger::Allocation;
 use crate::limits;
 use crate::load::Shares;
 use crate::neighbours::{Door, Handed, Invitation};
-use crate::report::{OfLock, OfPage, Totals};
+use crate::report::{OfLock, OfPage, RideCounts, Totals};
 use crate::settings::Settings;
 use crate::signals::Deaf;
 use crate::world::{Card, World};
@@ -422,6 +422,11 @@ impl Task {
         self.count(Counted::Lock(lock))
     }
 
+    /// Of rides on what carries them, by its number; none if nothing has that number.
+    pub fn of_rides(&mut self, carrier: u32) -> Result<Option<RideCounts>, DsmError> {
+        self.count(Counted::Rides(carrier))
+    }
+
     /// Counts anew.
     pub fn count_anew(&mut self) -> Result<(), DsmError> {
         self.ask(Request::CountAnew).map(drop)
@@ -455,7 +460,7 @@ impl Task {
         let to = place.as_mut_ptr().expose_provenance();
         let answer = self.ask(Request::Count { what, to })?;
         // SAFETY: the agent has written it, if it says so; which type goes with what is
-        // written in the three calls above, and in `Agent::count`.
+        // written in the calls above, and in `Agent::count`.
         Ok((answer[0] != 0).then(|| unsafe { place.assume_init() }))
     }
 

@@ -160,6 +160,21 @@ unsafe extern "C" fn nagaya_dsm_lock_statistics(lock: u32, to: *mut c_void, size
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn nagaya_dsm_ride_statistics(
+    carrier: u32,
+    to: *mut c_void,
+    size: usize,
+) -> c_int {
+    try_with(|task| {
+        let none = || DsmError::Argument(format!("{carrier} is nothing that pages ride on"));
+        let rides = task.of_rides(carrier)?.ok_or_else(none)?;
+        // SAFETY: as the caller promises.
+        unsafe { copy(&rides, to, size) };
+        Ok(())
+    })
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn nagaya_dsm_reset_statistics() -> c_int {
     try_with(Task::count_anew)
 }

@@ -507,6 +507,16 @@ static void errors(void)
 	struct nagaya_dsm_lock_statistics lock;
 	check(nagaya_dsm_lock_statistics(5000, &lock, sizeof lock) == 0 && lock.asked + lock.handed == (unsigned)tasks_here());
 	check(nagaya_dsm_lock_statistics(77, &lock, sizeof lock) == NAGAYA_DSM_EINVAL);
+	struct nagaya_dsm_statistics totals;
+	struct nagaya_dsm_ride_statistics sum = { 0 }, rides;
+	for (int carrier = NAGAYA_DSM_PAGE_RIDES; carrier <= NAGAYA_DSM_LOCK_RIDES; carrier++) {
+		check(nagaya_dsm_ride_statistics(carrier, &rides, sizeof rides) == 0);
+		sum.sent += rides.sent;
+		sum.used += rides.used;
+	}
+	check(nagaya_dsm_statistics(&totals, sizeof totals) == 0);
+	check(sum.sent == totals.rides.sent && sum.used == totals.rides.used);
+	check(nagaya_dsm_ride_statistics(99, &rides, sizeof rides) == NAGAYA_DSM_EINVAL);
 	check(nagaya_dsm_task() == jiapid && nagaya_dsm_tasks() == jiahosts);
 	check(nagaya_dsm_barrier() == 0);
 }

@@ -27,7 +27,7 @@ use std::ops::Range;
 use super::event::Action;
 use super::node::{Detail, Node};
 use super::page::{Happens, State};
-use super::statistics::RideStatistics;
+use super::statistics::{PageStatistics, RideStatistics};
 use crate::message::{Header, NodeId, Op, Page};
 use crate::ride::forecast::{Forecast, Foreseen};
 use crate::ride::{self, By, Carrier, Fate, Ride};
@@ -169,6 +169,7 @@ impl Node {
                 self.rides.lent.push(ride.page);
             }
             self.happens(ride.page, Happens::Lend, None, actions);
+            self.pages.of(ride.page).counts.rides_sent += 1;
         }
         rides
     }
@@ -233,12 +234,20 @@ impl Node {
         let Came { from, carrier, by } = came;
         let RideStatistics { used, wasted, late, .. } =
             &mut self.counts.rides[carrier as usize][by as usize];
-        match fate {
-            Fate::Used => *used += 1,
-            Fate::Wasted => *wasted += 1,
-            Fate::Late => *late += 1,
+        // What came may be no page.
+        let mut unknown = PageStatistics::default();
+        let of_page = match page < self.pages.pages() {
+            true => &mut self.pages.of(page).counts,
+            false => &mut unknown,
+        };
+        let (all, one) = match fate {
+            Fate::Used => (used, &mut of_page.rides_used),
+            Fate::Wasted => (wasted, &mut of_page.rides_wasted),
+            Fate::Late => (late, &mut of_page.rides_late),
             Fate::Aboard => unreachable!("it has come"),
-        }
+        };
+        *all += 1;
+        *one += 1;
         if self.rides.forecast.is_on() {
             self.rides.fates.entry(from).or_default().push(Ride { page, by, fate });
         }

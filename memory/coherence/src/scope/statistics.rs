@@ -113,4 +113,12 @@ pub struct PageStatistics {
     pub written: u32,
     /// Its copy was dropped, since another wrote it.
     pub dropped: u32,
+    /// It went along with a message to another node.
+    pub rides_sent: u32,
+    /// It came so, and a task used it here.
+    pub rides_used: u32,
+    /// It came so, and was of no use.
+    pub rides_wasted: u32,
+    /// It came so when it had been asked for.
+    pub rides_late: u32,
 }

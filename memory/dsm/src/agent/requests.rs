@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use coherence::message::{NodeId, Page};
+use coherence::ride::Carrier;
 use coherence::scope::Event;
 use coherence::scope::event::{Misuse, Task};
 
@@ -142,6 +143,10 @@ impl Agent {
                     put(to, page.and_then(|page| report::of_page(&self.node, page)))
                 }
                 Counted::Lock(lock) => put(to, report::of_lock(&self.node, lock)),
+                Counted::Rides(carrier) => {
+                    let carrier = Carrier::ALL.get(carrier as usize);
+                    put(to, carrier.map(|&it| report::of_carrier(&self.node, Some(it))))
+                }
             }
         }
     }
