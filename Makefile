@@ -66,7 +66,7 @@ reproduce: deps
 soak: deps
 	$(CARGO) build --workspace
 	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
-	$(CARGO) test --release -p nagaya-coherence --test scope_model -- --ignored --nocapture
+	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
 
 install: all

@@ -18,7 +18,9 @@ use nagaya_server::Failure;
 use sim::cluster::{Cluster, Compute};
 use sim::machine::{Machine, Setup, Stuck};
 use sim::program::{self, Known, Program};
+use sim::protocol::Consistency;
 use sim::report::{self, Outcome};
+use sim::soak::racing;
 use sim::trace::Trace;
 
 /// Options of `nagaya sim`.
@@ -53,6 +55,10 @@ pub struct Options {
     /// Bytes of a page: a multiple of 4096
     #[arg(long, value_name = "BYTES", default_value = "8192")]
     page: usize,
+    /// What programs may rely on: scope (what is written under a lock or before a barrier is seen
+    /// there), sequential (every read sees the last write)
+    #[arg(long, value_name = "WHICH", default_value = "scope", value_parser = consistency)]
+    consistency: Consistency,
     /// A page that one node alone wrote moves there at a barrier
     #[arg(long)]
     migrate: bool,
@@ -75,8 +81,8 @@ pub struct Options {
     /// Write what happened in the last run as a trace for Perfetto
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
-    /// Record every node of the last run, a file each
-    #[arg(long, value_name = "DIR")]
+    /// Record every node of the last run, a file each (scope consistency only)
+    #[arg(long, value_name = "DIR", conflicts_with = "consistency")]
     record: Option<PathBuf>,
     /// Feed recordings to the protocol's core and compare what comes of them
     #[arg(long, value_name = "DIR")]
@@ -102,6 +108,12 @@ const TASKS_MAX: i64 = 1024;
 pub(super) fn policy(name: &str) -> Result<Policy, String> {
     let names = || Policy::ALL.map(Policy::name).join(", ");
     Policy::named(name).ok_or_else(|| format!("write one of {}", names()))
+}
+
+fn consistency(name: &str) -> Result<Consistency, String> {
+    let names = || Consistency::ALL.map(Consistency::name).join(" or ");
+    let known = Consistency::ALL.into_iter().find(|known| known.name() == name);
+    known.ok_or_else(|| format!("write {}", names()))
 }
 
 /// Does what is asked.
@@ -207,6 +219,8 @@ fn setup(options: &Options, cluster: &Cluster, nodes: u32) -> Setup {
         nodes,
         tasks: options.tasks,
         page_bytes: options.page,
+        consistency: options.consistency,
+        copies_max: u64::MAX,
         migrate: options.migrate,
         alone: !options.no_alone,
         rides: options.rides,
@@ -303,7 +317,8 @@ fn soak(seed: u64, programs: u64) -> Result<i32, Failure> {
                 return;
             }
             SEED.set(seed);
-            if let Err(what) = sim::soak::run(seed) {
+            let raced = || if seed.is_multiple_of(4) { racing::run(seed) } else { Ok(()) };
+            if let Err(what) = sim::soak::run(seed).and_then(|()| raced()) {
                 let mut wrong = wrong.lock().expect("nobody panics with it");
                 if end.fetch_min(seed, Ordering::Relaxed) > seed {
                     *wrong = Some((seed, what));

@@ -40,7 +40,6 @@ fn program(random: &mut Random) -> Program {
         pages_max: 1 + random.below(8) as u32,
         copies_max: if random.one_in(3) { random.below(3) as u64 } else { u64::MAX },
         rides: Policy::ALL[random.below(Policy::ALL.len())],
-        hold: 1,
         rest: random.below(2) as u64,
     };
     Program {

@@ -10,14 +10,19 @@ use coherence::ride::{self, Ride};
 use coherence::run::Run;
 use coherence::scope::event::Body;
 use coherence::scope::{Action, Event, Node, Options};
+use coherence::sequential;
 
 use crate::frames::{Access, Frames};
 use crate::machine::{Mail, Setup, Shared, Stuck};
+use crate::protocol::{Letter, Told};
+use crate::replica;
 
 /// A node.
 pub(crate) struct Host {
     pub options: Options,
     pub node: Node,
+    /// Who keeps the pages, if that is not `node`.
+    pub sequential: Option<sequential::Node>,
     pub frames: Shared<Frames>,
     /// Until when the protocol is busy.
     pub free: u64,
@@ -26,7 +31,7 @@ pub(crate) struct Host {
     pub lost: bool,
     pub recorder: Option<Recorder>,
     /// What is allocated before the program begins.
-    pub allocations: Vec<Event>,
+    pub allocations: Vec<Told>,
     /// What will be sent to homes.
     changes: BTreeMap<NodeId, Changes>,
     /// Spare, so that no step allocates.
@@ -48,14 +53,19 @@ pub(crate) enum Effect {
     Grant(u32),
     /// A message leaves.
     Send(Box<Mail>),
+    /// Tasks have used the page, or had time to.
+    Hold(Page),
+    /// Tasks that wait for the page never go on.
+    Gone(Page),
 }
 
 impl Host {
-    pub fn new(options: Options, page_bytes: usize, contents: bool) -> Self {
+    pub fn new(options: Options, setup: &Setup, contents: bool) -> Self {
         Self {
             options,
             node: Node::new(options),
-            frames: Rc::new(RefCell::new(Frames::new(page_bytes, contents))),
+            sequential: replica::node(setup, options.me),
+            frames: Rc::new(RefCell::new(Frames::new(setup.page_bytes, contents))),
             free: 0,
             stolen: 0,
             lost: false,
@@ -68,6 +78,20 @@ impl Host {
 
     /// Takes a step that begins at `at`, and answers when it ends.
     pub fn step(
+        &mut self,
+        setup: &Setup,
+        at: u64,
+        told: Told,
+        mail: Option<&Mail>,
+        effects: &mut Vec<(u64, Effect)>,
+    ) -> Result<u64, Stuck> {
+        match told {
+            Told::Scope(event) => self.step_scope(setup, at, event, mail, effects),
+            Told::Sequential(event) => self.step_sequential(setup, at, event, mail, effects),
+        }
+    }
+
+    fn step_scope(
         &mut self,
         setup: &Setup,
         at: u64,
@@ -185,17 +209,17 @@ fn pack(
         true => body.bytes(&rides, diffs, |page, bytes| bytes.extend(frames.bytes(page))),
         false => Vec::new(),
     };
-    let mail = Mail { header, content, rides, body, bytes, number: 0 };
     if frames.has_contents() {
         let came = Header::parse(&header.bytes());
-        let content = Content::parse(&header, &mail.body, setup.page_bytes);
-        match (came == Some(header), content) {
-            (true, Some(said)) if said.0 == mail.content && said.1 == mail.rides => {}
-            (_, content) => {
-                let what = format!("{mail:?} is parsed as {came:?}, {content:?}");
+        let parsed = Content::parse(&header, &body, setup.page_bytes);
+        match (came == Some(header), parsed) {
+            (true, Some(said)) if said.0 == content && said.1 == rides => {}
+            (_, parsed) => {
+                let what = format!("{header:?}, {content:?} is parsed as {came:?}, {parsed:?}");
                 return Err(Stuck::Wrong(what));
             }
         }
     }
-    Ok(mail)
+    let letter = Letter::Scope(header, content, rides);
+    Ok(Mail { letter, body, bytes, number: 0 })
 }

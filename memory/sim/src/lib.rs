@@ -16,6 +16,8 @@ mod host;
 pub mod machine;
 pub mod network;
 pub mod program;
+pub mod protocol;
+mod replica;
 pub mod report;
 pub mod soak;
 pub mod task;

@@ -12,16 +12,18 @@ use std::collections::BinaryHeap;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use coherence::message::{Content, Header, NodeId, Page};
+use coherence::message::{NodeId, Page};
 use coherence::record::Recorder;
-use coherence::ride::{self, Policy, Ride};
+use coherence::ride::{self, Policy};
 use coherence::scope::{Event, Options};
+use coherence::sequential;
 
 use crate::cluster::{Cluster, LOOKS_NS, Waking, duration};
 use crate::frames::Access;
 use crate::host::{Effect, Host};
 use crate::network::Links;
 use crate::program::{Program, layout};
+use crate::protocol::{Consistency, Letter, Told};
 use crate::report::{Outcome, Wait};
 use crate::soak::Faults;
 use crate::task::{Life, Me, Op};
@@ -38,6 +40,11 @@ pub struct Setup {
     pub tasks: u32,
     /// Bytes of a page.
     pub page_bytes: usize,
+    /// Which protocol keeps pages consistent.
+    pub consistency: Consistency,
+    /// Copies of others' pages that a node keeps, at most
+    /// ([`sequential::Options::copies_max`]).
+    pub copies_max: u64,
     /// Homes move to single writers ([`Options::migrate`]).
     pub migrate: bool,
     /// Pages that nobody else has are written without notice ([`Options::alone`]).
@@ -51,10 +58,7 @@ pub struct Setup {
 /// A message on its way.
 #[derive(Debug)]
 pub(crate) struct Mail {
-    pub header: Header,
-    pub content: Content,
-    /// What it says of rides.
-    pub rides: Vec<Ride>,
+    pub letter: Letter,
     /// Its bytes, if the program has contents.
     pub body: Vec<u8>,
     /// How many there are, header included.
@@ -69,11 +73,13 @@ enum Due {
     /// A task goes on.
     Task(u32, u32),
     /// A task of a node has made a fault or a call.
-    Local(u32, Event),
+    Local(u32, Told),
     /// A message arrives.
     Arrive(Box<Mail>),
     /// The node is lost.
     Lose(u32),
+    /// A node hears that another is lost.
+    Hear(u32, u32),
 }
 
 struct Queued(u64, u64, Due);
@@ -106,6 +112,8 @@ enum Status {
     /// For a grant, since when and of what.
     Waits(u64, Wait),
     Ended,
+    /// Waited for a page that is lost.
+    Gone,
 }
 
 struct Running {
@@ -166,7 +174,7 @@ impl Machine {
                 rides: setup.rides,
                 pages_max: ride::pages_max(page_bytes),
             };
-            let host = Host::new(options, page_bytes, program.has_contents());
+            let host = Host::new(options, setup, program.has_contents());
             running.push(
                 (0..tasks)
                     .map(|task| {
@@ -227,8 +235,16 @@ impl Machine {
 
     /// Pages are allocated before time begins.
     fn allocate(&mut self, events: &[Event]) {
+        let told = |event: &Event| match (self.setup.consistency, event) {
+            // All memory is the first node's at first, as with one process that spreads.
+            (Consistency::Sequential, &Event::Allocate { pages, .. }) => {
+                let event = sequential::Event::Allocate { pages, owner: 0, everywhere: false };
+                Told::Sequential(event)
+            }
+            (_, event) => Told::Scope(event.clone()),
+        };
         for host in &mut self.hosts {
-            host.allocations = events.to_vec();
+            host.allocations = events.iter().map(told).collect();
         }
     }
 
@@ -238,8 +254,8 @@ impl Machine {
     /// It does not come to its end.
     pub fn run(&mut self) -> Result<Outcome, Stuck> {
         for node in 0..self.hosts.len() {
-            for event in std::mem::take(&mut self.hosts[node].allocations) {
-                self.hosts[node].step(&self.setup, 0, event, None, &mut self.effects)?;
+            for told in std::mem::take(&mut self.hosts[node].allocations) {
+                self.hosts[node].step(&self.setup, 0, told, None, &mut self.effects)?;
             }
         }
         while let Some(Reverse(Queued(at, _, due))) = self.queue.pop() {
@@ -249,13 +265,15 @@ impl Machine {
                 Due::Lose(node) => self.lose(node),
                 Due::Task(node, _) | Due::Local(node, _) if self.hosts[node as usize].lost => {}
                 Due::Task(node, task) => self.go_on(node, task)?,
-                Due::Local(node, event) => self.step(node, event, None)?,
-                Due::Arrive(mail) if self.hosts[mail.header.to as usize].lost => {}
+                Due::Local(node, told) => self.step(node, told, None)?,
+                Due::Arrive(mail) if self.hosts[mail.letter.to() as usize].lost => {}
                 Due::Arrive(mut mail) => {
-                    let content = std::mem::replace(&mut mail.content, Content::Empty);
-                    let rides = std::mem::take(&mut mail.rides);
-                    let event = Event::Message(mail.header, content, rides);
-                    self.step(mail.header.to, event, Some(&mail))?;
+                    let told = mail.letter.arrives();
+                    self.step(mail.letter.to(), told, Some(&mail))?;
+                }
+                Due::Hear(node, _) if self.hosts[node as usize].lost => {}
+                Due::Hear(node, lost) => {
+                    self.step(node, Told::Sequential(sequential::Event::Lost(lost)), None)?;
                 }
             }
         }
@@ -282,7 +300,13 @@ impl Machine {
         let mut waiting = Vec::new();
         for (node, tasks) in self.running.iter().enumerate() {
             for (number, task) in tasks.iter().enumerate() {
-                if task.status != Status::Ended && !self.hosts[node].lost {
+                let is_at_end = match task.status {
+                    Status::Ended | Status::Gone => true,
+                    // Who waits for others ends with the program, as a node is lost.
+                    Status::Waits(..) => self.tells_of_loss(),
+                    _ => false,
+                };
+                if !is_at_end && !self.hosts[node].lost {
                     let what = format!("{:?}: {:?}", task.op, task.status);
                     waiting.push((node as NodeId, number as u32, what));
                 }
@@ -292,17 +316,38 @@ impl Machine {
             return Err(Stuck::Waiting(waiting));
         }
         for host in self.hosts.iter().filter(|host| !host.lost) {
-            if !host.node.is_idle() {
+            if !host.node.is_idle() && !self.tells_of_loss() {
                 return Err(Stuck::Wrong(format!("node {} is not idle", host.options.me)));
             }
             self.outcome.add(host.node.statistics());
+            if let Some(node) = &host.sequential {
+                if !node.is_idle() && !self.tells_of_loss() {
+                    let me = host.options.me;
+                    return Err(Stuck::Wrong(format!("node {me} waits for a page")));
+                }
+                self.outcome.add_sequential(node.statistics());
+            }
         }
         self.outcome.whole_ns = self.now;
         Ok(self.outcome.clone())
     }
 
+    /// A node is lost, and all others hear of it.
+    fn tells_of_loss(&self) -> bool {
+        let is_sequential = self.setup.consistency == Consistency::Sequential;
+        is_sequential && self.hosts.iter().any(|host| host.lost)
+    }
+
     fn lose(&mut self, node: NodeId) {
         self.hosts[node as usize].lost = true;
+        if self.setup.consistency == Consistency::Sequential {
+            for other in (0..self.setup.nodes).filter(|&other| other != node) {
+                // Whatever it has said arrives before.
+                let delay = self.faults.as_mut().map_or(0, Faults::delay);
+                let hears = self.links.send(self.now, node, other, 0, delay);
+                self.at(hears, Due::Hear(other, node));
+            }
+        }
     }
 
     /// A task goes on: until it has to wait, or works.
@@ -351,8 +396,16 @@ impl Machine {
                     self.at(self.now + left, Due::Task(node, task));
                     return Ok(());
                 }
-                Op::Touch(bytes, wants) => {
+                Op::Touch(mut bytes, wants) => {
                     let missing = host.frames.borrow().missing(&bytes, wants);
+                    if let (Some(page), Some(_)) = (missing, &host.sequential) {
+                        // Nobody waits for what was used: it may go again.
+                        let used = bytes.start..bytes.start.max(page * state.me.page_bytes);
+                        bytes.start = used.end;
+                        if wants == Access::Write && !used.is_empty() {
+                            host.frames.borrow_mut().written(&used);
+                        }
+                    }
                     let Some(page) = missing else {
                         if let Some(since) = state.since.take() {
                             self.outcome.waited(Wait::Fault, self.now - since);
@@ -368,11 +421,13 @@ impl Machine {
                     state.since.get_or_insert(self.now);
                     state.op = Some(Op::Touch(bytes, wants));
                     state.status = Status::Faulted(page);
-                    let event = match wants {
-                        Access::Write => Event::Write(page),
-                        _ => Event::Read(page),
+                    let told = match (&host.sequential, wants) {
+                        (None, Access::Write) => Told::Scope(Event::Write(page)),
+                        (None, _) => Told::Scope(Event::Read(page)),
+                        (_, Access::Write) => Told::Sequential(sequential::Event::Write(page)),
+                        (_, _) => Told::Sequential(sequential::Event::Read(page)),
                     };
-                    self.at(self.now + fault, Due::Local(node, event));
+                    self.at(self.now + fault, Due::Local(node, told));
                     return Ok(());
                 }
                 Op::Mark(begins) => {
@@ -394,37 +449,36 @@ impl Machine {
             if let Some(wait) = wait {
                 state.status = Status::Waits(self.now, wait);
             }
-            self.at(self.now + call, Due::Local(node, event));
+            self.at(self.now + call, Due::Local(node, Told::Scope(event)));
             return Ok(());
         }
     }
 
     /// A step of the protocol on a node.
-    fn step(&mut self, node: NodeId, event: Event, mail: Option<&Mail>) -> Result<(), Stuck> {
-        let waking = self.waking(node, &event);
+    fn step(&mut self, node: NodeId, told: Told, mail: Option<&Mail>) -> Result<(), Stuck> {
+        let waking = self.waking(node, &told);
         let drives = self.tasks_drive();
         let host = &mut self.hosts[node as usize];
         let mut begins = self.now.max(host.free) + waking;
         if let Some(faults) = &mut self.faults {
             begins += faults.pause();
-            faults.nonsense(&host.node).map_err(Stuck::Wrong)?;
+            faults.nonsense(host).map_err(Stuck::Wrong)?;
         }
-        let name = match &event {
-            Event::Message(header, ..) => header.op.name(),
-            Event::Read(_) => "read fault",
-            Event::Write(_) => "write fault",
-            _ => "call",
-        };
+        let name = told.name();
         // What is granted to nobody is answered when it is done.
-        let answered = match event {
-            Event::Release(task, _) | Event::Set(task, _) | Event::Reset(task, _) => Some(task),
+        let answered = match told {
+            Told::Scope(Event::Release(task, _) | Event::Set(task, _) | Event::Reset(task, _)) => {
+                Some(task)
+            }
             _ => None,
         };
-        if let (Some(trace), Event::Message(header, _, rides)) = (&mut self.trace, &event) {
+        if let (Some(trace), Told::Scope(Event::Message(header, _, rides))) =
+            (&mut self.trace, &told)
+        {
             rides.iter().for_each(|ride| trace.ride(self.setup.tasks, header, ride, begins));
         }
         let mut effects = std::mem::take(&mut self.effects);
-        let ends = host.step(&self.setup, begins, event, mail, &mut effects)?;
+        let ends = host.step(&self.setup, begins, told, mail, &mut effects)?;
         host.free = ends;
         if drives {
             host.stolen += (ends - begins) / u64::from(self.setup.tasks);
@@ -441,12 +495,18 @@ impl Machine {
         for (at, effect) in effects.drain(..) {
             match effect {
                 Effect::Wake(page) => {
-                    for task in 0..self.setup.tasks {
-                        let state = &mut self.running[node as usize][task as usize];
-                        if state.status == Status::Faulted(page) {
-                            state.status = Status::Runs;
-                            self.at(at + wake, Due::Task(node, task));
-                        }
+                    for task in self.stopped_at(node, page) {
+                        self.running[node as usize][task as usize].status = Status::Runs;
+                        self.at(at + wake, Due::Task(node, task));
+                    }
+                }
+                Effect::Hold(page) => {
+                    let told = Told::Sequential(sequential::Event::Touched(page));
+                    self.at(at, Due::Local(node, told));
+                }
+                Effect::Gone(page) => {
+                    for task in self.stopped_at(node, page) {
+                        self.running[node as usize][task as usize].status = Status::Gone;
                     }
                 }
                 Effect::Grant(task) => {
@@ -466,11 +526,12 @@ impl Machine {
                     self.mails += 1;
                     mail.number = self.mails;
                     self.outcome.bytes += mail.bytes as u64;
-                    let Header { from, to, op, .. } = mail.header;
+                    let (from, to, name) =
+                        (mail.letter.from(), mail.letter.to(), mail.letter.name());
                     let delay = self.faults.as_mut().map_or(0, Faults::delay);
                     let arrives = self.links.send(at, from, to, mail.bytes, delay);
                     if let Some(trace) = &mut self.trace {
-                        trace.leave(from, self.setup.tasks, mail.number, op.name(), at);
+                        trace.leave(from, self.setup.tasks, mail.number, name, at);
                     }
                     self.at(arrives, Due::Arrive(mail));
                 }
@@ -483,6 +544,13 @@ impl Machine {
         Ok(())
     }
 
+    /// The tasks of a node that were stopped at a page.
+    fn stopped_at(&self, node: NodeId, page: Page) -> Vec<u32> {
+        let tasks = self.running[node as usize].iter().zip(0..);
+        let stopped = tasks.filter(|(task, _)| task.status == Status::Faulted(page));
+        stopped.map(|(_, number)| number).collect()
+    }
+
     /// Whether who waits does the protocol's work itself: where tasks use all processors of a
     /// node, as in production (`dsm::agent::driver`).
     fn tasks_drive(&self) -> bool {
@@ -491,19 +559,21 @@ impl Machine {
 
     /// How long the protocol of a node takes to be awake for what comes now: a message, a call
     /// or a fault.
-    fn waking(&self, node: NodeId, event: &Event) -> u64 {
+    fn waking(&self, node: NodeId, told: &Told) -> u64 {
         let Waking { waiting_ns, computing_ns } = self.setup.cluster.waking;
         let free = self.hosts[node as usize].free;
         if !self.tasks_drive() || free > self.now {
             return 0;
         }
         let computes = |task: &Running| task.status == Status::Runs;
-        match event {
-            Event::Message(..) if self.running[node as usize].iter().any(computes) => computing_ns,
-            Event::Message(..) if self.now - free < LOOKS_NS => 0,
-            Event::Message(..) | Event::Read(_) | Event::Write(_) => waiting_ns,
-            _ => 0,
+        if told.is_message() {
+            return match self.running[node as usize].iter().any(computes) {
+                true => computing_ns,
+                false if self.now - free < LOOKS_NS => 0,
+                false => waiting_ns,
+            };
         }
+        if told.is_fault() { waiting_ns } else { 0 }
     }
 }
 

@@ -51,8 +51,9 @@ impl Links {
         let leaves = at.max(*out);
         *out = leaves + takes;
         if delay > 0 {
-            // Held up on the way: others pass it.
-            return self.in_order(from, to, leaves + wire + takes);
+            // Held up on the way: others pass it. It passes none that was sent before.
+            let arrives = (leaves + wire + takes).max(self.into[target]);
+            return self.in_order(from, to, arrives);
         }
         let into = &mut self.into[target];
         *into = (leaves + wire).max(*into) + takes;
@@ -99,6 +100,14 @@ mod tests {
         assert_eq!(links.send(0, 0, 1, 4000, 0), 0, "no link, no wire");
         assert_eq!(links.send(0, 0, 2, 4000, 0), 5000, "which leaves the link free");
         assert_eq!(links.send(0, 1, 3, 4000, 0), 9000, "the other node's is the same");
+    }
+
+    #[test]
+    fn a_message_that_is_held_up_does_not_pass_one_that_is_not() {
+        let mut links = Links::new(&NETWORK, 3, true);
+        links.send(0, 1, 2, 100_000, 0);
+        let first = links.send(0, 0, 2, 0, 0);
+        assert!(links.send(1, 0, 2, 0, 10) >= first);
     }
 
     #[test]

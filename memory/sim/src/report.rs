@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use coherence::message::Op;
+use coherence::ride::Carrier;
 use coherence::scope::statistics::{RideStatistics, Rides, Statistics};
+use coherence::sequential;
 
 /// What a task can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,7 +45,9 @@ pub struct Outcome {
     pub whole_ns: u64,
     /// Messages between nodes, by [`Op`].
     pub messages: [u64; Op::ALL.len()],
-    /// Their bytes, headers included.
+    /// Messages of sequential consistency, by [`Op`](sequential::message::Op).
+    pub sequential: [u64; sequential::message::Op::ALL.len()],
+    /// Bytes of all messages, headers included.
     pub bytes: u64,
     /// Faults.
     pub read_faults: u64,
@@ -53,7 +57,7 @@ pub struct Outcome {
     pub diffs: u64,
     /// Homes that moved.
     pub moved: u64,
-    /// Rides, by [`Carrier`](coherence::ride::Carrier) and [`By`](coherence::ride::By).
+    /// Rides, by [`Carrier`] and [`By`](coherence::ride::By).
     pub rides: Rides,
     /// What tasks worked, in all.
     pub computed_ns: u64,
@@ -72,6 +76,7 @@ impl Outcome {
             time_ns: 0,
             whole_ns: 0,
             messages: [0; Op::ALL.len()],
+            sequential: [0; sequential::message::Op::ALL.len()],
             bytes: 0,
             read_faults: 0,
             write_faults: 0,
@@ -109,20 +114,40 @@ impl Outcome {
         }
     }
 
+    pub(crate) fn add_sequential(&mut self, node: &sequential::statistics::Statistics) {
+        for (sum, sent) in self.sequential.iter_mut().zip(node.messages) {
+            *sum += sent;
+        }
+        self.read_faults += node.read_faults;
+        self.write_faults += node.write_faults;
+        self.moved += node.moved;
+        let sums = &mut self.rides[Carrier::Page as usize];
+        sums.iter_mut().zip(&node.rides).for_each(|(sum, counts)| sum.add(counts));
+    }
+
     /// Messages of one kind.
     pub fn sent(&self, op: Op) -> u64 {
         self.messages[op as usize - 1]
     }
 
     /// Messages that can carry pages, as Sakaguchi et al. count them: OP_GETPGRANT and
-    /// OP_BARRGRANT.
+    /// OP_BARRGRANT; with sequential consistency, grants of pages.
     pub fn page_messages(&self) -> u64 {
-        self.sent(Op::GetPageGrant) + self.sent(Op::BarrierGrant)
+        match self.page_grants() {
+            0 => self.sent(Op::GetPageGrant) + self.sent(Op::BarrierGrant),
+            grants => grants,
+        }
+    }
+
+    /// Grants of pages with sequential consistency.
+    fn page_grants(&self) -> u64 {
+        use sequential::message::Op::{GrantRead, GrantWrite};
+        [GrantRead, GrantWrite].iter().map(|&op| self.sequential[op as usize - 1]).sum()
     }
 
     /// Messages of all kinds.
     pub fn all_messages(&self) -> u64 {
-        self.messages.iter().sum()
+        self.messages.iter().chain(&self.sequential).sum()
     }
 }
 
@@ -155,7 +180,7 @@ fn cells(outcome: &Outcome, one: Option<&Outcome>) -> [String; COLUMNS.len()] {
         tasks.to_string(),
         format!("{:.6}", outcome.time_ns as f64 / 1e9),
         speedup.map_or("-".into(), |speedup| format!("{speedup:.2}")),
-        outcome.sent(Op::GetPageGrant).to_string(),
+        (outcome.sent(Op::GetPageGrant) + outcome.page_grants()).to_string(),
         outcome.page_messages().to_string(),
         outcome.all_messages().to_string(),
         outcome.bytes.to_string(),

@@ -4,6 +4,7 @@
 //! What must hold: every read gives what scope consistency promises, everybody comes to the
 //! end, unless a node was lost, and then nobody does anything wrong; the recording of each node
 //! gives the same again; and a message that makes no sense is refused, and changes nothing.
+//! [`racing`] has programs that only sequential consistency gives a meaning.
 
 use coherence::message::{Content, Header, NodeId, Op};
 use coherence::record;
@@ -13,9 +14,13 @@ use coherence::scope::{Event, Node};
 use coherence::story::{Do, Random, Size, Story, story};
 
 use crate::cluster::Cluster;
+use crate::host::Host;
 use crate::machine::{Machine, Setup, Stuck};
 use crate::program::{Allocation, Program};
+use crate::protocol::Consistency;
 use crate::task::{Life, Me};
+
+pub mod racing;
 
 /// What goes wrong on a cluster.
 #[derive(Clone, Debug)]
@@ -48,10 +53,17 @@ impl Faults {
     }
 
     /// Tells a copy of the node something that makes no sense, most likely.
-    pub(crate) fn nonsense(&mut self, node: &Node) -> Result<(), String> {
+    pub(crate) fn nonsense(&mut self, host: &Host) -> Result<(), String> {
         if !self.random.one_in(8) {
             return Ok(());
         }
+        match &host.sequential {
+            None => self.scope_nonsense(&host.node),
+            Some(node) => racing::nonsense(&mut self.random, node),
+        }
+    }
+
+    fn scope_nonsense(&mut self, node: &Node) -> Result<(), String> {
         let random = &mut self.random;
         let op = Op::ALL[random.below(Op::ALL.len())];
         let header = Header {
@@ -167,6 +179,8 @@ pub fn run(seed: u64) -> Result<(), String> {
         nodes,
         tasks: story.nodes[0].len() as u32,
         page_bytes: PAGE_BYTES,
+        consistency: Consistency::Scope,
+        copies_max: u64::MAX,
         migrate: story.migrate,
         alone: story.alone,
         rides: story.rides,

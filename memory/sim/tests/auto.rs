@@ -6,6 +6,7 @@ use coherence::scope::statistics::each;
 use sim::cluster::Cluster;
 use sim::machine::{Machine, Setup};
 use sim::program;
+use sim::protocol::Consistency;
 use sim::report::Outcome;
 
 const PAGE_BYTES: usize = 8192;
@@ -22,6 +23,8 @@ fn run(name: &str, parameters: &str, rides: Policy) -> Outcome {
         nodes: 32,
         tasks: 1,
         page_bytes: PAGE_BYTES,
+        consistency: Consistency::Scope,
+        copies_max: u64::MAX,
         migrate: false,
         alone: true,
         rides,

@@ -4,6 +4,7 @@ use coherence::ride::Policy;
 use sim::cluster::{Cluster, Waking};
 use sim::machine::{Machine, Setup};
 use sim::program::{Allocation, Program};
+use sim::protocol::Consistency;
 use sim::report::Outcome;
 use sim::task::{Life, Me};
 use sim::trace::Trace;
@@ -40,6 +41,8 @@ fn setup(cluster: &str, nodes: u32, tasks: u32) -> Setup {
         nodes,
         tasks,
         page_bytes: 8192,
+        consistency: Consistency::Scope,
+        copies_max: u64::MAX,
         migrate: false,
         alone: true,
         rides: Policy::Normal,

@@ -18,12 +18,13 @@
 //! last, the *mark*. The first use of it is a fault that costs no message, and says that all of
 //! them were of use; if it is taken away unused, none was.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::Action;
-use super::node::Node;
+use super::node::{Detail, Node};
+use super::nodes::Nodes;
 use super::page::{Happens, State};
-use super::table::Fresh;
+use super::table::{Entry, Fresh};
 use crate::message::{NodeId, Page};
 use crate::ride::forecast::Forecast;
 use crate::ride::{By, Carrier, Fate, Ride};
@@ -80,10 +81,10 @@ impl Node {
         }
         let pages = &self.pages;
         let can = |page: Page| {
-            let is_there = |it: super::table::Entry| it.state == State::None && it.owner == at;
+            let is_there = |it: Entry| it.state == State::None && it.owner == at;
             page != asked && pages.get(page).is_some_and(is_there)
         };
-        let hopes: Vec<Ride> = if self.ahead.suggested.is_empty() {
+        let mut hopes: Vec<Ride> = if self.ahead.suggested.is_empty() {
             let none = std::iter::empty();
             let foreseen = self.ahead.forecast.foresee(me, Carrier::Page, room, none, can);
             foreseen.rides.into_iter().take(foreseen.sent).collect()
@@ -92,6 +93,9 @@ impl Node {
             let ride = |page| Ride { page, by: By::Chance, fate: Fate::Aboard };
             suggested.map(ride).take(room).collect()
         };
+        // Who foresees may name a page twice.
+        let mut seen = BTreeSet::new();
+        hopes.retain(|ride| seen.insert(ride.page));
         let on = if write { Happens::HopeToWrite } else { Happens::HopeToRead };
         for ride in &hopes {
             self.counts.rides[ride.by as usize].predicted += 1;
@@ -142,7 +146,7 @@ impl Node {
             let is_mark = mark == Some(ride.page) && !is_wanted;
             let on = if is_mark { Happens::Mark } else { Happens::Ride };
             self.counts.rides[ride.by as usize].sent += 1;
-            self.happens(ride.page, on, Some(super::node::Detail::Place(before + place)), actions);
+            self.happens(ride.page, on, Some(Detail::Place(before + place)), actions);
             if !is_wanted {
                 // Nobody was let go on.
                 self.pages.of(ride.page).fresh = Fresh::No;
@@ -209,13 +213,15 @@ impl Node {
 
     fn can_lend(&self, asker: NodeId, page: Page, write: bool) -> bool {
         let Some(entry) = self.pages.get(page) else { return false };
-        let rests = entry.since == 0 || self.now >= entry.since.saturating_add(self.options.rest);
+        let until = entry.since.saturating_add(self.options.rest);
+        let rests = entry.since == 0 || self.now >= until;
+        let is_used = !self.is_fresh(page) || self.now > until;
         let stays = entry.state == State::ReadOwner && !write;
         entry.state.owns()
-            && (stays || rests && !self.is_fresh(page))
+            && (stays || rests && is_used)
             && entry.readers.is_empty()
             && entry.next.is_none()
-            && (!write || entry.copies.without(super::nodes::Nodes::one(asker)).is_empty())
+            && (!write || entry.copies.without(Nodes::one(asker)).is_empty())
     }
 }
 

@@ -49,9 +49,9 @@ pub enum Action {
     Unmap(Page),
     /// Tasks that could not go on with the page try again.
     Wake(Page),
-    /// Others wait for the page, of which tasks here have just been let go on with: say
-    /// [`Event::Touched`] when they have used it, and at this time at the latest.
-    Hold(Page, u64),
+    /// Others wait for the page, which tasks here were let go on with: say [`Event::Touched`]
+    /// when those have used it, or had time to. It may be long ago.
+    Hold(Page),
     /// Say this to another node.
     Send(Header, Body),
     /// The node is lost, and these pages with it, so far as we know: the program has to end.
@@ -78,7 +78,7 @@ impl Refused {
     }
 }
 
-/// What all nodes must agree on, and which this is. Times are in the unit of the driver's clock.
+/// What all nodes must agree on, and which this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Options {
     /// How many nodes: at most [`NODES_MAX`](super::nodes::NODES_MAX).
@@ -93,9 +93,8 @@ pub struct Options {
     pub copies_max: u64,
     /// Who says which pages will be wanted next.
     pub rides: Policy,
-    /// How long a page stays for the tasks that were let go on with it, while others ask for
-    /// it.
-    pub hold: u64,
-    /// A page that a task here could not use less than that ago goes along with no other.
+    /// A page that a task here could not use less than that ago goes along with no other; after
+    /// that it is taken to have been used. In the unit of the driver's clock: some tens of
+    /// microseconds.
     pub rest: u64,
 }

@@ -26,10 +26,11 @@
 //!   that still cannot go on makes a new fault: what was asked for may have gone again, or
 //!   suffices for reading only. Faults may come late, twice, or for what is allowed by now.
 //! - At first nothing is mapped, not even on the owner's node; it may map what it owns.
-//! - `Hold(page, until)` is answered by [`Event::Touched`] at that time at the latest, whether
-//!   the page is still here or not. Earlier is better: when all tasks that were woken for the
-//!   page have gone on. Without it who waits for the page would wait for ever; without the hold
-//!   two nodes could take a page from each other for ever before anybody has used it.
+//! - `Hold(page)` is answered by [`Event::Touched`], whether the page is still here or not: when
+//!   all tasks that were woken for the page have gone on, or some microseconds after they were;
+//!   at once, if that is long ago. Without the answer who waits for the page would wait for
+//!   ever; answered too early, nodes could take a page from each other for ever before anybody
+//!   has used it.
 //! - When a node is lost, each other is told by [`Event::Lost`] after all its messages. Then the
 //!   program has to end; `Gone` names pages whose tasks wait in vain, and nothing else hangs.
 //! - Of pages that are read all over (a file's text) say so when they are allocated.

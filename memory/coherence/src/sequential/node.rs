@@ -213,7 +213,7 @@ impl Node {
                 (Do::Ask, _) => self.ask(page, &rule, actions),
                 (Do::Fill, Some(Detail::Place(place))) => actions.push(Action::Fill(page, *place)),
                 (Do::MapRead | Do::MapWrite, _) => {
-                    self.pages.of(page).fresh = Fresh::Since(now);
+                    self.pages.of(page).fresh = Fresh::Yes;
                     actions.push(match action {
                         Do::MapRead => Action::MapRead(page),
                         _ => Action::MapWrite(page),
@@ -350,10 +350,10 @@ impl Node {
             }
             // Who reads beside us takes nothing away.
             if is_fresh && !(reader.is_some() && entry.state == State::ReadOwner) {
-                if let Fresh::Since(since) = entry.fresh {
-                    entry.fresh = Fresh::Held(since);
+                if entry.fresh == Fresh::Yes {
+                    entry.fresh = Fresh::Held;
                     self.counts.held += 1;
-                    actions.push(Action::Hold(page, since.saturating_add(self.options.hold)));
+                    actions.push(Action::Hold(page));
                 }
                 return;
             }
@@ -376,12 +376,7 @@ impl Node {
 
     /// Tasks were let go on with the page, and need time to use it.
     pub(super) fn is_fresh(&self, page: Page) -> bool {
-        match self.pages.get(page).map(|entry| entry.fresh) {
-            Some(Fresh::Since(since) | Fresh::Held(since)) => {
-                self.now < since.saturating_add(self.options.hold)
-            }
-            _ => false,
-        }
+        self.pages.get(page).is_some_and(|entry| entry.fresh != Fresh::No)
     }
 
     /// All others' copies may be gone by now.

@@ -50,10 +50,10 @@ pub(super) enum Fresh {
     /// They have.
     #[default]
     No,
-    /// They were let go on at this time.
-    Since(u64),
+    /// They have not, so far as we know.
+    Yes,
     /// And somebody waits until they have.
-    Held(u64),
+    Held,
 }
 
 /// All of them.

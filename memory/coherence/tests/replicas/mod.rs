@@ -378,7 +378,7 @@ impl Machine {
                     frames[page as usize] = Frame { access: Access::None, bytes: [NOTHING; PAGE] };
                 }
                 Action::Wake(page) => go_on(page, Status::Woken(page)),
-                Action::Hold(page, _) => {
+                Action::Hold(page) => {
                     held.insert(page);
                 }
                 Action::Send(header, body) => {
