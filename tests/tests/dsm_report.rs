@@ -25,9 +25,13 @@ fn report_with(nodes: usize, rides: &str) -> String {
 
 /// Where the program fetches, as the report names it.
 fn fetches_at() -> String {
+    format!("fetch_all at report.c:{}", line_with("they are fetched here"))
+}
+
+/// The number of the program's line that has these words.
+fn line_with(words: &str) -> usize {
     let source = fs::read_to_string(source_dir().join(SOURCE)).expect("the source");
-    let at = source.lines().position(|line| line.contains("they are fetched here"));
-    format!("fetch_all at report.c:{}", at.expect("the line") + 1)
+    source.lines().position(|line| line.contains(words)).expect("the line") + 1
 }
 
 #[test]
@@ -52,6 +56,15 @@ fn lines_and_pages_that_fetch_are_named() {
     assert!(saved(16) >= 25 && saved(32) >= 35, "{said}");
     // What only the other node writes.
     assert!(said.contains("page 11, home 0 → 1\n"), "{said}");
+}
+
+#[test]
+fn calls_that_allocate_what_is_fetched_are_named() {
+    let said = report(2);
+    let at = line_with("char *pages = ");
+    let wanted = format!("      50  allocation 1, 81920 B: main at report.c:{at}\n");
+    assert!(said.contains(&wanted), "{said}");
+    assert!(said.contains("allocation 3, 8192 B: main at report.c:"), "{said}");
 }
 
 #[test]

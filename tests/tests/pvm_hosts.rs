@@ -324,13 +324,13 @@ fn a_guest_that_is_left_alone_ends() {
     let machine = Machine::with_silence("1");
     let mut one = machine.client("one");
     assert_eq!(add(&mut one, &["two", "three"]), [0x80000, 0xc0000]);
-    let busy = machine.client("two");
+    let mut busy = machine.client("two");
     let (first, second, third) =
         (machine.daemon("one"), machine.daemon("two"), machine.daemon("three"));
     nagaya_tests::kill(third, Signal::STOP);
     nagaya_tests::kill(first, Signal::KILL);
     // Who has a task stays; the stopped one is lost, finds so when it goes on, and ends.
-    std::thread::sleep(Duration::from_secs(4));
+    wait_for_hosts(&mut busy, &["two"]);
     nagaya_tests::kill(third, Signal::CONT);
     wait_until("the third has ended", LIMIT, || !nagaya_tests::is_alive(third));
     assert!(nagaya_tests::is_alive(second));

@@ -68,8 +68,10 @@ fn srun_starts_hosts_in_the_place_of_ssh() {
     wait_until("the first daemon listens", LIMIT, || daemon_listens(&work, "one"));
     let added = console(&work, "one", "add n0 n1\n");
     assert!(added.contains("2 successful"), "{added}");
-    // srun's jobs are over; the daemons are there.
-    assert_eq!(slurm.client("squeue").arg("-h").run().ok(), "");
+    // srun's jobs go, and the daemons stay.
+    wait_until("srun's jobs are over", LIMIT, || {
+        slurm.client("squeue").arg("-h").run().ok().is_empty()
+    });
     assert_eq!(hosts(&work, "n1"), ["one", "n0", "n1"]);
     console(&work, "n0", "halt\n");
     daemon.wait().ok();

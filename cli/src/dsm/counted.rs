@@ -12,9 +12,9 @@ pub struct Counted {
     pub totals: Totals,
     pub rides: Vec<OfRides>,
     pub pages: Vec<(u64, OfPage)>,
-    /// First page, bytes.
+    /// First page, bytes, the number of the place that asked for it.
     #[serde(default)]
-    pub allocations: Vec<(u64, u64)>,
+    pub allocations: Vec<(u64, u64, Option<usize>)>,
     pub observed: Option<Observed>,
 }
 

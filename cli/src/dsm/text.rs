@@ -16,6 +16,7 @@ pub fn report(nodes: &[Counted], most: usize) -> String {
     let mut symbols = Symbols::default();
     lines(&mut text, nodes, most, &mut symbols);
     page_lines(&mut text, nodes, &pages, most, &mut symbols);
+    allocations(&mut text, nodes, &pages, most, &mut symbols);
     ridden(&mut text, nodes, &pages, most);
     shared(&mut text, nodes, most);
     sizes(&mut text, nodes);
@@ -135,11 +136,36 @@ fn ridden(text: &mut String, nodes: &[Counted], pages: &BTreeMap<u64, Page>, mos
     }
 }
 
+/// Which calls allocated what was fetched most.
+fn allocations(
+    text: &mut String,
+    nodes: &[Counted],
+    pages: &BTreeMap<u64, Page>,
+    most: usize,
+    symbols: &mut Symbols,
+) {
+    let page_bytes = nodes[0].page_bytes as u64;
+    let mut fetched: Vec<_> = Vec::new();
+    for (at, &(first, bytes, caller)) in nodes[0].allocations.iter().enumerate() {
+        let of_it = pages.range(first..first + bytes.div_ceil(page_bytes));
+        fetched.push((of_it.map(|(_, page)| page.fetches()).sum::<u64>(), at + 1, bytes, caller));
+    }
+    fetched.sort_by_key(|(fetches, number, ..)| (Reverse(*fetches), *number));
+    line!(text, "allocations whose pages were fetched most, of {}:", fetched.len());
+    let places = nodes[0].observed.as_ref().map_or(&[][..], |observed| &observed.places);
+    for (fetches, number, bytes, caller) in fetched.into_iter().take(most) {
+        let place = caller.and_then(|caller| places.get(caller));
+        let at = place.map(|place| format!(": {}", symbols.name(place))).unwrap_or_default();
+        line!(text, "  {fetches:>8}  allocation {number}, {bytes} B{at}");
+    }
+}
+
 /// `byte 8192 of allocation 2, `.
 fn allocation(nodes: &[Counted], page: u64) -> String {
     let page_bytes = nodes[0].page_bytes as u64;
-    let holds =
-        |(first, bytes): &(u64, u64)| (*first..first + bytes.div_ceil(page_bytes)).contains(&page);
+    let holds = |(first, bytes, _): &(u64, u64, Option<usize>)| {
+        (*first..first + bytes.div_ceil(page_bytes)).contains(&page)
+    };
     let allocations = &nodes[0].allocations;
     let Some(at) = allocations.iter().position(holds) else { return String::new() };
     let byte = (page - allocations[at].0) * page_bytes;

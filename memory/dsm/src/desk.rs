@@ -30,7 +30,12 @@ pub enum Request {
     /// To begin, once all nodes are there.
     Join,
     /// Memory. Answer: its address.
-    Allocate(Allocation),
+    Allocate {
+        /// Which.
+        allocation: Allocation,
+        /// Where the program asks for it, if that is wanted and known; else 0.
+        caller: usize,
+    },
     /// The lock.
     Acquire(u32),
     /// To give it back.

@@ -22,6 +22,7 @@
 //! no memory for a page, a message that makes no sense.
 
 pub mod agent;
+mod caller;
 pub mod desk;
 pub mod error;
 pub mod frame;

@@ -159,8 +159,8 @@ pub struct Traffic {
 /// What is not counted, but was seen, where that was asked for.
 #[derive(Debug, Serialize)]
 pub(crate) struct Seen {
-    /// First pages, and bytes.
-    pub allocations: Vec<(Page, u64)>,
+    /// First pages, bytes, and the numbers of the places that asked for them.
+    pub allocations: Vec<(Page, u64, Option<usize>)>,
     pub observed: Observed,
 }
 

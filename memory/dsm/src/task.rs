@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::driver::Driver;
 use crate::agent::{Agent, Looks, Parts};
+use crate::caller;
 use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
 use crate::error::DsmError;
 use crate::frame::Frame;
@@ -42,6 +43,8 @@ pub struct Task {
     /// In the task that has the agent.
     agent: Option<Agency>,
     page_bytes: usize,
+    /// Whether a report is wanted, which names callers.
+    reports: bool,
     /// How many allocations had no place of their own.
     turns: u32,
     balance: Option<Balance>,
@@ -156,7 +159,7 @@ impl Task {
         let told = launch.exchange(&own, limit)?;
         let told = world.nodes.iter().map(|tasks| Told::parse(&told[tasks[0] as usize]));
         let told = told.collect::<Result<Vec<_>, _>>()?;
-        let page_bytes = settings.agreed.page_bytes;
+        let (page_bytes, reports) = (settings.agreed.page_bytes, settings.report.is_some());
         let (handed, agent) = match seat.take() {
             None => (told[world.own().node as usize].invitation.accept()?, None),
             Some(Seat { mut network, door, desk, bell, .. }) => {
@@ -192,6 +195,7 @@ impl Task {
             patience: looks.beside.then(Patience::default),
             agent,
             page_bytes,
+            reports,
             turns: 0,
             balance: None,
         };
@@ -248,8 +252,9 @@ impl Task {
         }
         self.check_task(first)?;
         let block = if block == 0 { bytes } else { block };
-        self.ask(Request::Allocate(Allocation { bytes, block, first }))
-            .map(|answer| answer[0] as usize)
+        let allocation = Allocation { bytes, block, first };
+        let caller = if self.reports { caller::of_this_call() } else { 0 };
+        self.ask(Request::Allocate { allocation, caller }).map(|answer| answer[0] as usize)
     }
 
     /// As [`allocate`](Self::allocate), all of it with one task: the first time with the

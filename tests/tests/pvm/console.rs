@@ -4,6 +4,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use nagaya_tests::pvm::{HOSTS, Machine};
 use nagaya_tests::{Cmd, Output, Running, WorkDir, job, kernel_text, nagaya_path};
@@ -52,6 +53,9 @@ struct Session {
     keys: File,
     seen: usize,
 }
+
+/// What a task may take to end that was killed; the machine may be busy.
+const GONE_MAX: Duration = Duration::from_secs(30);
 
 const PROMPT: &str = "pvm> ";
 
@@ -157,7 +161,8 @@ const TALKER: &str = "#!/bin/sh\necho one $1\nprintf part\necho ial\necho wrong 
                       if [ -n \"$2\" ]; then exec sleep \"$2\"; fi\n";
 
 /// Runs the lines one by one under both and compares what each prints. A line may be followed
-/// by ` ~ ` and a word that is waited for before the next.
+/// by ` ~ ` and a word that is waited for before the next, or by ` until no ` and a word: then it
+/// is repeated as long as that is printed.
 #[track_caller]
 fn same(lines: &[&str]) {
     let stock = Machine::stock(&[]);
@@ -178,11 +183,17 @@ fn same(lines: &[&str]) {
     let dirs = [stock.dir(), ours.work.path()];
     let mut sames = dirs.map(Same::new);
     for line in lines {
+        let (line, gone) = line.split_once(" until no ").unwrap_or((line, ""));
         let (line, word) = line.split_once(" ~ ").unwrap_or((line, ""));
         let mut printed = Vec::new();
         for (console, same) in consoles.iter_mut().zip(&mut sames) {
             let line = line.replace("DIR", &same.dir).replace("HOST", HOSTS[0]);
             let mut text = console.line(&line);
+            let begin = Instant::now();
+            while !gone.is_empty() && text.contains(gone) {
+                assert!(begin.elapsed() < GONE_MAX, "`{line}` still prints {gone}: {text}");
+                text = console.line(&line);
+            }
             if !word.is_empty() && !text.contains(word) {
                 text.push_str(&console.until(word));
             }
@@ -316,8 +327,10 @@ fn tasks_are_spawned_and_their_output_comes() {
         "ps",
         "spawn sleep 100",
         "ps -a",
+        // Of the end of a task whose output goes nowhere the console hears nothing.
         "reset ~ [10] finished",
-        "ps",
+        "echo done",
+        "ps until no sleep",
     ]);
 }
 

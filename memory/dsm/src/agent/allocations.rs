@@ -20,6 +20,8 @@ const RULE: &str = "all tasks must make the same calls of jia_alloc*, in the sam
 pub(super) struct Made {
     allocation: Allocation,
     address: u64,
+    /// Where the program asked for it, as the observer numbers places.
+    pub caller: Option<usize>,
 }
 
 impl Made {
@@ -31,7 +33,12 @@ impl Made {
 
 impl Agent {
     /// Makes an allocation, or finds the one that another task of this node has made.
-    pub(super) fn allocate(&mut self, task: Task, allocation: Allocation) -> Result<u64, String> {
+    pub(super) fn allocate(
+        &mut self,
+        task: Task,
+        allocation: Allocation,
+        caller: usize,
+    ) -> Result<u64, String> {
         let number = self.seats[task as usize].allocations;
         if let Some(made) = self.allocations.get(number) {
             if made.allocation != allocation {
@@ -62,7 +69,9 @@ impl Agent {
             self.step(Event::Allocate { pages, homes }, &[]);
         }
         let address = self.memory.region().place().start as u64 + page * page_bytes;
-        self.allocations.push(Made { allocation, address });
+        let observer = self.observer.as_mut();
+        let caller = observer.and_then(|(observer, _)| observer.place(caller as u64));
+        self.allocations.push(Made { allocation, address, caller });
         self.seats[task as usize].allocations += 1;
         Ok(address)
     }

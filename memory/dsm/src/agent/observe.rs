@@ -116,7 +116,7 @@ impl Observer {
     }
 
     /// The number of the place at an address.
-    fn place(&mut self, at: u64) -> Option<usize> {
+    pub fn place(&mut self, at: u64) -> Option<usize> {
         let of = |mappings: &[Mapping]| {
             let mapping = mappings.iter().find(|mapping| mapping.addresses.contains(&at))?;
             let offset = at - mapping.addresses.start + mapping.offset;

@@ -8,6 +8,7 @@ use coherence::scope::Event;
 use coherence::scope::event::{Misuse, Task};
 
 use super::Agent;
+use super::allocations::Made;
 use super::letters::Post;
 use crate::desk::{ANY_TAG, Counted, Request, Setting};
 use crate::mail::Wanted;
@@ -19,8 +20,8 @@ impl Agent {
         self.seats[task as usize].letter = Vec::new();
         match request {
             Request::Join => self.seats[task as usize].joins = true,
-            Request::Allocate(allocation) => {
-                let answer = self.allocate(task, allocation);
+            Request::Allocate { allocation, caller } => {
+                let answer = self.allocate(task, allocation, caller);
                 self.reply(task, answer.as_ref().map(|&at| [at, 0]).map_err(String::as_str));
             }
             Request::Acquire(lock) => self.wait(task, Event::Acquire(task, lock)),
@@ -163,9 +164,12 @@ impl Agent {
         }
         if let Some((observer, beginning)) = &self.observer {
             let start = self.memory.start();
-            let allocations = self.allocations.iter().map(|made| made.place(start, page_bytes));
+            let place = |made: &Made| {
+                let (first, bytes) = made.place(start, page_bytes);
+                (first, bytes, made.caller)
+            };
             let seen = Seen {
-                allocations: allocations.collect(),
+                allocations: self.allocations.iter().map(place).collect(),
                 observed: observer.observed(page_bytes),
             };
             write("REPORT", beginning, me, &json(Some(seen)));
