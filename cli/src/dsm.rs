@@ -2,6 +2,7 @@
 
 mod counted;
 mod locate;
+mod smaller;
 mod text;
 
 use std::path::{Path, PathBuf};

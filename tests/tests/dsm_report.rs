@@ -68,6 +68,21 @@ fn calls_that_allocate_what_is_fetched_are_named() {
 }
 
 #[test]
+fn what_smaller_pages_would_fetch_lies_between_two_numbers() {
+    // Each of 52 fetches is for one half; what the home writes in the other is not seen.
+    let wanted = "pages of 4 KB would be fetched 52 to 104 times (208 to 416 KB), in place of 52 \
+                  (416 KB)\n";
+    let said = report(2);
+    assert!(said.contains(wanted), "{said}");
+    // Two nodes write halves of one page in each turn: of small pages, each would fetch its own
+    // once.
+    let said = report(3);
+    assert!(said.contains("pages of 4 KB would be fetched 53 to "), "{said}");
+    assert!(said.contains("in place of 61 ("), "{said}");
+    assert!(!report_with(2, "ainori1").contains("pages of 4 KB would"), "it cannot be said");
+}
+
+#[test]
 fn what_became_of_pages_that_rode_along_is_told_page_by_page() {
     let said = report_with(2, "ainori1");
     let (_, pages) = said.split_once("pages that rode along, ").expect("some did");

@@ -69,6 +69,26 @@ pub struct Observed {
     pub shared: Vec<(u64, Shared)>,
     /// Bytes of a larger page, fetches that it saves.
     pub larger: Vec<(usize, u64)>,
+    #[serde(default)]
+    pub in_order: InOrder,
+}
+
+/// What happened to pages, by parts of 4 KB.
+#[derive(Debug, Default, Deserialize)]
+pub struct InOrder {
+    /// At their home.
+    pub happened: Vec<(u64, Vec<Happened>)>,
+    /// For which parts this node fetched them.
+    pub fetched_for: Vec<(u64, Vec<u8>)>,
+    /// Nothing was left out.
+    pub is_whole: bool,
+}
+
+/// A node has fetched the page (no parts), or changed parts.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub struct Happened {
+    pub node: usize,
+    pub parts: u64,
 }
 
 /// An instruction, by its place in a file.

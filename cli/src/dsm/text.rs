@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 
 use super::counted::{Counted, Page, Place, Rides, pages, rides};
 use super::locate::Symbols;
+use super::smaller::{Smaller, smaller};
 
 /// A report of all nodes, with so many pages and lines.
 pub fn report(nodes: &[Counted], most: usize) -> String {
@@ -19,6 +20,7 @@ pub fn report(nodes: &[Counted], most: usize) -> String {
     allocations(&mut text, nodes, &pages, most, &mut symbols);
     ridden(&mut text, nodes, &pages, most);
     shared(&mut text, nodes, most);
+    smaller_pages(&mut text, nodes);
     sizes(&mut text, nodes);
     homes(&mut text, &pages, most);
     text
@@ -196,6 +198,26 @@ fn shared(text: &mut String, nodes: &[Counted], most: usize) {
             of.small_pages_differ
         );
     }
+}
+
+fn smaller_pages(text: &mut String, nodes: &[Counted]) {
+    let ride = nodes.iter().any(|node| !node.rides.is_empty());
+    let Some(Smaller { fetches, least, most, unknown }) = smaller(nodes).filter(|_| !ride) else {
+        return;
+    };
+    let kib = nodes[0].page_bytes as u64 / 1024;
+    let moved = match unknown {
+        0 => String::new(),
+        _ => format!("; without {unknown} pages whose home moved"),
+    };
+    line!(
+        text,
+        "pages of 4 KB would be fetched {least} to {most} times ({} to {} KB), in place of {fetches} \
+         ({} KB){moved}",
+        least * 4,
+        most * 4,
+        fetches * kib
+    );
 }
 
 fn sizes(text: &mut String, nodes: &[Counted]) {

@@ -4,6 +4,7 @@
 //! is an event for the protocol, whose actions are carried out before the next. Whose thread
 //! that is, and when it sleeps, says the [`driver`].
 
+mod accesses;
 mod allocations;
 pub mod driver;
 mod letters;
@@ -345,9 +346,9 @@ impl Agent {
         let wants = self.memory.wanted(fault.wants);
         self.missing.insert(fault.page);
         if let Some((observer, _)) = &mut self.observer {
-            observer.stopped(fault.page, fault.thread);
+            observer.stopped(fault.page, fault.at, fault.thread);
             if wants == Access::Write && self.node.home(fault.page) == Some(self.options.me) {
-                observer.wrote(fault.page, self.node.epoch());
+                observer.wrote(fault.page, self.options.me, self.node.epoch());
             }
         }
         let event = match wants {
@@ -522,8 +523,14 @@ impl Agent {
                 if matches!(header.op, Op::Barrier | Op::BarrierGrant) {
                     self.compare_nodes();
                 }
-                if let (Op::GetPage, Some((observer, _))) = (header.op, &mut self.observer) {
-                    observer.fetches(header.scope, header.to);
+                match (header.op, &mut self.observer) {
+                    (Op::GetPage, Some((observer, _))) => {
+                        observer.fetches(header.scope, header.to);
+                    }
+                    (Op::GetPageGrant, Some((observer, _))) => {
+                        observer.sends(header.scope, header.to);
+                    }
+                    _ => {}
                 }
                 let diffs = match body {
                     Body::Diffs => self.memory.take_changes(header.to),

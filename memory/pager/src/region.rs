@@ -59,6 +59,8 @@ pub enum Stops {
 pub struct Fault {
     /// At this page.
     pub page: u64,
+    /// Where in it: the beginning of a page of the system's.
+    pub at: usize,
     /// `Read` or `Write`.
     pub wants: Access,
     /// The thread's ID, as this process's PID namespace knows it.
@@ -178,7 +180,8 @@ impl Region {
         for stopped in all.drain(..) {
             let page = self.page_at(stopped.address).expect("only our pages are registered");
             let wants = if stopped.writes { Access::Write } else { Access::Read };
-            faults.push(Fault { page, wants, thread: stopped.thread });
+            let at = (stopped.address - self.place.start) % self.place.page_bytes;
+            faults.push(Fault { page, at, wants, thread: stopped.thread });
         }
         self.stopped = all;
         Ok(())

@@ -19,6 +19,8 @@ use coherence::diff;
 use coherence::message::{NodeId, Page};
 use serde::Serialize;
 
+use super::accesses::{Accesses, InOrder};
+
 /// Places in code that are kept of a page.
 const CODE_MAX: usize = 16;
 /// How many times a page's size larger pages are.
@@ -42,6 +44,7 @@ pub(super) struct Observer {
     /// would save.
     fetched: [HashMap<(Page, NodeId), u64>; LARGER.len()],
     saved: [u64; LARGER.len()],
+    accesses: Accesses,
 }
 
 /// A file that is mapped.
@@ -99,11 +102,13 @@ pub(crate) struct Observed {
     shared: Vec<(Page, Shared)>,
     /// Bytes of larger pages, and how many fetches they would save.
     larger: Vec<(usize, u64)>,
+    in_order: InOrder,
 }
 
 impl Observer {
-    /// A thread was stopped at a page.
-    pub fn stopped(&mut self, page: Page, thread: u32) {
+    /// A thread was stopped at a byte of a page.
+    pub fn stopped(&mut self, page: Page, at: usize, thread: u32) {
+        self.accesses.stopped(page, at);
         let place = program_counter(thread).and_then(|at| self.place(at));
         self.last = place.map(|place| (page, place));
         let Some(place) = place else { return };
@@ -134,7 +139,8 @@ impl Observer {
     }
 
     /// A page that lives here is written here.
-    pub fn wrote(&mut self, page: Page, epoch: u64) {
+    pub fn wrote(&mut self, page: Page, me: NodeId, epoch: u64) {
+        self.accesses.wrote(page, me);
         let written = Self::since(&mut self.written, page, epoch);
         written.by_home = true;
         if !written.by.is_empty() {
@@ -147,6 +153,7 @@ impl Observer {
         for (page, runs) in diff::pages(body, page_bytes).unwrap_or_default() {
             let mut ranges = Vec::new();
             diff::each(runs, |at, bytes| ranges.push(at..at + bytes.len()));
+            self.accesses.changed(page, from, &ranges);
             let written = Self::since(&mut self.written, page, epoch);
             let others = written.by.iter().filter(|(node, _)| *node != from);
             let apart = |unit| others.clone().any(|(_, theirs)| are_apart(theirs, &ranges, unit));
@@ -191,8 +198,14 @@ impl Observer {
         self.interval += 1;
     }
 
+    /// A page that lives here is sent to a node that asked for it.
+    pub fn sends(&mut self, page: Page, to: NodeId) {
+        self.accesses.sends(page, to);
+    }
+
     /// A page is fetched from its home.
     pub fn fetches(&mut self, page: Page, home: NodeId) {
+        self.accesses.fetches(page);
         if let Some((_, place)) = self.last.filter(|last| last.0 == page) {
             let code = self.code.get_mut(&page).into_iter().flatten();
             code.filter(|of| of.place == place).for_each(|of| of.fetched += 1);
@@ -213,6 +226,7 @@ impl Observer {
             code: self.code.clone().into_iter().collect(),
             shared: self.shared.clone().into_iter().collect(),
             larger: larger.map(|(times, saved)| (page_bytes * times as usize, saved)).collect(),
+            in_order: self.accesses.in_order(),
         }
     }
 }
@@ -279,7 +293,7 @@ mod tests {
         seen.changed(1, 2, &body(0..8), 8192);
         seen.changed(2, 2, &body(8..16), 8192);
         assert_eq!(shared(&seen), [2, 2, 1], "in one small page");
-        seen.wrote(7, 3);
+        seen.wrote(7, 0, 3);
         assert_eq!(shared(&seen), [2, 2, 1]);
         seen.changed(1, 3, &body(0..8), 8192);
         assert_eq!(shared(&seen), [3, 2, 1], "with its home");
