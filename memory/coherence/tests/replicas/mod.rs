@@ -74,8 +74,8 @@ struct Frame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Status {
     Runs,
-    /// Was stopped at the page, and is about to try again.
-    Woken(Page),
+    /// Was stopped at the page, may do this with it now, and is about to try again.
+    Woken(Page, Access),
     /// Cannot go on with a page, and its node does not know yet.
     Faults(Page, Access),
     /// Waits for a page.
@@ -176,7 +176,7 @@ impl Machine {
             for (task, script) in scripts.iter().enumerate() {
                 let state = &host.tasks[task];
                 match state.status {
-                    Status::Runs | Status::Woken(_) if state.at < script.len() => {
+                    Status::Runs | Status::Woken(..) if state.at < script.len() => {
                         next.push(Next::Task(number, task));
                     }
                     Status::Faults(..) => next.push(Next::Fault(number, task)),
@@ -184,7 +184,8 @@ impl Machine {
                 }
             }
             let used = |page: &Page| {
-                program.hasty || host.tasks.iter().all(|it| it.status != Status::Woken(*page))
+                let woken = |it: &Task| matches!(it.status, Status::Woken(its, _) if its == *page);
+                program.hasty || !host.tasks.iter().any(woken)
             };
             let touched = host.held.iter().copied().filter(used);
             next.extend(touched.map(|page| Next::Touch(number, page)));
@@ -291,6 +292,11 @@ impl Machine {
             Do::Write(page, ..) | Do::Add(page, _) => (page, Access::Write),
         };
         if self.hosts[host].frames[page as usize].access < wants {
+            if let Status::Woken(its, may) = self.hosts[host].tasks[task].status
+                && (its == page && may >= wants && !program.hasty)
+            {
+                self.wrong = Some(format!("node {host}: page {page} goes before it was used"));
+            }
             self.hosts[host].tasks[task].status = Status::Faults(page, wants);
             if !program.slow_faults {
                 self.fault(host, task);
@@ -364,11 +370,11 @@ impl Machine {
                 Action::MapRead(page) => {
                     let frame = &mut frames[page as usize];
                     frame.access = frame.access.max(Access::Read);
-                    go_on(page, Status::Woken(page));
+                    go_on(page, Status::Woken(page, Access::Read));
                 }
                 Action::MapWrite(page) => {
                     frames[page as usize].access = Access::Write;
-                    go_on(page, Status::Woken(page));
+                    go_on(page, Status::Woken(page, Access::Write));
                 }
                 Action::Protect(page) => {
                     let frame = &mut frames[page as usize];
@@ -377,7 +383,7 @@ impl Machine {
                 Action::Unmap(page) => {
                     frames[page as usize] = Frame { access: Access::None, bytes: [NOTHING; PAGE] };
                 }
-                Action::Wake(page) => go_on(page, Status::Woken(page)),
+                Action::Wake(page) => go_on(page, Status::Woken(page, Access::None)),
                 Action::Hold(page) => {
                     held.insert(page);
                 }
