@@ -82,7 +82,8 @@ const OPTIONS: Options =
 fn program(nodes: Vec<Vec<Vec<Do>>>, owners: &[Option<NodeId>]) -> Program {
     let owners = owners.to_vec();
     let options = OPTIONS;
-    Program { nodes, owners, options, slow_faults: false, hasty: false, lost: None }
+    let (slow_faults, hasty, lost, renewed) = (false, false, None, None);
+    Program { nodes, owners, options, slow_faults, hasty, lost, renewed }
 }
 
 /// One task a node.
@@ -244,6 +245,25 @@ fn nobody_waits_for_a_node_that_is_lost() {
         let two = vec![Do::Read(0, 0), Do::Add(1, 0)];
         let nodes = tasks([two.clone(), vec![Do::Add(0, 0), Do::Read(1, 0)], two]);
         explore(&Program { lost, ..program(nodes, &[HERE, Some(1)]) });
+    }
+}
+
+/// A page begins anew at any time, with zeros at one node: nobody sees what stood there before.
+#[test]
+fn a_page_begins_anew() {
+    let up = vec![Do::Add(0, 0), Do::Add(1, 0)];
+    let down = vec![Do::Read(1, 0), Do::Read(0, 0), Do::Add(0, 0)];
+    for owner in [0, 1] {
+        for page in [0, 1] {
+            let renewed = Some((page, owner));
+            explore_all(Program {
+                renewed,
+                ..program(tasks([up.clone(), down.clone()]), &[HERE; 2])
+            });
+        }
+        let nodes = tasks([0, 1, 2].map(|_| vec![Do::Read(0, 0), Do::Add(0, 0)]));
+        let renewed = Some((0, owner));
+        explore_all(Program { renewed, ..program(nodes, &[Some(2)]) });
     }
 }
 

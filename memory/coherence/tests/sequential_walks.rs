@@ -3,7 +3,7 @@
 
 mod replicas;
 
-use coherence::message::NodeId;
+use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
 use coherence::sequential::Options;
 use coherence::story::Random;
@@ -40,15 +40,19 @@ fn program(random: &mut Random) -> Program {
         pages_max: 1 + random.below(8) as u32,
         copies_max: if random.one_in(3) { random.below(3) as u64 } else { u64::MAX },
         rides: Policy::ALL[random.below(Policy::ALL.len())],
-        rest: random.below(2) as u64,
+        rest: random.below(8) as u64,
     };
+    let lost = random.one_in(6).then(|| random.below(nodes));
+    let renewed = (lost.is_none() && random.one_in(4))
+        .then(|| (random.below(pages) as Page, random.below(nodes) as NodeId));
     Program {
         nodes: scripts,
         owners,
         options,
         slow_faults: random.one_in(2),
         hasty: random.one_in(3),
-        lost: random.one_in(6).then(|| random.below(nodes)),
+        lost,
+        renewed,
     }
 }
 
@@ -71,6 +75,10 @@ fn walk(seed: u64) {
         // Half of the walks hope for pages at random, the others for what is foreseen.
         let pages = program.owners.len() as u64;
         let hopes = (0..pages).filter(|_| by_chance && random.one_in(2)).collect();
+        // Where pages may go before they were used, they may go along, too, after a while.
+        if program.hasty {
+            machine.tick();
+        }
         machine.go(&program, next[at], hopes);
         assert_eq!(machine.wrong, None, "NAGAYA_SEED={seed}");
     }

@@ -79,10 +79,12 @@ impl Node {
         if room == 0 || !self.ahead.forecast.is_on() && self.ahead.suggested.is_empty() {
             return Vec::new();
         }
-        let pages = &self.pages;
+        let (pages, closed) = (&self.pages, &self.closed);
         let can = |page: Page| {
             let is_there = |it: Entry| it.state == State::None && it.owner == at;
-            page != asked && pages.get(page).is_some_and(is_there)
+            page != asked
+                && pages.get(page).is_some_and(is_there)
+                && !closed.iter().any(|closed| closed.contains(&page))
         };
         let mut hopes: Vec<Ride> = if self.ahead.suggested.is_empty() {
             let none = std::iter::empty();

@@ -1,5 +1,7 @@
 //! What a node is told, and what it wants done.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use super::message::{Body, Content, Header, Op};
@@ -20,6 +22,20 @@ pub enum Event {
         /// All nodes have the same there already (a file's text), and may read it.
         everywhere: bool,
     },
+    /// These pages will begin anew: nothing of them is fetched ahead any more. See
+    /// [Pages that begin anew](super#pages-that-begin-anew).
+    Close(Range<Page>),
+    /// They begin anew, as after [`Allocate`](Self::Allocate).
+    Renew {
+        /// Which.
+        pages: Range<Page>,
+        /// Whose they are at first.
+        owner: NodeId,
+        /// All nodes have the same there already.
+        everywhere: bool,
+    },
+    /// All nodes have been told that they begin anew.
+    Open(Range<Page>),
     /// A task cannot read a page.
     Read(Page),
     /// A task cannot write a page.

@@ -35,6 +35,16 @@
 //!   program has to end; `Gone` names pages whose tasks wait in vain, and nothing else hangs.
 //! - Of pages that are read all over (a file's text) say so when they are allocated.
 
+//!
+//! # Pages that begin anew
+//! Where memory is unmapped and mapped again, in the middle of pages that there are, all nodes
+//! forget what they have of them, and one owns what stands there then (zeros):
+//! 1. Every node keeps its tasks from the pages (no fault at them is told any more) and is told
+//!    [`Event::Close`]. It is finished when [`Node::is_quiet`] says so, which then remains.
+//! 2. When all are, no message about the pages is on its way. Every node drops what it has of
+//!    them, and is told [`Event::Renew`].
+//! 3. When all are, [`Event::Open`], and tasks may go there.
+
 mod ahead;
 mod copies;
 pub mod event;

@@ -1,5 +1,7 @@
 //! A node's part of the protocol: events in, actions out.
 
+use std::ops::Range;
+
 use super::ahead::{Ahead, runs};
 use super::copies::Copies;
 use super::event::{Action, Event, Options, Refused};
@@ -7,7 +9,7 @@ use super::message::{Body, Content, Header, Op, PAGES_MAX};
 use super::nodes::{NODES_MAX, Nodes};
 use super::page::{Do, Happens, State, rule_of};
 use super::statistics::Statistics;
-use super::table::{Entry, Fresh, Next, Table};
+use super::table::{Entry, First, Fresh, Next, Table};
 use crate::message::{NodeId, Page};
 use crate::ride::Fate;
 use crate::ride::forecast::Forecast;
@@ -42,6 +44,8 @@ pub struct Node {
     pub(super) pages: Table,
     pub(super) copies: Copies,
     pub(super) ahead: Ahead,
+    /// Pages that begin anew: nothing of them is fetched ahead.
+    pub(super) closed: Vec<Range<Page>>,
     lost: Nodes,
     pub(super) counts: Statistics,
 }
@@ -61,6 +65,7 @@ impl Node {
             pages: Table::default(),
             copies: Copies::default(),
             ahead: Ahead::new(Forecast::new(options.rides)),
+            closed: Vec::new(),
             lost: Nodes::default(),
             counts: Statistics::default(),
         }
@@ -79,10 +84,21 @@ impl Node {
         self.now = now;
         match event {
             Event::Allocate { pages, owner, everywhere } => {
-                let Options { me, nodes, .. } = self.options;
-                assert!(owner < nodes, "a node owns the pages");
-                self.pages.allocate(pages, owner, everywhere, me, nodes);
+                self.pages.allocate(pages, self.first(owner, everywhere));
             }
+            Event::Close(pages) => self.closed.push(pages),
+            Event::Renew { pages, owner, everywhere } => {
+                assert!(pages.end <= self.pages(), "pages that are not allocated begin anew");
+                assert!(self.is_quiet(&pages), "pages that are asked for begin anew");
+                let mut page = self.pages.next_used(pages.clone());
+                while page < pages.end {
+                    self.copies.set(page, false);
+                    self.mark_is(page, Fate::Wasted);
+                    page = self.pages.next_used(page + 1..pages.end);
+                }
+                self.pages.renew(pages, self.first(owner, everywhere));
+            }
+            Event::Open(pages) => self.closed.retain(|closed| *closed != pages),
             Event::Read(page) => self.fault(page, false, actions),
             Event::Write(page) => self.fault(page, true, actions),
             Event::Touched(page) => {
@@ -141,6 +157,26 @@ impl Node {
     /// The time of its last step.
     pub fn now(&self) -> u64 {
         self.now
+    }
+
+    /// Nothing of these pages that tasks here wanted is under way.
+    pub fn is_quiet(&self, pages: &Range<Page>) -> bool {
+        let mut page = self.pages.next_used(pages.clone());
+        while page < pages.end {
+            let state = self.state(page);
+            if state.is_some_and(|state| state.waits() || state == State::Gathering) {
+                return false;
+            }
+            page = self.pages.next_used(page + 1..pages.end);
+        }
+        true
+    }
+
+    /// How a page is at first.
+    fn first(&self, owner: NodeId, everywhere: bool) -> First {
+        let Options { me, nodes, .. } = self.options;
+        assert!(owner < nodes, "a node owns the pages");
+        First { owner, everywhere, me, nodes }
     }
 
     /// Nothing is under way, and nobody waits.

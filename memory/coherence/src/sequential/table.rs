@@ -2,6 +2,7 @@
 //! it has of a page it writes down when that is first used, together with some neighbours'.
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
 use super::nodes::Nodes;
 use super::page::State;
@@ -61,17 +62,18 @@ pub(super) enum Fresh {
 pub(super) struct Table {
     /// What is unused here is as it was at first.
     entries: Sparse<Entry>,
-    /// First page, and whose from there on.
-    allocations: Vec<Allocation>,
+    /// How pages are at first, from this one on.
+    allocations: Vec<(Page, First)>,
 }
 
+/// How a page is at first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Allocation {
-    first: Page,
-    owner: NodeId,
-    everywhere: bool,
-    me: NodeId,
-    nodes: u32,
+pub(super) struct First {
+    pub owner: NodeId,
+    /// All others have copies.
+    pub everywhere: bool,
+    pub me: NodeId,
+    pub nodes: u32,
 }
 
 impl Table {
@@ -81,22 +83,28 @@ impl Table {
     }
 
     /// More pages.
-    pub fn allocate(
-        &mut self,
-        pages: u64,
-        owner: NodeId,
-        everywhere: bool,
-        me: NodeId,
-        nodes: u32,
-    ) {
-        let first = self.pages();
-        self.allocations.push(Allocation { first, owner, everywhere, me, nodes });
+    pub fn allocate(&mut self, pages: u64, first: First) {
+        let begin = self.pages();
         self.entries.grow(pages);
-        // The first ones may share a chunk with pages before them that are used.
-        let mut page = first;
-        while page < first + pages && self.entries.next_used(page..page + 1) == page {
-            *self.of(page) = unused(&self.allocations, page);
-            page += 1;
+        self.renew(begin..begin + pages, first);
+    }
+
+    /// These pages are as they are at first; used or not.
+    pub fn renew(&mut self, pages: Range<Page>, first: First) {
+        let behind = self.allocations.partition_point(|(page, _)| *page <= pages.end);
+        let rest = self.allocations[..behind].last().map(|(_, rest)| *rest);
+        self.allocations.retain(|(page, _)| !pages.contains(page) && *page != pages.end);
+        let at = self.allocations.partition_point(|(page, _)| *page < pages.start);
+        let rest = rest.filter(|_| pages.end < self.pages()).map(|rest| (pages.end, rest));
+        self.allocations.splice(at..at, [(pages.start, first)].into_iter().chain(rest));
+        self.allocations.dedup_by(|next, before| next.1 == before.1);
+        let mut page = pages.start;
+        while page < pages.end {
+            page = self.entries.next_used(page..pages.end);
+            if page < pages.end {
+                *self.of(page) = unused(&self.allocations, page);
+                page += 1;
+            }
         }
     }
 
@@ -114,19 +122,25 @@ impl Table {
         })
     }
 
+    /// The first of these of which something is written down; their end, if there is none.
+    pub fn next_used(&self, pages: Range<Page>) -> Page {
+        self.entries.next_used(pages)
+    }
+
     /// All that is there of pages that were used.
     pub fn used(&mut self) -> impl Iterator<Item = (Page, &mut Entry)> {
         let pages = self.pages();
         self.entries.iter_mut().filter(move |(page, _)| *page < pages)
     }
 
-    /// The pages that a node has, so far as we know, and of which we have no copy.
+    /// The pages that a node has, so far as we know, and of which nothing is here.
     pub fn only_at(&self, node: NodeId) -> Vec<Run> {
-        let is = |entry: Entry| entry.owner == node && !entry.state.is_copy();
+        let is_here = |state: State| state.is_copy() || state.owns() || state == State::Gathering;
+        let is = |entry: Entry| entry.owner == node && !is_here(entry.state);
         let mut runs: Vec<Run> = Vec::new();
-        let ends = self.allocations.iter().skip(1).map(|next| next.first).chain([self.pages()]);
-        for (allocation, end) in self.allocations.iter().zip(ends) {
-            let mut page = allocation.first;
+        let ends = self.allocations.iter().skip(1).map(|next| next.0).chain([self.pages()]);
+        for ((first, _), end) in self.allocations.iter().zip(ends) {
+            let mut page = *first;
             while page < end {
                 let used = self.entries.next_used(page..end);
                 if used > page && is(unused(&self.allocations, page)) {
@@ -158,9 +172,9 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
 }
 
 /// What is known of a page that was never used.
-fn unused(allocations: &[Allocation], page: Page) -> Entry {
-    let behind = allocations.partition_point(|allocation| allocation.first <= page);
-    let Allocation { owner, everywhere, me, nodes, .. } = allocations[behind - 1];
+fn unused(allocations: &[(Page, First)], page: Page) -> Entry {
+    let behind = allocations.partition_point(|(first, _)| *first <= page);
+    let First { owner, everywhere, me, nodes } = allocations[behind - 1].1;
     let mut copies = Nodes::default();
     let state = match (owner == me, everywhere) {
         (true, false) => State::ReadWrite,
@@ -199,5 +213,43 @@ impl Hash for Table {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.pages().hash(state);
         (0..self.pages()).for_each(|page| self.get(page).hash(state));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::story::Random;
+
+    /// Whatever was used before pages came or began anew: each is as it was said last.
+    #[test]
+    fn a_page_is_as_it_was_said_last() {
+        for seed in 0..300 {
+            let mut random = Random::new(seed);
+            let (mut table, mut wanted) = (Table::default(), Vec::new());
+            for _ in 0..12 {
+                let owner = random.below(3) as NodeId;
+                let first = First { owner, everywhere: random.one_in(4), me: 2, nodes: 3 };
+                let most = 1 + random.below(300);
+                if wanted.is_empty() || random.one_in(3) {
+                    table.allocate(most as u64, first);
+                    wanted.resize(wanted.len() + most, first);
+                } else {
+                    let begin = random.below(wanted.len());
+                    let end = (begin + most).min(wanted.len());
+                    table.renew(begin as Page..end as Page, first);
+                    wanted[begin..end].fill(first);
+                }
+                table.of(random.below(wanted.len()) as Page);
+                for (page, first) in (0..table.pages()).zip(&wanted) {
+                    assert_eq!(table.get(page), Some(unused(&[(0, *first)], page)), "seed {seed}");
+                }
+                let pages: Vec<_> = table.only_at(1).iter().flat_map(Run::range).collect();
+                let only = |page: &Page| {
+                    wanted[*page as usize].owner == 1 && !wanted[*page as usize].everywhere
+                };
+                assert_eq!(pages, (0..table.pages()).filter(only).collect::<Vec<_>>());
+            }
+        }
     }
 }

@@ -56,6 +56,8 @@ pub struct Program {
     pub hasty: bool,
     /// Which node is lost, at any time.
     pub lost: Option<usize>,
+    /// Which page begins anew, at any time, and whose it is then.
+    pub renewed: Option<(Page, NodeId)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,6 +102,16 @@ struct Host {
     held: BTreeSet<Page>,
     /// It has heard of the node that is lost.
     knows: bool,
+    renewal: Renewal,
+}
+
+/// How far a node is with a page that begins anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Renewal {
+    Before,
+    Closed,
+    Renewed,
+    Open,
 }
 
 /// What is on its way between two nodes, in order.
@@ -113,6 +125,7 @@ pub struct Machine {
     /// What was written last.
     memory: Vec<[u8; PAGE]>,
     is_lost: bool,
+    now: u64,
     /// What went wrong.
     pub wrong: Option<String>,
 }
@@ -132,6 +145,8 @@ pub enum Next {
     Lose(usize),
     /// Another hears of it.
     Hear(usize, usize),
+    /// A node takes the next step to let a page begin anew.
+    Renew(usize),
 }
 
 impl Machine {
@@ -151,13 +166,21 @@ impl Machine {
             let frames = program.owners.iter().map(frame).collect();
             let task = Task { at: 0, read: Vec::new(), status: Status::Runs };
             let tasks = vec![task; scripts.len()];
-            Host { node, frames, tasks, held: BTreeSet::new(), knows: false }
+            Host {
+                node,
+                frames,
+                tasks,
+                held: BTreeSet::new(),
+                knows: false,
+                renewal: Renewal::Before,
+            }
         });
         Self {
             hosts: hosts.collect(),
             network: BTreeMap::new(),
             memory: vec![[0; PAGE]; program.owners.len()],
             is_lost: false,
+            now: 0,
             wrong: None,
         }
     }
@@ -173,19 +196,30 @@ impl Machine {
             if !self.lives(program, number) {
                 continue;
             }
+            let is_closed = |page| {
+                let is_closed = (Renewal::Closed..Renewal::Open).contains(&host.renewal);
+                is_closed && program.renewed.is_some_and(|(renewed, _)| renewed == page)
+            };
             for (task, script) in scripts.iter().enumerate() {
                 let state = &host.tasks[task];
+                let Some(Do::Read(page, _) | Do::Write(page, ..) | Do::Add(page, _)) =
+                    script.get(state.at)
+                else {
+                    continue;
+                };
                 match state.status {
-                    Status::Runs | Status::Woken(..) if state.at < script.len() => {
-                        next.push(Next::Task(number, task));
-                    }
+                    _ if is_closed(*page) => {}
+                    Status::Runs | Status::Woken(..) => next.push(Next::Task(number, task)),
                     Status::Faults(..) => next.push(Next::Fault(number, task)),
                     _ => {}
                 }
             }
+            if program.renewed.is_some_and(|renewed| self.may_renew(host, renewed.0)) {
+                next.push(Next::Renew(number));
+            }
             let used = |page: &Page| {
                 let woken = |it: &Task| matches!(it.status, Status::Woken(its, _) if its == *page);
-                program.hasty || !host.tasks.iter().any(woken)
+                program.hasty || is_closed(*page) || !host.tasks.iter().any(woken)
             };
             let touched = host.held.iter().copied().filter(used);
             next.extend(touched.map(|page| Next::Touch(number, page)));
@@ -209,6 +243,40 @@ impl Machine {
         next
     }
 
+    /// All nodes are so far that this one may take its next step.
+    fn may_renew(&self, host: &Host, page: Page) -> bool {
+        let pages = page..page + 1;
+        self.hosts.iter().all(|other| match host.renewal {
+            Renewal::Before => true,
+            Renewal::Closed => {
+                other.renewal > Renewal::Closed
+                    || other.renewal == Renewal::Closed && other.node.is_quiet(&pages)
+            }
+            Renewal::Renewed => other.renewal >= Renewal::Renewed,
+            Renewal::Open => false,
+        })
+    }
+
+    fn renew(&mut self, number: usize, (page, owner): (Page, NodeId)) {
+        let host = &mut self.hosts[number];
+        let pages = page..page + 1;
+        let (renewal, event) = match host.renewal {
+            Renewal::Before => (Renewal::Closed, Event::Close(pages)),
+            Renewal::Closed => {
+                let bytes = [if owner == number as NodeId { 0 } else { NOTHING }; PAGE];
+                host.frames[page as usize] = Frame { access: Access::None, bytes };
+                self.memory[page as usize] = [0; PAGE];
+                let woken =
+                    |it: &&mut Task| matches!(it.status, Status::Woken(its, _) if its == page);
+                host.tasks.iter_mut().filter(woken).for_each(|task| task.status = Status::Runs);
+                (Renewal::Renewed, Event::Renew { pages, owner, everywhere: false })
+            }
+            Renewal::Renewed | Renewal::Open => (Renewal::Open, Event::Open(pages)),
+        };
+        host.renewal = renewal;
+        self.step(number, event, &[]);
+    }
+
     /// All scripts are at their ends, or wait for what is lost; and nothing is under way.
     pub fn is_done(&self, program: &Program) -> bool {
         (0..self.hosts.len()).filter(|&host| self.lives(program, host)).all(|number| {
@@ -226,6 +294,12 @@ impl Machine {
     pub fn read(&self) -> Vec<Vec<u8>> {
         let tasks = self.hosts.iter().flat_map(|host| &host.tasks);
         tasks.map(|task| task.read.clone()).collect()
+    }
+
+    /// Time passes.
+    #[allow(dead_code, reason = "not all tests have time")]
+    pub fn tick(&mut self) {
+        self.now += 1;
     }
 
     /// It happens; requests that are made by that hope for these pages.
@@ -254,6 +328,7 @@ impl Machine {
                 let (content, _) = parse(&header, &body, PAGE).expect("ours");
                 self.step(to as usize, Event::Message(header, content), &body);
             }
+            Next::Renew(host) => self.renew(host, program.renewed.expect("one does")),
             Next::Lose(host) => {
                 self.is_lost = true;
                 self.network.retain(|way, _| way.1 as usize != host);
@@ -271,7 +346,13 @@ impl Machine {
 
     /// While a node may write a page, no other may read it; and what may be read is true.
     fn check(&mut self, program: &Program) {
-        for (page, memory) in self.memory.iter().enumerate() {
+        // While a page begins anew nobody uses it.
+        let opens = |host: &Host| (Renewal::Closed..Renewal::Open).contains(&host.renewal);
+        let closed = program.renewed.filter(|_| self.hosts.iter().any(opens));
+        let pages = self.memory.iter().enumerate();
+        for (page, memory) in
+            pages.filter(|(page, _)| closed.is_none_or(|it| it.0 != *page as Page))
+        {
             let living = (0..self.hosts.len()).filter(|&host| self.lives(program, host));
             let frames = || living.clone().map(|host| &self.hosts[host].frames[page]);
             let readers = frames().filter(|frame| frame.access >= Access::Read).count();
@@ -342,7 +423,7 @@ impl Machine {
             Event::Message(header, _) => parse(header, body, PAGE).map(|(_, pages)| pages),
             _ => None,
         };
-        if let Err(refused) = node.step(event, 0, &mut actions) {
+        if let Err(refused) = node.step(event, self.now, &mut actions) {
             self.wrong = Some(format!("node {host} refuses {happened}: {refused:?}"));
         }
         for (taken, counts) in TAKEN.iter().zip(&node.statistics().rules) {

@@ -1,0 +1,121 @@
+//! Single steps of a node under sequential consistency: what it sends, and what it says of nodes
+//! that are lost.
+
+use coherence::message::{NodeId, Page};
+use coherence::ride::Policy;
+use coherence::run::{NOBODY, Run};
+use coherence::sequential::message::{Body, Header, Op};
+use coherence::sequential::page::State;
+use coherence::sequential::{Action, Event, Node, Options};
+
+/// Of four, with a thousand pages that are node 0's at first.
+fn node(me: NodeId) -> Node {
+    let (pages_max, copies_max) = (16, u64::MAX);
+    let options = Options { nodes: 4, me, pages_max, copies_max, rides: Policy::Auto, rest: 0 };
+    let mut node = Node::new(options);
+    step(&mut node, Event::Allocate { pages: 1000, owner: 0, everywhere: false });
+    node
+}
+
+fn step(node: &mut Node, event: Event) -> Vec<Action> {
+    let mut actions = Vec::new();
+    node.step(event, 0, &mut actions).expect("it makes sense");
+    actions
+}
+
+fn header(op: Op, from: NodeId, to: NodeId, page: Page) -> Header {
+    Header { op, from, to, node: 0, page, set: 0, whole: false, hops: 0, runs: 0 }
+}
+
+/// `asker` asks node 0.
+fn asks(node: &mut Node, op: Op, asker: NodeId, page: Page) -> Vec<Action> {
+    let header = Header { node: asker, ..header(op, asker, 0, page) };
+    step(node, Event::Message(header, Vec::new()))
+}
+
+fn run(first: Page, pages: u64) -> Run {
+    Run { first, pages, writer: NOBODY }
+}
+
+#[test]
+fn who_gave_a_copy_is_asked_for_the_page() {
+    let mut reader = node(1);
+    step(&mut reader, Event::Read(7));
+    assert_eq!(reader.owner(7), Some(0));
+    let grant = Header { whole: true, ..header(Op::GrantRead, 3, 1, 7) };
+    let actions = step(&mut reader, Event::Message(grant, Vec::new()));
+    assert_eq!(actions, [Action::Fill(7, 0), Action::MapRead(7)]);
+    let actions = step(&mut reader, Event::Write(7));
+    let [Action::Send(Header { op: Op::AskWrite, to: 3, whole: true, .. }, _)] = actions[..] else {
+        panic!("{actions:?}");
+    };
+}
+
+#[test]
+fn who_has_a_copy_gets_the_page_without_its_bytes() {
+    let mut owner = node(0);
+    for reader in [1, 2] {
+        asks(&mut owner, Op::AskRead, reader, 5);
+    }
+    let header = Header { node: 2, whole: true, ..header(Op::AskWrite, 2, 0, 5) };
+    let actions = step(&mut owner, Event::Message(header, Vec::new()));
+    let [Action::Send(invalidate, _), Action::Send(grant, body), Action::Unmap(5)] = &actions[..]
+    else {
+        panic!("{actions:?}");
+    };
+    assert_eq!((invalidate.op, invalidate.to, invalidate.node), (Op::Invalidate, 1, 2));
+    assert_eq!((grant.op, grant.to, grant.set, grant.whole), (Op::GrantWrite, 2, 1 << 1, false));
+    assert_eq!(*body, Body::Pages { asked: None, rides: Vec::new() });
+}
+
+/// Three faults show that it goes on and on; then one message brings sixteen pages, of which one
+/// is the mark.
+#[test]
+fn pages_that_will_be_wanted_come_together() {
+    let (mut reader, mut owner) = (node(1), node(0));
+    let mut page = 0;
+    let mut together = Vec::new();
+    while page < 200 {
+        let asked = step(&mut reader, Event::Read(page));
+        if let [Action::Send(header, Body::Runs(hopes))] = &asked[..] {
+            let granted = step(&mut owner, Event::Message(*header, hopes.clone()));
+            let Some(Action::Send(grant, body)) = granted.last() else { panic!("{granted:?}") };
+            let runs = body.runs().to_vec();
+            together.push(1 + runs.iter().map(|run| run.pages).sum::<u64>());
+            let came = step(&mut reader, Event::Message(*grant, runs));
+            let mapped = came.iter().filter(|it| matches!(it, Action::MapRead(_))).count() as u64;
+            assert_eq!(mapped, together[together.len() - 1].saturating_sub(1).max(1));
+        }
+        while reader.state(page) == Some(State::ReadOnly) {
+            page += 1;
+        }
+    }
+    assert!(together.iter().take(4).any(|pages| *pages > 1), "{together:?}");
+    assert_eq!(together[together.len() - 1], 16, "{together:?}");
+    assert!(together.len() < 30, "{together:?}");
+}
+
+#[test]
+fn it_is_said_which_pages_are_lost_with_a_node() {
+    let mut other = node(1);
+    let grant = |page, from| Header { whole: true, ..header(Op::GrantRead, from, 1, page) };
+    step(&mut other, Event::Read(10));
+    step(&mut other, Event::Message(grant(10, 0), Vec::new()));
+    step(&mut other, Event::Read(20));
+    let actions = step(&mut other, Event::Lost(0));
+    // A copy of page 10 is here.
+    let gone = vec![run(0, 10), run(11, 989)];
+    assert_eq!(actions, [Action::Lost(0, gone), Action::Gone(20)]);
+    assert_eq!(step(&mut other, Event::Write(30)), [Action::Gone(30)]);
+    assert_eq!(step(&mut other, Event::Read(10)), [Action::MapRead(10)]);
+}
+
+#[test]
+fn a_node_that_is_lost_gets_no_page() {
+    let mut owner = node(0);
+    step(&mut owner, Event::Write(3));
+    assert_eq!(asks(&mut owner, Op::AskWrite, 2, 3), [Action::Hold(3)]);
+    assert_eq!(step(&mut owner, Event::Lost(2)), [Action::Lost(2, Vec::new())]);
+    assert_eq!(step(&mut owner, Event::Touched(3)), []);
+    assert_eq!(owner.state(3), Some(State::ReadWrite));
+}
