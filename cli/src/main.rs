@@ -18,6 +18,7 @@ mod pvmd;
 mod run;
 mod server;
 mod sim;
+mod span;
 mod tune;
 
 use std::ffi::{OsString, c_char, c_int};
@@ -64,6 +65,8 @@ enum Command {
     Sim(sim::Options),
     /// Say what runs with shared memory between nodes have sent, and why
     Dsm(dsm::Options),
+    /// Run a program whose threads use several machines
+    Span(span::Options),
     /// Serve a job (started by `nagaya exec`)
     #[command(hide = true)]
     Server(server::Options),
@@ -121,6 +124,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Tune(options) => tune::tune(&options),
         Command::Sim(options) => sim::sim(&options),
         Command::Dsm(options) => dsm::dsm(&options),
+        Command::Span(options) => span::span(&options),
         Command::Server(options) => server::server(options),
     };
     result.unwrap_or_else(|Failure { message, status }| {

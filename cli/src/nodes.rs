@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
 
 /// A share of processors for each node, if each is to have one: by default, where there are as
 /// many as nodes.
-fn shares(nodes: usize, bind: Option<Bind>) -> Result<Option<Vec<CpuSet>>, Failure> {
+pub fn shares(nodes: usize, bind: Option<Bind>) -> Result<Option<Vec<CpuSet>>, Failure> {
     if bind == Some(Bind::None) {
         return Ok(None);
     }
@@ -68,7 +68,7 @@ fn shares(nodes: usize, bind: Option<Bind>) -> Result<Option<Vec<CpuSet>>, Failu
 }
 
 /// The node will run there, if it may.
-fn bind(command: &mut Command, share: CpuSet) {
+pub fn bind(command: &mut Command, share: CpuSet) {
     // SAFETY: a plain call between fork and exec.
     unsafe {
         command.pre_exec(move || {
@@ -161,13 +161,13 @@ fn signal_all(children: &mut [Option<Child>], signal: i32) {
 }
 
 /// The signals that we pass on, and word of ended children: blocked, and waited for.
-struct Signals {
+pub struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
 impl Signals {
-    fn block() -> Result<Self, Failure> {
+    pub fn block() -> Result<Self, Failure> {
         // SAFETY: plain calls on masks of ours.
         unsafe {
             let mut set = std::mem::zeroed();
@@ -187,7 +187,7 @@ impl Signals {
     }
 
     /// The child has the mask that we had.
-    fn leave_to(&self, command: &mut Command) {
+    pub fn leave_to(&self, command: &mut Command) {
         let before = self.before;
         // SAFETY: a plain call between fork and exec.
         unsafe {
@@ -199,7 +199,7 @@ impl Signals {
     }
 
     /// The next signal, and whether the terminal sent it.
-    fn next(&self) -> (i32, bool) {
+    pub fn next(&self) -> (i32, bool) {
         loop {
             // SAFETY: a plain structure, filled by the kernel.
             unsafe {

@@ -137,6 +137,35 @@ impl Region {
         Ok(first)
     }
 
+    /// What the processor lets threads do with pages, whatever they may by [`allow`](
+    /// Self::allow): nothing, and they get SIGSEGV; read, write, execute. New ones they may read
+    /// and write. Each border between two kinds costs the system a mapping.
+    ///
+    /// # Panics
+    /// Beyond the pages that there are.
+    pub fn restrict(&self, pages: Range<u64>, to: MprotectFlags) -> Result<(), PagerError> {
+        assert!(pages.end <= self.pages(), "beyond the region's end");
+        let view = self.view(pages);
+        // SAFETY: ours; who does what is not allowed is told by a signal.
+        match unsafe { mprotect(with_exposed_provenance_mut(view.start), view.len(), to) } {
+            Ok(()) => Ok(()),
+            Err(Errno::NOMEM) => Err(PagerError::Mappings),
+            Err(why) => Err(PagerError::System { doing: "restrict shared memory", why }),
+        }
+    }
+
+    /// Gives the memory of pages back to the system: they hold zeros, and threads may do with
+    /// them what they could.
+    pub fn clear(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let bytes = self.place.page_bytes as u64;
+        for page in &mut self.pages[pages.start as usize..pages.end as usize] {
+            page.is_there = false;
+        }
+        fallocate(&self.memory, flags, pages.start * bytes, (pages.end - pages.start) * bytes)
+            .map_err(|why| PagerError::System { doing: "give pages back to the system", why })
+    }
+
     /// How many pages there are.
     pub fn pages(&self) -> u64 {
         self.pages.len() as u64

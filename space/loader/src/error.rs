@@ -63,7 +63,8 @@ pub enum LoadErrorKind {
 }
 
 impl LoadError {
-    pub(crate) fn new(path: impl Into<PathBuf>, kind: LoadErrorKind) -> Self {
+    /// Of the file at this path.
+    pub fn new(path: impl Into<PathBuf>, kind: LoadErrorKind) -> Self {
         Self { path: path.into(), kind }
     }
 

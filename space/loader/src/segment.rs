@@ -168,7 +168,8 @@ pub unsafe fn load(
             headers_count: program.executable.headers.headers_count,
             linker_base,
             entry: own_entry,
-            task: task as u64,
+            task: Some(task as u64),
+            has_vdso: true,
         },
     };
     let top = segment.end() - PAGE_SIZE;

@@ -20,8 +20,10 @@ pub struct Auxiliary {
     pub linker_base: u64,
     /// Entry point of the program itself.
     pub entry: u64,
-    /// Control block.
-    pub task: u64,
+    /// Control block, if it is a task of a space.
+    pub task: Option<u64>,
+    /// It may use this process's vDSO.
+    pub has_vdso: bool,
 }
 
 /// All that goes onto the stack.
@@ -39,7 +41,6 @@ pub struct Contents<'a> {
 
 /// Entries that are the same in every process of this mm's owner.
 const INHERITED: &[u64] = &[
-    libc::AT_SYSINFO_EHDR,
     libc::AT_HWCAP,
     libc::AT_HWCAP2,
     libc::AT_CLKTCK,
@@ -89,9 +90,10 @@ impl Contents<'_> {
             (libc::AT_RANDOM, strings_at + random),
             (libc::AT_EXECFN, strings_at + name),
             (libc::AT_PLATFORM, strings_at + platform),
-            (AT_NAGAYA_TASK, a.task),
         ];
-        for &kind in INHERITED {
+        auxiliary.extend(a.task.map(|task| (AT_NAGAYA_TASK, task)));
+        let vdso = a.has_vdso.then_some(libc::AT_SYSINFO_EHDR);
+        for kind in vdso.into_iter().chain(INHERITED.iter().copied()) {
             // SAFETY: getauxval reads a table; 0 means that there is no such entry.
             let value = unsafe { libc::getauxval(kind) };
             if value != 0 {

@@ -1,0 +1,397 @@
+//! A node's agent: it brings pages, forwards calls, wakes who waits at a word, and at the origin
+//! keeps the memory map and says where threads go. A thread of its own, with descriptors of its
+//! own.
+
+mod origin;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use coherence::message::{NodeId, Page};
+use coherence::sequential::message::{Pages, parse};
+use coherence::sequential::{Action, Event, Node, Options};
+use fabric::mesh::{Gone, Mesh, Said};
+use pager::{Access, PagerError, Region};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::MprotectFlags;
+
+use crate::addresses::PAGE;
+use crate::context::Context;
+use crate::desk::{Call, Desk, Request};
+use crate::frame::{Frame, Question, Word};
+use crate::{raw, threads};
+pub use origin::Origin;
+
+/// Messages that are taken before threads are looked after.
+const MESSAGES: usize = 64;
+/// How long the end waits for others to have heard of it.
+const END_MAX: Duration = Duration::from_secs(1);
+/// How long a page stays for those who were let go on with it, in ns.
+pub const HOLD: u64 = 100_000;
+
+/// What an agent is made of.
+pub struct Parts {
+    /// The memory, as large as it is at first, and closed.
+    pub region: Region,
+    /// The protocol's.
+    pub options: Options,
+    /// The way to other nodes, if there are any: all are connected.
+    pub mesh: Option<Mesh>,
+    /// Where threads ask.
+    pub desk: &'static Desk,
+    /// By which they wake it: a copy of the agent's own.
+    pub bell: std::os::fd::OwnedFd,
+    /// At the origin.
+    pub origin: Option<Origin>,
+    /// What the nodes are called.
+    pub names: Vec<String>,
+}
+
+/// A node's agent.
+pub struct Agent {
+    node: Node,
+    region: Region,
+    mesh: Option<Mesh>,
+    desk: &'static Desk,
+    bell: std::os::fd::OwnedFd,
+    origin: Option<Origin>,
+    names: Vec<String>,
+    me: NodeId,
+    begin: Instant,
+    /// Pages that stay for a while, and until when: in order.
+    holds: VecDeque<(u64, Page)>,
+    faults: Vec<pager::Fault>,
+    actions: Vec<Action>,
+}
+
+impl Agent {
+    /// Of this process.
+    pub fn new(parts: Parts) -> Self {
+        let Parts { region, options, mesh, desk, bell, origin, names } = parts;
+        let mut node = Node::new(options);
+        let first = Event::Allocate { pages: region.pages(), owner: 0, everywhere: false };
+        node.step(first, 0, &mut Vec::new()).expect("only messages are refused");
+        Self {
+            node,
+            region,
+            mesh,
+            desk,
+            bell,
+            origin,
+            names,
+            me: options.me,
+            begin: Instant::now(),
+            holds: VecDeque::new(),
+            faults: Vec::new(),
+            actions: Vec::new(),
+        }
+    }
+
+    /// Serves until the program ends, which ends the process.
+    pub fn run(mut self) -> ! {
+        loop {
+            if self.turn() {
+                continue;
+            }
+            if !self.desk.may_sleep() {
+                continue;
+            }
+            let may = self.mesh.as_mut().map_or(Ok(true), Mesh::may_sleep);
+            match may {
+                Ok(true) => self.sleep(),
+                Ok(false) => {}
+                Err(error) => self.end(1, &error.to_string()),
+            }
+            self.desk.wakes();
+        }
+    }
+
+    fn sleep(&mut self) {
+        let now = Instant::now();
+        let held = self.holds.front().map(|(until, _)| self.begin + Duration::from_nanos(*until));
+        let network = self.mesh.as_ref().and_then(Mesh::deadline);
+        let until = held.into_iter().chain(network).min();
+        let left = until.map(|until| until.saturating_duration_since(now));
+        let left = left.and_then(|left| Timespec::try_from(left).ok());
+        let faults = self.region.descriptor();
+        let mut fds = vec![
+            PollFd::new(&self.bell, PollFlags::IN),
+            PollFd::from_borrowed_fd(faults, PollFlags::IN),
+        ];
+        if let Some(mesh) = &self.mesh {
+            fds.push(PollFd::from_borrowed_fd(mesh.descriptor(), PollFlags::IN));
+        }
+        // Interrupted or not, we look again.
+        let _ = poll(&mut fds, left.as_ref());
+        if fds[0].revents().contains(PollFlags::IN) {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+    }
+
+    /// Takes what is there; whether anything was.
+    fn turn(&mut self) -> bool {
+        let mut found = false;
+        for _ in 0..MESSAGES {
+            let Some(said) = self.mesh.as_mut().and_then(Mesh::hear) else { break };
+            found = true;
+            match said {
+                Ok(said) => self.heard(said),
+                Err(Gone::Left(node)) => self.lost(node, "it has left"),
+                Err(Gone::Lost(node, why)) => self.lost(node, &why),
+            }
+        }
+        while let Some((thread, request)) = self.desk.take() {
+            found = true;
+            self.requested(thread, request);
+        }
+        let mut faults = std::mem::take(&mut self.faults);
+        if let Err(error) = self.region.faults(&mut faults) {
+            self.end(1, &error.to_string());
+        }
+        for fault in faults.drain(..) {
+            found = true;
+            let writes = fault.wants == Access::Write || !self.region.can_allow_read();
+            self.step(
+                if writes { Event::Write(fault.page) } else { Event::Read(fault.page) },
+                None,
+            );
+        }
+        self.faults = faults;
+        let now = self.now();
+        while let Some(&(until, page)) = self.holds.front()
+            && until <= now
+        {
+            self.holds.pop_front();
+            found = true;
+            self.step(Event::Touched(page), None);
+        }
+        if let Some((node, silent)) = self.mesh.as_mut().and_then(|it| it.beat(Instant::now())) {
+            self.lost(node, &format!("it has not answered for {:.1} s", silent.as_secs_f64()));
+        }
+        found
+    }
+
+    /// Nanoseconds since the agent began.
+    fn now(&self) -> u64 {
+        self.begin.elapsed().as_nanos() as u64
+    }
+
+    /// Tells the protocol, and does what it wants.
+    fn step(&mut self, event: Event, came: Option<Pages<'_>>) {
+        let now = self.now();
+        let mut actions = std::mem::take(&mut self.actions);
+        if let Err(refused) = self.node.step(event, now, &mut actions) {
+            let (name, what) = (&self.names[refused.from as usize], refused.op.name());
+            let line = format!("{name} says {what}, and {}: an error of nagaya", refused.why);
+            self.end(1, &line);
+        }
+        for action in actions.drain(..) {
+            if let Err(error) = self.carry_out(action, came) {
+                self.end(1, &error.to_string());
+            }
+        }
+        self.actions = actions;
+    }
+
+    fn carry_out(&mut self, action: Action, came: Option<Pages<'_>>) -> Result<(), PagerError> {
+        match action {
+            Action::Fill(page, place) => {
+                let came = came.and_then(|came| came.get(place));
+                self.region.write(page, 0, came.unwrap_or(&[0; PAGE as usize]))
+            }
+            Action::MapRead(page) if self.region.can_allow_read() => {
+                self.region.allow(page, Access::Read)
+            }
+            Action::MapRead(page) => self.region.wake(page),
+            Action::MapWrite(page) => self.region.allow(page, Access::Write),
+            Action::Protect(page) => self.region.protect(page),
+            Action::Unmap(page) => self.region.discard(page),
+            Action::Wake(page) => self.region.wake(page),
+            Action::Hold(page, until) => {
+                self.holds.push_back((until, page));
+                Ok(())
+            }
+            Action::Send(header, body) => {
+                let region = &self.region;
+                let body = body.bytes(|page, bytes| {
+                    let before = bytes.len();
+                    bytes.resize(before + PAGE as usize, 0);
+                    region.read(page, &mut bytes[before..]);
+                });
+                self.send(header.to, Frame::Page(header), body);
+                Ok(())
+            }
+            Action::Lost(node, _) => self.lost(node, "it holds pages of the program"),
+            Action::Gone(_) => Ok(()),
+        }
+    }
+
+    fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {
+        let mesh = self.mesh.as_mut().expect("there is another node");
+        // If it is not sent, its loss is told, or will be.
+        let _ = mesh.send(to, &frame.bytes(), body);
+    }
+
+    fn say(&mut self, to: NodeId, word: Word) {
+        self.send(to, Frame::Word(word), Vec::new());
+    }
+
+    fn heard(&mut self, said: Said) {
+        let Said { from, header, body } = said;
+        let at_origin = self.origin.is_some();
+        match Frame::parse(&header) {
+            Some(Frame::Page(header)) if header.from == from && header.to == self.me => {
+                match parse(&header, &body, PAGE as usize) {
+                    Some((content, pages)) => {
+                        self.step(Event::Message(header, content), Some(pages));
+                    }
+                    None => self.nonsense(from, header.op.name()),
+                }
+            }
+            Some(Frame::Word(Word::Alive)) => {}
+            Some(Frame::Word(Word::End { status })) if at_origin => {
+                self.end(status, &String::from_utf8_lossy(&body));
+            }
+            // Who ends it has said why.
+            Some(Frame::Word(Word::End { status })) if from == 0 => exit(status),
+            Some(Frame::Word(word)) if at_origin => self.heard_at_origin(from, word, &body),
+            Some(Frame::Word(word)) if from == 0 => self.heard_from_origin(word, &body),
+            _ => self.nonsense(from, "a header"),
+        }
+    }
+
+    fn heard_from_origin(&mut self, word: Word, body: &[u8]) {
+        match word {
+            Word::Result { thread, result } => self.desk.answer(thread, result),
+            Word::Answer { thread, answer } => self.desk.answer(thread, answer),
+            Word::Woken { thread } => self.desk.seat(thread).wake(),
+            Word::Begin { thread, tid, clear_tid } => self.arrive(thread, tid, clear_tid, body),
+            Word::Grow { pages } => self.grow(pages),
+            Word::Protect { first, pages, protection, clears } => {
+                self.protect(first, pages, protection, clears);
+                self.say(0, Word::Protected);
+            }
+            _ => self.nonsense(0, "a word"),
+        }
+    }
+
+    /// A thread of the program begins here.
+    fn arrive(&mut self, thread: u32, tid: i32, clear_tid: u64, body: &[u8]) {
+        use std::sync::atomic::Ordering::Relaxed;
+        let seat = self.desk.seat(thread);
+        seat.node.store(self.me, Relaxed);
+        seat.tid.store(tid, Relaxed);
+        seat.clear_tid.store(clear_tid, Relaxed);
+        // SAFETY: the seat's thread is not there yet; its area is its own.
+        let began = unsafe {
+            if !Context::set(seat.context(), body) {
+                self.nonsense(0, "registers");
+            }
+            raw::thread(seat.stack_end(), threads::arrived, thread as usize)
+        };
+        if began < 0 {
+            let why = std::io::Error::from_raw_os_error(-began as i32);
+            self.end(1, &format!("{}: cannot make a thread: {why}", self.names[self.me as usize]));
+        }
+    }
+
+    /// A thread of this node asks.
+    fn requested(&mut self, thread: u32, request: Request) {
+        if self.origin.is_some() {
+            return self.requested_at_origin(thread, request);
+        }
+        match request {
+            Request::Call(Call { number, arguments }) => {
+                let word = Word::Call { thread, number, arguments };
+                let body = match number as i64 {
+                    // SAFETY: it has put its new thread's there.
+                    libc::SYS_clone => unsafe { Context::bytes(self.desk.seat(thread).context()) },
+                    _ => Vec::new(),
+                };
+                self.send(0, Frame::Word(word), body);
+            }
+            Request::Gone(status) => {
+                self.say(0, Word::Gone { thread, status });
+                self.desk.answer(thread, 0);
+            }
+            Request::End(status) => self.say(0, Word::End { status }),
+            request => match question(request) {
+                Some(question) => self.say(0, Word::Ask { thread, question }),
+                None => unreachable!("{request:?} is for the origin"),
+            },
+        }
+    }
+
+    fn grow(&mut self, pages: u64) {
+        let grown = self
+            .region
+            .grow(pages)
+            .and_then(|first| self.region.restrict(first..first + pages, MprotectFlags::empty()));
+        if let Err(error) = grown {
+            self.end(1, &format!("{}: {error}", self.names[self.me as usize]));
+        }
+        self.step(Event::Allocate { pages, owner: 0, everywhere: false }, None);
+    }
+
+    fn protect(&mut self, first: u64, pages: u64, protection: u32, clears: bool) {
+        let range = first..first + pages;
+        if range.end > self.region.pages() {
+            self.nonsense(0, "pages that there are not");
+        }
+        let flags = MprotectFlags::from_bits_truncate(protection);
+        let mut done = self.region.restrict(range.clone(), flags);
+        if clears {
+            done = done.and_then(|()| self.region.clear(range));
+        }
+        if let Err(error) = done {
+            self.end(1, &format!("{}: {error}", self.names[self.me as usize]));
+        }
+    }
+
+    fn nonsense(&mut self, from: NodeId, what: &str) -> ! {
+        let name = self.names[from as usize].clone();
+        self.end(1, &format!("{name} says {what} that makes no sense; is its nagaya the same?"))
+    }
+
+    fn lost(&mut self, node: NodeId, why: &str) -> ! {
+        let line = format!("{} is lost: {why}", self.names[node as usize]);
+        self.end(1, &line)
+    }
+
+    /// Ends the program, on all nodes.
+    fn end(&mut self, status: i32, line: &str) -> ! {
+        if !line.is_empty() && self.origin.is_some() {
+            eprintln!("nagaya: span: {line}");
+        }
+        if let Some(mesh) = &mut self.mesh {
+            let end = Frame::Word(Word::End { status }).bytes();
+            match self.origin {
+                Some(_) => mesh.tell_all(&end, line.as_bytes()),
+                None => {
+                    let _ = mesh.send(0, &end, line.as_bytes().to_vec());
+                }
+            }
+            let until = Instant::now() + END_MAX;
+            while !mesh.is_empty() && Instant::now() < until {
+                let _ = mesh.hear();
+            }
+        }
+        exit(status)
+    }
+}
+
+/// What a request asks the futex service.
+fn question(request: Request) -> Option<Question> {
+    Some(match request {
+        Request::Enqueue { word, bits } => Question::Enqueue { word, bits },
+        Request::Cancel => Question::Cancel,
+        Request::Wake { word, count, bits } => Question::Wake { word, count, bits },
+        Request::Requeue { word, count, to, moved } => Question::Requeue { word, count, to, moved },
+        _ => return None,
+    })
+}
+
+fn exit(status: i32) -> ! {
+    // SAFETY: ends the process. What the program wanted done before, it has done.
+    unsafe { libc::_exit(status) }
+}

@@ -1,0 +1,634 @@
+//! What becomes of a system call: it is made where the thread runs, or at the origin by the
+//! thread's own identity there, or answered by us.
+//!
+//! All of this runs on the program's threads: no libc, no thread area, no memory of our own but
+//! the desk's.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::addresses::PAGE;
+use crate::desk::{Call, Request, Seat};
+use crate::here::Here;
+use crate::{raw, threads};
+
+/// `arch_prctl`'s codes.
+const SET_GS: u64 = 0x1001;
+const GET_GS: u64 = 0x1004;
+/// `sigprocmask`'s set for SIGSYS, which is ours.
+const OURS: u64 = 1 << (libc::SIGSYS - 1);
+
+/// Where a call is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// By the thread that makes it, on its node.
+    Local,
+    /// At the origin.
+    Origin,
+    /// At the origin, where it changes the memory map of all nodes.
+    Memory,
+    /// By us.
+    Ours,
+    /// Nowhere, with this error: it cannot work over several machines.
+    Refused(raw::Errno),
+}
+
+/// Where this one is. Documented in docs/span.md, call by call.
+pub fn place(number: u64) -> Where {
+    match number as i64 {
+        libc::SYS_sched_yield
+        | libc::SYS_getcpu
+        | libc::SYS_clock_gettime
+        | libc::SYS_clock_getres
+        | libc::SYS_gettimeofday
+        | libc::SYS_time
+        | libc::SYS_nanosleep
+        | libc::SYS_clock_nanosleep
+        | libc::SYS_getrandom
+        | libc::SYS_membarrier => Where::Local,
+        libc::SYS_brk
+        | libc::SYS_mmap
+        | libc::SYS_munmap
+        | libc::SYS_mprotect
+        | libc::SYS_mremap
+        | libc::SYS_madvise
+        | libc::SYS_msync
+        | libc::SYS_mlock
+        | libc::SYS_mlock2
+        | libc::SYS_munlock
+        | libc::SYS_mlockall
+        | libc::SYS_munlockall => Where::Memory,
+        libc::SYS_rt_sigreturn
+        | libc::SYS_rt_sigprocmask
+        | libc::SYS_rt_sigaction
+        | libc::SYS_sigaltstack
+        | libc::SYS_arch_prctl
+        | libc::SYS_prctl
+        | libc::SYS_rseq
+        | libc::SYS_set_robust_list
+        | libc::SYS_set_tid_address
+        | libc::SYS_gettid
+        | libc::SYS_futex
+        | libc::SYS_clone
+        | libc::SYS_clone3
+        | libc::SYS_exit
+        | libc::SYS_exit_group
+        | libc::SYS_close
+        | libc::SYS_close_range
+        | libc::SYS_dup2
+        | libc::SYS_dup3
+        | libc::SYS_readlink
+        | libc::SYS_readlinkat => Where::Ours,
+        libc::SYS_fork
+        | libc::SYS_vfork
+        | libc::SYS_get_robust_list
+        | libc::SYS_futex_waitv
+        | libc::SYS_io_uring_setup
+        | libc::SYS_io_uring_enter
+        | libc::SYS_io_uring_register
+        | libc::SYS_userfaultfd
+        | libc::SYS_remap_file_pages
+        | libc::SYS_pkey_mprotect
+        | libc::SYS_pkey_alloc
+        | libc::SYS_pkey_free
+        | libc::SYS_io_setup => Where::Refused(libc::ENOSYS),
+        libc::SYS_ptrace | libc::SYS_seccomp => Where::Refused(libc::EPERM),
+        libc::SYS_shmat => Where::Refused(libc::EACCES),
+        _ => Where::Origin,
+    }
+}
+
+/// Makes a call of a thread that runs here, and was stopped at it with these registers.
+///
+/// # Safety
+/// On the thread's own stack; the frame is the kernel's; arguments are as the program gave them.
+pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Call) -> i64 {
+    let at_origin = here.node == 0;
+    // SAFETY: as the caller says, for all of these.
+    unsafe {
+        match place(call.number) {
+            Where::Local => raw::call(call.number, call.arguments),
+            Where::Refused(errno) => -i64::from(errno),
+            Where::Ours => ours(here, seat, frame, call),
+            Where::Origin | Where::Memory if !at_origin => here.desk.ask(seat, Request::Call(call)),
+            Where::Origin => raw::call(call.number, call.arguments),
+            Where::Memory => memory(here, seat, call),
+        }
+    }
+}
+
+/// Makes a call at the origin, for a thread that runs elsewhere.
+///
+/// # Safety
+/// By its shadow; arguments are as the program gave them.
+pub unsafe fn for_another(here: &Here, seat: &Seat, call: Call) -> i64 {
+    // SAFETY: as the caller says, for all of these.
+    unsafe {
+        match (place(call.number), call.number as i64) {
+            (Where::Memory, _) => memory(here, seat, call),
+            (_, libc::SYS_clone) => threads::clone(here, seat, call),
+            (Where::Ours, _) => files(here, call),
+            _ => raw::call(call.number, call.arguments),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`answer`].
+unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Call) -> i64 {
+    let a = call.arguments;
+    // SAFETY: as the caller says, for all of these.
+    unsafe {
+        match call.number as i64 {
+            libc::SYS_rt_sigreturn => {
+                let stack = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize];
+                raw::go_on(stack as *const libc::ucontext_t)
+            }
+            libc::SYS_rt_sigprocmask => set_mask(frame, a),
+            libc::SYS_rt_sigaction if a[0] == libc::SIGSYS as u64 => 0,
+            libc::SYS_rt_sigaction => set_action(here, seat, call),
+            libc::SYS_sigaltstack => {
+                let (new, old) = (a[0] as *const libc::stack_t, a[1] as *mut libc::stack_t);
+                if !old.is_null() {
+                    *old = (*frame).uc_stack;
+                }
+                if !new.is_null() {
+                    // The kernel takes it from there when the thread goes on.
+                    (*frame).uc_stack = *new;
+                }
+                0
+            }
+            libc::SYS_arch_prctl if matches!(a[0], SET_GS | GET_GS) => -i64::from(libc::EPERM),
+            libc::SYS_arch_prctl => raw::call(call.number, a),
+            libc::SYS_prctl => match a[0] as i32 {
+                libc::PR_SET_SECCOMP => -i64::from(libc::EPERM),
+                threads::DISPATCH => -i64::from(libc::EPERM),
+                _ if here.node != 0 => here.desk.ask(seat, Request::Call(call)),
+                _ => raw::call(call.number, a),
+            },
+            libc::SYS_rseq => -i64::from(libc::ENOSYS),
+            libc::SYS_set_robust_list => 0,
+            libc::SYS_set_tid_address => {
+                seat.clear_tid.store(a[0], Ordering::Relaxed);
+                seat.tid.load(Ordering::Relaxed).into()
+            }
+            libc::SYS_gettid => seat.tid.load(Ordering::Relaxed).into(),
+            libc::SYS_futex => futex(here, seat, a),
+            libc::SYS_clone | libc::SYS_clone3 => threads::begin(here, seat, frame, call),
+            libc::SYS_exit => threads::end(seat, a[0] as i32),
+            libc::SYS_exit_group => here.desk.ask(seat, Request::End(a[0] as i32)),
+            _ if here.node != 0 => here.desk.ask(seat, Request::Call(call)),
+            _ => files(here, call),
+        }
+    }
+}
+
+/// Calls on descriptors and names that must not touch ours.
+///
+/// # Safety
+/// At the origin.
+unsafe fn files(here: &Here, call: Call) -> i64 {
+    let a = call.arguments;
+    let is_bell = |descriptor: u64| here.desk.is_bell(descriptor as i32);
+    // SAFETY: as the caller says, for all of these.
+    unsafe {
+        match call.number as i64 {
+            libc::SYS_close if is_bell(a[0]) => -i64::from(libc::EBADF),
+            libc::SYS_dup2 | libc::SYS_dup3 if is_bell(a[1]) => -i64::from(libc::EBADF),
+            libc::SYS_close_range => {
+                let (first, last) = (a[0] as u32, a[1] as u32);
+                let bell = here.desk.bell() as u32;
+                if !(first..=last).contains(&bell) {
+                    return raw::call(call.number, a);
+                }
+                let range = |from: u32, to: u32| match from <= to {
+                    true => raw::call(call.number, [from.into(), to.into(), a[2], 0, 0, 0]),
+                    false => 0,
+                };
+                let below = if bell == 0 { 0 } else { range(first, bell - 1) };
+                below.min(range(bell.saturating_add(1), last))
+            }
+            libc::SYS_readlink if is_exe(a[0]) => exe(here, a[1], a[2]),
+            libc::SYS_readlinkat if is_exe(a[1]) => exe(here, a[2], a[3]),
+            _ => raw::call(call.number, a),
+        }
+    }
+}
+
+/// # Safety
+/// A string of the program's.
+unsafe fn is_exe(name: u64) -> bool {
+    let name = name as *const u8;
+    let wanted = b"/proc/self/exe\0";
+    // SAFETY: as the caller says; it is not read beyond its end.
+    !name.is_null() && wanted.iter().enumerate().all(|(at, byte)| unsafe { *name.add(at) } == *byte)
+}
+
+/// # Safety
+/// So many bytes can be written there.
+unsafe fn exe(here: &Here, to: u64, room: u64) -> i64 {
+    let bytes = here.exe.len().min(room as usize);
+    // SAFETY: as the caller says.
+    unsafe { std::ptr::copy_nonoverlapping(here.exe.as_ptr(), to as *mut u8, bytes) };
+    bytes as i64
+}
+
+/// The mask that the thread will have when it goes on stands in the frame.
+///
+/// # Safety
+/// As for [`answer`].
+unsafe fn set_mask(frame: *mut libc::ucontext_t, a: [u64; 6]) -> i64 {
+    if a[3] != 8 {
+        return -i64::from(libc::EINVAL);
+    }
+    // SAFETY: the kernel's masks are 8 bytes; pointers are the program's.
+    unsafe {
+        let mask = (&raw mut (*frame).uc_sigmask).cast::<u64>();
+        let (before, new) = (*mask, a[1] as *const u64);
+        if !new.is_null() {
+            let new = new.read_unaligned();
+            let after = match a[0] as i32 {
+                libc::SIG_BLOCK => before | new,
+                libc::SIG_UNBLOCK => before & !new,
+                libc::SIG_SETMASK => new,
+                _ => return -i64::from(libc::EINVAL),
+            };
+            *mask = after & !OURS;
+        }
+        if a[2] != 0 {
+            (a[2] as *mut u64).write_unaligned(before);
+        }
+    }
+    0
+}
+
+/// The kernel's `struct sigaction`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Action {
+    handler: u64,
+    flags: u64,
+    restorer: u64,
+    mask: u64,
+}
+
+/// A handler must not keep SIGSYS from us.
+///
+/// # Safety
+/// As for [`answer`].
+unsafe fn set_action(here: &Here, seat: &Seat, call: Call) -> i64 {
+    let mut a = call.arguments;
+    // SAFETY: pointers are the program's.
+    unsafe {
+        let mut action;
+        if a[1] != 0 {
+            action = (a[1] as *const Action).read_unaligned();
+            action.mask &= !OURS;
+            if here.node == 0 {
+                a[1] = std::ptr::from_mut(&mut action) as u64;
+            }
+        }
+        match here.node {
+            0 => raw::call(call.number, a),
+            _ => here.desk.ask(seat, Request::Call(call)),
+        }
+    }
+}
+
+/// As futex(2): words of all nodes' threads.
+///
+/// # Safety
+/// As for [`answer`].
+pub unsafe fn futex(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
+    if here.nodes == 1 {
+        // SAFETY: as the caller says.
+        return unsafe { raw::call(libc::SYS_futex as u64, a) };
+    }
+    let operation = a[1] as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    let bits = match operation {
+        libc::FUTEX_WAIT_BITSET | libc::FUTEX_WAKE_BITSET => a[5] as u32,
+        _ => u32::MAX,
+    };
+    let (word, value) = (a[0], a[2] as u32);
+    if bits == 0 || !word.is_multiple_of(4) {
+        return -i64::from(libc::EINVAL);
+    }
+    // SAFETY: a word of the program's.
+    let now = || unsafe { (*(word as *const AtomicU32)).load(Ordering::SeqCst) };
+    let ask = |request| here.desk.ask(seat, request);
+    match operation {
+        libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => {
+            if now() != value {
+                return -i64::from(libc::EAGAIN);
+            }
+            let is_real = a[1] as i32 & libc::FUTEX_CLOCK_REALTIME != 0;
+            let is_absolute = operation == libc::FUTEX_WAIT_BITSET;
+            // SAFETY: a time of the program's, or none.
+            let until = unsafe { Until::of(a[3], is_absolute, is_real) };
+            seat.woken.store(0, Ordering::SeqCst);
+            ask(Request::Enqueue { word, bits });
+            if now() != value {
+                return if ask(Request::Cancel) == 1 { -i64::from(libc::EAGAIN) } else { 0 };
+            }
+            wait(here, seat, &until)
+        }
+        libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => {
+            ask(Request::Wake { word, count: value, bits })
+        }
+        libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE => {
+            if operation == libc::FUTEX_CMP_REQUEUE && now() != a[5] as u32 {
+                return -i64::from(libc::EAGAIN);
+            }
+            ask(Request::Requeue { word, count: value, to: a[4], moved: a[3] as u32 })
+        }
+        libc::FUTEX_WAKE_OP => {
+            // SAFETY: a word of the program's.
+            let Some(wakes) = (unsafe { change(a[4], a[5] as u32) }) else {
+                return -i64::from(libc::ENOSYS);
+            };
+            let woken = ask(Request::Wake { word, count: value, bits });
+            let others = Request::Wake { word: a[4], count: a[3] as u32, bits };
+            woken + if wakes { ask(others) } else { 0 }
+        }
+        // Priorities are a kernel's.
+        _ => -i64::from(libc::ENOSYS),
+    }
+}
+
+/// Waits in line until it is woken, or it is time, or a signal's handler has run.
+fn wait(here: &Here, seat: &Seat, until: &Until) -> i64 {
+    let mut why = 0;
+    while seat.woken.load(Ordering::SeqCst) == 0 && why == 0 {
+        let left = until.left();
+        if left.is_some_and(|left| left.tv_sec < 0) {
+            why = -i64::from(libc::ETIMEDOUT);
+            break;
+        }
+        match raw::sleep(&seat.woken, 0, left.as_ref()) as i32 {
+            result if result == -libc::EINTR => why = i64::from(result),
+            _ => {}
+        }
+    }
+    match why {
+        0 => 0,
+        _ if here.desk.ask(seat, Request::Cancel) == 1 => why,
+        _ => 0,
+    }
+}
+
+/// When a wait ends at the latest.
+struct Until {
+    clock: libc::clockid_t,
+    time: Option<libc::timespec>,
+}
+
+impl Until {
+    /// # Safety
+    /// The address of a time, or 0.
+    unsafe fn of(time: u64, is_absolute: bool, is_real: bool) -> Self {
+        let clock = if is_real { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
+        if time == 0 {
+            return Self { clock, time: None };
+        }
+        // SAFETY: as the caller says.
+        let mut time = unsafe { (time as *const libc::timespec).read_unaligned() };
+        if !is_absolute {
+            let now = now(clock);
+            time.tv_sec = time.tv_sec.saturating_add(now.tv_sec);
+            time.tv_nsec += now.tv_nsec;
+            if time.tv_nsec >= 1_000_000_000 {
+                time.tv_sec = time.tv_sec.saturating_add(1);
+                time.tv_nsec -= 1_000_000_000;
+            }
+        }
+        Self { clock, time: Some(time) }
+    }
+
+    /// What is left; negative when it is over.
+    fn left(&self) -> Option<libc::timespec> {
+        let time = self.time?;
+        let now = now(self.clock);
+        let mut left = libc::timespec {
+            tv_sec: time.tv_sec.saturating_sub(now.tv_sec),
+            tv_nsec: time.tv_nsec - now.tv_nsec,
+        };
+        if left.tv_nsec < 0 {
+            left.tv_sec -= 1;
+            left.tv_nsec += 1_000_000_000;
+        }
+        Some(left)
+    }
+}
+
+fn now(clock: libc::clockid_t) -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [clock as u64, std::ptr::from_mut(&mut now) as u64, 0, 0, 0, 0];
+    // SAFETY: a time of ours.
+    unsafe { raw::call(libc::SYS_clock_gettime as u64, arguments) };
+    now
+}
+
+/// What FUTEX_WAKE_OP does to a word; whether its old value is as it says.
+///
+/// # Safety
+/// A word of the program's.
+unsafe fn change(word: u64, code: u32) -> Option<bool> {
+    // SAFETY: as the caller says.
+    let word = unsafe { &*(word as *const AtomicU32) };
+    let (operation, comparison) = (code >> 28, code >> 24 & 15);
+    let signed = |bits: u32| ((bits << 20) as i32 >> 20) as u32;
+    let (mut value, compared) = (signed(code >> 12 & 0xfff), signed(code & 0xfff) as i32);
+    if operation & 8 != 0 {
+        value = 1u32.wrapping_shl(value);
+    }
+    let change = |old: u32| match operation & 7 {
+        0 => Some(value),
+        1 => Some(old.wrapping_add(value)),
+        2 => Some(old | value),
+        3 => Some(old & !value),
+        4 => Some(old ^ value),
+        _ => None,
+    };
+    let old = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, change).ok()? as i32;
+    match comparison {
+        0 => Some(old == compared),
+        1 => Some(old != compared),
+        2 => Some(old < compared),
+        3 => Some(old <= compared),
+        4 => Some(old > compared),
+        5 => Some(old >= compared),
+        _ => None,
+    }
+}
+
+/// Memory of all nodes.
+///
+/// # Safety
+/// At the origin; arguments are as the program gave them.
+unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
+    let a = call.arguments;
+    let ask = |request| here.desk.ask(seat, request);
+    let refused = |errno: i32| -i64::from(errno);
+    match call.number as i64 {
+        libc::SYS_brk => {
+            let before = ask(Request::HeapEnd);
+            match ask(Request::Break(a[0])) {
+                0 => before,
+                done => {
+                    let opened = (before as u64).next_multiple_of(PAGE);
+                    if done == 2 && opened < a[0] {
+                        // SAFETY: just opened, and the program does not know of it yet.
+                        unsafe { clear(opened, a[0].next_multiple_of(PAGE) - opened) };
+                    }
+                    a[0] as i64
+                }
+            }
+        }
+        // SAFETY: as the caller says.
+        libc::SYS_mmap => unsafe { map(here, seat, a) },
+        libc::SYS_munmap => ask(Request::Unmap { start: a[0], bytes: a[1] }),
+        libc::SYS_mprotect => {
+            ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 })
+        }
+        libc::SYS_mremap => {
+            let (old, old_bytes, bytes) = (a[0], a[1], a[2]);
+            if a[3] & libc::MREMAP_FIXED as u64 != 0 {
+                return refused(libc::EINVAL);
+            }
+            if bytes <= old_bytes {
+                let end = (old + bytes).next_multiple_of(PAGE);
+                let rest = (old + old_bytes).next_multiple_of(PAGE).saturating_sub(end);
+                if rest > 0 {
+                    ask(Request::Unmap { start: end, bytes: rest });
+                }
+                return old as i64;
+            }
+            if a[3] & libc::MREMAP_MAYMOVE as u64 == 0 {
+                return refused(libc::ENOMEM);
+            }
+            let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+            let new = ask(Request::Map { bytes, protection });
+            if new < 0 {
+                return new;
+            }
+            let start = new as u64 & !1;
+            // SAFETY: new memory, and the program's old.
+            unsafe {
+                copy(old, start, old_bytes);
+                if new & 1 == 1 {
+                    clear(start + old_bytes, bytes - old_bytes);
+                }
+            }
+            ask(Request::Unmap { start: old, bytes: old_bytes });
+            start as i64
+        }
+        libc::SYS_madvise => match a[2] as i32 {
+            // Not to have zeros there would be seen.
+            libc::MADV_DONTNEED if a[0].is_multiple_of(PAGE) => {
+                // SAFETY: memory of the program's, as it says.
+                unsafe { clear(a[0], a[1].next_multiple_of(PAGE)) };
+                0
+            }
+            libc::MADV_REMOVE | libc::MADV_HWPOISON => refused(libc::EINVAL),
+            _ => 0,
+        },
+        // What is on other nodes' disks nobody knows.
+        libc::SYS_mlockall => refused(libc::EPERM),
+        _ => 0,
+    }
+}
+
+/// # Safety
+/// As for [`memory`].
+unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
+    let ask = |request| here.desk.ask(seat, request);
+    let refused = |errno: i32| -i64::from(errno);
+    let (bytes, protection, flags) = (a[1], a[2] as u32, a[3] as i32);
+    let is_anonymous = flags & libc::MAP_ANONYMOUS != 0;
+    let is_shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    if bytes == 0 || bytes > i64::MAX as u64 / 2 {
+        return refused(if bytes == 0 { libc::EINVAL } else { libc::ENOMEM });
+    }
+    // A file that others write, or that others would read what we write.
+    if is_shared && !is_anonymous && protection & libc::PROT_WRITE as u32 != 0 {
+        return refused(libc::ENODEV);
+    }
+    let filling = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+    let at_first = if is_anonymous { protection } else { filling };
+    let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+    let given = match is_fixed {
+        true => ask(Request::MapAt { start: a[0], bytes, protection: at_first }),
+        false => ask(Request::Map { bytes, protection: at_first }),
+    };
+    if given < 0 {
+        return given;
+    }
+    let (start, is_used) = (given as u64 & !1, given & 1 == 1);
+    let end = start + bytes.next_multiple_of(PAGE);
+    let mut filled = start;
+    // SAFETY: memory that was just given, which can be written where anything is.
+    unsafe {
+        while !is_anonymous && filled < start + bytes {
+            let left = start + bytes - filled;
+            let from = a[5] + (filled - start);
+            let read = raw::call(libc::SYS_pread64 as u64, [a[4], filled, left, from, 0, 0]);
+            match read {
+                0 => break,
+                count if count > 0 => filled += count as u64,
+                error if error == refused(libc::EINTR) => {}
+                error => {
+                    ask(Request::Unmap { start, bytes });
+                    return if error == refused(libc::EISDIR) {
+                        refused(libc::ENODEV)
+                    } else {
+                        error
+                    };
+                }
+            }
+        }
+        if is_used && (protection & libc::PROT_WRITE as u32 != 0 || !is_anonymous) {
+            clear(filled, end - filled);
+        }
+    }
+    if !is_anonymous && protection != filling {
+        ask(Request::Protect { start, bytes, protection });
+    }
+    start as i64
+}
+
+/// Writes zeros, where there are not.
+///
+/// # Safety
+/// Memory that can be written.
+unsafe fn clear(start: u64, bytes: u64) {
+    // SAFETY: as the caller says. (What libc has for it uses no thread area.)
+    unsafe { std::ptr::write_bytes(start as *mut u8, 0, bytes as usize) }
+}
+
+/// # Safety
+/// Memory that can be read, and written; not the same.
+unsafe fn copy(from: u64, to: u64, bytes: u64) {
+    // SAFETY: as the caller says.
+    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes as usize) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_changed_as_the_code_says() {
+        let code = |operation: u32, comparison: u32, value: u32, compared: u32| {
+            operation << 28 | comparison << 24 | (value & 0xfff) << 12 | compared & 0xfff
+        };
+        let word = AtomicU32::new(5);
+        let at = word.as_ptr() as u64;
+        // SAFETY: a word that lives.
+        unsafe {
+            assert_eq!(change(at, code(0, 0, 7, 5)), Some(true));
+            assert_eq!(change(at, code(1, 4, u32::MAX, 7)), Some(false));
+            assert_eq!(change(at, code(2 | 8, 1, 4, 6)), Some(false));
+            assert_eq!(word.load(Ordering::Relaxed), 6 | 16);
+            assert_eq!(change(at, code(5, 0, 0, 0)), None);
+        }
+    }
+}

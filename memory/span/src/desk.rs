@@ -1,0 +1,291 @@
+//! The desk, where the program's threads ask the agent of their node, and where an agent gives
+//! work to shadows. A seat for each thread, the same on all nodes.
+//!
+//! The threads' side uses no libc and no thread area: both are the program's. A thread finds
+//! its seat by GS, which programs do not use.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use crate::context::Context;
+use crate::raw;
+
+/// Threads that a program may have at once.
+pub const THREADS_MAX: usize = 1024;
+/// Bytes of a thread's own area: its context, and a stack that is not the program's.
+const AREA_BYTES: usize = 64 << 10;
+
+/// A system call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Call {
+    /// Which.
+    pub number: u64,
+    /// Its arguments.
+    pub arguments: [u64; 6],
+}
+
+/// What a thread asks. Answers are as of system calls: errors are negative.
+#[derive(Clone, Copy, Debug)]
+#[repr(C, u32)]
+pub enum Request {
+    /// To make this call at the origin, for a thread of another node. Answer: its result.
+    Call(Call),
+    /// To a shadow's agent: the call's result.
+    Done(i64),
+    /// Memory, anywhere. Answer: its address, and in the lowest bit whether it has to be
+    /// cleared.
+    Map { bytes: u64, protection: u32 },
+    /// Memory at this address, whatever is there. Answer: as above.
+    MapAt { start: u64, bytes: u64, protection: u32 },
+    /// Memory back.
+    Unmap { start: u64, bytes: u64 },
+    /// Another protection.
+    Protect { start: u64, bytes: u64, protection: u32 },
+    /// Where the heap ends.
+    HeapEnd,
+    /// The heap's new end. Answer: 0 if it cannot be that; else 1, or 2 if what is new has to
+    /// be cleared.
+    Break(u64),
+    /// To stand in line at a word, before one looks at it once more.
+    Enqueue { word: u64, bits: u32 },
+    /// Not to stand in line any more. Answer: 1, or 0 if one has been woken.
+    Cancel,
+    /// To wake so many who wait at the word for any of the bits. Answer: how many were.
+    Wake { word: u64, count: u32, bits: u32 },
+    /// To wake so many, and to let so many others wait at another word. Answer: how many in all.
+    Requeue { word: u64, count: u32, to: u64, moved: u32 },
+    /// A seat for a new thread. Answer: its number, and from bit 32 on its node.
+    Place,
+    /// The seat back: the thread could not be made.
+    Vacate(u32),
+    /// The thread of this seat, whose context is there, begins on its node.
+    Begin(u32),
+    /// The thread has ended, with this status. Its shadow says so, too.
+    Gone(i32),
+    /// The end of the program, with this status. Not answered.
+    End(i32),
+}
+
+const FREE: u32 = 0;
+const ASKED: u32 = 1;
+const TAKEN: u32 = 2;
+const ANSWERED: u32 = 3;
+
+/// A thread's seat.
+#[repr(C, align(128))]
+pub struct Seat {
+    /// Its own address: what GS points to.
+    itself: u64,
+    /// Its number.
+    pub index: u32,
+    state: AtomicU32,
+    request: UnsafeCell<Request>,
+    answer: UnsafeCell<i64>,
+    /// There is work for the shadow.
+    work: AtomicU32,
+    call: UnsafeCell<Call>,
+    /// It has been woken at a word, or may begin.
+    pub woken: AtomicU32,
+    /// The node on which it runs.
+    pub node: AtomicU32,
+    /// Its thread ID at the origin, which is the program's name for it.
+    pub tid: AtomicI32,
+    /// Where a zero is to stand when it has ended, or 0.
+    pub clear_tid: AtomicU64,
+    context: *mut Context,
+    stack_end: usize,
+}
+
+// SAFETY: states say whose the cells are.
+unsafe impl Sync for Seat {}
+// SAFETY: as above.
+unsafe impl Send for Seat {}
+
+/// All of a node's.
+pub struct Desk {
+    seats: Vec<Seat>,
+    asked: [AtomicU64; THREADS_MAX / 64],
+    /// The agent sleeps, and wants to be rung.
+    sleeps: AtomicU32,
+    bell: i32,
+}
+
+impl Desk {
+    /// With a bell that the threads' descriptors hold under this number; never freed.
+    pub fn new(bell: i32) -> std::io::Result<&'static Self> {
+        let bytes = AREA_BYTES * THREADS_MAX;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new memory.
+        let areas = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        if areas == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let areas = areas as usize;
+        let seat = |index: usize| Seat {
+            itself: 0,
+            index: index as u32,
+            state: AtomicU32::new(FREE),
+            request: UnsafeCell::new(Request::Cancel),
+            answer: UnsafeCell::new(0),
+            work: AtomicU32::new(0),
+            call: UnsafeCell::new(Call { number: 0, arguments: [0; 6] }),
+            woken: AtomicU32::new(0),
+            node: AtomicU32::new(0),
+            tid: AtomicI32::new(0),
+            clear_tid: AtomicU64::new(0),
+            context: (areas + index * AREA_BYTES) as *mut Context,
+            stack_end: areas + (index + 1) * AREA_BYTES,
+        };
+        let desk = Box::leak(Box::new(Self {
+            seats: (0..THREADS_MAX).map(seat).collect(),
+            asked: [const { AtomicU64::new(0) }; THREADS_MAX / 64],
+            sleeps: AtomicU32::new(0),
+            bell,
+        }));
+        for seat in &mut desk.seats {
+            seat.itself = std::ptr::from_ref(seat) as u64;
+        }
+        Ok(desk)
+    }
+
+    /// A seat.
+    ///
+    /// # Panics
+    /// There is none of this number.
+    pub fn seat(&self, index: u32) -> &Seat {
+        &self.seats[index as usize]
+    }
+
+    /// To a thread: asks, and waits for the answer.
+    pub fn ask(&self, seat: &Seat, request: Request) -> i64 {
+        // SAFETY: free, so it is ours.
+        unsafe { *seat.request.get() = request };
+        seat.state.store(ASKED, Ordering::SeqCst);
+        let at = seat.index as usize;
+        self.asked[at / 64].fetch_or(1 << (at % 64), Ordering::SeqCst);
+        if self.sleeps.swap(0, Ordering::SeqCst) != 0 {
+            let one = 1u64;
+            let arguments = [self.bell as u64, std::ptr::from_ref(&one) as u64, 8, 0, 0, 0];
+            // SAFETY: eight bytes. Full is loud enough.
+            unsafe { raw::call(libc::SYS_write as u64, arguments) };
+        }
+        loop {
+            match seat.state.load(Ordering::SeqCst) {
+                ANSWERED => break,
+                state => raw::sleep(&seat.state, state, None),
+            };
+        }
+        // SAFETY: answered, so it is ours.
+        let answer = unsafe { *seat.answer.get() };
+        seat.state.store(FREE, Ordering::Relaxed);
+        answer
+    }
+
+    /// The bell's descriptor.
+    pub fn bell(&self) -> i32 {
+        self.bell
+    }
+
+    /// Whether this is the bell's descriptor, which is not the program's.
+    pub fn is_bell(&self, descriptor: i32) -> bool {
+        descriptor == self.bell
+    }
+
+    /// To the agent: the next request, and whose.
+    pub fn take(&self) -> Option<(u32, Request)> {
+        for (word, asked) in self.asked.iter().enumerate() {
+            let bits = asked.load(Ordering::SeqCst);
+            if bits != 0 {
+                let bit = bits.trailing_zeros();
+                asked.fetch_and(!(1 << bit), Ordering::SeqCst);
+                let index = word as u32 * 64 + bit;
+                let seat = self.seat(index);
+                seat.state.store(TAKEN, Ordering::Relaxed);
+                // SAFETY: asked, so it is ours.
+                return Some((index, unsafe { *seat.request.get() }));
+            }
+        }
+        None
+    }
+
+    /// To the agent: answers.
+    pub fn answer(&self, index: u32, answer: i64) {
+        let seat = self.seat(index);
+        assert_eq!(seat.state.load(Ordering::Relaxed), TAKEN, "thread {index} did not ask");
+        // SAFETY: taken, so it is ours.
+        unsafe { *seat.answer.get() = answer };
+        seat.state.store(ANSWERED, Ordering::SeqCst);
+        raw::wake(&seat.state);
+    }
+
+    /// To the agent: it is about to sleep. If not, somebody has asked.
+    pub fn may_sleep(&self) -> bool {
+        self.sleeps.store(1, Ordering::SeqCst);
+        let asked = self.asked.iter().any(|asked| asked.load(Ordering::SeqCst) != 0);
+        if asked {
+            self.wakes();
+        }
+        !asked
+    }
+
+    /// To the agent: it is awake.
+    pub fn wakes(&self) {
+        self.sleeps.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Seat {
+    /// To the agent: work for the shadow, which has none.
+    pub fn post(&self, call: Call) {
+        // SAFETY: it waits, so it is ours.
+        unsafe { *self.call.get() = call };
+        self.work.store(1, Ordering::SeqCst);
+        raw::wake(&self.work);
+    }
+
+    /// To the shadow: waits for work.
+    pub fn work(&self) -> Call {
+        while self.work.load(Ordering::SeqCst) == 0 {
+            raw::sleep(&self.work, 0, None);
+        }
+        self.work.store(0, Ordering::Relaxed);
+        // SAFETY: posted, so it is ours.
+        unsafe { *self.call.get() }
+    }
+
+    /// Lets it go on that waits for that.
+    pub fn wake(&self) {
+        self.woken.store(1, Ordering::SeqCst);
+        raw::wake(&self.woken);
+    }
+
+    /// The context with which its thread begins, or which goes with a call.
+    pub fn context(&self) -> *mut Context {
+        self.context
+    }
+
+    /// The end of a stack that is not the program's.
+    pub fn stack_end(&self) -> usize {
+        self.stack_end
+    }
+
+    /// To a new thread: this is its seat from now on.
+    pub fn sit_down(&self) {
+        /// `ARCH_SET_GS`.
+        const SET_GS: u64 = 0x1001;
+        // SAFETY: GS is ours.
+        unsafe { raw::call(libc::SYS_arch_prctl as u64, [SET_GS, self.itself, 0, 0, 0, 0]) };
+    }
+
+    /// To a thread: its seat.
+    pub fn own() -> &'static Self {
+        let seat: *const Self;
+        // SAFETY: GS points to the seat, whose first word is its address.
+        unsafe {
+            std::arch::asm!("mov {}, gs:[0]", out(reg) seat, options(nostack, readonly));
+            &*seat
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What agents say to each other: the protocol's messages, calls for the origin, threads that
+//! begin and end, and what is done to the memory everywhere.
+
+use coherence::sequential::message::Header;
+use serde::{Deserialize, Serialize};
+
+/// What a message is. Bodies: of `Page` the protocol's, of `Begin` and of a `Call` that makes a
+/// thread the context, of `End` the line that says why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// The protocol's.
+    Page(Header),
+    /// Anything else.
+    Word(Word),
+}
+
+/// What is not the protocol's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Word {
+    /// To the origin: a thread's system call.
+    Call { thread: u32, number: u64, arguments: [u64; 6] },
+    /// From the origin: its result.
+    Result { thread: u32, result: i64 },
+    /// From the origin: this thread begins with you.
+    Begin { thread: u32, tid: i32, clear_tid: u64 },
+    /// To the origin: it has ended.
+    Gone { thread: u32, status: i32 },
+    /// From the origin: there are so many more pages.
+    Grow { pages: u64 },
+    /// From the origin: what may be done with so many pages; with `clears` they are given back.
+    Protect { first: u64, pages: u64, protection: u32, clears: bool },
+    /// To the origin: that is done.
+    Protected,
+    /// To the origin: a thread's question to the futex service.
+    Ask { thread: u32, question: Question },
+    /// From the origin: the answer to that.
+    Answer { thread: u32, answer: i64 },
+    /// From the origin: the thread, which waits at a word, is woken.
+    Woken { thread: u32 },
+    /// The program ends with this status.
+    End { status: i32 },
+    /// Still here.
+    Alive,
+}
+
+/// What the futex service is asked: see [`Request`](crate::desk::Request).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Question {
+    /// To stand in line.
+    Enqueue { word: u64, bits: u32 },
+    /// Not to stand there any more.
+    Cancel,
+    /// To wake.
+    Wake { word: u64, count: u32, bits: u32 },
+    /// To wake, and move.
+    Requeue { word: u64, count: u32, to: u64, moved: u32 },
+}
+
+const PAGE: u8 = 1;
+const WORD: u8 = 2;
+
+impl Frame {
+    /// As it is sent.
+    pub fn bytes(self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(1 + Header::BYTES);
+        match self {
+            Frame::Page(header) => {
+                bytes.push(PAGE);
+                bytes.extend(header.bytes());
+            }
+            Frame::Word(word) => {
+                bytes.push(WORD);
+                bytes = postcard::to_extend(&word, bytes).expect("a vector has room");
+            }
+        }
+        bytes
+    }
+
+    /// Of what came: nothing if it is none of ours.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        match *kind {
+            PAGE => Header::parse(rest).map(Frame::Page),
+            WORD => match postcard::take_from_bytes(rest) {
+                Ok((word, [])) => Some(Frame::Word(word)),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_come_as_they_were_sent() {
+        let question = Question::Requeue { word: u64::MAX, count: 1, to: 4, moved: u32::MAX };
+        for word in [
+            Word::Call { thread: 7, number: 202, arguments: [u64::MAX; 6] },
+            Word::Ask { thread: 1, question },
+            Word::Gone { thread: 3, status: -1 },
+            Word::Alive,
+        ] {
+            let bytes = Frame::Word(word).bytes();
+            assert!(bytes.len() <= fabric::wire::USER_HEADER_BYTES_MAX);
+            assert_eq!(Frame::parse(&bytes), Some(Frame::Word(word)));
+            assert_eq!(Frame::parse(&[&bytes[..], &[0]].concat()), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = Frame::parse(&bytes);
+        }
+    }
+}

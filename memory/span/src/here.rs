@@ -1,0 +1,38 @@
+//! What the program's threads have to know of their node, without a thread area to find it by.
+
+use std::sync::OnceLock;
+
+use crate::desk::Desk;
+
+static HERE: OnceLock<Here> = OnceLock::new();
+
+/// This node.
+pub struct Here {
+    /// Where threads ask.
+    pub desk: &'static Desk,
+    /// Its number; the origin's is 0.
+    pub node: u32,
+    /// How many there are.
+    pub nodes: u32,
+    /// The program, for `/proc/self/exe`.
+    pub exe: Vec<u8>,
+}
+
+impl Here {
+    /// Makes it known, once.
+    ///
+    /// # Panics
+    /// It was known.
+    pub fn set(self) -> &'static Self {
+        assert!(HERE.set(self).is_ok(), "a process is one node");
+        Self::get()
+    }
+
+    /// What was made known.
+    ///
+    /// # Panics
+    /// Before that.
+    pub fn get() -> &'static Self {
+        HERE.get().expect("the node begins before its threads")
+    }
+}

@@ -1,0 +1,151 @@
+//! The program in its segment, as execve would lay it out: stack, image, dynamic linker. Written
+//! to the origin's memory before anybody runs; the other nodes fetch what they use.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+
+use nagaya_loader::stack::{Auxiliary, Contents};
+use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
+use rustix::io::Errno;
+
+use crate::addresses::PAGE;
+
+/// Bytes of the main thread's stack.
+const STACK_BYTES: u64 = 8 << 20;
+/// Read at once.
+const CHUNK: usize = 1 << 20;
+
+/// A part of the segment, and what may be done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Its first address.
+    pub start: u64,
+    /// Its length, whole pages.
+    pub bytes: u64,
+    /// As mprotect(2) has it.
+    pub protection: u32,
+}
+
+/// Where things are.
+#[derive(Debug)]
+pub struct Image {
+    /// All that is not closed.
+    pub parts: Vec<Part>,
+    /// All below is taken.
+    pub end: u64,
+    /// Where the program begins: in its dynamic linker.
+    pub entry: u64,
+    /// With this stack pointer.
+    pub stack_pointer: u64,
+}
+
+/// Lays the program out from `start` on; `write` writes to the segment.
+pub fn load(
+    program: &Program,
+    environment: &[CString],
+    start: u64,
+    mut write: impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
+) -> Result<Image, LoadError> {
+    let path = &program.executable.path;
+    let top = start + STACK_BYTES;
+    let read_write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+    let executes = program.executable.headers.executable_stack;
+    let stack_protection = read_write | if executes { libc::PROT_EXEC as u32 } else { 0 };
+    let mut parts = vec![Part { start, bytes: STACK_BYTES, protection: stack_protection }];
+    // A page between the stack and what follows is nobody's.
+    let at = place(&program.executable, top + PAGE);
+    let mut end = map(&program.executable, at, &mut parts, &mut write)?;
+    let bias = at.wrapping_sub(program.executable.headers.start());
+    let own_entry = bias.wrapping_add(program.executable.headers.entry);
+    let (mut entry, mut linker_base) = (own_entry, 0);
+    if let Some(linker) = &program.linker {
+        let at = place(linker, end + PAGE);
+        end = map(linker, at, &mut parts, &mut write)?;
+        linker_base = at.wrapping_sub(linker.headers.start());
+        entry = linker_base.wrapping_add(linker.headers.entry);
+    }
+    let contents = Contents {
+        arguments: &program.arguments,
+        environment,
+        name: &program.name,
+        auxiliary: Auxiliary {
+            headers: bias.wrapping_add(program.executable.headers.headers_address),
+            headers_count: program.executable.headers.headers_count,
+            linker_base,
+            entry: own_entry,
+            task: None,
+            // It is elsewhere on other nodes.
+            has_vdso: false,
+        },
+    };
+    let memory = |errno| LoadError::new(path, LoadErrorKind::Memory(errno));
+    let bytes = contents.build(top).map_err(memory)?;
+    if bytes.len() as u64 > STACK_BYTES / 4 {
+        return Err(LoadError::new(path, LoadErrorKind::ArgumentsTooLong));
+    }
+    let stack_pointer = top - bytes.len() as u64;
+    write(stack_pointer, &bytes).map_err(|kind| LoadError::new(path, kind))?;
+    Ok(Image { parts, end: end.next_multiple_of(PAGE) + PAGE, entry, stack_pointer })
+}
+
+/// Where the first page of an image goes that must not begin below `lowest`.
+fn place(executable: &Executable, lowest: u64) -> u64 {
+    let align = executable.headers.align;
+    lowest.next_multiple_of(align) + executable.headers.start() % align
+}
+
+/// Writes the loadable parts so that the first page is at `at`; the end of the last.
+fn map(
+    executable: &Executable,
+    at: u64,
+    parts: &mut Vec<Part>,
+    write: &mut impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
+) -> Result<u64, LoadError> {
+    let bias = at.wrapping_sub(executable.headers.start());
+    let mut end = at;
+    for load in &executable.headers.loads {
+        let in_page = load.address % PAGE;
+        let start = bias.wrapping_add(load.address - in_page);
+        // The file's bytes before the part show in its first page, as with mmap.
+        copy(
+            &executable.path,
+            &executable.file,
+            start,
+            load.offset - in_page,
+            in_page + load.file_size,
+            write,
+        )?;
+        let bytes = (in_page + load.memory_size).next_multiple_of(PAGE);
+        parts.push(Part { start, bytes, protection: load.protection });
+        end = end.max(start + bytes);
+    }
+    Ok(end)
+}
+
+/// Copies so many bytes of a file, or what there is of them.
+fn copy(
+    path: &Path,
+    file: &File,
+    mut to: u64,
+    mut offset: u64,
+    bytes: u64,
+    write: &mut impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
+) -> Result<(), LoadError> {
+    let mut buffer = vec![0; CHUNK.min(bytes as usize)];
+    let end = offset + bytes;
+    while offset < end {
+        let room = buffer.len().min((end - offset) as usize);
+        let count = file.read_at(&mut buffer[..room], offset).map_err(|error| {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            LoadError::new(path, LoadErrorKind::System("read", errno))
+        })?;
+        if count == 0 {
+            break;
+        }
+        write(to, &buffer[..count]).map_err(|kind| LoadError::new(path, kind))?;
+        (to, offset) = (to + count as u64, offset + count as u64);
+    }
+    Ok(())
+}

@@ -1,0 +1,38 @@
+//! One process over several machines: an unmodified program whose threads run on all of them,
+//! in one address space that is the same everywhere (Kokaji, Shiba, Okada, *Sharing address
+//! spaces using distributed shared memory technique*).
+//!
+//! Each *node* has a process with the program's segment at the same addresses. Pages move
+//! between nodes by the protocol of `coherence::sequential`, so memory is sequentially
+//! consistent and locks, flags and atomics work across nodes. The *origin* is the node where
+//! the program was started: there its files, sockets, signals and thread IDs are, and system
+//! calls of threads elsewhere are made there by the thread's own identity, its *shadow*;
+//! arguments need no translation, since addresses are the same.
+//!
+//! On the program's threads: [`trap`] catches system calls, [`calls`] says what becomes of each
+//! and makes it, [`threads`] begins and ends threads, [`context`] is their registers, [`raw`]
+//! what stands for libc. They ask at the [`desk`]. The [`agent`] answers: a thread of ours on
+//! each node, which drives the protocol over the crates `pager` and `fabric`. At the origin it
+//! knows the [`addresses`] that are taken, the [`futexes`] and the [`place`] of each thread.
+//! [`frame`] is what agents say to each other, [`image`] lays the program out, [`node`] begins
+//! a node, [`talk`] is what is said to start one.
+//!
+//! # What does not work
+//! See docs/span.md: fork without exec, shared mappings of files that are written, ptrace,
+//! io_uring. They fail with an error.
+
+mod addresses;
+mod agent;
+mod calls;
+mod context;
+mod desk;
+mod frame;
+mod futexes;
+mod here;
+mod image;
+pub mod node;
+pub mod place;
+mod raw;
+pub mod talk;
+mod threads;
+mod trap;

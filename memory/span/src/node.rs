@@ -1,0 +1,290 @@
+//! A node begins: its agent gets a thread and descriptors of its own, the nodes meet, and at the
+//! origin this process's first thread becomes the program's.
+
+use std::arch::asm;
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::Path;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use coherence::ride::Policy as Rides;
+use coherence::sequential::Options;
+use coherence::sequential::message::PAGES_MAX;
+use fabric::mesh::Mesh;
+use fabric::secret::Secret;
+use nagaya_loader::{LoadErrorKind, Program};
+use pager::{Place, Region, Stops};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+use rustix::mm::MprotectFlags;
+
+use crate::addresses::{Addresses, PAGE};
+use crate::agent::{Agent, HOLD, Origin, Parts};
+use crate::desk::Desk;
+use crate::frame::{Frame, Word};
+use crate::here::Here;
+use crate::image::{self, Image};
+use crate::place::{Policy, Room};
+use crate::talk::{self, Everybody, Order, Ready};
+use crate::{threads, trap};
+
+/// Where the segment begins.
+const START: u64 = 0x1000_0000_0000;
+/// The largest that it can become.
+const BYTES_MAX: u64 = 8 << 40;
+/// Room for the heap; who wants more is given mappings by malloc.
+const HEAP_BYTES: u64 = 256 << 20;
+/// Bytes that are there at first, besides image and heap.
+const FIRST_BYTES: u64 = 64 << 20;
+/// The bell's descriptor is this or a higher one, out of the way of the program's.
+const BELL_MIN: i32 = 900;
+/// How long nodes may take to meet.
+const MEET_MAX: Duration = Duration::from_secs(30);
+
+/// What the origin's first thread does.
+struct Start {
+    entry: u64,
+    stack_pointer: u64,
+    exe: Vec<u8>,
+    name: CString,
+}
+
+/// What the nodes of a job share.
+pub fn secret() -> Secret {
+    Secret::random()
+}
+
+/// Runs a node; `control` leads to who starts it. Returns only errors of the beginning: a line.
+pub fn run(control: OwnedFd) -> String {
+    let (sender, receiver) = channel();
+    let bell = match bell() {
+        Ok(bell) => bell,
+        Err(why) => return format!("cannot make an eventfd: {why}"),
+    };
+    let number = control.as_raw_fd();
+    let mask = block_signals();
+    let thread = std::thread::Builder::new().name("nagaya-span".into());
+    let spawned = thread.spawn(move || serve(control, bell, &sender));
+    if let Err(why) = spawned {
+        return format!("cannot start a thread: {why}");
+    }
+    let start = match receiver.recv() {
+        Ok(Ok(start)) => start,
+        Ok(Err(line)) => return line,
+        Err(_) => return "its agent has failed".to_owned(),
+    };
+    // The agent has its own; the program has none of it.
+    // SAFETY: this thread's table still has what was moved to the agent.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    let Some(start) = start else {
+        loop {
+            std::thread::park();
+        }
+    };
+    let here = Here::get();
+    let seat = here.desk.seat(0);
+    seat.tid.store(std::process::id().cast_signed(), std::sync::atomic::Ordering::Relaxed);
+    seat.sit_down();
+    // SAFETY: this thread becomes the program's: its name, its mask, its stack; nothing of ours
+    // is used on it any more but what a trap does.
+    unsafe {
+        libc::prctl(libc::PR_SET_NAME, start.name.as_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
+        threads::dispatch();
+        asm!(
+            "mov rsp, {stack}",
+            "xor eax, eax", "xor ebx, ebx", "xor ecx, ecx", "xor edx, edx",
+            "xor esi, esi", "xor edi, edi", "xor ebp, ebp",
+            "xor r8d, r8d", "xor r9d, r9d", "xor r10d, r10d", "xor r11d, r11d",
+            "jmp r12",
+            stack = in(reg) start.stack_pointer,
+            in("r12") start.entry,
+            options(noreturn),
+        )
+    }
+}
+
+fn bell() -> rustix::io::Result<OwnedFd> {
+    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let lowest = limit.map_or(BELL_MIN, |limit| BELL_MIN.min(limit.saturating_sub(8) as i32));
+    rustix::io::fcntl_dupfd_cloexec(&bell, lowest.max(3))
+}
+
+/// All, for threads to come; what was blocked before.
+fn block_signals() -> libc::sigset_t {
+    // SAFETY: masks of ours.
+    unsafe {
+        let mut all = std::mem::zeroed();
+        let mut before = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before);
+        before
+    }
+}
+
+/// The agent's thread: whatever goes wrong before the program begins is told to the first.
+fn serve(control: OwnedFd, bell: OwnedFd, first: &Sender<Result<Option<Start>, String>>) {
+    match prepare(control, bell) {
+        Ok((agent, start)) => {
+            let _ = first.send(Ok(start));
+            agent.run()
+        }
+        Err(line) => {
+            let _ = first.send(Err(line));
+        }
+    }
+}
+
+fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), String> {
+    // SAFETY: from here on this thread has a table of its own.
+    if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
+        return Err(format!("cannot unshare descriptors: {}", std::io::Error::last_os_error()));
+    }
+    let desk =
+        Desk::new(bell.as_raw_fd()).map_err(|why| format!("no memory for threads: {why}"))?;
+    let mut control = File::from(control);
+    let heard = |why: std::io::Error| format!("who starts the nodes says nothing: {why}");
+    let order: Order = talk::hear(&mut control).map_err(heard)?;
+    let timeout = (order.timeout > 0).then(|| Duration::from_secs(order.timeout.into()));
+    let secret = Secret::new(order.secret);
+    let place = Place { start: START as usize, page_bytes: PAGE as usize };
+    let mut region = Region::new(place, Stops::All).map_err(|why| why.to_string())?;
+    let mut mesh = match order.nodes {
+        1 => None,
+        _ => {
+            let alive = Frame::Word(Word::Alive).bytes();
+            let mesh = Mesh::new(order.node, &secret, timeout, alive);
+            Some(mesh.map_err(|why| why.to_string())?)
+        }
+    };
+    let ready = Ready {
+        address: mesh.as_ref().map_or(&[][..], Mesh::address).to_vec(),
+        processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
+        features: features(),
+        name: format!("node {} ({})", order.node, host()),
+    };
+    talk::say(&mut control, &ready).map_err(heard)?;
+    let everybody: Everybody = talk::hear(&mut control).map_err(heard)?;
+    if let Some(mesh) = &mut mesh {
+        let addresses: Vec<&[u8]> = everybody.nodes.iter().map(|it| &it.address[..]).collect();
+        mesh.connect(&addresses).map_err(|why| why.to_string())?;
+        let until = Instant::now() + MEET_MAX;
+        while !mesh.is_whole() {
+            let _ = mesh.hear();
+            if Instant::now() > until {
+                return Err(format!("{} does not find the others", ready.name));
+            }
+            std::thread::yield_now();
+        }
+    }
+    let options = Options {
+        nodes: order.nodes,
+        me: order.node,
+        pages_max: PAGES_MAX,
+        copies_max: u64::MAX,
+        rides: Rides::Normal,
+        hold: HOLD,
+        rest: HOLD,
+    };
+    let mut start = None;
+    let mut loaded = None;
+    if let Some(program) = &order.program {
+        let path = Path::new(std::ffi::OsStr::from_bytes(&program.path));
+        let string = |bytes: &Vec<u8>| CString::new(bytes.clone()).unwrap_or_default();
+        let arguments = program.arguments.iter().map(string).collect();
+        let program_file = Program::open(path, arguments).map_err(|why| why.to_string())?;
+        let image = load(&program_file, &mut region).map_err(|why| why.to_string())?;
+        let name = path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
+        start = Some(Start {
+            entry: image.entry,
+            stack_pointer: image.stack_pointer,
+            exe: program_file.real_path.into_os_string().into_vec(),
+            name: CString::new(name).unwrap_or_default(),
+        });
+        let policy = if program.packs { Policy::Pack } else { Policy::Spread };
+        let room = |node: &Ready| Room { processors: node.processors, threads: 0 };
+        let rooms = everybody.nodes.iter().map(room).collect();
+        let segment = START..START + BYTES_MAX;
+        let addresses = Addresses::new(segment, image.end, HEAP_BYTES);
+        loaded = Some((Origin::new(addresses, START, policy, rooms), image));
+    }
+    // The same at first on all nodes: they are told of the rest.
+    let (origin, image) = loaded.unzip();
+    let first = image.as_ref().map_or(0, first_pages);
+    if origin.is_some() {
+        let none = MprotectFlags::empty();
+        region.restrict(0..first, none).map_err(|why| why.to_string())?;
+    }
+    // From here on there may be threads of the program.
+    let exe = start.as_ref().map_or(Vec::new(), |start| start.exe.clone());
+    Here { desk, node: order.node, nodes: order.nodes, exe }.set();
+    trap::catch();
+    let mut agent = Agent::new(Parts {
+        region,
+        options,
+        mesh,
+        desk,
+        bell,
+        origin,
+        names: everybody.nodes.into_iter().map(|node| node.name).collect(),
+    });
+    if let Some(image) = &image {
+        agent.begin(&image.parts);
+    }
+    Ok((agent, start))
+}
+
+/// Pages of image, heap, and what is given at first.
+fn first_pages(image: &Image) -> u64 {
+    (image.end + HEAP_BYTES + FIRST_BYTES - START) / PAGE
+}
+
+fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::LoadError> {
+    let environment: Vec<CString> = std::env::vars_os()
+        .map(|(name, value)| {
+            let pair = [name.as_bytes(), b"=", value.as_bytes()].concat();
+            CString::new(pair).expect("an environment has no zero bytes")
+        })
+        .collect();
+    let memory = |_| LoadErrorKind::Memory(Errno::NOMEM);
+    image::load(program, &environment, START, |at, mut bytes| {
+        let mut at = at - START;
+        while !bytes.is_empty() {
+            let (page, in_page) = (at / PAGE, (at % PAGE) as usize);
+            if page >= region.pages() {
+                region.grow(page + 1 - region.pages()).map_err(memory)?;
+            }
+            let (now, rest) = bytes.split_at(bytes.len().min(PAGE as usize - in_page));
+            region.write(page, in_page, now).map_err(memory)?;
+            at += now.len() as u64;
+            bytes = rest;
+        }
+        Ok(())
+    })
+    .and_then(|image| {
+        let missing = first_pages(&image).saturating_sub(region.pages());
+        match region.grow(missing) {
+            Ok(_) => Ok(image),
+            Err(_) => {
+                let kind = LoadErrorKind::Memory(Errno::NOMEM);
+                Err(nagaya_loader::LoadError::new(&program.executable.path, kind))
+            }
+        }
+    })
+}
+
+/// What processors can do: the kernel's flags.
+fn features() -> Vec<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let flags = text.lines().find_map(|line| line.strip_prefix("flags"));
+    let words = flags.and_then(|flags| flags.split_once(':')).map_or("", |(_, words)| words);
+    words.split_whitespace().map(str::to_owned).collect()
+}
+
+fn host() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}

@@ -1,0 +1,79 @@
+//! Which node a new thread goes to.
+
+use std::str::FromStr;
+
+/// How threads are placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// On as few nodes as have processors for them.
+    Pack,
+    /// Each on the node that has the fewest threads for its processors.
+    Spread,
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pack" => Ok(Policy::Pack),
+            "spread" => Ok(Policy::Spread),
+            _ => Err("must be pack or spread".to_owned()),
+        }
+    }
+}
+
+/// A node, as far as placing goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Processors that the program may use there.
+    pub processors: u32,
+    /// Its threads there.
+    pub threads: u32,
+}
+
+/// The node for a new thread: one of them.
+///
+/// # Panics
+/// There are none.
+pub fn place(policy: Policy, rooms: &[Room]) -> usize {
+    if policy == Policy::Pack
+        && let Some(first) = rooms.iter().position(|room| room.threads < room.processors)
+    {
+        return first;
+    }
+    // Compares threads for each processor as if the new one were there.
+    let load =
+        |room: &Room| (u64::from(room.threads + 1) << 32) / u64::from(room.processors.max(1));
+    let nodes = rooms.iter().enumerate();
+    nodes.min_by_key(|(_, room)| load(room)).expect("there is a node").0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn threads(policy: Policy, processors: &[u32], count: u32) -> Vec<u32> {
+        let room = |&processors| Room { processors, threads: 0 };
+        let mut rooms: Vec<_> = processors.iter().map(room).collect();
+        for _ in 0..count {
+            let node = place(policy, &rooms);
+            rooms[node].threads += 1;
+        }
+        rooms.iter().map(|room| room.threads).collect()
+    }
+
+    #[test]
+    fn threads_are_spread_by_processors() {
+        assert_eq!(threads(Policy::Spread, &[1, 1], 4), [2, 2]);
+        assert_eq!(threads(Policy::Spread, &[4, 2, 2], 8), [4, 2, 2]);
+        assert_eq!(threads(Policy::Spread, &[2, 1], 2), [1, 1]);
+    }
+
+    #[test]
+    fn packed_threads_fill_a_node_before_the_next() {
+        assert_eq!(threads(Policy::Pack, &[4, 4], 3), [3, 0]);
+        assert_eq!(threads(Policy::Pack, &[4, 4], 6), [4, 2]);
+        assert_eq!(threads(Policy::Pack, &[2, 2], 6), [3, 3]);
+    }
+}
