@@ -333,13 +333,16 @@ impl Agent {
         self.step(Event::Allocate { pages, owner: 0, everywhere: false }, None);
     }
 
-    fn protect(&mut self, first: u64, pages: u64, protection: u32, clears: bool) {
+    fn protect(&mut self, first: u64, pages: u64, protection: Option<u32>, clears: bool) {
         let range = first..first + pages;
         if range.end > self.region.pages() {
             self.nonsense(0, "pages that there are not");
         }
-        let flags = MprotectFlags::from_bits_truncate(protection);
-        let mut done = self.region.restrict(range.clone(), flags);
+        let mut done = Ok(());
+        if let Some(protection) = protection {
+            let flags = MprotectFlags::from_bits_truncate(protection);
+            done = self.region.restrict(range.clone(), flags);
+        }
         if clears {
             done = done.and_then(|()| self.region.clear(range));
         }

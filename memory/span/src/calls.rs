@@ -523,11 +523,8 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
         }
         libc::SYS_madvise => match a[2] as i32 {
             // Not to have zeros there would be seen.
-            libc::MADV_DONTNEED if a[0].is_multiple_of(PAGE) => {
-                // SAFETY: memory of the program's, as it says.
-                unsafe { clear(a[0], a[1].next_multiple_of(PAGE)) };
-                0
-            }
+            libc::MADV_DONTNEED if a[1] == 0 => 0,
+            libc::MADV_DONTNEED => ask(Request::Discard { start: a[0], bytes: a[1] }),
             libc::MADV_REMOVE | libc::MADV_HWPOISON => refused(libc::EINVAL),
             _ => 0,
         },

@@ -40,6 +40,8 @@ pub enum Request {
     MapAt { start: u64, bytes: u64, protection: u32 },
     /// Memory back.
     Unmap { start: u64, bytes: u64 },
+    /// Zeros instead of what is there.
+    Discard { start: u64, bytes: u64 },
     /// Another protection.
     Protect { start: u64, bytes: u64, protection: u32 },
     /// Where the heap ends.

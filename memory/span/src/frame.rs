@@ -27,8 +27,9 @@ pub enum Word {
     Gone { thread: u32, status: i32 },
     /// From the origin: there are so many more pages.
     Grow { pages: u64 },
-    /// From the origin: what may be done with so many pages; with `clears` they are given back.
-    Protect { first: u64, pages: u64, protection: u32, clears: bool },
+    /// From the origin: what may be done with so many pages, if that changes; with `clears` they
+    /// are given back.
+    Protect { first: u64, pages: u64, protection: Option<u32>, clears: bool },
     /// To the origin: that is done.
     Protected,
     /// To the origin: a thread's question to the futex service.

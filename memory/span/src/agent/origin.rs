@@ -88,12 +88,18 @@ impl Agent {
                 }
             }
             Request::Unmap { start, bytes } => match self.origin().addresses.unmap(start, bytes) {
-                Some(range) => self.change(thread, range, 0, true, 0),
+                Some(range) => self.change(thread, range, Some(0), true, 0),
                 None => self.desk.answer(thread, invalid),
             },
+            Request::Discard { start, bytes } => {
+                match self.origin().addresses.range(start, bytes) {
+                    Some(range) => self.change(thread, range, None, true, 0),
+                    None => self.desk.answer(thread, invalid),
+                }
+            }
             Request::Protect { start, bytes, protection } => {
                 match self.origin().addresses.range(start, bytes) {
-                    Some(range) => self.change(thread, range, protection, false, 0),
+                    Some(range) => self.change(thread, range, Some(protection), false, 0),
                     None if bytes == 0 => self.desk.answer(thread, 0),
                     None => self.desk.answer(thread, no_memory),
                 }
@@ -105,11 +111,11 @@ impl Agent {
             Request::Break(end) => match self.origin().addresses.set_heap_end(end) {
                 Some((opened, closed, is_used)) => {
                     let answer = if is_used { 2 } else { 1 };
-                    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+                    let protection = Some((libc::PROT_READ | libc::PROT_WRITE) as u32);
                     match (opened.is_empty(), closed.is_empty()) {
                         (true, true) => self.desk.answer(thread, answer),
                         (false, _) => self.change(thread, opened, protection, false, answer),
-                        (true, false) => self.change(thread, closed, 0, true, answer),
+                        (true, false) => self.change(thread, closed, Some(0), true, answer),
                     }
                 }
                 None => self.desk.answer(thread, 0),
@@ -251,7 +257,7 @@ impl Agent {
             self.grow(more);
         }
         let range = start..start + bytes.next_multiple_of(PAGE);
-        self.change(thread, range, protection, false, answer);
+        self.change(thread, range, Some(protection), false, answer);
     }
 
     fn others(&self) -> Range<NodeId> {
@@ -260,7 +266,14 @@ impl Agent {
 
     /// Changes what may be done with addresses, on all nodes, and answers the thread when that
     /// is done where there are threads.
-    fn change(&mut self, thread: u32, at: Range<u64>, protection: u32, clears: bool, answer: i64) {
+    fn change(
+        &mut self,
+        thread: u32,
+        at: Range<u64>,
+        protection: Option<u32>,
+        clears: bool,
+        answer: i64,
+    ) {
         let start = self.origin().start;
         let (first, pages) = ((at.start - start) / PAGE, (at.end - at.start) / PAGE);
         // What was never used is closed, wherever it is.
@@ -300,7 +313,7 @@ impl Agent {
         }
         for part in parts {
             let (first, pages) = ((part.start - start) / PAGE, part.bytes / PAGE);
-            let protection = part.protection;
+            let protection = Some(part.protection);
             self.protect(first, pages, protection, false);
             for node in self.others() {
                 self.say(node, Word::Protect { first, pages, protection, clears: false });
