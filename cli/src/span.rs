@@ -60,6 +60,11 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
     program::check_name(&options.program[0])?;
     let path = program::find(&options.program[0])?;
     let path = std::path::absolute(&path).unwrap_or(path);
+    let opened = std::fs::metadata(&path);
+    if let Err(why) = opened {
+        let status = if why.kind() == std::io::ErrorKind::NotFound { 127 } else { 126 };
+        return Err(Failure { message: format!("{}: {why}", path.display()), status });
+    }
     let arguments = options.program.iter().map(|it| it.clone().into_vec()).collect();
     let packs = options.place == Policy::Pack;
     let program = Program { path: path.as_os_str().as_bytes().to_vec(), arguments, packs };

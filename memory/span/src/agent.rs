@@ -236,7 +236,8 @@ impl Agent {
         self.send(to, Frame::Word(word), Vec::new());
     }
 
-    fn heard(&mut self, said: Said) {
+    /// Takes what another node says.
+    pub fn heard(&mut self, said: Said) {
         let Said { from, header, body } = said;
         let at_origin = self.origin.is_some();
         match Frame::parse(&header) {

@@ -1,4 +1,4 @@
-//! The program in its segment, as execve would lay it out: stack, image, dynamic linker. Written
+//! The program in its segment, much as execve would lay it out: image, dynamic linker, stack. Written
 //! to the origin's memory before anybody runs; the other nodes fetch what they use.
 
 use std::ffi::CString;
@@ -12,6 +12,8 @@ use rustix::io::Errno;
 
 use crate::addresses::PAGE;
 
+/// Where segments begin otherwise.
+const START: u64 = 0x1000_0000_0000;
 /// Bytes of the main thread's stack.
 const STACK_BYTES: u64 = 8 << 20;
 /// Read at once.
@@ -49,13 +51,11 @@ pub fn load(
     mut write: impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
 ) -> Result<Image, LoadError> {
     let path = &program.executable.path;
-    let top = start + STACK_BYTES;
     let read_write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let executes = program.executable.headers.executable_stack;
     let stack_protection = read_write | if executes { libc::PROT_EXEC as u32 } else { 0 };
-    let mut parts = vec![Part { start, bytes: STACK_BYTES, protection: stack_protection }];
-    // A page between the stack and what follows is nobody's.
-    let at = place(&program.executable, top + PAGE);
+    let mut parts = Vec::new();
+    let at = place(&program.executable, start);
     let mut end = map(&program.executable, at, &mut parts, &mut write)?;
     let bias = at.wrapping_sub(program.executable.headers.start());
     let own_entry = bias.wrapping_add(program.executable.headers.entry);
@@ -66,6 +66,10 @@ pub fn load(
         linker_base = at.wrapping_sub(linker.headers.start());
         entry = linker_base.wrapping_add(linker.headers.entry);
     }
+    // A page between the stack and what is below is nobody's.
+    let stack = end.next_multiple_of(PAGE) + PAGE;
+    let top = stack + STACK_BYTES;
+    parts.push(Part { start: stack, bytes: STACK_BYTES, protection: stack_protection });
     let contents = Contents {
         arguments: &program.arguments,
         environment,
@@ -87,11 +91,21 @@ pub fn load(
     }
     let stack_pointer = top - bytes.len() as u64;
     write(stack_pointer, &bytes).map_err(|kind| LoadError::new(path, kind))?;
-    Ok(Image { parts, end: end.next_multiple_of(PAGE) + PAGE, entry, stack_pointer })
+    Ok(Image { parts, end: top + PAGE, entry, stack_pointer })
+}
+
+/// Where the segment of a program begins: a program that is linked to its addresses is the first
+/// thing there.
+pub fn start(program: &Program) -> u64 {
+    let headers = &program.executable.headers;
+    if headers.is_fixed { headers.start() } else { START }
 }
 
 /// Where the first page of an image goes that must not begin below `lowest`.
 fn place(executable: &Executable, lowest: u64) -> u64 {
+    if executable.headers.is_fixed {
+        return executable.headers.start();
+    }
     let align = executable.headers.align;
     lowest.next_multiple_of(align) + executable.headers.start() % align
 }

@@ -2,7 +2,7 @@
 //! origin this process's first thread becomes the program's.
 
 use std::arch::asm;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use coherence::ride::Policy as Rides;
 use coherence::sequential::Options;
 use coherence::sequential::message::PAGES_MAX;
-use fabric::mesh::Mesh;
+use fabric::mesh::{Gone, Mesh};
 use fabric::secret::Secret;
 use nagaya_loader::{LoadErrorKind, Program};
 use pager::{Place, Region, Stops};
@@ -31,8 +31,6 @@ use crate::place::{Policy, Room};
 use crate::talk::{self, Everybody, Order, Ready};
 use crate::{threads, trap};
 
-/// Where the segment begins.
-const START: u64 = 0x1000_0000_0000;
 /// The largest that it can become.
 const BYTES_MAX: u64 = 8 << 40;
 /// Room for the heap; who wants more is given mappings by malloc.
@@ -151,8 +149,7 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), St
     let order: Order = talk::hear(&mut control).map_err(heard)?;
     let timeout = (order.timeout > 0).then(|| Duration::from_secs(order.timeout.into()));
     let secret = Secret::new(order.secret);
-    let place = Place { start: START as usize, page_bytes: PAGE as usize };
-    let mut region = Region::new(place, Stops::All).map_err(|why| why.to_string())?;
+    let program = order.program.as_ref().map(open).transpose()?;
     let mut mesh = match order.nodes {
         1 => None,
         _ => {
@@ -166,19 +163,31 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), St
         processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
         features: features(),
         name: format!("node {} ({})", order.node, host()),
+        start: program.as_ref().map_or(0, image::start),
     };
     talk::say(&mut control, &ready).map_err(heard)?;
     let everybody: Everybody = talk::hear(&mut control).map_err(heard)?;
+    let start = everybody.nodes.first().ok_or("there are no nodes")?.start;
+    let place = Place { start: start as usize, page_bytes: PAGE as usize };
+    let mut region = Region::new(place, Stops::All).map_err(|why| why.to_string())?;
+    let mut early = Vec::new();
     if let Some(mesh) = &mut mesh {
         let addresses: Vec<&[u8]> = everybody.nodes.iter().map(|it| &it.address[..]).collect();
         mesh.connect(&addresses).map_err(|why| why.to_string())?;
         let until = Instant::now() + MEET_MAX;
         while !mesh.is_whole() {
-            let _ = mesh.hear();
-            if Instant::now() > until {
-                return Err(format!("{} does not find the others", ready.name));
+            match mesh.hear() {
+                // Others may have found all before us.
+                Some(Ok(said)) => early.push(said),
+                Some(Err(Gone::Lost(node, why))) => {
+                    let name = &everybody.nodes[node as usize].name;
+                    return Err(format!("{} does not find {name}: {why}", ready.name));
+                }
+                _ if Instant::now() > until => {
+                    return Err(format!("{} does not find the others", ready.name));
+                }
+                _ => std::thread::yield_now(),
             }
-            std::thread::yield_now();
         }
     }
     let options = Options {
@@ -190,37 +199,32 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), St
         hold: HOLD,
         rest: HOLD,
     };
-    let mut start = None;
+    let mut first_thread = None;
     let mut loaded = None;
-    if let Some(program) = &order.program {
-        let path = Path::new(std::ffi::OsStr::from_bytes(&program.path));
-        let string = |bytes: &Vec<u8>| CString::new(bytes.clone()).unwrap_or_default();
-        let arguments = program.arguments.iter().map(string).collect();
-        let program_file = Program::open(path, arguments).map_err(|why| why.to_string())?;
-        let image = load(&program_file, &mut region).map_err(|why| why.to_string())?;
-        let name = path.file_name().map(|name| name.as_bytes().to_vec()).unwrap_or_default();
-        start = Some(Start {
+    if let (Some(program), Some(wanted)) = (program, &order.program) {
+        let image = load(&program, &mut region).map_err(|why| why.to_string())?;
+        let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
+        first_thread = Some(Start {
             entry: image.entry,
             stack_pointer: image.stack_pointer,
-            exe: program_file.real_path.into_os_string().into_vec(),
-            name: CString::new(name).unwrap_or_default(),
+            exe: program.real_path.into_os_string().into_vec(),
+            name: CString::new(name.as_bytes()).unwrap_or_default(),
         });
-        let policy = if program.packs { Policy::Pack } else { Policy::Spread };
+        let policy = if wanted.packs { Policy::Pack } else { Policy::Spread };
         let room = |node: &Ready| Room { processors: node.processors, threads: 0 };
         let rooms = everybody.nodes.iter().map(room).collect();
-        let segment = START..START + BYTES_MAX;
-        let addresses = Addresses::new(segment, image.end, HEAP_BYTES);
-        loaded = Some((Origin::new(addresses, START, policy, rooms), image));
+        let addresses = Addresses::new(start..start + BYTES_MAX, image.end, HEAP_BYTES);
+        loaded = Some((Origin::new(addresses, start, policy, rooms), image));
     }
     // The same at first on all nodes: they are told of the rest.
     let (origin, image) = loaded.unzip();
-    let first = image.as_ref().map_or(0, first_pages);
+    let first = region.pages();
     if origin.is_some() {
         let none = MprotectFlags::empty();
         region.restrict(0..first, none).map_err(|why| why.to_string())?;
     }
     // From here on there may be threads of the program.
-    let exe = start.as_ref().map_or(Vec::new(), |start| start.exe.clone());
+    let exe = first_thread.as_ref().map_or(Vec::new(), |start| start.exe.clone());
     Here { desk, node: order.node, nodes: order.nodes, exe }.set();
     trap::catch();
     let mut agent = Agent::new(Parts {
@@ -232,15 +236,18 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), St
         origin,
         names: everybody.nodes.into_iter().map(|node| node.name).collect(),
     });
+    early.into_iter().for_each(|said| agent.heard(said));
     if let Some(image) = &image {
         agent.begin(&image.parts);
     }
-    Ok((agent, start))
+    Ok((agent, first_thread))
 }
 
-/// Pages of image, heap, and what is given at first.
-fn first_pages(image: &Image) -> u64 {
-    (image.end + HEAP_BYTES + FIRST_BYTES - START) / PAGE
+fn open(program: &talk::Program) -> Result<Program, String> {
+    let string = |bytes: &Vec<u8>| CString::new(bytes.clone()).unwrap_or_default();
+    let arguments = program.arguments.iter().map(string).collect();
+    let path = Path::new(OsStr::from_bytes(&program.path));
+    Program::open_fixed(path, arguments).map_err(|why| why.to_string())
 }
 
 fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::LoadError> {
@@ -251,8 +258,9 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
         })
         .collect();
     let memory = |_| LoadErrorKind::Memory(Errno::NOMEM);
-    image::load(program, &environment, START, |at, mut bytes| {
-        let mut at = at - START;
+    let start = region.place().start as u64;
+    image::load(program, &environment, start, |at, mut bytes| {
+        let mut at = at - start;
         while !bytes.is_empty() {
             let (page, in_page) = (at / PAGE, (at % PAGE) as usize);
             if page >= region.pages() {
@@ -266,7 +274,8 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
         Ok(())
     })
     .and_then(|image| {
-        let missing = first_pages(&image).saturating_sub(region.pages());
+        let all = (image.end + HEAP_BYTES + FIRST_BYTES - start) / PAGE;
+        let missing = all.saturating_sub(region.pages());
         match region.grow(missing) {
             Ok(_) => Ok(image),
             Err(_) => {

@@ -48,6 +48,8 @@ pub struct Ready {
     pub features: Vec<String>,
     /// What it is called.
     pub name: String,
+    /// At the origin: where the program's segment begins.
+    pub start: u64,
 }
 
 /// To each node: where all are.
@@ -93,7 +95,7 @@ mod tests {
 
     fn ready(features: &[&str]) -> Ready {
         let features = features.iter().map(|&feature| feature.to_owned()).collect();
-        Ready { address: vec![1, 2], processors: 3, features, name: "a".into() }
+        Ready { address: vec![1, 2], processors: 3, features, name: "a".into(), start: 0 }
     }
 
     #[test]

@@ -50,6 +50,8 @@ pub struct Headers {
     pub align: u64,
     /// The program asks for an executable stack.
     pub executable_stack: bool,
+    /// It is linked to its addresses, and runs nowhere else.
+    pub is_fixed: bool,
 }
 
 impl Headers {
@@ -70,11 +72,11 @@ impl Headers {
         if header.e_ident.data != ELFDATA2LSB || machine != EM_X86_64 {
             return Err(fail(LoadErrorKind::Machine(machine)));
         }
-        match header.e_type.get(LE) {
-            ET_DYN => {}
-            ET_EXEC => return Err(fail(LoadErrorKind::NotPie)),
+        let is_fixed = match header.e_type.get(LE) {
+            ET_DYN => false,
+            ET_EXEC => true,
             other => return Err(fail(LoadErrorKind::NotExecutable(other))),
-        }
+        };
         let count = usize::from(header.e_phnum.get(LE));
         if count == 0 || count > HEADERS_MAX {
             return Err(malformed("number of program headers"));
@@ -100,6 +102,7 @@ impl Headers {
             interpreter: None,
             align: PAGE_SIZE,
             executable_stack: false,
+            is_fixed,
         };
         let mut phdr = None;
         for entry in table {

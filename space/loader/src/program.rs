@@ -46,8 +46,18 @@ pub struct Program {
 }
 
 impl Program {
-    /// Opens `path` as execve(2) would, with `arguments` (`argv`, its first included).
+    /// Opens `path` as execve(2) would, with `arguments` (`argv`, its first included). It must
+    /// run wherever it is put.
     pub fn open(path: &Path, arguments: Vec<CString>) -> Result<Self, LoadError> {
+        let program = Self::open_fixed(path, arguments)?;
+        match program.executable.headers.is_fixed {
+            false => Ok(program),
+            true => Err(LoadError::new(program.executable.path, LoadErrorKind::NotPie)),
+        }
+    }
+
+    /// As [`open`](Self::open), for who can put it where it wants to be.
+    pub fn open_fixed(path: &Path, arguments: Vec<CString>) -> Result<Self, LoadError> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| LoadError::new(path, LoadErrorKind::System("open", Errno::INVAL)))?;
         let mut arguments = arguments;
@@ -139,7 +149,11 @@ fn open_linker(program: &Path, linker: &Path) -> Result<Executable, LoadError> {
     })?;
     let mut head = [0; HEAD_SIZE];
     let read = file.read_at(&mut head, 0).map_err(|e| system(linker, "read", &e))?;
-    read_elf(linker.to_path_buf(), file, &head[..read], length)
+    let linker = read_elf(linker.to_path_buf(), file, &head[..read], length)?;
+    match linker.headers.is_fixed {
+        false => Ok(linker),
+        true => Err(LoadError::new(linker.path, LoadErrorKind::NotPie)),
+    }
 }
 
 /// Interpreter and its one optional argument, of a `#!` line without its first two bytes.
