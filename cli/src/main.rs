@@ -128,7 +128,10 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Server(options) => server::server(options),
     };
     result.unwrap_or_else(|Failure { message, status }| {
-        eprintln!("nagaya: {message}");
+        // Empty: a process of ours has said it.
+        if !message.is_empty() {
+            eprintln!("nagaya: {message}");
+        }
         status
     })
 }

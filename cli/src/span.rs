@@ -55,7 +55,9 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
     if let Some(descriptor) = options.control {
         // SAFETY: what we were started with, for this.
         let control = unsafe { OwnedFd::from_raw_fd(descriptor) };
-        return Err(Failure::ours(format!("span: {}", span::node::run(control))));
+        let span::node::Failure { line, is_of_program } = span::node::run(control);
+        let status = if is_of_program { 126 } else { 125 };
+        return Err(Failure { message: format!("span: {line}"), status });
     }
     program::check_name(&options.program[0])?;
     let path = program::find(&options.program[0])?;

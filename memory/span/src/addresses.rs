@@ -184,7 +184,7 @@ mod tests {
             it.set_heap_end(two),
             Some((start + PAGE..two, start + PAGE..start + PAGE, false))
         );
-        assert_eq!(it.set_heap_end(start), Some((two..two, start..two, true)));
+        assert_eq!(it.set_heap_end(start), Some((two..two, start..two, false)));
         assert_eq!(it.set_heap_end(start + 1), Some((start..start + PAGE, start..start, true)));
         assert_eq!(it.set_heap_end(start + 11 * PAGE), None);
         assert_eq!(it.heap_end(), start + 1);

@@ -24,8 +24,9 @@ pub use origin::Origin;
 
 /// Messages that are taken before threads are looked after.
 const MESSAGES: usize = 64;
-/// How long the end waits for others to have heard of it.
-const END_MAX: Duration = Duration::from_secs(1);
+/// How long the end waits for what it has said to be sent; and others, who have heard of it.
+const FLUSH: Duration = Duration::from_millis(5);
+const AFTER: Duration = Duration::from_millis(50);
 /// How long a page stays for those who were let go on with it, in ns.
 pub const HOLD: u64 = 100_000;
 
@@ -254,7 +255,11 @@ impl Agent {
                 self.end(status, &String::from_utf8_lossy(&body));
             }
             // Who ends it has said why.
-            Some(Frame::Word(Word::End { status })) if from == 0 => exit(status),
+            Some(Frame::Word(Word::End { status })) if from == 0 => {
+                // Before 1.14 UCX may abort a process in which it notices that a peer has gone.
+                std::thread::sleep(AFTER);
+                exit(status)
+            }
             Some(Frame::Word(word)) if at_origin => self.heard_at_origin(from, word, &body),
             Some(Frame::Word(word)) if from == 0 => self.heard_from_origin(word, &body),
             _ => self.nonsense(from, "a header"),
@@ -375,8 +380,8 @@ impl Agent {
                     let _ = mesh.send(0, &end, line.as_bytes().to_vec());
                 }
             }
-            let until = Instant::now() + END_MAX;
-            while !mesh.is_empty() && Instant::now() < until {
+            let until = Instant::now() + FLUSH;
+            while Instant::now() < until {
                 let _ = mesh.hear();
             }
         }

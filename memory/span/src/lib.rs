@@ -9,12 +9,12 @@
 //! calls of threads elsewhere are made there by the thread's own identity, its *shadow*;
 //! arguments need no translation, since addresses are the same.
 //!
-//! On the program's threads: [`trap`] catches system calls, [`calls`] says what becomes of each
-//! and makes it, [`threads`] begins and ends threads, [`context`] is their registers, [`raw`]
-//! what stands for libc. They ask at the [`desk`]. The [`agent`] answers: a thread of ours on
+//! On the program's threads: `trap` catches system calls, `calls` says what becomes of each
+//! and makes it, `threads` begins and ends threads, `context` is their registers, `raw`
+//! what stands for libc. They ask at the `desk`. The `agent` answers: a thread of ours on
 //! each node, which drives the protocol over the crates `pager` and `fabric`. At the origin it
-//! knows the [`addresses`] that are taken, the [`futexes`] and the [`place`] of each thread.
-//! [`frame`] is what agents say to each other, [`image`] lays the program out, [`node`] begins
+//! knows the `addresses` that are taken, the `futexes` and the [`place`] of each thread.
+//! `frame` is what agents say to each other, `image` lays the program out, [`node`] begins
 //! a node, [`talk`] is what is said to start one.
 //!
 //! # What does not work

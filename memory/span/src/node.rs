@@ -55,24 +55,45 @@ pub fn secret() -> Secret {
     Secret::random()
 }
 
-/// Runs a node; `control` leads to who starts it. Returns only errors of the beginning: a line.
-pub fn run(control: OwnedFd) -> String {
+/// Why a node does not begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// In a line.
+    pub line: String,
+    /// The program cannot be executed.
+    pub is_of_program: bool,
+}
+
+impl From<String> for Failure {
+    fn from(line: String) -> Self {
+        Self { line, is_of_program: false }
+    }
+}
+
+impl From<&str> for Failure {
+    fn from(line: &str) -> Self {
+        line.to_owned().into()
+    }
+}
+
+/// Runs a node; `control` leads to who starts it. Returns only errors of the beginning.
+pub fn run(control: OwnedFd) -> Failure {
     let (sender, receiver) = channel();
     let bell = match bell() {
         Ok(bell) => bell,
-        Err(why) => return format!("cannot make an eventfd: {why}"),
+        Err(why) => return format!("cannot make an eventfd: {why}").into(),
     };
     let number = control.as_raw_fd();
     let mask = block_signals();
     let thread = std::thread::Builder::new().name("nagaya-span".into());
     let spawned = thread.spawn(move || serve(control, bell, &sender));
     if let Err(why) = spawned {
-        return format!("cannot start a thread: {why}");
+        return format!("cannot start a thread: {why}").into();
     }
     let start = match receiver.recv() {
         Ok(Ok(start)) => start,
-        Ok(Err(line)) => return line,
-        Err(_) => return "its agent has failed".to_owned(),
+        Ok(Err(failure)) => return failure,
+        Err(_) => return "its agent has failed".into(),
     };
     // The agent has its own; the program has none of it.
     // SAFETY: this thread's table still has what was moved to the agent.
@@ -125,7 +146,7 @@ fn block_signals() -> libc::sigset_t {
 }
 
 /// The agent's thread: whatever goes wrong before the program begins is told to the first.
-fn serve(control: OwnedFd, bell: OwnedFd, first: &Sender<Result<Option<Start>, String>>) {
+fn serve(control: OwnedFd, bell: OwnedFd, first: &Sender<Result<Option<Start>, Failure>>) {
     match prepare(control, bell) {
         Ok((agent, start)) => {
             let _ = first.send(Ok(start));
@@ -137,10 +158,11 @@ fn serve(control: OwnedFd, bell: OwnedFd, first: &Sender<Result<Option<Start>, S
     }
 }
 
-fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), String> {
+fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Failure> {
     // SAFETY: from here on this thread has a table of its own.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
-        return Err(format!("cannot unshare descriptors: {}", std::io::Error::last_os_error()));
+        let why = std::io::Error::last_os_error();
+        return Err(format!("cannot unshare descriptors: {why}").into());
     }
     let desk =
         Desk::new(bell.as_raw_fd()).map_err(|why| format!("no memory for threads: {why}"))?;
@@ -181,10 +203,10 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), St
                 Some(Ok(said)) => early.push(said),
                 Some(Err(Gone::Lost(node, why))) => {
                     let name = &everybody.nodes[node as usize].name;
-                    return Err(format!("{} does not find {name}: {why}", ready.name));
+                    return Err(format!("{} does not find {name}: {why}", ready.name).into());
                 }
                 _ if Instant::now() > until => {
-                    return Err(format!("{} does not find the others", ready.name));
+                    return Err(format!("{} does not find the others", ready.name).into());
                 }
                 _ => std::thread::yield_now(),
             }
@@ -243,11 +265,13 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), St
     Ok((agent, first_thread))
 }
 
-fn open(program: &talk::Program) -> Result<Program, String> {
+fn open(program: &talk::Program) -> Result<Program, Failure> {
     let string = |bytes: &Vec<u8>| CString::new(bytes.clone()).unwrap_or_default();
     let arguments = program.arguments.iter().map(string).collect();
     let path = Path::new(OsStr::from_bytes(&program.path));
-    Program::open_fixed(path, arguments).map_err(|why| why.to_string())
+    let failure =
+        |why: nagaya_loader::LoadError| Failure { line: why.to_string(), is_of_program: true };
+    Program::open_fixed(path, arguments).map_err(failure)
 }
 
 fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::LoadError> {

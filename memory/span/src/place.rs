@@ -1,5 +1,6 @@
 //! Which node a new thread goes to.
 
+use std::cmp::Reverse;
 use std::str::FromStr;
 
 /// How threads are placed.
@@ -42,11 +43,10 @@ pub fn place(policy: Policy, rooms: &[Room]) -> usize {
     {
         return first;
     }
-    // Compares threads for each processor as if the new one were there.
-    let load =
-        |room: &Room| (u64::from(room.threads + 1) << 32) / u64::from(room.processors.max(1));
+    let load = |room: &Room| (u64::from(room.threads) << 32) / u64::from(room.processors.max(1));
     let nodes = rooms.iter().enumerate();
-    nodes.min_by_key(|(_, room)| load(room)).expect("there is a node").0
+    let busy = |(_, room): &(usize, &Room)| (load(room), Reverse(room.processors));
+    nodes.min_by_key(busy).expect("there is a node").0
 }
 
 #[cfg(test)]
