@@ -61,6 +61,8 @@ pub struct Agent {
     begin: Instant,
     /// Pages that stay for a while, and until when: in order.
     holds: VecDeque<(u64, Page)>,
+    /// Pages that threads were let go on with not long ago, and when: in order.
+    let_go: VecDeque<(u64, Page)>,
     faults: Vec<pager::Fault>,
     actions: Vec<Action>,
 }
@@ -83,6 +85,7 @@ impl Agent {
             me: options.me,
             begin: Instant::now(),
             holds: VecDeque::new(),
+            let_go: VecDeque::new(),
             faults: Vec::new(),
             actions: Vec::new(),
         }
@@ -200,16 +203,27 @@ impl Agent {
                 let came = came.and_then(|came| came.get(place));
                 self.region.write(page, 0, came.unwrap_or(&[0; PAGE as usize]))
             }
-            Action::MapRead(page) if self.region.can_allow_read() => {
-                self.region.allow(page, Access::Read)
+            Action::MapRead(page) => {
+                self.lets_go(page);
+                match self.region.can_allow_read() {
+                    true => self.region.allow(page, Access::Read),
+                    // Who wants to read says that they want to write: see `turn`.
+                    false => self.region.wake(page),
+                }
             }
-            Action::MapRead(page) => self.region.wake(page),
-            Action::MapWrite(page) => self.region.allow(page, Access::Write),
+            Action::MapWrite(page) => {
+                self.lets_go(page);
+                self.region.allow(page, Access::Write)
+            }
             Action::Protect(page) => self.region.protect(page),
             Action::Unmap(page) => self.region.discard(page),
             Action::Wake(page) => self.region.wake(page),
-            Action::Hold(page, until) => {
-                self.holds.push_back((until, page));
+            Action::Hold(page) => {
+                let now = self.now();
+                let since = self.let_go.iter().rev().find(|(_, it)| *it == page);
+                let until = since.map_or(now, |(since, _)| since + HOLD);
+                let at = self.holds.partition_point(|(other, _)| *other <= until);
+                self.holds.insert(at, (until, page));
                 Ok(())
             }
             Action::Send(header, body) => {
@@ -225,6 +239,15 @@ impl Agent {
             Action::Lost(node, _) => self.lost(node, "it holds pages of the program"),
             Action::Gone(_) => Ok(()),
         }
+    }
+
+    /// Threads go on with a page: it stays for a while.
+    fn lets_go(&mut self, page: Page) {
+        let now = self.now();
+        while self.let_go.front().is_some_and(|(since, _)| since + HOLD < now) {
+            self.let_go.pop_front();
+        }
+        self.let_go.push_back((now, page));
     }
 
     fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {

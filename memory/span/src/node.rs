@@ -218,7 +218,6 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Fa
         pages_max: PAGES_MAX,
         copies_max: u64::MAX,
         rides: Rides::Normal,
-        hold: HOLD,
         rest: HOLD,
     };
     let mut first_thread = None;
