@@ -378,6 +378,13 @@ fn a_task_that_waits_takes_signals_whose_handler_may_touch_pages() {
 }
 
 #[test]
+fn a_handler_that_computes_while_its_task_waits_delays_no_other_node() {
+    // The handler takes 900 ms, and the other node asks 100 ms after its beginning.
+    let most = job(2, "handler").time_limit(LIMIT).run().ok();
+    assert!(most.trim().parse::<u32>().expect("a number") < 400, "{most} ms");
+}
+
+#[test]
 fn statistics_say_what_was_done() {
     let work = WorkDir::new();
     let files = work.join("stat");

@@ -319,9 +319,10 @@ impl Agent {
             }
             Some(Err(error)) => self.fail(&error),
         }
-        // A task that drives serves the network, but while a signal's handler is stopped at a
-        // page.
-        self.listen(self.driven.is_none() || !self.missing.is_empty());
+        // A task that drives serves the network, but while a signal's handler runs, or is stopped
+        // at a page.
+        let serves = self.driven.as_ref().is_some_and(|it| !it.dozes);
+        self.listen(!serves || !self.missing.is_empty());
         true
     }
 

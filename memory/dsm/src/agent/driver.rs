@@ -54,6 +54,9 @@ impl Driver {
             if found {
                 patience.learn(true, begin.elapsed());
                 begin = Instant::now();
+                if let Some(driven) = &mut agent.driven {
+                    driven.dozes = true;
+                }
             }
             // A task that wants to drive does what there is left to do.
             if !self.is_wanted.load(Ordering::Relaxed) {
@@ -73,6 +76,9 @@ impl Driver {
                 }
             }
             let until = agent.deadline();
+            if agent.driven.as_ref().is_some_and(|it| it.sleeps) {
+                self.watch.task_sleeps();
+            }
             drop(agent);
             self.watch.sleep(until);
             agent = self.lock();
@@ -109,7 +115,7 @@ impl Driver {
         patience: &mut Patience,
         signals: &Deaf,
     ) {
-        agent.driven = Some(Driven { task, sleeps: false });
+        agent.driven = Some(Driven { task, sleeps: false, dozes: false });
         agent.desk.wakes();
         let mut begin = Instant::now();
         while !agent.desk.is_answered(task) {
@@ -120,12 +126,13 @@ impl Driver {
                 agent.listen(false);
             } else if agent.may_sleep() {
                 assert!(!agent.desk.is_answered(task), "a turn that answers has found something");
-                agent.driven = Some(Driven { task, sleeps: true });
+                agent.driven = Some(Driven { task, sleeps: true, dozes: false });
                 let until = agent.deadline();
+                self.watch.task_sleeps();
                 drop(agent);
                 self.watch.sleep_as_task(until, signals.before());
                 agent = self.take_over();
-                agent.driven = Some(Driven { task, sleeps: false });
+                agent.driven = Some(Driven { task, sleeps: false, dozes: false });
                 agent.desk.wakes();
             }
         }
@@ -157,6 +164,8 @@ pub struct Driven {
     pub(super) task: u32,
     /// It does not hold the lock: whoever answers it wakes it.
     pub(super) sleeps: bool,
+    /// It has left to the thread what came: perhaps it runs a signal's handler.
+    pub(super) dozes: bool,
 }
 
 /// A panic while it lives ends the process: an agent that fails must not leave its tasks

@@ -2,7 +2,8 @@
 //! descriptors that wake it.
 //!
 //! The thread is woken by faults and the bell, and by the network as long as no task serves
-//! that. The task is woken by the network, and by who answers it.
+//! that. The task is woken by the network, and by who answers it. While it sleeps a signal's
+//! handler may run, which nobody is told of: so a timer wakes the thread now and then meanwhile.
 
 use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -10,9 +11,16 @@ use std::time::{Duration, Instant};
 use libc::sigset_t;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 use crate::desk::Bell;
 use crate::error::DsmError;
+
+/// How long what other nodes say may wait for a handler.
+const HANDLER_MAX: Duration = Duration::from_millis(20);
 
 /// Both sets.
 pub struct Watch {
@@ -20,6 +28,8 @@ pub struct Watch {
     task: OwnedFd,
     /// Wakes the task.
     answered: Bell,
+    /// Wakes the thread, once.
+    timer: OwnedFd,
 }
 
 impl Watch {
@@ -30,10 +40,13 @@ impl Watch {
         network: Option<BorrowedFd<'_>>,
     ) -> Result<Self, DsmError> {
         let answered = Bell::new()?;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC)
+            .map_err(|why| DsmError::System(format!("cannot make a timer: {why}")))?;
         // Every ring wakes the sleeper, and nobody need read it.
         let rings = EventFlags::IN | EventFlags::ET;
         let sets = || {
-            let thread = set(&[(bell.as_fd(), rings), (faults, EventFlags::IN)])?;
+            let timer = (timer.as_fd(), rings);
+            let thread = set(&[(bell.as_fd(), rings), (faults, EventFlags::IN), timer])?;
             let task = set(&[(answered.as_fd(), rings)])?;
             if let Some(network) = network {
                 epoll::add(&thread, network, EventData::new_u64(0), EventFlags::empty())?;
@@ -43,7 +56,7 @@ impl Watch {
         };
         let (thread, task) =
             sets().map_err(|why| DsmError::System(format!("cannot watch descriptors: {why}")))?;
-        Ok(Self { thread, task, answered })
+        Ok(Self { thread, task, answered, timer })
     }
 
     /// Whether the network wakes the agent's thread.
@@ -56,6 +69,15 @@ impl Watch {
     /// Wakes the task.
     pub fn call_task(&self) {
         self.answered.ring();
+    }
+
+    /// A task sleeps, or goes on to, and serves the network: the thread looks after it soon.
+    pub fn task_sleeps(&self) {
+        let it_value = Timespec::try_from(HANDLER_MAX).expect("a short time");
+        let it_interval = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let once = Itimerspec { it_interval, it_value };
+        timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)
+            .expect("a timer, and a time");
     }
 
     /// The agent's thread sleeps.
@@ -86,7 +108,7 @@ fn sleep(set: &OwnedFd, until: Option<Instant>, signals: Option<&sigset_t>) {
         i32::try_from((left + Duration::from_micros(999)).as_millis()).unwrap_or(i32::MAX)
     });
     let signals = signals.map_or(std::ptr::null(), std::ptr::from_ref);
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 3];
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 4];
     let count = events.len() as i32;
     // SAFETY: writes at most so many events; a mask, or none.
     unsafe { libc::epoll_pwait(set.as_raw_fd(), events.as_mut_ptr(), count, left, signals) };
