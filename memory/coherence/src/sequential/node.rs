@@ -161,10 +161,14 @@ impl Node {
 
     /// Nothing of these pages that tasks here wanted is under way.
     pub fn is_quiet(&self, pages: &Range<Page>) -> bool {
+        self.all_used(pages, |entry| !entry.state.waits() && entry.state != State::Gathering)
+    }
+
+    /// That is so of all of these pages of which something is written down.
+    fn all_used(&self, pages: &Range<Page>, is_so: impl Fn(Entry) -> bool) -> bool {
         let mut page = self.pages.next_used(pages.clone());
         while page < pages.end {
-            let state = self.state(page);
-            if state.is_some_and(|state| state.waits() || state == State::Gathering) {
+            if !self.pages.get(page).is_some_and(&is_so) {
                 return false;
             }
             page = self.pages.next_used(page + 1..pages.end);
@@ -181,15 +185,11 @@ impl Node {
 
     /// Nothing is under way, and nobody waits.
     pub fn is_idle(&self) -> bool {
+        let pages = 0..self.pages();
         let rests = |entry: Entry| {
-            !entry.state.waits()
-                && entry.state != State::Gathering
-                && entry.readers.is_empty()
-                && entry.next.is_none()
-                && entry.invalid_for.is_none()
+            entry.readers.is_empty() && entry.next.is_none() && entry.invalid_for.is_none()
         };
-        self.ahead.is_idle()
-            && (0..self.pages()).all(|page| self.pages.get(page).is_some_and(rests))
+        self.ahead.is_idle() && self.is_quiet(&pages) && self.all_used(&pages, rests)
     }
 
     /// A task cannot go on.
