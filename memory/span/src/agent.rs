@@ -4,13 +4,14 @@
 
 mod origin;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use coherence::message::{NodeId, Page};
 use coherence::sequential::message::{Pages, parse};
 use coherence::sequential::{Action, Event, Node, Options};
 use fabric::mesh::{Gone, Mesh, Said};
+use fabric::patience::Patience;
 use pager::{Access, PagerError, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::MprotectFlags;
@@ -28,7 +29,7 @@ const MESSAGES: usize = 64;
 const FLUSH: Duration = Duration::from_millis(5);
 const AFTER: Duration = Duration::from_millis(50);
 /// How long a page stays for those who were let go on with it, in ns.
-pub const HOLD: u64 = 100_000;
+pub const HOLD: u64 = 20_000;
 
 /// What an agent is made of.
 pub struct Parts {
@@ -65,6 +66,15 @@ pub struct Agent {
     let_go: VecDeque<(u64, Page)>,
     faults: Vec<pager::Fault>,
     actions: Vec<Action>,
+    patience: Patience,
+    /// Threads of the program on this node, and the processors for them.
+    threads: u32,
+    processors: u32,
+    /// Requests that are not answered; threads in line at a word; pages that threads are stopped
+    /// at.
+    asked: u32,
+    queued: HashSet<u32>,
+    missing: HashSet<Page>,
 }
 
 impl Agent {
@@ -88,13 +98,26 @@ impl Agent {
             let_go: VecDeque::new(),
             faults: Vec::new(),
             actions: Vec::new(),
+            patience: Patience::default(),
+            threads: u32::from(options.me == 0),
+            processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
+            asked: 0,
+            queued: HashSet::new(),
+            missing: HashSet::new(),
         }
     }
 
     /// Serves until the program ends, which ends the process.
     pub fn run(mut self) -> ! {
+        let mut begin = Instant::now();
         loop {
             if self.turn() {
+                self.patience.learn(true, begin.elapsed());
+                begin = Instant::now();
+                continue;
+            }
+            if self.may_look() && self.patience.looks(begin.elapsed()) {
+                std::hint::spin_loop();
                 continue;
             }
             if !self.desk.may_sleep() {
@@ -108,6 +131,19 @@ impl Agent {
             }
             self.desk.wakes();
         }
+    }
+
+    /// Whether nobody here wants the processor on which one would look: to be woken takes as long
+    /// as the network does.
+    fn may_look(&self) -> bool {
+        let waiting = self.asked as usize + self.queued.len() + self.missing.len();
+        waiting >= self.threads as usize || self.processors > self.threads
+    }
+
+    /// Answers a thread of this node.
+    fn answer(&mut self, thread: u32, answer: i64) {
+        self.asked -= 1;
+        self.desk.answer(thread, answer);
     }
 
     fn sleep(&mut self) {
@@ -146,6 +182,12 @@ impl Agent {
         }
         while let Some((thread, request)) = self.desk.take() {
             found = true;
+            self.asked += 1;
+            match request {
+                Request::Enqueue { .. } => drop(self.queued.insert(thread)),
+                Request::Cancel => drop(self.queued.remove(&thread)),
+                _ => {}
+            }
             self.requested(thread, request);
         }
         let mut faults = std::mem::take(&mut self.faults);
@@ -154,6 +196,7 @@ impl Agent {
         }
         for fault in faults.drain(..) {
             found = true;
+            self.missing.insert(fault.page);
             let writes = fault.wants == Access::Write || !self.region.can_allow_read();
             self.step(
                 if writes { Event::Write(fault.page) } else { Event::Read(fault.page) },
@@ -217,7 +260,10 @@ impl Agent {
             }
             Action::Protect(page) => self.region.protect(page),
             Action::Unmap(page) => self.region.discard(page),
-            Action::Wake(page) => self.region.wake(page),
+            Action::Wake(page) => {
+                self.missing.remove(&page);
+                self.region.wake(page)
+            }
             Action::Hold(page) => {
                 let now = self.now();
                 let since = self.let_go.iter().rev().find(|(_, it)| *it == page);
@@ -248,6 +294,7 @@ impl Agent {
             self.let_go.pop_front();
         }
         self.let_go.push_back((now, page));
+        self.missing.remove(&page);
     }
 
     fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {
@@ -291,9 +338,9 @@ impl Agent {
 
     fn heard_from_origin(&mut self, word: Word, body: &[u8]) {
         match word {
-            Word::Result { thread, result } => self.desk.answer(thread, result),
-            Word::Answer { thread, answer } => self.desk.answer(thread, answer),
-            Word::Woken { thread } => self.desk.seat(thread).wake(),
+            Word::Result { thread, result } => self.answer(thread, result),
+            Word::Answer { thread, answer } => self.answer(thread, answer),
+            Word::Woken { thread } => self.wakes(thread),
             Word::Begin { thread, tid, clear_tid } => self.arrive(thread, tid, clear_tid, body),
             Word::Grow { pages } => self.grow(pages),
             Word::Protect { first, pages, protection, clears } => {
@@ -302,6 +349,12 @@ impl Agent {
             }
             _ => self.nonsense(0, "a word"),
         }
+    }
+
+    /// A thread of this node goes on that stood in line.
+    fn wakes(&mut self, thread: u32) {
+        self.queued.remove(&thread);
+        self.desk.seat(thread).wake();
     }
 
     /// A thread of the program begins here.
@@ -318,6 +371,7 @@ impl Agent {
             }
             raw::thread(seat.stack_end(), threads::arrived, thread as usize)
         };
+        self.threads += 1;
         if began < 0 {
             let why = std::io::Error::from_raw_os_error(-began as i32);
             self.end(1, &format!("{}: cannot make a thread: {why}", self.names[self.me as usize]));
@@ -341,7 +395,8 @@ impl Agent {
             }
             Request::Gone(status) => {
                 self.say(0, Word::Gone { thread, status });
-                self.desk.answer(thread, 0);
+                self.threads -= 1;
+                self.answer(thread, 0);
             }
             Request::End(status) => self.say(0, Word::End { status }),
             request => match question(request) {

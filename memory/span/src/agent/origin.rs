@@ -76,7 +76,7 @@ impl Agent {
                     let answer = given.start as i64 | i64::from(given.is_used);
                     self.open(thread, given.start, bytes, protection, answer);
                 }
-                None => self.desk.answer(thread, no_memory),
+                None => self.answer(thread, no_memory),
             },
             Request::MapAt { start, bytes, protection } => {
                 match self.origin().addresses.map_at(start, bytes) {
@@ -84,41 +84,41 @@ impl Agent {
                         let answer = given.start as i64 | i64::from(given.is_used);
                         self.open(thread, start, bytes, protection, answer);
                     }
-                    None => self.desk.answer(thread, no_memory),
+                    None => self.answer(thread, no_memory),
                 }
             }
             Request::Unmap { start, bytes } => match self.origin().addresses.unmap(start, bytes) {
                 Some(range) => self.change(thread, range, Some(0), true, 0),
-                None => self.desk.answer(thread, invalid),
+                None => self.answer(thread, invalid),
             },
             Request::Discard { start, bytes } => {
                 match self.origin().addresses.range(start, bytes) {
                     Some(range) => self.change(thread, range, None, true, 0),
-                    None => self.desk.answer(thread, invalid),
+                    None => self.answer(thread, invalid),
                 }
             }
             Request::Protect { start, bytes, protection } => {
                 match self.origin().addresses.range(start, bytes) {
                     Some(range) => self.change(thread, range, Some(protection), false, 0),
-                    None if bytes == 0 => self.desk.answer(thread, 0),
-                    None => self.desk.answer(thread, no_memory),
+                    None if bytes == 0 => self.answer(thread, 0),
+                    None => self.answer(thread, no_memory),
                 }
             }
             Request::HeapEnd => {
                 let end = self.origin().addresses.heap_end();
-                self.desk.answer(thread, end as i64);
+                self.answer(thread, end as i64);
             }
             Request::Break(end) => match self.origin().addresses.set_heap_end(end) {
                 Some((opened, closed, is_used)) => {
                     let answer = if is_used { 2 } else { 1 };
                     let protection = Some((libc::PROT_READ | libc::PROT_WRITE) as u32);
                     match (opened.is_empty(), closed.is_empty()) {
-                        (true, true) => self.desk.answer(thread, answer),
+                        (true, true) => self.answer(thread, answer),
                         (false, _) => self.change(thread, opened, protection, false, answer),
                         (true, false) => self.change(thread, closed, Some(0), true, answer),
                     }
                 }
-                None => self.desk.answer(thread, 0),
+                None => self.answer(thread, 0),
             },
             Request::Place => {
                 let origin = self.origin();
@@ -131,11 +131,12 @@ impl Agent {
                     }
                     None => -i64::from(libc::EAGAIN),
                 };
-                self.desk.answer(thread, answer);
+                self.threads = self.origin().rooms[0].threads;
+                self.answer(thread, answer);
             }
             Request::Vacate(other) => {
                 self.vacate(other);
-                self.desk.answer(thread, 0);
+                self.answer(thread, 0);
             }
             Request::Begin(other) => {
                 use std::sync::atomic::Ordering::Relaxed;
@@ -145,16 +146,16 @@ impl Agent {
                 let body = unsafe { Context::bytes(seat.context()) };
                 let word = Word::Begin { thread: other, tid, clear_tid };
                 self.send(seat.node.load(Relaxed), Frame::Word(word), body);
-                self.desk.answer(thread, 0);
+                self.answer(thread, 0);
             }
             Request::Done(result) => {
                 if let Some(node) = self.origin().nodes[thread as usize] {
                     self.say(node, Word::Result { thread, result });
                 }
-                self.desk.answer(thread, 0);
+                self.answer(thread, 0);
             }
             Request::Gone(status) => {
-                self.desk.answer(thread, 0);
+                self.answer(thread, 0);
                 self.vacate(thread);
                 let origin = self.origin();
                 origin.status = status;
@@ -167,7 +168,7 @@ impl Agent {
             request => {
                 let question = question(request).expect("the futex service's");
                 let answer = self.asked(thread, question);
-                self.desk.answer(thread, answer);
+                self.answer(thread, answer);
             }
         }
     }
@@ -178,6 +179,7 @@ impl Agent {
         if let Some(node) = origin.nodes[thread as usize].take() {
             origin.rooms[node as usize].threads -= 1;
         }
+        self.threads = self.origin().rooms[0].threads;
     }
 
     pub(super) fn heard_at_origin(&mut self, from: NodeId, word: Word, body: &[u8]) {
@@ -237,7 +239,7 @@ impl Agent {
     fn wake(&mut self, threads: &[u32]) -> i64 {
         for &thread in threads {
             match self.origin().nodes[thread as usize] {
-                Some(0) => self.desk.seat(thread).wake(),
+                Some(0) => self.wakes(thread),
                 Some(node) => self.say(node, Word::Woken { thread }),
                 None => {}
             }
@@ -293,15 +295,15 @@ impl Agent {
     }
 
     fn answer_waiting(&mut self) {
-        let desk = self.desk;
         let Origin { waiting, done, .. } = self.origin();
-        waiting.retain(|it| {
-            let is_done = it.by.iter().all(|&(node, count)| done[node as usize] >= count);
-            if is_done {
-                desk.answer(it.thread, it.answer);
-            }
-            !is_done
-        });
+        let is_done =
+            |it: &Waiting| it.by.iter().all(|&(node, count)| done[node as usize] >= count);
+        let (ready, still) = std::mem::take(waiting).into_iter().partition(is_done);
+        *waiting = still;
+        let ready: VecDeque<Waiting> = ready;
+        for Waiting { thread, answer, .. } in ready {
+            self.answer(thread, answer);
+        }
     }
 
     /// At the very beginning: what may be done with what was loaded.
