@@ -16,13 +16,17 @@ pub(super) struct Lu {
     size: u64,
     /// Those of a block.
     block: u64,
+    /// Bytes from one of a task's blocks to its next; 0: those of a block. In the `lu.c` that comes
+    /// with JIAJIA 2.1 they are 1,024 for blocks of 32, an eighth of a block: it adds a block's
+    /// count of numbers to an address, so that blocks overlap.
+    apart: u64,
     #[serde(skip)]
     element_ns: f64,
 }
 
 impl Default for Lu {
     fn default() -> Self {
-        Self { size: 1024, block: 32, element_ns: 0.0 }
+        Self { size: 1024, block: 32, apart: 0, element_ns: 0.0 }
     }
 }
 
@@ -90,14 +94,15 @@ impl Program for Lu {
     }
 
     fn task(&self, me: Me, bases: &[u64]) -> Life {
-        let Self { size, block, element_ns } = *self;
+        let Self { size, block, apart, element_ns } = *self;
+        let apart = if apart == 0 { block * block * 8 } else { apart };
         let bases = bases.to_vec();
         let grid = Grid::new(size.div_ceil(block), me.tasks);
         let cube = block.pow(3);
         Box::pin(async move {
             let bytes = |i: u64, j: u64| {
                 let base = bases[grid.owner(i, j) as usize];
-                let at = base + grid.place(i, j) * block * block * 8;
+                let at = base + grid.place(i, j) * apart;
                 at..at + block * block * 8
             };
             let mine = |i: u64, j: u64| grid.owner(i, j) == me.task;
