@@ -74,6 +74,8 @@ enum nagaya_dsm_carrier {
 	NAGAYA_DSM_PAGE_RIDES,    /* the grant of another page */
 	NAGAYA_DSM_BARRIER_RIDES, /* that of a barrier */
 	NAGAYA_DSM_LOCK_RIDES,    /* that of a lock */
+	NAGAYA_DSM_ARRIVAL_RIDES, /* word that a node has reached a barrier */
+	NAGAYA_DSM_PUSHES,        /* nothing: they go in a message of their own */
 };
 
 /* What this node has counted since init, or since they were last reset. Times are in

@@ -46,7 +46,8 @@ pub struct Options {
     #[arg(short = 'x', value_name = "VAR[=VALUE]")]
     pub(super) variables: Vec<OsString>,
     /// Shared memory between nodes: pages that ride along on messages: normal (none), ainori1
-    /// (with pages), ainori2 (and with barriers), ainori3 (and with locks)
+    /// (with pages), ainori2 (and with barriers), ainori3 (and with locks), auto (with all of
+    /// these, as the best of several predictors say; the default)
     #[arg(long, value_name = "POLICY", value_parser = crate::sim::policy)]
     pub(super) rides: Option<Policy>,
     /// Whether output is labelled.

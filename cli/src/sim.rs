@@ -66,8 +66,9 @@ pub struct Options {
     #[arg(long)]
     no_alone: bool,
     /// Pages that ride along: normal (none), ainori1 (with pages), ainori2 (and with barriers),
-    /// ainori3 (and with locks), auto (with all of these, as the best of several predictors say)
-    #[arg(long, value_name = "POLICY", default_value = "normal", value_parser = policy)]
+    /// ainori3 (and with locks), auto (with all of these, and messages of their own, as the best
+    /// of several predictors say)
+    #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
     rides: Policy,
     /// Links carry any number of messages at once
     #[arg(long)]

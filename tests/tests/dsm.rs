@@ -61,9 +61,15 @@ fn programs_are_right_with_all_options_and_pages() {
 #[test]
 fn random_walks_are_right() {
     let seed = nagaya_tests::seed();
-    for (tasks, rides) in
-        [(2, "normal"), (4, "normal"), (6, "normal"), (2, "ainori3"), (5, "ainori3")]
-    {
+    for (tasks, rides) in [
+        (2, "normal"),
+        (4, "normal"),
+        (6, "normal"),
+        (2, "ainori3"),
+        (5, "ainori3"),
+        (3, "auto"),
+        (6, "auto"),
+    ] {
         let job = job(tasks, "litmus").args(["walk", "400"]).env("NAGAYA_DSM_RIDES", rides);
         let said = job.env("NAGAYA_SEED", seed.to_string()).run().ok();
         assert!(said.contains("walk is right"), "NAGAYA_SEED={seed}: {said}");

@@ -109,7 +109,8 @@ fn the_sums_of_ep_are_those_that_nas_publishes() {
 fn fetched(nodes: usize, name: &str, arguments: &str) -> Vec<u64> {
     let dir = WorkDir::new();
     let job = job(nodes, name, arguments);
-    job.env("NAGAYA_DSM_STATISTICS", dir.join("node")).run().ok();
+    let job = job.env("NAGAYA_DSM_STATISTICS", dir.join("node"));
+    job.env("NAGAYA_DSM_RIDES", "normal").run().ok();
     let count = |node: usize| {
         let file = dir.join(&format!("node.{node}.json"));
         let text =

@@ -71,7 +71,7 @@ fn row(program: &Program, runs: &Runs, options: &Options) -> Row {
         title: format!("{}: the paper's Figures {first} and {second}", program.name.to_uppercase()),
         panels: vec![
             panel("speed-up", highest, speedups),
-            panel("OP_GETPGRANT + OP_BARRGRANT, thousands", Axis::from_zero(&thousands), thousands),
+            panel("page messages, thousands", Axis::from_zero(&thousands), thousands),
             panel("saved of these, %", Axis::from_zero(&saved), saved),
         ],
     }

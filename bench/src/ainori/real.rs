@@ -65,7 +65,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         }
     }
     progress("");
-    table.print("OP_GETPGRANT + OP_BARRGRANT of real runs, and as nagaya sim says");
+    table.print("OP_GETPGRANT + OP_BARRGRANT + OP_PUSH of real runs, and as nagaya sim says");
     for program in &PROGRAMS {
         let arguments = if options.small { program.quick } else { program.real };
         println!("  {}: {arguments}", program.name);

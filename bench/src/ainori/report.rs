@@ -33,7 +33,7 @@ pub fn write(runs: &Runs, options: &Options, out: &Path) -> Result<(), Failure> 
     Ok(())
 }
 
-/// OP_GETPGRANT and OP_BARRGRANT of a run.
+/// OP_GETPGRANT, OP_BARRGRANT and OP_PUSH of a run.
 pub fn sent(run: &Run) -> f64 {
     run.page_messages as f64
 }
@@ -75,7 +75,7 @@ fn print_program(program: &Program, runs: &Runs, options: &Options) {
     let [speedup, messages] = program.figures;
     table.print(&format!(
         "Figures {speedup} and {messages}: {} ({}), speed-up by policy, and OP_GETPGRANT + \
-         OP_BARRGRANT",
+         OP_BARRGRANT + OP_PUSH",
         program.name.to_uppercase(),
         if options.small { "small" } else { program.size },
     ));

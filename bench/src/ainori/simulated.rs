@@ -22,7 +22,7 @@ pub struct Run {
     pub seconds: f64,
     /// Against one process.
     pub speedup: f64,
-    /// OP_GETPGRANT and OP_BARRGRANT.
+    /// OP_GETPGRANT, OP_BARRGRANT and OP_PUSH.
     pub page_messages: u64,
     pub messages: u64,
     pub bytes: u64,

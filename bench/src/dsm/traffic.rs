@@ -64,7 +64,7 @@ pub struct Traffic {
 pub struct Counts {
     /// Pages that were fetched.
     pub pages: u64,
-    /// Messages that can carry pages: OP_GETPGRANT and OP_BARRGRANT.
+    /// OP_GETPGRANT, OP_BARRGRANT and OP_PUSH.
     pub page_messages: u64,
     /// Messages of all kinds.
     pub messages: u64,
@@ -134,7 +134,8 @@ impl Counts {
             of_op.map_or(Some(0), |sent| sent[1].as_u64())
         };
         self.pages += total("page_messages")?;
-        self.page_messages += sent("OP_GETPGRANT")? + sent("OP_BARRGRANT")?;
+        let grants = sent("OP_GETPGRANT")? + sent("OP_BARRGRANT")?;
+        self.page_messages += grants + sent("OP_PUSH")?;
         self.messages += total("messages")?;
         self.bytes += total("bytes")?;
         self.diffs += total("diffs")?;

@@ -20,7 +20,7 @@ pub type Page = u64;
 pub type Lock = u32;
 
 /// Both sides must speak the same: rises with every change of headers or bodies.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// What a message is. Numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -61,11 +61,14 @@ pub enum Op {
     Meet = 16,
     /// All are there.
     MeetGrant = 17,
+    /// From pages' home, which is at a barrier, to who will want them after it: these. (Ours, not
+    /// Mocha's.) Body: their bytes.
+    Push = 18,
 }
 
 impl Op {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Op; 17] = [
+    pub const ALL: [Op; 18] = [
         Op::GetPage,
         Op::GetPageGrant,
         Op::Diff,
@@ -83,6 +86,7 @@ impl Op {
         Op::WaitGrant,
         Op::Meet,
         Op::MeetGrant,
+        Op::Push,
     ];
 
     /// The paper's name.
@@ -105,6 +109,7 @@ impl Op {
             Op::WaitGrant => "OP_CVGRANT",
             Op::Meet => "OP_WAIT",
             Op::MeetGrant => "OP_WAITGRANT",
+            Op::Push => "OP_PUSH",
         }
     }
 }

@@ -6,9 +6,9 @@ use std::collections::{HashMap, HashSet};
 
 use coherence::diff;
 use coherence::message::{Content, Header, Lock, NodeId, Op, Page};
-use coherence::ride::{By, Carrier, Fate, Policy, Ride};
+use coherence::ride::{self, By, Carrier, Fate, Policy, Ride};
 use coherence::run::{self, NOBODY, Run};
-use coherence::scope::event::{Body, Task};
+use coherence::scope::event::{Body, Kept, Task};
 use coherence::scope::homes::Homes;
 use coherence::scope::{Action, Event, Node, Options};
 use coherence::story::Random;
@@ -21,7 +21,7 @@ const EVENTS: usize = 400;
 const PAGES_MAX: u64 = 400;
 
 /// What nobody need have asked for.
-const UNASKED: [Op; 10] = [
+const UNASKED: [Op; 11] = [
     Op::GetPage,
     Op::Diff,
     Op::Acquire,
@@ -32,6 +32,7 @@ const UNASKED: [Op; 10] = [
     Op::Reset,
     Op::Wait,
     Op::Meet,
+    Op::Push,
 ];
 
 /// The node, and what its driver keeps.
@@ -40,6 +41,8 @@ struct Host {
     /// Which tasks wait.
     waits: Vec<bool>,
     twins: HashSet<Page>,
+    /// Bytes of messages that are kept.
+    kept: HashMap<Kept, usize>,
     /// Lists that have begun, from whom, of which lock, and their ends.
     lists: HashMap<NodeId, (Op, Lock, Page)>,
     /// What it said, for peers that answer as they should.
@@ -61,6 +64,14 @@ impl Host {
                 Action::Fill(page, place) => {
                     assert!(page < self.node.pages() && (place + 1) * PAGE <= body.len());
                 }
+                Action::Keep(kept) => {
+                    assert_eq!(self.kept.insert(kept, body.len()), None, "it is kept already");
+                    assert!(self.kept.len() <= 2 * nodes as usize, "too much is kept");
+                }
+                Action::FillKept(page, kept, place) => {
+                    assert!(page < self.node.pages() && (place + 1) * PAGE <= self.kept[&kept]);
+                }
+                Action::Forget(kept) => assert!(self.kept.remove(&kept).is_some(), "not kept"),
                 Action::Twin(page) => assert!(self.twins.insert(page), "two twins"),
                 Action::Diff(page, home) => {
                     assert!(self.twins.remove(&page), "no twin");
@@ -180,7 +191,7 @@ impl Host {
             5 => header.op = Op::ALL[random.below(Op::ALL.len())],
             _ => {}
         }
-        let carries = Carrier::granted_by(header.op).is_some();
+        let carries = Carrier::of(header.op).is_some();
         let ride = |random: &mut Random| Ride {
             page: if random.one_in(9) { any(random) } else { random.below(80) as u64 },
             by: By::ALL[random.below(By::ALL.len())],
@@ -190,7 +201,7 @@ impl Host {
                 false => Fate::ALL[1 + random.below(3)],
             },
         };
-        let may = carries || Carrier::asked_by(header.op).is_some();
+        let may = carries || ride::tells(header.op);
         let rides: Vec<Ride> = match random.one_in(if may { 2 } else { 20 }) {
             true => (0..random.below(5)).map(|_| ride(random)).collect(),
             false => Vec::new(),
@@ -202,7 +213,7 @@ impl Host {
             Op::GetPage | Op::DiffGrant | Op::Acquire | Op::Reset | Op::Wait => {
                 (Body::Empty, Vec::new())
             }
-            Op::Meet | Op::MeetGrant => (Body::Empty, Vec::new()),
+            Op::Meet | Op::MeetGrant | Op::Push => (Body::Empty, Vec::new()),
             _ => (Body::Runs(runs(random, header.from, end, nodes)), Vec::new()),
         };
         let page = |_, bytes: &mut Vec<u8>| bytes.extend([0; PAGE]);
@@ -279,6 +290,7 @@ fn walk(seed: u64) -> (usize, usize, u64) {
         node: Node::new(options),
         waits: vec![false; tasks as usize],
         twins: HashSet::new(),
+        kept: HashMap::new(),
         lists: HashMap::new(),
         said: Vec::new(),
     };

@@ -7,7 +7,9 @@ use coherence::scope::page::State;
 use coherence::scope::{Action, Event, Node, Options};
 
 const NODES: u32 = 4;
-const READER: u32 = 1;
+const READER: u32 = 0;
+/// The reader's in the barriers' tree.
+const PARENT: u32 = 1;
 /// Manages lock [`LOCK`], and has the page.
 const MANAGER: u32 = 2;
 const LOCK: u32 = MANAGER;
@@ -39,7 +41,7 @@ fn reader_after_grant(manager_epoch: u64) -> Node {
         node.step(event, 0, &mut Vec::new()).expect("no message");
     }
     let none = || Content::Runs(Vec::new());
-    says(&mut node, Header { lock: 0, ..header(Op::BarrierGrant, 0, 0) }, none(), Vec::new());
+    says(&mut node, Header { lock: 0, ..header(Op::BarrierGrant, PARENT, 0) }, none(), Vec::new());
     assert_eq!(node.epoch(), 1);
     node.step(Event::Acquire(0, LOCK), 0, &mut Vec::new()).expect("no message");
     let ride = Ride { page: PAGE, by: By::Written, fate: Fate::Aboard };

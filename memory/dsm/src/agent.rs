@@ -356,17 +356,17 @@ impl Agent {
             Access::Write => Event::Write(fault.page),
             _ => Event::Read(fault.page),
         };
-        self.step(event, &[]);
+        self.step(event, &mut Vec::new());
     }
 
     fn heard(&mut self, said: Said) {
-        let Said { from, header, body } = said;
+        let Said { from, header, mut body } = said;
         let frame = Frame::parse(&header);
         match frame {
             Some(Frame::Page(header)) if header.from == from => {
                 match Content::parse(&header, &body, self.memory.page_bytes()) {
                     Some((content, rides)) => {
-                        self.step(Event::Message(header, content, rides), &body);
+                        self.step(Event::Message(header, content, rides), &mut body);
                         if header.op == Op::GetPage {
                             self.check_asked();
                         }
@@ -442,7 +442,7 @@ impl Agent {
     }
 
     /// Tells the protocol, and does what it wants. What a task did wrong, if it did.
-    fn step(&mut self, event: Event, body: &[u8]) -> Option<String> {
+    fn step(&mut self, event: Event, body: &mut Vec<u8>) -> Option<String> {
         let now = self.now();
         let mut actions = std::mem::take(&mut self.actions);
         if let Some((recorder, _)) = &mut self.record {
@@ -496,13 +496,16 @@ impl Agent {
     fn carry_out(
         &mut self,
         action: Action,
-        body: &[u8],
+        body: &mut Vec<u8>,
     ) -> Result<Option<String>, pager::PagerError> {
         match action {
             Action::Fill(page, place) => {
                 let bytes = self.memory.page_bytes();
                 self.memory.fill(page, &body[place * bytes..][..bytes])?;
             }
+            Action::Keep(kept) => self.memory.keep(kept, std::mem::take(body)),
+            Action::FillKept(page, kept, place) => self.memory.fill_kept(page, kept, place)?,
+            Action::Forget(kept) => self.memory.forget(kept),
             Action::Twin(page) => self.memory.twin(page)?,
             Action::MapRead(page) => {
                 self.missing.remove(&page);

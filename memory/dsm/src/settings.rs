@@ -22,8 +22,8 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("JOIN", "60", "seconds that a task waits for others that do not join; 0: for ever"),
     (
         "RIDES",
-        "normal",
-        "pages ride on: normal: nothing; ainori1: pages; ainori2: barriers, too; ainori3: locks, too; auto: the best of several predictors",
+        "auto",
+        "pages ride on: normal: nothing; ainori1: pages; ainori2: barriers, too; ainori3: locks, too; auto: all, and messages of their own, as the best of several predictors say",
     ),
     ("TIMEOUT", "20", "seconds after which a silent node is given up; 0: never"),
     ("STATISTICS", "", "1: print statistics at the end; else the beginning of files' names"),

@@ -8,7 +8,7 @@ use coherence::message::{Content, Header, NodeId, Page};
 use coherence::record::Recorder;
 use coherence::ride::{self, Ride};
 use coherence::run::Run;
-use coherence::scope::event::Body;
+use coherence::scope::event::{Body, Kept};
 use coherence::scope::{Action, Event, Node, Options};
 use coherence::sequential;
 
@@ -32,6 +32,8 @@ pub(crate) struct Host {
     pub recorder: Option<Recorder>,
     /// What is allocated before the program begins.
     pub allocations: Vec<Told>,
+    /// Bodies of messages that came ahead of a barrier.
+    kept: BTreeMap<Kept, Vec<u8>>,
     /// What will be sent to homes.
     changes: BTreeMap<NodeId, Changes>,
     /// Spare, so that no step allocates.
@@ -71,6 +73,7 @@ impl Host {
             lost: false,
             recorder: None,
             allocations: Vec::new(),
+            kept: BTreeMap::new(),
             changes: BTreeMap::new(),
             actions: Vec::new(),
         }
@@ -129,6 +132,18 @@ impl Host {
                     now += setup.copy(setup.page_bytes);
                     let bytes = body.chunks(setup.page_bytes).nth(place).unwrap_or_default();
                     frames.fill(page, bytes);
+                }
+                Action::Keep(kept) => {
+                    self.kept.insert(kept, body.to_vec());
+                }
+                Action::FillKept(page, kept, place) => {
+                    now += setup.copy(setup.page_bytes);
+                    let bytes = &self.kept[&kept];
+                    let bytes = bytes.chunks(setup.page_bytes).nth(place).unwrap_or_default();
+                    frames.fill(page, bytes);
+                }
+                Action::Forget(kept) => {
+                    self.kept.remove(&kept);
                 }
                 Action::Twin(page) => {
                     now += setup.copy(setup.page_bytes);

@@ -130,11 +130,11 @@ impl Outcome {
         self.messages[op as usize - 1]
     }
 
-    /// Messages that can carry pages, as Sakaguchi et al. count them: OP_GETPGRANT and
-    /// OP_BARRGRANT; with sequential consistency, grants of pages.
+    /// Page messages as Sakaguchi et al. count them, OP_GETPGRANT and OP_BARRGRANT, and those
+    /// that they do not know, OP_PUSH; with sequential consistency, grants of pages.
     pub fn page_messages(&self) -> u64 {
         match self.page_grants() {
-            0 => self.sent(Op::GetPageGrant) + self.sent(Op::BarrierGrant),
+            0 => self.sent(Op::GetPageGrant) + self.sent(Op::BarrierGrant) + self.sent(Op::Push),
             grants => grants,
         }
     }

@@ -17,9 +17,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::differences::Differences;
-use super::history::{Changes, History};
+use super::history::{Change, Changes, History};
 use super::sequence::Sequence;
-use super::trust::{Trial, Trusts, heard, judge};
+use super::trust::{Judged, Of, Trial, Trusts, heard, judge};
 use super::{By, Carrier, Fate, Ride};
 use crate::message::{NodeId, Page};
 
@@ -30,13 +30,23 @@ const MUCH: usize = 24;
 /// What goes along with a message to who reads much, and whose turn it is not.
 const MEANWHILE: usize = 1;
 /// A turn ends when its node has not asked while others asked so often.
-const PATIENCE: u64 = 64;
+const PATIENCE: u64 = 32;
 /// Asks in which many nodes are looked for,
 const RECENT: usize = 16;
 /// and how many are not many.
 const CROWD: usize = 3;
+/// Asks that tell how fast they follow each other.
+const BURST: usize = 4;
+/// Pages that may go with barriers before one of them was used.
+const TRIED: u64 = 4;
+/// Phases for which who was busy stays so.
+const BUSY: u64 = 64;
 /// How many have their turn at once.
-const TURNS: usize = 8;
+const TURNS: usize = 9;
+/// Who has not said what became of so many pushes gets no more until it asks for something.
+const UNHEARD_MAX: u32 = 16;
+/// Phases after which one that was wrong is forgiven.
+const FORGIVING: u64 = 32;
 /// The predictors of page rides, those to be heard first first.
 const PREDICTORS: [By; 5] = [By::History, By::Shape, By::Differences, By::Stride, By::Next];
 
@@ -48,8 +58,14 @@ pub struct Known {
     /// Whose turn it is, and since when they have not asked.
     turns: Vec<(NodeId, u64)>,
     asked: u64,
-    /// Who asked last.
-    recent: VecDeque<NodeId>,
+    /// Who asked last, and when.
+    recent: VecDeque<(NodeId, u64)>,
+    /// Pages that went with barriers, and those of them that were used.
+    blind: (u64, u64),
+    /// The phase before which as many ask at once as before.
+    busy_until: u64,
+    /// The time, and how long pages take on their way.
+    clock: (u64, u64),
 }
 
 /// What is known of one.
@@ -59,17 +75,19 @@ pub struct Reader {
     history: History,
     sequence: Sequence,
     needed: Differences,
-    trials: [Trial; By::ALL.len()],
+    trials: Of<Trial>,
     trusts: Trusts,
     /// Pages that it was given in which phase.
     given: (u64, usize),
+    /// Pushes since it said anything.
+    unheard: u32,
 }
 
 impl Known {
-    /// Somebody changes pages, as a barrier says or not: who has them and is not the writer
+    /// Somebody changes pages: who has them and is not the writer
     /// needs them anew.
-    pub fn changed(&mut self, pages: Range<Page>, barrier: bool, writer: Option<&mut Reader>) {
-        let changed = self.changes.add(pages, barrier);
+    pub fn changed(&mut self, pages: Range<Page>, change: Change, writer: Option<&mut Reader>) {
+        let changed = self.changes.add(pages, change);
         if let Some(writer) = writer {
             changed.iter().for_each(|&page| writer.history.changed_itself(page, &self.changes));
         }
@@ -78,7 +96,7 @@ impl Known {
     /// A node asks.
     fn hears(&mut self, node: NodeId) {
         self.asked += 1;
-        self.recent.push_back(node);
+        self.recent.push_back((node, self.clock.0));
         if self.recent.len() > RECENT {
             self.recent.pop_front();
         }
@@ -86,10 +104,26 @@ impl Known {
 
     /// Many nodes ask at once.
     fn is_crowded(&self) -> bool {
-        let mut seen: Vec<NodeId> = self.recent.iter().copied().collect();
+        let mut seen: Vec<NodeId> = self.recent.iter().map(|(node, _)| *node).collect();
         seen.sort_unstable();
         seen.dedup();
         seen.len() > CROWD
+    }
+
+    /// The time, and how long a page takes from here to there, in the same unit.
+    pub fn tick(&mut self, now: u64, fetch: u64) {
+        self.clock = (now, fetch);
+    }
+
+    /// Of many more than two wait at a time, or did not long ago.
+    fn is_busy(&mut self, is_crowded: bool, phase: u64) -> bool {
+        let (now, fetch) = self.clock;
+        let since = self.recent.iter().rev().nth(BURST - 1).map(|(_, since)| *since);
+        let is_burst = |since| 2 * now.saturating_sub(since) < BURST as u64 * fetch;
+        if is_crowded && since.is_some_and(is_burst) {
+            self.busy_until = phase + BUSY;
+        }
+        phase < self.busy_until
     }
 
     /// It is this node's turn.
@@ -112,19 +146,23 @@ impl Reader {
             history: History::default(),
             sequence: Sequence::default(),
             needed: Differences::default(),
-            trials: Default::default(),
+            trials: Of::default(),
             trusts: Trusts::default(),
             given: (0, 0),
+            unheard: 0,
         }
     }
 
     /// It says what became of a ride.
     pub fn learn(&mut self, known: &mut Known, Ride { page, by, fate }: Ride) {
+        self.unheard = 0;
         match fate {
             Fate::Used => self.needs(known, page),
-            Fate::Wasted => {
-                if self.trials[by as usize].wastes(page) {
-                    judge(&mut self.trusts, &mut known.trusts, by, false);
+            Fate::Wasted | Fate::Idle => {
+                for judged in Judged::all().filter(|judged| judged.by == by) {
+                    if self.trials[judged].wastes(page) {
+                        judge(&mut self.trusts, &mut known.trusts, judged, false);
+                    }
                 }
                 self.history.was_wasted(page);
             }
@@ -135,23 +173,33 @@ impl Reader {
     /// It asks for a page, in a phase.
     pub fn asks(&mut self, known: &mut Known, page: Page, phase: u64) {
         if self.sequence.begins(phase) {
-            self.trusts[By::History as usize].forgive();
-            self.trusts[By::Written as usize].forgive();
-            for by in By::ALL {
-                for _ in 0..self.trials[by as usize].pass(phase) {
-                    judge(&mut self.trusts, &mut known.trusts, by, false);
+            if phase.is_multiple_of(FORGIVING) {
+                for judged in Judged::all() {
+                    self.trusts[judged].forgive();
+                }
+            }
+            for judged in Judged::all() {
+                for _ in 0..self.trials[judged].pass(phase) {
+                    judge(&mut self.trusts, &mut known.trusts, judged, false);
                 }
             }
         }
+        self.unheard = 0;
         known.hears(self.node);
         self.needs(known, page);
         self.history.gets(page, &mut known.changes);
     }
 
+    /// It has the page as it is.
+    pub fn has(&mut self, known: &mut Known, page: Page) {
+        self.history.gets(page, &mut known.changes);
+    }
+
     fn needs(&mut self, known: &mut Known, page: Page) {
-        for by in By::ALL {
-            if let Some(right) = self.trials[by as usize].needs(page) {
-                judge(&mut self.trusts, &mut known.trusts, by, right);
+        for judged in Judged::all() {
+            if let Some(right) = self.trials[judged].needs(page) {
+                known.blind.1 += u64::from(right && judged.blind);
+                judge(&mut self.trusts, &mut known.trusts, judged, right);
             }
         }
         self.history.needs(page);
@@ -160,7 +208,7 @@ impl Reader {
         for by in PREDICTORS.into_iter().filter(|&by| by != By::History) {
             let guess = self.guesses(by).take(GUESSES_MAX);
             let guess = { guess }.find(|&page| !self.history.has(page, &known.changes));
-            self.trials[by as usize].guess(guess);
+            self.trials[Judged { by, blind: false }].guess(guess);
         }
     }
 
@@ -190,28 +238,44 @@ impl Reader {
         // A barrier or a lock says nothing of where the node stands.
         let predictors: &[By] = match carrier {
             Carrier::Page => &PREDICTORS,
-            Carrier::Barrier => &[By::History],
+            Carrier::Barrier | Carrier::Arrival => &[By::History],
+            Carrier::Push if self.unheard >= UNHEARD_MAX => &[],
+            Carrier::Push => &[By::History],
             Carrier::Lock => &[By::Written],
         };
+        let is_blind = !matches!(carrier, Carrier::Page | Carrier::Lock);
         let is_crowded = known.is_crowded();
+        let is_busy = known.is_busy(is_crowded, phase);
         let mut rides: Vec<Ride> = Vec::new();
         for &by in predictors {
-            if !heard(&self.trusts, &known.trusts, by) {
+            let judged = Judged { by, blind: is_blind };
+            // Nobody is tried with all at once.
+            let is_tried = is_blind && known.blind.0 >= TRIED + 8 * known.blind.1;
+            if is_tried || !heard(&self.trusts, &known.trusts, judged) {
                 continue;
             }
-            // Who goes by steps computes in between, and others wait meanwhile.
+            // Who goes by steps computes in between, and others wait meanwhile; so do they where
+            // many want the same few pages at once.
             let by_steps = matches!(by, By::Shape | By::Differences | By::Stride);
-            if by_steps && is_crowded {
+            let by_pages = by == By::History && !is_blind;
+            if is_crowded && (by_steps || by_pages && is_busy) {
                 continue;
             }
-            let depth = self.trials[by as usize].depth();
-            let most = room.saturating_sub(rides.len()).min(depth);
+            let depth = self.trials[judged].depth();
+            let mut most = room.saturating_sub(rides.len()).min(depth);
+            // Who knows no end: phases are as long as before.
+            let endless = matches!(by, By::Differences | By::Stride | By::Next);
+            if let Some(longest) = self.sequence.longest().filter(|_| endless) {
+                let given = if self.given.0 == phase { self.given.1 } else { 0 };
+                most = most.min(longest.saturating_sub(given + 1));
+            }
             let wanted = |page: &Page| {
                 // A copy that only the lock's grant takes away is in the way.
                 let is_of_it = by != By::Written
                     || written.binary_search(page).is_ok()
                         && self.history.has_dropped(*page, &known.changes);
-                is_of_it && !self.history.has(*page, &known.changes) && can(*page)
+                let is_ready = !carrier.is_ahead() || known.changes.is_its_homes(*page, phase);
+                is_of_it && is_ready && !self.history.has(*page, &known.changes) && can(*page)
             };
             let guesses = self.guesses(by).take(GUESSES_MAX).filter(wanted);
             let new: Vec<Page> = guesses
@@ -220,6 +284,11 @@ impl Reader {
                 .collect();
             rides.extend(new.into_iter().map(|page| Ride { page, by, fate: Fate::Aboard }));
         }
+        // What goes ahead of a barrier is for the phase after it.
+        let phase = phase + u64::from(carrier.is_ahead());
+        if carrier == Carrier::Push && !rides.is_empty() {
+            self.unheard += 1;
+        }
         if self.given.0 != phase {
             self.given = (phase, 0);
         }
@@ -227,8 +296,9 @@ impl Reader {
         if self.given.1 > MUCH && rides.len() > MEANWHILE && !known.takes_turn(self.node) {
             rides.truncate(MEANWHILE);
         }
+        known.blind.0 += if is_blind { rides.len() as u64 } else { 0 };
         for ride in &rides {
-            self.trials[ride.by as usize].sends(ride.page, phase);
+            self.trials[Judged { by: ride.by, blind: is_blind }].sends(ride.page, phase);
             self.history.gets(ride.page, &mut known.changes);
         }
         rides

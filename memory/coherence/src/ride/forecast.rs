@@ -10,6 +10,7 @@ use std::ops::Range;
 use super::auto;
 use super::differences::Differences;
 use super::granularity::Granularity;
+use super::history::Change;
 use super::{By, Carrier, Fate, Policy, Ride};
 use crate::message::{NodeId, Page};
 
@@ -67,6 +68,11 @@ impl Forecast {
         }
     }
 
+    /// The time, and how long a page takes on its way, in the same unit.
+    pub fn tick(&mut self, now: u64, fetch: u64) {
+        self.known.tick(now, fetch);
+    }
+
     /// A node asks for a page.
     pub fn asked(&mut self, node: NodeId, page: Page) {
         if self.policy == Policy::Auto {
@@ -79,10 +85,23 @@ impl Forecast {
     }
 
     /// These pages change: whoever else had them will need them anew.
-    /// A barrier names them, or not.
-    pub fn changed(&mut self, writer: NodeId, pages: Range<Page>, barrier: bool) {
+    /// A barrier names them, or not; and their writer is their home alone, or not.
+    pub fn changed(&mut self, writer: NodeId, pages: Range<Page>, barrier: bool, by_others: bool) {
         if self.policy == Policy::Auto {
-            self.known.changed(pages, barrier, self.readers.get_mut(&writer));
+            let change = Change { barrier, by_others, phase: self.phase };
+            self.known.changed(pages, change, self.readers.get_mut(&writer));
+        }
+    }
+
+    /// Whom something is known of.
+    pub fn readers(&self) -> Vec<NodeId> {
+        self.readers.keys().copied().collect()
+    }
+
+    /// What went to a node ahead of a barrier is what it has after that.
+    pub fn has(&mut self, node: NodeId, page: Page) {
+        if let Some(reader) = self.readers.get_mut(&node) {
+            reader.has(&mut self.known, page);
         }
     }
 

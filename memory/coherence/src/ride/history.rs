@@ -14,12 +14,35 @@ use crate::message::Page;
 const PAGES_MAX: usize = 1 << 16;
 /// A page that was needed so often, and sent in vain so often less, is foreseen.
 const ENOUGH: i8 = 2;
+/// Phases after which a page that another changed counts as its home's alone again.
+const LONG: u64 = 16;
 /// More is not remembered.
 const MOST: i8 = 4;
 
-/// How often each page was changed; and how often, when a barrier named it last.
+/// What changes each page.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Changes(BTreeMap<Page, (u64, u64)>);
+pub struct Changes(BTreeMap<Page, Changed>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Changed {
+    /// How often it was.
+    times: u64,
+    /// And how often, when a barrier named it last.
+    named: u64,
+    /// In which phase another than its home changed it last.
+    by_others: Option<u64>,
+}
+
+/// Who changes pages, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// As a barrier says.
+    pub barrier: bool,
+    /// Another than their home, or others, too.
+    pub by_others: bool,
+    /// Barriers passed.
+    pub phase: u64,
+}
 
 /// What a node got.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -44,24 +67,33 @@ struct Got {
 impl Changes {
     /// How often.
     pub fn of(&self, page: Page) -> u64 {
-        self.0.get(&page).map_or(0, |changes| changes.0)
+        self.0.get(&page).map_or(0, |changed| changed.times)
     }
 
-    /// These change, as a barrier says or not; answers which of them anybody ever got.
-    pub fn add(&mut self, pages: Range<Page>, barrier: bool) -> Vec<Page> {
-        let changed = self.0.range_mut(pages).map(|(page, changes)| {
-            changes.0 += 1;
-            if barrier {
-                changes.1 = changes.0;
+    /// These change; answers which of them anybody ever got.
+    pub fn add(&mut self, pages: Range<Page>, change: Change) -> Vec<Page> {
+        let changed = self.0.range_mut(pages).map(|(page, changed)| {
+            changed.times += 1;
+            if change.barrier {
+                changed.named = changed.times;
+            }
+            if change.by_others {
+                changed.by_others = Some(change.phase);
             }
             *page
         });
         changed.collect()
     }
 
+    /// Only its home has changed it for some time: what the home has is what all will see.
+    pub fn is_its_homes(&self, page: Page, phase: u64) -> bool {
+        let by_others = self.0.get(&page).and_then(|changed| changed.by_others);
+        by_others.is_none_or(|at| at + LONG < phase)
+    }
+
     /// Somebody gets it: from now on it counts.
     pub fn count(&mut self, page: Page) -> u64 {
-        self.0.entry(page).or_default().0
+        self.0.entry(page).or_default().times
     }
 }
 
@@ -73,7 +105,7 @@ impl History {
 
     /// It has dropped what it got, since a barrier named the page.
     pub fn has_dropped(&self, page: Page, changes: &Changes) -> bool {
-        let named = changes.0.get(&page).map_or(0, |changes| changes.1);
+        let named = changes.0.get(&page).map_or(0, |changed| changed.named);
         self.pages.get(&page).is_some_and(|got| got.changes < named)
     }
 
@@ -129,6 +161,8 @@ impl History {
 mod tests {
     use super::*;
 
+    const CHANGE: Change = Change { barrier: false, by_others: false, phase: 0 };
+
     fn needs(history: &mut History, changes: &mut Changes, pages: &[Page]) {
         for &page in pages {
             history.needs(page);
@@ -143,12 +177,12 @@ mod tests {
             history.foresees().filter(|&page| !history.has(page, changes)).collect()
         };
         needs(&mut history, &mut changes, &[7, 3, 9]);
-        changes.add(0..10, false);
+        changes.add(0..10, CHANGE);
         assert!(foreseen(&history, &changes).is_empty(), "once is not often");
         needs(&mut history, &mut changes, &[7, 3]);
         assert!(foreseen(&history, &changes).is_empty(), "it has them");
         assert!(!history.has_dropped(3, &changes));
-        assert_eq!(changes.add(0..10, true), [3, 7, 9]);
+        assert_eq!(changes.add(0..10, Change { barrier: true, ..CHANGE }), [3, 7, 9]);
         assert!(history.has_dropped(3, &changes));
         assert_eq!(foreseen(&history, &changes), [7, 3]);
         history.was_wasted(7);
@@ -159,11 +193,11 @@ mod tests {
     fn who_changes_a_page_keeps_what_it_has() {
         let (mut history, mut changes) = (History::default(), Changes::default());
         history.gets(5, &mut changes);
-        changes.add(5..6, false);
+        changes.add(5..6, CHANGE);
         history.changed_itself(5, &changes);
         assert!(history.has(5, &changes));
-        changes.add(5..6, false);
-        changes.add(5..6, false);
+        changes.add(5..6, CHANGE);
+        changes.add(5..6, CHANGE);
         history.changed_itself(5, &changes);
         assert!(!history.has(5, &changes), "another changed it, too");
     }

@@ -1,11 +1,11 @@
 //! Rides: pages that go along with messages that are sent anyway, to nodes that will want them.
 //! (Sakaguchi et al., *Ainori communication*, 2006.)
 //!
-//! Who sends a grant (a page, a barrier, a lock) may let pages go along of which it is the
-//! home: what it [foresees](forecast) that the other will ask it for next. The other keeps them
-//! aside until a task wants them, which then costs a fault and no message; and its next request
-//! to the same node says which of them were of use. So a grant carries rides, and the request
-//! before the next grant carries what became of them.
+//! Who sends a grant (a page, a barrier, a lock), or word that it has reached a barrier, may let
+//! pages go along of which it is the home: what it [foresees](forecast) that the other will ask it
+//! for next; or push them, in a message of their own. The other keeps them aside until a task
+//! wants them, which then costs a fault and no message; and its next message of that kind to the
+//! same node says which of them were of use.
 //!
 //! The parts know nothing of each other but this:
 //!
@@ -15,7 +15,7 @@
 //! | [`differences`], [`granularity`] | the paper's predictor and its control, one each |
 //! | [`history`], [`sequence`], [`trust`] | further predictors, and who of them is heard |
 //! | [`auto`] | lets all of them compete |
-//! | `scope/rides.rs` | which pages *may* go along and be taken: consistency. It asks the forecast, and believes nothing |
+//! | `scope/rides.rs`, `scope/ahead.rs` | which pages *may* go along and be taken: consistency. It asks the forecast, and believes nothing |
 //!
 //! A new predictor is a file here, a value of [`By`], and a line in [`auto`].
 
@@ -92,11 +92,16 @@ pub enum Carrier {
     Barrier,
     /// OP_ACQGRANT: a lock ride.
     Lock,
+    /// OP_BARR: from a node that has reached a barrier to its parent.
+    Arrival,
+    /// OP_PUSH, which carries nothing else: from a node that has reached a barrier to any other.
+    Push,
 }
 
 impl Carrier {
     /// All of them.
-    pub const ALL: [Carrier; 3] = [Carrier::Page, Carrier::Barrier, Carrier::Lock];
+    pub const ALL: [Carrier; 5] =
+        [Carrier::Page, Carrier::Barrier, Carrier::Lock, Carrier::Arrival, Carrier::Push];
 
     /// As reports call it.
     pub fn name(self) -> &'static str {
@@ -104,36 +109,36 @@ impl Carrier {
             Carrier::Page => "page",
             Carrier::Barrier => "barrier",
             Carrier::Lock => "lock",
+            Carrier::Arrival => "arrival",
+            Carrier::Push => "push",
         }
     }
 
-    /// What carries it.
-    pub fn grant(self) -> Op {
+    /// The message.
+    pub fn op(self) -> Op {
         match self {
             Carrier::Page => Op::GetPageGrant,
             Carrier::Barrier => Op::BarrierGrant,
             Carrier::Lock => Op::AcquireGrant,
+            Carrier::Arrival => Op::Barrier,
+            Carrier::Push => Op::Push,
         }
     }
 
-    /// What asks for that: it tells what became of rides.
-    pub fn request(self) -> Op {
-        match self {
-            Carrier::Page => Op::GetPage,
-            Carrier::Barrier => Op::Barrier,
-            Carrier::Lock => Op::Acquire,
-        }
+    /// That message is a carrier.
+    pub fn of(op: Op) -> Option<Self> {
+        Self::ALL.into_iter().find(|carrier| carrier.op() == op)
     }
 
-    /// That is the grant.
-    pub fn granted_by(op: Op) -> Option<Self> {
-        Self::ALL.into_iter().find(|carrier| carrier.grant() == op)
+    /// It leaves before its sender passes a barrier, and what it brings is for after that.
+    pub fn is_ahead(self) -> bool {
+        matches!(self, Carrier::Arrival | Carrier::Push)
     }
+}
 
-    /// That is asked for.
-    pub fn asked_by(op: Op) -> Option<Self> {
-        Self::ALL.into_iter().find(|carrier| carrier.request() == op)
-    }
+/// Messages that tell what became of rides.
+pub fn tells(op: Op) -> bool {
+    matches!(op, Op::GetPage | Op::Acquire | Op::Barrier | Op::Push)
 }
 
 /// Who foresaw it. Numbers are part of the messages' format.
@@ -187,11 +192,13 @@ pub enum Fate {
     Wasted = 2,
     /// It came when the page had been asked for already.
     Late = 3,
+    /// No task used it between the barrier that it came for and the next; it is there still.
+    Idle = 4,
 }
 
 impl Fate {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Fate; 4] = [Fate::Aboard, Fate::Used, Fate::Wasted, Fate::Late];
+    pub const ALL: [Fate; 5] = [Fate::Aboard, Fate::Used, Fate::Wasted, Fate::Late, Fate::Idle];
 
     /// As traces call it.
     pub fn name(self) -> &'static str {
@@ -200,6 +207,7 @@ impl Fate {
             Fate::Used => "used",
             Fate::Wasted => "wasted",
             Fate::Late => "late",
+            Fate::Idle => "idle",
         }
     }
 }

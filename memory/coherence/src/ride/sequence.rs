@@ -41,6 +41,11 @@ impl Sequence {
         true
     }
 
+    /// How many pages the longest of the phases took that are remembered, if any are.
+    pub fn longest(&self) -> Option<usize> {
+        self.shapes.iter().map(Vec::len).max().filter(|&longest| longest > 0)
+    }
+
     /// The next page that was needed.
     pub fn learn(&mut self, page: Page) {
         if self.pages.len() < STEPS_MAX {

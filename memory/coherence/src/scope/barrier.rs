@@ -1,7 +1,7 @@
 //! Barriers: the node's side, which waits until its tasks are there and nothing is under way,
 //! and the manager's, which finds out who wrote what alone.
 //!
-//! All nodes have a share in managing them: over a [`tree`] a node tells its parent of its
+//! All nodes have a share in managing them: over a [`tree`](super::tree) a node tells its parent of its
 //! own arrival and its children's in one, and the root's grant goes down the same way. So
 //! every grant comes from a node that can let pages of its own ride on it.
 
@@ -9,15 +9,18 @@ use super::event::{Action, Body, Misuse, Options, Refused, Task};
 use super::homes::Homes;
 use super::node::Node;
 use super::page::{Happens, State, rule_of};
-use super::tree::{self, children, descent, parent};
+use super::tree::{children, descendants, parent, root};
 use crate::message::{Header, NodeId, Op, Page};
 use crate::ride::{Carrier, Policy, Ride};
 use crate::run::{self, NOBODY, Run};
 
-/// Who manages barriers, and those without consistency alone.
-const MANAGER: NodeId = tree::ROOT;
+/// Who manages barriers without consistency alone.
+const MANAGER: NodeId = 0;
 /// Why an arrival is refused that names a page that nobody but its home can have written.
 const NEVER_HAD: &str = "tells that it wrote pages that it never had";
+/// Of whom a node may have so many below it in the tree, itself included, its grant carries
+/// pages with `auto`.
+const DESCENDANTS_MAX: usize = 2;
 
 /// A node's side.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -98,12 +101,12 @@ impl Node {
         let Header { from, epoch, .. } = header;
         let Options { me, nodes, .. } = self.options;
         let refuse = |why| Err(Refused::of(&header, why));
-        let is_ours = from == me || parent(from) == me;
+        let is_ours = from == me || parent(from, nodes) == me;
         let Arrivals { nodes: there, complete, .. } = &self.arrivals;
         if !is_ours || epoch != self.epoch || *complete || there.contains(&from) {
             return refuse("reaches a barrier that it is at, or elsewhere");
         }
-        let speaks_for = from..from + if from == me { 1 } else { descent(from, nodes) };
+        let speaks_for = if from == me { me..me + 1 } else { descendants(from, nodes) };
         let mut parts = self.parts(from, &runs);
         if !parts.all(|run| speaks_for.contains(&run.writer) || run.writer == NOBODY) {
             return refuse("tells what another has written");
@@ -112,20 +115,32 @@ impl Node {
         if !self.parts(from, &runs).all(|run| self.can_have_written(from, run)) {
             return refuse(NEVER_HAD);
         }
+        self.keep(&header, rides, actions)?;
         self.told(from, rides);
         let runs = self.whole(from, runs);
         self.arrivals.nodes.push(from);
         self.arrivals.written.extend(runs.into_iter().map(|run| (from, run)));
+        if from == me {
+            self.idle();
+        }
         if self.arrivals.nodes.len() == 1 + children(me, nodes).count() {
             self.arrivals.nodes.clear();
             self.arrivals.complete = true;
             let runs = run::merge(&std::mem::take(&mut self.arrivals.written));
-            let (to, op, precede) = match me == MANAGER {
+            let is_root = me == root(nodes);
+            let (to, op, precede) = match is_root {
                 true => (me, Op::BarrierGrant, Op::Invalidate),
-                false => (parent(me), Op::Barrier, Op::WriteNotice),
+                false => (parent(me, nodes), Op::Barrier, Op::WriteNotice),
+            };
+            let rides = match is_root {
+                true => Vec::new(),
+                false => self.lend(to, Carrier::Arrival, None, &[], actions),
             };
             let header = self.header(to, op, 0);
-            self.send_runs(header, precede, runs, Vec::new(), actions);
+            self.send_runs(header, precede, runs, rides, actions);
+        }
+        if from == me {
+            self.push(actions);
         }
         Ok(())
     }
@@ -140,7 +155,7 @@ impl Node {
     ) -> Result<(), Refused> {
         let from = header.from;
         let Options { me, nodes, .. } = self.options;
-        if from != parent(me) || !self.arrivals.complete {
+        if from != parent(me, nodes) || !self.arrivals.complete {
             return Err(Refused::of(&header, "grants a barrier that not all are at"));
         }
         if !self.can_pass(self.parts(from, &runs)) {
@@ -148,11 +163,10 @@ impl Node {
         }
         let takable = self.takable(&header, rides);
         let runs = self.whole(from, runs);
+        let kept = self.takable_kept(&runs);
         self.changed_before(&runs);
         for child in children(me, nodes) {
-            // Whom others wait for is not to be delayed.
-            let may_wait = self.options.rides != Policy::Auto || descent(child, nodes) == 1;
-            let rides = match may_wait {
+            let rides = match self.may_wait(child) {
                 true => self.lend(child, Carrier::Barrier, None, &runs, actions),
                 false => Vec::new(),
             };
@@ -191,8 +205,15 @@ impl Node {
             actions.push(Action::Grant(task as Task));
         }
         self.take_rides(&header, rides, &takable, actions);
+        self.take_kept(kept, actions);
         self.answer_early(actions);
         Ok(())
+    }
+
+    /// Its grant may be made larger: whom many wait for is not to be delayed.
+    pub(super) fn may_wait(&self, child: NodeId) -> bool {
+        let descendants = descendants(child, self.options.nodes);
+        self.options.rides != Policy::Auto || descendants.len() <= DESCENDANTS_MAX
     }
 
     /// Another can have written these pages: those of ours it has got from us.

@@ -55,6 +55,12 @@ pub enum Action {
     /// Fill the page with one of the pages that the body of the message that came begins with:
     /// the one of this number, counted from 0.
     Fill(Page, usize),
+    /// Keep the body of the message that came.
+    Keep(Kept),
+    /// Fill the page with one of the pages that such a body begins with: the one of this number.
+    FillKept(Page, Kept, usize),
+    /// Keep it no longer.
+    Forget(Kept),
     /// Copy the page, to see later what was written.
     Twin(Page),
     /// Tasks may read it, and go on that could not.
@@ -79,6 +85,16 @@ pub enum Action {
     Grant(Task),
     /// The task did what makes no sense, which changed nothing.
     Misuse(Task, Misuse),
+}
+
+/// A message that brought pages before the barrier after which they are of use: whose it is, and
+/// which barrier's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Kept {
+    /// Who sent it.
+    pub from: NodeId,
+    /// Barriers that this node had passed.
+    pub epoch: u64,
 }
 
 /// A message's body.

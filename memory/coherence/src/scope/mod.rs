@@ -15,8 +15,8 @@
 //! therefore belongs to all scopes that any task of the node has open. Locks pass between
 //! tasks of a node without a message, [`HANDOVERS`] times in a row.
 //!
-//! With a grant other pages may ride along, which the node that gets it will want: `rides` says
-//! which may, [`ride`](crate::ride) which do.
+//! With a grant other pages may ride along, which the node that gets it will want, and pages may
+//! go ahead of a barrier: `rides` and `ahead` say which may, [`ride`](crate::ride) which do.
 //!
 //! Pages' lives are in [`page`]; [`node`] is what a driver uses, [`event`] what goes in and
 //! comes out; `lock`, `barrier`, `condition`
@@ -26,6 +26,7 @@
 //! node lets nothing begin: faults of other threads wait. So no fetch and no change ever
 //! crosses a barrier, and homes may move there.
 
+mod ahead;
 mod barrier;
 mod condition;
 pub mod event;

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::barrier::{Arrivals, Barrier};
 use super::condition::{Condition, Waiting};
-use super::event::{Action, Body, Event, Options, Refused, Task};
+use super::event::{Action, Body, Event, Kept, Options, Refused, Task};
 use super::homes::Homes;
 use super::list::Partial;
 use super::lock::{Local, Managed};
@@ -48,6 +48,8 @@ pub(super) enum Detail {
     Asker(NodeId),
     /// Which of the pages that came it is.
     Place(usize),
+    /// Which of those that were kept.
+    Kept(Kept, usize),
 }
 
 /// A node.
@@ -304,13 +306,11 @@ impl Node {
                     self.fetches += 1;
                     self.send(home, Op::GetPage, 0, page, Body::Empty, actions);
                 }
-                Do::Fill => {
-                    let place = match detail {
-                        Some(Detail::Place(place)) => place,
-                        _ => 0,
-                    };
-                    actions.push(Action::Fill(page, place));
-                }
+                Do::Fill => actions.push(match detail {
+                    Some(Detail::Kept(kept, place)) => Action::FillKept(page, kept, place),
+                    Some(Detail::Place(place)) => Action::Fill(page, place),
+                    _ => Action::Fill(page, 0),
+                }),
                 Do::Twin => actions.push(Action::Twin(page)),
                 Do::MapRead => actions.push(Action::MapRead(page)),
                 Do::MapWrite => actions.push(Action::MapWrite(page)),
@@ -515,10 +515,11 @@ impl Node {
             return refuse("two barriers ahead");
         }
         let aboard = ride::aboard(rides);
-        let may_ride = match (Carrier::granted_by(op), Carrier::asked_by(op)) {
-            (Some(_), _) => aboard == rides.len(),
-            (_, Some(_)) => aboard == 0,
-            _ => rides.is_empty(),
+        let may_ride = match (Carrier::of(op).is_some(), ride::tells(op)) {
+            (true, true) => true,
+            (true, false) => aboard == rides.len(),
+            (false, true) => aboard == 0,
+            (false, false) => rides.is_empty(),
         };
         if !may_ride {
             return refuse("says something of rides");
@@ -593,6 +594,7 @@ impl Node {
             (Op::Reset, Content::Empty) => return self.is_reset(header),
             (Op::Wait, Content::Empty) => return self.waits(header, actions),
             (Op::WaitGrant, Content::Runs(runs)) => return self.waited(header, runs, actions),
+            (Op::Push, Content::Empty) => return self.pushed(header, rides, actions),
             (Op::Meet, Content::Empty) => return self.met(header, actions),
             (Op::MeetGrant, Content::Empty) => return self.all_met(header, actions),
             _ => return refuse("has another's body"),

@@ -24,6 +24,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use super::ahead::{Ahead, is_whole};
 use super::event::Action;
 use super::node::{Detail, Node};
 use super::page::{Happens, State};
@@ -37,13 +38,15 @@ use crate::run::Run;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rides {
     /// What others will want.
-    forecast: Forecast,
+    pub(super) forecast: Forecast,
     /// Instead of that, for the next step.
-    suggested: Vec<Page>,
+    pub(super) suggested: Vec<Page>,
     /// Pages that are lent with the grants of the barrier that we are about to pass.
     lent: Vec<Page>,
+    /// What goes and comes ahead of that barrier's grant.
+    pub(super) ahead: Ahead,
     /// Pages that came by a ride and were not used yet.
-    unused: BTreeMap<Page, Came>,
+    pub(super) unused: BTreeMap<Page, Came>,
     /// What others are to be told of rides that came from them.
     fates: BTreeMap<NodeId, Vec<Ride>>,
     /// What notices named while requests were under way.
@@ -52,10 +55,12 @@ pub(super) struct Rides {
 
 /// How a page came by a ride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Came {
-    from: NodeId,
-    carrier: Carrier,
-    by: By,
+pub(super) struct Came {
+    pub from: NodeId,
+    pub carrier: Carrier,
+    pub by: By,
+    /// It was told that it lies idle.
+    pub is_idle: bool,
 }
 
 impl Rides {
@@ -75,10 +80,13 @@ impl Rides {
 
     /// What a request tells the node that it goes to.
     pub fn tells(&mut self, to: NodeId, op: Op) -> Vec<Ride> {
-        let Some(_) = Carrier::asked_by(op) else { return Vec::new() };
+        if !ride::tells(op) {
+            return Vec::new();
+        }
+        self.ahead.in_vain.remove(&to);
         let Some(mut fates) = self.fates.remove(&to) else { return Vec::new() };
-        if fates.len() > ride::MOST {
-            self.fates.insert(to, fates.split_off(ride::MOST));
+        if fates.len() > ride::MOST / 2 {
+            self.fates.insert(to, fates.split_off(ride::MOST / 2));
         }
         fates
     }
@@ -105,19 +113,29 @@ impl Node {
 
     /// A node asks for a page.
     pub(super) fn asked_for(&mut self, from: NodeId, page: Page) {
+        let fetching = self.counts.fetching;
+        let fetch = fetching.total.checked_div(fetching.times).unwrap_or_default();
+        self.rides.forecast.tick(self.now, fetch);
         self.rides.forecast.asked(from, page);
     }
 
     /// Another node, or we, changed these pages.
     pub(super) fn changed(&mut self, writer: NodeId, pages: Range<Page>) {
-        self.rides.forecast.changed(writer, pages, false);
+        let by_others = writer != self.options.me;
+        self.rides.forecast.changed(writer, pages, false, by_others);
     }
 
     /// A barrier says what was changed.
     pub(super) fn changed_before(&mut self, runs: &[Run]) {
         self.rides.forecast.passed();
         for run in runs {
-            self.rides.forecast.changed(run.writer, run.range(), true);
+            let by_others = run.writer != self.options.me;
+            self.rides.forecast.changed(run.writer, run.range(), true, by_others);
+        }
+        for (node, page) in std::mem::take(&mut self.rides.ahead.sent) {
+            if is_whole(runs, page, self.options.me) {
+                self.rides.forecast.has(node, page);
+            }
         }
     }
 
@@ -161,7 +179,10 @@ impl Node {
         }
         rides.truncate(sent);
         for ride in &rides {
-            if carrier == Carrier::Barrier {
+            if carrier.is_ahead() {
+                self.rides.ahead.sent.push((to, ride.page));
+            }
+            if carrier == Carrier::Barrier || carrier.is_ahead() {
                 // Whoever may still write it, as it seems, must not do so unseen.
                 if self.can(ride.page, Happens::Open) {
                     self.happens(ride.page, Happens::Open, None, actions);
@@ -205,12 +226,12 @@ impl Node {
         takable: &[bool],
         actions: &mut Vec<Action>,
     ) {
-        let Some(carrier) = Carrier::granted_by(header.op) else { return };
+        let Some(carrier) = Carrier::of(header.op) else { return };
         let first = usize::from(carrier == Carrier::Page);
         let aboard = rides.iter().filter(|ride| ride.is_aboard());
         for (at, (ride, &takable)) in aboard.zip(takable).enumerate() {
             let Ride { page, by, .. } = *ride;
-            let came = Came { from: header.from, carrier, by };
+            let came = Came { from: header.from, carrier, by, is_idle: false };
             match self.state(page) {
                 Some(State::Invalid) if takable => {
                     self.rides.unused.insert(page, came);
@@ -230,8 +251,9 @@ impl Node {
         self.came_to(page, came, if used { Fate::Used } else { Fate::Wasted });
     }
 
-    fn came_to(&mut self, page: Page, came: Came, fate: Fate) {
-        let Came { from, carrier, by } = came;
+    /// What became of a page that came by a ride.
+    pub(super) fn came_to(&mut self, page: Page, came: Came, fate: Fate) {
+        let Came { carrier, by, is_idle, .. } = came;
         let RideStatistics { used, wasted, late, .. } =
             &mut self.counts.rides[carrier as usize][by as usize];
         // What came may be no page.
@@ -244,12 +266,28 @@ impl Node {
             Fate::Used => (used, &mut of_page.rides_used),
             Fate::Wasted => (wasted, &mut of_page.rides_wasted),
             Fate::Late => (late, &mut of_page.rides_late),
-            Fate::Aboard => unreachable!("it has come"),
+            Fate::Aboard | Fate::Idle => unreachable!("it has come to an end"),
         };
         *all += 1;
         *one += 1;
+        // Of who lies idle no more than that is told until it is used.
+        if !is_idle || fate == Fate::Used {
+            self.owe_word(page, came, fate);
+        }
+    }
+
+    /// Who sent a page is to be told what became of it.
+    pub(super) fn owe_word(
+        &mut self,
+        page: Page,
+        Came { from, carrier, by, .. }: Came,
+        fate: Fate,
+    ) {
         if self.rides.forecast.is_on() {
             self.rides.fates.entry(from).or_default().push(Ride { page, by, fate });
+            if carrier.is_ahead() && matches!(fate, Fate::Wasted | Fate::Idle) {
+                self.rides.ahead.in_vain.insert(from);
+            }
         }
     }
 }

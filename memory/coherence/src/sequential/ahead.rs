@@ -138,7 +138,7 @@ impl Node {
             let is_wanted = std::mem::take(&mut entry.is_wanted);
             let Some(place) = place(ride.page) else {
                 // It may go along next time.
-                self.ahead.forecast.changed(from, ride.page..ride.page + 1, false);
+                self.ahead.forecast.changed(from, ride.page..ride.page + 1, false, true);
                 self.happens(ride.page, Happens::Stay, None, actions);
                 if !is_wanted {
                     actions.pop_if(|last| *last == Action::Wake(ride.page));
@@ -185,7 +185,7 @@ impl Node {
 
     /// A copy is here no more.
     pub(super) fn is_out_of_date(&mut self, page: Page, writer: NodeId) {
-        self.ahead.forecast.changed(writer, page..page + 1, false);
+        self.ahead.forecast.changed(writer, page..page + 1, false, true);
     }
 
     /// Of the pages that another hopes for, those that go along, at most so many.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use coherence::diff;
 use coherence::message::{Content, Header, NodeId, Page};
-use coherence::scope::event::Body;
+use coherence::scope::event::{Body, Kept};
 use coherence::scope::page::{EVENTS, Happens, RULES, STATES, State};
 use coherence::scope::{Action, Event, Node, Options};
 use coherence::story::{Do, Story};
@@ -66,6 +66,7 @@ struct Host {
     node: Node,
     frames: Vec<Frame>,
     changes: BTreeMap<NodeId, Vec<u8>>,
+    kept: BTreeMap<Kept, Vec<u8>>,
     tasks: Vec<Task>,
 }
 
@@ -119,6 +120,7 @@ impl Machine {
                 node,
                 frames: (0..story.pages).map(frame).collect(),
                 changes: BTreeMap::new(),
+                kept: BTreeMap::new(),
                 tasks: vec![task; scripts.len()],
             }
         });
@@ -269,7 +271,7 @@ impl Machine {
     fn step(&mut self, host: usize, event: Event, body: &[u8]) {
         let mut actions = Vec::new();
         let happened = format!("{event:?}");
-        let Host { node, frames, changes, tasks } = &mut self.hosts[host];
+        let Host { node, frames, changes, kept: kept_here, tasks } = &mut self.hosts[host];
         if let Err(refused) = node.step(event, 0, &mut actions) {
             self.wrong = Some(format!("node {host} refuses {happened}: {refused:?}"));
         }
@@ -290,6 +292,17 @@ impl Machine {
                 Action::Fill(page, place) => {
                     let bytes = &body[place * PAGE..][..PAGE];
                     frames[page as usize].bytes.copy_from_slice(bytes);
+                }
+                Action::Keep(kept) => {
+                    let before = kept_here.insert(kept, body.to_vec());
+                    assert_eq!(before, None, "it is kept once");
+                }
+                Action::FillKept(page, kept, place) => {
+                    let bytes = &kept_here[&kept][place * PAGE..][..PAGE];
+                    frames[page as usize].bytes.copy_from_slice(bytes);
+                }
+                Action::Forget(kept) => {
+                    kept_here.remove(&kept).expect("it was kept");
                 }
                 Action::Twin(page) => {
                     let frame = &mut frames[page as usize];

@@ -6,7 +6,7 @@ use coherence::message::{NodeId, Page};
 use coherence::scope::Event;
 use coherence::scope::event::Task;
 use coherence::scope::homes::Homes;
-use coherence::scope::tree::{ROOT, parent};
+use coherence::scope::tree::{parent, root};
 
 use super::Agent;
 use crate::frame::Frame;
@@ -62,11 +62,11 @@ impl Agent {
         };
         let me = self.options.me;
         self.allocated(me, allocation);
-        if me != ROOT {
-            self.send(parent(me), Frame::Allocated(allocation), Vec::new());
+        if me != root(self.options.nodes) {
+            self.send(parent(me, self.options.nodes), Frame::Allocated(allocation), Vec::new());
         }
         for (pages, homes) in self.homes(pages, block.div_ceil(page_bytes).max(1), first) {
-            self.step(Event::Allocate { pages, homes }, &[]);
+            self.step(Event::Allocate { pages, homes }, &mut Vec::new());
         }
         let address = self.memory.region().place().start as u64 + page * page_bytes;
         let observer = self.observer.as_mut();

@@ -6,6 +6,7 @@ use std::os::fd::BorrowedFd;
 
 use coherence::diff;
 use coherence::message::{NodeId, Page};
+use coherence::scope::event::Kept;
 use pager::{Access, PagerError, Region};
 
 /// A node's pages.
@@ -16,6 +17,8 @@ pub struct Memory {
     spare: Vec<Box<[u8]>>,
     /// Changes on their way to be sent, by home.
     changes: HashMap<NodeId, Vec<u8>>,
+    /// Bodies of messages that came ahead of a barrier.
+    kept: HashMap<Kept, Vec<u8>>,
     /// A page as it was at one moment.
     copy: Box<[u8]>,
     /// Bytes of changes so far.
@@ -34,6 +37,7 @@ impl Memory {
             twins: HashMap::new(),
             spare: Vec::new(),
             changes: HashMap::new(),
+            kept: HashMap::new(),
             copy: page,
             changed: 0,
         }
@@ -62,6 +66,23 @@ impl Memory {
     /// The page holds this.
     pub fn fill(&mut self, page: Page, bytes: &[u8]) -> Result<(), PagerError> {
         self.region.write(page, 0, bytes)
+    }
+
+    /// Keeps a message's body.
+    pub fn keep(&mut self, kept: Kept, body: Vec<u8>) {
+        self.kept.insert(kept, body);
+    }
+
+    /// The page holds one of those that such a body begins with.
+    pub fn fill_kept(&mut self, page: Page, kept: Kept, place: usize) -> Result<(), PagerError> {
+        let bytes = self.page_bytes();
+        let pages = self.kept.get(&kept).expect("the protocol forgets them later");
+        self.region.write(page, 0, &pages[place * bytes..][..bytes])
+    }
+
+    /// It is of no use any more.
+    pub fn forget(&mut self, kept: Kept) {
+        self.kept.remove(&kept);
     }
 
     /// Remembers the page as it is.

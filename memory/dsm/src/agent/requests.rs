@@ -93,14 +93,14 @@ impl Agent {
 
     /// The task goes on when it is granted.
     fn wait(&mut self, task: Task, event: Event) {
-        if let Some(misuse) = self.step(event, &[]) {
+        if let Some(misuse) = self.step(event, &mut Vec::new()) {
             self.reply(task, Err(&misuse));
         }
     }
 
     /// The task goes on at once.
     fn at_once(&mut self, task: Task, event: Event) {
-        match self.step(event, &[]) {
+        match self.step(event, &mut Vec::new()) {
             Some(misuse) => self.reply(task, Err(&misuse)),
             None => self.reply(task, Ok([0, 0])),
         }
