@@ -39,7 +39,7 @@ use observe::Observer;
 use watch::Watch;
 
 use crate::desk::{Bell, Desk};
-use crate::error::DsmError;
+use crate::error::{DsmError, say};
 use crate::frame::Frame;
 use crate::launch::Launch;
 use crate::ledger::Ledger;
@@ -571,7 +571,7 @@ impl Agent {
     /// Ends the job, on all nodes, with one line.
     fn end(&mut self, status: u8, line: &str) -> ! {
         if !line.is_empty() {
-            eprintln!("nagaya: {line}");
+            say(line);
         }
         if let Some(network) = &mut self.network {
             network.tell_all(&Frame::End(status).bytes(), line.as_bytes());

@@ -50,3 +50,9 @@ impl From<fabric::wireup::WireupError> for DsmError {
         Self::System(error.to_string())
     }
 }
+
+/// Tells the user, in one piece: other nodes write to the same place at the same moment.
+pub fn say(line: &str) {
+    use std::io::Write as _;
+    let _ = std::io::stderr().write_all(format!("nagaya: {line}\n").as_bytes());
+}

@@ -14,7 +14,7 @@ use crate::agent::driver::Driver;
 use crate::agent::{Agent, Looks, Parts};
 use crate::caller;
 use crate::desk::{ANY_TAG, Bell, Counted, Desk, Request, Setting};
-use crate::error::DsmError;
+use crate::error::{DsmError, say};
 use crate::frame::Frame;
 use crate::launch::Launch;
 use crate::ledger::Allocation;
@@ -122,7 +122,7 @@ impl From<DsmError> for NotJoined {
 impl NotJoined {
     /// Ends the job, as far as that goes, with this line.
     pub fn end_all(&self, line: &str) -> ! {
-        eprintln!("nagaya: {line}");
+        say(line);
         match &self.launch {
             Some(launch) => launch.abort(1, line),
             // SAFETY: ends the process.

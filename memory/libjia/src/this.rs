@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use dsm::error::DsmError;
+use dsm::error::{DsmError, say};
 use dsm::task::{NotJoined, Task};
 
 static TASK: Mutex<Option<Task>> = Mutex::new(None);
@@ -122,7 +122,7 @@ pub fn end(line: &str) -> ! {
             task.abort(1, &line)
         }
         None => {
-            eprintln!("nagaya: {line}");
+            say(line);
             // SAFETY: ends the process.
             unsafe { libc::_exit(1) }
         }
