@@ -216,6 +216,8 @@ fn one_round(
     let mut dsm = |nodes: usize, names: &[&'static str]| {
         let mut command = Mpi::Ompi4.nodes(nodes, &program)?;
         command.arg(options.samples.to_string()).args(names);
+        // A miss is a page, and brings no others.
+        command.env("NAGAYA_DSM_RIDES", "normal");
         let output = output_of(&mut command, PATIENCE)?;
         for name in names {
             let times = times_of(&output, &[name]).ok_or_else(|| {

@@ -4,8 +4,10 @@
 
 use std::time::Duration;
 
-/// How long a wait may look before it sleeps.
-pub const SPIN_MAX: Duration = Duration::from_micros(50);
+/// How long a wait may look before it sleeps: longer than the other side takes to be woken, which
+/// on idle processors of a virtual machine is 50 to 75 µs. Else two who have both slept once
+/// would never look again in time.
+pub const SPIN_MAX: Duration = Duration::from_micros(100);
 /// How many waits sleep at once after one that has looked in vain.
 const SLEEPS: u32 = 16;
 
