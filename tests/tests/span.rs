@@ -107,7 +107,11 @@ fn programs_without_threads_do_as_they_do() {
         "{}\n",
         std::fs::canonicalize(tool("readlink")).expect("a path").display()
     ));
-    span(2, tool("perl")).args(["-e", "$| = 1; print qq(a\\n); system('echo b'); exit 3"]).run();
+    // It forks, is told that it cannot, and goes on.
+    let forks =
+        span(2, tool("perl")).args(["-e", "$| = 1; print qq(a\n); system('echo b'); exit 3"]);
+    let output = forks.run().ends_with(3);
+    assert_eq!(output.stdout, "a\n", "{output}");
 }
 
 #[test]
@@ -118,7 +122,7 @@ fn a_program_ends_however_it_ends() {
         assert_eq!(span(nodes, &ends).arg("exit").run().code(), 5);
         span(nodes, &ends).arg("last").run().prints(said);
         let fault = span(nodes, &ends).arg("fault").run();
-        assert!(!fault.code().eq(&0), "{fault}");
+        assert!(fault.signal().is_some() || fault.code() == 1, "{fault}");
     }
 }
 
