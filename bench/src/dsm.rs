@@ -185,7 +185,8 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         for &nodes in &options.nodes {
             progress(&format!("dsm, {} on {nodes} nodes", program.name));
             let arguments = if options.small { program.small } else { "" };
-            let wanted = Wanted { name: program.name, arguments, rides: None };
+            // What rides along, and when, depends on the moment: `ainori` looks at that.
+            let wanted = Wanted { name: program.name, arguments, rides: "normal" };
             match Traffic::of(&wanted, nodes, nagaya, out) {
                 Ok(of) => traffic.push(of),
                 Err(failure) => failures.push(failure),

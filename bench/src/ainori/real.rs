@@ -32,7 +32,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
             let mut normal = None;
             for policy in &options.rides {
                 progress(&format!("ainori, {} on {nodes} nodes, {policy}", program.name));
-                let wanted = Wanted { name: program.name, arguments, rides: Some(policy) };
+                let wanted = Wanted { name: program.name, arguments, rides: policy };
                 let of = match Traffic::of(&wanted, nodes, nagaya, out) {
                     Ok(of) => of,
                     Err(failure) => {

@@ -41,8 +41,8 @@ pub struct Wanted<'a> {
     pub name: &'static str,
     /// Its arguments.
     pub arguments: &'a str,
-    /// The policy of rides, if it is not to be the default.
-    pub rides: Option<&'a str>,
+    /// The policy of rides.
+    pub rides: &'a str,
 }
 
 /// What a program has sent on so many nodes, each of one task.
@@ -93,7 +93,7 @@ impl Traffic {
         let compiled = programs::compile_with_jia(name, nagaya, out)?;
         let mut command = Mpi::Ompi4.nodes(nodes, &compiled)?;
         command.env("NAGAYA_DSM_STATISTICS", place.join(&begin));
-        command.envs(rides.map(|policy| ("NAGAYA_DSM_RIDES", policy)));
+        command.env("NAGAYA_DSM_RIDES", rides);
         command.args(arguments.split_whitespace());
         let output = output_of(&mut command, PATIENCE)?;
         let seconds = seconds_of(&output)
@@ -114,8 +114,7 @@ impl Traffic {
         let mut command = Command::new(&nagaya.command);
         command.arg("sim").arg(name).args(parameters(arguments));
         let _ = fs::remove_file(&csv); // an earlier run's
-        command.args(rides.map(|policy| ["--rides", policy]).iter().flatten());
-        command.args(["-n", &nodes.to_string(), "--csv"]).arg(&csv);
+        command.args(["--rides", rides, "-n", &nodes.to_string(), "--csv"]).arg(&csv);
         output_of(&mut command, PATIENCE)?;
         let simulated = Counts::simulated(&read(&csv)?).ok_or_else(|| {
             Failure::new(format!("{}: not what `nagaya sim` writes", csv.display()))

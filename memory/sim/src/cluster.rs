@@ -80,7 +80,7 @@ pub struct Waking {
 
 /// How long the protocol's thread looks, where the node's tasks wait, before it sleeps; as in
 /// production (`fabric::patience`).
-pub const LOOKS_NS: u64 = 50_000;
+pub const LOOKS_NS: u64 = 100_000;
 
 /// What the inner loops of programs take on one processor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
