@@ -81,6 +81,9 @@ install: all
 	install -m 755 $(RELEASE)/libjia.so $(STAGE)/lib/libjia.so.$(VERSION)
 	ln -sf libjia.so.$(VERSION) $(STAGE)/lib/libjia.so.0
 	ln -sf libjia.so.0 $(STAGE)/lib/libjia.so
+	install -m 755 $(RELEASE)/libmemop.so $(STAGE)/lib/libmemop.so.$(VERSION)
+	ln -sf libmemop.so.$(VERSION) $(STAGE)/lib/libmemop.so.0
+	ln -sf libmemop.so.0 $(STAGE)/lib/libmemop.so
 	install -m 644 $(filter-out include/xpmem.h,$(wildcard include/*.h)) $(STAGE)/include/
 	for f in pkgconfig/*.pc.in; do \
 		sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' $$f \
@@ -121,6 +124,7 @@ uninstall:
 	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
 	rm -f $(STAGE)/lib/libfcp.so* $(STAGE)/lib/pkgconfig/fcp.pc
 	rm -f $(STAGE)/lib/libjia.so* $(STAGE)/lib/pkgconfig/jia.pc
+	rm -f $(STAGE)/lib/libmemop.so* $(STAGE)/lib/pkgconfig/memop.pc
 	cd include && for f in *.h; do \
 		[ $$f = xpmem.h ] || rm -f $(STAGE)/include/$$f; done
 	cd man && for f in *.[137]; do rm -f $(STAGE)/share/man/man*/$$f; done

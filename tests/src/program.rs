@@ -61,7 +61,7 @@ pub fn c_pvm(source: &str, flags: &[&str]) -> PathBuf {
 /// A directory in which Nagaya's libraries have the names that linker and dynamic linker
 /// look for; cargo gives them only the first.
 pub fn libraries() -> PathBuf {
-    let libraries = ["pvas", "xpmem", "jia"].map(|name| (name, library(name)));
+    let libraries = ["pvas", "xpmem", "jia", "memop"].map(|name| (name, library(name)));
     linked("lib", &libraries, 0)
 }
 

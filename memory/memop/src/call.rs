@@ -1,0 +1,134 @@
+//! A system call that another process makes: one of its threads is stopped, made to pass a
+//! system call instruction of its own program with our registers, and put back.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::FileExt as _;
+
+use rustix::io::{Errno, Result};
+use rustix::process::Pid;
+
+use crate::process::{State, gone, threads};
+use crate::trace::{Stop, Thread};
+
+/// The instruction `syscall`.
+const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
+/// How much of a mapping is searched for it at a time.
+const PIECE: usize = 64 << 10;
+
+/// Has the process make this call; its result.
+pub fn make(pid: Pid, number: i64, arguments: [usize; 6]) -> Result<u64> {
+    // Who is about to end is refused by the kernel in several ways.
+    let ended = |error| if lives(pid) { error } else { Errno::SRCH };
+    let thread = stopped(pid).map_err(ended)?;
+    // (The first thread's view of the memory ends with it.)
+    let result = instruction(thread.tid()).and_then(|at| pass(&thread, at, number, arguments));
+    thread.release()?;
+    result.map_err(ended)
+}
+
+fn lives(pid: Pid) -> bool {
+    threads(pid).is_ok_and(|tids| tids.into_iter().any(|tid| State::of(tid).is_some()))
+}
+
+/// A thread of the process, stopped.
+fn stopped(pid: Pid) -> Result<Thread> {
+    let mut why = Errno::SRCH;
+    // The first thread may have ended before the others, or be where no signal reaches it.
+    for tid in threads(pid)? {
+        let Some(state) = State::of(tid) else { continue };
+        let ours = state.tracer == rustix::thread::gettid().as_raw_pid();
+        match state.kind {
+            'D' => why = Errno::BUSY,
+            't' if ours => return Ok(Thread::held(tid)),
+            _ if state.tracer != 0 => why = Errno::PERM,
+            _ => match Thread::stop(tid) {
+                Ok(thread) => return Ok(thread),
+                Err(error) => why = error,
+            },
+        }
+    }
+    Err(why)
+}
+
+/// Where the process has a system call instruction: in its vDSO, else in its libraries.
+fn instruction(tid: i32) -> Result<u64> {
+    let maps = File::open(format!("/proc/{tid}/maps")).map_err(gone)?;
+    let memory = File::open(format!("/proc/{tid}/mem")).map_err(gone)?;
+    let mut others = Vec::new();
+    for line in BufReader::new(maps).lines() {
+        let line = line.map_err(gone)?;
+        let Some((start, end)) = executable(&line) else { continue };
+        if line.ends_with("[vdso]") {
+            if let Some(at) = search(&memory, start, end) {
+                return Ok(at);
+            }
+        } else if !line.ends_with("[vsyscall]") {
+            others.push((start, end));
+        }
+    }
+    others.into_iter().find_map(|(start, end)| search(&memory, start, end)).ok_or(Errno::NOTSUP)
+}
+
+/// The bounds of a mapping that can be executed, of a line of `/proc/PID/maps`.
+fn executable(line: &str) -> Option<(u64, u64)> {
+    let (bounds, rest) = line.split_once(' ')?;
+    let (start, end) = bounds.split_once('-')?;
+    let is_executable = rest.as_bytes().get(2) == Some(&b'x');
+    let address = |text| u64::from_str_radix(text, 16).ok();
+    is_executable.then_some((address(start)?, address(end)?))
+}
+
+fn search(memory: &File, start: u64, end: u64) -> Option<u64> {
+    let mut piece = vec![0; PIECE];
+    // An instruction that lies across the end of a piece is missed; there are many.
+    (start..end).step_by(PIECE).find_map(|from| {
+        let length = PIECE.min((end - from) as usize);
+        memory.read_exact_at(&mut piece[..length], from).ok()?;
+        let at = piece[..length].windows(2).position(|bytes| bytes == INSTRUCTION)?;
+        Some(from + at as u64)
+    })
+}
+
+/// Passes the instruction with this call's registers; all is as it was afterwards.
+fn pass(thread: &Thread, at: u64, number: i64, arguments: [usize; 6]) -> Result<u64> {
+    let saved = thread.registers()?;
+    let signals = thread.signals()?;
+    let dispatch = thread.without_dispatch()?;
+    // With all signals blocked no handler begins meanwhile.
+    thread.set_signals(u64::MAX)?;
+    let mut registers = saved;
+    registers.rip = at;
+    // No call is under way, which would be begun again.
+    registers.orig_rax = u64::MAX;
+    registers.rax = number as u64;
+    let places = [
+        &mut registers.rdi,
+        &mut registers.rsi,
+        &mut registers.rdx,
+        &mut registers.r10,
+        &mut registers.r8,
+        &mut registers.r9,
+    ];
+    for (place, argument) in places.into_iter().zip(arguments) {
+        *place = argument as u64;
+    }
+    let result = thread.set_registers(&registers).and_then(|()| {
+        // Into the call, and out of it.
+        thread.go_until(Stop::Call)?;
+        thread.go_until(Stop::Call)?;
+        Ok(thread.registers()?.rax)
+    });
+    // Where a call was interrupted, it is begun again only by who comes out of such a stop.
+    thread.stop_again()?;
+    thread.set_registers(&saved)?;
+    if let Some(dispatch) = dispatch {
+        thread.set_dispatch(&dispatch)?;
+    }
+    thread.set_signals(signals)?;
+    let result = result? as i64;
+    if (-4095..0).contains(&result) {
+        return Err(Errno::from_raw_os_error(-result as i32));
+    }
+    Ok(result as u64)
+}

@@ -1,0 +1,45 @@
+//! What `/proc` says of a process and its threads.
+
+use std::fs;
+use std::io::Error;
+
+use rustix::io::{Errno, Result};
+use rustix::process::Pid;
+
+/// The threads of a process, the first one first.
+pub fn threads(pid: Pid) -> Result<Vec<i32>> {
+    let listed = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).map_err(gone)?;
+    let names = listed.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    Ok(names.filter_map(|name| name.parse().ok()).collect())
+}
+
+/// What a thread does, and who traces it.
+pub struct State {
+    /// As in proc_pid_status(5): `R`, `S`, `D`, `T`, `t`.
+    pub kind: char,
+    /// The tracing thread, or 0.
+    pub tracer: i32,
+}
+
+impl State {
+    /// Of a thread that lives, and has memory still.
+    pub fn of(tid: i32) -> Option<Self> {
+        let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+            Some(line.trim().to_string())
+        };
+        field("VmSize:")?;
+        let kind = field("State:")?.chars().next().filter(|kind| !['Z', 'X'].contains(kind))?;
+        Some(State { kind, tracer: field("TracerPid:")?.parse().ok()? })
+    }
+}
+
+/// Of files in `/proc`: the process is not there, or is somebody else's.
+pub fn gone(error: Error) -> Errno {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => Errno::SRCH,
+        Some(Errno::ACCESS) => Errno::PERM,
+        error => error.unwrap_or(Errno::SRCH),
+    }
+}
