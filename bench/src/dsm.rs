@@ -2,7 +2,6 @@
 //! round trip of the same bytes and a bare fault; what programs send, at 2 to 16 nodes; and
 //! what the simulator says of their time, on 2 nodes beside the real one, and on many.
 
-mod peers;
 mod report;
 mod simulated;
 mod speedup;
@@ -18,8 +17,8 @@ use crate::launch::{Nagaya, output_of};
 use crate::mpi::Mpi;
 use crate::programs;
 use crate::progress::progress;
-use crate::results::{Measure, Results};
-use peers::{FaultKind, Peers};
+use crate::steps::peers::Peers;
+use crate::steps::{FaultKind, Reply, Step, Steps, Way, times_of};
 use traffic::{Traffic, Wanted};
 
 /// How often it is measured.
@@ -78,46 +77,6 @@ impl Options {
     }
 }
 
-/// Who takes part in a step, or what it is held against.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Way {
-    /// The library.
-    Dsm,
-    /// What it cannot do without, by threads that sleep until they are wanted.
-    Sleeping,
-    /// By threads that spin.
-    Spinning,
-}
-
-impl Way {
-    /// As it is called in files.
-    fn key(self) -> &'static str {
-        match self {
-            Way::Dsm => "nagaya",
-            Way::Sleeping => "sleeping",
-            Way::Spinning => "spinning",
-        }
-    }
-}
-
-/// A step between two nodes, and what it cannot do without: messages there and back, a fault.
-struct Step {
-    name: &'static str,
-    round_trip: Option<Reply>,
-    fault: Option<FaultKind>,
-    /// At most so many times that.
-    asked: Option<f64>,
-}
-
-/// What comes back.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reply {
-    /// A message without a page.
-    Short,
-    /// A page.
-    Page,
-}
-
 const BARRIER: &str = "barrier";
 
 const STEPS: [Step; 7] = [
@@ -140,37 +99,14 @@ const STEPS: [Step; 7] = [
     Step { name: BARRIER, round_trip: Some(Reply::Short), fault: None, asked: Some(1.5) },
 ];
 
-/// Bytes of a page, the library's default; of a message without one.
+/// Bytes of a page, the library's default.
 const PAGE: usize = 8192;
-const SHORT: usize = 64;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Times of steps: their medians, and their 99th percentiles.
-struct Steps {
-    medians: Results<Way>,
-    tails: Results<Way>,
-}
-
-impl Steps {
-    fn add(&mut self, what: &'static str, tasks: usize, way: Way, round: u32, of: Times) {
-        let measure = Measure { what, tasks, bytes: 0 };
-        self.medians.add(measure, way, round, of.median_us);
-        self.tails.add(measure, way, round, of.tail_us);
-    }
-}
-
-/// Of many samples, in µs.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Times {
-    median_us: f64,
-    /// The 99th percentile.
-    tail_us: f64,
-}
-
 /// Measures, prints tables, writes CSV files and a figure.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
-    let mut steps = Steps { medians: Results::new(), tails: Results::new() };
+    let mut steps = Steps::new();
     let mut failures = Vec::new();
     let wanted = |part| options.only.contains(&part);
     for round in (1..=options.rounds).take_while(|_| wanted(Part::Steps)) {
@@ -212,7 +148,7 @@ fn one_round(
     nagaya: &Nagaya,
     out: &Path,
 ) -> Result<(), Failure> {
-    let peers = Peers::measure(options.samples, out)?;
+    let peers = Peers::measure(PAGE, options.samples, out)?;
     let program = programs::compile_with_jia("dsm_latency", nagaya, out)?;
     let mut dsm = |nodes: usize, names: &[&'static str]| {
         let mut command = Mpi::Ompi4.nodes(nodes, &program)?;
@@ -224,7 +160,7 @@ fn one_round(
             let times = times_of(&output, &[name]).ok_or_else(|| {
                 Failure::new(format!("dsm_latency: says nothing of {name}: {output}"))
             })?;
-            steps.add(name, nodes, Way::Dsm, round, times);
+            steps.add(name, nodes, Way::Nagaya, round, times);
         }
         Ok::<(), Failure>(())
     };
@@ -232,36 +168,10 @@ fn one_round(
     for &nodes in options.barriers.iter().filter(|&&nodes| nodes > 2) {
         dsm(nodes, &[BARRIER])?;
     }
-    for way in [Way::Sleeping, Way::Spinning] {
+    for way in Way::PEERS {
         for step in &STEPS {
             steps.add(step.name, 2, way, round, peers.least(step, way));
         }
     }
     Ok(())
-}
-
-/// Of the line that begins with these words: after them come some numbers, of which the last
-/// three are median, 99th percentile and largest, in ns.
-fn times_of(output: &str, begins: &[&str]) -> Option<Times> {
-    let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let line = lines.into_iter().find(|words| words.starts_with(begins))?;
-    let numbers: Vec<f64> =
-        line[begins.len()..].iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
-    let [.., median, tail, _] = numbers[..] else { return None };
-    Some(Times { median_us: median / 1000.0, tail_us: tail / 1000.0 })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_steps_times_are_found() {
-        let output = "lock 2 100 19000 31000 40000\nread sleeping 100 8000 9000 9999\n";
-        let lock = times_of(output, &["lock"]);
-        assert_eq!(lock, Some(Times { median_us: 19.0, tail_us: 31.0 }));
-        let read = times_of(output, &["read", "sleeping"]);
-        assert_eq!(read, Some(Times { median_us: 8.0, tail_us: 9.0 }));
-        assert_eq!(times_of(output, &["barrier"]), None);
-    }
 }

@@ -3,8 +3,8 @@
 //! Every figure is printed with the peer's and the ratio of the two, both taken from the
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
 //! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
-//! [`syscall`], [`pagetables`], [`fcp`], [`pvm`], [`dsm`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what their
-//! names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
+//! [`syscall`], [`pagetables`], [`fcp`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
+//! their names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
 //! runs them in turns, and reports. `README.md` says how to read the result.
 
 mod ainori;
@@ -29,8 +29,10 @@ mod progress;
 mod pvm;
 mod results;
 mod sizes;
+mod span;
 mod spawn;
 mod spread;
+mod steps;
 mod syscall;
 mod table;
 mod target;
@@ -90,6 +92,8 @@ enum Topic {
     Pvm(pvm::Options),
     /// Shared memory between nodes: single steps, and what programs send
     Dsm(dsm::Options),
+    /// One process over two nodes: single steps, and programs beside one processor
+    Span(span::Options),
     /// The Ainori paper's figures in the simulator, and page messages of real runs
     Ainori(ainori::Options),
     /// Applications of others, without us and with us
@@ -144,6 +148,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Fcp(options) => fcp::run(adjusted!(options), nagaya, out),
         Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
         Topic::Dsm(options) => dsm::run(adjusted!(options), nagaya, out),
+        Topic::Span(options) => span::run(adjusted!(options), nagaya, out),
         Topic::Ainori(options) => ainori::run(adjusted!(options), nagaya, out),
         Topic::Apps(options) => apps::run(adjusted!(options), nagaya, out),
         Topic::Demo => pingpong::run(adjusted!(pingpong::Options::demo()), nagaya, out),
@@ -164,6 +169,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("fcp", Topic::Fcp(fcp::Options::full())),
         ("pvm", Topic::Pvm(pvm::Options::full())),
         ("dsm", Topic::Dsm(dsm::Options::full())),
+        ("span", Topic::Span(span::Options::full())),
         ("ainori", Topic::Ainori(ainori::Options::full())),
         ("apps", Topic::Apps(apps::Options::full())),
         ("pingpong", Topic::Pingpong(pingpong::Options::full())),

@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 34] = [
+const SOURCES: [(&str, &str); 37] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
@@ -42,6 +42,9 @@ const SOURCES: [(&str, &str); 34] = [
     ("pvm_pingpong.c", include_str!("../programs/pvm_pingpong.c")),
     ("pvm_spawn.c", include_str!("../programs/pvm_spawn.c")),
     ("pvm_stream.c", include_str!("../programs/pvm_stream.c")),
+    ("span_latency.c", include_str!("../programs/span_latency.c")),
+    ("montecarlo.c", include_str!("../programs/montecarlo.c")),
+    ("matrix.c", include_str!("../programs/matrix.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),
     ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),
@@ -59,6 +62,11 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Compiles `name`.c with the system's C compiler.
 pub fn compile(name: &str, out: &Path) -> Result<PathBuf, Failure> {
     compile_with(&c_compiler()?, name, name, out, &[])
+}
+
+/// Compiles `name`.c, whose loops OpenMP shares out.
+pub fn compile_with_openmp(name: &str, out: &Path) -> Result<PathBuf, Failure> {
+    compile_with(&c_compiler()?, name, name, out, &["-fopenmp".to_string()])
 }
 
 /// Compiles `name`.c and links it with libpvas.

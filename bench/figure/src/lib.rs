@@ -244,6 +244,13 @@ impl Axis {
         Self::powers_of_two(counts, 1, |count| count.to_string())
     }
 
+    /// Names, one after the other from 0 on.
+    pub fn named<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let ticks: Vec<_> =
+            names.enumerate().map(|(at, name)| (at as f64, name.to_string())).collect();
+        Axis { range: -0.5..ticks.len() as f64 - 0.5, ticks }
+    }
+
     fn powers_of_two(
         values: impl Iterator<Item = usize>,
         step: usize,

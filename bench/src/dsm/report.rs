@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use super::traffic::{Counts, PROGRAMS, Traffic};
-use super::{BARRIER, Options, STEPS, Steps, Way};
+use super::{BARRIER, Options, STEPS};
 use crate::failure::Failure;
 use crate::figure::{Axis, COLOURS, Figure, Kind, Line, Look, Panel, Row, log2};
 use crate::machine;
 use crate::results::Measure;
-use crate::table::{Table, three_digits, write_lines};
-use crate::target::{self, Asked, Target};
+use crate::steps::{Steps, Way, measure};
+use crate::table::{Table, write_lines};
+use crate::target;
 
 /// Prints the tables; writes `dsm.csv`, `dsm-programs.csv`, `dsm-targets.csv`, `dsm.svg`.
 pub fn write(
@@ -19,13 +20,20 @@ pub fn write(
     out: &Path,
 ) -> Result<(), Failure> {
     if !steps.medians.is_empty() {
-        print_steps(steps, options);
+        steps.print(
+            &measures(options),
+            &format!(
+                "steps of shared memory, and what each cannot do without (UCX's round trip, a \
+                 bare fault) by threads that sleep and that spin; medians of {} rounds",
+                options.rounds
+            ),
+        );
         target::report(
             "shared memory: what is asked, and whether it is reached",
-            &targets(steps),
+            &steps.targets(&STEPS),
             &out.join("dsm-targets.csv"),
         )?;
-        write_lines(&out.join("dsm.csv"), &csv(steps))?;
+        steps.write(&out.join("dsm.csv"))?;
     }
     if !traffic.is_empty() {
         print_traffic(traffic);
@@ -37,91 +45,11 @@ pub fn write(
     Ok(())
 }
 
-fn measure(what: &'static str, tasks: usize) -> Measure {
-    Measure { what, tasks, bytes: 0 }
-}
-
 /// Everything that was measured, with the number of nodes.
 fn measures(options: &Options) -> Vec<Measure> {
     let more = options.barriers.iter().filter(|&&nodes| nodes > 2);
     let two = STEPS.iter().map(|step| measure(step.name, 2));
     two.chain(more.map(|&nodes| measure(BARRIER, nodes))).collect()
-}
-
-fn print_steps(steps: &Steps, options: &Options) {
-    let mut table = Table::new([
-        "",
-        "nodes",
-        "µs",
-        "(min..max)",
-        "99 %",
-        "sleeping",
-        "99 %",
-        "ratio",
-        "spinning",
-        "99 %",
-        "ratio",
-        "",
-    ]);
-    for of in measures(options) {
-        let Some(time) = steps.medians.of(of, Way::Dsm) else { continue };
-        let tail = |way| steps.tails.of(of, way).map(|of| three_digits(of.median));
-        let mut row = vec![
-            of.what.to_string(),
-            of.tasks.to_string(),
-            three_digits(time.median),
-            format!("({}..{})", three_digits(time.min), three_digits(time.max)),
-            tail(Way::Dsm).unwrap_or_default(),
-        ];
-        for way in [Way::Sleeping, Way::Spinning] {
-            let least = steps.medians.of(of, way).map(|of| three_digits(of.median));
-            let ratio = steps.medians.quotient((of, Way::Dsm), (of, way));
-            row.push(least.unwrap_or_default());
-            row.push(tail(way).unwrap_or_default());
-            row.push(ratio.map(|of| format!("{:.2}", of.median)).unwrap_or_default());
-        }
-        row.push(String::new());
-        table.row(row);
-    }
-    table.print(&format!(
-        "steps of shared memory, and what each cannot do without (UCX's round trip, a bare \
-         fault) by threads that sleep and that spin; medians of {} rounds",
-        options.rounds
-    ));
-}
-
-fn targets(steps: &Steps) -> Vec<Target> {
-    let mut targets = Vec::new();
-    for step in &STEPS {
-        let Some(most) = step.asked else { continue };
-        for way in [Way::Sleeping, Way::Spinning] {
-            let of = measure(step.name, 2);
-            targets.push(Target {
-                what: format!("{}: Nagaya / {}", step.name, way.key()),
-                asked: Asked::AtMost(most),
-                ratio: steps.medians.quotient((of, Way::Dsm), (of, way)),
-            });
-        }
-    }
-    targets
-}
-
-fn csv(steps: &Steps) -> Vec<String> {
-    let mut lines = vec!["step,nodes,way,us,us_min,us_max,us_99".to_string()];
-    lines.extend(steps.medians.all().map(|(of, way, time)| {
-        let tail = steps.tails.of(of, way).map(|of| format!("{:.3}", of.median));
-        format!(
-            "{},{},{},{:.3},{:.3},{:.3},{}",
-            of.what,
-            of.tasks,
-            way.key(),
-            time.median,
-            time.min,
-            time.max,
-            tail.unwrap_or_default()
-        )
-    }));
-    lines
 }
 
 fn print_traffic(traffic: &[Traffic]) {
@@ -173,7 +101,7 @@ fn program_look(at: usize) -> Look {
 fn figure(steps: &Steps, traffic: &[Traffic], options: &Options) -> Figure {
     let barrier = Look { colour: COLOURS[7], kind: Kind::Solid };
     let met = measures(options).into_iter().filter(|of| of.what == BARRIER);
-    let point = |of: Measure| Some((log2(of.tasks), steps.medians.of(of, Way::Dsm)?.median));
+    let point = |of: Measure| Some((log2(of.tasks), steps.medians.of(of, Way::Nagaya)?.median));
     let barriers = vec![Line { points: met.filter_map(point).collect(), look: barrier }];
     let panel = |caption: &str, value: fn(&Traffic) -> f64| {
         let line = |(at, name): (usize, &str)| {

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{PAGE, PATIENCE, Reply, SHORT, Step, Times, Way, times_of};
+use super::{FaultKind, Reply, SHORT, Step, Times, Way, times_of};
 use crate::cores;
 use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
@@ -27,41 +27,34 @@ const SETTINGS: [(&str, &str); 5] = [
 /// A page's message is so much longer than the page.
 const HEADER: usize = 64;
 
+const PATIENCE: Duration = Duration::from_secs(120);
 const START_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Why a thread is stopped.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum FaultKind {
-    /// The page is not mapped.
-    Read,
-    /// It must not be written.
-    Write,
-}
-
 /// All of them, by threads that sleep and that spin.
 pub struct Peers {
+    page_bytes: usize,
     /// One way, by bytes.
     messages: BTreeMap<(Way, usize), Times>,
     faults: BTreeMap<(Way, FaultKind), Times>,
 }
 
 impl Peers {
-    /// Measures all.
-    pub fn measure(samples: u32, out: &Path) -> Result<Self, Failure> {
-        let mut peers = Peers { messages: BTreeMap::new(), faults: BTreeMap::new() };
+    /// Measures all, with pages of so many bytes.
+    pub fn measure(page_bytes: usize, samples: u32, out: &Path) -> Result<Self, Failure> {
+        let mut peers = Peers { page_bytes, messages: BTreeMap::new(), faults: BTreeMap::new() };
         let program = programs::compile("dsm_fault", out)?;
         let mut command = cores::on(cores::first_pair().map(|(first, _)| first), program);
-        command.args([samples.to_string(), PAGE.to_string()]);
+        command.args([samples.to_string(), page_bytes.to_string()]);
         let output = output_of(&mut command, PATIENCE)?;
-        for way in [Way::Sleeping, Way::Spinning] {
+        for way in Way::PEERS {
             for (kind, name) in [(FaultKind::Read, "read"), (FaultKind::Write, "write")] {
                 let times = times_of(&output, &[name, way.key()]).ok_or_else(|| {
                     Failure::new(format!("dsm_fault: unexpected output: {output}"))
                 })?;
                 peers.faults.insert((way, kind), times);
             }
-            for bytes in [SHORT, PAGE + HEADER] {
+            for bytes in [SHORT, page_bytes + HEADER] {
                 let times = Times {
                     median_us: message_us(bytes, way, samples, 50)?,
                     tail_us: message_us(bytes, way, samples, 99)?,
@@ -78,7 +71,7 @@ impl Peers {
         let there = step.round_trip.map(|_| self.messages[&(way, SHORT)]);
         let back = step.round_trip.map(|reply| match reply {
             Reply::Short => self.messages[&(way, SHORT)],
-            Reply::Page => self.messages[&(way, PAGE + HEADER)],
+            Reply::Page => self.messages[&(way, self.page_bytes + HEADER)],
         });
         let fault = step.fault.map(|kind| self.faults[&(way, kind)]);
         let parts = [there, back, fault];
@@ -170,15 +163,22 @@ mod tests {
     #[test]
     fn parts_add_up() {
         let times = |us: f64| Times { median_us: us, tail_us: 10.0 * us };
+        let page_bytes = 4096;
         let peers = Peers {
-            messages: [(SHORT, 1.0), (PAGE + HEADER, 2.0)]
+            page_bytes,
+            messages: [(SHORT, 1.0), (page_bytes + HEADER, 2.0)]
                 .map(|(bytes, us)| ((Way::Sleeping, bytes), times(us)))
                 .into(),
             faults: [(FaultKind::Read, 4.0), (FaultKind::Write, 8.0)]
                 .map(|(kind, us)| ((Way::Sleeping, kind), times(us)))
                 .into(),
         };
-        let of = super::super::STEPS.map(|step| peers.least(&step, Way::Sleeping).median_us);
-        assert_eq!(of, [7.0, 7.0, 8.0, 2.0, 2.0, 2.0, 2.0]);
+        let of = |round_trip, fault| {
+            let step = Step { name: "", round_trip, fault, asked: None };
+            peers.least(&step, Way::Sleeping).median_us
+        };
+        assert_eq!(of(Some(Reply::Page), Some(FaultKind::Read)), 7.0);
+        assert_eq!(of(None, Some(FaultKind::Write)), 8.0);
+        assert_eq!(of(Some(Reply::Short), None), 2.0);
     }
 }

@@ -1,0 +1,205 @@
+//! Single steps between two nodes, each beside what it cannot do without: UCX's round trip of
+//! the same bytes, and a bare fault.
+
+pub mod peers;
+
+use std::path::Path;
+
+use crate::failure::Failure;
+use crate::results::{Measure, Results};
+use crate::table::{Table, three_digits, write_lines};
+use crate::target::{Asked, Target};
+
+/// Bytes of a message without a page.
+const SHORT: usize = 64;
+
+/// Who takes a step, or what it is held against.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Way {
+    /// Nagaya.
+    Nagaya,
+    /// What it cannot do without, by threads that sleep until they are wanted.
+    Sleeping,
+    /// By threads that spin.
+    Spinning,
+}
+
+impl Way {
+    /// What a step cannot do without.
+    pub const PEERS: [Way; 2] = [Way::Sleeping, Way::Spinning];
+
+    /// As it is called in files.
+    pub fn key(self) -> &'static str {
+        match self {
+            Way::Nagaya => "nagaya",
+            Way::Sleeping => "sleeping",
+            Way::Spinning => "spinning",
+        }
+    }
+}
+
+/// A step between two nodes, and what it cannot do without: messages there and back, a fault.
+pub struct Step {
+    /// As the measuring program calls it.
+    pub name: &'static str,
+    /// Messages.
+    pub round_trip: Option<Reply>,
+    /// A fault.
+    pub fault: Option<FaultKind>,
+    /// At most so many times that.
+    pub asked: Option<f64>,
+}
+
+/// What comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Reply {
+    /// A message without a page.
+    Short,
+    /// A page.
+    Page,
+}
+
+/// Why a thread is stopped.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum FaultKind {
+    /// The page is not mapped.
+    Read,
+    /// It must not be written.
+    Write,
+}
+
+/// Times of steps: their medians, and their 99th percentiles.
+pub struct Steps {
+    /// Of each round.
+    pub medians: Results<Way>,
+    tails: Results<Way>,
+}
+
+/// Of many samples, in µs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Times {
+    /// As many took less as took more.
+    pub median_us: f64,
+    /// The 99th percentile.
+    pub tail_us: f64,
+}
+
+impl Steps {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Steps { medians: Results::new(), tails: Results::new() }
+    }
+
+    /// Adds what one round took.
+    pub fn add(&mut self, what: &'static str, nodes: usize, way: Way, round: u32, of: Times) {
+        let measure = measure(what, nodes);
+        self.medians.add(measure, way, round, of.median_us);
+        self.tails.add(measure, way, round, of.tail_us);
+    }
+
+    /// Prints these, with a row each.
+    pub fn print(&self, measures: &[Measure], title: &str) {
+        let mut table = Table::new([
+            "",
+            "nodes",
+            "µs",
+            "(min..max)",
+            "99 %",
+            "sleeping",
+            "99 %",
+            "ratio",
+            "spinning",
+            "99 %",
+            "ratio",
+            "",
+        ]);
+        for &of in measures {
+            let Some(time) = self.medians.of(of, Way::Nagaya) else { continue };
+            let tail = |way| self.tails.of(of, way).map(|of| three_digits(of.median));
+            let mut row = vec![
+                of.what.to_string(),
+                of.tasks.to_string(),
+                three_digits(time.median),
+                format!("({}..{})", three_digits(time.min), three_digits(time.max)),
+                tail(Way::Nagaya).unwrap_or_default(),
+            ];
+            for way in Way::PEERS {
+                let least = self.medians.of(of, way).map(|of| three_digits(of.median));
+                let ratio = self.medians.quotient((of, Way::Nagaya), (of, way));
+                row.push(least.unwrap_or_default());
+                row.push(tail(way).unwrap_or_default());
+                row.push(ratio.map(|of| format!("{:.2}", of.median)).unwrap_or_default());
+            }
+            row.push(String::new());
+            table.row(row);
+        }
+        table.print(title);
+    }
+
+    /// What is asked of these steps between two nodes.
+    pub fn targets(&self, steps: &[Step]) -> Vec<Target> {
+        let mut targets = Vec::new();
+        for step in steps {
+            let Some(most) = step.asked else { continue };
+            for way in Way::PEERS {
+                let of = measure(step.name, 2);
+                targets.push(Target {
+                    what: format!("{}: Nagaya / {}", step.name, way.key()),
+                    asked: Asked::AtMost(most),
+                    ratio: self.medians.quotient((of, Way::Nagaya), (of, way)),
+                });
+            }
+        }
+        targets
+    }
+
+    /// Writes all of them as a CSV file.
+    pub fn write(&self, file: &Path) -> Result<(), Failure> {
+        let mut lines = vec!["step,nodes,way,us,us_min,us_max,us_99".to_string()];
+        lines.extend(self.medians.all().map(|(of, way, time)| {
+            let tail = self.tails.of(of, way).map(|of| format!("{:.3}", of.median));
+            format!(
+                "{},{},{},{:.3},{:.3},{:.3},{}",
+                of.what,
+                of.tasks,
+                way.key(),
+                time.median,
+                time.min,
+                time.max,
+                tail.unwrap_or_default()
+            )
+        }));
+        write_lines(file, &lines)
+    }
+}
+
+/// Of a step between so many nodes.
+pub fn measure(what: &'static str, nodes: usize) -> Measure {
+    Measure { what, tasks: nodes, bytes: 0 }
+}
+
+/// Of the line that begins with these words: after them come some numbers, of which the last
+/// three are median, 99th percentile and largest, in ns.
+pub fn times_of(output: &str, begins: &[&str]) -> Option<Times> {
+    let lines = output.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let line = lines.into_iter().find(|words| words.starts_with(begins))?;
+    let numbers: Vec<f64> =
+        line[begins.len()..].iter().map(|word| word.parse().ok()).collect::<Option<_>>()?;
+    let [.., median, tail, _] = numbers[..] else { return None };
+    Some(Times { median_us: median / 1000.0, tail_us: tail / 1000.0 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steps_times_are_found() {
+        let output = "lock 2 100 19000 31000 40000\nread sleeping 100 8000 9000 9999\n";
+        let lock = times_of(output, &["lock"]);
+        assert_eq!(lock, Some(Times { median_us: 19.0, tail_us: 31.0 }));
+        let read = times_of(output, &["read", "sleeping"]);
+        assert_eq!(read, Some(Times { median_us: 8.0, tail_us: 9.0 }));
+        assert_eq!(times_of(output, &["barrier"]), None);
+    }
+}
