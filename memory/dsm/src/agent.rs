@@ -11,7 +11,6 @@ mod letters;
 mod memory;
 pub(crate) mod observe;
 mod requests;
-mod slice;
 mod watch;
 
 use std::collections::HashSet;

@@ -22,7 +22,7 @@
 //! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends; by
 //! [`wireup`] the processes of a parallel job tell each other their addresses. [`mesh`] is for
 //! nodes that are connected each with each, [`patience`] how long a wait looks before it
-//! sleeps.
+//! sleeps, [`slice`] how soon a thread then gets a processor on which others compute.
 //!
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
 //! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
@@ -55,6 +55,7 @@ pub mod pmix;
 pub mod secret;
 mod session;
 mod signals;
+pub mod slice;
 mod sockets;
 pub mod ucp;
 pub mod wire;

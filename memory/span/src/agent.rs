@@ -12,6 +12,7 @@ use coherence::sequential::message::{Pages, parse};
 use coherence::sequential::{Action, Event, Node, Options};
 use fabric::mesh::{Gone, Mesh, Said};
 use fabric::patience::Patience;
+use fabric::slice;
 use pager::{Access, PagerError, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::MprotectFlags;
@@ -109,6 +110,7 @@ impl Agent {
 
     /// Serves until the program ends, which ends the process.
     pub fn run(mut self) -> ! {
+        slice::shorten();
         let mut begin = Instant::now();
         loop {
             if self.turn() {

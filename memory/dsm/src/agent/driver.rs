@@ -15,9 +15,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use fabric::patience::Patience;
+use fabric::slice;
 
+use super::Agent;
 use super::watch::Watch;
-use super::{Agent, slice};
 use crate::desk::Request;
 use crate::signals::Deaf;
 

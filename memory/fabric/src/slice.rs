@@ -1,9 +1,9 @@
-//! How soon the agent gets a processor on which a task computes.
+//! How soon a thread that serves others gets a processor on which the program computes.
 //!
 //! Since Linux 6.6 a thread keeps its processor for a slice (a millisecond and more) against
-//! others that wake: a task that has just passed a barrier would keep the agent waiting whom
-//! others ask for its pages. Since Linux 6.12 one that asks for shorter slices may go first. It
-//! gets no more time for that.
+//! others that wake: a program's thread that has just begun to compute would keep the agent
+//! waiting whom others ask for its pages. Since Linux 6.12 one that asks for shorter slices may
+//! go first. It gets no more time for that.
 
 /// The shortest that the kernel gives.
 const SLICE_NS: u64 = 100_000;
