@@ -3,7 +3,7 @@
 //! Every figure is printed with the peer's and the ratio of the two, both taken from the
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
 //! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
-//! [`syscall`], [`pagetables`], [`fcp`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
+//! [`syscall`], [`pagetables`], [`memop`], [`fcp`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
 //! their names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
 //! runs them in turns, and reports. `README.md` says how to read the result.
 
@@ -18,6 +18,7 @@ mod fcp;
 mod footprint;
 mod launch;
 mod machine;
+mod memop;
 mod mode;
 mod modes;
 mod mpi;
@@ -86,6 +87,8 @@ enum Topic {
     Syscall(syscall::Options),
     /// Page tables of tasks that read each other, against processes that map each other
     Pagetables(pagetables::Options),
+    /// Pages of another process: by ptrace, by the kernel's calls, by libmemop; and fetched
+    Memop(memop::Options),
     /// FCP's protocols, plain shared memory, sockets; and the machine's limits
     Fcp(fcp::Options),
     /// PVM's messages, groups and spawning beside stock PVM
@@ -145,6 +148,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Spawn(options) => spawn::run(adjusted!(options), nagaya, out),
         Topic::Syscall(options) => syscall::run(adjusted!(options), nagaya, out),
         Topic::Pagetables(options) => pagetables::run(adjusted!(options), nagaya, out),
+        Topic::Memop(options) => memop::run(adjusted!(options), nagaya, out),
         Topic::Fcp(options) => fcp::run(adjusted!(options), nagaya, out),
         Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
         Topic::Dsm(options) => dsm::run(adjusted!(options), nagaya, out),
@@ -166,6 +170,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("pagetables", Topic::Pagetables(pagetables::Options::full())),
         ("footprint", Topic::Footprint(footprint::Options::full())),
         ("collectives", Topic::Collectives(collectives::Options::full())),
+        ("memop", Topic::Memop(memop::Options::full())),
         ("fcp", Topic::Fcp(fcp::Options::full())),
         ("pvm", Topic::Pvm(pvm::Options::full())),
         ("dsm", Topic::Dsm(dsm::Options::full())),

@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 37] = [
+const SOURCES: [(&str, &str); 41] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
@@ -35,6 +35,9 @@ const SOURCES: [(&str, &str); 37] = [
     ("footprint.c", include_str!("../programs/footprint.c")),
     ("pair.h", include_str!("../programs/pair.h")),
     ("pingpong.c", include_str!("../programs/pingpong.c")),
+    ("memop.h", include_str!("../../include/memop.h")),
+    ("memop_fetch.c", include_str!("../programs/memop_fetch.c")),
+    ("memop_pages.c", include_str!("../programs/memop_pages.c")),
     ("noop.c", include_str!("../programs/noop.c")),
     ("pvm_halt.c", include_str!("../programs/pvm_halt.c")),
     ("pvm_job.h", include_str!("../programs/pvm_job.h")),
@@ -42,6 +45,7 @@ const SOURCES: [(&str, &str); 37] = [
     ("pvm_pingpong.c", include_str!("../programs/pvm_pingpong.c")),
     ("pvm_spawn.c", include_str!("../programs/pvm_spawn.c")),
     ("pvm_stream.c", include_str!("../programs/pvm_stream.c")),
+    ("span_fetch.c", include_str!("../programs/span_fetch.c")),
     ("span_latency.c", include_str!("../programs/span_latency.c")),
     ("montecarlo.c", include_str!("../programs/montecarlo.c")),
     ("matrix.c", include_str!("../programs/matrix.c")),
@@ -82,6 +86,11 @@ pub fn compile_with_fcp(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathB
 /// Compiles `name`.c and links it with libjia.
 pub fn compile_with_jia(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
     compile_with_ours(name, "jia", nagaya, out)
+}
+
+/// Compiles `name`.c and links it with libmemop.
+pub fn compile_with_memop(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    compile_with_ours(name, "memop", nagaya, out)
 }
 
 /// The library is found in a directory with links to it under the name that the linker looks

@@ -103,6 +103,21 @@ fn copy_tries_all_loops() {
 }
 
 #[test]
+fn memop_measures_the_paper_s_tables_again() {
+    let out = quick(&["memop"]);
+    let times = lines(&out, "memop.csv");
+    let pages = ["ptrace", "process_vm", "memop", "memop-hidden", "memory"];
+    let pages = pages.iter().flat_map(|way| ["read", "write"].map(|part| (*way, part)));
+    let parts = ["fetch", "wait", "serve", "bring"];
+    let fetches = ["ptrace", "memop"].iter().flat_map(|way| parts.map(|part| (*way, part)));
+    for (way, part) in pages.chain(fetches).chain([("span", "fetch")]) {
+        let is = |line: &&Vec<String>| line[0] == way && line[1] == part;
+        assert_eq!(times.iter().filter(is).count(), 1, "{way}, {part}");
+    }
+    assert_ne!(lines(&out, "memop-targets.csv")[0][6], "not measured");
+}
+
+#[test]
 fn dsm_compares_steps_and_counts_what_programs_send() {
     let out = quick(&["dsm"]);
     let steps = lines(&out, "dsm.csv");

@@ -1,9 +1,10 @@
 //! A system call that another process makes: one of its threads is stopped, made to pass a
 //! system call instruction of its own program with our registers, and put back.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::FileExt as _;
+use std::sync::LazyLock;
 
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
@@ -22,7 +23,7 @@ pub fn make(pid: Pid, number: i64, arguments: [usize; 6]) -> Result<u64> {
     let ended = |error| if lives(pid) { error } else { Errno::SRCH };
     let thread = stopped(pid).map_err(ended)?;
     // (The first thread's view of the memory ends with it.)
-    let result = instruction(thread.tid()).and_then(|at| pass(&thread, at, number, arguments));
+    let result = instruction(&thread).and_then(|at| pass(&thread, at, number, arguments));
     thread.release()?;
     result.map_err(ended)
 }
@@ -33,6 +34,11 @@ fn lives(pid: Pid) -> bool {
 
 /// A thread of the process, stopped.
 fn stopped(pid: Pid) -> Result<Thread> {
+    // A caller that traces it is in a hurry.
+    let held = Thread::held(pid.as_raw_pid());
+    if held.registers().is_ok() {
+        return Ok(held);
+    }
     let mut why = Errno::SRCH;
     // The first thread may have ended before the others, or be where no signal reaches it.
     for tid in threads(pid)? {
@@ -51,23 +57,43 @@ fn stopped(pid: Pid) -> Result<Thread> {
     Err(why)
 }
 
-/// Where the process has a system call instruction: in its vDSO, else in its libraries.
-fn instruction(tid: i32) -> Result<u64> {
-    let maps = File::open(format!("/proc/{tid}/maps")).map_err(gone)?;
-    let memory = File::open(format!("/proc/{tid}/mem")).map_err(gone)?;
-    let mut others = Vec::new();
-    for line in BufReader::new(maps).lines() {
-        let line = line.map_err(gone)?;
-        let Some((start, end)) = executable(&line) else { continue };
-        if line.ends_with("[vdso]") {
-            if let Some(at) = search(&memory, start, end) {
-                return Ok(at);
-            }
-        } else if !line.ends_with("[vsyscall]") {
-            others.push((start, end));
+/// Where a thread's process has a system call instruction: in its vDSO, else in its libraries.
+fn instruction(thread: &Thread) -> Result<u64> {
+    // The kernel gives all processes of a kind the same vDSO.
+    if let (Some(base), Some(offset)) = (vdso(thread.tid()), *OFFSET)
+        && thread.word(base + offset).is_ok_and(|word| word.to_le_bytes().starts_with(&INSTRUCTION))
+    {
+        return Ok(base + offset);
+    }
+    let maps = File::open(format!("/proc/{}/maps", thread.tid())).map_err(gone)?;
+    let memory = File::open(format!("/proc/{}/mem", thread.tid())).map_err(gone)?;
+    let lines = BufReader::new(maps).lines().map_while(|line| line.ok());
+    let mut places = lines.filter(|line| !line.ends_with("[vsyscall]"));
+    let found = places
+        .find_map(|line| executable(&line).and_then(|(start, end)| search(&memory, start, end)));
+    found.ok_or(Errno::NOTSUP)
+}
+
+/// Where the instruction is in our own vDSO.
+static OFFSET: LazyLock<Option<u64>> = LazyLock::new(|| {
+    let start = vdso(rustix::thread::gettid().as_raw_pid())?;
+    let maps = fs::read_to_string("/proc/self/maps").ok()?;
+    let (_, end) = executable(maps.lines().find(|line| line.ends_with("[vdso]"))?)?;
+    let memory = File::open("/proc/self/mem").ok()?;
+    Some(search(&memory, start, end)? - start)
+});
+
+/// Where the vDSO of a thread's process is, by its auxiliary vector.
+fn vdso(tid: i32) -> Option<u64> {
+    let vector = fs::read(format!("/proc/{tid}/auxv")).ok()?;
+    let mut words =
+        vector.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().expect("8 bytes")));
+    while let (Some(kind), Some(value)) = (words.next(), words.next()) {
+        if kind == libc::AT_SYSINFO_EHDR {
+            return Some(value);
         }
     }
-    others.into_iter().find_map(|(start, end)| search(&memory, start, end)).ok_or(Errno::NOTSUP)
+    None
 }
 
 /// The bounds of a mapping that can be executed, of a line of `/proc/PID/maps`.

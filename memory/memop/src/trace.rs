@@ -125,6 +125,16 @@ impl Thread {
         unsafe { request(libc::PTRACE_SETREGS, self.tid, 0, registers) }
     }
 
+    /// A word of its program.
+    pub fn word(&self, at: u64) -> Result<u64> {
+        let mut word = 0u64;
+        let place = (&raw mut word).cast::<c_void>();
+        // SAFETY: the kernel's own call stores the word; libc's function would return it.
+        let result =
+            unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_PEEKTEXT, self.tid, at, place) };
+        if result < 0 { Err(last()) } else { Ok(word) }
+    }
+
     /// The signals that it blocks.
     pub fn signals(&self) -> Result<u64> {
         let mut signals = 0u64;
@@ -204,6 +214,10 @@ unsafe fn request(what: c_uint, tid: libc::pid_t, addr: usize, data: *mut c_void
     // SAFETY: as the caller says.
     match unsafe { libc::ptrace(what, tid, addr, data) } {
         0.. => Ok(()),
-        _ => Err(Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::SRCH)),
+        _ => Err(last()),
     }
+}
+
+fn last() -> Errno {
+    Errno::from_io_error(&Error::last_os_error()).unwrap_or(Errno::SRCH)
 }

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * span_fetch.c - a page that one thread has written is fetched when another thread, on another
+ * node, reads it: what memop_fetch.c measures, by `nagaya span --nodes 2 --place spread`.
+ *
+ *	span_fetch SAMPLES
+ *
+ * A line: span, fetch, samples, and of these median, 99th percentile and largest, in ns.
+ */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum { PAGE = 4096 };
+
+static int samples;
+static char *region;
+static long *times;
+
+static long now_ns(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * 1000000000L + t.tv_nsec;
+}
+
+static void *reads(void *none)
+{
+	/* Before the time counts: what the thread itself is made of. */
+	for (int sample = 0; sample < samples; sample++)
+		times[sample] = now_ns();
+	for (int sample = 0; sample < samples; sample++) {
+		volatile char *at = region + (size_t)((long)sample * 7919 % samples) * PAGE;
+		long begin = now_ns();
+
+		char value = *at;
+		times[sample] = now_ns() - begin;
+		if (value != 'o')
+			exit(1);
+	}
+	return none;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	long x = *(const long *)a, y = *(const long *)b;
+	return (x > y) - (x < y);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+
+	samples = argc == 2 ? atoi(argv[1]) : 0;
+	if (samples < 1) {
+		fprintf(stderr, "usage: span_fetch SAMPLES\n");
+		return 2;
+	}
+	region = mmap(NULL, (size_t)samples * PAGE, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	times = calloc((size_t)samples, sizeof *times);
+	if (region == MAP_FAILED || !times)
+		return 1;
+	memset(region, 'o', (size_t)samples * PAGE);
+	if (pthread_create(&thread, NULL, reads, NULL) || pthread_join(thread, NULL))
+		return 1;
+	qsort(times, (size_t)samples, sizeof *times, by_size);
+	printf("span fetch %d %ld %ld %ld\n", samples, times[samples / 2],
+	       times[(long)samples * 99 / 100], times[samples - 1]);
+	return 0;
+}
