@@ -154,18 +154,6 @@ impl Region {
         }
     }
 
-    /// Gives the memory of pages back to the system: they hold zeros, and threads may do with
-    /// them what they could.
-    pub fn clear(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
-        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let bytes = self.place.page_bytes as u64;
-        for page in &mut self.pages[pages.start as usize..pages.end as usize] {
-            page.is_there = false;
-        }
-        fallocate(&self.memory, flags, pages.start * bytes, (pages.end - pages.start) * bytes)
-            .map_err(|why| PagerError::System { doing: "give pages back to the system", why })
-    }
-
     /// How many pages there are.
     pub fn pages(&self) -> u64 {
         self.pages.len() as u64
@@ -246,9 +234,13 @@ impl Region {
             // Under memory pressure the kernel forgets what was mapped.
             self.establish(page)?;
         }
-        let view = self.view(page..page + 1);
+        self.wake_all(page..page + 1)
+    }
+
+    /// Threads that were stopped at pages which they may not use try again, and are stopped again.
+    pub fn wake_all(&self, pages: Range<u64>) -> Result<(), PagerError> {
         self.userfault
-            .wake(view)
+            .wake(self.view(pages))
             .map_err(|why| PagerError::System { doing: "wake threads by userfaultfd", why })
     }
 
@@ -278,11 +270,20 @@ impl Region {
     /// Threads may do nothing with a page from now on, and its memory is given back to the
     /// system: it holds zeros.
     pub fn discard(&mut self, page: u64) -> Result<(), PagerError> {
+        self.discard_all(page..page + 1)
+    }
+
+    /// The same of many.
+    ///
+    /// # Panics
+    /// Beyond the pages that there are.
+    pub fn discard_all(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let bytes = self.place.page_bytes as u64;
-        self.pages[page as usize] = Page { access: Access::None, is_there: false };
-        fallocate(&self.memory, flags, page * bytes, bytes)
-            .map_err(|why| PagerError::System { doing: "give a page back to the system", why })
+        let none = Page { access: Access::None, is_there: false };
+        self.pages[pages.start as usize..pages.end as usize].fill(none);
+        fallocate(&self.memory, flags, pages.start * bytes, (pages.end - pages.start) * bytes)
+            .map_err(|why| PagerError::System { doing: "give pages back to the system", why })
     }
 
     /// Copies what a page holds. Threads may write to it at the same moment: then some of what

@@ -1,31 +1,24 @@
 //! Which addresses of the segment are taken: what the kernel does for mmap, munmap and brk,
 //! where one process has one memory map and not one a node.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
+
+use crate::ranges::Ranges;
 
 /// Bytes of a page of the segment.
 pub const PAGE: u64 = 4096;
-
-/// What was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
-    /// Where it begins.
-    pub start: u64,
-    /// It has been used before, and may hold anything.
-    pub is_used: bool,
-}
 
 /// Addresses of a segment: what is loaded at first, then the heap, then mappings.
 #[derive(Debug)]
 pub struct Addresses {
     all: Range<u64>,
     heap: Range<u64>,
-    /// The heap's end, to the byte; and where it has been.
+    /// The heap's end, to the byte.
     heap_end: u64,
-    heap_most: u64,
-    /// Holes below `end`: from, to.
-    free: BTreeMap<u64, u64>,
+    /// Holes below `end`: they hold zeros, or will, and are closed.
+    free: Ranges,
+    /// What was read from files.
+    files: Ranges,
     /// Nothing from here on has ever been used.
     end: u64,
 }
@@ -35,7 +28,8 @@ impl Addresses {
     pub fn new(all: Range<u64>, first: u64, heap_bytes: u64) -> Self {
         let heap = first..first + heap_bytes;
         let (heap_end, end) = (heap.start, heap.end);
-        Self { all, heap, heap_end, heap_most: heap_end, free: BTreeMap::new(), end }
+        let (free, files) = Default::default();
+        Self { all, heap, heap_end, free, files, end }
     }
 
     /// The end of what has ever been used.
@@ -49,43 +43,62 @@ impl Addresses {
     }
 
     /// Addresses for so many bytes, if there are any.
-    pub fn map(&mut self, bytes: u64) -> Option<Given> {
+    pub fn map(&mut self, bytes: u64) -> Option<u64> {
         let bytes = whole(bytes)?;
-        let hole = self.free.iter().find(|(from, to)| **to - **from >= bytes);
-        if let Some((&start, _)) = hole {
-            self.take(start..start + bytes);
-            return Some(Given { start, is_used: true });
-        }
-        let start = self.end;
+        let hole = self.free.first_of(bytes).map(|hole| hole.start);
+        let start = hole.unwrap_or(self.end);
         let end = start.checked_add(bytes).filter(|&end| end <= self.all.end)?;
-        self.end = end;
-        Some(Given { start, is_used: false })
+        self.map_at(start..end);
+        Some(start)
     }
 
     /// These addresses, whatever is there.
-    pub fn map_at(&mut self, start: u64, bytes: u64) -> Option<Given> {
-        let range = self.range(start, bytes)?;
-        let is_used = range.start < self.end;
+    pub fn map_at(&mut self, range: Range<u64>) {
         if range.end > self.end {
             let end = std::mem::replace(&mut self.end, range.end);
             if end < range.start {
-                self.give(end..range.start);
+                self.free.insert(end..range.start);
             }
         }
-        self.take(range);
-        Some(Given { start, is_used })
+        self.files.remove(range.clone());
+        self.free.remove(range);
     }
 
-    /// Addresses back; which pages those are. Of the heap and what was loaded at first nothing
-    /// is given to others.
-    pub fn unmap(&mut self, start: u64, bytes: u64) -> Option<Range<u64>> {
-        let range = self.range(start, bytes)?;
-        let mapped = range.start.max(self.heap.end)..range.end.min(self.end);
-        if !mapped.is_empty() {
-            self.take(mapped.clone());
-            self.give(mapped);
+    /// Nothing is there.
+    pub fn is_free(&self, range: &Range<u64>) -> bool {
+        self.free.covers(&(range.start..range.end.min(self.end).max(range.start)))
+    }
+
+    /// Something is at all of these addresses.
+    pub fn is_taken(&self, range: &Range<u64>) -> bool {
+        let behind_heap = self.heap_end.next_multiple_of(PAGE)..self.heap.end;
+        let meets = range.start < behind_heap.end && behind_heap.start < range.end;
+        range.end <= self.end && !meets && self.free.met(range).next().is_none()
+    }
+
+    /// What was mapped there is of a file.
+    pub fn is_of_file(&mut self, range: Range<u64>) {
+        self.files.insert(range);
+    }
+
+    /// Of these, the first that are of no file.
+    pub fn not_of_file(&self, range: Range<u64>) -> Range<u64> {
+        let mut rest = range;
+        let mut files: Vec<Range<u64>> = self.files.met(&rest).collect();
+        while let Some(file) = files.pop() {
+            if file.start > rest.start {
+                return rest.start..file.start;
+            }
+            rest.start = file.end.min(rest.end);
         }
-        Some(range)
+        rest
+    }
+
+    /// Addresses back. Of the heap and what was loaded at first nothing is given to others.
+    pub fn unmap(&mut self, range: Range<u64>) {
+        let mapped = range.start.max(self.heap.end)..range.end.min(self.end);
+        self.files.remove(range);
+        self.free.insert(mapped);
     }
 
     /// The pages of such a request, if they are the segment's.
@@ -95,53 +108,15 @@ impl Addresses {
         is_ours.then_some(start..end)
     }
 
-    /// The heap's new end, if it can be that; from which page to which it is to be opened or
-    /// closed, and whether what is opened has been used before.
-    pub fn set_heap_end(&mut self, end: u64) -> Option<(Range<u64>, Range<u64>, bool)> {
+    /// The heap's new end, if it can be that; from which page to which it is to be opened and
+    /// closed: one of them is empty.
+    pub fn set_heap_end(&mut self, end: u64) -> Option<(Range<u64>, Range<u64>)> {
         if !(self.heap.start..=self.heap.end).contains(&end) {
             return None;
         }
         let up = |at: u64| at.next_multiple_of(PAGE);
         let before = up(std::mem::replace(&mut self.heap_end, end));
-        let opened = before..up(end).max(before);
-        let closed = up(end).min(before)..before;
-        let is_used = opened.start < self.heap_most;
-        self.heap_most = self.heap_most.max(opened.end);
-        Some((opened, closed, is_used))
-    }
-
-    /// Takes what of it is free.
-    fn take(&mut self, range: Range<u64>) {
-        let holes: Vec<(u64, u64)> = self
-            .free
-            .range(..range.end)
-            .rev()
-            .map(|(&from, &to)| (from, to))
-            .take_while(|&(_, to)| to > range.start)
-            .collect();
-        for (from, to) in holes {
-            self.free.remove(&from);
-            if from < range.start {
-                self.free.insert(from, range.start);
-            }
-            if to > range.end {
-                self.free.insert(range.end, to);
-            }
-        }
-    }
-
-    /// Frees what is not free.
-    fn give(&mut self, range: Range<u64>) {
-        let (mut from, mut to) = (range.start, range.end);
-        if let Some((&before, &end)) = self.free.range(..=from).next_back()
-            && end == from
-        {
-            from = before;
-        }
-        if let Some(end) = self.free.remove(&to) {
-            to = end;
-        }
-        self.free.insert(from, to);
+        Some((before..up(end).max(before), up(end).min(before)..before))
     }
 }
 
@@ -164,12 +139,13 @@ mod tests {
     fn fresh_addresses_follow_and_holes_are_used_again() {
         let mut it = addresses();
         let first = it.map(3 * PAGE).unwrap();
-        assert_eq!(first, Given { start: START + 20 * PAGE, is_used: false });
+        assert_eq!(first, START + 20 * PAGE);
         let second = it.map(1).unwrap();
-        assert_eq!(second.start, first.start + 3 * PAGE);
-        assert_eq!(it.unmap(first.start, 3 * PAGE), Some(first.start..second.start));
-        assert_eq!(it.map(4 * PAGE).unwrap().start, second.start + PAGE);
-        assert_eq!(it.map(2 * PAGE), Some(Given { start: first.start, is_used: true }));
+        assert_eq!(second, first + 3 * PAGE);
+        it.unmap(first..second);
+        assert!(it.is_free(&(first..second)) && !it.is_taken(&(second - PAGE..second + PAGE)));
+        assert_eq!(it.map(4 * PAGE).unwrap(), second + PAGE);
+        assert_eq!(it.map(2 * PAGE), Some(first));
         assert_eq!(it.map(2000 * PAGE), None);
         assert_eq!(it.map(0), None);
     }
@@ -178,16 +154,28 @@ mod tests {
     fn the_heap_grows_and_shrinks_in_its_room() {
         let mut it = addresses();
         let start = START + 10 * PAGE;
-        assert_eq!(it.set_heap_end(start + 100), Some((start..start + PAGE, start..start, false)));
         let two = start + 2 * PAGE;
-        assert_eq!(
-            it.set_heap_end(two),
-            Some((start + PAGE..two, start + PAGE..start + PAGE, false))
-        );
-        assert_eq!(it.set_heap_end(start), Some((two..two, start..two, false)));
-        assert_eq!(it.set_heap_end(start + 1), Some((start..start + PAGE, start..start, true)));
+        assert_eq!(it.set_heap_end(start + 100), Some((start..start + PAGE, start..start)));
+        assert_eq!(it.set_heap_end(two), Some((start + PAGE..two, start + PAGE..start + PAGE)));
+        assert!(it.is_taken(&(start..two)) && !it.is_taken(&(start..two + PAGE)));
+        assert_eq!(it.set_heap_end(start), Some((two..two, start..two)));
         assert_eq!(it.set_heap_end(start + 11 * PAGE), None);
-        assert_eq!(it.heap_end(), start + 1);
+        assert_eq!(it.heap_end(), start);
+    }
+
+    #[test]
+    fn what_is_of_files_is_known() {
+        let mut it = addresses();
+        let at = it.map(8 * PAGE).unwrap();
+        let pages = |from: u64, to: u64| at + from * PAGE..at + to * PAGE;
+        it.is_of_file(pages(2, 3));
+        it.is_of_file(pages(3, 5));
+        assert_eq!(it.not_of_file(pages(0, 8)), pages(0, 2));
+        assert_eq!(it.not_of_file(pages(2, 8)), pages(5, 8));
+        assert!(it.not_of_file(pages(2, 5)).is_empty());
+        it.map_at(pages(2, 3));
+        it.unmap(pages(4, 5));
+        assert_eq!(it.not_of_file(pages(0, 8)), pages(0, 3));
     }
 
     proptest! {
@@ -197,31 +185,31 @@ mod tests {
             let mut taken = vec![false; 1000];
             for (what, at, pages) in steps {
                 let start = START + (20 + at) * PAGE;
-                let set = |taken: &mut Vec<bool>, start: u64, value| {
+                let bytes = pages * PAGE;
+                let of = |start: u64| {
                     let first = ((start - START) / PAGE) as usize;
-                    taken[first..first + pages as usize].fill(value);
+                    first..first + pages as usize
                 };
+                let is_free = !taken[of(start)].contains(&true);
+                prop_assert_eq!(it.is_free(&(start..start + bytes)), is_free);
+                let all = !taken[of(start)].contains(&false);
+                prop_assert_eq!(it.is_taken(&(start..start + bytes)), all);
                 match what {
                     0 => {
-                        let given = it.map(pages * PAGE).unwrap();
-                        let first = ((given.start - START) / PAGE) as usize;
-                        prop_assert!(taken[first..first + pages as usize].iter().all(|&it| !it));
-                        set(&mut taken, given.start, true);
+                        let given = it.map(bytes).unwrap();
+                        prop_assert!(!taken[of(given)].contains(&true));
+                        taken[of(given)].fill(true);
                     }
                     1 => {
-                        it.map_at(start, pages * PAGE).unwrap();
-                        set(&mut taken, start, true);
+                        it.map_at(start..start + bytes);
+                        taken[of(start)].fill(true);
                     }
                     _ => {
-                        it.unmap(start, pages * PAGE).unwrap();
-                        set(&mut taken, start, false);
+                        it.unmap(start..start + bytes);
+                        taken[of(start)].fill(false);
                     }
                 }
-                for (&from, &to) in &it.free {
-                    let range = ((from - START) / PAGE) as usize..((to - START) / PAGE) as usize;
-                    prop_assert!(!range.is_empty() && taken[range].iter().all(|&it| !it));
-                }
-                let free: u64 = it.free.iter().map(|(from, to)| (to - from) / PAGE).sum();
+                let free: u64 = it.free.iter().map(|hole| (hole.end - hole.start) / PAGE).sum();
                 let below = ((it.end() - START) / PAGE) as usize;
                 let counted = taken[20..below].iter().filter(|&&it| !it).count() as u64;
                 prop_assert_eq!(free, counted);

@@ -2,6 +2,7 @@
 //! keeps the memory map and says where threads go. A thread of its own, with descriptors of its
 //! own.
 
+mod mapping;
 mod origin;
 
 use std::collections::{HashSet, VecDeque};
@@ -76,6 +77,8 @@ pub struct Agent {
     asked: u32,
     queued: HashSet<u32>,
     missing: HashSet<Page>,
+    /// Pages that begin anew.
+    closed: Vec<mapping::Closed>,
 }
 
 impl Agent {
@@ -105,6 +108,7 @@ impl Agent {
             asked: 0,
             queued: HashSet::new(),
             missing: HashSet::new(),
+            closed: Vec::new(),
         }
     }
 
@@ -199,6 +203,9 @@ impl Agent {
         for fault in faults.drain(..) {
             found = true;
             self.missing.insert(fault.page);
+            if self.is_closed(fault.page) {
+                continue;
+            }
             let writes = fault.wants == Access::Write || !self.region.can_allow_read();
             self.step(
                 if writes { Event::Write(fault.page) } else { Event::Read(fault.page) },
@@ -214,6 +221,7 @@ impl Agent {
             found = true;
             self.step(Event::Touched(page), None);
         }
+        self.say_quiet();
         if let Some((node, silent)) = self.mesh.as_mut().and_then(|it| it.beat(Instant::now())) {
             self.lost(node, &format!("it has not answered for {:.1} s", silent.as_secs_f64()));
         }
@@ -345,11 +353,11 @@ impl Agent {
             Word::Woken { thread } => self.wakes(thread),
             Word::Begin { thread, tid, clear_tid } => self.arrive(thread, tid, clear_tid, body),
             Word::Grow { pages } => self.grow(pages),
-            Word::Protect { first, pages, protection, clears } => {
-                self.protect(first, pages, protection, clears);
-                self.say(0, Word::Protected);
+            word => {
+                if !self.mapped(word) {
+                    self.nonsense(0, "a word");
+                }
             }
-            _ => self.nonsense(0, "a word"),
         }
     }
 
@@ -417,24 +425,6 @@ impl Agent {
             self.end(1, &format!("{}: {error}", self.names[self.me as usize]));
         }
         self.step(Event::Allocate { pages, owner: 0, everywhere: false }, None);
-    }
-
-    fn protect(&mut self, first: u64, pages: u64, protection: Option<u32>, clears: bool) {
-        let range = first..first + pages;
-        if range.end > self.region.pages() {
-            self.nonsense(0, "pages that there are not");
-        }
-        let mut done = Ok(());
-        if let Some(protection) = protection {
-            let flags = MprotectFlags::from_bits_truncate(protection);
-            done = self.region.restrict(range.clone(), flags);
-        }
-        if clears {
-            done = done.and_then(|()| self.region.clear(range));
-        }
-        if let Err(error) = done {
-            self.end(1, &format!("{}: {error}", self.names[self.me as usize]));
-        }
     }
 
     fn nonsense(&mut self, from: NodeId, what: &str) -> ! {

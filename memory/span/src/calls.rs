@@ -473,14 +473,7 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
             let before = ask(Request::HeapEnd);
             match ask(Request::Break(a[0])) {
                 0 => before,
-                done => {
-                    let opened = (before as u64).next_multiple_of(PAGE);
-                    if done == 2 && opened < a[0] {
-                        // SAFETY: just opened, and the program does not know of it yet.
-                        unsafe { clear(opened, a[0].next_multiple_of(PAGE) - opened) };
-                    }
-                    a[0] as i64
-                }
+                _ => a[0] as i64,
             }
         }
         // SAFETY: as the caller says.
@@ -489,42 +482,20 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
         libc::SYS_mprotect => {
             ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 })
         }
-        libc::SYS_mremap => {
-            let (old, old_bytes, bytes) = (a[0], a[1], a[2]);
-            if a[3] & libc::MREMAP_FIXED as u64 != 0 {
-                return refused(libc::EINVAL);
-            }
-            if bytes <= old_bytes {
-                let end = (old + bytes).next_multiple_of(PAGE);
-                let rest = (old + old_bytes).next_multiple_of(PAGE).saturating_sub(end);
-                if rest > 0 {
-                    ask(Request::Unmap { start: end, bytes: rest });
-                }
-                return old as i64;
-            }
-            if a[3] & libc::MREMAP_MAYMOVE as u64 == 0 {
-                return refused(libc::ENOMEM);
-            }
-            let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
-            let new = ask(Request::Map { bytes, protection });
-            if new < 0 {
-                return new;
-            }
-            let start = new as u64 & !1;
-            // SAFETY: new memory, and the program's old.
-            unsafe {
-                copy(old, start, old_bytes);
-                if new & 1 == 1 {
-                    clear(start + old_bytes, bytes - old_bytes);
-                }
-            }
-            ask(Request::Unmap { start: old, bytes: old_bytes });
-            start as i64
-        }
+        // SAFETY: as the caller says.
+        libc::SYS_mremap => unsafe { remap(here, seat, a) },
         libc::SYS_madvise => match a[2] as i32 {
             // Not to have zeros there would be seen.
-            libc::MADV_DONTNEED if a[1] == 0 => 0,
-            libc::MADV_DONTNEED => ask(Request::Discard { start: a[0], bytes: a[1] }),
+            libc::MADV_DONTNEED => {
+                let mut done = 0;
+                while done < a[1] {
+                    match ask(Request::Discard { start: a[0] + done, bytes: a[1] - done }) {
+                        error if error < 0 => return error,
+                        more => done += more as u64,
+                    }
+                }
+                0
+            }
             libc::MADV_REMOVE | libc::MADV_HWPOISON => refused(libc::EINVAL),
             _ => 0,
         },
@@ -532,6 +503,51 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
         libc::SYS_mlockall => refused(libc::EPERM),
         _ => 0,
     }
+}
+
+/// Memory that can be read and written becomes more or less, or goes elsewhere.
+///
+/// # Safety
+/// As for [`memory`].
+unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
+    let ask = |request| here.desk.ask(seat, request);
+    let up = |bytes: u64| bytes.checked_next_multiple_of(PAGE).unwrap_or(0);
+    let (old, old_bytes, bytes, flags) = (a[0], up(a[1]), up(a[2]), a[3] as i32);
+    let is_fixed = flags & libc::MREMAP_FIXED != 0;
+    let may_move = flags & libc::MREMAP_MAYMOVE != 0;
+    let known = libc::MREMAP_FIXED | libc::MREMAP_MAYMOVE;
+    let meets = is_fixed && a[4] < old + old_bytes && old < a[4] + bytes;
+    if flags & !known != 0 || is_fixed && !may_move || old_bytes == 0 || bytes == 0 || meets {
+        return -i64::from(libc::EINVAL);
+    }
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+    let (is_file, rest) = (false, old_bytes.saturating_sub(bytes));
+    if !is_fixed {
+        if rest > 0 {
+            ask(Request::Unmap { start: old + bytes, bytes: rest });
+        }
+        if bytes <= old_bytes {
+            return old as i64;
+        }
+        let (start, bytes, replaces) = (old + old_bytes, bytes - old_bytes, false);
+        if ask(Request::MapAt { start, bytes, protection, replaces, is_file }) >= 0 {
+            return old as i64;
+        }
+    }
+    let new = match (is_fixed, may_move) {
+        (true, _) => {
+            let (start, replaces) = (a[4], true);
+            ask(Request::MapAt { start, bytes, protection, replaces, is_file })
+        }
+        (_, true) => ask(Request::Map { bytes, protection, is_file }),
+        _ => -i64::from(libc::ENOMEM),
+    };
+    if new >= 0 {
+        // SAFETY: new memory, and the program's old.
+        unsafe { copy(old, new as u64, old_bytes.min(bytes)) };
+        ask(Request::Unmap { start: old, bytes: old_bytes });
+    }
+    new
 }
 
 /// # Safety
@@ -551,16 +567,18 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     }
     let filling = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let at_first = if is_anonymous { protection } else { filling };
-    let is_fixed = flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
-    let given = match is_fixed {
-        true => ask(Request::MapAt { start: a[0], bytes, protection: at_first }),
-        false => ask(Request::Map { bytes, protection: at_first }),
+    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, !is_anonymous);
+    let given = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
+        0 => ask(Request::Map { bytes, protection: at_first, is_file }),
+        _ => {
+            let (start, protection) = (a[0], at_first);
+            ask(Request::MapAt { start, bytes, protection, replaces, is_file })
+        }
     };
     if given < 0 {
         return given;
     }
-    let (start, is_used) = (given as u64 & !1, given & 1 == 1);
-    let end = start + bytes.next_multiple_of(PAGE);
+    let start = given as u64;
     let mut filled = start;
     // SAFETY: memory that was just given, which can be written where anything is.
     unsafe {
@@ -582,23 +600,11 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
                 }
             }
         }
-        if is_used && (protection & libc::PROT_WRITE as u32 != 0 || !is_anonymous) {
-            clear(filled, end - filled);
-        }
     }
     if !is_anonymous && protection != filling {
         ask(Request::Protect { start, bytes, protection });
     }
     start as i64
-}
-
-/// Writes zeros, where there are not.
-///
-/// # Safety
-/// Memory that can be written.
-unsafe fn clear(start: u64, bytes: u64) {
-    // SAFETY: as the caller says. (What libc has for it uses no thread area.)
-    unsafe { std::ptr::write_bytes(start as *mut u8, 0, bytes as usize) }
 }
 
 /// # Safety

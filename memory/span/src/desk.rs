@@ -33,21 +33,20 @@ pub enum Request {
     Call(Call),
     /// To a shadow's agent: the call's result.
     Done(i64),
-    /// Memory, anywhere. Answer: its address, and in the lowest bit whether it has to be
-    /// cleared.
-    Map { bytes: u64, protection: u32 },
-    /// Memory at this address, whatever is there. Answer: as above.
-    MapAt { start: u64, bytes: u64, protection: u32 },
+    /// Memory, anywhere, of zeros; to be read from a file, or not. Answer: its address.
+    Map { bytes: u64, protection: u32, is_file: bool },
+    /// Memory at this address; of what is there already it replaces all, or is an error. Answer:
+    /// as above.
+    MapAt { start: u64, bytes: u64, protection: u32, replaces: bool, is_file: bool },
     /// Memory back.
     Unmap { start: u64, bytes: u64 },
-    /// Zeros instead of what is there.
+    /// Zeros instead of what is there. Answer: of how many bytes that is done.
     Discard { start: u64, bytes: u64 },
     /// Another protection.
     Protect { start: u64, bytes: u64, protection: u32 },
     /// Where the heap ends.
     HeapEnd,
-    /// The heap's new end. Answer: 0 if it cannot be that; else 1, or 2 if what is new has to
-    /// be cleared.
+    /// The heap's new end. Answer: 0 if it cannot be that.
     Break(u64),
     /// To stand in line at a word, before one looks at it once more.
     Enqueue { word: u64, bits: u32 },

@@ -27,11 +27,17 @@ pub enum Word {
     Gone { thread: u32, status: i32 },
     /// From the origin: there are so many more pages.
     Grow { pages: u64 },
-    /// From the origin: what may be done with so many pages, if that changes; with `clears` they
-    /// are given back.
-    Protect { first: u64, pages: u64, protection: Option<u32>, clears: bool },
-    /// To the origin: that is done.
-    Protected,
+    /// From the origin, one of the changes of the memory map: this may be done with so many
+    /// pages.
+    Protect { change: u64, first: u64, pages: u64, protection: u32 },
+    /// From the origin: they will begin anew; and this may be done with them, if that changes.
+    Close { change: u64, first: u64, pages: u64, protection: Option<u32> },
+    /// From the origin: they are zeros, and this node's.
+    Renew { change: u64, first: u64, pages: u64, owner: u32, protection: Option<u32> },
+    /// From the origin: all have done that.
+    Open { first: u64, pages: u64 },
+    /// To the origin: that is done, or of what was closed nothing is under way.
+    Done { change: u64 },
     /// To the origin: a thread's question to the futex service.
     Ask { thread: u32, question: Question },
     /// From the origin: the answer to that.
@@ -103,6 +109,13 @@ mod tests {
             Word::Call { thread: 7, number: 202, arguments: [u64::MAX; 6] },
             Word::Ask { thread: 1, question },
             Word::Gone { thread: 3, status: -1 },
+            Word::Renew {
+                change: 1 << 60,
+                first: 7,
+                pages: 1 << 50,
+                owner: 63,
+                protection: Some(7),
+            },
             Word::Alive,
         ] {
             let bytes = Frame::Word(word).bytes();

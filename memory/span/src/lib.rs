@@ -32,6 +32,7 @@ mod here;
 mod image;
 pub mod node;
 pub mod place;
+mod ranges;
 mod raw;
 pub mod talk;
 mod threads;

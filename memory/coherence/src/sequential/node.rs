@@ -161,19 +161,24 @@ impl Node {
 
     /// Nothing of these pages that tasks here wanted is under way.
     pub fn is_quiet(&self, pages: &Range<Page>) -> bool {
-        self.all_used(pages, |entry| !entry.state.waits() && entry.state != State::Gathering)
+        self.first_busy(pages.clone()) == pages.end
     }
 
-    /// That is so of all of these pages of which something is written down.
-    fn all_used(&self, pages: &Range<Page>, is_so: impl Fn(Entry) -> bool) -> bool {
-        let mut page = self.pages.next_used(pages.clone());
-        while page < pages.end {
-            if !self.pages.get(page).is_some_and(&is_so) {
-                return false;
-            }
-            page = self.pages.next_used(page + 1..pages.end);
+    /// The first of these of which something is under way that tasks here wanted; their end, if
+    /// nothing is.
+    pub fn first_busy(&self, pages: Range<Page>) -> Page {
+        let rests = |entry: Entry| !entry.state.waits() && entry.state != State::Gathering;
+        self.first_not(pages, rests)
+    }
+
+    /// The first of these of which something is written down and that is not so; or their end.
+    fn first_not(&self, pages: Range<Page>, is_so: impl Fn(Entry) -> bool) -> Page {
+        let end = pages.end;
+        let mut page = self.pages.next_used(pages);
+        while page < end && self.pages.get(page).is_some_and(&is_so) {
+            page = self.pages.next_used(page + 1..end);
         }
-        true
+        page
     }
 
     /// How a page is at first.
@@ -189,7 +194,9 @@ impl Node {
         let rests = |entry: Entry| {
             entry.readers.is_empty() && entry.next.is_none() && entry.invalid_for.is_none()
         };
-        self.ahead.is_idle() && self.is_quiet(&pages) && self.all_used(&pages, rests)
+        self.ahead.is_idle()
+            && self.is_quiet(&pages)
+            && self.first_not(pages.clone(), rests) == pages.end
     }
 
     /// A task cannot go on.

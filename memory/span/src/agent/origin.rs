@@ -1,10 +1,10 @@
 //! What only the origin's agent does: the memory map, the futex service, threads' places.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
-use coherence::message::NodeId;
+use coherence::message::{NodeId, Page};
 
+use super::mapping::{Changes, What};
 use super::{Agent, question};
 use crate::addresses::{Addresses, PAGE};
 use crate::context::Context;
@@ -26,19 +26,10 @@ pub struct Origin {
     rooms: Vec<Room>,
     /// The node of each thread.
     nodes: Vec<Option<NodeId>>,
-    /// How many changes of the memory map each node was told of, and has said to be done.
-    told: Vec<u64>,
-    done: Vec<u64>,
-    waiting: VecDeque<Waiting>,
+    /// Which nodes have had threads.
+    pub(super) is_used: Vec<bool>,
+    pub(super) changes: Changes,
     status: i32,
-}
-
-/// A thread that waits until others have changed their memory map.
-struct Waiting {
-    thread: u32,
-    answer: i64,
-    /// Who, and how many changes.
-    by: Vec<(NodeId, u64)>,
 }
 
 impl Origin {
@@ -53,17 +44,16 @@ impl Origin {
             futexes: Futexes::default(),
             policy,
             nodes,
-            told: vec![0; rooms.len()],
-            done: vec![0; rooms.len()],
+            is_used: (0..rooms.len()).map(|node| node == 0).collect(),
             rooms,
-            waiting: VecDeque::new(),
+            changes: Changes::default(),
             status: 0,
         }
     }
 }
 
 impl Agent {
-    fn origin(&mut self) -> &mut Origin {
+    pub(super) fn origin(&mut self) -> &mut Origin {
         self.origin.as_mut().expect("at the origin")
     }
 
@@ -71,35 +61,51 @@ impl Agent {
         let invalid = -i64::from(libc::EINVAL);
         let no_memory = -i64::from(libc::ENOMEM);
         match request {
-            Request::Map { bytes, protection } => match self.origin().addresses.map(bytes) {
-                Some(given) => {
-                    let answer = given.start as i64 | i64::from(given.is_used);
-                    self.open(thread, given.start, bytes, protection, answer);
-                }
-                None => self.answer(thread, no_memory),
-            },
-            Request::MapAt { start, bytes, protection } => {
-                match self.origin().addresses.map_at(start, bytes) {
-                    Some(given) => {
-                        let answer = given.start as i64 | i64::from(given.is_used);
-                        self.open(thread, start, bytes, protection, answer);
+            Request::Map { bytes, protection, is_file } => {
+                match self.origin().addresses.map(bytes) {
+                    Some(start) => {
+                        let range = start..start + bytes.next_multiple_of(PAGE);
+                        self.open(thread, range, What::Protect(protection), is_file);
                     }
                     None => self.answer(thread, no_memory),
                 }
             }
-            Request::Unmap { start, bytes } => match self.origin().addresses.unmap(start, bytes) {
-                Some(range) => self.change(thread, range, Some(0), true, 0),
+            Request::MapAt { start, bytes, protection, replaces, is_file } => {
+                let addresses = &mut self.origin().addresses;
+                let Some(range) = addresses.range(start, bytes) else {
+                    return self.answer(thread, no_memory);
+                };
+                let what = match (addresses.is_free(&range), replaces) {
+                    (true, _) => What::Protect(protection),
+                    (false, true) => What::Renew(Some(protection)),
+                    (false, false) => return self.answer(thread, -i64::from(libc::EEXIST)),
+                };
+                addresses.map_at(range.clone());
+                self.open(thread, range, what, is_file);
+            }
+            Request::Unmap { start, bytes } => match self.origin().addresses.range(start, bytes) {
+                Some(range) => {
+                    self.origin().addresses.unmap(range.clone());
+                    self.becomes(thread, What::Unmap, range, 0);
+                }
                 None => self.answer(thread, invalid),
             },
             Request::Discard { start, bytes } => {
-                match self.origin().addresses.range(start, bytes) {
-                    Some(range) => self.change(thread, range, None, true, 0),
+                let addresses = &self.origin().addresses;
+                match addresses.range(start, bytes) {
+                    Some(range) => {
+                        // Of a file it would be the file's again, not zeros: it stays.
+                        let range = addresses.not_of_file(range);
+                        let answer = (range.end - start) as i64;
+                        self.becomes(thread, What::Renew(None), range, answer);
+                    }
                     None => self.answer(thread, invalid),
                 }
             }
             Request::Protect { start, bytes, protection } => {
-                match self.origin().addresses.range(start, bytes) {
-                    Some(range) => self.change(thread, range, Some(protection), false, 0),
+                let addresses = &self.origin().addresses;
+                match addresses.range(start, bytes).filter(|range| addresses.is_taken(range)) {
+                    Some(range) => self.becomes(thread, What::Protect(protection), range, 0),
                     None if bytes == 0 => self.answer(thread, 0),
                     None => self.answer(thread, no_memory),
                 }
@@ -109,15 +115,11 @@ impl Agent {
                 self.answer(thread, end as i64);
             }
             Request::Break(end) => match self.origin().addresses.set_heap_end(end) {
-                Some((opened, closed, is_used)) => {
-                    let answer = if is_used { 2 } else { 1 };
-                    let protection = Some((libc::PROT_READ | libc::PROT_WRITE) as u32);
-                    match (opened.is_empty(), closed.is_empty()) {
-                        (true, true) => self.answer(thread, answer),
-                        (false, _) => self.change(thread, opened, protection, false, answer),
-                        (true, false) => self.change(thread, closed, Some(0), true, answer),
-                    }
+                Some((opened, closed)) if closed.is_empty() => {
+                    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+                    self.becomes(thread, What::Protect(protection), opened, 1);
                 }
+                Some((_, closed)) => self.becomes(thread, What::Unmap, closed, 1),
                 None => self.answer(thread, 0),
             },
             Request::Place => {
@@ -126,6 +128,7 @@ impl Agent {
                     Some(free) => {
                         let node = place(origin.policy, &origin.rooms);
                         origin.rooms[node].threads += 1;
+                        origin.is_used[node] = true;
                         origin.nodes[free] = Some(node as NodeId);
                         free as i64 | (node as i64) << 32
                     }
@@ -207,10 +210,7 @@ impl Agent {
                 let answer = self.asked(thread, question);
                 self.say(from, Word::Answer { thread, answer });
             }
-            Word::Protected => {
-                self.origin().done[from as usize] += 1;
-                self.answer_waiting();
-            }
+            Word::Done { change } => self.done(from, change),
             _ => self.nonsense(from, "a word"),
         }
     }
@@ -247,80 +247,50 @@ impl Agent {
         threads.len() as i64
     }
 
-    fn open(&mut self, thread: u32, start: u64, bytes: u64, protection: u32, answer: i64) {
+    /// Addresses are mapped, where nothing is or over what there is; the answer is where.
+    fn open(&mut self, thread: u32, range: Range<u64>, what: What, is_file: bool) {
+        if is_file {
+            self.origin().addresses.is_of_file(range.clone());
+        }
         let end = self.origin().addresses.end();
         let pages = (end - self.origin().start) / PAGE;
         let there = self.region.pages();
         if pages > there {
             let more = (pages - there).max(GROWTH).max(there / 4);
-            for node in self.others() {
+            for node in 1..self.names.len() as NodeId {
                 self.say(node, Word::Grow { pages: more });
             }
             self.grow(more);
         }
-        let range = start..start + bytes.next_multiple_of(PAGE);
-        self.change(thread, range, Some(protection), false, answer);
+        let start = range.start as i64;
+        self.becomes(thread, what, range, start);
     }
 
-    fn others(&self) -> Range<NodeId> {
-        1..self.names.len() as NodeId
+    /// Changes what becomes of addresses; then the thread goes on.
+    fn becomes(&mut self, thread: u32, what: What, range: Range<u64>, answer: i64) {
+        let node = self.origin().nodes[thread as usize].unwrap_or(0);
+        let pages = self.pages_of(&range);
+        self.change(what, pages, node, Some((thread, answer)));
     }
 
-    /// Changes what may be done with addresses, on all nodes, and answers the thread when that
-    /// is done where there are threads.
-    fn change(
-        &mut self,
-        thread: u32,
-        at: Range<u64>,
-        protection: Option<u32>,
-        clears: bool,
-        answer: i64,
-    ) {
+    fn pages_of(&mut self, range: &Range<u64>) -> Range<Page> {
         let start = self.origin().start;
-        let (first, pages) = ((at.start - start) / PAGE, (at.end - at.start) / PAGE);
-        // What was never used is closed, wherever it is.
-        let pages = pages.min(self.region.pages().saturating_sub(first));
-        self.protect(first, pages, protection, clears);
-        let mut by = Vec::new();
-        for node in self.others() {
-            self.say(node, Word::Protect { first, pages, protection, clears });
-            let origin = self.origin();
-            origin.told[node as usize] += 1;
-            if origin.rooms[node as usize].threads > 0 {
-                by.push((node, origin.told[node as usize]));
-            }
-        }
-        self.origin().waiting.push_back(Waiting { thread, answer, by });
-        self.answer_waiting();
-    }
-
-    fn answer_waiting(&mut self) {
-        let Origin { waiting, done, .. } = self.origin();
-        let is_done =
-            |it: &Waiting| it.by.iter().all(|&(node, count)| done[node as usize] >= count);
-        let (ready, still) = std::mem::take(waiting).into_iter().partition(is_done);
-        *waiting = still;
-        let ready: VecDeque<Waiting> = ready;
-        for Waiting { thread, answer, .. } in ready {
-            self.answer(thread, answer);
-        }
+        (range.start - start) / PAGE..(range.end - start) / PAGE
     }
 
     /// At the very beginning: what may be done with what was loaded.
     pub fn begin(&mut self, parts: &[Part]) {
-        let start = self.origin().start;
         let pages = self.region.pages();
-        for node in self.others() {
+        for node in 1..self.names.len() as NodeId {
             self.say(node, Word::Grow { pages });
         }
         for part in parts {
-            let (first, pages) = ((part.start - start) / PAGE, part.bytes / PAGE);
-            let protection = Some(part.protection);
-            self.protect(first, pages, protection, false);
-            for node in self.others() {
-                self.say(node, Word::Protect { first, pages, protection, clears: false });
-                self.origin().told[node as usize] += 1;
+            let range = part.start..part.start + part.bytes;
+            if part.protection & libc::PROT_WRITE as u32 == 0 {
+                self.origin().addresses.is_of_file(range.clone());
             }
+            let pages = self.pages_of(&range);
+            self.change(What::Protect(part.protection), pages, 0, None);
         }
     }
 }
