@@ -3,6 +3,7 @@
 //! own.
 
 mod mapping;
+mod moves;
 mod origin;
 
 use std::collections::{HashSet, VecDeque};
@@ -351,7 +352,11 @@ impl Agent {
             Word::Result { thread, result } => self.answer(thread, result),
             Word::Answer { thread, answer } => self.answer(thread, answer),
             Word::Woken { thread } => self.wakes(thread),
-            Word::Begin { thread, tid, clear_tid } => self.arrive(thread, tid, clear_tid, body),
+            Word::Begin { thread, tid, clear_tid, robust } => {
+                self.arrive(thread, tid, clear_tid, robust, body);
+            }
+            Word::Go { thread, node } => self.goes(thread, node),
+            Word::Signal { thread } => self.signalled(thread, body),
             Word::Grow { pages } => self.grow(pages),
             word => {
                 if !self.mapped(word) {
@@ -368,9 +373,12 @@ impl Agent {
     }
 
     /// A thread of the program begins here.
-    fn arrive(&mut self, thread: u32, tid: i32, clear_tid: u64, body: &[u8]) {
+    fn arrive(&mut self, thread: u32, tid: i32, clear_tid: u64, robust: u64, body: &[u8]) {
         use std::sync::atomic::Ordering::Relaxed;
         let seat = self.desk.seat(thread);
+        seat.wait_until_left();
+        seat.forget();
+        seat.robust.store(robust, Relaxed);
         seat.node.store(self.me, Relaxed);
         seat.tid.store(tid, Relaxed);
         seat.clear_tid.store(clear_tid, Relaxed);
@@ -379,7 +387,8 @@ impl Agent {
             if !Context::set(seat.context(), body) {
                 self.nonsense(0, "registers");
             }
-            raw::thread(seat.stack_end(), threads::arrived, thread as usize)
+            let word = seat.kernel_word();
+            raw::thread(word, seat.stack_end(), threads::arrived, thread as usize)
         };
         self.threads += 1;
         if began < 0 {
@@ -408,6 +417,7 @@ impl Agent {
                 self.threads -= 1;
                 self.answer(thread, 0);
             }
+            Request::Move(node) => self.leaves(thread, node),
             Request::End(status) => self.say(0, Word::End { status }),
             request => match question(request) {
                 Some(question) => self.say(0, Word::Ask { thread, question }),

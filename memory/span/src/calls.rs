@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::addresses::PAGE;
 use crate::desk::{Call, Request, Seat};
+use crate::edges::{self, RESTART};
 use crate::here::Here;
-use crate::{raw, threads};
+use crate::signals::OURS;
+use crate::{actions, moves, raw, robust, shadow, threads};
 
 /// `arch_prctl`'s codes.
 const SET_GS: u64 = 0x1001;
 const GET_GS: u64 = 0x1004;
-/// `sigprocmask`'s set for SIGSYS, which is ours.
-const OURS: u64 = 1 << (libc::SIGSYS - 1);
 
 /// Where a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +65,7 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_prctl
         | libc::SYS_rseq
         | libc::SYS_set_robust_list
+        | libc::SYS_get_robust_list
         | libc::SYS_set_tid_address
         | libc::SYS_gettid
         | libc::SYS_futex
@@ -80,7 +81,6 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_readlinkat => Where::Ours,
         libc::SYS_fork
         | libc::SYS_vfork
-        | libc::SYS_get_robust_list
         | libc::SYS_futex_waitv
         | libc::SYS_io_uring_setup
         | libc::SYS_io_uring_enter
@@ -106,11 +106,12 @@ pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, cal
     // SAFETY: as the caller says, for all of these.
     unsafe {
         match place(call.number) {
-            Where::Local => raw::call(call.number, call.arguments),
+            Where::Local => edges::call(call.number, call.arguments),
             Where::Refused(errno) => -i64::from(errno),
             Where::Ours => ours(here, seat, frame, call),
+            _ if call.number == moves::CALL => moves::call(here, seat, call.arguments),
             Where::Origin | Where::Memory if !at_origin => here.desk.ask(seat, Request::Call(call)),
-            Where::Origin => raw::call(call.number, call.arguments),
+            Where::Origin => edges::call(call.number, call.arguments),
             Where::Memory => memory(here, seat, call),
         }
     }
@@ -126,8 +127,9 @@ pub unsafe fn for_another(here: &Here, seat: &Seat, call: Call) -> i64 {
         match (place(call.number), call.number as i64) {
             (Where::Memory, _) => memory(here, seat, call),
             (_, libc::SYS_clone) => threads::clone(here, seat, call),
+            (_, libc::SYS_rt_sigaction) => actions::set(call.arguments),
             (Where::Ours, _) => files(here, call),
-            _ => raw::call(call.number, call.arguments),
+            _ => edges::call(call.number, call.arguments),
         }
     }
 }
@@ -141,11 +143,15 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
         match call.number as i64 {
             libc::SYS_rt_sigreturn => {
                 let stack = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize];
-                raw::go_on(stack as *const libc::ucontext_t)
+                let stack = stack as *mut libc::ucontext_t;
+                match tell_mask(here, seat, mask_of(frame), mask_of(stack)) {
+                    0 => edges::leave(stack),
+                    result => result,
+                }
             }
-            libc::SYS_rt_sigprocmask => set_mask(frame, a),
-            libc::SYS_rt_sigaction if a[0] == libc::SIGSYS as u64 => 0,
-            libc::SYS_rt_sigaction => set_action(here, seat, call),
+            libc::SYS_rt_sigprocmask => set_mask(here, seat, frame, a),
+            libc::SYS_rt_sigaction if here.node == 0 => actions::set(a),
+            libc::SYS_rt_sigaction => here.desk.ask(seat, Request::Call(call)),
             libc::SYS_sigaltstack => {
                 let (new, old) = (a[0] as *const libc::stack_t, a[1] as *mut libc::stack_t);
                 if !old.is_null() {
@@ -166,7 +172,8 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
                 _ => raw::call(call.number, a),
             },
             libc::SYS_rseq => -i64::from(libc::ENOSYS),
-            libc::SYS_set_robust_list => 0,
+            libc::SYS_set_robust_list => robust::set(seat, a),
+            libc::SYS_get_robust_list => robust::get(seat, a),
             libc::SYS_set_tid_address => {
                 seat.clear_tid.store(a[0], Ordering::Relaxed);
                 seat.tid.load(Ordering::Relaxed).into()
@@ -232,66 +239,56 @@ unsafe fn exe(here: &Here, to: u64, room: u64) -> i64 {
     bytes as i64
 }
 
-/// The mask that the thread will have when it goes on stands in the frame.
+/// The mask that the thread will have when it goes on.
+///
+/// # Safety
+/// A signal's frame.
+unsafe fn mask_of(frame: *const libc::ucontext_t) -> u64 {
+    // SAFETY: as the caller says; the kernel's masks are 8 bytes.
+    unsafe { (&raw const (*frame).uc_sigmask).cast::<u64>().read() & !OURS }
+}
+
+/// The shadow has the mask, too: 0, or [`RESTART`] if a signal comes first.
+fn tell_mask(here: &Here, seat: &Seat, before: u64, after: u64) -> i64 {
+    if here.node == 0 || before == after {
+        return 0;
+    }
+    let call = Call { number: shadow::MASK, arguments: [after, 0, 0, 0, 0, 0] };
+    let result = here.desk.ask(seat, Request::Call(call));
+    if seat.has(Seat::SIGNAL) { RESTART } else { result }
+}
+
+/// The mask stands in the frame.
 ///
 /// # Safety
 /// As for [`answer`].
-unsafe fn set_mask(frame: *mut libc::ucontext_t, a: [u64; 6]) -> i64 {
+unsafe fn set_mask(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, a: [u64; 6]) -> i64 {
     if a[3] != 8 {
         return -i64::from(libc::EINVAL);
     }
-    // SAFETY: the kernel's masks are 8 bytes; pointers are the program's.
+    // SAFETY: pointers are the program's.
     unsafe {
-        let mask = (&raw mut (*frame).uc_sigmask).cast::<u64>();
-        let (before, new) = (*mask, a[1] as *const u64);
+        let (before, new) = (mask_of(frame), a[1] as *const u64);
+        let mut after = before;
         if !new.is_null() {
-            let new = new.read_unaligned();
-            let after = match a[0] as i32 {
+            let new = new.read_unaligned() & !OURS;
+            after = match a[0] as i32 {
                 libc::SIG_BLOCK => before | new,
                 libc::SIG_UNBLOCK => before & !new,
                 libc::SIG_SETMASK => new,
                 _ => return -i64::from(libc::EINVAL),
             };
-            *mask = after & !OURS;
         }
+        let told = tell_mask(here, seat, before, after);
+        if told != 0 {
+            return told;
+        }
+        (&raw mut (*frame).uc_sigmask).cast::<u64>().write(after);
         if a[2] != 0 {
             (a[2] as *mut u64).write_unaligned(before);
         }
     }
     0
-}
-
-/// The kernel's `struct sigaction`.
-#[derive(Clone, Copy)]
-#[repr(C)]
-struct Action {
-    handler: u64,
-    flags: u64,
-    restorer: u64,
-    mask: u64,
-}
-
-/// A handler must not keep SIGSYS from us.
-///
-/// # Safety
-/// As for [`answer`].
-unsafe fn set_action(here: &Here, seat: &Seat, call: Call) -> i64 {
-    let mut a = call.arguments;
-    // SAFETY: pointers are the program's.
-    unsafe {
-        let mut action;
-        if a[1] != 0 {
-            action = (a[1] as *const Action).read_unaligned();
-            action.mask &= !OURS;
-            if here.node == 0 {
-                a[1] = std::ptr::from_mut(&mut action) as u64;
-            }
-        }
-        match here.node {
-            0 => raw::call(call.number, a),
-            _ => here.desk.ask(seat, Request::Call(call)),
-        }
-    }
 }
 
 /// As futex(2): words of all nodes' threads.
@@ -301,7 +298,7 @@ unsafe fn set_action(here: &Here, seat: &Seat, call: Call) -> i64 {
 pub unsafe fn futex(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     if here.nodes == 1 {
         // SAFETY: as the caller says.
-        return unsafe { raw::call(libc::SYS_futex as u64, a) };
+        return unsafe { edges::call(libc::SYS_futex as u64, a) };
     }
     let operation = a[1] as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
     let bits = match operation {
@@ -354,19 +351,22 @@ pub unsafe fn futex(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     }
 }
 
-/// Waits in line until it is woken, or it is time, or a signal's handler has run.
+/// Waits in line until it is woken, or it is time, or a signal has come.
 fn wait(here: &Here, seat: &Seat, until: &Until) -> i64 {
     let mut why = 0;
     while seat.woken.load(Ordering::SeqCst) == 0 && why == 0 {
+        if let Some(signal) = seat.signal() {
+            let restarts = until.time.is_none() && signal.action.has(libc::SA_RESTART);
+            why = if restarts { RESTART } else { -i64::from(libc::EINTR) };
+            break;
+        }
         let left = until.left();
         if left.is_some_and(|left| left.tv_sec < 0) {
             why = -i64::from(libc::ETIMEDOUT);
             break;
         }
-        match raw::sleep(&seat.woken, 0, left.as_ref()) as i32 {
-            result if result == -libc::EINTR => why = i64::from(result),
-            _ => {}
-        }
+        // SAFETY: a thread that makes a call has sat down.
+        unsafe { edges::sleep(&seat.woken, 0, left.as_ref()) };
     }
     match why {
         0 => 0,

@@ -68,6 +68,12 @@ impl Context {
         }
     }
 
+    /// The mask of signals.
+    pub fn mask(&self) -> u64 {
+        // SAFETY: the kernel's masks are 8 bytes.
+        unsafe { *(&raw const self.registers.uc_sigmask).cast::<u64>() }
+    }
+
     /// As bytes, for another node.
     ///
     /// # Safety
@@ -107,9 +113,11 @@ impl Context {
     }
 }
 
+/// Bytes of vector registers in a signal's frame.
+///
 /// # Safety
 /// Points to an FXSAVE area, at least.
-unsafe fn vectors_bytes(vectors: *const u8) -> usize {
+pub unsafe fn vectors_bytes(vectors: *const u8) -> usize {
     // SAFETY: within the area.
     let word = |at: usize| unsafe { vectors.add(at).cast::<u32>().read_unaligned() };
     match word(RESERVED) {

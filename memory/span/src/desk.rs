@@ -8,7 +8,9 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::context::Context;
+use crate::edges;
 use crate::raw;
+use crate::signals::{Signal, send};
 
 /// Threads that a program may have at once.
 pub const THREADS_MAX: usize = 1024;
@@ -64,6 +66,11 @@ pub enum Request {
     Begin(u32),
     /// The thread has ended, with this status. Its shadow says so, too.
     Gone(i32),
+    /// By a shadow: the seat has a signal. Answer: 0, and the other half will say that it has
+    /// taken it, or 1 if there is none, since it is on its way home.
+    Signal,
+    /// The thread goes on on this node, with the context of its seat.
+    Move(u32),
     /// The end of the program, with this status. Not answered.
     End(i32),
 }
@@ -78,6 +85,21 @@ const ANSWERED: u32 = 3;
 pub struct Seat {
     /// Its own address: what GS points to.
     itself: u64,
+    /// What is to be done before it goes back to the program.
+    pub flags: AtomicU32,
+    /// It is in a call that may block, or about to make it.
+    pub in_call: AtomicU32,
+    signal: UnsafeCell<Signal>,
+    /// Where it is to go.
+    destination: AtomicU32,
+    /// The frame of the signal by which its call was caught, while we answer.
+    caught: AtomicU64,
+    /// The thread of this node's kernel that sits here; 0 when it has gone, for good.
+    kernel: AtomicU32,
+    /// Of a shadow: the mask of its other half.
+    pub mask: AtomicU64,
+    /// What set_robust_list said, or 0.
+    pub robust: AtomicU64,
     /// Its number.
     pub index: u32,
     state: AtomicU32,
@@ -94,6 +116,8 @@ pub struct Seat {
     pub tid: AtomicI32,
     /// Where a zero is to stand when it has ended, or 0.
     pub clear_tid: AtomicU64,
+    /// With which status it has ended.
+    pub status: AtomicI32,
     context: *mut Context,
     stack_end: usize,
 }
@@ -126,6 +150,14 @@ impl Desk {
         let areas = areas as usize;
         let seat = |index: usize| Seat {
             itself: 0,
+            flags: AtomicU32::new(0),
+            in_call: AtomicU32::new(0),
+            signal: UnsafeCell::new(Signal::NONE),
+            destination: AtomicU32::new(0),
+            caught: AtomicU64::new(0),
+            kernel: AtomicU32::new(0),
+            mask: AtomicU64::new(0),
+            robust: AtomicU64::new(0),
             index: index as u32,
             state: AtomicU32::new(FREE),
             request: UnsafeCell::new(Request::Cancel),
@@ -136,6 +168,7 @@ impl Desk {
             node: AtomicU32::new(0),
             tid: AtomicI32::new(0),
             clear_tid: AtomicU64::new(0),
+            status: AtomicI32::new(0),
             context: (areas + index * AREA_BYTES) as *mut Context,
             stack_end: areas + (index + 1) * AREA_BYTES,
         };
@@ -246,20 +279,134 @@ impl Seat {
         raw::wake(&self.work);
     }
 
-    /// To the shadow: waits for work.
-    pub fn work(&self) -> Call {
+    /// To the shadow: waits for work, or with `signals` for one of these.
+    pub fn work(&self, signals: bool) -> Option<Call> {
         while self.work.load(Ordering::SeqCst) == 0 {
-            raw::sleep(&self.work, 0, None);
+            if signals && self.has(Self::SIGNAL) {
+                return None;
+            }
+            match signals {
+                // SAFETY: the shadow has sat down.
+                true => unsafe { edges::sleep(&self.work, 0, None) },
+                false => raw::sleep(&self.work, 0, None),
+            };
         }
         self.work.store(0, Ordering::Relaxed);
         // SAFETY: posted, so it is ours.
-        unsafe { *self.call.get() }
+        Some(unsafe { *self.call.get() })
     }
 
     /// Lets it go on that waits for that.
     pub fn wake(&self) {
         self.woken.store(1, Ordering::SeqCst);
         raw::wake(&self.woken);
+    }
+
+    /// Of the flags: it has a signal.
+    pub const SIGNAL: u32 = 1;
+    /// Of the flags: it is to go elsewhere.
+    const MOVE: u32 = 2;
+
+    /// Whether the flag is set.
+    pub fn has(&self, flag: u32) -> bool {
+        self.flags.load(Ordering::SeqCst) & flag != 0
+    }
+
+    /// Whether it was set.
+    pub fn clear(&self, flag: u32) -> bool {
+        self.flags.fetch_and(!flag, Ordering::SeqCst) & flag != 0
+    }
+
+    /// Gives it a signal, which it has not.
+    pub fn put(&self, signal: &Signal) {
+        // SAFETY: the flag is not set, so it is ours.
+        unsafe { *self.signal.get() = *signal };
+        self.flags.fetch_or(Self::SIGNAL, Ordering::SeqCst);
+    }
+
+    /// The signal that it has.
+    pub fn signal(&self) -> Option<Signal> {
+        // SAFETY: the flag is set, so it stays as it is until it is cleared.
+        self.has(Self::SIGNAL).then(|| unsafe { *self.signal.get() })
+    }
+
+    /// To the thread: the signal that it has, which it has no longer.
+    pub fn take(&self) -> Option<Signal> {
+        let signal = self.signal();
+        self.clear(Self::SIGNAL);
+        signal
+    }
+
+    /// It is to go on on this node.
+    pub fn go_to(&self, node: u32) {
+        self.destination.store(node, Ordering::SeqCst);
+        self.flags.fetch_or(Self::MOVE, Ordering::SeqCst);
+    }
+
+    /// To the thread: where it is to go, said once.
+    pub fn wanted_elsewhere(&self) -> Option<u32> {
+        self.clear(Self::MOVE).then(|| self.destination.load(Ordering::SeqCst))
+    }
+
+    /// To the thread, which blocks SIGSYS: it looks at its flags as soon as it does not.
+    pub fn remind(&self) {
+        if self.flags.load(Ordering::SeqCst) != 0 {
+            send(self.kernel(), libc::SIGSYS);
+        }
+    }
+
+    /// To the agent: the thread looks at its flags, wherever it is; if it waits for an answer, when
+    /// it has that.
+    pub fn poke(&self) {
+        let kernel = self.kernel();
+        if kernel != 0 && !matches!(self.state.load(Ordering::SeqCst), ASKED | TAKEN) {
+            send(kernel, libc::SIGSYS);
+        }
+    }
+
+    /// The frame by which its call was caught, or nothing.
+    pub fn caught(&self) -> *mut libc::ucontext_t {
+        self.caught.load(Ordering::Relaxed) as *mut libc::ucontext_t
+    }
+
+    /// To the thread: it answers a call that was caught by this frame, or none any more.
+    pub fn answers(&self, frame: *mut libc::ucontext_t) {
+        self.caught.store(frame as u64, Ordering::Relaxed);
+    }
+
+    /// The ID of this node's kernel of the thread that sits here, or 0.
+    pub fn kernel(&self) -> i32 {
+        self.kernel.load(Ordering::SeqCst).cast_signed()
+    }
+
+    /// Where the kernel writes that.
+    pub fn kernel_word(&self) -> &AtomicU32 {
+        &self.kernel
+    }
+
+    /// Waits until the kernel's thread that sat here has gone, for good: it may still be on the
+    /// seat's stack.
+    pub fn wait_until_left(&self) {
+        loop {
+            let kernel = self.kernel.load(Ordering::SeqCst);
+            if kernel == 0 {
+                return;
+            }
+            // The kernel wakes as for memory that others share.
+            let arguments =
+                [self.kernel.as_ptr() as u64, libc::FUTEX_WAIT as u64, kernel.into(), 0, 0, 0];
+            // SAFETY: a word that lives.
+            unsafe { raw::call(libc::SYS_futex as u64, arguments) };
+        }
+    }
+
+    /// Is as if nobody had sat here.
+    pub fn forget(&self) {
+        self.flags.store(0, Ordering::SeqCst);
+        self.in_call.store(0, Ordering::SeqCst);
+        self.woken.store(0, Ordering::SeqCst);
+        self.robust.store(0, Ordering::Relaxed);
+        self.caught.store(0, Ordering::Relaxed);
     }
 
     /// The context with which its thread begins, or which goes with a call.

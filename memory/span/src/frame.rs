@@ -4,8 +4,8 @@
 use coherence::sequential::message::Header;
 use serde::{Deserialize, Serialize};
 
-/// What a message is. Bodies: of `Page` the protocol's, of `Begin` and of a `Call` that makes a
-/// thread the context, of `End` the line that says why.
+/// What a message is. Bodies: of `Page` the protocol's, of `Begin`, `Move` and a `Call` that
+/// makes a thread the context, of `Signal` the signal, of `End` the line that says why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The protocol's.
@@ -21,8 +21,14 @@ pub enum Word {
     Call { thread: u32, number: u64, arguments: [u64; 6] },
     /// From the origin: its result.
     Result { thread: u32, result: i64 },
-    /// From the origin: this thread begins with you.
-    Begin { thread: u32, tid: i32, clear_tid: u64 },
+    /// From the origin: this thread begins with you, or comes from elsewhere.
+    Begin { thread: u32, tid: i32, clear_tid: u64, robust: u64 },
+    /// To the origin: it goes on on another node.
+    Move { thread: u32, node: u32, clear_tid: u64, robust: u64 },
+    /// From the origin: it is to do so.
+    Go { thread: u32, node: u32 },
+    /// From the origin: it has a signal.
+    Signal { thread: u32 },
     /// To the origin: it has ended.
     Gone { thread: u32, status: i32 },
     /// From the origin: there are so many more pages.

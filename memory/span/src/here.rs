@@ -1,5 +1,6 @@
 //! What the program's threads have to know of their node, without a thread area to find it by.
 
+use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::desk::Desk;
@@ -14,11 +15,18 @@ pub struct Here {
     pub node: u32,
     /// How many there are.
     pub nodes: u32,
+    /// The program's addresses: all code outside is ours.
+    pub segment: Range<u64>,
     /// The program, for `/proc/self/exe`.
     pub exe: Vec<u8>,
 }
 
 impl Here {
+    /// Whether this is an instruction of the program's.
+    pub fn is_program(&self, address: u64) -> bool {
+        self.segment.contains(&address)
+    }
+
     /// Makes it known, once.
     ///
     /// # Panics

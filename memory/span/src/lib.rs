@@ -10,8 +10,9 @@
 //! arguments need no translation, since addresses are the same.
 //!
 //! On the program's threads: `trap` catches system calls, `calls` says what becomes of each
-//! and makes it, `threads` begins and ends threads, `context` is their registers, `raw`
-//! what stands for libc. They ask at the `desk`. The `agent` answers: a thread of ours on
+//! and makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is
+//! what stays at the origin, `context` is their registers, `raw` what stands for libc. `signals`
+//! and `actions` are the program's signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The `agent` answers: a thread of ours on
 //! each node, which drives the protocol over the crates `pager` and `fabric`. At the origin it
 //! knows the `addresses` that are taken, the `futexes` and the [`place`] of each thread.
 //! `frame` is what agents say to each other, `image` lays the program out, [`node`] begins
@@ -21,19 +22,26 @@
 //! See docs/span.md: fork without exec, shared mappings of files that are written, ptrace,
 //! io_uring. They fail with an error.
 
+mod actions;
 mod addresses;
 mod agent;
 mod calls;
 mod context;
 mod desk;
+mod edges;
 mod frame;
 mod futexes;
 mod here;
 mod image;
+mod leave;
+mod moves;
 pub mod node;
 pub mod place;
 mod ranges;
 mod raw;
+mod robust;
+mod shadow;
+mod signals;
 pub mod talk;
 mod threads;
 mod trap;

@@ -29,7 +29,7 @@ use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::{Policy, Room};
 use crate::talk::{self, Everybody, Order, Ready};
-use crate::{threads, trap};
+use crate::{actions, threads, trap};
 
 /// The largest that it can become.
 const BYTES_MAX: u64 = 8 << 40;
@@ -107,10 +107,12 @@ pub fn run(control: OwnedFd) -> Failure {
     let seat = here.desk.seat(0);
     seat.tid.store(std::process::id().cast_signed(), std::sync::atomic::Ordering::Relaxed);
     seat.sit_down();
+    seat.kernel_word().store(std::process::id(), std::sync::atomic::Ordering::SeqCst);
     // SAFETY: this thread becomes the program's: its name, its mask, its stack; nothing of ours
     // is used on it any more but what a trap does.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, start.name.as_ptr());
+        libc::syscall(libc::SYS_set_tid_address, seat.kernel_word().as_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
         threads::dispatch();
         asm!(
@@ -246,8 +248,14 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Fa
     }
     // From here on there may be threads of the program.
     let exe = first_thread.as_ref().map_or(Vec::new(), |start| start.exe.clone());
-    Here { desk, node: order.node, nodes: order.nodes, exe }.set();
+    let segment = start..start + BYTES_MAX;
+    Here { desk, node: order.node, nodes: order.nodes, segment, exe }.set();
     trap::catch();
+    match order.node {
+        // Where Rust's library looks for overflows of its stacks.
+        0 => [libc::SIGSEGV, libc::SIGBUS].into_iter().for_each(actions::reset),
+        _ => actions::elsewhere(),
+    }
     let mut agent = Agent::new(Parts {
         region,
         options,

@@ -54,13 +54,19 @@ const THREAD: i32 = libc::CLONE_VM
     | libc::CLONE_THREAD
     | libc::CLONE_SYSVSEM;
 
-/// Starts a thread of this process; as [`clone`].
+/// Starts a thread of this process; as [`clone`]. `id` has the thread's ID until it has gone.
 ///
 /// # Safety
 /// As for [`clone`].
-pub unsafe fn thread(stack_end: usize, body: extern "C" fn(usize) -> !, argument: usize) -> i64 {
+pub unsafe fn thread(
+    id: &AtomicU32,
+    stack_end: usize,
+    body: extern "C" fn(usize) -> !,
+    argument: usize,
+) -> i64 {
+    let flags = THREAD | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID;
     // SAFETY: as the caller says.
-    unsafe { clone(THREAD as u64, [0; 2], stack_end, body, argument) }
+    unsafe { clone(flags as u64, [id.as_ptr() as u64; 2], stack_end, body, argument) }
 }
 
 /// Starts a thread or process with this memory, which runs `body` with `argument`, on a stack

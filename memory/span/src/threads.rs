@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::{calls, raw};
+use crate::signals::{self, block};
+use crate::{calls, raw, robust, shadow};
 
 /// `PR_SET_SYSCALL_USER_DISPATCH` (Linux 5.11).
 pub const DISPATCH: i32 = 59;
@@ -110,12 +111,16 @@ pub unsafe fn clone(here: &Here, seat: &Seat, call: Call) -> i64 {
     let new = here.desk.seat(place as u32);
     new.node.store((place >> 32) as u32, Ordering::Relaxed);
     new.clear_tid.store(clear_tid, Ordering::Relaxed);
-    new.woken.store(0, Ordering::SeqCst);
+    new.wait_until_left();
+    new.forget();
     // SAFETY: the seat is given to us for this; its area is the new thread's, which begins when
     // it is told.
     unsafe {
         std::ptr::copy_nonoverlapping(seat.context(), new.context(), 1);
-        let tid = raw::thread(new.stack_end(), first, place as u32 as usize);
+        // A signal would find it without a seat.
+        let mask = block(!0);
+        let tid = raw::thread(new.kernel_word(), new.stack_end(), first, place as u32 as usize);
+        block(mask);
         if tid < 0 {
             here.desk.ask(seat, Request::Vacate(place as u32));
             return tid;
@@ -177,31 +182,12 @@ extern "C" fn first(index: usize) -> ! {
         raw::sleep(&seat.woken, 0, None);
     }
     seat.sit_down();
-    // SAFETY: its context was given to it.
-    unsafe {
-        if seat.node.load(Ordering::Relaxed) == here.node {
-            run(seat)
-        }
-        let all = !0u64;
-        let mask = [libc::SIG_SETMASK as u64, std::ptr::from_ref(&all) as u64, 0, 8, 0, 0];
-        raw::call(libc::SYS_rt_sigprocmask as u64, mask);
+    if seat.node.load(Ordering::Relaxed) == here.node {
+        // SAFETY: its context was given to it.
+        unsafe { run(seat) }
     }
     here.desk.ask(seat, Request::Begin(index as u32));
-    shadow(here, seat)
-}
-
-/// Of a thread that runs elsewhere: makes its calls until it has ended.
-fn shadow(here: &Here, seat: &Seat) -> ! {
-    loop {
-        let call = seat.work();
-        if call.number == libc::SYS_exit as u64 {
-            here.desk.ask(seat, Request::Gone(call.arguments[0] as i32));
-            over()
-        }
-        // SAFETY: what its other half wants.
-        let result = unsafe { calls::for_another(here, seat, call) };
-        here.desk.ask(seat, Request::Done(result));
-    }
+    shadow::of_context(here, seat)
 }
 
 /// A thread that another node has sent here, on its own area.
@@ -215,14 +201,14 @@ pub extern "C" fn arrived(index: usize) -> ! {
 /// Goes on with the context of the seat, as a thread of the program.
 ///
 /// # Safety
-/// By the seat's thread, which has sat down; the context is whole.
+/// By the seat's thread, which has sat down and blocks all signals; the context is whole.
 pub unsafe fn run(seat: &Seat) -> ! {
     // SAFETY: as the caller says.
     unsafe {
         let context = seat.context();
         set_thread_area((*context).thread_area);
         dispatch();
-        raw::go_on(Context::registers(context))
+        signals::go_on(seat, context)
     }
 }
 
@@ -245,7 +231,8 @@ pub unsafe fn set_thread_area(area: u64) {
     unsafe { raw::call(libc::SYS_arch_prctl as u64, [SET_FS, area, 0, 0, 0, 0]) };
 }
 
-fn thread_area() -> u64 {
+/// Of this thread.
+pub fn thread_area() -> u64 {
     let mut area = 0u64;
     let arguments = [GET_FS, std::ptr::from_mut(&mut area) as u64, 0, 0, 0, 0];
     // SAFETY: writes a word of ours.
@@ -258,7 +245,9 @@ fn thread_area() -> u64 {
 /// # Safety
 /// By the seat's thread.
 pub unsafe fn end(seat: &Seat, status: i32) -> ! {
-    seat.tid.store(status, Ordering::Relaxed);
+    // Nobody is there any more to handle a signal.
+    block(!0);
+    seat.status.store(status, Ordering::Relaxed);
     // SAFETY: as the caller says; its area holds nothing that is needed.
     unsafe { raw::leave_to(seat.stack_end(), last, seat.index as usize) }
 }
@@ -266,6 +255,8 @@ pub unsafe fn end(seat: &Seat, status: i32) -> ! {
 extern "C" fn last(index: usize) -> ! {
     let here = Here::get();
     let seat = here.desk.seat(index as u32);
+    // SAFETY: the thread has ended, as far as the program goes.
+    unsafe { robust::owner_dies(here, seat) };
     let word = seat.clear_tid.load(Ordering::Relaxed);
     if word != 0 {
         // SAFETY: where the program wants it; as the kernel does.
@@ -275,12 +266,13 @@ extern "C" fn last(index: usize) -> ! {
         // SAFETY: wakes.
         unsafe { calls::futex(here, seat, wake) };
     }
-    let status = seat.tid.load(Ordering::Relaxed);
+    let status = seat.status.load(Ordering::Relaxed);
     here.desk.ask(seat, Request::Gone(status));
     over()
 }
 
-fn over() -> ! {
+/// Ends this thread of the kernel, and nothing else.
+pub fn over() -> ! {
     loop {
         // SAFETY: ends the thread, and nothing else.
         unsafe { raw::call(libc::SYS_exit as u64, [0; 6]) };

@@ -3,44 +3,23 @@
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
-use crate::calls;
+use crate::actions::{Action, RESTORER};
 use crate::desk::{Call, Seat};
+use crate::edges::{self, RESTART};
 use crate::here::Here;
-use crate::raw;
+use crate::{calls, raw};
 
 /// `SYS_USER_DISPATCH`.
 const BY_DISPATCH: c_int = 2;
-/// `SA_RESTORER`: libc's own would be caught.
-const RESTORER: u64 = 0x0400_0000;
-
-std::arch::global_asm!(
-    ".hidden nagaya_span_restore",
-    ".globl nagaya_span_restore",
-    "nagaya_span_restore:",
-    "mov eax, 15",
-    "syscall",
-    "ud2",
-);
-
-unsafe extern "C" {
-    fn nagaya_span_restore();
-}
-
-/// The kernel's `struct sigaction`.
-#[repr(C)]
-struct Action {
-    handler: u64,
-    flags: u64,
-    restorer: u64,
-    mask: u64,
-}
-
+/// Of the instruction.
+const SYSCALL_BYTES: i64 = 2;
 /// From now on threads may [dispatch](crate::threads::dispatch).
 pub fn catch() {
     let action = Action {
         handler: caught as *const () as u64,
+        // libc's own way back would be caught.
         flags: (libc::SA_SIGINFO | libc::SA_NODEFER) as u64 | RESTORER,
-        restorer: nagaya_span_restore as *const () as u64,
+        restorer: edges::leave_address(),
         mask: 0,
     };
     let arguments = [libc::SIGSYS as u64, std::ptr::from_ref(&action) as u64, 0, 8, 0, 0];
@@ -48,18 +27,25 @@ pub fn catch() {
     unsafe { raw::call(libc::SYS_rt_sigaction as u64, arguments) };
 }
 
-/// On the thread that made the call, on its stack.
+/// On the thread that made the call, on its stack; it returns to [`edges`]. Without a call it is
+/// a poke of the agent's: the thread is to look at its flags.
 unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void) {
     let frame = frame.cast::<ucontext_t>();
+    let (here, seat) = (Here::get(), Seat::own());
     // SAFETY: the kernel's frame; the thread has a seat, since it dispatches.
     unsafe {
-        if (*info).si_code != BY_DISPATCH {
-            return;
-        }
         let registers = &(*frame).uc_mcontext.gregs;
         let of = |register: c_int| registers[register as usize] as u64;
+        if (*info).si_code != BY_DISPATCH {
+            if here.is_program(of(libc::REG_RIP)) {
+                return;
+            }
+            edges::look_again(frame, seat.has(Seat::SIGNAL));
+            edges::resume(frame)
+        }
         let call = Call {
-            number: of(libc::REG_RAX),
+            // As the kernel has it: the upper half means nothing.
+            number: of(libc::REG_RAX) as u32 as u64,
             arguments: [
                 of(libc::REG_RDI),
                 of(libc::REG_RSI),
@@ -69,7 +55,13 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
                 of(libc::REG_R9),
             ],
         };
-        let result = calls::answer(Here::get(), Seat::own(), frame, call);
-        (*frame).uc_mcontext.gregs[libc::REG_RAX as usize] = result;
+        seat.answers(frame);
+        let result = calls::answer(here, seat, frame, call);
+        seat.answers(std::ptr::null_mut());
+        let registers = &mut (*frame).uc_mcontext.gregs;
+        match result {
+            RESTART => registers[libc::REG_RIP as usize] -= SYSCALL_BYTES,
+            result => registers[libc::REG_RAX as usize] = result,
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! What only the origin's agent does: the memory map, the futex service, threads' places.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
@@ -13,6 +14,7 @@ use crate::frame::{Frame, Question, Word};
 use crate::futexes::Futexes;
 use crate::image::Part;
 use crate::place::{Policy, Room, place};
+use crate::shadow;
 
 /// Pages by which the segment grows, at least.
 const GROWTH: u64 = 64 << 20 >> 12;
@@ -23,12 +25,14 @@ pub struct Origin {
     start: u64,
     futexes: Futexes,
     policy: Policy,
-    rooms: Vec<Room>,
+    pub(super) rooms: Vec<Room>,
     /// The node of each thread.
-    nodes: Vec<Option<NodeId>>,
+    pub(super) nodes: Vec<Option<NodeId>>,
     /// Which nodes have had threads.
     pub(super) is_used: Vec<bool>,
     pub(super) changes: Changes,
+    /// Threads that have been sent a signal, and have not said that they handle it.
+    pub(super) signalled: HashSet<u32>,
     status: i32,
 }
 
@@ -47,6 +51,7 @@ impl Origin {
             is_used: (0..rooms.len()).map(|node| node == 0).collect(),
             rooms,
             changes: Changes::default(),
+            signalled: HashSet::new(),
             status: 0,
         }
     }
@@ -147,9 +152,14 @@ impl Agent {
                 let (tid, clear_tid) = (seat.tid.load(Relaxed), seat.clear_tid.load(Relaxed));
                 // SAFETY: its shadow has left it there for this.
                 let body = unsafe { Context::bytes(seat.context()) };
-                let word = Word::Begin { thread: other, tid, clear_tid };
+                let word = Word::Begin { thread: other, tid, clear_tid, robust: 0 };
                 self.send(seat.node.load(Relaxed), Frame::Word(word), body);
                 self.answer(thread, 0);
+            }
+            Request::Signal => self.hand_on(thread),
+            Request::Move(node) => {
+                self.answer(thread, 0);
+                self.goes_on(thread, node);
             }
             Request::Done(result) => {
                 if let Some(node) = self.origin().nodes[thread as usize] {
@@ -179,6 +189,7 @@ impl Agent {
     fn vacate(&mut self, thread: u32) {
         let origin = self.origin();
         origin.futexes.cancel(thread);
+        origin.signalled.remove(&thread);
         if let Some(node) = origin.nodes[thread as usize].take() {
             origin.rooms[node as usize].threads -= 1;
         }
@@ -199,10 +210,16 @@ impl Agent {
                         self.nonsense(from, "registers");
                     }
                 }
+                if number == shadow::TAKEN {
+                    self.origin().signalled.remove(&thread);
+                }
                 seat.post(Call { number, arguments });
             }
+            Word::Move { thread, node, clear_tid, robust } if is_theirs(self, thread) => {
+                self.arrives(thread, node, [clear_tid, robust], from, body);
+            }
             Word::Gone { thread, status } if is_theirs(self, thread) => {
-                let number = libc::SYS_exit as u64;
+                let number = shadow::END;
                 let arguments = [status as u64, 0, 0, 0, 0, 0];
                 self.desk.seat(thread).post(Call { number, arguments });
             }

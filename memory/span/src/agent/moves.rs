@@ -1,0 +1,112 @@
+//! Threads that go from node to node, and signals that follow them.
+
+use std::sync::atomic::Ordering;
+
+use coherence::message::NodeId;
+
+use super::Agent;
+use crate::context::Context;
+use crate::desk::{Call, Seat};
+use crate::frame::{Frame, Word};
+use crate::shadow;
+use crate::signals::Signal;
+
+impl Agent {
+    /// A thread of this node is to go elsewhere. It looks when it next comes from a call, or at
+    /// once if it is in none.
+    pub(super) fn goes(&mut self, thread: u32, node: NodeId) {
+        let seat = self.desk.seat(thread);
+        seat.go_to(node);
+        if seat.in_call.load(Ordering::SeqCst) == 0 {
+            seat.poke();
+        }
+    }
+
+    /// A thread of this node has a signal.
+    pub(super) fn signalled(&mut self, thread: u32, body: &[u8]) {
+        let Some(signal) = Signal::parse(body) else { self.nonsense(0, "a signal") };
+        let seat = self.desk.seat(thread);
+        // If it is on its way to another node, so is another copy.
+        if !seat.has(Seat::SIGNAL) {
+            seat.put(&signal);
+            seat.poke();
+        }
+    }
+
+    /// A thread goes from this node, which is not the origin.
+    pub(super) fn leaves(&mut self, thread: u32, node: NodeId) {
+        let seat = self.desk.seat(thread);
+        let clear_tid = seat.clear_tid.load(Ordering::Relaxed);
+        let robust = seat.robust.load(Ordering::Relaxed);
+        // SAFETY: it has put it there for this.
+        let body = unsafe { Context::bytes(seat.context()) };
+        self.send(0, Frame::Word(Word::Move { thread, node, clear_tid, robust }), body);
+        self.threads -= 1;
+        self.answer(thread, 0);
+    }
+
+    /// At the origin: a shadow has a signal for its other half.
+    pub(super) fn hand_on(&mut self, thread: u32) {
+        let node = self.origin().nodes[thread as usize];
+        match node {
+            Some(node) if node != 0 => {
+                self.origin().signalled.insert(thread);
+                self.say_signal(node, thread);
+                self.answer(thread, 0);
+            }
+            _ => self.answer(thread, 1),
+        }
+    }
+
+    fn say_signal(&mut self, node: NodeId, thread: u32) {
+        if let Some(signal) = self.desk.seat(thread).signal() {
+            self.send(node, Frame::Word(Word::Signal { thread }), signal.bytes());
+        }
+    }
+
+    /// At the origin: a thread comes from another node, to go on here or on a third.
+    pub(super) fn arrives(
+        &mut self,
+        thread: u32,
+        node: NodeId,
+        [clear_tid, robust]: [u64; 2],
+        from: NodeId,
+        body: &[u8],
+    ) {
+        let seat = self.desk.seat(thread);
+        seat.clear_tid.store(clear_tid, Ordering::Relaxed);
+        seat.robust.store(robust, Ordering::Relaxed);
+        // SAFETY: its shadow waits, and does not use it.
+        let is_whole = unsafe { Context::set(seat.context(), body) };
+        if !is_whole || node as usize >= self.names.len() {
+            self.nonsense(from, "registers");
+        }
+        self.goes_on(thread, node);
+    }
+
+    /// At the origin: a thread, whose context is at its seat, goes on on this node.
+    pub(super) fn goes_on(&mut self, thread: u32, node: NodeId) {
+        let seat = self.desk.seat(thread);
+        let origin = self.origin();
+        let before = origin.nodes[thread as usize].replace(node).expect("it is somewhere");
+        origin.rooms[before as usize].threads -= 1;
+        origin.rooms[node as usize].threads += 1;
+        origin.is_used[node as usize] = true;
+        self.threads = self.origin().rooms[0].threads;
+        if node == 0 {
+            self.origin().signalled.remove(&thread);
+            seat.post(Call { number: shadow::HOME, arguments: [0; 6] });
+            return;
+        }
+        let tid = seat.tid.load(Ordering::Relaxed);
+        let clear_tid = seat.clear_tid.load(Ordering::Relaxed);
+        let robust = seat.robust.load(Ordering::Relaxed);
+        // SAFETY: it, or another node, has put it there for this.
+        let body = unsafe { Context::bytes(seat.context()) };
+        let word = Word::Begin { thread, tid, clear_tid, robust };
+        self.send(node, Frame::Word(word), body);
+        if self.origin().signalled.contains(&thread) {
+            self.say_signal(node, thread);
+        }
+    }
+}

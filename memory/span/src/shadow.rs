@@ -1,0 +1,105 @@
+//! A thread's half at the origin while it runs on another node: it makes the other half's
+//! system calls, has its mask, and gets its signals, which it hands on.
+
+use std::sync::atomic::Ordering;
+
+use crate::actions;
+use crate::desk::{Request, Seat};
+use crate::edges::RESTART;
+use crate::here::Here;
+use crate::signals::{self, ALL, OURS, Signal, block, send};
+use crate::{calls, threads};
+
+/// What it is asked besides the kernel's calls; a program cannot ask for these.
+const FIRST: u64 = 1 << 32;
+/// The thread's mask is to be this.
+pub const MASK: u64 = FIRST;
+/// The signal that was handed on is being handled, with this mask.
+pub const TAKEN: u64 = FIRST + 1;
+/// The thread has made a fault: the signal, and its siginfo.
+pub const FAULT: u64 = FIRST + 2;
+/// The thread comes home, with the context of its seat.
+pub const HOME: u64 = FIRST + 3;
+/// The thread has ended with this status.
+pub const END: u64 = FIRST + 4;
+
+/// Stands for its other half, which has this mask, until that has ended or comes back. All
+/// signals of the program are blocked before.
+pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
+    // A signal is with the other half, which has not said yet that it handles it.
+    let mut told = false;
+    set_mask(seat, mask);
+    loop {
+        told |= hand_on(here, seat, told);
+        let Some(call) = seat.work(!told) else { continue };
+        let a = call.arguments;
+        let result = match call.number {
+            END => {
+                block(!0);
+                here.desk.ask(seat, Request::Gone(a[0] as i32));
+                threads::over()
+            }
+            HOME => {
+                block(!0);
+                // SAFETY: the context came for this; nothing of ours is in use.
+                unsafe { threads::run(seat) }
+            }
+            TAKEN => {
+                told = false;
+                seat.clear(Seat::SIGNAL);
+                set_mask(seat, a[0]);
+                0
+            }
+            // It is done anew after the handler.
+            _ if seat.has(Seat::SIGNAL) => RESTART,
+            MASK => set_mask(seat, a[0]),
+            // SAFETY: its other half has the frame.
+            FAULT => unsafe { fault(seat, a[0] as i32, a[1] as *const [u64; 16]) },
+            // SAFETY: what its other half wants.
+            _ => unsafe { calls::for_another(here, seat, call) },
+        };
+        told |= hand_on(here, seat, told);
+        here.desk.ask(seat, Request::Done(result));
+    }
+}
+
+/// Whether the other half has been told of a signal now.
+fn hand_on(here: &Here, seat: &Seat, told: bool) -> bool {
+    !told && seat.has(Seat::SIGNAL) && here.desk.ask(seat, Request::Signal) == 0
+}
+
+fn set_mask(seat: &Seat, mask: u64) -> i64 {
+    seat.mask.store(mask, Ordering::Relaxed);
+    block(mask & !OURS);
+    0
+}
+
+/// As the kernel does: what is blocked or ignored ends the program.
+///
+/// # Safety
+/// A siginfo.
+unsafe fn fault(seat: &Seat, signal: i32, info: *const [u64; 16]) -> i64 {
+    let action = actions::of(signal);
+    let is_blocked = seat.mask.load(Ordering::Relaxed) & 1 << (signal - 1) != 0;
+    if is_blocked || !action.is_handler() {
+        actions::reset(signal);
+        block(0);
+        send(seat.kernel(), signal);
+        return 0;
+    }
+    if action.has(libc::SA_RESETHAND) {
+        actions::reset(signal);
+    }
+    block(ALL);
+    // SAFETY: as the caller says.
+    seat.put(&Signal { action, info: unsafe { info.read_unaligned() } });
+    0
+}
+
+/// Of a thread that begins, or goes elsewhere: from now on this one is its shadow.
+pub fn of_context(here: &Here, seat: &Seat) -> ! {
+    // SAFETY: the context is the thread's, which is not there yet, or is sent.
+    let mask = unsafe { (*seat.context()).mask() };
+    let _ = signals::block(ALL);
+    stand(here, seat, mask)
+}

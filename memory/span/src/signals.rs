@@ -1,0 +1,251 @@
+//! Signals of the program, wherever its threads run.
+//!
+//! The origin's kernel is the authority: each thread has a kernel's thread there, with the
+//! thread's mask, so the kernel chooses who gets a signal, keeps what is blocked, and interrupts
+//! calls. That one's other half, if it is a shadow, is told and runs the handler; until it
+//! has said so, the shadow blocks everything: one signal is under way to a thread at most.
+//!
+//! A thread that is stopped in code of ours takes the signal along ([`Seat::put`]) and handles it
+//! on its way back to the program, as the kernel would do with a thread in a system call: the
+//! handler's frame is that of the signal that caught the call.
+
+use std::mem::offset_of;
+
+use libc::{c_int, siginfo_t, ucontext_t};
+
+use crate::actions::{self, Action};
+use crate::context::{self, Context};
+use crate::desk::{Call, Request, Seat};
+use crate::here::Here;
+use crate::{edges, raw, shadow};
+
+/// `sigprocmask`'s set for SIGSYS, which is ours.
+pub const OURS: u64 = 1 << (libc::SIGSYS - 1);
+/// All that are the program's.
+pub const ALL: u64 = !OURS;
+/// Bytes of the kernel's `ucontext`; its siginfo follows.
+const CONTEXT_BYTES: usize = offset_of!(ucontext_t, uc_sigmask) + 8;
+/// Carry, direction and the like, which a handler begins without: DF, TF, RF.
+const FLAGS_CLEARED: i64 = 0x1_0500;
+/// `SA_ONSTACK` needs this in a stack's flags not to be set.
+const DISABLED: c_int = 2;
+
+/// A signal on its way.
+#[derive(Clone, Copy)]
+#[repr(C)]
+pub struct Signal {
+    /// What is to be done about it.
+    pub action: Action,
+    /// The kernel's `siginfo`, which begins with its number.
+    pub info: [u64; 16],
+}
+
+impl Signal {
+    /// None.
+    pub const NONE: Self = Self { action: Action::DEFAULT, info: [0; 16] };
+
+    /// Its number.
+    pub fn number(&self) -> i32 {
+        self.info[0] as i32
+    }
+
+    /// As bytes, for another node.
+    pub fn bytes(&self) -> Vec<u8> {
+        let Action { handler, flags, restorer, mask } = self.action;
+        let words = [handler, flags, restorer, mask].into_iter().chain(self.info);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Of what another node sent, if it can be one.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        let (words, rest) = bytes.as_chunks::<8>();
+        let [handler, flags, restorer, mask, info @ ..] = words else { return None };
+        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
+        let action = Action {
+            handler: word(handler),
+            flags: word(flags),
+            restorer: word(restorer),
+            mask: word(mask),
+        };
+        let info: Vec<u64> = info.iter().map(word).collect();
+        let signal = Self { action, info: info.try_into().ok()? };
+        (rest.is_empty() && (1..=64).contains(&signal.number())).then_some(signal)
+    }
+}
+
+/// Sets this thread's mask; what it was.
+pub fn block(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let (new, old) = (std::ptr::from_ref(&mask) as u64, std::ptr::from_mut(&mut before) as u64);
+    let arguments = [libc::SIG_SETMASK as u64, new, old, 8, 0, 0];
+    // SAFETY: masks of ours.
+    unsafe { raw::call(libc::SYS_rt_sigprocmask as u64, arguments) };
+    before
+}
+
+/// Sends one to a thread of this process.
+pub fn send(thread: i32, signal: c_int) {
+    // SAFETY: plain calls.
+    unsafe {
+        let process = raw::call(libc::SYS_getpid as u64, [0; 6]) as u64;
+        let arguments = [process, thread as u64, signal as u64, 0, 0, 0];
+        raw::call(libc::SYS_tgkill as u64, arguments);
+    }
+}
+
+/// Those of a fault, as its instruction is executed.
+fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
+    let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
+    faults.contains(&signal) && info.si_code > 0
+}
+
+/// Our handler of all signals that the program handles; elsewhere than at the origin of faults.
+/// Everything else is blocked.
+pub unsafe extern "C" fn signalled(
+    number: c_int,
+    info: *const siginfo_t,
+    frame: *mut ucontext_t,
+) -> ! {
+    let (here, seat) = (Here::get(), Seat::own());
+    // SAFETY: the kernel's frame, of a thread with a seat.
+    unsafe {
+        let pc = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
+        if here.is_program(pc) {
+            if here.node == 0 {
+                enter(here, seat, frame, &actions::of(number), number)
+            }
+            let fault = [number as u64, info as u64, 0, 0, 0, 0];
+            here.desk.ask(seat, Request::Call(Call { number: shadow::FAULT, arguments: fault }));
+            edges::leave(frame)
+        }
+        if is_fault(number, &*info) {
+            bad_address(seat, frame, number)
+        }
+        seat.put(&Signal { action: actions::of(number), info: *info.cast() });
+        (*(&raw mut (*frame).uc_sigmask).cast::<u64>()) = ALL;
+        edges::look_again(frame, true);
+        edges::resume(frame)
+    }
+}
+
+/// Our code has used an address that the program gave it: its call fails.
+///
+/// # Safety
+/// As for [`signalled`].
+unsafe fn bad_address(seat: &Seat, frame: *mut ucontext_t, number: c_int) -> ! {
+    // SAFETY: as the caller says; what the call had begun needs nothing to be undone.
+    unsafe {
+        let call = seat.caught();
+        if call.is_null() {
+            // An error of ours: it is seen as what it is.
+            actions::reset(number);
+            edges::resume(frame)
+        }
+        (*call).uc_mcontext.gregs[libc::REG_RAX as usize] = -i64::from(libc::EFAULT);
+        edges::leave(call)
+    }
+}
+
+/// Runs the handler of the signal that the seat has.
+///
+/// # Safety
+/// On the way back to the program with this frame.
+pub unsafe fn deliver(here: &Here, seat: &Seat, frame: *mut ucontext_t) {
+    let Some(signal) = seat.take() else { return };
+    // SAFETY: as the caller says.
+    unsafe {
+        let to = frame.cast::<u8>().add(CONTEXT_BYTES).cast::<[u64; 16]>();
+        to.write_unaligned(signal.info);
+        enter(here, seat, frame, &signal.action, signal.number())
+    }
+}
+
+/// Enters the program's handler, as the kernel does, with a frame that is there.
+///
+/// # Safety
+/// The frame's siginfo is that of the signal; all signals of the program are blocked, or the
+/// thread's shadow blocks them.
+unsafe fn enter(
+    here: &Here,
+    seat: &Seat,
+    frame: *mut ucontext_t,
+    action: &Action,
+    number: c_int,
+) -> ! {
+    // SAFETY: as the caller says.
+    unsafe {
+        let mut mask = *(&raw const (*frame).uc_sigmask).cast::<u64>() | action.mask;
+        if !action.has(libc::SA_NODEFER) {
+            mask |= 1 << (number - 1);
+        }
+        mask &= !OURS;
+        if here.node != 0 {
+            // What comes next stops the handler at its first instruction.
+            block(!0);
+            let taken = [mask, 0, 0, 0, 0, 0];
+            here.desk.ask(seat, Request::Call(Call { number: shadow::TAKEN, arguments: taken }));
+            seat.remind();
+        }
+        if !action.is_handler() {
+            edges::resume(frame)
+        }
+        let frame = if action.has(libc::SA_ONSTACK) { on_its_stack(frame) } else { frame };
+        frame.cast::<u64>().sub(1).write(action.restorer);
+        let mut entry = std::mem::MaybeUninit::<ucontext_t>::zeroed();
+        let entry = entry.as_mut_ptr();
+        std::ptr::copy_nonoverlapping(frame.cast::<u8>(), entry.cast(), CONTEXT_BYTES);
+        (*entry).uc_mcontext.fpregs = std::ptr::null_mut();
+        *(&raw mut (*entry).uc_sigmask).cast::<u64>() = mask;
+        let registers = &mut (*entry).uc_mcontext.gregs;
+        let mut set = |register: c_int, value: i64| registers[register as usize] = value;
+        set(libc::REG_RIP, action.handler as i64);
+        set(libc::REG_RSP, frame as i64 - 8);
+        set(libc::REG_RDI, number.into());
+        set(libc::REG_RSI, frame as i64 + CONTEXT_BYTES as i64);
+        set(libc::REG_RDX, frame as i64);
+        set(libc::REG_RAX, 0);
+        registers[libc::REG_EFL as usize] &= !FLAGS_CLEARED;
+        raw::go_on(entry)
+    }
+}
+
+/// The frame, on the stack that the program has for signals if it has one and is not there.
+///
+/// # Safety
+/// The kernel's frame.
+unsafe fn on_its_stack(frame: *mut ucontext_t) -> *mut ucontext_t {
+    // SAFETY: as the caller says; the other stack is the program's for this.
+    unsafe {
+        let stack = (*frame).uc_stack;
+        let (start, bytes) = (stack.ss_sp as usize, stack.ss_size);
+        let is_inside = |at: usize| start <= at && at - start < bytes;
+        let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+        let is_there = is_inside(frame as usize) || is_inside(pointer);
+        if is_there || bytes == 0 || stack.ss_flags & DISABLED != 0 {
+            return frame;
+        }
+        let vectors = (*frame).uc_mcontext.fpregs.cast::<u8>();
+        let vectors_bytes = context::vectors_bytes(vectors);
+        let frame_bytes = CONTEXT_BYTES + size_of::<[u64; 16]>();
+        if bytes < vectors_bytes + frame_bytes + 256 {
+            return frame;
+        }
+        let new_vectors = (start + bytes - vectors_bytes) & !63;
+        let new = ((new_vectors - frame_bytes) & !15) as *mut u8;
+        std::ptr::copy_nonoverlapping(vectors, new_vectors as *mut u8, vectors_bytes);
+        std::ptr::copy_nonoverlapping(frame.cast::<u8>(), new, frame_bytes);
+        let new = new.cast::<ucontext_t>();
+        (*new).uc_mcontext.fpregs = new_vectors as *mut _;
+        new
+    }
+}
+
+/// Registers of a thread that has just come here, and may have brought a signal.
+///
+/// # Safety
+/// As for [`raw::go_on`]; SIGSYS is blocked.
+pub unsafe fn go_on(seat: &Seat, context: *mut Context) -> ! {
+    seat.remind();
+    // SAFETY: as the caller says.
+    unsafe { raw::go_on(Context::registers(context)) }
+}

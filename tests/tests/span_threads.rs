@@ -1,0 +1,89 @@
+//! `nagaya span`: what is a thread's own wherever it runs: its registers when it goes to another
+//! node, its signals, what it holds when it ends.
+
+use std::path::Path;
+use std::time::Duration;
+
+use nagaya_tests::program::{c_with, include_dir};
+use nagaya_tests::{Cmd, Running, kill, nagaya};
+use rustix::process::Signal;
+
+const LIMIT: Duration = Duration::from_secs(200);
+
+fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
+    let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
+    span.arg(program.as_ref()).time_limit(LIMIT)
+}
+
+/// A C program that knows of nodes.
+fn program(name: &str, flags: &[&str]) -> std::path::PathBuf {
+    let include = format!("-I{}", include_dir().display());
+    let all = [&["-O1", "-pthread", &include], flags].concat();
+    c_with(&format!("span/{name}.c"), &all)
+}
+
+#[test]
+fn threads_go_from_node_to_node_with_all_that_is_theirs() {
+    let mut builds = vec![program("moves", &[])];
+    if std::is_x86_feature_detected!("avx") {
+        builds.push(program("moves", &["-mavx"]));
+    }
+    for moves in builds {
+        Cmd::new(&moves).run().prints("alone\n");
+        for (nodes, rounds) in [(1, "5"), (2, "50"), (3, "30")] {
+            span(nodes, &moves).arg(rounds).run().prints("there and back\n");
+        }
+    }
+}
+
+#[test]
+fn signals_reach_threads_wherever_they_are() {
+    let signals = program("signals", &[]);
+    Cmd::new(&signals).time_limit(LIMIT).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        span(nodes, &signals).run().prints("right\n");
+    }
+}
+
+#[test]
+fn who_waits_for_a_robust_mutex_learns_that_its_owner_has_ended() {
+    let robust = program("robust", &[]);
+    Cmd::new(&robust).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        span(nodes, &robust).run().prints("right\n");
+    }
+}
+
+#[test]
+fn a_thread_s_fault_ends_the_program_as_it_does_alone() {
+    let signals = program("signals", &[]);
+    let ends = [("segv", libc::SIGSEGV), ("fpe", libc::SIGFPE), ("abort", libc::SIGABRT)];
+    for (what, signal) in ends {
+        for nodes in [1, 2] {
+            let output = span(nodes, &signals).arg(what).run();
+            assert_eq!(output.signal(), Some(signal), "{what} on {nodes} nodes: {output}");
+        }
+    }
+}
+
+/// What comes from outside is handled by a thread of another node; all nodes live on.
+#[test]
+fn signals_from_outside_are_handled() {
+    let signals = program("signals", &[]);
+    for (what, signal) in [("term", Signal::TERM), ("interrupt", Signal::INT)] {
+        for nodes in [1, 2] {
+            let mut job: Running = span(nodes, &signals).arg(what).spawn();
+            job.wait_for_word("there");
+            // As a terminal does: all of them get it.
+            let nodes = format!("/proc/{0}/task/{0}/children", job.pid());
+            let nodes = std::fs::read_to_string(nodes).expect("children");
+            for node in nodes.split_whitespace().skip(1) {
+                kill(node.parse().expect("a PID"), signal);
+            }
+            job.signal(signal);
+            let output = job.wait();
+            assert_eq!(output.code(), 7, "{output}");
+            assert!(output.stdout.contains("handled 1"), "{output}");
+        }
+    }
+}
