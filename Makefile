@@ -62,10 +62,11 @@ reproduce: deps
 	$(RELEASE)/nagaya-bench ainori
 
 # Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn, larger models of the
-# consistency protocol, SOAK_PROGRAMS random programs.
+# consistency protocol, SOAK_PROGRAMS random programs, millions of litmus tests.
 soak: deps
 	$(CARGO) build --workspace
 	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
+	$(CARGO) test -p nagaya-tests --test span_programs -- --ignored --nocapture
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
 

@@ -1,5 +1,5 @@
 //! `nagaya span`: programs from Debian with threads, OpenMP programs and storms of pthreads, whose
-//! threads run on several nodes, print what they print on one machine.
+//! threads run on several nodes, print what they print on one machine; litmus tests by the million.
 
 use std::path::Path;
 use std::time::Duration;
@@ -111,4 +111,26 @@ fn storms_of_threads_lose_nothing() {
             span(nodes, &program).args([name, rounds]).run().prints("right\n");
         }
     }
+}
+
+/// Litmus tests of sequential consistency: so many executions of each.
+#[track_caller]
+fn is_consistent(executions: &str, limit: Duration) {
+    let program = c("span/many.c");
+    for nodes in [2, 3, 4] {
+        let output = span(nodes, &program).arg(executions).time_limit(limit).run();
+        assert!(output.status.success() && output.stdout == "right\n", "{output}");
+        eprintln!("{nodes} nodes: shape, executions, of the rarest outcome\n{}", output.stderr);
+    }
+}
+
+#[test]
+fn litmus_tests_see_what_may_be_seen() {
+    is_consistent("40000", LIMIT);
+}
+
+#[test]
+#[ignore = "millions of executions, some minutes; make soak"]
+fn litmus_tests_see_it_millions_of_times() {
+    is_consistent("2000000", Duration::from_secs(3600));
 }
