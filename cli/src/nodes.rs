@@ -198,6 +198,20 @@ impl Signals {
         }
     }
 
+    /// A signal that has come, if any has that is not ignored.
+    pub fn pending(&self) -> Option<i32> {
+        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: plain structures of ours.
+        unsafe {
+            let signal =
+                libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const none);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            let known =
+                signal > 0 && libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0;
+            (known && action.sa_sigaction != libc::SIG_IGN).then_some(signal)
+        }
+    }
+
     /// The next signal, and whether the terminal sent it.
     pub fn next(&self) -> (i32, bool) {
         loop {

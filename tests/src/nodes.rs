@@ -1,5 +1,4 @@
-//! Two nodes on one machine: network namespaces that a pair of virtual Ethernet devices
-//! connects, each with its host name, `/dev/shm` and runtime directory of its own. A launcher
+//! Some nodes on one machine: network namespaces that virtual Ethernet devices connect, each with its host name, `/dev/shm` and runtime directory of its own. A launcher
 //! reaches them through a script that takes ssh's arguments.
 
 use std::path::{Path, PathBuf};
@@ -10,13 +9,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::{Cmd, Running, Task, WorkDir, nagaya, ps, runtime_dir, tool, wait_until};
 
 /// What the nodes are called, for launchers and by themselves.
-pub const NAMES: [&str; 2] = ["node1", "node2"];
+pub const NAMES: [&str; 4] = ["node1", "node2", "node3", "node4"];
 
-/// Both nodes. Dropped, they are gone.
+/// The nodes. Dropped, they are gone.
 pub struct Nodes {
     dir: WorkDir,
     /// A process in the namespaces of each, which go with it.
-    holders: [Running; 2],
+    holders: Vec<Running>,
 }
 
 /// Sets up its own namespaces and stays in them. Nothing of this is seen outside.
@@ -47,19 +46,9 @@ exec nsenter -t "$pid" -m -u -n -- sh -c "$*"
 /// A launcher's daemon on a node that was cut off would stay.
 impl Drop for Nodes {
     fn drop(&mut self) {
-        let network = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
-        let holders = self.holders.each_ref().map(Running::pid);
-        let ours = network(std::process::id() as i32);
-        let own = holders.map(network).map(|it| if it == ours { None } else { it });
-        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-        for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-            let lives_there = network(pid).is_some_and(|it| own.contains(&Some(it)));
-            if lives_there
-                && !holders.contains(&pid)
-                && let Some(pid) = Pid::from_raw(pid)
-            {
-                let _ = kill_process(pid, Signal::KILL);
-            }
+        let left = (0..self.holders.len()).flat_map(|node| self.processes(node));
+        for pid in left.filter_map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
         }
     }
 }
@@ -76,14 +65,23 @@ pub enum Shares {
 impl Nodes {
     /// Two nodes, or `None` where this user may not make them.
     pub fn new(shares: Shares) -> Option<Self> {
+        Self::of(2, shares)
+    }
+
+    /// So many nodes, 2 to 4.
+    pub fn of(count: usize, shares: Shares) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             return None;
         }
         let dir = WorkDir::new();
-        dir.write("hosts", "127.0.0.1 localhost\n10.250.0.1 node1\n10.250.0.2 node2\n");
+        let names = &NAMES[..count];
+        let address = |node: usize| format!("10.250.0.{}", node + 1);
+        let lines =
+            names.iter().enumerate().map(|(node, name)| format!("{} {name}\n", address(node)));
+        dir.write("hosts", format!("127.0.0.1 localhost\n{}", lines.collect::<String>()));
         dir.write_executable("agent", AGENT);
         let apart = if shares == Shares::Files { "apart" } else { "" };
-        let holders = NAMES.map(|name| {
+        let hold = |name: &&str| {
             let mut holder = Cmd::new(tool("unshare"))
                 .args(["-m", "-u", "-n", "sh", "-c", HOLDER, "holder"])
                 .arg(dir.path())
@@ -95,19 +93,32 @@ impl Nodes {
             holder.wait_for_word("ready");
             dir.write(&format!("{name}.pid"), holder.pid().to_string());
             holder
-        });
+        };
+        let holders = names.iter().map(hold).collect();
         let nodes = Self { dir, holders };
-        let other = nodes.holders[1].pid().to_string();
         let ip = |node: usize, args: &[&str]| nodes.on(node, Cmd::new(tool("ip")).args(args));
-        let pair = ["link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", &other];
-        ip(0, &pair).run().ok();
-        for (node, address) in ["10.250.0.1/24", "10.250.0.2/24"].into_iter().enumerate() {
-            ip(node, &["addr", "add", address, "dev", "eth0"]).run().ok();
+        let pid = |node: usize| nodes.holders[node].pid().to_string();
+        let add = |args: &[&str]| ip(0, &[&["link", "add"], args].concat()).run().ok();
+        // Each node's device is eth0: UCX looks for it in the machine's /sys.
+        match count {
+            2 => drop(add(&["eth0", "type", "veth", "peer", "name", "eth0", "netns", &pid(1)])),
+            _ => {
+                add(&["eth0", "type", "bridge"]);
+                for node in 1..count {
+                    let port = format!("port{node}");
+                    add(&[&port, "type", "veth", "peer", "name", "eth0", "netns", &pid(node)]);
+                    ip(0, &["link", "set", &port, "master", "eth0", "up"]).run().ok();
+                }
+            }
+        }
+        for node in 0..count {
+            let address = format!("{}/24", address(node));
+            ip(node, &["addr", "add", &address, "dev", "eth0"]).run().ok();
             ip(node, &["link", "set", "eth0", "up"]).run().ok();
         }
         // The kernel says so some time later. Intel MPI, which looks before, may crash (without
         // us: 3 times of 38).
-        for node in [0, 1] {
+        for node in 0..count {
             wait_until("the nodes are connected", Duration::from_secs(60), || {
                 ip(node, &["link", "show", "eth0"]).run().ok().contains("state UP")
             });
@@ -125,7 +136,31 @@ impl Nodes {
         self.dir.path()
     }
 
-    /// The command, on node 0 or 1.
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.holders.len()
+    }
+
+    /// PIDs of all that runs on a node, and was started there.
+    pub fn processes(&self, node: usize) -> Vec<i32> {
+        let network = |pid: i32| std::fs::read_link(format!("/proc/{pid}/ns/net")).ok();
+        let holder = self.holders[node].pid();
+        let Some(own) = network(holder) else { return Vec::new() };
+        if network(std::process::id() as i32).as_ref() == Some(&own) {
+            return Vec::new(); // It was not set up.
+        }
+        let all = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        all.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+            .filter(|&pid| pid != holder && network(pid).as_ref() == Some(&own))
+            .collect()
+    }
+
+    /// Cuts a node off from the others.
+    pub fn cut(&self, node: usize) {
+        self.on(node, Cmd::new(tool("ip")).args(["link", "set", "eth0", "down"])).run().ok();
+    }
+
+    /// The command, on a node.
     pub fn on(&self, node: usize, command: Cmd) -> Cmd {
         let pid = self.holders[node].pid().to_string();
         Cmd::new(tool("nsenter")).args(["-t", &pid, "-m", "-u", "-n", "--"]).command(command)

@@ -358,7 +358,7 @@ fn two_machines_share_memory_and_one_that_is_cut_off_is_named() {
         return skip("only root can make network namespaces");
     };
     let launch = |program: Cmd| {
-        let launcher = OPEN_MPI_4.launch_on(NAMES, &nodes.agent());
+        let launcher = OPEN_MPI_4.launch_on([NAMES[0], NAMES[1]], &nodes.agent());
         nodes.on(0, launcher.command(program)).time_limit(LIMIT)
     };
     is_right(launch(Cmd::new(program("litmus")).args(["all", "20"])).run());

@@ -243,7 +243,7 @@ fn two_nodes_with_a_network_between_them() {
     let mut one = Client::new(&socket(0));
     assert_eq!(add(&mut one, &[NAMES[1]]), [0x80000]);
     let mut two = Client::new(&socket(1));
-    assert_eq!(names(&mut two), NAMES);
+    assert_eq!(names(&mut two), NAMES[..2]);
     one.ask(Request::Route(parcel(two.tid(), 1, &[7; 10_000]))).expect("sent");
     assert_eq!(two.receive(1).data, [7; 10_000]);
     two.ask(Request::Route(parcel(one.tid(), 2, b"back"))).expect("sent");

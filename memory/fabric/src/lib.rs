@@ -22,7 +22,8 @@
 //! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends; by
 //! [`wireup`] the processes of a parallel job tell each other their addresses. [`mesh`] is for
 //! nodes that are connected each with each, [`patience`] how long a wait looks before it
-//! sleeps, [`slice`] how soon a thread then gets a processor on which others compute.
+//! sleeps, [`mod@slice`] how soon a thread then gets a processor on which others compute;
+//! [`remote`] starts a command on another host.
 //!
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
 //! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
@@ -52,6 +53,7 @@ pub mod order;
 pub mod patience;
 pub mod payload;
 pub mod pmix;
+pub mod remote;
 pub mod secret;
 mod session;
 mod signals;

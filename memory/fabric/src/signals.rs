@@ -1,17 +1,18 @@
 //! Keeps a program's signals its own while a library is loaded that means well: UCX's
-//! constructors install handlers for fatal signals, and its threads would be interrupted by
+//! constructors install handlers for fatal signals and for SIGHUP, and its threads would be interrupted by
 //! the signals that the program waits for.
 
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
-use libc::{SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGSEGV, sigaction, sigset_t, stack_t};
+use libc::{SIG_SETMASK, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGSEGV, sigaction, sigset_t, stack_t};
 
-/// The signals that UCX wants to report.
-const FATAL: [i32; 4] = [SIGILL, SIGSEGV, SIGBUS, SIGFPE];
+/// The signals that UCX wants to report; and the one at which it would start to debug, where
+/// a program whose terminal goes is to end.
+const TAKEN: [i32; 5] = [SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP];
 
 /// What asks UCX for its handlers.
-const WANTED: [&str; 2] = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS"];
+const WANTED: [&str; 3] = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS", "UCX_DEBUG_SIGNO"];
 
 /// Runs `work` so that threads which it starts take no signal, and handlers which it
 /// installs do not stay, unless the user asks for them.
@@ -23,16 +24,16 @@ pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
         let mut all: sigset_t = zeroed();
         let mut mask: sigset_t = zeroed();
         let mut stack: stack_t = zeroed();
-        let mut actions: [sigaction; FATAL.len()] = zeroed();
+        let mut actions: [sigaction; TAKEN.len()] = zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(SIG_SETMASK, &all, &mut mask);
         libc::sigaltstack(null(), &mut stack);
-        for (signal, action) in FATAL.into_iter().zip(&mut actions) {
+        for (signal, action) in TAKEN.into_iter().zip(&mut actions) {
             libc::sigaction(signal, null(), action);
         }
         let result = work();
         if !wanted {
-            for (signal, action) in FATAL.into_iter().zip(&actions) {
+            for (signal, action) in TAKEN.into_iter().zip(&actions) {
                 libc::sigaction(signal, action, null_mut());
             }
             libc::sigaltstack(&stack, null_mut());
@@ -56,9 +57,9 @@ mod tests {
                 action.sa_sigaction
             }
         };
-        let before = FATAL.map(handler);
+        let before = TAKEN.map(handler);
         let inside = undisturbed(|| {
-            for signal in FATAL {
+            for signal in TAKEN {
                 // SAFETY: ignores a signal that nobody sends here.
                 unsafe { libc::signal(signal, libc::SIG_IGN) };
             }
@@ -70,6 +71,6 @@ mod tests {
             }
         });
         assert_eq!(inside, 1, "a thread started there would take signals");
-        assert_eq!(FATAL.map(handler), before);
+        assert_eq!(TAKEN.map(handler), before);
     }
 }

@@ -7,6 +7,7 @@ mod moves;
 mod origin;
 
 use std::collections::{HashSet, VecDeque};
+use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use coherence::message::{NodeId, Page};
@@ -21,6 +22,7 @@ use rustix::mm::MprotectFlags;
 
 use crate::addresses::PAGE;
 use crate::context::Context;
+use crate::control;
 use crate::desk::{Call, Desk, Request};
 use crate::frame::{Frame, Question, Word};
 use crate::{raw, threads};
@@ -196,6 +198,10 @@ impl Agent {
                 _ => {}
             }
             self.requested(thread, request);
+        }
+        if control::is_cut() {
+            let line = format!("{} is lost: who started it is gone", self.names[self.me as usize]);
+            self.end(1, &line);
         }
         let mut faults = std::mem::take(&mut self.faults);
         if let Err(error) = self.region.faults(&mut faults) {
@@ -450,7 +456,8 @@ impl Agent {
     /// Ends the program, on all nodes.
     fn end(&mut self, status: i32, line: &str) -> ! {
         if !line.is_empty() && self.origin.is_some() {
-            eprintln!("nagaya: span: {line}");
+            // The terminal may be gone.
+            let _ = writeln!(std::io::stderr(), "nagaya: span: {line}");
         }
         if let Some(mesh) = &mut self.mesh {
             let end = Frame::Word(Word::End { status }).bytes();

@@ -3,7 +3,6 @@
 
 use std::arch::asm;
 use std::ffi::{CString, OsStr};
-use std::fs::File;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
@@ -23,12 +22,13 @@ use rustix::mm::MprotectFlags;
 
 use crate::addresses::{Addresses, PAGE};
 use crate::agent::{Agent, HOLD, Origin, Parts};
+use crate::control::{self, Control};
 use crate::desk::Desk;
 use crate::frame::{Frame, Word};
 use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::{Policy, Room};
-use crate::talk::{self, Everybody, Order, Ready};
+use crate::talk::{self, Begun, Everybody, Order, Ready, Refusal};
 use crate::{actions, threads, trap};
 
 /// The largest that it can become.
@@ -55,49 +55,29 @@ pub fn secret() -> Secret {
     Secret::random()
 }
 
-/// Why a node does not begin.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// In a line.
-    pub line: String,
-    /// The program cannot be executed.
-    pub is_of_program: bool,
-}
-
-impl From<String> for Failure {
-    fn from(line: String) -> Self {
-        Self { line, is_of_program: false }
-    }
-}
-
-impl From<&str> for Failure {
-    fn from(line: &str) -> Self {
-        line.to_owned().into()
-    }
-}
-
-/// Runs a node; `control` leads to who starts it. Returns only errors of the beginning.
-pub fn run(control: OwnedFd) -> Failure {
+/// Runs a node; `control` leads to who starts it. Returns only errors of the beginning that could
+/// not be told there.
+pub fn run(control: Control) -> Option<Refusal> {
     let (sender, receiver) = channel();
     let bell = match bell() {
         Ok(bell) => bell,
-        Err(why) => return format!("cannot make an eventfd: {why}").into(),
+        Err(why) => return Some(format!("cannot make an eventfd: {why}").into()),
     };
-    let number = control.as_raw_fd();
+    let numbers = control.numbers();
     let mask = block_signals();
     let thread = std::thread::Builder::new().name("nagaya-span".into());
     let spawned = thread.spawn(move || serve(control, bell, &sender));
     if let Err(why) = spawned {
-        return format!("cannot start a thread: {why}").into();
+        return Some(format!("cannot start a thread: {why}").into());
     }
     let start = match receiver.recv() {
         Ok(Ok(start)) => start,
         Ok(Err(failure)) => return failure,
-        Err(_) => return "its agent has failed".into(),
+        Err(_) => return Some("its agent has failed".into()),
     };
     // The agent has its own; the program has none of it.
     // SAFETY: this thread's table still has what was moved to the agent.
-    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    numbers.into_iter().for_each(|number| drop(unsafe { OwnedFd::from_raw_fd(number) }));
     let Some(start) = start else {
         loop {
             std::thread::park();
@@ -147,20 +127,30 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// The agent's thread: whatever goes wrong before the program begins is told to the first.
-fn serve(control: OwnedFd, bell: OwnedFd, first: &Sender<Result<Option<Start>, Failure>>) {
-    match prepare(control, bell) {
+/// The agent's thread: whatever goes wrong before the program begins is told to who starts us, or
+/// to the first thread.
+fn serve(
+    mut control: Control,
+    bell: OwnedFd,
+    first: &Sender<Result<Option<Start>, Option<Refusal>>>,
+) {
+    let begun = prepare(&mut control, bell).and_then(|begun| {
+        control.answer(Ok(Begun))?;
+        Ok(begun)
+    });
+    match begun {
         Ok((agent, start)) => {
             let _ = first.send(Ok(start));
             agent.run()
         }
-        Err(line) => {
-            let _ = first.send(Err(line));
+        Err(refusal) => {
+            let told = control.answer::<Begun>(Err(refusal.clone()));
+            let _ = first.send(Err(told.is_err().then_some(refusal)));
         }
     }
 }
 
-fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Failure> {
+fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>), Refusal> {
     // SAFETY: from here on this thread has a table of its own.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         let why = std::io::Error::last_os_error();
@@ -168,9 +158,14 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Fa
     }
     let desk =
         Desk::new(bell.as_raw_fd()).map_err(|why| format!("no memory for threads: {why}"))?;
-    let mut control = File::from(control);
-    let heard = |why: std::io::Error| format!("who starts the nodes says nothing: {why}");
-    let order: Order = talk::hear(&mut control).map_err(heard)?;
+    control.greet()?;
+    let order: Order = control.hear()?;
+    for (name, value) in &order.variables {
+        if std::env::var_os(name).is_none() {
+            // SAFETY: the only other thread waits for us.
+            unsafe { std::env::set_var(name, value) };
+        }
+    }
     let timeout = (order.timeout > 0).then(|| Duration::from_secs(order.timeout.into()));
     let secret = Secret::new(order.secret);
     let program = order.program.as_ref().map(open).transpose()?;
@@ -184,13 +179,16 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Fa
     };
     let ready = Ready {
         address: mesh.as_ref().map_or(&[][..], Mesh::address).to_vec(),
-        processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
+        processors: order.processors.unwrap_or_else(|| {
+            rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count())
+        }),
         features: features(),
-        name: format!("node {} ({})", order.node, host()),
+        name: format!("node {} ({})", order.node, order.host.clone().unwrap_or_else(host)),
         start: program.as_ref().map_or(0, image::start),
     };
-    talk::say(&mut control, &ready).map_err(heard)?;
-    let everybody: Everybody = talk::hear(&mut control).map_err(heard)?;
+    control.answer(Ok(ready.clone()))?;
+    let everybody: Everybody = control.hear()?;
+    control.watch(&bell).map_err(|why| format!("cannot start a thread: {why}"))?;
     let start = everybody.nodes.first().ok_or("there are no nodes")?.start;
     let place = Place { start: start as usize, page_bytes: PAGE as usize };
     let mut region = Region::new(place, Stops::All).map_err(|why| why.to_string())?;
@@ -207,6 +205,7 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Fa
                     let name = &everybody.nodes[node as usize].name;
                     return Err(format!("{} does not find {name}: {why}", ready.name).into());
                 }
+                _ if control::is_cut() => return Err("who starts the nodes is gone".into()),
                 _ if Instant::now() > until => {
                     return Err(format!("{} does not find the others", ready.name).into());
                 }
@@ -272,12 +271,12 @@ fn prepare(control: OwnedFd, bell: OwnedFd) -> Result<(Agent, Option<Start>), Fa
     Ok((agent, first_thread))
 }
 
-fn open(program: &talk::Program) -> Result<Program, Failure> {
+fn open(program: &talk::Program) -> Result<Program, Refusal> {
     let string = |bytes: &Vec<u8>| CString::new(bytes.clone()).unwrap_or_default();
     let arguments = program.arguments.iter().map(string).collect();
     let path = Path::new(OsStr::from_bytes(&program.path));
     let failure =
-        |why: nagaya_loader::LoadError| Failure { line: why.to_string(), is_of_program: true };
+        |why: nagaya_loader::LoadError| Refusal { line: why.to_string(), is_of_program: true };
     Program::open_fixed(path, arguments).map_err(failure)
 }
 

@@ -13,6 +13,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
+use fabric::remote::{self, quoted};
 use pvm::error::Error;
 use pvm::parcel::Data;
 use pvm::tid::Tid;
@@ -161,28 +162,15 @@ fn is_unknown(host: &str) -> bool {
     (host, 0).to_socket_addrs().is_err()
 }
 
-/// A word of a POSIX shell, quoted.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
-/// What the login shell there is to run. It may be any shell, so that all it sees is `sh -c`
-/// and a quoted word.
-fn remote(recipe: &Recipe, own: &Path) -> String {
+/// What sh is to run there.
+fn script(recipe: &Recipe, own: &Path) -> String {
     let vmid = recipe.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
     let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
-    let script = match &recipe.program {
+    match &recipe.program {
         Some(program) if is_daemon(program) => format!("{vmid}exec {} --join", quoted(program)),
         Some(program) => format!("{vmid}exec {} pvmd --join", quoted(program)),
-        // Where hosts share their files, it is where it is here.
-        None => {
-            let own = quoted(&own.to_string_lossy());
-            format!(
-                "{vmid}if [ -x {own} ]; then exec {own} pvmd --join; fi; exec nagaya pvmd --join"
-            )
-        }
-    };
-    format!("sh -c {}", quoted(&script))
+        None => format!("{vmid}{}", remote::nagaya(own, "pvmd --join")),
+    }
 }
 
 /// What a hoster is told of a host: its tid, options, login, command, another command for
@@ -214,19 +202,8 @@ fn is_daemon(program: &str) -> bool {
 
 /// The command that starts a daemon there.
 fn command(recipe: &Recipe, own: &Path) -> Command {
-    let mut command = match std::env::var_os("PVM_RSH").filter(|rsh| !rsh.is_empty()) {
-        Some(rsh) => Command::new(rsh),
-        None => {
-            let mut ssh = Command::new("ssh");
-            // There is nobody to ask for a password.
-            ssh.args(["-x", "-a", "-o", "BatchMode=yes"]);
-            ssh
-        }
-    };
-    if let Some(login) = &recipe.login {
-        command.args(["-l", login]);
-    }
-    command.arg(&recipe.host).arg(remote(recipe, own));
+    let script = script(recipe, own);
+    let mut command = remote::command("PVM_RSH", recipe.login.as_deref(), &recipe.host, &script);
     inherit_nothing(&mut command);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
@@ -266,10 +243,8 @@ fn converse(child: &mut Child, invitation: &Invitation) -> Acceptance {
     match answer {
         Ok(Some(acceptance)) => acceptance,
         Ok(None) => {
-            let mut said = String::new();
-            let _ = errors.take(4096).read_to_string(&mut said);
-            let last = said.lines().map(str::trim).rfind(|line| !line.is_empty());
-            Err(last.unwrap_or("it ended without a word").to_string())
+            let why = remote::last_line(errors);
+            Err(why.unwrap_or_else(|| "it ended without a word".to_owned()))
         }
         Err(why) => Err(why),
     }
@@ -300,23 +275,18 @@ mod tests {
     }
 
     #[test]
-    fn any_login_shell_runs_what_is_meant() {
+    fn the_daemon_there_is_the_one_that_is_meant() {
         let own = Path::new("/opt/it's here/nagaya");
-        let script = remote(&recipe(), own);
-        // As a login shell would: parse the whole, and run it.
-        let echo = script.replace("exec ", "echo ");
-        let shell = |text: &str| {
-            let output = Command::new("sh").args(["-c", text]).output().expect("sh runs");
+        let run = |recipe: &Recipe| {
+            let script = script(recipe, own).replace("exec ", "echo $PVM_VMID ");
+            let output = Command::new("sh").args(["-c", &script]).output().expect("sh runs");
             String::from_utf8(output.stdout).expect("it is text")
         };
-        assert_eq!(shell(&echo), "nagaya pvmd --join\n");
-        let here = remote(&recipe(), Path::new("/bin/sh")).replace("exec ", "echo ");
-        assert_eq!(shell(&here), "/bin/sh pvmd --join\nnagaya pvmd --join\n");
+        assert_eq!(run(&recipe()), "nagaya pvmd --join\n");
         let given = Recipe { program: Some("/x y/pvmd3".into()), ..recipe() };
-        assert_eq!(shell(&remote(&given, own).replace("exec ", "echo ")), "/x y/pvmd3 --join\n");
+        assert_eq!(run(&given), "/x y/pvmd3 --join\n");
         let vmid = Recipe { vmid: Some("b c".into()), program: Some("n".into()), ..recipe() };
-        let text = remote(&vmid, own).replace("exec ", "echo $PVM_VMID ");
-        assert_eq!(shell(&text), "b c n pvmd --join\n");
+        assert_eq!(run(&vmid), "b c n pvmd --join\n");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::ends::{MARK, Remains};
 const NEEDS_ROOT: &str = "only root can make network namespaces";
 
 fn launch(nodes: &Nodes, mpi: Mpi, program: Cmd) -> Cmd {
-    let launcher = mpi.launch_on(NAMES, &nodes.agent());
+    let launcher = mpi.launch_on([NAMES[0], NAMES[1]], &nodes.agent());
     nodes.on(0, launcher.command(nagaya("exec").command(program)))
 }
 

@@ -1,0 +1,73 @@
+//! The way to a node that was started, and what is said by it until the node has begun: by a
+//! thread of its own, since one host may be slower than others.
+
+use std::io::{Read, Write};
+use std::sync::mpsc::{Receiver, Sender};
+
+use span::talk::{self, Answer, Begun, Everybody, Order, Ready, Refusal};
+
+/// A way, in both directions.
+pub struct Way {
+    pub from: Box<dyn Read + Send>,
+    pub to: Box<dyn Write + Send>,
+    /// What a host says that does not come that far, if it is another host.
+    pub errors: Option<Box<dyn Read + Send>>,
+}
+
+/// How far a node has come.
+pub enum Said {
+    Ready(Ready),
+    /// The way is to be kept as long as the program runs: the node ends with it.
+    Begun(Way),
+    /// It will not begin. Empty: it has said why itself.
+    Refused(Refusal),
+}
+
+/// Tells a node what it is to do, hears where it is, and tells it where all are.
+pub fn converse(
+    mut way: Way,
+    node: usize,
+    order: &Order,
+    everybody: &Receiver<Everybody>,
+    said: &Sender<(usize, Said)>,
+) {
+    let ready = match begin(&mut way, order) {
+        Ok(ready) => ready,
+        Err(refusal) => return drop(said.send((node, Said::Refused(refusal)))),
+    };
+    let _ = said.send((node, Said::Ready(ready)));
+    // Nobody tells it if another node does not begin.
+    let Ok(everybody) = everybody.recv() else { return };
+    let begun = talk::say(&mut way.to, &everybody)
+        .and_then(|()| talk::hear::<Answer<Begun>>(&mut way.from))
+        .unwrap_or_else(|why| Err(last_words(&mut way, &why)));
+    let last = match begun {
+        Ok(Begun) => Said::Begun(way),
+        Err(refusal) => Said::Refused(refusal),
+    };
+    let _ = said.send((node, last));
+}
+
+fn begin(way: &mut Way, order: &Order) -> Answer<Ready> {
+    let version = match talk::greeted(&mut way.from) {
+        Ok(version) => version,
+        Err(why) => return Err(last_words(way, &why)),
+    };
+    if version != talk::VERSION {
+        let ours = talk::VERSION;
+        let line = format!("its nagaya is {version}, and here is {ours}: install the same");
+        return Err(line.into());
+    }
+    talk::say(&mut way.to, order)
+        .and_then(|()| talk::hear::<Answer<Ready>>(&mut way.from))
+        .unwrap_or_else(|why| Err(last_words(way, &why)))
+}
+
+/// Why nothing came: what it said last.
+fn last_words(way: &mut Way, why: &std::io::Error) -> Refusal {
+    let line = match &mut way.errors {
+        Some(errors) => fabric::remote::last_line(errors).unwrap_or_else(|| why.to_string()),
+        None => format!("it does not begin: {why}"),
+    };
+    line.strip_prefix("nagaya: ").unwrap_or(&line).into()
+}

@@ -1,0 +1,108 @@
+//! Which pages are text of a file: the origin tells, and other nodes read them from their own.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::PathBuf;
+
+use coherence::message::{NodeId, Page};
+use pager::Access;
+
+use super::Agent;
+use crate::addresses::PAGE;
+use crate::frame::{Frame, Word};
+use crate::image;
+use crate::texts::Name;
+
+/// Of a node that is not the origin.
+impl Agent {
+    /// The origin says that pages are text.
+    pub(super) fn is_text(
+        &mut self,
+        first: Page,
+        pages: u64,
+        offset: u64,
+        bytes: u64,
+        body: &[u8],
+    ) {
+        let end = first.checked_add(pages).filter(|&end| end <= self.region.pages());
+        match (end, postcard::from_bytes::<Name>(body)) {
+            // Before Linux 6.4 a page cannot be given for reading only.
+            (Some(end), Ok(name)) if self.region.can_allow_read() => {
+                self.texts.insert(first..end, name, offset, bytes);
+            }
+            (Some(_), Ok(_)) => {}
+            _ => self.nonsense(0, "text"),
+        }
+    }
+
+    /// Before anything is done to pages everywhere: they are as the protocol knows them.
+    pub(super) fn end_text(&mut self, pages: Range<Page>) {
+        for page in self.texts.remove(pages) {
+            if let Err(error) = self.region.discard(page) {
+                self.end(1, &error.to_string());
+            }
+        }
+    }
+
+    /// Brings a page that somebody wants to read, if this node has it in a file.
+    pub(super) fn read_text(&mut self, page: Page) -> bool {
+        let mut done = Ok(());
+        let mut all = Vec::new();
+        let region = &self.region;
+        let is_wanted = |page| region.access(page) == Access::None;
+        if !self.texts.read(page, is_wanted, |page, bytes| all.push((page, bytes.to_vec()))) {
+            return false;
+        }
+        for (page, bytes) in all {
+            let region = &mut self.region;
+            done = done
+                .and_then(|()| region.write(page, 0, &bytes))
+                .and_then(|()| region.allow(page, Access::Read));
+            self.missing.remove(&page);
+        }
+        if let Err(error) = done {
+            self.end(1, &error.to_string());
+        }
+        true
+    }
+
+    /// The protocol brings a page that was read, or takes it.
+    pub(super) fn forget_text(&mut self, page: Page) -> Result<(), pager::PagerError> {
+        if self.texts.forget(page) { self.region.discard(page) } else { Ok(()) }
+    }
+}
+
+/// Of the origin.
+impl Agent {
+    /// A thread has mapped a file for reading, `bytes` of it from `offset` on.
+    pub(super) fn mapped_file(
+        &mut self,
+        thread: u32,
+        descriptor: i32,
+        start: u64,
+        offset: u64,
+        bytes: u64,
+    ) {
+        // The program's descriptors are not the agent's.
+        let tid = self.desk.seat(thread).tid.load(std::sync::atomic::Ordering::Relaxed);
+        let link = PathBuf::from(format!("/proc/self/task/{tid}/fd/{descriptor}"));
+        if let (Ok(path), Ok(file)) = (std::fs::read_link(&link), File::open(&link)) {
+            self.tell_text(&image::Text { path, start, offset, bytes }, &file);
+        }
+        self.answer(thread, 0);
+    }
+
+    /// Tells the others, if it is a file that they may have.
+    pub(super) fn tell_text(&mut self, text: &image::Text, file: &File) {
+        let image::Text { path, start, offset, bytes } = text;
+        let Some(name) = Name::of(path, file) else { return };
+        let range = *start..*start + bytes.next_multiple_of(PAGE);
+        let range = self.pages_of(&range);
+        let (first, pages) = (range.start, range.end - range.start);
+        let word = Word::Text { first, pages, offset: *offset, bytes: *bytes };
+        let body = postcard::to_allocvec(&name).expect("it has a length");
+        for node in 1..self.names.len() as NodeId {
+            self.send(node, Frame::Word(word), body.clone());
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The hosts of a job, as a list (`a,b:4`) or a file names them, and which of them is this one.
+
+use std::net::{ToSocketAddrs as _, UdpSocket};
+
+/// A host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// As ssh finds it: a name, an address, a login and a name.
+    pub name: String,
+    /// How many processors of it are used; otherwise as many as one may use there.
+    pub processors: Option<u32>,
+}
+
+/// What `-H` says: hosts with commas between them, each perhaps with a number of processors.
+pub fn list(text: &str) -> Result<Vec<Host>, String> {
+    text.split(',').map(|word| host(word.trim())).collect()
+}
+
+/// What a file says: a host a line, as mpirun's have them: `a`, `a:4`, `a slots=4`. From `#` on a
+/// line is a remark.
+pub fn file(text: &str) -> Result<Vec<Host>, String> {
+    let mut hosts = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let line = line.split_once('#').map_or(line, |(line, _)| line);
+        let mut words = line.split_whitespace();
+        let Some(name) = words.next() else { continue };
+        let named = |why: String| format!("{}: {why}", at + 1);
+        let mut host = host(name).map_err(named)?;
+        for word in words {
+            let slots = word.strip_prefix("slots=").ok_or_else(|| {
+                named(format!("{word}: only slots= may follow a host, the number of processors"))
+            })?;
+            host.processors = Some(number(slots).map_err(named)?);
+        }
+        hosts.push(host);
+    }
+    Ok(hosts)
+}
+
+fn host(word: &str) -> Result<Host, String> {
+    // An address of IPv6 has colons itself, unless it stands in brackets.
+    let (name, processors) = match word.rsplit_once(':') {
+        Some((name, count)) if !name.contains(':') || name.ends_with(']') => (name, Some(count)),
+        _ => (word, None),
+    };
+    let processors = processors.map(number).transpose()?;
+    let name = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name);
+    // ssh would take it for an option.
+    if name.is_empty() || name.starts_with('-') {
+        return Err(format!("'{word}' is no host"));
+    }
+    Ok(Host { name: name.to_owned(), processors })
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let count = text.parse().ok().filter(|&count: &u32| count > 0);
+    count.ok_or_else(|| format!("'{text}' is no number of processors"))
+}
+
+/// All nodes in order. This host, where files and terminal are, is the first, named or not; a
+/// host that was not named lends its first thread one processor.
+pub fn nodes(named: Vec<Host>, is_here: impl Fn(&str) -> bool) -> Result<Vec<Host>, String> {
+    let (here, others): (Vec<Host>, Vec<Host>) =
+        named.into_iter().partition(|host| is_here(&host.name));
+    if let [_, again, ..] = &here[..] {
+        return Err(format!("{}: this host is named twice", again.name));
+    }
+    for (at, host) in others.iter().enumerate() {
+        if others[..at].iter().any(|it| it.name == host.name) {
+            return Err(format!("{}: this host is named twice", host.name));
+        }
+    }
+    let unnamed = Host { name: "localhost".to_owned(), processors: Some(1) };
+    let first = here.into_iter().next().unwrap_or(unnamed);
+    Ok(std::iter::once(first).chain(others).collect())
+}
+
+/// Whether the name is this host's: it, or one of its addresses.
+pub fn is_here(name: &str) -> bool {
+    let uname = rustix::system::uname();
+    if name == "localhost" || Some(name) == uname.nodename().to_str().ok() {
+        return true;
+    }
+    // One can bind to one's own addresses only.
+    let addresses = (name, 0).to_socket_addrs();
+    addresses.is_ok_and(|mut all| all.any(|address| UdpSocket::bind(address).is_ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(all: &[(&str, Option<u32>)]) -> Vec<Host> {
+        let host = |&(name, processors): &(&str, _)| Host { name: name.to_owned(), processors };
+        all.iter().map(host).collect()
+    }
+
+    #[test]
+    fn lists_and_files_name_hosts() {
+        let wanted = named(&[("a", None), ("me@b.c", Some(4)), ("::1", None), ("fe::2", Some(2))]);
+        assert_eq!(list("a,me@b.c:4,::1,[fe::2]:2"), Ok(wanted));
+        let text = "# all\na\n\nb slots=4 # big\n c:2\n";
+        assert_eq!(file(text), Ok(named(&[("a", None), ("b", Some(4)), ("c", Some(2))])));
+        for bad in ["", "a,", "a:0", "a:x", ":3", "-oProxyCommand=x"] {
+            assert!(list(bad).is_err(), "{bad}");
+        }
+        assert!(file("a\nb slots=0").is_err_and(|why| why.starts_with("2: ")));
+        assert!(file("a max=3").is_err_and(|why| why.contains("max=3")));
+    }
+
+    #[test]
+    fn this_host_is_the_first_node() {
+        let here = |name: &str| name == "me" || name == "my-address";
+        let nodes = |text: &str| nodes(list(text).unwrap(), here);
+        assert_eq!(nodes("a,me:2,b"), Ok(named(&[("me", Some(2)), ("a", None), ("b", None)])));
+        assert_eq!(nodes("a"), Ok(named(&[("localhost", Some(1)), ("a", None)])));
+        assert!(nodes("a,b,a").is_err_and(|why| why.contains("a: ")));
+        assert!(nodes("me,a,my-address").is_err());
+    }
+
+    #[test]
+    fn a_host_knows_its_own_names() {
+        assert!(is_here("localhost") && is_here("127.0.0.1"));
+        assert!(!is_here("192.0.2.1") && !is_here("nowhere.invalid"));
+    }
+}
