@@ -288,3 +288,34 @@ fn hosts_are_named_in_a_list_or_a_file() {
         span(&nodes, options, tool("true")).run().refused(125, &[word]);
     }
 }
+
+/// Bytes that have come to a machine.
+fn received(nodes: &Nodes, node: usize) -> u64 {
+    let text = nodes.on(node, Cmd::new(tool("cat")).arg("/proc/net/dev")).run().ok();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:")).expect("a device");
+    line.split_whitespace().next().expect("a number").parse().expect("bytes")
+}
+
+/// The program has 8 MiB of text that a thread on the other machine reads; and writes, later.
+#[test]
+fn text_is_read_from_the_same_file_and_fetched_where_there_is_another() {
+    let Some(nodes) = machines(2) else { return };
+    let flags = |value: &str| ["-Wl,--build-id".to_owned(), format!("-DVALUE={value}")];
+    let program = |value: &str| {
+        let flags = flags(value);
+        c_with("span/text.c", &flags.each_ref().map(String::as_str))
+    };
+    let (ours, other) = (program("1"), program("2"));
+    let right = format!("{} 8 7 18\n", 1 << 20);
+    let fetched = || {
+        let before = received(&nodes, 1);
+        span(&nodes, &["-H", "node1:1,node2"], &ours).run().prints(&right);
+        received(&nodes, 1) - before
+    };
+    let same = fetched();
+    assert!(same < 3 << 20, "{same} bytes came where the file is the same");
+    let mount = Cmd::new(tool("mount")).arg("--bind").arg(&other).arg(&ours);
+    nodes.on(1, mount).run().ok();
+    let another = fetched();
+    assert!(another > 8 << 20, "{another} bytes came where the file is another");
+}

@@ -5,6 +5,7 @@
 mod mapping;
 mod moves;
 mod origin;
+mod texts;
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write as _;
@@ -25,6 +26,7 @@ use crate::context::Context;
 use crate::control;
 use crate::desk::{Call, Desk, Request};
 use crate::frame::{Frame, Question, Word};
+use crate::texts::Texts;
 use crate::{raw, threads};
 pub use origin::Origin;
 
@@ -80,6 +82,7 @@ pub struct Agent {
     asked: u32,
     queued: HashSet<u32>,
     missing: HashSet<Page>,
+    texts: Texts,
     /// Pages that begin anew.
     closed: Vec<mapping::Closed>,
 }
@@ -111,6 +114,7 @@ impl Agent {
             asked: 0,
             queued: HashSet::new(),
             missing: HashSet::new(),
+            texts: Texts::default(),
             closed: Vec::new(),
         }
     }
@@ -214,6 +218,9 @@ impl Agent {
                 continue;
             }
             let writes = fault.wants == Access::Write || !self.region.can_allow_read();
+            if !writes && self.read_text(fault.page) {
+                continue;
+            }
             self.step(
                 if writes { Event::Write(fault.page) } else { Event::Read(fault.page) },
                 None,
@@ -260,6 +267,7 @@ impl Agent {
     fn carry_out(&mut self, action: Action, came: Option<Pages<'_>>) -> Result<(), PagerError> {
         match action {
             Action::Fill(page, place) => {
+                self.forget_text(page)?;
                 let came = came.and_then(|came| came.get(place));
                 self.region.write(page, 0, came.unwrap_or(&[0; PAGE as usize]))
             }
@@ -276,7 +284,10 @@ impl Agent {
                 self.region.allow(page, Access::Write)
             }
             Action::Protect(page) => self.region.protect(page),
-            Action::Unmap(page) => self.region.discard(page),
+            Action::Unmap(page) => {
+                self.forget_text(page)?;
+                self.region.discard(page)
+            }
             Action::Wake(page) => {
                 self.missing.remove(&page);
                 self.region.wake(page)
@@ -364,6 +375,9 @@ impl Agent {
             Word::Go { thread, node } => self.goes(thread, node),
             Word::Signal { thread } => self.signalled(thread, body),
             Word::Grow { pages } => self.grow(pages),
+            Word::Text { first, pages, offset, bytes } => {
+                self.is_text(first, pages, offset, bytes, body);
+            }
             word => {
                 if !self.mapped(word) {
                     self.nonsense(0, "a word");

@@ -604,6 +604,10 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     if !is_anonymous && protection != filling {
         ask(Request::Protect { start, bytes, protection });
     }
+    if protection & libc::PROT_WRITE as u32 == 0 && filled > start && here.nodes > 1 {
+        let (descriptor, offset, bytes) = (a[4] as i32, a[5], filled - start);
+        ask(Request::Text { descriptor, start, offset, bytes });
+    }
     start as i64
 }
 

@@ -46,6 +46,8 @@ pub enum Request {
     Discard { start: u64, bytes: u64 },
     /// Another protection.
     Protect { start: u64, bytes: u64, protection: u32 },
+    /// So many bytes of a file stand there, for reading.
+    Text { descriptor: i32, start: u64, offset: u64, bytes: u64 },
     /// Where the heap ends.
     HeapEnd,
     /// The heap's new end. Answer: 0 if it cannot be that.

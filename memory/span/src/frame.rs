@@ -5,7 +5,8 @@ use coherence::sequential::message::Header;
 use serde::{Deserialize, Serialize};
 
 /// What a message is. Bodies: of `Page` the protocol's, of `Begin`, `Move` and a `Call` that
-/// makes a thread the context, of `Signal` the signal, of `End` the line that says why.
+/// makes a thread the context, of `Signal` the signal, of `End` the line that says why, of `Text`
+/// the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The protocol's.
@@ -33,6 +34,9 @@ pub enum Word {
     Gone { thread: u32, status: i32 },
     /// From the origin: there are so many more pages.
     Grow { pages: u64 },
+    /// From the origin: these pages are a part of a file for reading, whose name is the body:
+    /// `bytes` of it from `offset` on, and zeros.
+    Text { first: u64, pages: u64, offset: u64, bytes: u64 },
     /// From the origin, one of the changes of the memory map: this may be done with so many
     /// pages.
     Protect { change: u64, first: u64, pages: u64, protection: u32 },

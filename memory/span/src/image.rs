@@ -4,7 +4,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nagaya_loader::stack::{Auxiliary, Contents};
 use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
@@ -30,11 +30,26 @@ pub struct Part {
     pub protection: u32,
 }
 
+/// A part of a file that stands in the segment, for reading: `bytes` of it, from `offset` on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// The file.
+    pub path: PathBuf,
+    /// Where it begins: at a page.
+    pub start: u64,
+    /// Where that is in the file.
+    pub offset: u64,
+    /// How much of it.
+    pub bytes: u64,
+}
+
 /// Where things are.
 #[derive(Debug)]
 pub struct Image {
     /// All that is not closed.
     pub parts: Vec<Part>,
+    /// What of it is as in a file, as long as nobody writes there.
+    pub texts: Vec<Text>,
     /// All below is taken.
     pub end: u64,
     /// Where the program begins: in its dynamic linker.
@@ -54,15 +69,15 @@ pub fn load(
     let read_write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let executes = program.executable.headers.executable_stack;
     let stack_protection = read_write | if executes { libc::PROT_EXEC as u32 } else { 0 };
-    let mut parts = Vec::new();
+    let (mut parts, mut texts) = (Vec::new(), Vec::new());
     let at = place(&program.executable, start);
-    let mut end = map(&program.executable, at, &mut parts, &mut write)?;
+    let mut end = map(&program.executable, at, &mut parts, &mut texts, &mut write)?;
     let bias = at.wrapping_sub(program.executable.headers.start());
     let own_entry = bias.wrapping_add(program.executable.headers.entry);
     let (mut entry, mut linker_base) = (own_entry, 0);
     if let Some(linker) = &program.linker {
         let at = place(linker, end + PAGE);
-        end = map(linker, at, &mut parts, &mut write)?;
+        end = map(linker, at, &mut parts, &mut texts, &mut write)?;
         linker_base = at.wrapping_sub(linker.headers.start());
         entry = linker_base.wrapping_add(linker.headers.entry);
     }
@@ -91,7 +106,7 @@ pub fn load(
     }
     let stack_pointer = top - bytes.len() as u64;
     write(stack_pointer, &bytes).map_err(|kind| LoadError::new(path, kind))?;
-    Ok(Image { parts, end: top + PAGE, entry, stack_pointer })
+    Ok(Image { parts, texts, end: top + PAGE, entry, stack_pointer })
 }
 
 /// Where the segment of a program begins: a program that is linked to its addresses is the first
@@ -115,6 +130,7 @@ fn map(
     executable: &Executable,
     at: u64,
     parts: &mut Vec<Part>,
+    texts: &mut Vec<Text>,
     write: &mut impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
 ) -> Result<u64, LoadError> {
     let bias = at.wrapping_sub(executable.headers.start());
@@ -133,6 +149,10 @@ fn map(
         )?;
         let bytes = (in_page + load.memory_size).next_multiple_of(PAGE);
         parts.push(Part { start, bytes, protection: load.protection });
+        if load.protection & libc::PROT_WRITE as u32 == 0 {
+            let (path, offset) = (executable.path.clone(), load.offset - in_page);
+            texts.push(Text { path, start, offset, bytes: in_page + load.file_size });
+        }
         end = end.max(start + bytes);
     }
     Ok(end)

@@ -45,5 +45,6 @@ mod robust;
 mod shadow;
 mod signals;
 pub mod talk;
+mod texts;
 mod threads;
 mod trap;

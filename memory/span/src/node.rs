@@ -266,7 +266,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     });
     early.into_iter().for_each(|said| agent.heard(said));
     if let Some(image) = &image {
-        agent.begin(&image.parts);
+        agent.begin(&image.parts, &image.texts);
     }
     Ok((agent, first_thread))
 }

@@ -108,6 +108,11 @@ impl Texts {
         read.into_iter().collect()
     }
 
+    /// Whether the page was read here.
+    pub fn has(&self, page: Page) -> bool {
+        self.read.contains(&page)
+    }
+
     /// The protocol brings this page, or takes it; whether it was read here.
     pub fn forget(&mut self, page: Page) -> bool {
         self.read.remove(&page)
@@ -192,7 +197,7 @@ mod tests {
         assert!(read(&mut texts, 3).is_empty() && read(&mut texts, 6).is_empty());
         assert_eq!(read(&mut texts, 7)[0], before[1]);
         assert_eq!(read(&mut texts, 2).len(), 1);
-        assert!(texts.forget(2) && !texts.forget(2));
+        assert!(texts.has(2) && texts.forget(2) && !texts.has(2));
         assert_eq!(texts.remove(0..20), [7, 8, 9]);
     }
 

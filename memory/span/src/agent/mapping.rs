@@ -111,11 +111,13 @@ impl Agent {
         let range = first..end;
         let done = match word {
             Word::Protect { change, protection, .. } => {
+                self.end_text(range.clone());
                 let done = self.protect(range, Some(protection));
                 self.say_done(change);
                 done
             }
             Word::Close { change, protection, .. } => {
+                self.end_text(range.clone());
                 let done = self.protect(range.clone(), protection);
                 self.step(Event::Close(range.clone()), None);
                 let busy = range.start;

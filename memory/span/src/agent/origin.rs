@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::desk::{Call, Request, THREADS_MAX};
 use crate::frame::{Frame, Question, Word};
 use crate::futexes::Futexes;
-use crate::image::Part;
+use crate::image::{Part, Text};
 use crate::place::{Policy, Room, place};
 use crate::shadow;
 
@@ -114,6 +114,9 @@ impl Agent {
                     None if bytes == 0 => self.answer(thread, 0),
                     None => self.answer(thread, no_memory),
                 }
+            }
+            Request::Text { descriptor, start, offset, bytes } => {
+                self.mapped_file(thread, descriptor, start, offset, bytes);
             }
             Request::HeapEnd => {
                 let end = self.origin().addresses.heap_end();
@@ -290,13 +293,13 @@ impl Agent {
         self.change(what, pages, node, Some((thread, answer)));
     }
 
-    fn pages_of(&mut self, range: &Range<u64>) -> Range<Page> {
+    pub(super) fn pages_of(&mut self, range: &Range<u64>) -> Range<Page> {
         let start = self.origin().start;
         (range.start - start) / PAGE..(range.end - start) / PAGE
     }
 
     /// At the very beginning: what may be done with what was loaded.
-    pub fn begin(&mut self, parts: &[Part]) {
+    pub fn begin(&mut self, parts: &[Part], texts: &[Text]) {
         let pages = self.region.pages();
         for node in 1..self.names.len() as NodeId {
             self.say(node, Word::Grow { pages });
@@ -308,6 +311,11 @@ impl Agent {
             }
             let pages = self.pages_of(&range);
             self.change(What::Protect(part.protection), pages, 0, None);
+        }
+        for text in texts {
+            if let Ok(file) = std::fs::File::open(&text.path) {
+                self.tell_text(text, &file);
+            }
         }
     }
 }

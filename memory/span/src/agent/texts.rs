@@ -46,6 +46,10 @@ impl Agent {
 
     /// Brings a page that somebody wants to read, if this node has it in a file.
     pub(super) fn read_text(&mut self, page: Page) -> bool {
+        if self.region.access(page) > Access::None {
+            // Somebody else has wanted it before; if it is not ours, the protocol knows.
+            return self.texts.has(page) && self.region.wake(page).is_ok();
+        }
         let mut done = Ok(());
         let mut all = Vec::new();
         let region = &self.region;
