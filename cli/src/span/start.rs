@@ -142,6 +142,7 @@ impl Nodes {
         for other in &everybody.nodes[1..] {
             if let [feature, ..] = talk::lacking(origin, other)[..] {
                 let line = format!("span: {} has processors without {feature}", other.name);
+                self.end();
                 return Err(Failure::ours(line));
             }
         }
@@ -157,8 +158,19 @@ impl Nodes {
         })
     }
 
-    /// Takes what each node says next.
+    /// Takes what each node says next. If one does not begin, the others end without a word.
     fn gather(
+        &mut self,
+        signals: &Signals,
+        timeout: u32,
+        hear: &Receiver<(usize, Said)>,
+        take: impl FnMut(&mut Self, usize, Said),
+    ) -> Result<(), Failure> {
+        let said = self.listen(signals, timeout, hear, take);
+        said.inspect_err(|_| self.end())
+    }
+
+    fn listen(
         &mut self,
         signals: &Signals,
         timeout: u32,
@@ -228,12 +240,11 @@ impl Nodes {
 
     /// Ends those that run.
     fn end(&mut self) {
-        // On other hosts they end with the ways.
-        self.0.iter_mut().for_each(|node| node.way = None);
         for child in self.0.iter_mut().filter_map(|node| node.child.as_mut()) {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // With the ways end those on other hosts.
         self.0.clear();
     }
 }
