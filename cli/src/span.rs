@@ -40,8 +40,9 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     nagaya: Option<String>,
     /// Where new threads go: to the node with the fewest for its processors (spread), or to the
-    /// next only when one is full (pack)
-    #[arg(long, value_name = "pack|spread", default_value = "spread")]
+    /// next only when one is full (pack); or by what can run there, and running threads follow
+    /// (load)
+    #[arg(long, value_name = "pack|spread|load", default_value = "spread")]
     place: Policy,
     /// Processors of nodes: each a share of its own (node; the default where there are as many as
     /// nodes), or all of them (none)
@@ -51,6 +52,10 @@ pub struct Options {
     /// up; 0: never
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     timeout: u32,
+    /// Lets a thread of a program that runs go to another node: the program's PID, the thread's
+    /// ID, and the node
+    #[arg(long = "move", value_name = "PID:TID=NODE", conflicts_with = "program")]
+    moves: Option<Move>,
     /// One node, which is told the rest over this descriptor
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]
     control: Option<i32>,
@@ -59,11 +64,33 @@ pub struct Options {
     join: bool,
     /// Program and its arguments
     #[arg(
-        required_unless_present_any = ["control", "join"],
+        required_unless_present_any = ["control", "join", "moves"],
         trailing_var_arg = true,
         allow_hyphen_values = true
     )]
     program: Vec<OsString>,
+}
+
+/// `--move PID:TID=NODE`.
+#[derive(Debug, Clone, Copy)]
+struct Move {
+    process: u32,
+    thread: i32,
+    node: u32,
+}
+
+impl std::str::FromStr for Move {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parts = || {
+            let (process, rest) = text.split_once(':')?;
+            let (thread, node) = rest.split_once('=')?;
+            let (process, thread) = (process.parse().ok()?, thread.parse().ok()?);
+            Some(Self { process, thread, node: node.parse().ok()? })
+        };
+        parts().ok_or_else(|| "must be PID:TID=NODE".to_owned())
+    }
 }
 
 /// Runs the program; its status.
@@ -76,6 +103,10 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
     if options.join {
         // SAFETY: this process does nothing else.
         return node(Ok(unsafe { Control::standard() }));
+    }
+    if let Some(Move { process, thread, node }) = options.moves {
+        let failed = |why| Failure::ours(format!("--move {process}:{thread}={node}: {why}"));
+        return span::order(process, thread, node).map(|()| 0).map_err(failed);
     }
     let program = program(options)?;
     let hosts = hosts(options)?;
@@ -128,8 +159,8 @@ fn program(options: &Options) -> Result<Program, Failure> {
         return Err(Failure { message: format!("{}: {why}", path.display()), status });
     }
     let arguments = options.program.iter().map(|it| it.clone().into_vec()).collect();
-    let packs = options.place == Policy::Pack;
-    Ok(Program { path: path.as_os_str().as_bytes().to_vec(), arguments, packs })
+    let path = path.as_os_str().as_bytes().to_vec();
+    Ok(Program { path, arguments, place: options.place })
 }
 
 /// The hosts, if any are named, this one first.

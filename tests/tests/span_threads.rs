@@ -55,6 +55,45 @@ fn who_waits_for_a_robust_mutex_learns_that_its_owner_has_ended() {
 }
 
 #[test]
+fn threads_of_all_nodes_start_processes_but_do_not_fork() {
+    let children = program("children", &[]);
+    Cmd::new(&children).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        let output = span(nodes, &children).run();
+        assert_eq!(output.stdout, "right\n", "{output}");
+        output.one_line(&["nagaya: span: fork", "posix_spawn"]);
+    }
+}
+
+#[test]
+fn running_threads_go_where_there_is_less_to_do_and_stay() {
+    let busy = program("busy", &[]);
+    let span = nagaya("span").args(["--nodes", "2", "--place", "load"]).arg(&busy).arg("load");
+    let output = span.time_limit(LIMIT).run();
+    let moves = output.stdout.strip_suffix(" moves\n").and_then(|moves| moves.parse().ok());
+    // Twice as many as are needed: others' work is load, too, but no thread goes to and fro.
+    assert!(moves.is_some_and(|moves: u32| (2..=4).contains(&moves)), "{output}");
+}
+
+#[test]
+fn a_thread_is_sent_elsewhere_from_outside() {
+    let busy = program("busy", &[]);
+    let mut job = span(2, &busy).arg("order").spawn();
+    let who = job.wait_for_lines(1).remove(0);
+    let order = |what: &str| nagaya("span").args(["--move", what]).run();
+    let (process, thread) = who.split_once(':').expect("two numbers");
+    order(&format!("{who}=2")).refused(125, &[&who, "node 2"]);
+    order(&format!("{process}:1=1")).refused(125, &["thread 1"]);
+    order(&format!("1:{thread}=1")).refused(125, &["no program"]);
+    order("nobody").refused(125, &["PID:TID=NODE"]);
+    order(&format!("{who}=1")).ok();
+    job.wait_for_word("on node 1");
+    order(&format!("{who}=0")).ok();
+    job.wait_for_word("on node 0");
+    assert_eq!(job.wait().code(), 0);
+}
+
+#[test]
 fn a_thread_s_fault_ends_the_program_as_it_does_alone() {
     let signals = program("signals", &[]);
     let ends = [("segv", libc::SIGSEGV), ("fpe", libc::SIGFPE), ("abort", libc::SIGABRT)];

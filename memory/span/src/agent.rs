@@ -2,8 +2,10 @@
 //! keeps the memory map and says where threads go. A thread of its own, with descriptors of its
 //! own.
 
+mod load;
 mod mapping;
 mod moves;
+mod orders;
 mod origin;
 mod texts;
 
@@ -27,7 +29,8 @@ use crate::control;
 use crate::desk::{Call, Desk, Request};
 use crate::frame::{Frame, Question, Word};
 use crate::texts::Texts;
-use crate::{raw, threads};
+use crate::{raw, shadow, threads};
+pub use orders::{Orders, order};
 pub use origin::Origin;
 
 /// Messages that are taken before threads are looked after.
@@ -44,6 +47,8 @@ pub struct Parts {
     pub region: Region,
     /// The protocol's.
     pub options: Options,
+    /// At the origin: what comes from outside.
+    pub orders: Option<Orders>,
     /// The way to other nodes, if there are any: all are connected.
     pub mesh: Option<Mesh>,
     /// Where threads ask.
@@ -64,6 +69,8 @@ pub struct Agent {
     desk: &'static Desk,
     bell: std::os::fd::OwnedFd,
     origin: Option<Origin>,
+    orders: Option<Orders>,
+    counts: load::Counts,
     names: Vec<String>,
     me: NodeId,
     begin: Instant,
@@ -90,7 +97,7 @@ pub struct Agent {
 impl Agent {
     /// Of this process.
     pub fn new(parts: Parts) -> Self {
-        let Parts { region, options, mesh, desk, bell, origin, names } = parts;
+        let Parts { region, options, mesh, desk, bell, origin, orders, names } = parts;
         let mut node = Node::new(options);
         let first = Event::Allocate { pages: region.pages(), owner: 0, everywhere: false };
         node.step(first, 0, &mut Vec::new()).expect("only messages are refused");
@@ -101,6 +108,8 @@ impl Agent {
             desk,
             bell,
             origin,
+            orders,
+            counts: load::Counts::default(),
             names,
             me: options.me,
             begin: Instant::now(),
@@ -163,7 +172,8 @@ impl Agent {
         let now = Instant::now();
         let held = self.holds.front().map(|(until, _)| self.begin + Duration::from_nanos(*until));
         let network = self.mesh.as_ref().and_then(Mesh::deadline);
-        let until = held.into_iter().chain(network).min();
+        let count = self.counts.next.map(|next| self.begin + Duration::from_nanos(next));
+        let until = held.into_iter().chain(network).chain(count).min();
         let left = until.map(|until| until.saturating_duration_since(now));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let faults = self.region.descriptor();
@@ -174,10 +184,18 @@ impl Agent {
         if let Some(mesh) = &self.mesh {
             fds.push(PollFd::from_borrowed_fd(mesh.descriptor(), PollFlags::IN));
         }
+        if let Some(orders) = &self.orders {
+            fds.push(PollFd::from_borrowed_fd(orders.descriptor(), PollFlags::IN));
+        }
         // Interrupted or not, we look again.
         let _ = poll(&mut fds, left.as_ref());
         if fds[0].revents().contains(PollFlags::IN) {
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+        let is_there = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
+        if self.orders.is_some() && fds.last().is_some_and(is_there) {
+            drop(fds);
+            self.ordered();
         }
     }
 
@@ -235,6 +253,7 @@ impl Agent {
             found = true;
             self.step(Event::Touched(page), None);
         }
+        found |= self.count(now);
         self.say_quiet();
         if let Some((node, silent)) = self.mesh.as_mut().and_then(|it| it.beat(Instant::now())) {
             self.lost(node, &format!("it has not answered for {:.1} s", silent.as_secs_f64()));
@@ -372,6 +391,8 @@ impl Agent {
             Word::Begin { thread, tid, clear_tid, robust } => {
                 self.arrive(thread, tid, clear_tid, robust, body);
             }
+            Word::Count => self.counts.next = Some(0),
+            Word::Shed { node } => self.shed(node),
             Word::Go { thread, node } => self.goes(thread, node),
             Word::Signal { thread } => self.signalled(thread, body),
             Word::Grow { pages } => self.grow(pages),
@@ -411,6 +432,7 @@ impl Agent {
             raw::thread(word, seat.stack_end(), threads::arrived, thread as usize)
         };
         self.threads += 1;
+        self.has_come(thread);
         if began < 0 {
             let why = std::io::Error::from_raw_os_error(-began as i32);
             self.end(1, &format!("{}: cannot make a thread: {why}", self.names[self.me as usize]));
@@ -425,10 +447,10 @@ impl Agent {
         match request {
             Request::Call(Call { number, arguments }) => {
                 let word = Word::Call { thread, number, arguments };
-                let body = match number as i64 {
+                let body = match shadow::takes_context(&Call { number, arguments }) {
                     // SAFETY: it has put its new thread's there.
-                    libc::SYS_clone => unsafe { Context::bytes(self.desk.seat(thread).context()) },
-                    _ => Vec::new(),
+                    true => unsafe { Context::bytes(self.desk.seat(thread).context()) },
+                    false => Vec::new(),
                 };
                 self.send(0, Frame::Word(word), body);
             }

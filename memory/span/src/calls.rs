@@ -11,7 +11,7 @@ use crate::desk::{Call, Request, Seat};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::signals::OURS;
-use crate::{actions, moves, raw, robust, shadow, threads};
+use crate::{actions, moves, processes, raw, robust, shadow, threads};
 
 /// `arch_prctl`'s codes.
 const SET_GS: u64 = 0x1001;
@@ -71,6 +71,8 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_futex
         | libc::SYS_clone
         | libc::SYS_clone3
+        | libc::SYS_fork
+        | libc::SYS_vfork
         | libc::SYS_exit
         | libc::SYS_exit_group
         | libc::SYS_close
@@ -79,9 +81,7 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_dup3
         | libc::SYS_readlink
         | libc::SYS_readlinkat => Where::Ours,
-        libc::SYS_fork
-        | libc::SYS_vfork
-        | libc::SYS_futex_waitv
+        libc::SYS_futex_waitv
         | libc::SYS_io_uring_setup
         | libc::SYS_io_uring_enter
         | libc::SYS_io_uring_register
@@ -181,6 +181,11 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
             libc::SYS_gettid => seat.tid.load(Ordering::Relaxed).into(),
             libc::SYS_futex => futex(here, seat, a),
             libc::SYS_clone | libc::SYS_clone3 => threads::begin(here, seat, frame, call),
+            libc::SYS_fork => processes::begin(here, seat, frame, 0, [0; 2], 0),
+            libc::SYS_vfork => {
+                let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+                processes::begin(here, seat, frame, flags as u64, [0; 2], 0)
+            }
             libc::SYS_exit => threads::end(seat, a[0] as i32),
             libc::SYS_exit_group => here.desk.ask(seat, Request::End(a[0] as i32)),
             _ if here.node != 0 => here.desk.ask(seat, Request::Call(call)),

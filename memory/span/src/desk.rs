@@ -361,9 +361,14 @@ impl Seat {
     /// it has that.
     pub fn poke(&self) {
         let kernel = self.kernel();
-        if kernel != 0 && !matches!(self.state.load(Ordering::SeqCst), ASKED | TAKEN) {
+        if kernel != 0 && !self.asks() {
             send(kernel, libc::SIGSYS);
         }
+    }
+
+    /// To the agent: it asks, and has no answer yet.
+    pub fn asks(&self) -> bool {
+        matches!(self.state.load(Ordering::SeqCst), ASKED | TAKEN)
     }
 
     /// The frame by which its call was caught, or nothing.
@@ -419,6 +424,11 @@ impl Seat {
     /// The end of a stack that is not the program's.
     pub fn stack_end(&self) -> usize {
         self.stack_end
+    }
+
+    /// The end of another, for a short while.
+    pub fn second_stack_end(&self) -> usize {
+        self.stack_end - AREA_BYTES / 2
     }
 
     /// To a new thread: this is its seat from now on.

@@ -28,6 +28,12 @@ pub enum Word {
     Move { thread: u32, node: u32, clear_tid: u64, robust: u64 },
     /// From the origin: it is to do so.
     Go { thread: u32, node: u32 },
+    /// From the origin: say from now on how busy you are.
+    Count,
+    /// To the origin: as [`Load`](crate::balance::Load) has it.
+    Busy { busy: u32 },
+    /// From the origin: one of your threads is to go to this node.
+    Shed { node: u32 },
     /// From the origin: it has a signal.
     Signal { thread: u32 },
     /// To the origin: it has ended.

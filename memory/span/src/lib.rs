@@ -11,10 +11,12 @@
 //!
 //! On the program's threads: `trap` catches system calls, `calls` says what becomes of each
 //! and makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is
-//! what stays at the origin, `context` is their registers, `raw` what stands for libc. `signals`
-//! and `actions` are the program's signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The `agent` answers: a thread of ours on
-//! each node, which drives the protocol over the crates `pager` and `fabric`. At the origin it
-//! knows the `addresses` that are taken, the `futexes` and the [`place`] of each thread.
+//! what stays at the origin, `processes` are children that execute something, `context` is
+//! their registers, `raw` what stands for libc. `signals` and `actions` are the program's
+//! signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The
+//! `agent` answers: a thread of ours on each node, which drives the protocol over the crates
+//! `pager` and `fabric`. At the origin it knows the `addresses` that are taken, the `futexes`
+//! and the [`place`] of each thread, which `balance` may change.
 //! `frame` is what agents say to each other, `image` lays the program out, [`node`] begins
 //! a node, [`talk`] is what is said to start one.
 //!
@@ -22,9 +24,12 @@
 //! See docs/span.md: fork without exec, shared mappings of files that are written, ptrace,
 //! io_uring. They fail with an error.
 
+pub use agent::order;
+
 mod actions;
 mod addresses;
 mod agent;
+mod balance;
 mod calls;
 mod context;
 pub mod control;
@@ -39,6 +44,7 @@ mod leave;
 mod moves;
 pub mod node;
 pub mod place;
+mod processes;
 mod ranges;
 mod raw;
 mod robust;

@@ -21,13 +21,13 @@ use rustix::io::Errno;
 use rustix::mm::MprotectFlags;
 
 use crate::addresses::{Addresses, PAGE};
-use crate::agent::{Agent, HOLD, Origin, Parts};
+use crate::agent::{Agent, HOLD, Orders, Origin, Parts};
 use crate::control::{self, Control};
 use crate::desk::Desk;
 use crate::frame::{Frame, Word};
 use crate::here::Here;
 use crate::image::{self, Image};
-use crate::place::{Policy, Room};
+use crate::place::Room;
 use crate::talk::{self, Begun, Everybody, Order, Ready, Refusal};
 use crate::{actions, threads, trap};
 
@@ -232,8 +232,8 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
             exe: program.real_path.into_os_string().into_vec(),
             name: CString::new(name.as_bytes()).unwrap_or_default(),
         });
-        let policy = if wanted.packs { Policy::Pack } else { Policy::Spread };
-        let room = |node: &Ready| Room { processors: node.processors, threads: 0 };
+        let policy = wanted.place;
+        let room = |node: &Ready| Room { processors: node.processors, threads: 0, busy: 0 };
         let rooms = everybody.nodes.iter().map(room).collect();
         let addresses = Addresses::new(start..start + BYTES_MAX, image.end, HEAP_BYTES);
         loaded = Some((Origin::new(addresses, start, policy, rooms), image));
@@ -261,6 +261,8 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         mesh,
         desk,
         bell,
+        // Without it there is no --move.
+        orders: origin.as_ref().and_then(|_| Orders::new().ok()),
         origin,
         names: everybody.nodes.into_iter().map(|node| node.name).collect(),
     });

@@ -3,13 +3,20 @@
 use std::cmp::Reverse;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
+use crate::balance::THREAD;
+
 /// How threads are placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
     /// On as few nodes as have processors for them.
     Pack,
     /// Each on the node that has the fewest threads for its processors.
     Spread,
+    /// Each on the node where the fewest can run for its processors; and running threads go where
+    /// there is less to do.
+    Load,
 }
 
 impl FromStr for Policy {
@@ -19,7 +26,8 @@ impl FromStr for Policy {
         match text {
             "pack" => Ok(Policy::Pack),
             "spread" => Ok(Policy::Spread),
-            _ => Err("must be pack or spread".to_owned()),
+            "load" => Ok(Policy::Load),
+            _ => Err("must be pack, spread or load".to_owned()),
         }
     }
 }
@@ -31,6 +39,8 @@ pub struct Room {
     pub processors: u32,
     /// Its threads there.
     pub threads: u32,
+    /// Those that could run of late, in 256ths; only with [`Policy::Load`].
+    pub busy: u32,
 }
 
 /// The node for a new thread: one of them.
@@ -43,7 +53,11 @@ pub fn place(policy: Policy, rooms: &[Room]) -> usize {
     {
         return first;
     }
-    let load = |room: &Room| (u64::from(room.threads) << 32) / u64::from(room.processors.max(1));
+    let there = |room: &Room| match policy {
+        Policy::Load => u64::from(room.busy),
+        _ => u64::from(room.threads * THREAD),
+    };
+    let load = |room: &Room| (there(room) << 24) / u64::from(room.processors.max(1));
     let nodes = rooms.iter().enumerate();
     let busy = |(_, room): &(usize, &Room)| (load(room), Reverse(room.processors));
     nodes.min_by_key(busy).expect("there is a node").0
@@ -54,7 +68,7 @@ mod tests {
     use super::*;
 
     fn threads(policy: Policy, processors: &[u32], count: u32) -> Vec<u32> {
-        let room = |&processors| Room { processors, threads: 0 };
+        let room = |&processors| Room { processors, threads: 0, busy: 0 };
         let mut rooms: Vec<_> = processors.iter().map(room).collect();
         for _ in 0..count {
             let node = place(policy, &rooms);
@@ -68,6 +82,14 @@ mod tests {
         assert_eq!(threads(Policy::Spread, &[1, 1], 4), [2, 2]);
         assert_eq!(threads(Policy::Spread, &[4, 2, 2], 8), [4, 2, 2]);
         assert_eq!(threads(Policy::Spread, &[2, 1], 2), [1, 1]);
+    }
+
+    #[test]
+    fn by_load_idle_threads_do_not_count() {
+        let busy = |threads, busy| Room { processors: 2, threads, busy };
+        let rooms = [busy(1, 2 * THREAD), busy(9, THREAD), busy(1, THREAD + 1)];
+        assert_eq!(place(Policy::Load, &rooms), 1);
+        assert_eq!(place(Policy::Spread, &rooms), 0);
     }
 
     #[test]

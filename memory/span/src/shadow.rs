@@ -4,11 +4,11 @@
 use std::sync::atomic::Ordering;
 
 use crate::actions;
-use crate::desk::{Request, Seat};
+use crate::desk::{Call, Request, Seat};
 use crate::edges::RESTART;
 use crate::here::Here;
 use crate::signals::{self, ALL, OURS, Signal, block, send};
-use crate::{calls, threads};
+use crate::{calls, processes, threads};
 
 /// What it is asked besides the kernel's calls; a program cannot ask for these.
 const FIRST: u64 = 1 << 32;
@@ -22,6 +22,11 @@ pub const FAULT: u64 = FIRST + 2;
 pub const HOME: u64 = FIRST + 3;
 /// The thread has ended with this status.
 pub const END: u64 = FIRST + 4;
+
+/// A child that shares memory: flags, and where its IDs go; with the context of its seat.
+pub const CHILD: u64 = FIRST + 5;
+/// A child that does not.
+pub const FORK: u64 = FIRST + 6;
 
 /// Stands for its other half, which has this mask, until that has ended or comes back. All
 /// signals of the program are blocked before.
@@ -55,6 +60,9 @@ pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
             MASK => set_mask(seat, a[0]),
             // SAFETY: its other half has the frame.
             FAULT => unsafe { fault(seat, a[0] as i32, a[1] as *const [u64; 16]) },
+            // SAFETY: its other half waits, and its context came with the call.
+            CHILD => unsafe { processes::child(seat, call) },
+            FORK => processes::refuse(),
             // SAFETY: what its other half wants.
             _ => unsafe { calls::for_another(here, seat, call) },
         };
@@ -102,4 +110,9 @@ pub fn of_context(here: &Here, seat: &Seat) -> ! {
     let mask = unsafe { (*seat.context()).mask() };
     let _ = signals::block(ALL);
     stand(here, seat, mask)
+}
+
+/// Whether the context of the thread's seat goes with a call.
+pub fn takes_context(call: &Call) -> bool {
+    call.number == libc::SYS_clone as u64 || call.number == CHILD
 }

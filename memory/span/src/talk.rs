@@ -7,6 +7,8 @@ use std::io::{Error, ErrorKind, Read, Write};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::place::Policy;
+
 /// Both sides must be of one kind: the number rises with every change here, of frames and of
 /// contexts.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-3");
@@ -45,8 +47,8 @@ pub struct Program {
     pub path: Vec<u8>,
     /// Its arguments, the first of which is its name.
     pub arguments: Vec<Vec<u8>>,
-    /// New threads are packed, and not spread.
-    pub packs: bool,
+    /// Where its threads go.
+    pub place: Policy,
 }
 
 /// From a node: it is there.

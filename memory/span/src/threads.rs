@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::{self, block};
-use crate::{calls, raw, robust, shadow};
+use crate::{calls, processes, raw, robust, shadow};
 
 /// `PR_SET_SYSCALL_USER_DISPATCH` (Linux 5.11).
 pub const DISPATCH: i32 = 59;
@@ -68,7 +68,9 @@ pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call
         };
         let stack = wanted.stack + wanted.stack_size;
         if wanted.flags & WANTED != WANTED {
-            return another_process(here, seat, frame, &wanted, stack);
+            let flags = wanted.flags & !0xff | wanted.exit_signal;
+            let tids = [wanted.parent_tid, wanted.child_tid];
+            return processes::begin(here, seat, frame, flags, tids, stack);
         }
         let is_set = |flag: i32| wanted.flags & flag as u64 != 0;
         let area = if is_set(libc::CLONE_SETTLS) { wanted.tls } else { thread_area() };
@@ -132,46 +134,6 @@ pub unsafe fn clone(here: &Here, seat: &Seat, call: Call) -> i64 {
         new.wake();
         tid
     }
-}
-
-/// A process that will execute something (posix_spawn), on a stack of its own. Its system calls
-/// are its own affair.
-///
-/// # Safety
-/// As for [`calls::answer`].
-unsafe fn another_process(
-    here: &Here,
-    seat: &Seat,
-    frame: *mut libc::ucontext_t,
-    wanted: &Arguments,
-    stack: u64,
-) -> i64 {
-    let spawns = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
-    if wanted.flags & spawns != spawns || stack == 0 || here.node != 0 {
-        return -i64::from(libc::ENOSYS);
-    }
-    // SAFETY: as the caller says. The parent waits until the child has executed something, so
-    // the child may have the parent's area.
-    unsafe {
-        if Context::take(seat.context(), frame, thread_area()).is_err() {
-            return -i64::from(libc::ENOMEM);
-        }
-        let registers = &mut (*Context::registers(seat.context())).uc_mcontext.gregs;
-        registers[libc::REG_RSP as usize] = stack as i64;
-        registers[libc::REG_RAX as usize] = 0;
-        // What clone3 alone knows, and the thread area that is the parent's anyway.
-        let flags = wanted.flags as u32 & !(libc::CLONE_SETTLS as u32);
-        let flags = u64::from(flags) | wanted.exit_signal;
-        let tids = [wanted.parent_tid, wanted.child_tid];
-        raw::clone(flags, tids, seat.stack_end(), spawned, seat.index as usize)
-    }
-}
-
-/// The child, on its parent's area.
-extern "C" fn spawned(index: usize) -> ! {
-    let seat = Here::get().desk.seat(index as u32);
-    // SAFETY: the context was given to us.
-    unsafe { raw::go_on(Context::registers(seat.context())) }
 }
 
 /// A new thread at the origin, on its own area.

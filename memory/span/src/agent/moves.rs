@@ -22,6 +22,15 @@ impl Agent {
         }
     }
 
+    /// At the origin: a thread, wherever it is, is to go to this node.
+    pub(super) fn sends(&mut self, thread: u32, node: NodeId) {
+        match self.origin().nodes[thread as usize] {
+            Some(0) => self.goes(thread, node),
+            Some(there) => self.say(there, Word::Go { thread, node }),
+            None => {}
+        }
+    }
+
     /// A thread of this node has a signal.
     pub(super) fn signalled(&mut self, thread: u32, body: &[u8]) {
         let Some(signal) = Signal::parse(body) else { self.nonsense(0, "a signal") };
@@ -95,6 +104,7 @@ impl Agent {
         self.threads = self.origin().rooms[0].threads;
         if node == 0 {
             self.origin().signalled.remove(&thread);
+            self.has_come(thread);
             seat.post(Call { number: shadow::HOME, arguments: [0; 6] });
             return;
         }

@@ -8,6 +8,7 @@ use coherence::message::{NodeId, Page};
 use super::mapping::{Changes, What};
 use super::{Agent, question};
 use crate::addresses::{Addresses, PAGE};
+use crate::balance::{Balance, THREAD};
 use crate::context::Context;
 use crate::desk::{Call, Request, THREADS_MAX};
 use crate::frame::{Frame, Question, Word};
@@ -24,7 +25,8 @@ pub struct Origin {
     addresses: Addresses,
     start: u64,
     futexes: Futexes,
-    policy: Policy,
+    pub(super) policy: Policy,
+    pub(super) balance: Balance,
     pub(super) rooms: Vec<Room>,
     /// The node of each thread.
     pub(super) nodes: Vec<Option<NodeId>>,
@@ -47,6 +49,7 @@ impl Origin {
             start,
             futexes: Futexes::default(),
             policy,
+            balance: Balance::default(),
             nodes,
             is_used: (0..rooms.len()).map(|node| node == 0).collect(),
             rooms,
@@ -136,6 +139,8 @@ impl Agent {
                     Some(free) => {
                         let node = place(origin.policy, &origin.rooms);
                         origin.rooms[node].threads += 1;
+                        // Until it is counted.
+                        origin.rooms[node].busy += THREAD;
                         origin.is_used[node] = true;
                         origin.nodes[free] = Some(node as NodeId);
                         free as i64 | (node as i64) << 32
@@ -207,7 +212,7 @@ impl Agent {
         match word {
             Word::Call { thread, number, arguments } if is_theirs(self, thread) => {
                 let seat = self.desk.seat(thread);
-                if number == libc::SYS_clone as u64 {
+                if shadow::takes_context(&Call { number, arguments }) {
                     // SAFETY: its shadow waits, and does not use it.
                     if !unsafe { Context::set(seat.context(), body) } {
                         self.nonsense(from, "registers");
@@ -221,6 +226,7 @@ impl Agent {
             Word::Move { thread, node, clear_tid, robust } if is_theirs(self, thread) => {
                 self.arrives(thread, node, [clear_tid, robust], from, body);
             }
+            Word::Busy { busy } => self.busy(from, busy),
             Word::Gone { thread, status } if is_theirs(self, thread) => {
                 let number = shadow::END;
                 let arguments = [status as u64, 0, 0, 0, 0, 0];
@@ -300,6 +306,7 @@ impl Agent {
 
     /// At the very beginning: what may be done with what was loaded.
     pub fn begin(&mut self, parts: &[Part], texts: &[Text]) {
+        self.want_counts();
         let pages = self.region.pages();
         for node in 1..self.names.len() as NodeId {
             self.say(node, Word::Grow { pages });

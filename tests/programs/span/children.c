@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT
+ *
+ * children.c - processes that threads of all nodes start, and fork, which cannot be.
+ */
+#define _GNU_SOURCE
+#include "nagaya_span.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
+
+static void fail(const char *what, int line)
+{
+	printf("line %d: not %s (errno %d)\n", line, what, errno);
+	fflush(stdout);
+	_exit(1);
+}
+
+static void ends_with(pid_t child, int wanted)
+{
+	int status;
+
+	CHECK(waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == wanted);
+}
+
+static void *starts(void *argument)
+{
+	char *shell[] = { "sh", "-c", "exit 3", NULL };
+	char line[64];
+	pid_t child;
+	int value = 41;
+
+	if (nagaya_nodes() > 0)
+		CHECK(nagaya_migrate((int)(intptr_t)argument) == 0);
+	CHECK(posix_spawn(&child, "/bin/sh", NULL, NULL, shell, environ) == 0);
+	ends_with(child, 3);
+	CHECK(posix_spawn(&child, "/nowhere", NULL, NULL, shell, environ) == ENOENT);
+	CHECK(system("exit 5") == 5 << 8);
+	FILE *said = popen("echo said", "r");
+	CHECK(said && fgets(line, sizeof(line), said) && strcmp(line, "said\n") == 0);
+	CHECK(pclose(said) == 0);
+	child = vfork();
+	if (child == 0) {
+		execl("/bin/sh", "sh", "-c", "exit 7", NULL);
+		_exit(1);
+	}
+	CHECK(value == 41);
+	ends_with(child, 7);
+	if (nagaya_nodes() > 0)
+		for (int round = 0; round < 2; round++)
+			CHECK(fork() == -1 && errno == ENOSYS);
+	return NULL;
+}
+
+int main(void)
+{
+	int nodes = nagaya_nodes() > 0 ? nagaya_nodes() : 1;
+	pthread_t thread;
+
+	for (int node = 0; node < nodes; node++) {
+		CHECK(pthread_create(&thread, NULL, starts, (void *)(intptr_t)node) == 0);
+		pthread_join(thread, NULL);
+	}
+	starts((void *)0);
+	printf("right\n");
+	return 0;
+}
