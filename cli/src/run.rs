@@ -47,7 +47,8 @@ pub struct Options {
     pub(super) variables: Vec<OsString>,
     /// Shared memory between nodes: pages that ride along on messages: normal (none), ainori1
     /// (with pages), ainori2 (and with barriers), ainori3 (and with locks), auto (with all of
-    /// these, as the best of several predictors say; the default)
+    /// these, as the best of several predictors say; the default), runs (with pages: what is
+    /// behind them)
     #[arg(long, value_name = "POLICY", value_parser = crate::sim::policy)]
     pub(super) rides: Option<Policy>,
     /// Whether output is labelled.

@@ -67,7 +67,7 @@ pub struct Options {
     no_alone: bool,
     /// Pages that ride along: normal (none), ainori1 (with pages), ainori2 (and with barriers),
     /// ainori3 (and with locks), auto (with all of these, and messages of their own, as the best
-    /// of several predictors say)
+    /// of several predictors say), runs (with pages: what is behind them)
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
     rides: Policy,
     /// Links carry any number of messages at once

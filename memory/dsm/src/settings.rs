@@ -23,7 +23,7 @@ pub const VARIABLES: &[(&str, &str, &str)] = &[
     (
         "RIDES",
         "auto",
-        "pages ride on: normal: nothing; ainori1: pages; ainori2: barriers, too; ainori3: locks, too; auto: all, and messages of their own, as the best of several predictors say",
+        "pages ride on: normal: nothing; ainori1: pages; ainori2: barriers, too; ainori3: locks, too; auto: all, and messages of their own, as the best of several predictors say; runs: pages, with what is behind them",
     ),
     ("TIMEOUT", "20", "seconds after which a silent node is given up; 0: never"),
     ("STATISTICS", "", "1: print statistics at the end; else the beginning of files' names"),

@@ -11,6 +11,7 @@ use super::auto;
 use super::differences::Differences;
 use super::granularity::Granularity;
 use super::history::Change;
+use super::runs::Runs;
 use super::{By, Carrier, Fate, Policy, Ride};
 use crate::message::{NodeId, Page};
 
@@ -26,6 +27,8 @@ pub struct Forecast {
     /// As [`auto`] has it.
     known: auto::Known,
     readers: BTreeMap<NodeId, auto::Reader>,
+    /// As [`runs`](super::runs) has it.
+    runs: BTreeMap<NodeId, Runs>,
     /// Barriers passed.
     phase: u64,
 }
@@ -61,6 +64,10 @@ impl Forecast {
     pub fn learn(&mut self, node: NodeId, ride: Ride) {
         if self.policy == Policy::Auto {
             reader(&mut self.readers, node).learn(&mut self.known, ride);
+        } else if self.policy == Policy::Runs {
+            if ride.fate == Fate::Used {
+                self.runs.entry(node).or_default().uses(ride.page);
+            }
         } else if ride.fate == Fate::Used {
             let other = self.others.entry(node).or_default();
             other.needed.learn(ride.page);
@@ -77,6 +84,8 @@ impl Forecast {
     pub fn asked(&mut self, node: NodeId, page: Page) {
         if self.policy == Policy::Auto {
             reader(&mut self.readers, node).asks(&mut self.known, page, self.phase);
+        } else if self.policy == Policy::Runs {
+            self.runs.entry(node).or_default().asks(page);
         } else if self.is_on() {
             let other = self.others.entry(node).or_default();
             other.needed.learn(page);
@@ -130,6 +139,12 @@ impl Forecast {
             let known = &mut self.known;
             let written = if carrier == Carrier::Lock { written.collect() } else { Vec::new() };
             let rides = reader.foresee(known, carrier, room, self.phase, &written, can);
+            return Foreseen { sent: rides.len(), rides };
+        }
+        if self.policy == Policy::Runs {
+            let pages = self.runs.entry(node).or_default().foresees();
+            let aboard = |page| Ride { page, by, fate: Fate::Aboard };
+            let rides: Vec<Ride> = pages.filter(|&page| can(page)).take(room).map(aboard).collect();
             return Foreseen { sent: rides.len(), rides };
         }
         let Other { needed, granularity } = self.others.entry(node).or_default();

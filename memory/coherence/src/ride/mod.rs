@@ -13,6 +13,7 @@
 //! |---|---|
 //! | [`forecast`] | what others asked this node for and used, hence what they want next, and how many pages a grant is to carry: pure guesses, any of which may be wrong |
 //! | [`differences`], [`granularity`] | the paper's predictor and its control, one each |
+//! | [`runs`] | how far a node goes through memory page by page |
 //! | [`history`], [`sequence`], [`trust`] | further predictors, and who of them is heard |
 //! | [`auto`] | lets all of them compete |
 //! | `scope/rides.rs`, `scope/ahead.rs` | which pages *may* go along and be taken: consistency. It asks the forecast, and believes nothing |
@@ -24,6 +25,7 @@ pub mod differences;
 pub mod forecast;
 pub mod granularity;
 pub mod history;
+pub mod runs;
 pub mod sequence;
 pub mod trust;
 
@@ -47,12 +49,20 @@ pub enum Policy {
     Ainori3,
     /// Any grant, as the best of several predictors say ([`auto`]).
     Auto,
+    /// Pages' grants: what lies behind them, as far as the node is used to go ([`runs`]).
+    Runs,
 }
 
 impl Policy {
     /// All of them.
-    pub const ALL: [Policy; 5] =
-        [Policy::Normal, Policy::Ainori1, Policy::Ainori2, Policy::Ainori3, Policy::Auto];
+    pub const ALL: [Policy; 6] = [
+        Policy::Normal,
+        Policy::Ainori1,
+        Policy::Ainori2,
+        Policy::Ainori3,
+        Policy::Auto,
+        Policy::Runs,
+    ];
 
     /// The paper's name.
     pub fn name(self) -> &'static str {
@@ -62,6 +72,7 @@ impl Policy {
             Policy::Ainori2 => "ainori2",
             Policy::Ainori3 => "ainori3",
             Policy::Auto => "auto",
+            Policy::Runs => "runs",
         }
     }
 
@@ -75,6 +86,8 @@ impl Policy {
         match (self, carrier) {
             (Policy::Normal, _) => None,
             (Policy::Auto, _) => Some(By::History),
+            (Policy::Runs, Carrier::Page) => Some(By::Next),
+            (Policy::Runs, _) => None,
             (_, Carrier::Page) => Some(By::Differences),
             (Policy::Ainori2 | Policy::Ainori3, Carrier::Barrier) => Some(By::Differences),
             (Policy::Ainori3, Carrier::Lock) => Some(By::Written),
@@ -157,7 +170,7 @@ pub enum By {
     Shape = 4,
     /// The last difference goes on ([`sequence`]).
     Stride = 5,
-    /// The page after the last.
+    /// The page after the last ([`sequence`], [`runs`]).
     Next = 6,
 }
 

@@ -9,8 +9,8 @@
 //! whatever comes along was asked for, and there is never more than one request of a node for
 //! one page.
 //!
-//! **Who lends.** What goes along is what an answer to a request would be; only who answers the
-//! request at once lends, from what it owns and nobody waits for. A page itself, to be written,
+//! **Who lends.** What goes along is what an answer to a request would be; who answers the
+//! request lends, from what it owns then and nobody waits for. A page itself, to be written,
 //! goes along only if nobody has a copy, so that nobody need be told. Nobody has to be asked
 //! twice: who lends a page tells later requests where it went, as if it had been asked for.
 //!
@@ -38,6 +38,8 @@ pub(super) struct Ahead {
     suggested: Vec<Page>,
     /// What is hoped to come along with a page, in the order in which it will be wanted.
     hopes: BTreeMap<Page, Vec<Ride>>,
+    /// What those hope for who wait here for a page.
+    waiting: BTreeMap<(Page, NodeId), Vec<Run>>,
     /// What came along with these marks.
     unused: BTreeMap<Page, Vec<Ride>>,
 }
@@ -108,6 +110,23 @@ impl Node {
             self.ahead.hopes.insert(asked, hopes);
         }
         runs
+    }
+
+    /// Who asks for a page waits here for it, and hopes for these.
+    pub(super) fn keep_hopes(&mut self, page: Page, asker: NodeId, hopes: &[Run]) {
+        if !hopes.is_empty() {
+            self.ahead.waiting.insert((page, asker), hopes.to_vec());
+        }
+    }
+
+    /// What who waits for a page hopes for, who gets it now.
+    pub(super) fn kept_hopes(&mut self, page: Page, asker: NodeId) -> Vec<Run> {
+        self.ahead.waiting.remove(&(page, asker)).unwrap_or_default()
+    }
+
+    /// Who is lost hopes for nothing.
+    pub(super) fn forget_hopes_of(&mut self, node: NodeId) {
+        self.ahead.waiting.retain(|(_, asker), _| *asker != node);
     }
 
     /// All of these are hoped for with that page.

@@ -366,7 +366,7 @@ impl Node {
     /// Who asks for a copy waits here until there is one to give; so does the first who asks for
     /// the page itself, and others wait there.
     fn queue(&mut self, page: Page, request: &Request, write: bool, actions: &mut Vec<Action>) {
-        let Request { asker, has, hops, .. } = *request;
+        let Request { asker, has, hops, ref hopes } = *request;
         let entry = self.pages.of(page);
         match (write, entry.next) {
             (false, _) => {
@@ -376,8 +376,9 @@ impl Node {
                 entry.next = Some(Next { node: asker, has, hops });
                 entry.owner = asker;
             }
-            (true, Some(_)) => self.forward(page, request, write, actions),
+            (true, Some(_)) => return self.forward(page, request, write, actions),
         }
+        self.keep_hopes(page, asker, hopes);
     }
 
     /// Who waits for the page gets it, unless tasks here have to use it first.
@@ -404,11 +405,13 @@ impl Node {
                 (Happens::Invalidate, Detail::Writer(writer))
             } else if let Some(asker) = reader {
                 entry.readers.remove(asker);
-                let request = Request { asker, has: false, hops: 0, hopes: Vec::new() };
+                let hopes = self.kept_hopes(page, asker);
+                let request = Request { asker, has: false, hops: 0, hopes };
                 (Happens::AskRead, Detail::Asked(request))
             } else if let Some(Next { node: asker, has, hops }) = next {
                 entry.next = None;
-                let request = Request { asker, has, hops, hopes: Vec::new() };
+                let hopes = self.kept_hopes(page, asker);
+                let request = Request { asker, has, hops, hopes };
                 (Happens::AskWrite, Detail::Asked(request))
             } else {
                 return;
@@ -604,6 +607,7 @@ impl Node {
             return;
         }
         actions.push(Action::Lost(node, self.pages.only_at(node)));
+        self.forget_hopes_of(node);
         let (mut waiting, mut gathering) = (Vec::new(), Vec::new());
         for (page, entry) in self.pages.used() {
             entry.copies.remove(node);
