@@ -1,7 +1,6 @@
 //! `nagaya dsm`: what runs with shared memory between nodes leave.
 
 mod counted;
-mod locate;
 mod smaller;
 mod text;
 

@@ -19,6 +19,7 @@ mod run;
 mod server;
 mod sim;
 mod span;
+mod symbols;
 mod tune;
 
 use std::ffi::{OsString, c_char, c_int};

@@ -92,6 +92,12 @@ pub fn wanted_segment_size(option: Option<u64>) -> Result<Option<u64>, Failure> 
     }
 }
 
+/// Reads how much memory pages may take: enough for a program to begin.
+pub fn memory_size(text: &str) -> Result<u64, String> {
+    let size = pvas::parse_size(text).ok_or("not a size (such as 4G)")?;
+    if size < 1 << 20 { Err("must be 1M or more".to_owned()) } else { Ok(size) }
+}
+
 /// Reads a size given on the command line.
 pub fn segment_size(text: &str) -> Result<u64, String> {
     let size = pvas::parse_size(text).ok_or("not a size (such as 32G)")?;

@@ -1,6 +1,7 @@
 //! `nagaya span`: a program whose threads run on several machines. Each node is a process of
 //! its own, here or on another host, which is started by `start` and told where the others are.
 
+mod report;
 mod start;
 mod way;
 
@@ -56,6 +57,13 @@ pub struct Options {
     /// ID, and the node
     #[arg(long = "move", value_name = "PID:TID=NODE", conflicts_with = "program")]
     moves: Option<Move>,
+    /// Memory that a node's pages may take, at most
+    #[arg(long, value_name = "SIZE", value_parser = program::memory_size)]
+    memory: Option<u64>,
+    /// Say at the end what each node and thread did, which pages go back and forth, and what more
+    /// machines would bring; to a file, as JSON if its name ends so
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    report: Option<PathBuf>,
     /// One node, which is told the rest over this descriptor
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]
     control: Option<i32>,
@@ -108,7 +116,8 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
         let failed = |why| Failure::ours(format!("--move {process}:{thread}={node}: {why}"));
         return span::order(process, thread, node).map(|()| 0).map_err(failed);
     }
-    let program = program(options)?;
+    let wanted = options.report.as_deref().map(report::Wanted::new).transpose()?;
+    let program = program(options, wanted.as_ref())?;
     let hosts = hosts(options)?;
     let count = hosts.as_ref().map_or(options.nodes as usize, Vec::len);
     if count > NODES_MAX {
@@ -133,7 +142,11 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
         }
     }
     nodes.meet(&signals, options.timeout, &program)?;
-    nodes.wait(&signals)
+    let status = nodes.wait(&signals)?;
+    if let Some(wanted) = wanted {
+        wanted.tell()?;
+    }
+    Ok(status)
 }
 
 /// Is a node; returns only errors of the beginning.
@@ -150,7 +163,7 @@ fn failure(Refusal { line, is_of_program }: Refusal) -> Failure {
     Failure { message: format!("span: {line}"), status }
 }
 
-fn program(options: &Options) -> Result<Program, Failure> {
+fn program(options: &Options, report: Option<&report::Wanted>) -> Result<Program, Failure> {
     program::check_name(&options.program[0])?;
     let path = program::find(&options.program[0])?;
     let path = std::path::absolute(&path).unwrap_or(path);
@@ -160,7 +173,9 @@ fn program(options: &Options) -> Result<Program, Failure> {
     }
     let arguments = options.program.iter().map(|it| it.clone().into_vec()).collect();
     let path = path.as_os_str().as_bytes().to_vec();
-    Ok(Program { path, arguments, place: options.place })
+    let report = report.map(report::Wanted::path);
+    let (place, memory) = (options.place, options.memory);
+    Ok(Program { path, arguments, place, memory, report })
 }
 
 /// The hosts, if any are named, this one first.

@@ -1,8 +1,9 @@
 //! The memory of a program under `nagaya span`: one map on all nodes, whoever changes it.
 
-use nagaya_tests::nagaya;
-use nagaya_tests::program::c;
 use std::time::Duration;
+
+use nagaya_tests::program::c;
+use nagaya_tests::{WorkDir, nagaya};
 
 #[test]
 fn memory_that_is_mapped_anew_is_new_on_all_nodes() {
@@ -11,4 +12,29 @@ fn memory_that_is_mapped_anew_is_new_on_all_nodes() {
         let span = nagaya("span").args(["--nodes", nodes]).arg(&mappings);
         span.arg(rounds).time_limit(Duration::from_secs(100)).run().prints("right\n");
     }
+}
+
+#[test]
+fn copies_go_where_memory_is_short() {
+    let work = WorkDir::new();
+    let file = work.join("run.json");
+    let span = nagaya("span").args(["--nodes", "2", "--memory", "14M"]);
+    let span = span.arg(format!("--report={}", file.display())).arg(c("span/fills.c"));
+    // 16 MB at each node, of which half are copies.
+    span.args(["8", "2"]).time_limit(Duration::from_secs(100)).run().prints("right\n");
+    let text = std::fs::read_to_string(file).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    for node in report["run"]["nodes"].as_array().expect("nodes") {
+        let most = node["memory_most"].as_u64().expect("bytes");
+        assert!((8 << 20..15 << 20).contains(&most), "{most}");
+    }
+}
+
+#[test]
+fn a_node_whose_own_pages_are_too_many_is_named() {
+    let span = nagaya("span").args(["--nodes", "2", "--memory", "12M"]).arg(c("span/fills.c"));
+    let output = span.args(["16", "2"]).time_limit(Duration::from_secs(100)).run();
+    assert_eq!(output.code(), 1, "{output}");
+    output.one_line(&["node ", "--memory"]);
+    nagaya("span").args(["--memory", "1", "true"]).run().refused(125, &["--memory"]);
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::counted::{Counted, Page, Place, Rides, pages, rides};
-use super::locate::Symbols;
 use super::smaller::{Smaller, smaller};
+use crate::symbols::Symbols;
 
 /// A report of all nodes, with so many pages and lines.
 pub fn report(nodes: &[Counted], most: usize) -> String {
@@ -73,7 +73,7 @@ fn lines(text: &mut String, nodes: &[Counted], most: usize, symbols: &mut Symbol
     for observed in nodes.iter().filter_map(|node| node.observed.as_ref()) {
         for of in observed.code.iter().flat_map(|(_, of)| of) {
             let Some(place) = observed.places.get(of.place) else { continue };
-            let sums = places.entry(symbols.name(place)).or_default();
+            let sums = places.entry(symbols.name(&place.file, place.offset)).or_default();
             *sums = [sums[0] + of.fetched, sums[1] + of.stopped];
         }
     }
@@ -110,7 +110,9 @@ fn page_lines(
             }
         }
         let at = code.into_iter().max_by_key(|(_, times)| *times);
-        let at = at.map(|(place, _)| format!(": {}", symbols.name(place))).unwrap_or_default();
+        let at = at
+            .map(|(place, _)| format!(": {}", symbols.name(&place.file, place.offset)))
+            .unwrap_or_default();
         let of = allocation(nodes, *number);
         line!(
             text,
@@ -157,7 +159,9 @@ fn allocations(
     let places = nodes[0].observed.as_ref().map_or(&[][..], |observed| &observed.places);
     for (fetches, number, bytes, caller) in fetched.into_iter().take(most) {
         let place = caller.and_then(|caller| places.get(caller));
-        let at = place.map(|place| format!(": {}", symbols.name(place))).unwrap_or_default();
+        let at = place
+            .map(|place| format!(": {}", symbols.name(&place.file, place.offset)))
+            .unwrap_or_default();
         line!(text, "  {fetches:>8}  allocation {number}, {bytes} B{at}");
     }
 }

@@ -59,7 +59,7 @@ pub enum Stops {
 pub struct Fault {
     /// At this page.
     pub page: u64,
-    /// Where in it: the beginning of a page of the system's.
+    /// Where in it.
     pub at: usize,
     /// `Read` or `Write`.
     pub wants: Access,
@@ -157,6 +157,13 @@ impl Region {
     /// How many pages there are.
     pub fn pages(&self) -> u64 {
         self.pages.len() as u64
+    }
+
+    /// Bytes of memory that its pages take.
+    pub fn memory(&self) -> u64 {
+        /// What the kernel counts in.
+        const BLOCK: u64 = 512;
+        rustix::fs::fstat(&self.memory).map_or(0, |of| of.st_blocks as u64 * BLOCK)
     }
 
     /// Where it stands.

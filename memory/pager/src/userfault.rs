@@ -25,7 +25,8 @@ const FEATURES: u32 = UFFD_FEATURE_PAGEFAULT_FLAG_WP
     | UFFD_FEATURE_MISSING_SHMEM
     | UFFD_FEATURE_MINOR_SHMEM
     | UFFD_FEATURE_WP_HUGETLBFS_SHMEM
-    | UFFD_FEATURE_THREAD_ID;
+    | UFFD_FEATURE_THREAD_ID
+    | UFFD_FEATURE_EXACT_ADDRESS;
 /// `UFFDIO_CONTINUE_MODE_WP`, which the headers of 6.4 have. The feature came with it, and is
 /// how one asks for it.
 const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
@@ -46,7 +47,7 @@ pub struct Userfault {
 
 /// A thread was stopped.
 pub struct Stopped {
-    /// Where, exact to a page of the system.
+    /// Where.
     pub address: usize,
     /// It wants to write.
     pub writes: bool,

@@ -37,6 +37,11 @@ impl Addresses {
         self.end
     }
 
+    /// The heap.
+    pub fn heap(&self) -> Range<u64> {
+        self.heap.start..self.heap_end
+    }
+
     /// The heap's end.
     pub fn heap_end(&self) -> u64 {
         self.heap_end

@@ -4,9 +4,12 @@
 
 mod load;
 mod mapping;
+mod memory;
 mod moves;
 mod orders;
 mod origin;
+mod seen;
+mod telling;
 mod texts;
 
 use std::collections::{HashSet, VecDeque};
@@ -32,6 +35,7 @@ use crate::texts::Texts;
 use crate::{raw, shadow, threads};
 pub use orders::{Orders, order};
 pub use origin::Origin;
+pub use telling::Wanted;
 
 /// Messages that are taken before threads are looked after.
 const MESSAGES: usize = 64;
@@ -59,6 +63,8 @@ pub struct Parts {
     pub origin: Option<Origin>,
     /// What the nodes are called.
     pub names: Vec<String>,
+    /// At the origin, if the program is to be counted.
+    pub wanted: Option<Wanted>,
 }
 
 /// A node's agent.
@@ -92,12 +98,16 @@ pub struct Agent {
     texts: Texts,
     /// Pages that begin anew.
     closed: Vec<mapping::Closed>,
+    /// What is counted, if it is; and at the origin what for.
+    seen: Option<Box<seen::Seen>>,
+    memory: memory::Memory,
+    wanted: Option<Wanted>,
 }
 
 impl Agent {
     /// Of this process.
     pub fn new(parts: Parts) -> Self {
-        let Parts { region, options, mesh, desk, bell, origin, orders, names } = parts;
+        let Parts { region, options, mesh, desk, bell, origin, orders, names, wanted } = parts;
         let mut node = Node::new(options);
         let first = Event::Allocate { pages: region.pages(), owner: 0, everywhere: false };
         node.step(first, 0, &mut Vec::new()).expect("only messages are refused");
@@ -125,6 +135,9 @@ impl Agent {
             missing: HashSet::new(),
             texts: Texts::default(),
             closed: Vec::new(),
+            seen: None,
+            memory: memory::Memory::default(),
+            wanted,
         }
     }
 
@@ -219,6 +232,7 @@ impl Agent {
                 Request::Cancel => drop(self.queued.remove(&thread)),
                 _ => {}
             }
+            self.seen(|seen, _| seen.requested(thread, &request));
             self.requested(thread, request);
         }
         if control::is_cut() {
@@ -232,6 +246,7 @@ impl Agent {
         for fault in faults.drain(..) {
             found = true;
             self.missing.insert(fault.page);
+            self.sees(&fault);
             if self.is_closed(fault.page) {
                 continue;
             }
@@ -257,6 +272,9 @@ impl Agent {
         self.say_quiet();
         if let Some((node, silent)) = self.mesh.as_mut().and_then(|it| it.beat(Instant::now())) {
             self.lost(node, &format!("it has not answered for {:.1} s", silent.as_secs_f64()));
+        }
+        if found {
+            self.look_at_memory();
         }
         found
     }
@@ -287,6 +305,7 @@ impl Agent {
         match action {
             Action::Fill(page, place) => {
                 self.forget_text(page)?;
+                self.seen(|seen, _| seen.came(page));
                 let came = came.and_then(|came| came.get(place));
                 self.region.write(page, 0, came.unwrap_or(&[0; PAGE as usize]))
             }
@@ -309,6 +328,7 @@ impl Agent {
             }
             Action::Wake(page) => {
                 self.missing.remove(&page);
+                self.seen(|seen, now| seen.goes_on(page, now));
                 self.region.wake(page)
             }
             Action::Hold(page) => {
@@ -342,9 +362,11 @@ impl Agent {
         }
         self.let_go.push_back((now, page));
         self.missing.remove(&page);
+        self.seen(|seen, now| seen.goes_on(page, now));
     }
 
     fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {
+        self.seen(|seen, _| seen.sent(body.len()));
         let mesh = self.mesh.as_mut().expect("there is another node");
         // If it is not sent, its loss is told, or will be.
         let _ = mesh.send(to, &frame.bytes(), body);
@@ -399,6 +421,9 @@ impl Agent {
             Word::Text { first, pages, offset, bytes } => {
                 self.is_text(first, pages, offset, bytes, body);
             }
+            Word::See => self.sees_from_now_on(),
+            Word::Limit { bytes } => self.memory.limit = Some(bytes),
+            Word::Report => self.tell_counts(),
             word => {
                 if !self.mapped(word) {
                     self.nonsense(0, "a word");
@@ -433,6 +458,7 @@ impl Agent {
         };
         self.threads += 1;
         self.has_come(thread);
+        self.seen(|seen, _| seen.begins(thread));
         if began < 0 {
             let why = std::io::Error::from_raw_os_error(-began as i32);
             self.end(1, &format!("{}: cannot make a thread: {why}", self.names[self.me as usize]));
@@ -455,6 +481,8 @@ impl Agent {
                 self.send(0, Frame::Word(word), body);
             }
             Request::Gone(status) => {
+                let desk = self.desk;
+                self.seen(|seen, _| seen.ends(desk, thread));
                 self.say(0, Word::Gone { thread, status });
                 self.threads -= 1;
                 self.answer(thread, 0);
@@ -494,6 +522,9 @@ impl Agent {
         if !line.is_empty() && self.origin.is_some() {
             // The terminal may be gone.
             let _ = writeln!(std::io::stderr(), "nagaya: span: {line}");
+        }
+        if line.is_empty() {
+            self.write_report();
         }
         if let Some(mesh) = &mut self.mesh {
             let end = Frame::Word(Word::End { status }).bytes();

@@ -606,6 +606,9 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
             }
         }
     }
+    if here.names {
+        name(here, seat, start, bytes, a);
+    }
     if !is_anonymous && protection != filling {
         ask(Request::Protect { start, bytes, protection });
     }
@@ -614,6 +617,22 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
         ask(Request::Text { descriptor, start, offset, bytes });
     }
     start as i64
+}
+
+/// Tells what is mapped there.
+fn name(here: &Here, seat: &Seat, start: u64, bytes: u64, a: [u64; 6]) {
+    let (flags, descriptor, offset) = (a[3] as i32, a[4] as i32, a[5]);
+    let ask = |name| here.desk.ask(seat, Request::Name { start, bytes, offset, name });
+    if flags & libc::MAP_ANONYMOUS == 0 {
+        // Memory that is not the program's; of its seat this is not in use now.
+        let room = size_of::<crate::context::Context>();
+        let name = raw::name_of(descriptor, seat.context().cast(), room);
+        if name > 0 {
+            ask(name as u32);
+        }
+    } else if flags & libc::MAP_STACK != 0 {
+        ask(0);
+    }
 }
 
 /// # Safety

@@ -44,6 +44,9 @@ pub enum Request {
     Unmap { start: u64, bytes: u64 },
     /// Zeros instead of what is there. Answer: of how many bytes that is done.
     Discard { start: u64, bytes: u64 },
+    /// What is at these addresses, from this place in a file on, whose name stands at the seat's
+    /// context; with no name a stack.
+    Name { start: u64, bytes: u64, offset: u64, name: u32 },
     /// Another protection.
     Protect { start: u64, bytes: u64, protection: u32 },
     /// So many bytes of a file stand there, for reading.
@@ -122,6 +125,11 @@ pub struct Seat {
     pub status: AtomicI32,
     context: *mut Context,
     stack_end: usize,
+    /// The kernel's name for its thread on this node.
+    pub kernel_tid: AtomicI32,
+    /// Its last system call, and the instruction behind it.
+    call_number: AtomicU64,
+    call_end: AtomicU64,
 }
 
 // SAFETY: states say whose the cells are.
@@ -173,6 +181,9 @@ impl Desk {
             status: AtomicI32::new(0),
             context: (areas + index * AREA_BYTES) as *mut Context,
             stack_end: areas + (index + 1) * AREA_BYTES,
+            kernel_tid: AtomicI32::new(0),
+            call_number: AtomicU64::new(0),
+            call_end: AtomicU64::new(0),
         };
         let desk = Box::leak(Box::new(Self {
             seats: (0..THREADS_MAX).map(seat).collect(),
@@ -436,7 +447,22 @@ impl Seat {
         /// `ARCH_SET_GS`.
         const SET_GS: u64 = 0x1001;
         // SAFETY: GS is ours.
-        unsafe { raw::call(libc::SYS_arch_prctl as u64, [SET_GS, self.itself, 0, 0, 0, 0]) };
+        let tid = unsafe {
+            raw::call(libc::SYS_arch_prctl as u64, [SET_GS, self.itself, 0, 0, 0, 0]);
+            raw::call(libc::SYS_gettid as u64, [0; 6])
+        };
+        self.kernel_tid.store(tid as i32, Ordering::Relaxed);
+    }
+
+    /// To a thread: it makes this call, which ends there.
+    pub fn calls(&self, number: u64, end: u64) {
+        self.call_number.store(number, Ordering::Relaxed);
+        self.call_end.store(end, Ordering::Relaxed);
+    }
+
+    /// To the agent: the call that it made last, and where that ends.
+    pub fn last_call(&self) -> (u64, u64) {
+        (self.call_number.load(Ordering::Relaxed), self.call_end.load(Ordering::Relaxed))
     }
 
     /// To a thread: its seat.

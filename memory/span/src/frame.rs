@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// What a message is. Bodies: of `Page` the protocol's, of `Begin`, `Move` and a `Call` that
 /// makes a thread the context, of `Signal` the signal, of `End` the line that says why, of `Text`
-/// the file.
+/// the file, of `Counted` a [`Counts`](crate::report::Counts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The protocol's.
@@ -60,6 +60,14 @@ pub enum Word {
     Answer { thread: u32, answer: i64 },
     /// From the origin: the thread, which waits at a word, is woken.
     Woken { thread: u32 },
+    /// From the origin: what happens is to be counted from now on.
+    See,
+    /// From the origin: so much memory may pages take.
+    Limit { bytes: u64 },
+    /// From the origin: what was counted is wanted.
+    Report,
+    /// To the origin: this was.
+    Counted,
     /// The program ends with this status.
     End { status: i32 },
     /// Still here.

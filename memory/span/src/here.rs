@@ -17,6 +17,8 @@ pub struct Here {
     pub nodes: u32,
     /// The program's addresses: all code outside is ours.
     pub segment: Range<u64>,
+    /// What is mapped is to be named, for a report.
+    pub names: bool,
     /// The program, for `/proc/self/exe`.
     pub exe: Vec<u8>,
 }

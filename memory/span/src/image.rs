@@ -11,6 +11,7 @@ use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
 use rustix::io::Errno;
 
 use crate::addresses::PAGE;
+use crate::report::{Area, What};
 
 /// Where segments begin otherwise.
 const START: u64 = 0x1000_0000_0000;
@@ -50,6 +51,8 @@ pub struct Image {
     pub parts: Vec<Part>,
     /// What of it is as in a file, as long as nobody writes there.
     pub texts: Vec<Text>,
+    /// What is where.
+    pub areas: Vec<Area>,
     /// All below is taken.
     pub end: u64,
     /// Where the program begins: in its dynamic linker.
@@ -72,12 +75,14 @@ pub fn load(
     let (mut parts, mut texts) = (Vec::new(), Vec::new());
     let at = place(&program.executable, start);
     let mut end = map(&program.executable, at, &mut parts, &mut texts, &mut write)?;
+    let mut areas = vec![area(&program.executable, at, end)];
     let bias = at.wrapping_sub(program.executable.headers.start());
     let own_entry = bias.wrapping_add(program.executable.headers.entry);
     let (mut entry, mut linker_base) = (own_entry, 0);
     if let Some(linker) = &program.linker {
         let at = place(linker, end + PAGE);
         end = map(linker, at, &mut parts, &mut texts, &mut write)?;
+        areas.push(area(linker, at, end));
         linker_base = at.wrapping_sub(linker.headers.start());
         entry = linker_base.wrapping_add(linker.headers.entry);
     }
@@ -85,6 +90,7 @@ pub fn load(
     let stack = end.next_multiple_of(PAGE) + PAGE;
     let top = stack + STACK_BYTES;
     parts.push(Part { start: stack, bytes: STACK_BYTES, protection: stack_protection });
+    areas.push(Area { start: stack, end: top, what: What::Stack });
     let contents = Contents {
         arguments: &program.arguments,
         environment,
@@ -106,7 +112,13 @@ pub fn load(
     }
     let stack_pointer = top - bytes.len() as u64;
     write(stack_pointer, &bytes).map_err(|kind| LoadError::new(path, kind))?;
-    Ok(Image { parts, texts, end: top + PAGE, entry, stack_pointer })
+    Ok(Image { parts, texts, areas, end: top + PAGE, entry, stack_pointer })
+}
+
+fn area(executable: &Executable, start: u64, end: u64) -> Area {
+    let path = executable.path.display().to_string();
+    let address = executable.headers.start();
+    Area { start, end, what: What::File { path, address } }
 }
 
 /// Where the segment of a program begins: a program that is linked to its addresses is the first

@@ -21,7 +21,7 @@ use rustix::io::Errno;
 use rustix::mm::MprotectFlags;
 
 use crate::addresses::{Addresses, PAGE};
-use crate::agent::{Agent, HOLD, Orders, Origin, Parts};
+use crate::agent::{Agent, HOLD, Orders, Origin, Parts, Wanted};
 use crate::control::{self, Control};
 use crate::desk::Desk;
 use crate::frame::{Frame, Word};
@@ -223,8 +223,15 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     };
     let mut first_thread = None;
     let mut loaded = None;
+    let mut counted = None;
     if let (Some(program), Some(wanted)) = (program, &order.program) {
-        let image = load(&program, &mut region).map_err(|why| why.to_string())?;
+        let mut image = load(&program, &mut region).map_err(|why| why.to_string())?;
+        if let Some(path) = &wanted.report {
+            let path = Path::new(OsStr::from_bytes(path));
+            let file = std::fs::File::options().write(true).open(path);
+            let file = file.map_err(|why| format!("cannot open {}: {why}", path.display()))?;
+            counted = Some(Wanted { file, areas: std::mem::take(&mut image.areas) });
+        }
         let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
         first_thread = Some(Start {
             entry: image.entry,
@@ -248,7 +255,8 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     // From here on there may be threads of the program.
     let exe = first_thread.as_ref().map_or(Vec::new(), |start| start.exe.clone());
     let segment = start..start + BYTES_MAX;
-    Here { desk, node: order.node, nodes: order.nodes, segment, exe }.set();
+    let names = counted.is_some();
+    Here { desk, node: order.node, nodes: order.nodes, segment, names, exe }.set();
     trap::catch();
     match order.node {
         // Where Rust's library looks for overflows of its stacks.
@@ -265,10 +273,12 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         orders: origin.as_ref().and_then(|_| Orders::new().ok()),
         origin,
         names: everybody.nodes.into_iter().map(|node| node.name).collect(),
+        wanted: counted,
     });
     early.into_iter().for_each(|said| agent.heard(said));
     if let Some(image) = &image {
-        agent.begin(&image.parts, &image.texts);
+        let memory = order.program.as_ref().and_then(|program| program.memory);
+        agent.begin(&image.parts, &image.texts, memory);
     }
     Ok((agent, first_thread))
 }

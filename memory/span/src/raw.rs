@@ -4,6 +4,22 @@
 use std::arch::asm;
 use std::sync::atomic::AtomicU32;
 
+unsafe extern "C" {
+    // The linker's: where this program's code begins and ends.
+    static __executable_start: u8;
+    static etext: u8;
+}
+
+/// This program's own code.
+pub fn ours() -> std::ops::Range<u64> {
+    &raw const __executable_start as u64..&raw const etext as u64
+}
+
+/// An address of that.
+pub fn is_ours(code: u64) -> bool {
+    ours().contains(&code)
+}
+
 /// An error's number.
 pub type Errno = i32;
 
@@ -141,4 +157,19 @@ pub unsafe fn go_on(context: *const libc::ucontext_t) -> ! {
             options(noreturn),
         )
     }
+}
+
+/// Writes the name of an open file there; how long it is, or a negative error.
+pub fn name_of(descriptor: i32, to: *mut u8, room: usize) -> i64 {
+    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let digits = descriptor.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = descriptor.unsigned_abs();
+    for at in (14..14 + digits).rev() {
+        path[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    let here = libc::AT_FDCWD as u64;
+    let arguments = [here, path.as_ptr() as u64, to as u64, room as u64, 0, 0];
+    // SAFETY: a path of ours, and so much room.
+    unsafe { call(libc::SYS_readlinkat as u64, arguments) }
 }

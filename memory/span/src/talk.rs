@@ -49,6 +49,10 @@ pub struct Program {
     pub arguments: Vec<Vec<u8>>,
     /// Where its threads go.
     pub place: Policy,
+    /// Bytes of memory that a node's pages may take.
+    pub memory: Option<u64>,
+    /// A file for what is counted, if that is wanted.
+    pub report: Option<Vec<u8>>,
 }
 
 /// From a node: it is there.

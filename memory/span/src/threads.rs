@@ -19,12 +19,6 @@ const DISPATCH_ON: u64 = 1;
 const SET_FS: u64 = 0x1002;
 const GET_FS: u64 = 0x1003;
 
-unsafe extern "C" {
-    // The linker's: where this program's code begins and ends.
-    static __executable_start: u8;
-    static etext: u8;
-}
-
 /// The flags that pthread_create gives, without which a thread is none of ours.
 const WANTED: u64 = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
 
@@ -180,8 +174,8 @@ pub unsafe fn run(seat: &Seat) -> ! {
 /// # Safety
 /// There is a handler for SIGSYS.
 pub unsafe fn dispatch() {
-    let (start, end) = (&raw const __executable_start as u64, &raw const etext as u64);
-    let arguments = [DISPATCH as u64, DISPATCH_ON, start, end - start, 0, 0];
+    let ours = raw::ours();
+    let arguments = [DISPATCH as u64, DISPATCH_ON, ours.start, ours.end - ours.start, 0, 0];
     // SAFETY: as the caller says.
     unsafe { raw::call(libc::SYS_prctl as u64, arguments) };
 }

@@ -56,6 +56,7 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
             ],
         };
         seat.answers(frame);
+        seat.calls(call.number, of(libc::REG_RIP));
         let result = calls::answer(here, seat, frame, call);
         seat.answers(std::ptr::null_mut());
         let registers = &mut (*frame).uc_mcontext.gregs;

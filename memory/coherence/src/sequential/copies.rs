@@ -8,6 +8,7 @@ use std::hash::{Hash, Hasher};
 use super::event::Action;
 use super::node::Node;
 use super::page::{Happens, State};
+use super::table::Fresh;
 use crate::message::Page;
 
 /// In the order in which they came.
@@ -60,13 +61,29 @@ impl Hash for Copies {
 impl Node {
     /// Drops what is too much. What tasks have not used yet, or are about to write, stays.
     pub(super) fn drop_copies(&mut self, actions: &mut Vec<Action>) {
-        let mut over = self.copies.count().saturating_sub(self.options.copies_max);
+        self.drop_to(self.options.copies_max, false, actions);
+    }
+
+    /// Keeps so many copies of others' pages at this time, and drops the oldest others: for a
+    /// driver that is short of memory. It should keep as many as tasks need at once: those that
+    /// were let go on with a page long ago are taken to have used it.
+    pub fn shrink(&mut self, copies: u64, now: u64, actions: &mut Vec<Action>) {
+        self.now = now;
+        self.drop_to(copies, true, actions);
+    }
+
+    fn drop_to(&mut self, copies: u64, by_time: bool, actions: &mut Vec<Action>) {
+        let mut over = self.copies.count().saturating_sub(copies);
         let mut after = 0;
         while over > 0 {
             let Some((&order, &page)) = self.copies.pages.range(after..).next() else { return };
             after = order + 1;
-            let state = self.pages.of(page).state;
-            if matches!(state, State::ReadOnly | State::Ahead) && !self.is_fresh(page) {
+            let entry = self.pages.of(page);
+            let (state, fresh, since) = (entry.state, entry.fresh, entry.since);
+            // That tasks have used it nobody says, unless somebody waits for it.
+            let is_used = by_time && self.now > since.saturating_add(self.options.rest);
+            let may_go = fresh == Fresh::No || fresh == Fresh::Yes && is_used;
+            if matches!(state, State::ReadOnly | State::Ahead) && may_go {
                 self.counts.dropped += 1;
                 self.happens(page, Happens::Drop, None, actions);
                 over -= 1;

@@ -136,6 +136,7 @@ impl Agent {
                 self.closed.retain(|closed| closed.pages != range);
                 self.step(Event::Open(range.clone()), None);
                 self.missing.retain(|page| !range.contains(page));
+                self.seen(|seen, now| range.clone().for_each(|page| seen.goes_on(page, now)));
                 self.region.wake_all(range)
             }
         };

@@ -49,6 +49,8 @@ impl Agent {
         let robust = seat.robust.load(Ordering::Relaxed);
         // SAFETY: it has put it there for this.
         let body = unsafe { Context::bytes(seat.context()) };
+        let desk = self.desk;
+        self.seen(|seen, _| seen.ends(desk, thread));
         self.send(0, Frame::Word(Word::Move { thread, node, clear_tid, robust }), body);
         self.threads -= 1;
         self.answer(thread, 0);
@@ -102,6 +104,10 @@ impl Agent {
         origin.rooms[node as usize].threads += 1;
         origin.is_used[node as usize] = true;
         self.threads = self.origin().rooms[0].threads;
+        if before == 0 {
+            let desk = self.desk;
+            self.seen(|seen, _| seen.ends(desk, thread));
+        }
         if node == 0 {
             self.origin().signalled.remove(&thread);
             self.has_come(thread);

@@ -60,6 +60,18 @@ impl Origin {
     }
 }
 
+impl Origin {
+    /// A thread runs on the origin.
+    pub(super) fn runs_here(&self, thread: u32) -> bool {
+        self.nodes[thread as usize] == Some(0)
+    }
+
+    /// Where the heap is.
+    pub(super) fn heap(&self) -> Range<u64> {
+        self.addresses.heap()
+    }
+}
+
 impl Agent {
     pub(super) fn origin(&mut self) -> &mut Origin {
         self.origin.as_mut().expect("at the origin")
@@ -121,6 +133,13 @@ impl Agent {
             Request::Text { descriptor, start, offset, bytes } => {
                 self.mapped_file(thread, descriptor, start, offset, bytes);
             }
+            Request::Name { start, bytes, offset, name } => {
+                let at = self.desk.seat(thread).context().cast::<u8>();
+                // SAFETY: what the thread has written there, and it waits.
+                let name = unsafe { std::slice::from_raw_parts(at, name as usize) };
+                self.named(start, bytes, offset, name);
+                self.answer(thread, 0);
+            }
             Request::HeapEnd => {
                 let end = self.origin().addresses.heap_end();
                 self.answer(thread, end as i64);
@@ -176,6 +195,10 @@ impl Agent {
                 self.answer(thread, 0);
             }
             Request::Gone(status) => {
+                let desk = self.desk;
+                if self.origin().runs_here(thread) {
+                    self.seen(|seen, _| seen.ends(desk, thread));
+                }
                 self.answer(thread, 0);
                 self.vacate(thread);
                 let origin = self.origin();
@@ -305,11 +328,21 @@ impl Agent {
     }
 
     /// At the very beginning: what may be done with what was loaded.
-    pub fn begin(&mut self, parts: &[Part], texts: &[Text]) {
+    pub fn begin(&mut self, parts: &[Part], texts: &[Text], memory: Option<u64>) {
+        self.memory.limit = memory;
         self.want_counts();
         let pages = self.region.pages();
         for node in 1..self.names.len() as NodeId {
             self.say(node, Word::Grow { pages });
+            if self.wanted.is_some() {
+                self.say(node, Word::See);
+            }
+            if let Some(bytes) = memory {
+                self.say(node, Word::Limit { bytes });
+            }
+        }
+        if self.wanted.is_some() {
+            self.sees_from_now_on();
         }
         for part in parts {
             let range = part.start..part.start + part.bytes;

@@ -1,0 +1,218 @@
+//! What an agent sees of its node's threads and pages, for runs that are to be counted: nothing
+//! of this is kept otherwise.
+//!
+//! Where a thread was stopped the kernel says: /proc has the instruction of a thread that waits.
+//! That is a short read, so of a page's many stops only some are looked at.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+
+use coherence::message::Page;
+
+use crate::desk::{Desk, Request, THREADS_MAX};
+use crate::raw;
+use crate::report::{self, Access, Counts, Thread};
+
+/// Stops at a page that are all looked at; later one of so many; and different ones that are kept.
+const ALL: u64 = 6;
+const ONE_IN: u64 = 8;
+const ACCESSES_MAX: usize = 16;
+/// Pages that a node tells of, at most; and threads that have ended.
+const PAGES_MAX: usize = 200;
+const ENDED_MAX: usize = 4000;
+
+/// What one agent has seen.
+#[derive(Default)]
+pub struct Seen {
+    threads: HashMap<u32, Thread>,
+    ended: Vec<Thread>,
+    pages: HashMap<Page, report::Page>,
+    /// Who is stopped at a page, and since when.
+    stopped: HashMap<Page, Vec<(u32, u64)>>,
+    /// Seats of the kernel's threads.
+    seats: HashMap<u32, u32>,
+    /// What was counted of the kernel's threads when they left; they may come back.
+    counted: HashMap<i32, u64>,
+    pages_in: u64,
+    messages: u64,
+    bytes: u64,
+}
+
+/// Where a thread of ours is that waits.
+struct At {
+    call: Option<u64>,
+    stack_pointer: u64,
+    code: u64,
+}
+
+impl Seen {
+    /// A thread is stopped at a page; `address` is its access.
+    pub fn fault(
+        &mut self,
+        desk: &Desk,
+        fault: &pager::Fault,
+        start: u64,
+        page_bytes: u64,
+        now: u64,
+    ) {
+        let seat = self.seat_of(desk, fault.thread);
+        let writes = fault.wants == pager::Access::Write;
+        let page = self.pages.entry(fault.page).or_default();
+        *(if writes { &mut page.writes } else { &mut page.reads }) += 1;
+        let times = page.reads + page.writes;
+        let address = start + fault.page * page_bytes;
+        page.address = address;
+        let Some(seat) = seat else { return };
+        self.stopped.entry(fault.page).or_default().push((seat, now));
+        let thread = self.threads.entry(seat).or_default();
+        *(if writes { &mut thread.writes } else { &mut thread.reads }) += 1;
+        if times > ALL && !times.is_multiple_of(ONE_IN) {
+            return;
+        }
+        let Some(at) = place(fault.thread) else { return };
+        thread.stack_pointer = at.stack_pointer;
+        let (mut call, mut code) = (at.call, at.code);
+        if raw::is_ours(code) {
+            // In a system call, by us for the program.
+            let (number, behind) = desk.seat(seat).last_call();
+            (call, code) = (Some(number), behind);
+        }
+        let address = address + fault.at as u64;
+        let is = |it: &Access| {
+            (it.address, it.code, it.writes, it.seat) == (address, code, writes, seat)
+        };
+        match page.accesses.iter().position(is) {
+            Some(at) => page.accesses[at].times += 1,
+            None if page.accesses.len() < ACCESSES_MAX => {
+                page.accesses.push(Access { address, code, call, writes, seat, times: 1 });
+            }
+            None => {}
+        }
+    }
+
+    /// A page has come from another node.
+    pub fn came(&mut self, page: Page) {
+        self.pages_in += 1;
+        if let Some(page) = self.pages.get_mut(&page) {
+            page.came += 1;
+        }
+    }
+
+    /// Threads that were stopped at a page go on.
+    pub fn goes_on(&mut self, page: Page, now: u64) {
+        for (seat, since) in self.stopped.remove(&page).unwrap_or_default() {
+            self.threads.entry(seat).or_default().stopped_ns += now.saturating_sub(since);
+        }
+    }
+
+    /// A message goes to another node.
+    pub fn sent(&mut self, bytes: usize) {
+        self.messages += 1;
+        self.bytes += bytes as u64;
+    }
+
+    /// A thread of this node asks.
+    pub fn requested(&mut self, seat: u32, request: &Request) {
+        let thread = self.threads.entry(seat).or_default();
+        match request {
+            // Beyond these numbers are ours.
+            Request::Call(call) if call.number <= u32::MAX.into() => {
+                match thread.calls.iter_mut().find(|it| it.0 == call.number) {
+                    Some((_, times)) => *times += 1,
+                    None => thread.calls.push((call.number, 1)),
+                }
+            }
+            Request::Enqueue { .. } => thread.futex_waits += 1,
+            _ => {}
+        }
+    }
+
+    /// A thread of this node ends, or leaves; it is still there.
+    pub fn ends(&mut self, desk: &Desk, seat: u32) {
+        let thread = self.whole(desk, seat);
+        match self.ended.len() < ENDED_MAX {
+            true => self.ended.push(thread),
+            false => {
+                let last = self.ended.last_mut().expect("there are some");
+                last.running_ns += thread.running_ns;
+                last.stopped_ns += thread.stopped_ns;
+                last.futex_waits += thread.futex_waits;
+            }
+        }
+    }
+
+    /// A thread begins here.
+    pub fn begins(&mut self, seat: u32) {
+        self.threads.insert(seat, Thread::default());
+    }
+
+    /// Threads that have begun, or have asked for something.
+    pub fn there(&self) -> HashSet<u32> {
+        self.threads.keys().copied().collect()
+    }
+
+    fn whole(&mut self, desk: &Desk, seat: u32) -> Thread {
+        use std::sync::atomic::Ordering::Relaxed;
+        let of = desk.seat(seat);
+        let mut thread = self.threads.remove(&seat).unwrap_or_default();
+        thread.seat = seat;
+        thread.tid = of.tid.load(Relaxed);
+        let kernel_tid = of.kernel_tid.load(Relaxed);
+        let running = running(kernel_tid);
+        let before = self.counted.insert(kernel_tid, running).unwrap_or(0);
+        thread.running_ns = running.saturating_sub(before);
+        thread
+    }
+
+    /// All of it; `lives` are the threads that are here.
+    pub fn counts(&mut self, desk: &Desk, lives: impl Fn(u32) -> bool) -> Counts {
+        let mut threads = std::mem::take(&mut self.ended);
+        let there: Vec<u32> = (0..THREADS_MAX as u32).filter(|&seat| lives(seat)).collect();
+        threads.extend(there.into_iter().map(|seat| self.whole(desk, seat)));
+        let mut pages: Vec<report::Page> = self.pages.drain().map(|(_, page)| page).collect();
+        pages.sort_by_key(|page| std::cmp::Reverse((page.reads + page.writes, page.came)));
+        pages.truncate(PAGES_MAX);
+        let (pages_in, messages, bytes) = (self.pages_in, self.messages, self.bytes);
+        Counts { threads, pages, pages_in, messages, bytes, ..Counts::default() }
+    }
+
+    fn seat_of(&mut self, desk: &Desk, thread: u32) -> Option<u32> {
+        use std::sync::atomic::Ordering::Relaxed;
+        let is = |seat: u32| desk.seat(seat).kernel_tid.load(Relaxed) == thread as i32;
+        if let Some(&seat) = self.seats.get(&thread)
+            && is(seat)
+        {
+            return Some(seat);
+        }
+        let seat = (0..THREADS_MAX as u32).find(|&seat| is(seat))?;
+        self.seats.insert(thread, seat);
+        Some(seat)
+    }
+}
+
+/// proc(5): `running`, or the system call, its arguments, the stack pointer and the instruction.
+fn place(thread: u32) -> Option<At> {
+    let text = fs::read_to_string(format!("/proc/self/task/{thread}/syscall")).ok()?;
+    let mut words = text.split_whitespace();
+    let call = words.next()?.parse::<i64>().ok()?;
+    let mut last = words
+        .rev()
+        .map(|word| word.strip_prefix("0x").and_then(|word| u64::from_str_radix(word, 16).ok()));
+    let (code, stack_pointer) = (last.next()??, last.next()??);
+    Some(At { call: u64::try_from(call).ok(), stack_pointer, code })
+}
+
+/// How long a thread of this process has had a processor.
+fn running(thread: i32) -> u64 {
+    /// The kernel's: of one thread, by the scheduler.
+    const OF_THREAD: i32 = 4 | 2;
+    if thread == 0 {
+        return 0;
+    }
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a time of ours.
+    match unsafe { libc::clock_gettime((!thread) << 3 | OF_THREAD, &raw mut time) } {
+        0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
+        _ => 0,
+    }
+}

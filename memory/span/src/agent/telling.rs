@@ -1,0 +1,133 @@
+//! At the end of a program that is counted, the origin gathers what all nodes have seen.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use coherence::message::NodeId;
+use fabric::mesh::Said;
+
+use super::Agent;
+use super::seen::Seen;
+use crate::addresses::PAGE;
+use crate::frame::{Frame, Word};
+use crate::report::{Area, Counts, Report, What};
+
+/// How long others may take to tell.
+const TELL_MAX: Duration = Duration::from_secs(2);
+
+/// Where the report goes, and what is known already.
+pub struct Wanted {
+    /// To be written.
+    pub file: File,
+    /// What is where in the segment.
+    pub areas: Vec<Area>,
+}
+
+impl Agent {
+    /// From now on this node keeps what it sees.
+    pub(super) fn sees_from_now_on(&mut self) {
+        self.seen = Some(Box::default());
+    }
+
+    /// What is mapped at some addresses; a stack, if it has no name.
+    pub(super) fn named(&mut self, start: u64, bytes: u64, offset: u64, name: &[u8]) {
+        let Some(wanted) = &mut self.wanted else { return };
+        let what = match name {
+            [] => What::Stack,
+            name => {
+                let path = String::from_utf8_lossy(name).into_owned();
+                What::File { path, address: offset }
+            }
+        };
+        let end = start + bytes;
+        // A library is mapped whole, and then its parts over that.
+        let is_part = wanted.areas.iter().rev().any(|area| {
+            area.start <= start && end <= area.end && offset > 0 && is_same(&area.what, &what)
+        });
+        if !is_part {
+            wanted.areas.push(Area { start, end, what });
+        }
+    }
+
+    /// What this node has seen.
+    pub(super) fn all_seen(&mut self) -> Counts {
+        let Some(mut seen) = self.seen.take() else { return Counts::default() };
+        let origin = self.origin.as_ref();
+        let lives = |seat: u32| origin.map(|origin| origin.runs_here(seat));
+        let there = seen.there();
+        let mut counts =
+            seen.counts(self.desk, |seat| lives(seat).unwrap_or_else(|| there.contains(&seat)));
+        let statistics = self.node.statistics();
+        counts.name.clone_from(&self.names[self.me as usize]);
+        counts.processors = self.processors;
+        counts.memory_most = self.memory.most;
+        counts.read_faults = statistics.read_faults;
+        counts.write_faults = statistics.write_faults;
+        counts.pages_out = statistics.pages;
+        counts.invalidated = statistics.invalidated;
+        counts.fetches = statistics.reading.times + statistics.writing.times;
+        counts.fetch_ns = statistics.reading.total + statistics.writing.total;
+        counts
+    }
+
+    /// To the origin: how its own threads and those of others have done.
+    pub(super) fn tell_counts(&mut self) {
+        let counts = self.all_seen();
+        let body = postcard::to_allocvec(&counts).unwrap_or_default();
+        self.send(0, Frame::Word(Word::Counted), body);
+    }
+
+    /// Gathers and writes the report, if it is wanted. Who does not tell is left out.
+    pub(super) fn write_report(&mut self) {
+        let Some(Wanted { mut file, mut areas }) = self.wanted.take() else { return };
+        let seconds = self.begin.elapsed().as_secs_f64();
+        let nodes = self.names.len();
+        let mut all: Vec<Option<Counts>> = vec![None; nodes];
+        all[0] = Some(self.all_seen());
+        (1..nodes as NodeId).for_each(|node| self.say(node, Word::Report));
+        let until = Instant::now() + TELL_MAX;
+        while all.contains(&None) && Instant::now() < until {
+            match self.mesh.as_mut().and_then(|mesh| mesh.hear()) {
+                Some(Ok(Said { from, header, body })) => {
+                    if Frame::parse(&header) == Some(Frame::Word(Word::Counted)) {
+                        all[from as usize] = postcard::from_bytes(&body).ok();
+                    }
+                }
+                Some(Err(_)) => break,
+                None => std::thread::yield_now(),
+            }
+        }
+        let heap = self.origin().heap();
+        areas.push(Area { start: heap.start, end: heap.end, what: What::Heap });
+        let nodes = all.into_iter().flatten().collect();
+        let report = Report { seconds, nodes, areas };
+        if let Err(why) = file.write_all(&report.bytes()) {
+            eprintln!("nagaya: span: the report cannot be written: {why}");
+        }
+    }
+
+    /// Looks at a fault, if it is to be counted.
+    pub(super) fn sees(&mut self, fault: &pager::Fault) {
+        let now = self.now();
+        let start = self.region.place().start as u64;
+        if let Some(seen) = &mut self.seen {
+            seen.fault(self.desk, fault, start, PAGE, now);
+        }
+    }
+
+    /// And does this, if so.
+    pub(super) fn seen(&mut self, sees: impl FnOnce(&mut Seen, u64)) {
+        let begin = self.begin;
+        if let Some(seen) = &mut self.seen {
+            sees(seen, begin.elapsed().as_nanos() as u64);
+        }
+    }
+}
+
+fn is_same(one: &What, other: &What) -> bool {
+    match (one, other) {
+        (What::File { path: one, .. }, What::File { path: other, .. }) => one == other,
+        _ => false,
+    }
+}

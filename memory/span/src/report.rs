@@ -1,0 +1,160 @@
+//! What was counted of a run, for who wants to know where its time went: [`Report`]; and what
+//! that says of more machines ([`estimate`](crate::estimate)).
+
+use serde::{Deserialize, Serialize};
+
+/// Of a whole run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// From the nodes' meeting to the end.
+    pub seconds: f64,
+    /// In order, the origin first.
+    pub nodes: Vec<Counts>,
+    /// What is where in the segment.
+    pub areas: Vec<Area>,
+}
+
+/// Of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// What it is called.
+    pub name: String,
+    /// Those for the program.
+    pub processors: u32,
+    /// Threads that ran here.
+    pub threads: Vec<Thread>,
+    /// Threads were stopped because they could not read a page, and write it.
+    pub read_faults: u64,
+    /// As above.
+    pub write_faults: u64,
+    /// Pages that came from other nodes.
+    pub pages_in: u64,
+    /// And went there.
+    pub pages_out: u64,
+    /// Copies that went since another node wrote the page.
+    pub invalidated: u64,
+    /// Messages to others, and their bytes.
+    pub messages: u64,
+    /// As above.
+    pub bytes: u64,
+    /// Waits for copies, and for pages to write; and how long they took in all, in ns.
+    pub fetches: u64,
+    /// As above.
+    pub fetch_ns: u64,
+    /// Memory for pages, at most, in bytes.
+    pub memory_most: u64,
+    /// The pages at which threads were stopped most.
+    pub pages: Vec<Page>,
+}
+
+/// Of a thread, on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its ID, as the program knows it.
+    pub tid: i32,
+    /// Its number among those that are there at once.
+    pub seat: u32,
+    /// How long it had a processor.
+    pub running_ns: u64,
+    /// How long it was stopped at pages.
+    pub stopped_ns: u64,
+    /// How often, to read and to write.
+    pub reads: u64,
+    /// As above.
+    pub writes: u64,
+    /// System calls that were made at the origin for it, by number.
+    pub calls: Vec<(u64, u64)>,
+    /// It stood in line at a futex so often.
+    pub futex_waits: u64,
+    /// Where its stack was last, if known.
+    pub stack_pointer: u64,
+}
+
+/// Of a page, on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Page {
+    /// Where it begins.
+    pub address: u64,
+    /// Threads were stopped there, to read and to write.
+    pub reads: u64,
+    /// As above.
+    pub writes: u64,
+    /// It came from another node.
+    pub came: u64,
+    /// Some of those times.
+    pub accesses: Vec<Access>,
+}
+
+/// Where a thread was stopped.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// The data's address.
+    pub address: u64,
+    /// The instruction's, or that behind a system call.
+    pub code: u64,
+    /// The system call that it was in.
+    pub call: Option<u64>,
+    /// It wanted to write.
+    pub writes: bool,
+    /// The thread's number.
+    pub seat: u32,
+    /// How often that was seen.
+    pub times: u64,
+}
+
+/// What is at some addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Area {
+    /// The first.
+    pub start: u64,
+    /// And the one behind the last.
+    pub end: u64,
+    /// What it is.
+    pub what: What,
+}
+
+/// See [`Area`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum What {
+    /// An executable file, its variables included, or any other file; what stands at `start`,
+    /// by the addresses of the file's own.
+    File {
+        /// Its name.
+        path: String,
+        /// See above.
+        address: u64,
+    },
+    /// What brk(2) gives.
+    Heap,
+    /// A stack.
+    Stack,
+}
+
+impl Report {
+    /// As the origin writes it.
+    pub fn bytes(&self) -> Vec<u8> {
+        postcard::to_allocvec(self).unwrap_or_default()
+    }
+
+    /// Of what it has written.
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        postcard::from_bytes(bytes).ok()
+    }
+
+    /// All threads of all nodes.
+    pub fn threads(&self) -> impl Iterator<Item = &Thread> {
+        self.nodes.iter().flat_map(|node| &node.threads)
+    }
+
+    /// What is at an address, if known: the last that was said.
+    pub fn area(&self, address: u64) -> Option<&Area> {
+        self.areas.iter().rev().find(|area| (area.start..area.end).contains(&address))
+    }
+}
+
+impl Thread {
+    /// How many of its calls were made at the origin.
+    pub fn calls(&self) -> u64 {
+        self.calls.iter().map(|(_, times)| times).sum()
+    }
+}

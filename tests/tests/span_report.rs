@@ -1,0 +1,72 @@
+//! `nagaya span --report`: what a program's nodes and threads did, what hinders it, and whether
+//! it would scale.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use nagaya_tests::program::c_with;
+use nagaya_tests::{Cmd, WorkDir, nagaya};
+
+const LIMIT: Duration = Duration::from_secs(100);
+
+fn shares() -> PathBuf {
+    c_with("span/shares.c", &["-pthread", "-g"])
+}
+
+fn counted(how: &str, report: &str) -> Cmd {
+    let span = nagaya("span").args(["--nodes", "2", report]);
+    span.arg(shares()).args([how, "150"]).time_limit(LIMIT)
+}
+
+#[test]
+fn variables_that_share_a_page_are_named_with_the_code_that_uses_them() {
+    let output = counted("apart", "--report").run();
+    let report = &output.stderr;
+    assert!(output.stdout.ends_with("300\n"), "{output}");
+    for words in [
+        "false sharing",
+        "counts, written by count_first at shares.c:",
+        "counts + 64, written by count_second at shares.c:",
+        "would this program scale?",
+    ] {
+        assert!(report.contains(words), "no {words:?} in\n{report}");
+    }
+}
+
+#[test]
+fn one_variable_that_both_write_is_no_false_sharing() {
+    let output = counted("one", "--report").run();
+    let report = &output.stderr;
+    assert!(report.contains("counts, written by count_first"), "{report}");
+    let page = report.split("counts, written").nth(1).expect("it is there");
+    let page = page.split("times\n").next().expect("some");
+    assert!(!page.contains("false sharing"), "{report}");
+}
+
+#[test]
+fn numbers_go_to_a_file_as_json() {
+    let work = WorkDir::new();
+    let file = work.join("run.json");
+    let output = counted("alone", &format!("--report={}", file.display())).run();
+    assert!(!output.stderr.contains("scale"), "{output}");
+    let text = std::fs::read_to_string(&file).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let nodes = report["run"]["nodes"].as_array().expect("nodes");
+    assert_eq!(nodes.len(), 2);
+    // Each thread that is not at the origin has its calls made there: a dot a round.
+    let thread = |node: &serde_json::Value| node["threads"].as_array().expect("threads").clone();
+    let away = thread(&nodes[1]);
+    assert_eq!(away.len(), 1, "{text}");
+    let calls = away[0]["calls"].as_array().expect("calls");
+    assert!(calls.iter().any(|call| call[0] == libc::SYS_write && call[1] == 150), "{text}");
+    for thread in nodes.iter().flat_map(thread) {
+        assert!(thread["running_ns"].as_u64() > Some(100_000), "{text}");
+    }
+    assert!(nodes[1]["pages_in"].as_u64() > Some(5), "{text}");
+}
+
+#[test]
+fn a_report_that_cannot_be_written_is_refused_at_once() {
+    let output = counted("alone", "--report=/nowhere/to/be/found").run();
+    output.refused(125, &["/nowhere/to/be/found"]);
+}
