@@ -34,10 +34,11 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
     let (here, seat) = (Here::get(), Seat::own());
     // SAFETY: the kernel's frame; the thread has a seat, since it dispatches.
     unsafe {
-        let registers = &(*frame).uc_mcontext.gregs;
+        let registers = (*frame).uc_mcontext.gregs;
         let of = |register: c_int| registers[register as usize] as u64;
-        if (*info).si_code != BY_DISPATCH {
-            if here.is_program(of(libc::REG_RIP)) {
+        let is_program = here.is_program(of(libc::REG_RIP));
+        if (*info).si_code != BY_DISPATCH && !(is_program && hides_a_call(frame)) {
+            if is_program {
                 return;
             }
             edges::look_again(frame, seat.has(Seat::SIGNAL));
@@ -55,6 +56,8 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
                 of(libc::REG_R9),
             ],
         };
+        // See hides_a_call.
+        (*frame).uc_mcontext.gregs[libc::REG_RCX as usize] = 0;
         seat.answers(frame);
         seat.calls(call.number, of(libc::REG_RIP));
         let result = calls::answer(here, seat, frame, call);
@@ -64,5 +67,23 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
             RESTART => registers[libc::REG_RIP as usize] -= SYSCALL_BYTES,
             result => registers[libc::REG_RAX as usize] = result,
         }
+    }
+}
+
+/// Whether this poke hides a call. Of a signal that is pending already the kernel keeps no second
+/// one: a thread that makes a call before it has noticed that it is poked is told of the poke
+/// only. The instruction has left its successor's address in RCX then, which no thread has on its
+/// way back from us.
+///
+/// # Safety
+/// The kernel's frame, of the program's code.
+unsafe fn hides_a_call(frame: *const ucontext_t) -> bool {
+    const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
+    // SAFETY: as the caller says; who has this address there has just executed what is before it.
+    unsafe {
+        let registers = &(*frame).uc_mcontext.gregs;
+        let next = registers[libc::REG_RIP as usize];
+        registers[libc::REG_RCX as usize] == next
+            && ((next - SYSCALL_BYTES) as *const [u8; 2]).read() == INSTRUCTION
     }
 }
