@@ -87,6 +87,7 @@ struct work {
 	long result;
 	int error;
 	_Atomic pid_t tid;
+	_Atomic int done;
 };
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t condition = PTHREAD_COND_INITIALIZER;
@@ -124,6 +125,7 @@ static void *works(void *argument)
 		break;
 	}
 	work->error = errno;
+	work->done = 1;
 	return NULL;
 }
 
@@ -149,6 +151,14 @@ static void interrupts(int node, int what, int restarts)
 	wait_for(&handled, 1);
 	CHECK(value == 40 + what && handler_tid == work.tid && handler_node == node);
 	over = 1;
+	/* On a busy machine the signal may have come before the call: then there is another. */
+	for (int ms = 1; what == SLEEPS || (what == READS && !restarts); ms++) {
+		if (work.done)
+			break;
+		if (ms % 500 == 0)
+			CHECK(pthread_sigqueue(thread, SIGUSR1, sent) == 0);
+		usleep(1000);
+	}
 	if (what == READS && restarts) {
 		usleep(10000);
 		CHECK(write(pipes[1], "x", 1) == 1);
@@ -157,7 +167,7 @@ static void interrupts(int node, int what, int restarts)
 	pthread_cond_broadcast(&condition);
 	pthread_mutex_unlock(&mutex);
 	pthread_join(thread, NULL);
-	CHECK(handled == 1);
+	CHECK(handled >= 1);
 	if (what == READS && restarts)
 		CHECK(work.result == 1);
 	if ((what == READS && !restarts) || what == SLEEPS || what == SUSPENDS)
