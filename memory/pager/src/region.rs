@@ -19,6 +19,8 @@ use crate::userfault::{Stopped, Userfault};
 
 /// From the programs' view to the alias; also the most that a region can hold.
 pub const ALIAS: usize = 16 << 40;
+/// What is put where pages of zeros may only be read.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// How much is mapped at first; then as much again each time. Where the limit of addresses is
 /// below that, what is needed.
 const MAPPED_MIN: usize = 64 << 30;
@@ -68,7 +70,7 @@ pub struct Fault {
 }
 
 /// What is known of a page.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 struct Page {
     access: Access,
     /// The memory has it: nothing fails any more that writes to the alias.
@@ -217,47 +219,142 @@ impl Region {
     /// From `None` to `Read` where that cannot be: see [`can_allow_read`](
     /// Self::can_allow_read).
     pub fn allow(&mut self, page: u64, access: Access) -> Result<(), PagerError> {
-        let before = self.pages[page as usize].access;
-        if before >= access {
-            return self.wake(page);
+        self.allow_all(page..page + 1, access)
+    }
+
+    /// The same of many.
+    ///
+    /// # Panics
+    /// As [`allow`](Self::allow).
+    pub fn allow_all(&mut self, pages: Range<u64>, access: Access) -> Result<(), PagerError> {
+        self.each(pages, |region, pages, before| {
+            if before.access >= access {
+                // Under memory pressure the kernel forgets what was mapped.
+                region.establish(pages.clone())?;
+                return region.wake_all(pages);
+            }
+            if !before.is_there {
+                return region.bring(pages, None, access);
+            }
+            region.is_allowed(pages.clone(), access);
+            match before.access {
+                Access::None => region.establish(pages),
+                // The kernel may have let go of a page meanwhile: then it is mapped as it
+                // should be at the next fault.
+                _ => region.protect_view(pages, false),
+            }
+        })
+    }
+
+    /// Pages that threads may not use yet hold these bytes from now on, or zeros, if there are
+    /// none; threads may do that with them, and those go on that were stopped.
+    ///
+    /// # Panics
+    /// Threads may use them, the bytes have another length, or as [`allow`](Self::allow).
+    pub fn bring(
+        &mut self,
+        pages: Range<u64>,
+        bytes: Option<&[u8]>,
+        access: Access,
+    ) -> Result<(), PagerError> {
+        let all = &self.pages[pages.start as usize..pages.end as usize];
+        assert!(all.iter().all(|page| page.access == Access::None), "pages that are used");
+        self.is_allowed(pages.clone(), access);
+        let writable = access == Access::Write;
+        let view = self.view(pages.clone());
+        assert!(bytes.is_none_or(|bytes| bytes.len() == view.len()), "as many bytes as pages have");
+        let system = rustix::param::page_size();
+        let (mut at, mut end) = (view.start, view.end);
+        while at < view.end {
+            let part = at - view.start..end - view.start;
+            let done = match bytes {
+                Some(bytes) => self.userfault.copy(at, &bytes[part], writable),
+                None if writable => self.userfault.zero(at..end),
+                None => self.userfault.copy(at, &ZEROS[..part.len().min(ZEROS.len())], writable),
+            };
+            match done {
+                Ok(bytes) => (at, end) = (at + bytes, view.end),
+                // The memory has it already.
+                Err(Errno::EXIST) => {
+                    let bytes = bytes.map_or(&ZEROS[..], |bytes| &bytes[at - view.start..]);
+                    self.populate(at..at + system)?;
+                    let to = with_exposed_provenance_mut::<u8>(at + ALIAS);
+                    // SAFETY: the alias can be written as long as the region, no Rust reference
+                    // to it exists, and the memory has the page.
+                    unsafe { bytes[..system].as_ptr().copy_to_nonoverlapping(to, system) };
+                    self.map_view(at..at + system, writable)?;
+                    (at, end) = (at + system, view.end);
+                }
+                // They are in several mappings.
+                Err(Errno::NOENT) if end - at > system => end = at + system,
+                Err(Errno::AGAIN) => {}
+                Err(Errno::NOMEM) => return Err(PagerError::Memory),
+                Err(why) => {
+                    return Err(PagerError::System { doing: "bring pages by userfaultfd", why });
+                }
+            }
         }
+        self.pages[pages.start as usize..pages.end as usize]
+            .iter_mut()
+            .for_each(|page| page.is_there = true);
+        Ok(())
+    }
+
+    /// Threads may do that with pages, as soon as those are mapped so.
+    fn is_allowed(&mut self, pages: Range<u64>, access: Access) {
         assert!(
             access == Access::Write || self.userfault.maps_to_read,
             "this kernel cannot map pages for reading only"
         );
-        self.pages[page as usize].access = access;
-        if before == Access::Read {
-            // The kernel may have let go of the page meanwhile: then it is mapped as it should
-            // be at the next fault.
-            return self.protect_view(page, false);
+        let all = &mut self.pages[pages.start as usize..pages.end as usize];
+        all.iter_mut().for_each(|page| page.access = access);
+    }
+
+    /// Does something with neighbours of which the same is known.
+    fn each(
+        &mut self,
+        mut pages: Range<u64>,
+        mut does: impl FnMut(&mut Self, Range<u64>, Page) -> Result<(), PagerError>,
+    ) -> Result<(), PagerError> {
+        while !pages.is_empty() {
+            let rest = &self.pages[pages.start as usize..pages.end as usize];
+            let first = rest[0];
+            let count = rest.iter().take_while(|page| **page == first).count() as u64;
+            does(self, pages.start..pages.start + count, first)?;
+            pages.start += count;
         }
-        self.populate(page)?;
-        self.establish(page)
+        Ok(())
     }
 
     /// Threads that were stopped at a page try again.
     pub fn wake(&mut self, page: u64) -> Result<(), PagerError> {
         if self.access(page) > Access::None {
             // Under memory pressure the kernel forgets what was mapped.
-            self.establish(page)?;
+            self.establish(page..page + 1)?;
         }
         self.wake_all(page..page + 1)
     }
 
     /// Threads that were stopped at pages which they may not use try again, and are stopped again.
     pub fn wake_all(&self, pages: Range<u64>) -> Result<(), PagerError> {
-        self.userfault
-            .wake(self.view(pages))
-            .map_err(|why| PagerError::System { doing: "wake threads by userfaultfd", why })
+        self.wake_view(self.view(pages))
     }
 
     /// Threads that could write a page may only read it from now on.
     pub fn protect(&mut self, page: u64) -> Result<(), PagerError> {
-        if self.access(page) < Access::Write {
-            return Ok(());
-        }
-        self.pages[page as usize].access = Access::Read;
-        self.protect_view(page, true)
+        self.protect_all(page..page + 1)
+    }
+
+    /// The same of many.
+    pub fn protect_all(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        self.each(pages, |region, pages, before| {
+            if before.access < Access::Write {
+                return Ok(());
+            }
+            let all = &mut region.pages[pages.start as usize..pages.end as usize];
+            all.iter_mut().for_each(|page| page.access = Access::Read);
+            region.protect_view(pages, true)
+        })
     }
 
     /// Threads may do nothing with a page from now on. What it holds stays.
@@ -306,6 +403,32 @@ impl Region {
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
     }
 
+    /// Appends what pages hold. It takes no memory for pages that were never used.
+    ///
+    /// # Panics
+    /// Beyond the pages that there are.
+    pub fn read_all(&self, pages: Range<u64>, to: &mut Vec<u8>) -> Result<(), PagerError> {
+        assert!(pages.end <= self.pages(), "beyond the region's end");
+        let bytes = self.place.page_bytes as u64;
+        let (mut at, end) = (pages.start * bytes, pages.end * bytes);
+        to.reserve((end - at) as usize);
+        while at < end {
+            let space = &mut to.spare_capacity_mut()[..(end - at) as usize];
+            match rustix::io::pread(&self.memory, space, at) {
+                Ok((read, _)) if !read.is_empty() => {
+                    let count = read.len();
+                    // SAFETY: so many were read to where it ended.
+                    unsafe { to.set_len(to.len() + count) };
+                    at += count as u64;
+                }
+                Ok(_) => return Err(PagerError::Memory),
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(PagerError::System { doing: "read shared memory", why }),
+            }
+        }
+        Ok(())
+    }
+
     /// Writes into a page, whatever threads may do with it.
     ///
     /// # Panics
@@ -313,7 +436,10 @@ impl Region {
     pub fn write(&mut self, page: u64, at: usize, bytes: &[u8]) -> Result<(), PagerError> {
         let end = at.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.place.page_bytes), "beyond the page's end");
-        self.populate(page)?;
+        if !self.pages[page as usize].is_there {
+            self.populate(self.view(page..page + 1))?;
+            self.pages[page as usize].is_there = true;
+        }
         let to = self.alias(page);
         // SAFETY: as above, and the memory has the page.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(at), bytes.len()) }
@@ -331,40 +457,40 @@ impl Region {
         start + pages.start as usize * page_bytes..start + pages.end as usize * page_bytes
     }
 
-    /// The memory gets the page, if it has it not: an error, where a first write would be a
-    /// signal.
-    fn populate(&mut self, page: u64) -> Result<(), PagerError> {
-        if self.pages[page as usize].is_there {
-            return Ok(());
-        }
-        let bytes = self.place.page_bytes;
+    /// The memory gets what it has not of a part of the programs' view: an error, where a first
+    /// write would be a signal.
+    fn populate(&self, view: Range<usize>) -> Result<(), PagerError> {
+        let start = with_exposed_provenance_mut(view.start + ALIAS);
         // SAFETY: changes nothing but what is there already.
-        match unsafe { madvise(self.alias(page).cast(), bytes, Advice::LinuxPopulateWrite) } {
-            Ok(()) => self.pages[page as usize].is_there = true,
-            Err(Errno::NOMEM | Errno::FAULT) => return Err(PagerError::Memory),
-            Err(why) => {
-                return Err(PagerError::System { doing: "get memory for a page", why });
-            }
+        match unsafe { madvise(start, view.len(), Advice::LinuxPopulateWrite) } {
+            Ok(()) => Ok(()),
+            Err(Errno::NOMEM | Errno::FAULT) => Err(PagerError::Memory),
+            Err(why) => Err(PagerError::System { doing: "get memory for a page", why }),
         }
-        Ok(())
     }
 
-    /// Maps what is not mapped of a page, as its access says, and lets threads go on.
-    fn establish(&mut self, page: u64) -> Result<(), PagerError> {
-        let writable = self.access(page) == Access::Write;
-        let view = self.view(page..page + 1);
-        let mut at = view.start;
+    /// Maps what is not mapped of pages of which the same is known, as their access says, and
+    /// lets threads go on.
+    fn establish(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        let writable = self.access(pages.start) == Access::Write;
+        self.map_view(self.view(pages), writable)
+    }
+
+    fn map_view(&self, view: Range<usize>, writable: bool) -> Result<(), PagerError> {
+        let system = rustix::param::page_size();
+        let (mut at, mut end) = (view.start, view.end);
         while at < view.end {
-            match self.userfault.map(at..view.end, writable) {
-                Ok(bytes) => at += bytes,
-                // Mapped already, as it should be. Who waited for it was woken with the first
-                // part, or is by who calls this.
-                Err(Errno::EXIST) => at += rustix::param::page_size(),
-                // Swapped out since it was there.
-                Err(Errno::FAULT) => {
-                    self.pages[page as usize].is_there = false;
-                    self.populate(page)?;
+            match self.userfault.map(at..end, writable) {
+                Ok(bytes) => (at, end) = (at + bytes, view.end),
+                // Mapped already, as it should be; the kernel wakes nobody then.
+                Err(Errno::EXIST) => {
+                    self.wake_view(at..at + system)?;
+                    (at, end) = (at + system, view.end);
                 }
+                // Swapped out since it was there.
+                Err(Errno::FAULT) => self.populate(at..at + system)?,
+                // They are in several mappings.
+                Err(Errno::NOENT) if end - at > system => end = at + system,
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOMEM) => return Err(PagerError::Memory),
                 Err(why) => {
@@ -375,10 +501,27 @@ impl Region {
         Ok(())
     }
 
-    fn protect_view(&self, page: u64, protects: bool) -> Result<(), PagerError> {
+    fn protect_view(&self, pages: Range<u64>, protects: bool) -> Result<(), PagerError> {
+        let view = self.view(pages);
+        let system = rustix::param::page_size();
+        let (mut at, mut end) = (view.start, view.end);
+        while at < view.end {
+            match self.userfault.protect(at..end, protects) {
+                Ok(()) => (at, end) = (end, view.end),
+                // They are in several mappings, which older kernels take one by one.
+                Err(Errno::NOENT) if end - at > system => end = at + system,
+                Err(why) => {
+                    return Err(PagerError::System { doing: "protect a page by userfaultfd", why });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn wake_view(&self, view: Range<usize>) -> Result<(), PagerError> {
         self.userfault
-            .protect(self.view(page..page + 1), protects)
-            .map_err(|why| PagerError::System { doing: "protect a page by userfaultfd", why })
+            .wake(view)
+            .map_err(|why| PagerError::System { doing: "wake threads by userfaultfd", why })
     }
 
     /// Both views are mapped so far, at least.

@@ -31,6 +31,8 @@ const FEATURES: u32 = UFFD_FEATURE_PAGEFAULT_FLAG_WP
 /// how one asks for it.
 const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
 const CAN_CONTINUE_WRITE_PROTECTED: u32 = UFFD_FEATURE_WP_UNPOPULATED;
+/// `UFFDIO_COPY_MODE_WP`.
+const COPY_WRITE_PROTECTED: u64 = 1 << 1;
 /// `UFFDIO_WRITEPROTECT_MODE_WP`.
 const PROTECT: u64 = 1 << 0;
 /// `USERFAULTFD_IOC_NEW`: a new one, by /dev/userfaultfd.
@@ -89,6 +91,31 @@ impl Userfault {
         match unsafe { self.call::<UFFDIO_CONTINUE, _>(&mut argument) } {
             Ok(()) => Ok(argument.range.len as usize),
             Err(Errno::AGAIN) if argument.mapped > 0 => Ok(argument.mapped as usize),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Puts bytes where the memory has nothing, maps them, and lets threads go on. How many were
+    /// put there: an error only if none were.
+    pub fn copy(&self, to: usize, bytes: &[u8], writable: bool) -> Result<usize, Errno> {
+        let mode = if writable { 0 } else { COPY_WRITE_PROTECTED };
+        let (len, src) = (bytes.len() as u64, bytes.as_ptr().addr() as u64);
+        let mut argument = uffdio_copy { dst: to as u64, src, len, mode, copy: 0 };
+        // SAFETY: reads the bytes; fills pages of a range that is registered.
+        match unsafe { self.call::<UFFDIO_COPY, _>(&mut argument) } {
+            Ok(()) => Ok(bytes.len()),
+            Err(Errno::AGAIN) if argument.copy > 0 => Ok(argument.copy as usize),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The same with zeros, which threads may write.
+    pub fn zero(&self, at: Range<usize>) -> Result<usize, Errno> {
+        let mut argument = uffdio_zeropage { range: range(at), mode: 0, zeropage: 0 };
+        // SAFETY: fills pages of a range that is registered.
+        match unsafe { self.call::<UFFDIO_ZEROPAGE, _>(&mut argument) } {
+            Ok(()) => Ok(argument.range.len as usize),
+            Err(Errno::AGAIN) if argument.zeropage > 0 => Ok(argument.zeropage as usize),
             Err(error) => Err(error),
         }
     }

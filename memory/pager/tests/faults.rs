@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use pager::{Access, Fault, PagerError, Place, Region, Stops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::mm::MprotectFlags;
 
 /// How long anything may take.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -59,6 +60,19 @@ fn next_fault(region: &mut Region) -> Fault {
     faults[0]
 }
 
+/// So many, in the order of their pages.
+fn all_stopped(region: &mut Region, count: usize) -> Vec<(u64, Access)> {
+    let begin = Instant::now();
+    let mut faults = Vec::new();
+    while faults.len() < count {
+        assert!(begin.elapsed() < TIME_LIMIT, "they are not stopped");
+        region.faults(&mut faults).expect("faults");
+    }
+    let mut all: Vec<_> = faults.iter().map(|fault| (fault.page, fault.wants)).collect();
+    all.sort_unstable();
+    all
+}
+
 /// Whoever runs is not stopped.
 fn nobody(region: &mut Region) {
     let mut faults = Vec::new();
@@ -97,6 +111,79 @@ fn a_page_is_brought_when_it_is_read_and_written() {
         region.read(1, &mut bytes);
         assert_eq!((bytes[0], bytes[page_bytes - 1]), (8, 9));
     }
+}
+
+/// Whatever the memory has before of them, and whether they are in one mapping or in several.
+#[test]
+fn neighbours_are_brought_at_once() {
+    for page_bytes in [4096, 8192] {
+        for access in [Access::Read, Access::Write] {
+            let mut region = region(page_bytes, 9);
+            let start = region.place().start;
+            let at = |page: u64| start + page as usize * page_bytes;
+            region.write(2, 1, &[9; 2]).unwrap();
+            region.write(7, 1, &[9; 2]).unwrap();
+            region.restrict(4..5, MprotectFlags::READ).unwrap();
+            let stopped = [load(at(1)), load(at(2) + 1), load(at(5))];
+            let told = all_stopped(&mut region, 3);
+            assert_eq!(told, [1, 2, 5].map(|page| (page, Access::Read)));
+            let bytes: Vec<u8> = (1..6).flat_map(|page| vec![page; page_bytes]).collect();
+            region.bring(1..6, Some(&bytes), access).unwrap();
+            assert_eq!(stopped.map(join), [1, 2, 5]);
+            region.bring(6..9, None, access).unwrap();
+            let mut all = Vec::new();
+            region.read_all(0..9, &mut all).unwrap();
+            assert_eq!(all[page_bytes..6 * page_bytes], bytes);
+            assert!(all[..page_bytes].iter().chain(&all[6 * page_bytes..]).all(|byte| *byte == 0));
+            for page in 1..9 {
+                assert_eq!(region.access(page), access);
+                assert_eq!(join(load(at(page + 1) - 1)), page as u8 * u8::from(page < 6));
+            }
+            nobody(&mut region);
+            // Those that may be written can be, and all others stop who tries.
+            let writers = [3, 8].map(|page| store(at(page), 100));
+            if access == Access::Read {
+                let told = all_stopped(&mut region, 2);
+                assert_eq!(told, [(3, Access::Write), (8, Access::Write)]);
+                region.allow_all(1..9, Access::Write).unwrap();
+            }
+            writers.into_iter().for_each(join);
+            nobody(&mut region);
+            region.protect_all(0..9).unwrap();
+            let writer = store(at(8), 101);
+            assert_eq!(next(&mut region), (8, Access::Write));
+            region.allow_all(0..9, Access::Write).unwrap();
+            join(writer);
+            assert_eq!(join(load(at(0))), 0);
+            nobody(&mut region);
+        }
+    }
+}
+
+/// Who is stopped at one of many pages goes on, whatever was allowed before.
+#[test]
+fn who_is_stopped_among_neighbours_goes_on() {
+    let mut region = region(4096, 5);
+    let start = region.place().start;
+    region.bring(1..2, None, Access::Read).unwrap();
+    region.bring(3..4, None, Access::Write).unwrap();
+    let writers: Vec<_> = (0..5).map(|page| store(start + page * 4096, 1)).collect();
+    let told = all_stopped(&mut region, 4);
+    assert_eq!(told, [0, 1, 2, 4].map(|page| (page, Access::Write)));
+    region.allow_all(0..5, Access::Write).unwrap();
+    writers.into_iter().for_each(join);
+}
+
+/// What is only read to be sent takes no memory.
+#[test]
+fn pages_that_were_never_used_are_read_as_zeros() {
+    let mut region = region(4096, 100);
+    region.write(50, 0, &[7; 4096]).unwrap();
+    let mut all = vec![1];
+    region.read_all(0..100, &mut all).unwrap();
+    let sum: u64 = all.iter().map(|byte| u64::from(*byte)).sum();
+    assert_eq!((all.len(), sum), (1 + 100 * 4096, 1 + 7 * 4096));
+    assert_eq!(region.memory(), 4096);
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! A node's pages under sequential consistency: what carrying out the core's actions takes.
 
+use std::ops::Range;
+
 use coherence::message::Page;
 use coherence::ride;
 use coherence::sequential::message::{Body, Header, parse};
@@ -114,10 +116,13 @@ fn pack(header: Header, body: Body, setup: &Setup, frames: &mut Frames) -> Resul
     };
     let letter = Letter::Sequential(header, content.clone());
     if !frames.has_contents() {
-        let bytes = Header::BYTES + body.bytes(|_: Page, _| {}).len() + count * setup.page_bytes;
+        let bytes =
+            Header::BYTES + body.bytes(|_: Range<Page>, _| {}).len() + count * setup.page_bytes;
         return Ok(Mail { letter, body: Vec::new(), bytes, number: 0 });
     }
-    let body = body.bytes(|page, bytes| bytes.extend(frames.bytes(page)));
+    let body = body.bytes(|pages, bytes| {
+        pages.for_each(|page| bytes.extend(frames.bytes(page)));
+    });
     let came = Header::parse(&header.bytes());
     let parsed = parse(&header, &body, setup.page_bytes).map(|(content, _)| content);
     if came != Some(header) || parsed.as_ref() != Some(&content) {

@@ -8,6 +8,7 @@ mod memory;
 mod moves;
 mod orders;
 mod origin;
+mod pages;
 mod seen;
 mod telling;
 mod texts;
@@ -22,7 +23,7 @@ use coherence::sequential::{Action, Event, Node, Options};
 use fabric::mesh::{Gone, Mesh, Said};
 use fabric::patience::Patience;
 use fabric::slice;
-use pager::{Access, PagerError, Region};
+use pager::{Access, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::MprotectFlags;
 
@@ -293,76 +294,11 @@ impl Agent {
             let line = format!("{name} says {what}, and {}: an error of nagaya", refused.why);
             self.end(1, &line);
         }
-        for action in actions.drain(..) {
-            if let Err(error) = self.carry_out(action, came) {
-                self.end(1, &error.to_string());
-            }
+        if let Err(error) = self.carry_out(&actions, came) {
+            self.end(1, &error.to_string());
         }
+        actions.clear();
         self.actions = actions;
-    }
-
-    fn carry_out(&mut self, action: Action, came: Option<Pages<'_>>) -> Result<(), PagerError> {
-        match action {
-            Action::Fill(page, place) => {
-                self.forget_text(page)?;
-                self.seen(|seen, _| seen.came(page));
-                let came = came.and_then(|came| came.get(place));
-                self.region.write(page, 0, came.unwrap_or(&[0; PAGE as usize]))
-            }
-            Action::MapRead(page) => {
-                self.lets_go(page);
-                match self.region.can_allow_read() {
-                    true => self.region.allow(page, Access::Read),
-                    // Who wants to read says that they want to write: see `turn`.
-                    false => self.region.wake(page),
-                }
-            }
-            Action::MapWrite(page) => {
-                self.lets_go(page);
-                self.region.allow(page, Access::Write)
-            }
-            Action::Protect(page) => self.region.protect(page),
-            Action::Unmap(page) => {
-                self.forget_text(page)?;
-                self.region.discard(page)
-            }
-            Action::Wake(page) => {
-                self.missing.remove(&page);
-                self.seen(|seen, now| seen.goes_on(page, now));
-                self.region.wake(page)
-            }
-            Action::Hold(page) => {
-                let now = self.now();
-                let since = self.let_go.iter().rev().find(|(_, it)| *it == page);
-                let until = since.map_or(now, |(since, _)| since + HOLD);
-                let at = self.holds.partition_point(|(other, _)| *other <= until);
-                self.holds.insert(at, (until, page));
-                Ok(())
-            }
-            Action::Send(header, body) => {
-                let region = &self.region;
-                let body = body.bytes(|page, bytes| {
-                    let before = bytes.len();
-                    bytes.resize(before + PAGE as usize, 0);
-                    region.read(page, &mut bytes[before..]);
-                });
-                self.send(header.to, Frame::Page(header), body);
-                Ok(())
-            }
-            Action::Lost(node, _) => self.lost(node, "it holds pages of the program"),
-            Action::Gone(_) => Ok(()),
-        }
-    }
-
-    /// Threads go on with a page: it stays for a while.
-    fn lets_go(&mut self, page: Page) {
-        let now = self.now();
-        while self.let_go.front().is_some_and(|(since, _)| since + HOLD < now) {
-            self.let_go.pop_front();
-        }
-        self.let_go.push_back((now, page));
-        self.missing.remove(&page);
-        self.seen(|seen, now| seen.goes_on(page, now));
     }
 
     fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {

@@ -218,7 +218,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         me: order.node,
         pages_max: PAGES_MAX,
         copies_max: u64::MAX,
-        rides: Rides::Normal,
+        rides: Rides::Runs,
         rest: HOLD,
     };
     let mut first_thread = None;

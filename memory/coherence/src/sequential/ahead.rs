@@ -151,7 +151,6 @@ impl Node {
         let came: Vec<Ride> =
             hopes.iter().copied().filter(|ride| place(ride.page).is_some()).collect();
         let mark = came.last().map(|ride| ride.page);
-        let first = actions.len();
         for ride in hopes {
             let entry = self.pages.of(ride.page);
             let is_wanted = std::mem::take(&mut entry.is_wanted);
@@ -179,12 +178,6 @@ impl Node {
                 self.learn(came.clone(), Fate::Used);
             }
         }
-        // Neighbours one after the other, so that they can be mapped at once.
-        actions[first..].sort_by_key(|action| match *action {
-            Action::Fill(page, _) => (0, page),
-            Action::MapRead(page) | Action::MapWrite(page) => (1, page),
-            _ => (2, 0),
-        });
     }
 
     /// The mark is used, or gone.

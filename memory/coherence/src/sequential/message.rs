@@ -9,6 +9,8 @@
 //! | GrantRead, GrantWrite | runs of pages that came along; a word that says which pages are zeros, in their order from the lowest bit on; the bytes of all others: the page that was asked for, then those that came along |
 //! | Invalidate, Acknowledge | none |
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -170,11 +172,23 @@ impl<'a> Pages<'a> {
     /// # Panics
     /// There is no such place.
     pub fn get(&self, place: usize) -> Option<&'a [u8]> {
-        if self.zeros >> place & 1 == 1 {
-            return None;
+        self.run(place, 1).1
+    }
+
+    /// How many of these places, from the first of `count` on, are either all zeros or not, and
+    /// of those that are not the bytes, one page after the other.
+    ///
+    /// # Panics
+    /// There are no such places.
+    pub fn run(&self, place: usize, count: usize) -> (usize, Option<&'a [u8]>) {
+        let here = self.zeros >> place;
+        if here & 1 == 1 {
+            return (count.min(here.trailing_ones() as usize), None);
         }
+        let count = count.min(here.trailing_zeros() as usize);
         let before = place - (self.zeros & ((1 << place) - 1)).count_ones() as usize;
-        Some(&self.bytes[before * self.page_bytes..][..self.page_bytes])
+        let bytes = &self.bytes[before * self.page_bytes..];
+        (count, Some(&bytes[..count * self.page_bytes]))
     }
 }
 
@@ -229,26 +243,49 @@ impl Body {
         }
     }
 
-    /// As it is sent; `page` appends a page's bytes.
-    pub fn bytes(&self, mut page: impl FnMut(Page, &mut Vec<u8>)) -> Vec<u8> {
+    /// As it is sent; `read` appends the bytes of neighbouring pages.
+    pub fn bytes(&self, mut read: impl FnMut(Range<Page>, &mut Vec<u8>)) -> Vec<u8> {
         let mut bytes = run::encode(self.runs());
         if let Body::Pages { asked, rides } = self {
             let word = bytes.len();
             bytes.extend([0; 8]);
-            let mut zeros = 0u64;
-            let pages = asked.iter().copied().chain(rides.iter().flat_map(Run::range));
-            for (place, number) in pages.enumerate() {
-                let before = bytes.len();
-                page(number, &mut bytes);
-                if are_zeros(&bytes[before..]) {
-                    bytes.truncate(before);
-                    zeros |= 1 << place;
+            let (mut zeros, mut place) = (0u64, 0);
+            let asked = asked.iter().map(|&page| page..page + 1);
+            for pages in joined(asked.chain(rides.iter().map(Run::range))) {
+                let (count, before) = ((pages.end - pages.start) as usize, bytes.len());
+                read(pages, &mut bytes);
+                let page_bytes = (bytes.len() - before) / count;
+                let mut kept = before;
+                for page in 0..count {
+                    let from = before + page * page_bytes;
+                    if are_zeros(&bytes[from..from + page_bytes]) {
+                        zeros |= 1 << (place + page);
+                        continue;
+                    }
+                    if kept < from {
+                        bytes.copy_within(from..from + page_bytes, kept);
+                    }
+                    kept += page_bytes;
                 }
+                bytes.truncate(kept);
+                place += count;
             }
             bytes[word..word + 8].copy_from_slice(&zeros.to_le_bytes());
         }
         bytes
     }
+}
+
+/// Neighbours as one, where they follow each other.
+fn joined(ranges: impl Iterator<Item = Range<Page>>) -> Vec<Range<Page>> {
+    let mut joined: Vec<Range<Page>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end == range.start => last.end = range.end,
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 fn are_zeros(bytes: &[u8]) -> bool {
@@ -287,12 +324,24 @@ mod tests {
             let header = header(Op::GrantRead, whole, runs.len() as u16);
             let body = Body::Pages { asked: whole.then_some(500), rides: runs.clone() };
             let value = |page| rides.get(&page).copied().unwrap_or(9);
-            let bytes = body.bytes(|page, bytes| bytes.extend([value(page); PAGE]));
+            let bytes = body.bytes(|pages, bytes| {
+                pages.for_each(|page| bytes.extend([value(page); PAGE]));
+            });
             let (content, pages) = parse(&header, &bytes, PAGE).expect("ours");
             prop_assert_eq!(content, runs);
             let all = whole.then_some(500).into_iter().chain(rides.keys().copied());
-            for (place, page) in all.enumerate() {
+            let all: Vec<_> = all.collect();
+            for (place, &page) in all.iter().enumerate() {
                 prop_assert_eq!(pages.get(place).map_or(0, |bytes| bytes[PAGE - 1]), value(page));
+            }
+            let mut place = 0;
+            while place < all.len() {
+                let (count, bytes) = pages.run(place, all.len() - place);
+                let together = all[place..place + count].iter().flat_map(|&page| [value(page); PAGE]);
+                let is_zero = bytes.is_none();
+                prop_assert_eq!(together.collect::<Vec<_>>(), bytes.map_or(vec![0; count * PAGE], <[u8]>::to_vec));
+                place += count;
+                prop_assert!(place == all.len() || is_zero == (value(all[place]) != 0));
             }
             prop_assert!(parse(&header, &bytes[..bytes.len() - 1], PAGE).is_none());
             prop_assert!(parse(&header, &[&bytes[..], &[0]].concat(), PAGE).is_none());

@@ -25,7 +25,7 @@
 //! - `MapRead` and `MapWrite` allow what they say and wake who is stopped at the page. A task
 //!   that still cannot go on makes a new fault: what was asked for may have gone again, or
 //!   suffices for reading only. Faults may come late, twice, or for what is allowed by now.
-//! - Pages that came along are filled one after the other and then allowed in ascending order:
+//! - Pages that came together are filled one after the other and then allowed in ascending order:
 //!   what is next to each other in the list and in memory may be done at once.
 //! - At first nothing is mapped, not even on the owner's node; it may map what it owns.
 //! - `Hold(page)` is answered by [`Event::Touched`], whether the page is still here or not: when

@@ -594,8 +594,15 @@ impl Node {
                 if entry.answers.is_empty() { Happens::OwnAlone } else { Happens::Own }
             }
         };
+        let first = actions.len();
         self.happens(page, on, Some(Detail::Place(0)), actions);
         self.came_along(page, from, write, rides, usize::from(whole), actions);
+        // Neighbours one after the other, so that they can be filled and mapped at once.
+        actions[first..].sort_by_key(|action| match *action {
+            Action::Fill(page, _) => (0, page),
+            Action::MapRead(page) | Action::MapWrite(page) => (1, page),
+            _ => (2, 0),
+        });
         Ok(())
     }
 

@@ -469,12 +469,15 @@ impl Machine {
                     held.insert(page);
                 }
                 Action::Send(header, body) => {
-                    let body = body.bytes(|page, bytes| {
-                        let frame = &frames[page as usize];
-                        if frame.access == Access::Write {
-                            self.wrong = Some(format!("page {page} is sent while it is written"));
+                    let body = body.bytes(|pages, bytes| {
+                        for page in pages {
+                            let frame = &frames[page as usize];
+                            if frame.access == Access::Write {
+                                let wrong = format!("page {page} is sent while it is written");
+                                self.wrong = Some(wrong);
+                            }
+                            bytes.extend(frame.bytes);
                         }
-                        bytes.extend(frame.bytes);
                     });
                     let way = (header.from, header.to);
                     self.network.entry(way).or_default().push_back((header, body));

@@ -31,10 +31,8 @@ impl Agent {
         let (keep, now) = (self.node.copies().saturating_sub(over).max(NEWEST), self.now());
         let mut actions = Vec::new();
         self.node.shrink(keep, now, &mut actions);
-        for action in actions {
-            if let Err(error) = self.carry_out(action, None) {
-                self.end(1, &error.to_string());
-            }
+        if let Err(error) = self.carry_out(&actions, None) {
+            self.end(1, &error.to_string());
         }
         if self.node.copies() <= keep && self.region.memory() > limit {
             let name = &self.names[self.me as usize];

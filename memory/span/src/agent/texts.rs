@@ -70,9 +70,12 @@ impl Agent {
         true
     }
 
-    /// The protocol brings a page that was read, or takes it.
-    pub(super) fn forget_text(&mut self, page: Page) -> Result<(), pager::PagerError> {
-        if self.texts.forget(page) { self.region.discard(page) } else { Ok(()) }
+    /// The protocol brings pages that may have been read, or takes them.
+    pub(super) fn forget_texts(&mut self, pages: Range<Page>) -> Result<(), pager::PagerError> {
+        pages.into_iter().try_for_each(|page| match self.texts.forget(page) {
+            true => self.region.discard(page),
+            false => Ok(()),
+        })
     }
 }
 
