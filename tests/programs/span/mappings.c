@@ -260,6 +260,10 @@ static void grows(int me)
 			check(mremap(grown, MORE * PAGE, PAGE, 0) == grown, "mremap to less");
 			check(!can_read(grown + PAGE) && can_read(grown), "mremap to less");
 			munmap(grown, PAGE);
+			/* Else `old` may stand there next time. */
+			if (round % 2 == 1)
+				mmap(grown, MORE * PAGE, PROT_NONE,
+				     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		}
 	}
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nagaya_tests::mpi::Mpi;
-use nagaya_tests::{WorkDir, is_alive, kill, proc_status, seed, wait_until};
+use nagaya_tests::{Output, WorkDir, is_alive, kill, proc_status, seed, wait_until};
 use rustix::process::Signal;
 
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -15,10 +15,12 @@ pub fn are_seen(mpi: Mpi) {
     let program = mpi.compile("mpi_ends.c");
     let ends = [("abort", Some(33)), ("segv", mpi.segv), ("exit", mpi.exit), ("kill", mpi.killed)];
     for (end, status) in ends {
-        let plain = mpi.launch(2).arg(&program).arg(end).time_limit(TIME_LIMIT).run();
+        let plain = told(|| mpi.launch(2).arg(&program).arg(end).time_limit(TIME_LIMIT).run());
         let remains = Remains::new();
-        let as_tasks = mpi.launch_tasks(2, &program).arg(end).time_limit(TIME_LIMIT);
-        let as_tasks = as_tasks.env(MARK, remains.mark()).run();
+        let as_tasks = told(|| {
+            let as_tasks = mpi.launch_tasks(2, &program).arg(end).time_limit(TIME_LIMIT);
+            as_tasks.env(MARK, remains.mark()).run()
+        });
         for output in [plain, as_tasks] {
             match status {
                 Some(status) => assert_eq!(output.code(), status, "{end}: {output}"),
@@ -27,6 +29,19 @@ pub fn are_seen(mpi: Mpi) {
         }
         remains.none(end);
     }
+}
+
+/// What a launcher says that is not ended itself: Intel's at times writes to a helper of its own
+/// that has gone already, on a busy machine and without us.
+fn told(launch: impl Fn() -> Output) -> Output {
+    const PIPE: i32 = 128 + libc::SIGPIPE;
+    for _ in 0..2 {
+        let output = launch();
+        if output.code() != PIPE {
+            return output;
+        }
+    }
+    launch()
 }
 
 /// A rank's task, or its stub, or the node server is killed while all exchange large messages.
