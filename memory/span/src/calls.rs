@@ -11,7 +11,7 @@ use crate::desk::{Call, Request, Seat};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::signals::OURS;
-use crate::{actions, moves, processes, raw, robust, shadow, threads};
+use crate::{actions, clocks, moves, processes, raw, robust, shadow, threads};
 
 /// `arch_prctl`'s codes.
 const SET_GS: u64 = 0x1001;
@@ -106,7 +106,7 @@ pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, cal
     // SAFETY: as the caller says, for all of these.
     unsafe {
         match place(call.number) {
-            Where::Local => edges::call(call.number, call.arguments),
+            Where::Local => clocks::call(here, seat, call),
             Where::Refused(errno) => -i64::from(errno),
             Where::Ours => ours(here, seat, frame, call),
             _ if call.number == moves::CALL => moves::call(here, seat, call.arguments),
@@ -395,41 +395,15 @@ impl Until {
             return Self { clock, time: None };
         }
         // SAFETY: as the caller says.
-        let mut time = unsafe { (time as *const libc::timespec).read_unaligned() };
-        if !is_absolute {
-            let now = now(clock);
-            time.tv_sec = time.tv_sec.saturating_add(now.tv_sec);
-            time.tv_nsec += now.tv_nsec;
-            if time.tv_nsec >= 1_000_000_000 {
-                time.tv_sec = time.tv_sec.saturating_add(1);
-                time.tv_nsec -= 1_000_000_000;
-            }
-        }
+        let time = unsafe { (time as *const libc::timespec).read_unaligned() };
+        let time = if is_absolute { time } else { clocks::sum(time, clocks::now(clock)) };
         Self { clock, time: Some(time) }
     }
 
     /// What is left; negative when it is over.
     fn left(&self) -> Option<libc::timespec> {
-        let time = self.time?;
-        let now = now(self.clock);
-        let mut left = libc::timespec {
-            tv_sec: time.tv_sec.saturating_sub(now.tv_sec),
-            tv_nsec: time.tv_nsec - now.tv_nsec,
-        };
-        if left.tv_nsec < 0 {
-            left.tv_sec -= 1;
-            left.tv_nsec += 1_000_000_000;
-        }
-        Some(left)
+        self.time.map(|time| clocks::difference(time, clocks::now(self.clock)))
     }
-}
-
-fn now(clock: libc::clockid_t) -> libc::timespec {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let arguments = [clock as u64, std::ptr::from_mut(&mut now) as u64, 0, 0, 0, 0];
-    // SAFETY: a time of ours.
-    unsafe { raw::call(libc::SYS_clock_gettime as u64, arguments) };
-    now
 }
 
 /// What FUTEX_WAKE_OP does to a word; whether its old value is as it says.

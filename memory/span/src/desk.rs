@@ -8,9 +8,9 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::context::Context;
-use crate::edges;
 use crate::raw;
 use crate::signals::{Signal, send};
+use crate::{clocks, edges};
 
 /// Threads that a program may have at once.
 pub const THREADS_MAX: usize = 1024;
@@ -90,6 +90,10 @@ const ANSWERED: u32 = 3;
 pub struct Seat {
     /// Its own address: what GS points to.
     itself: u64,
+    /// Where functions of the program's vDSO go on.
+    pub clocks: u64,
+    /// Of a thread that is in one: with what it began.
+    pub began: UnsafeCell<clocks::Began>,
     /// What is to be done before it goes back to the program.
     pub flags: AtomicU32,
     /// It is in a call that may block, or about to make it.
@@ -160,6 +164,8 @@ impl Desk {
         let areas = areas as usize;
         let seat = |index: usize| Seat {
             itself: 0,
+            clocks: clocks::entry(),
+            began: UnsafeCell::new([0; 10]),
             flags: AtomicU32::new(0),
             in_call: AtomicU32::new(0),
             signal: UnsafeCell::new(Signal::NONE),

@@ -1,6 +1,7 @@
 //! What agents say to each other: the protocol's messages, calls for the origin, threads that
 //! begin and end, and what is done to the memory everywhere.
 
+use crate::clocks::Times;
 use coherence::sequential::message::Header;
 use serde::{Deserialize, Serialize};
 
@@ -70,6 +71,10 @@ pub enum Word {
     Counted,
     /// The program ends with this status.
     End { status: i32 },
+    /// To the origin: what do your clocks say?
+    WhatTime,
+    /// From the origin: this.
+    Time { times: Times },
     /// Still here.
     Alive,
 }

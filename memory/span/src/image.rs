@@ -1,4 +1,4 @@
-//! The program in its segment, much as execve would lay it out: image, dynamic linker, stack. Written
+//! The program in its segment, much as execve would lay it out: image, dynamic linker, vDSO, stack. Written
 //! to the origin's memory before anybody runs; the other nodes fetch what they use.
 
 use std::ffi::CString;
@@ -11,6 +11,7 @@ use nagaya_loader::{Executable, LoadError, LoadErrorKind, Program};
 use rustix::io::Errno;
 
 use crate::addresses::PAGE;
+use crate::clocks;
 use crate::report::{Area, What};
 
 /// Where segments begin otherwise.
@@ -86,6 +87,11 @@ pub fn load(
         linker_base = at.wrapping_sub(linker.headers.start());
         entry = linker_base.wrapping_add(linker.headers.entry);
     }
+    let vdso = end.next_multiple_of(PAGE);
+    write(vdso, clocks::VDSO).map_err(|kind| LoadError::new(path, kind))?;
+    let executable = (libc::PROT_READ | libc::PROT_EXEC) as u32;
+    parts.push(Part { start: vdso, bytes: PAGE, protection: executable });
+    end = vdso + PAGE;
     // A page between the stack and what is below is nobody's.
     let stack = end.next_multiple_of(PAGE) + PAGE;
     let top = stack + STACK_BYTES;
@@ -101,8 +107,8 @@ pub fn load(
             linker_base,
             entry: own_entry,
             task: None,
-            // It is elsewhere on other nodes.
-            has_vdso: false,
+            // The kernel's is elsewhere on other nodes.
+            vdso: Some(vdso),
         },
     };
     let memory = |errno| LoadError::new(path, LoadErrorKind::Memory(errno));

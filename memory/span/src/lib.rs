@@ -12,7 +12,7 @@
 //! On the program's threads: `trap` catches system calls, `calls` says what becomes of each
 //! and makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is
 //! what stays at the origin, `processes` are children that execute something, `context` is
-//! their registers, `raw` what stands for libc. `signals` and `actions` are the program's
+//! their registers, `clocks` what they read without a call, `raw` what stands for libc. `signals` and `actions` are the program's
 //! signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The
 //! `agent` answers: a thread of ours on each node, which drives the protocol over the crates
 //! `pager` and `fabric`. At the origin it knows the `addresses` that are taken, the `futexes`
@@ -31,6 +31,7 @@ mod addresses;
 mod agent;
 mod balance;
 mod calls;
+mod clocks;
 mod context;
 pub mod control;
 mod desk;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use coherence::ride::Policy as Rides;
 use coherence::sequential::Options;
 use coherence::sequential::message::PAGES_MAX;
-use fabric::mesh::{Gone, Mesh};
+use fabric::mesh::{Gone, Mesh, Said};
 use fabric::secret::Secret;
 use nagaya_loader::{LoadErrorKind, Program};
 use pager::{Place, Region, Stops};
@@ -22,6 +22,7 @@ use rustix::mm::MprotectFlags;
 
 use crate::addresses::{Addresses, PAGE};
 use crate::agent::{Agent, HOLD, Orders, Origin, Parts, Wanted};
+use crate::clocks::{self, Times};
 use crate::control::{self, Control};
 use crate::desk::Desk;
 use crate::frame::{Frame, Word};
@@ -39,6 +40,8 @@ const HEAP_BYTES: u64 = 256 << 20;
 const FIRST_BYTES: u64 = 64 << 20;
 /// The bell's descriptor is this or a higher one, out of the way of the program's.
 const BELL_MIN: i32 = 900;
+/// How often a node whose clocks are not the origin's asks what those say.
+const EXCHANGES: usize = 32;
 /// How long nodes may take to meet.
 const MEET_MAX: Duration = Duration::from_secs(30);
 
@@ -185,6 +188,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         features: features(),
         name: format!("node {} ({})", order.node, order.host.clone().unwrap_or_else(host)),
         start: program.as_ref().map_or(0, image::start),
+        clocks: clocks::identity(),
     };
     control.answer(Ok(ready.clone()))?;
     let everybody: Everybody = control.hear()?;
@@ -213,6 +217,14 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
             }
         }
     }
+    let ahead = match (&mut mesh, &everybody.nodes[0]) {
+        (Some(mesh), origin) if order.node != 0 && !clocks::are_same(&ready, origin) => {
+            compare_clocks(mesh, &mut early)?
+        }
+        _ => clocks::Times::default(),
+    };
+    clocks::find();
+    clocks::set(ahead);
     let options = Options {
         nodes: order.nodes,
         me: order.node,
@@ -281,6 +293,31 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         agent.begin(&image.parts, &image.texts, memory);
     }
     Ok((agent, first_thread))
+}
+
+/// What the origin's clocks are ahead of ours. It may still be busy with the program at first.
+fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refusal> {
+    let mut exchanges = Vec::new();
+    let until = Instant::now() + MEET_MAX;
+    while exchanges.len() < EXCHANGES {
+        let before = clocks::times();
+        mesh.send(0, &Frame::Word(Word::WhatTime).bytes(), Vec::new())
+            .map_err(|why| why.to_string())?;
+        let there = loop {
+            match mesh.hear() {
+                Some(Ok(said)) => match Frame::parse(&said.header) {
+                    Some(Frame::Word(Word::Time { times })) if said.from == 0 => break times,
+                    _ => early.push(said),
+                },
+                Some(Err(Gone::Left(_) | Gone::Lost(..))) => return Err("a node is lost".into()),
+                None if control::is_cut() => return Err("who starts the nodes is gone".into()),
+                None if Instant::now() > until => return Err("the origin says nothing".into()),
+                None => std::thread::yield_now(),
+            }
+        };
+        exchanges.push([before, there, clocks::times()]);
+    }
+    Ok(clocks::ahead(&exchanges))
 }
 
 fn open(program: &talk::Program) -> Result<Program, Refusal> {

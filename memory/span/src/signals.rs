@@ -17,7 +17,7 @@ use crate::actions::{self, Action};
 use crate::context::{self, Context};
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::{edges, raw, shadow};
+use crate::{clocks, edges, raw, shadow};
 
 /// `sigprocmask`'s set for SIGSYS, which is ours.
 pub const OURS: u64 = 1 << (libc::SIGSYS - 1);
@@ -109,6 +109,7 @@ pub unsafe extern "C" fn signalled(
     let (here, seat) = (Here::get(), Seat::own());
     // SAFETY: the kernel's frame, of a thread with a seat.
     unsafe {
+        clocks::set_back(seat, frame, false);
         let pc = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
         if here.is_program(pc) {
             if here.node == 0 {

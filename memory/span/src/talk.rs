@@ -11,7 +11,7 @@ use crate::place::Policy;
 
 /// Both sides must be of one kind: the number rises with every change here, of frames and of
 /// contexts.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-3");
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-4");
 /// What a greeting begins with.
 const GREETING: &str = "nagaya-span ";
 /// Bytes of one message, at most: arguments and environment are in it.
@@ -68,6 +68,8 @@ pub struct Ready {
     pub name: String,
     /// At the origin: where the program's segment begins.
     pub start: u64,
+    /// Nodes for which this is the same, and not empty, have the same clocks.
+    pub clocks: String,
 }
 
 /// A node's answer.
@@ -167,7 +169,14 @@ mod tests {
 
     fn ready(features: &[&str]) -> Ready {
         let features = features.iter().map(|&feature| feature.to_owned()).collect();
-        Ready { address: vec![1, 2], processors: 3, features, name: "a".into(), start: 0 }
+        Ready {
+            address: vec![1, 2],
+            processors: 3,
+            features,
+            name: "a".into(),
+            start: 0,
+            clocks: String::new(),
+        }
     }
 
     #[test]

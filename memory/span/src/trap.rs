@@ -7,7 +7,7 @@ use crate::actions::{Action, RESTORER};
 use crate::desk::{Call, Seat};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
-use crate::{calls, raw};
+use crate::{calls, clocks, raw};
 
 /// `SYS_USER_DISPATCH`.
 const BY_DISPATCH: c_int = 2;
@@ -34,10 +34,14 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
     let (here, seat) = (Here::get(), Seat::own());
     // SAFETY: the kernel's frame; the thread has a seat, since it dispatches.
     unsafe {
+        let is_call = (*info).si_code == BY_DISPATCH;
+        if clocks::set_back(seat, frame, is_call) {
+            return;
+        }
         let registers = (*frame).uc_mcontext.gregs;
         let of = |register: c_int| registers[register as usize] as u64;
         let is_program = here.is_program(of(libc::REG_RIP));
-        if (*info).si_code != BY_DISPATCH && !(is_program && hides_a_call(frame)) {
+        if !(is_call || is_program && hides_a_call(frame)) {
             if is_program {
                 return;
             }

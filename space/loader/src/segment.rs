@@ -169,7 +169,7 @@ pub unsafe fn load(
             linker_base,
             entry: own_entry,
             task: Some(task as u64),
-            has_vdso: true,
+            vdso: stack::own(libc::AT_SYSINFO_EHDR),
         },
     };
     let top = segment.end() - PAGE_SIZE;

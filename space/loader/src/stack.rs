@@ -22,8 +22,8 @@ pub struct Auxiliary {
     pub entry: u64,
     /// Control block, if it is a task of a space.
     pub task: Option<u64>,
-    /// It may use this process's vDSO.
-    pub has_vdso: bool,
+    /// Its vDSO, if it has one.
+    pub vdso: Option<u64>,
 }
 
 /// All that goes onto the stack.
@@ -48,6 +48,13 @@ const INHERITED: &[u64] = &[
     27, // AT_RSEQ_FEATURE_SIZE, Linux 6.3
     28, // AT_RSEQ_ALIGN
 ];
+
+/// What this process's auxiliary vector has of a kind.
+pub fn own(kind: u64) -> Option<u64> {
+    // SAFETY: getauxval reads a table; 0 means that there is no such entry.
+    let value = unsafe { libc::getauxval(kind) };
+    (value != 0).then_some(value)
+}
 
 impl Contents<'_> {
     /// The bytes that end at `top` (16-byte aligned); the stack pointer is `top` minus
@@ -92,11 +99,9 @@ impl Contents<'_> {
             (libc::AT_PLATFORM, strings_at + platform),
         ];
         auxiliary.extend(a.task.map(|task| (AT_NAGAYA_TASK, task)));
-        let vdso = a.has_vdso.then_some(libc::AT_SYSINFO_EHDR);
-        for kind in vdso.into_iter().chain(INHERITED.iter().copied()) {
-            // SAFETY: getauxval reads a table; 0 means that there is no such entry.
-            let value = unsafe { libc::getauxval(kind) };
-            if value != 0 {
+        auxiliary.extend(a.vdso.map(|vdso| (libc::AT_SYSINFO_EHDR, vdso)));
+        for &kind in INHERITED {
+            if let Some(value) = own(kind) {
                 auxiliary.push((kind, value));
             }
         }

@@ -9,6 +9,7 @@ use super::mapping::{Changes, What};
 use super::{Agent, question};
 use crate::addresses::{Addresses, PAGE};
 use crate::balance::{Balance, THREAD};
+use crate::clocks;
 use crate::context::Context;
 use crate::desk::{Call, Request, THREADS_MAX};
 use crate::frame::{Frame, Question, Word};
@@ -260,6 +261,7 @@ impl Agent {
                 self.say(from, Word::Answer { thread, answer });
             }
             Word::Done { change } => self.done(from, change),
+            Word::WhatTime => self.say(from, Word::Time { times: clocks::times() }),
             _ => self.nonsense(from, "a word"),
         }
     }

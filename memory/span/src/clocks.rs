@@ -1,0 +1,434 @@
+//! Clocks, read without a system call, and as the origin has them.
+//!
+//! The kernel's vDSO is at another address on each node, and may be another one. So the program
+//! gets one of ours (`vdso/`), in its segment, whose functions go on here. They call the kernel's,
+//! and add what the origin's clocks are ahead of this node's: nothing on the same machine.
+//!
+//! What is done here and in the kernel's vDSO is nothing that another node, or a signal's handler,
+//! could go on with. So a thread that is stopped there is *set back* to where it began, with the
+//! registers that it had then: it has changed nothing but what it does again. To everybody else
+//! it is stopped in code of the program's.
+
+use std::arch::global_asm;
+use std::mem::offset_of;
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::desk::{Call, Request, Seat};
+use crate::here::Here;
+use crate::talk::Ready;
+use crate::{edges, raw};
+
+/// What the program is given for the kernel's: an ELF image of one page, to read and execute.
+pub const VDSO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
+
+/// From a function of the vDSO to its system call, as `vdso/vdso.S` has it.
+const CALL_OFFSET: i64 = 32;
+const _: () = assert!(offset_of!(Seat, clocks) == 8, "as vdso/vdso.S has it");
+
+const SECOND: i64 = 1_000_000_000;
+/// Clocks with a number below can be ahead. Others are of processes and threads.
+const CLOCKS: usize = 12;
+/// Those that are measured, and what goes with them.
+const MEASURED: [&[libc::clockid_t]; 5] = [
+    &[libc::CLOCK_REALTIME, libc::CLOCK_REALTIME_COARSE, libc::CLOCK_REALTIME_ALARM],
+    &[libc::CLOCK_MONOTONIC, libc::CLOCK_MONOTONIC_COARSE],
+    &[libc::CLOCK_MONOTONIC_RAW],
+    &[libc::CLOCK_BOOTTIME, libc::CLOCK_BOOTTIME_ALARM],
+    &[libc::CLOCK_TAI],
+];
+
+/// What the origin's clocks are ahead of ours, by number: seconds, and nanoseconds to add.
+static AHEAD: [[AtomicI64; 2]; CLOCKS] = [const { [const { AtomicI64::new(0) }; 2] }; CLOCKS];
+/// Functions of the kernel's that we use.
+const NAMES: [&std::ffi::CStr; 3] =
+    [c"__vdso_clock_gettime", c"__vdso_clock_getres", c"__vdso_getcpu"];
+/// Where they are, or 0.
+static FUNCTIONS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
+/// Where the kernel's vDSO is.
+static KERNEL: OnceLock<Range<u64>> = OnceLock::new();
+
+global_asm!(
+    // RAX: the function of the program's vDSO; ECX: its system call.
+    ".hidden nagaya_span_clocks",
+    ".globl nagaya_span_clocks",
+    "nagaya_span_clocks:",
+    "mov gs:[{began}], rax",
+    "mov gs:[{began} + 8], rsp",
+    "mov gs:[{began} + 16], rdi",
+    "mov gs:[{began} + 24], rsi",
+    "mov gs:[{began} + 32], rbx",
+    "mov gs:[{began} + 40], rbp",
+    "mov gs:[{began} + 48], r12",
+    "mov gs:[{began} + 56], r13",
+    "mov gs:[{began} + 64], r14",
+    "mov gs:[{began} + 72], r15",
+    "nagaya_span_clocks_begun:",
+    "cmp ecx, {clock_gettime}",
+    "je 2f",
+    "cmp ecx, {gettimeofday}",
+    "je 3f",
+    "cmp ecx, {time}",
+    "je 4f",
+    "mov r11, [rip + {functions} + 8]",
+    "cmp ecx, {clock_getres}",
+    "cmovne r11, [rip + {functions} + 16]",
+    "test r11, r11",
+    "jz nagaya_span_clocks_call",
+    "jmp r11",
+    // clock_gettime. What is of processes and threads is a system call in any case.
+    "2:",
+    "lea edx, [rdi - {process_cputime}]",
+    "cmp edx, 1",
+    "jbe nagaya_span_clocks_call",
+    "call 5f",
+    "ret",
+    // gettimeofday: where a time zone is wanted, by the kernel.
+    "3:",
+    "test rsi, rsi",
+    "jnz nagaya_span_clocks_call",
+    "test rdi, rdi",
+    "jz nagaya_span_clocks_call",
+    "mov rsi, rdi",
+    "xor edi, edi",
+    "call 5f",
+    "mov rdi, gs:[{began} + 16]",
+    // Divided by 1000: exact for 32 bits.
+    "imul rax, [rdi + 8], 274877907",
+    "shr rax, 38",
+    "mov [rdi + 8], rax",
+    "xor eax, eax",
+    "ret",
+    // time.
+    "4:",
+    "sub rsp, 16",
+    "mov edi, {realtime_coarse}",
+    "mov rsi, rsp",
+    "call 5f",
+    "pop rax",
+    "add rsp, 8",
+    "mov rdi, gs:[{began} + 16]",
+    "test rdi, rdi",
+    "jz 9f",
+    "mov [rdi], rax",
+    "ret",
+    // The clock EDI to where RSI points.
+    "5:",
+    "mov r11, [rip + {functions}]",
+    "test r11, r11",
+    "jz nagaya_span_clocks_call",
+    "push rdi",
+    "push rsi",
+    "call r11",
+    "pop rsi",
+    "pop rdi",
+    "test eax, eax",
+    "jnz 9f",
+    "cmp edi, {clocks}",
+    "jae 9f",
+    "shl edi, 4",
+    "lea r11, [rip + {ahead}]",
+    "mov rcx, [r11 + rdi]",
+    "mov rdx, [r11 + rdi + 8]",
+    "mov r8, rcx",
+    "or r8, rdx",
+    "jz 9f",
+    "add rdx, [rsi + 8]",
+    "cmp rdx, {second}",
+    "jb 6f",
+    "sub rdx, {second}",
+    "inc rcx",
+    "6:",
+    "mov [rsi + 8], rdx",
+    "add [rsi], rcx",
+    "9:",
+    "ret",
+    "nagaya_span_clocks_call:",
+    "mov rax, gs:[{began}]",
+    "mov rsp, gs:[{began} + 8]",
+    "mov rdi, gs:[{began} + 16]",
+    "mov rsi, gs:[{began} + 24]",
+    "add rax, {call_offset}",
+    "jmp rax",
+    "nagaya_span_clocks_end:",
+    began = const offset_of!(Seat, began),
+    clock_gettime = const libc::SYS_clock_gettime,
+    gettimeofday = const libc::SYS_gettimeofday,
+    time = const libc::SYS_time,
+    clock_getres = const libc::SYS_clock_getres,
+    functions = sym FUNCTIONS,
+    process_cputime = const libc::CLOCK_PROCESS_CPUTIME_ID,
+    realtime_coarse = const libc::CLOCK_REALTIME_COARSE,
+    clocks = const CLOCKS,
+    ahead = sym AHEAD,
+    second = const SECOND,
+    call_offset = const CALL_OFFSET,
+);
+
+unsafe extern "C" {
+    fn nagaya_span_clocks();
+    static nagaya_span_clocks_begun: u8;
+    static nagaya_span_clocks_end: u8;
+}
+
+/// What a thread has when it goes into a function of the vDSO: that one's address, then RSP, RDI,
+/// RSI and what a function has to keep.
+pub type Began = [u64; 10];
+/// As above.
+const REGISTERS: [libc::c_int; 10] = [
+    libc::REG_RAX,
+    libc::REG_RSP,
+    libc::REG_RDI,
+    libc::REG_RSI,
+    libc::REG_RBX,
+    libc::REG_RBP,
+    libc::REG_R12,
+    libc::REG_R13,
+    libc::REG_R14,
+    libc::REG_R15,
+];
+
+/// Where functions of the program's vDSO go on.
+pub fn entry() -> u64 {
+    nagaya_span_clocks as *const () as u64
+}
+
+/// Sets a thread back that is stopped in the functions here or in the kernel's: to where it began
+/// or, if `by_call`, to the system call instead. Whether it was there.
+///
+/// # Safety
+/// The kernel's frame, of the seat's thread.
+pub unsafe fn set_back(seat: &Seat, frame: *mut libc::ucontext_t, by_call: bool) -> bool {
+    let at = |label: &u8| std::ptr::from_ref(label) as u64;
+    // SAFETY: labels of ours; as the caller says.
+    unsafe {
+        let registers = &mut (*frame).uc_mcontext.gregs;
+        let pc = registers[libc::REG_RIP as usize] as u64;
+        let is_ours = (entry()..at(&nagaya_span_clocks_end)).contains(&pc);
+        if !is_ours && !KERNEL.get().is_some_and(|kernel| kernel.contains(&pc)) {
+            return false;
+        }
+        if !(entry()..at(&nagaya_span_clocks_begun)).contains(&pc) {
+            for (register, value) in REGISTERS.into_iter().zip(*seat.began.get()) {
+                registers[register as usize] = value as i64;
+            }
+        }
+        let began = registers[libc::REG_RAX as usize];
+        registers[libc::REG_RIP as usize] = began + if by_call { CALL_OFFSET } else { 0 };
+    }
+    true
+}
+
+/// Finds the kernel's vDSO. Without one, clocks are system calls.
+pub fn find() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let Some(kernel) = maps.lines().find_map(|line| mapping(line.strip_suffix("[vdso]")?)) else {
+        return;
+    };
+    for (function, name) in FUNCTIONS.iter().zip(NAMES) {
+        // SAFETY: the kernel's image is there already, and stays.
+        let address = unsafe {
+            let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
+            let image = libc::dlopen(c"linux-vdso.so.1".as_ptr(), flags);
+            if image.is_null() { 0 } else { libc::dlsym(image, name.as_ptr()) as u64 }
+        };
+        let is_there = kernel.contains(&address);
+        function.store(if is_there { address } else { 0 }, Ordering::Relaxed);
+    }
+    let _ = KERNEL.set(kernel);
+}
+
+/// The addresses at the beginning of a line of /proc/PID/maps.
+fn mapping(line: &str) -> Option<Range<u64>> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    Some(number(start)?..number(end)?)
+}
+
+/// What tells whether another node's clocks are the same as ours; nothing if that is not known.
+pub fn identity() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // Before Linux 5.6 there is one.
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    match boot.trim() {
+        "" => String::new(),
+        boot => format!("{boot} {}", namespace.display()),
+    }
+}
+
+/// Whether two nodes' clocks are.
+pub fn are_same(one: &Ready, other: &Ready) -> bool {
+    !one.clocks.is_empty() && one.clocks == other.clocks
+}
+
+/// Those that are measured, at one instant, in nanoseconds.
+pub type Times = [i64; MEASURED.len()];
+
+/// Ours, now.
+pub fn times() -> Times {
+    MEASURED.map(|clocks| {
+        let now = read(clocks[0]);
+        now.tv_sec * SECOND + now.tv_nsec
+    })
+}
+
+/// What the origin's clocks are ahead, of exchanges with it: ours before, the origin's, ours
+/// after. That which took the shortest counts.
+pub fn ahead(exchanges: &[[Times; 3]]) -> Times {
+    let took = |[before, _, after]: &&[Times; 3]| after[1] - before[1];
+    let shortest = exchanges.iter().min_by_key(took);
+    let Some([before, there, after]) = shortest else { return Times::default() };
+    std::array::from_fn(|at| there[at] - (before[at] + (after[at] - before[at]) / 2))
+}
+
+/// From now on the program's clocks are as much ahead of ours.
+pub fn set(ahead: Times) {
+    for (clocks, ahead) in MEASURED.into_iter().zip(ahead) {
+        for &clock in clocks {
+            let [seconds, nanoseconds] = &AHEAD[clock as usize];
+            seconds.store(ahead.div_euclid(SECOND), Ordering::Relaxed);
+            nanoseconds.store(ahead.rem_euclid(SECOND), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a clock of the origin is ahead of ours.
+fn ahead_of(clock: libc::clockid_t) -> libc::timespec {
+    let ahead = usize::try_from(clock).ok().and_then(|clock| AHEAD.get(clock));
+    let [tv_sec, tv_nsec] = match ahead {
+        Some(ahead) => [ahead[0].load(Ordering::Relaxed), ahead[1].load(Ordering::Relaxed)],
+        None => [0, 0],
+    };
+    libc::timespec { tv_sec, tv_nsec }
+}
+
+/// Both, with nanoseconds below a second.
+pub fn sum(one: libc::timespec, other: libc::timespec) -> libc::timespec {
+    let nanoseconds = one.tv_nsec + other.tv_nsec;
+    libc::timespec {
+        tv_sec: one.tv_sec.saturating_add(other.tv_sec).saturating_add(nanoseconds / SECOND),
+        tv_nsec: nanoseconds % SECOND,
+    }
+}
+
+/// What is left from the second until the first; negative when it is over.
+pub fn difference(until: libc::timespec, now: libc::timespec) -> libc::timespec {
+    let is_more = until.tv_nsec < now.tv_nsec;
+    libc::timespec {
+        tv_sec: until.tv_sec.saturating_sub(now.tv_sec) - i64::from(is_more),
+        tv_nsec: until.tv_nsec - now.tv_nsec + if is_more { SECOND } else { 0 },
+    }
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [clock as u64, std::ptr::from_mut(&mut now) as u64, 0, 0, 0, 0];
+    // SAFETY: a time of ours.
+    unsafe { raw::call(libc::SYS_clock_gettime as u64, arguments) };
+    now
+}
+
+/// Now, as the program has it.
+pub fn now(clock: libc::clockid_t) -> libc::timespec {
+    sum(read(clock), ahead_of(clock))
+}
+
+/// The clock of a thread's CPU time, as pthread_getcpuclockid(3) has it.
+fn cpu_clock(thread: i32) -> libc::clockid_t {
+    const SCHEDULED: i32 = 2;
+    const OF_THREAD: i32 = 4;
+    !thread << 3 | OF_THREAD | SCHEDULED
+}
+
+/// A system call that is made where the thread runs.
+///
+/// # Safety
+/// As for [`calls::answer`](crate::calls::answer).
+pub unsafe fn call(here: &Here, seat: &Seat, call: Call) -> i64 {
+    let Call { number, arguments: mut a } = call;
+    // SAFETY: as the caller says; pointers are the program's.
+    unsafe {
+        match number as i64 {
+            libc::SYS_clock_gettime
+                if a[0] as i32 == cpu_clock(seat.tid.load(Ordering::Relaxed)) =>
+            {
+                a[0] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
+                raw::call(number, a)
+            }
+            // Of other threads and processes the origin knows.
+            libc::SYS_clock_gettime if (a[0] as i32) < 0 && here.node != 0 => {
+                here.desk.ask(seat, Request::Call(call))
+            }
+            libc::SYS_clock_gettime => {
+                let result = raw::call(number, a);
+                let (ahead, now) = (ahead_of(a[0] as i32), a[1] as *mut libc::timespec);
+                if result == 0 && (ahead.tv_sec, ahead.tv_nsec) != (0, 0) {
+                    now.write_unaligned(sum(now.read_unaligned(), ahead));
+                }
+                result
+            }
+            libc::SYS_gettimeofday => {
+                let now = now(libc::CLOCK_REALTIME);
+                if a[0] != 0 {
+                    let now = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1000 };
+                    (a[0] as *mut libc::timeval).write_unaligned(now);
+                }
+                raw::call(number, [0, a[1], 0, 0, 0, 0])
+            }
+            libc::SYS_time => {
+                let now = now(libc::CLOCK_REALTIME_COARSE).tv_sec;
+                if a[0] != 0 {
+                    (a[0] as *mut i64).write_unaligned(now);
+                }
+                now
+            }
+            libc::SYS_clock_nanosleep if a[1] as i32 & libc::TIMER_ABSTIME != 0 && a[2] != 0 => {
+                let until = (a[2] as *const libc::timespec).read_unaligned();
+                let here = difference(until, ahead_of(a[0] as i32));
+                let is_time = (0..SECOND).contains(&until.tv_nsec) && until.tv_sec >= 0;
+                // Of a time that has passed the kernel wants to hear nothing negative.
+                let here = match is_time && here.tv_sec < 0 {
+                    true => libc::timespec { tv_sec: 0, tv_nsec: 0 },
+                    false if is_time => here,
+                    false => until,
+                };
+                edges::call(number, [a[0], a[1], std::ptr::from_ref(&here) as u64, a[3], 0, 0])
+            }
+            _ => edges::call(number, a),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_the_shortest_says_what_clocks_are_ahead() {
+        let at = |time: i64| Times::from([time, time + 5, time, time, time]);
+        let far = [at(100), at(1_000_300), at(300)];
+        let near = [at(1000), at(1_001_010), at(1020)];
+        assert_eq!(ahead(&[far, near]), [1_000_000; 5]);
+        assert_eq!(ahead(&[]), [0; 5]);
+    }
+
+    #[test]
+    fn times_are_added_and_taken_away() {
+        let time = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
+        let is = |time: libc::timespec| (time.tv_sec, time.tv_nsec);
+        assert_eq!(is(sum(time(1, 600_000_000), time(-3, 500_000_000))), (-1, 100_000_000));
+        assert_eq!(is(sum(time(i64::MAX, SECOND - 1), time(0, 1))), (i64::MAX, 0));
+        assert_eq!(is(difference(time(5, 0), time(3, 1))), (1, SECOND - 1));
+        assert_eq!(is(difference(time(3, 0), time(3, 1))), (-1, SECOND - 1));
+    }
+
+    #[test]
+    fn the_kernel_s_vdso_is_found() {
+        find();
+        let kernel = KERNEL.get().expect("there is one");
+        for function in &FUNCTIONS {
+            assert!(kernel.contains(&function.load(Ordering::Relaxed)));
+        }
+    }
+}
