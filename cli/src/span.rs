@@ -10,7 +10,7 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use nagaya_server::Failure;
+use nagaya_server::{Failure, processors};
 use span::control::Control;
 use span::hosts::{self, Host};
 use span::place::Policy;
@@ -134,9 +134,12 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
         }
         None => {
             let shares = shares(count, options.bind)?;
+            // Who has none of its own counts for as many as it would get.
+            let all = processors::ours().map_or(1, |ours| ours.len());
+            let processors = shares.is_none().then(|| (all / count).max(1) as u32);
             for node in 0..count {
                 let share = shares.as_ref().map(|shares| shares[node]);
-                let host = Host { name: String::new(), processors: None };
+                let host = Host { name: String::new(), processors };
                 nodes.start_here(&signals, share, host)?;
             }
         }

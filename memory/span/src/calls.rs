@@ -11,7 +11,7 @@ use crate::desk::{Call, Request, Seat};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::signals::OURS;
-use crate::{actions, clocks, moves, processes, raw, robust, shadow, threads};
+use crate::{actions, clocks, moves, processes, processors, raw, robust, shadow, threads};
 
 /// `arch_prctl`'s codes.
 const SET_GS: u64 = 0x1001;
@@ -80,7 +80,11 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_dup2
         | libc::SYS_dup3
         | libc::SYS_readlink
-        | libc::SYS_readlinkat => Where::Ours,
+        | libc::SYS_readlinkat
+        | libc::SYS_open
+        | libc::SYS_openat
+        | libc::SYS_sched_getaffinity
+        | libc::SYS_sched_setaffinity => Where::Ours,
         libc::SYS_futex_waitv
         | libc::SYS_io_uring_setup
         | libc::SYS_io_uring_enter
@@ -128,7 +132,7 @@ pub unsafe fn for_another(here: &Here, seat: &Seat, call: Call) -> i64 {
             (Where::Memory, _) => memory(here, seat, call),
             (_, libc::SYS_clone) => threads::clone(here, seat, call),
             (_, libc::SYS_rt_sigaction) => actions::set(call.arguments),
-            (Where::Ours, _) => files(here, call),
+            (Where::Ours, _) => files(here, seat, call),
             _ => edges::call(call.number, call.arguments),
         }
     }
@@ -189,16 +193,16 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
             libc::SYS_exit => threads::end(seat, a[0] as i32),
             libc::SYS_exit_group => here.desk.ask(seat, Request::End(a[0] as i32)),
             _ if here.node != 0 => here.desk.ask(seat, Request::Call(call)),
-            _ => files(here, call),
+            _ => files(here, seat, call),
         }
     }
 }
 
-/// Calls on descriptors and names that must not touch ours.
+/// Calls on descriptors and names that must not touch ours, or are of all nodes.
 ///
 /// # Safety
 /// At the origin.
-unsafe fn files(here: &Here, call: Call) -> i64 {
+unsafe fn files(here: &Here, seat: &Seat, call: Call) -> i64 {
     let a = call.arguments;
     let is_bell = |descriptor: u64| here.desk.is_bell(descriptor as i32);
     // SAFETY: as the caller says, for all of these.
@@ -218,6 +222,15 @@ unsafe fn files(here: &Here, call: Call) -> i64 {
                 };
                 let below = if bell == 0 { 0 } else { range(first, bell - 1) };
                 below.min(range(bell.saturating_add(1), last))
+            }
+            libc::SYS_sched_getaffinity | libc::SYS_sched_setaffinity => {
+                processors::affinity(here, seat, call)
+            }
+            libc::SYS_open => {
+                processors::open(here, a[0], a[1]).unwrap_or_else(|| edges::call(call.number, a))
+            }
+            libc::SYS_openat => {
+                processors::open(here, a[1], a[2]).unwrap_or_else(|| edges::call(call.number, a))
             }
             libc::SYS_readlink if is_exe(a[0]) => exe(here, a[1], a[2]),
             libc::SYS_readlinkat if is_exe(a[1]) => exe(here, a[2], a[3]),

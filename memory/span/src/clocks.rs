@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::talk::Ready;
-use crate::{edges, raw};
+use crate::{edges, processors, raw};
 
 /// What the program is given for the kernel's: an ELF image of one page, to read and execute.
 pub const VDSO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
@@ -71,9 +71,10 @@ global_asm!(
     "je 3f",
     "cmp ecx, {time}",
     "je 4f",
+    "cmp ecx, {getcpu}",
+    "je 7f",
+    // clock_getres.
     "mov r11, [rip + {functions} + 8]",
-    "cmp ecx, {clock_getres}",
-    "cmovne r11, [rip + {functions} + 16]",
     "test r11, r11",
     "jz nagaya_span_clocks_call",
     "jmp r11",
@@ -112,6 +113,24 @@ global_asm!(
     "test rdi, rdi",
     "jz 9f",
     "mov [rdi], rax",
+    "ret",
+    // getcpu: the program's name of the processor.
+    "7:",
+    "mov r11, [rip + {functions} + 16]",
+    "test r11, r11",
+    "jz nagaya_span_clocks_call",
+    "sub rsp, 8",
+    "call r11",
+    "add rsp, 8",
+    "mov rdi, gs:[{began} + 16]",
+    "test rdi, rdi",
+    "jz 9f",
+    "mov ecx, [rdi]",
+    "cmp ecx, {numbers}",
+    "jae 9f",
+    "lea r11, [rip + {names}]",
+    "movzx ecx, word ptr [r11 + rcx * 2]",
+    "mov [rdi], ecx",
     "ret",
     // The clock EDI to where RSI points.
     "5:",
@@ -156,7 +175,9 @@ global_asm!(
     clock_gettime = const libc::SYS_clock_gettime,
     gettimeofday = const libc::SYS_gettimeofday,
     time = const libc::SYS_time,
-    clock_getres = const libc::SYS_clock_getres,
+    getcpu = const libc::SYS_getcpu,
+    numbers = const processors::NUMBERS,
+    names = sym processors::NAMES,
     functions = sym FUNCTIONS,
     process_cputime = const libc::CLOCK_PROCESS_CPUTIME_ID,
     realtime_coarse = const libc::CLOCK_REALTIME_COARSE,
@@ -368,6 +389,7 @@ pub unsafe fn call(here: &Here, seat: &Seat, call: Call) -> i64 {
                 }
                 result
             }
+            libc::SYS_getcpu => processors::get(call),
             libc::SYS_gettimeofday => {
                 let now = now(libc::CLOCK_REALTIME);
                 if a[0] != 0 {

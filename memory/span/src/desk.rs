@@ -8,6 +8,7 @@ use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::context::Context;
+use crate::processors::{self, Mask};
 use crate::raw;
 use crate::signals::{Signal, send};
 use crate::{clocks, edges};
@@ -127,6 +128,8 @@ pub struct Seat {
     pub clear_tid: AtomicU64,
     /// With which status it has ended.
     pub status: AtomicI32,
+    /// At the origin: the processors on which the program wants it.
+    pub processors: Mask,
     context: *mut Context,
     stack_end: usize,
     /// The kernel's name for its thread on this node.
@@ -185,6 +188,7 @@ impl Desk {
             tid: AtomicI32::new(0),
             clear_tid: AtomicU64::new(0),
             status: AtomicI32::new(0),
+            processors: processors::all(),
             context: (areas + index * AREA_BYTES) as *mut Context,
             stack_end: areas + (index + 1) * AREA_BYTES,
             kernel_tid: AtomicI32::new(0),
@@ -209,6 +213,12 @@ impl Desk {
     /// There is none of this number.
     pub fn seat(&self, index: u32) -> &Seat {
         &self.seats[index as usize]
+    }
+
+    /// At the origin: the seat of the thread with this ID, if it is one of the program's.
+    pub fn seat_of(&self, tid: i32) -> Option<&Seat> {
+        let is_there = |seat: &&Seat| seat.kernel() != 0 && seat.tid.load(Ordering::Relaxed) == tid;
+        self.seats.iter().find(is_there)
     }
 
     /// To a thread: asks, and waits for the answer.

@@ -15,6 +15,8 @@ pub struct Here {
     pub node: u32,
     /// How many there are.
     pub nodes: u32,
+    /// Processors of all of them.
+    pub processors: u32,
     /// The program's addresses: all code outside is ours.
     pub segment: Range<u64>,
     /// What is mapped is to be named, for a report.

@@ -12,7 +12,8 @@
 //! On the program's threads: `trap` catches system calls, `calls` says what becomes of each
 //! and makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is
 //! what stays at the origin, `processes` are children that execute something, `context` is
-//! their registers, `clocks` what they read without a call, `raw` what stands for libc. `signals` and `actions` are the program's
+//! their registers, `clocks` what they read without a call, `processors` those they are told of, `raw` what stands
+//! for libc. `signals` and `actions` are the program's
 //! signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The
 //! `agent` answers: a thread of ours on each node, which drives the protocol over the crates
 //! `pager` and `fabric`. At the origin it knows the `addresses` that are taken, the `futexes`
@@ -47,6 +48,7 @@ mod moves;
 pub mod node;
 pub mod place;
 mod processes;
+mod processors;
 mod ranges;
 mod raw;
 pub mod report;

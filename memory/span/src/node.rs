@@ -30,7 +30,7 @@ use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::Room;
 use crate::talk::{self, Begun, Everybody, Order, Ready, Refusal};
-use crate::{actions, threads, trap};
+use crate::{actions, processors, threads, trap};
 
 /// The largest that it can become.
 const BYTES_MAX: u64 = 8 << 40;
@@ -267,8 +267,14 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     // From here on there may be threads of the program.
     let exe = first_thread.as_ref().map_or(Vec::new(), |start| start.exe.clone());
     let segment = start..start + BYTES_MAX;
-    let names = counted.is_some();
-    Here { desk, node: order.node, nodes: order.nodes, segment, names, exe }.set();
+    let (node, nodes, names) = (order.node, order.nodes, counted.is_some());
+    let processors = processors::of(&everybody.nodes);
+    if nodes > 1 {
+        let own = rustix::thread::sched_getaffinity(None).unwrap_or_default();
+        let first = processors::of(&everybody.nodes[..node as usize]);
+        processors::name(&own, first, ready.processors);
+    }
+    Here { desk, node, nodes, processors, segment, names, exe }.set();
     trap::catch();
     match order.node {
         // Where Rust's library looks for overflows of its stacks.

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::{self, block};
-use crate::{calls, processes, raw, robust, shadow};
+use crate::{calls, processes, processors, raw, robust, shadow};
 
 /// `PR_SET_SYSCALL_USER_DISPATCH` (Linux 5.11).
 pub const DISPATCH: i32 = 59;
@@ -107,6 +107,7 @@ pub unsafe fn clone(here: &Here, seat: &Seat, call: Call) -> i64 {
     let new = here.desk.seat(place as u32);
     new.node.store((place >> 32) as u32, Ordering::Relaxed);
     new.clear_tid.store(clear_tid, Ordering::Relaxed);
+    processors::inherit(new, seat);
     new.wait_until_left();
     new.forget();
     // SAFETY: the seat is given to us for this; its area is the new thread's, which begins when
