@@ -13,9 +13,22 @@ use crate::here::Here;
 use crate::signals::OURS;
 use crate::{actions, clocks, moves, processes, processors, raw, robust, shadow, threads};
 
-/// `arch_prctl`'s codes.
-const SET_GS: u64 = 0x1001;
-const GET_GS: u64 = 0x1004;
+/// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
+/// `ARCH_GET_CPUID`, `ARCH_GET_XCOMP_SUPP`, `ARCH_GET_XCOMP_PERM`. GS is ours, and shadow stacks
+/// know nothing of our ways back.
+const OF_THREADS: [u64; 5] = [0x1002, 0x1003, 0x1011, 0x1021, 0x1022];
+/// `ARCH_REQ_XCOMP_PERM`: larger registers (AMX), of a whole process.
+const LARGER_REGISTERS: u64 = 0x1023;
+
+/// Calls that libc does not name yet.
+const URETPROBE: i64 = 335;
+const UPROBE: i64 = 336;
+const MAP_SHADOW_STACK: i64 = 453;
+const FUTEX_WAKE: i64 = 454;
+const FUTEX_WAIT: i64 = 455;
+const FUTEX_REQUEUE: i64 = 456;
+/// The last that we know of (Linux 6.17). Where later ones belong nobody can say.
+const LAST: i64 = 469;
 
 /// Where a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +99,17 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_sched_getaffinity
         | libc::SYS_sched_setaffinity => Where::Ours,
         libc::SYS_futex_waitv
+        | FUTEX_WAKE
+        | FUTEX_WAIT
+        | FUTEX_REQUEUE
+        | libc::SYS_mseal
+        | MAP_SHADOW_STACK
+        | URETPROBE
+        | UPROBE
+        | libc::SYS_process_madvise
+        | libc::SYS_modify_ldt
+        | libc::SYS_iopl
+        | libc::SYS_ioperm
         | libc::SYS_io_uring_setup
         | libc::SYS_io_uring_enter
         | libc::SYS_io_uring_register
@@ -97,7 +121,8 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_io_setup => Where::Refused(libc::ENOSYS),
         libc::SYS_ptrace | libc::SYS_seccomp => Where::Refused(libc::EPERM),
         libc::SYS_shmat => Where::Refused(libc::EACCES),
-        _ => Where::Origin,
+        0..=LAST => Where::Origin,
+        _ => Where::Refused(libc::ENOSYS),
     }
 }
 
@@ -110,10 +135,10 @@ pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, cal
     // SAFETY: as the caller says, for all of these.
     unsafe {
         match place(call.number) {
-            Where::Local => clocks::call(here, seat, call),
+            _ if call.number == moves::CALL => moves::call(here, seat, call.arguments),
+            Where::Local => local(here, seat, call),
             Where::Refused(errno) => -i64::from(errno),
             Where::Ours => ours(here, seat, frame, call),
-            _ if call.number == moves::CALL => moves::call(here, seat, call.arguments),
             Where::Origin | Where::Memory if !at_origin => here.desk.ask(seat, Request::Call(call)),
             Where::Origin => edges::call(call.number, call.arguments),
             Where::Memory => memory(here, seat, call),
@@ -135,6 +160,38 @@ pub unsafe fn for_another(here: &Here, seat: &Seat, call: Call) -> i64 {
             (Where::Ours, _) => files(here, seat, call),
             _ => edges::call(call.number, call.arguments),
         }
+    }
+}
+
+/// # Safety
+/// As for [`answer`].
+unsafe fn local(here: &Here, seat: &Seat, call: Call) -> i64 {
+    // SAFETY: as the caller says, for all of these.
+    unsafe {
+        match call.number as i64 {
+            libc::SYS_getcpu => processors::get(call),
+            libc::SYS_membarrier => barrier(call),
+            libc::SYS_sched_yield | libc::SYS_getrandom => edges::call(call.number, call.arguments),
+            _ => clocks::call(here, seat, call),
+        }
+    }
+}
+
+/// membarrier: which a process has to ask for before; a program has done so on some node.
+///
+/// # Safety
+/// As for [`answer`].
+unsafe fn barrier(call: Call) -> i64 {
+    // SAFETY: as the caller says.
+    unsafe {
+        let result = raw::call(call.number, call.arguments);
+        if result != -i64::from(libc::EPERM) {
+            return result;
+        }
+        let [command, ..] = call.arguments;
+        // So the commands to ask for it are numbered.
+        raw::call(call.number, [command << 1, 0, 0, 0, 0, 0]);
+        raw::call(call.number, call.arguments)
     }
 }
 
@@ -167,10 +224,17 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
                 }
                 0
             }
-            libc::SYS_arch_prctl if matches!(a[0], SET_GS | GET_GS) => -i64::from(libc::EPERM),
-            libc::SYS_arch_prctl => raw::call(call.number, a),
+            libc::SYS_arch_prctl => match a[0] {
+                LARGER_REGISTERS if here.nodes == 1 => raw::call(call.number, a),
+                // Other nodes' threads would not have them.
+                LARGER_REGISTERS => -i64::from(libc::EOPNOTSUPP),
+                code if OF_THREADS.contains(&code) => raw::call(call.number, a),
+                _ => -i64::from(libc::EPERM),
+            },
             libc::SYS_prctl => match a[0] as i32 {
-                libc::PR_SET_SECCOMP => -i64::from(libc::EPERM),
+                libc::PR_SET_SECCOMP | libc::PR_SET_MM | libc::PR_SET_MDWE => {
+                    -i64::from(libc::EPERM)
+                }
                 threads::DISPATCH => -i64::from(libc::EPERM),
                 _ if here.node != 0 => here.desk.ask(seat, Request::Call(call)),
                 _ => raw::call(call.number, a),
@@ -452,6 +516,31 @@ unsafe fn change(word: u64, code: u32) -> Option<bool> {
     }
 }
 
+/// madvise's that may as well do nothing. What a program has to rely on (guards, zeros instead of
+/// what is there) is none of it.
+const ADVICE: [i32; 20] = [
+    libc::MADV_NORMAL,
+    libc::MADV_RANDOM,
+    libc::MADV_SEQUENTIAL,
+    libc::MADV_WILLNEED,
+    libc::MADV_FREE,
+    libc::MADV_DONTFORK,
+    libc::MADV_DOFORK,
+    libc::MADV_MERGEABLE,
+    libc::MADV_UNMERGEABLE,
+    libc::MADV_HUGEPAGE,
+    libc::MADV_NOHUGEPAGE,
+    libc::MADV_DONTDUMP,
+    libc::MADV_DODUMP,
+    libc::MADV_WIPEONFORK,
+    libc::MADV_KEEPONFORK,
+    libc::MADV_COLD,
+    libc::MADV_PAGEOUT,
+    libc::MADV_POPULATE_READ,
+    libc::MADV_POPULATE_WRITE,
+    libc::MADV_COLLAPSE,
+];
+
 /// Memory of all nodes.
 ///
 /// # Safety
@@ -477,8 +566,9 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
         // SAFETY: as the caller says.
         libc::SYS_mremap => unsafe { remap(here, seat, a) },
         libc::SYS_madvise => match a[2] as i32 {
+            _ if !a[0].is_multiple_of(PAGE) => refused(libc::EINVAL),
             // Not to have zeros there would be seen.
-            libc::MADV_DONTNEED => {
+            libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {
                 let mut done = 0;
                 while done < a[1] {
                     match ask(Request::Discard { start: a[0] + done, bytes: a[1] - done }) {
@@ -488,8 +578,8 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
                 }
                 0
             }
-            libc::MADV_REMOVE | libc::MADV_HWPOISON => refused(libc::EINVAL),
-            _ => 0,
+            advice if ADVICE.contains(&advice) => 0,
+            _ => refused(libc::EINVAL),
         },
         // What is on other nodes' disks nobody knows.
         libc::SYS_mlockall => refused(libc::EPERM),
@@ -632,6 +722,56 @@ unsafe fn copy(from: u64, to: u64, bytes: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The table of docs/span.md: who makes which call.
+    fn table() -> String {
+        let rows = [
+            ("where the thread runs", Where::Local),
+            ("at the origin, on all nodes' memory maps", Where::Memory),
+            ("by Nagaya", Where::Ours),
+            ("nobody: ENOSYS, for which programs have other ways", Where::Refused(libc::ENOSYS)),
+            ("nobody: EPERM", Where::Refused(libc::EPERM)),
+            ("nobody: EACCES", Where::Refused(libc::EACCES)),
+        ];
+        let mut all: Vec<_> =
+            (0..=LAST as usize).filter_map(syscalls::Sysno::new).map(|it| (it, it.id())).collect();
+        let last = all[all.len() - 1];
+        assert_eq!(last.1 as i64, LAST);
+        let mut text = "| by | calls |\n|---|---|\n".to_owned();
+        for (name, of) in rows {
+            let here = all.extract_if(.., |(_, number)| place(*number as u64) == of);
+            let here: Vec<_> = here.map(|(call, _)| call.name()).collect();
+            text += &format!("| {name} | {} |\n", here.join(", "));
+        }
+        let others = all.iter().find(|(_, number)| place(*number as u64) != Where::Origin);
+        assert_eq!(others, None, "in no row");
+        let origin = "at the origin, by the thread's own identity there";
+        text += &format!("| {origin} | all others, up to {} ({}) |\n", last.0.name(), last.1);
+        text
+    }
+
+    #[test]
+    fn the_table_in_the_documentation_is_that_of_the_code() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/span.md");
+        let text = std::fs::read_to_string(path).expect("docs/span.md");
+        let (before, rest) = text.split_once("| by | calls |\n").expect("a table begins");
+        let (old, after) = rest.split_once("\n\n").expect("and ends");
+        if std::env::var_os("NAGAYA_WRITE").is_some() {
+            std::fs::write(path, format!("{before}{}\n{after}", table())).expect(path);
+        } else {
+            let old = format!("| by | calls |\n{old}\n");
+            assert_eq!(old, table(), "run this test with NAGAYA_WRITE=1 to write it anew");
+        }
+    }
+
+    #[test]
+    fn calls_that_nobody_knows_are_refused() {
+        let refused = Where::Refused(libc::ENOSYS);
+        // After the last, between those of old and of new, of x32, and nonsense.
+        for number in [LAST as u64 + 1, 1 << 30, u64::from(u32::MAX), u64::MAX] {
+            assert_eq!(place(number), refused);
+        }
+    }
 
     #[test]
     fn a_word_is_changed_as_the_code_says() {

@@ -362,7 +362,7 @@ fn cpu_clock(thread: i32) -> libc::clockid_t {
     !thread << 3 | OF_THREAD | SCHEDULED
 }
 
-/// A system call that is made where the thread runs.
+/// A system call about clocks, where the thread runs.
 ///
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
@@ -389,7 +389,6 @@ pub unsafe fn call(here: &Here, seat: &Seat, call: Call) -> i64 {
                 }
                 result
             }
-            libc::SYS_getcpu => processors::get(call),
             libc::SYS_gettimeofday => {
                 let now = now(libc::CLOCK_REALTIME);
                 if a[0] != 0 {
