@@ -14,6 +14,8 @@
  *  - sleeping: the thread waits in poll(2). spinning: it reads until something is there.
  */
 #define _GNU_SOURCE
+#include "times.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
@@ -27,7 +29,6 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PAGES = 256 };
@@ -41,13 +42,6 @@ static void fail(const char *what)
 {
 	fprintf(stderr, "dsm_fault: %s: %s\n", what, strerror(errno));
 	exit(1);
-}
-
-static long now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
 }
 
 /* Page `at` of the view may be written, or not. */
@@ -89,12 +83,6 @@ static void *serve(void *none)
 	return none;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	long x = *(const long *)a, y = *(const long *)b;
-	return (x > y) - (x < y);
-}
-
 static void measure(int writes, int samples, long *times)
 {
 	for (int taken = 0; taken < samples; taken += PAGES) {
@@ -113,7 +101,7 @@ static void measure(int writes, int samples, long *times)
 			times[taken + at] = now_ns() - begin;
 		}
 	}
-	qsort(times, (size_t)samples, sizeof *times, by_size);
+	sort(times, samples);
 	printf("%s %s %d %ld %ld %ld\n", writes ? "write" : "read",
 	       spins ? "spinning" : "sleeping", samples, times[samples / 2],
 	       times[(long)samples * 99 / 100], times[samples - 1]);

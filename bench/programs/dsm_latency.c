@@ -17,11 +17,12 @@
  *    has it.
  *  - barrier: from task 0's arrival, when all have passed the one before, to its end.
  */
+#include "times.h"
+
 #include <nagaya_dsm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 /* Pages between two barriers. */
 enum { PAGES = 256, LOCK = 1 };
@@ -29,13 +30,6 @@ enum { PAGES = 256, LOCK = 1 };
 static int samples, tasks, me;
 static size_t page;
 static long *times; /* of task 0 */
-
-static long now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
-}
 
 static void check(int status)
 {
@@ -54,15 +48,9 @@ static void *shared(size_t size, unsigned home)
 	return memory;
 }
 
-static int by_size(const void *a, const void *b)
-{
-	long x = *(const long *)a, y = *(const long *)b;
-	return (x > y) - (x < y);
-}
-
 static void report(const char *step, int count)
 {
-	qsort(times, (size_t)count, sizeof *times, by_size);
+	sort(times, count);
 	printf("%s %d %d %ld %ld %ld\n", step, tasks, count, times[count / 2],
 	       times[(long)count * 99 / 100], times[count - 1]);
 	fflush(stdout);

@@ -20,6 +20,8 @@
  *  - bring: the page written, and the right to read it given.
  */
 #define _GNU_SOURCE
+#include "times.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <memop.h>
@@ -36,7 +38,6 @@
 #include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PAGE = 4096 };
@@ -53,13 +54,6 @@ static void fail(const char *what)
 {
 	fprintf(stderr, "memop_fetch: %s: %s\n", what, strerror(errno));
 	exit(1);
-}
-
-static long now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
 }
 
 /* Pages in an order that nobody foresees. */
@@ -240,12 +234,6 @@ static void fetches(int peer)
 	}
 }
 
-static int by_size(const void *a, const void *b)
-{
-	long x = *(const long *)a, y = *(const long *)b;
-	return (x > y) - (x < y);
-}
-
 /* Two ends of a TCP connection. */
 static void connected(int ends[2])
 {
@@ -295,7 +283,7 @@ int main(int argc, char **argv)
 		fail("the owner's control process");
 	for (int part = 0; part < PARTS; part++) {
 		long *of = times + (long)part * samples;
-		qsort(of, (size_t)samples, sizeof *of, by_size);
+		sort(of, samples);
 		printf("%s %s %d %ld %ld %ld\n", argv[1], names[part], samples, of[samples / 2],
 		       of[(long)samples * 99 / 100], of[samples - 1]);
 	}

@@ -16,6 +16,8 @@
  *  - memory: one copy within an address space, as between tasks of a space.
  */
 #define _GNU_SOURCE
+#include "times.h"
+
 #include <errno.h>
 #include <memop.h>
 #include <stdint.h>
@@ -28,7 +30,6 @@
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, PAGES = 64 };
@@ -42,13 +43,6 @@ static void fail(const char *what)
 {
 	fprintf(stderr, "memop_pages: %s: %s\n", what, strerror(errno));
 	exit(1);
-}
-
-static long now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
 }
 
 static void ptrace_read(char *at)
@@ -121,12 +115,6 @@ static const struct {
 };
 enum { WAYS = sizeof ways / sizeof *ways };
 
-static int by_size(const void *a, const void *b)
-{
-	long x = *(const long *)a, y = *(const long *)b;
-	return (x > y) - (x < y);
-}
-
 int main(int argc, char **argv)
 {
 	int samples = argc == 2 ? atoi(argv[1]) : 0;
@@ -175,7 +163,7 @@ int main(int argc, char **argv)
 	for (int way = 0; way < WAYS; way++)
 		for (int writes = 0; writes < 2; writes++) {
 			long *of = times[way][writes];
-			qsort(of, (size_t)samples, sizeof *of, by_size);
+			sort(of, samples);
 			printf("%s %s %d %ld %ld %ld\n", ways[way].name, writes ? "write" : "read",
 			       samples, of[samples / 2], of[(long)samples * 99 / 100],
 			       of[samples - 1]);

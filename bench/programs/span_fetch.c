@@ -8,25 +8,19 @@
  * A line: span, fetch, samples, and of these median, 99th percentile and largest, in ns.
  */
 #define _GNU_SOURCE
+#include "times.h"
+
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 enum { PAGE = 4096 };
 
 static int samples;
 static char *region;
 static long *times;
-
-static long now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
-}
 
 static void *reads(void *none)
 {
@@ -43,12 +37,6 @@ static void *reads(void *none)
 			exit(1);
 	}
 	return none;
-}
-
-static int by_size(const void *a, const void *b)
-{
-	long x = *(const long *)a, y = *(const long *)b;
-	return (x > y) - (x < y);
 }
 
 int main(int argc, char **argv)
@@ -68,7 +56,7 @@ int main(int argc, char **argv)
 	memset(region, 'o', (size_t)samples * PAGE);
 	if (pthread_create(&thread, NULL, reads, NULL) || pthread_join(thread, NULL))
 		return 1;
-	qsort(times, (size_t)samples, sizeof *times, by_size);
+	sort(times, samples);
 	printf("span fetch %d %ld %ld %ld\n", samples, times[samples / 2],
 	       times[(long)samples * 99 / 100], times[samples - 1]);
 	return 0;

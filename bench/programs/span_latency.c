@@ -21,13 +21,14 @@
  *  - thread: beginning and joining a thread on the second node, from the origin.
  */
 #define _GNU_SOURCE
+#include "times.h"
+
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { PAGE = 4096, RUN = 16, PAGES = 256, RUNS = 32 };
@@ -43,13 +44,6 @@ static pthread_barrier_t both;
 static struct {
 	_Alignas(PAGE) int word;
 } words[2];
-
-static long now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000L + t.tv_nsec;
-}
 
 static int is(const char *name)
 {
@@ -195,15 +189,9 @@ static void begin_and_join(void)
 	}
 }
 
-static int by_size(const void *a, const void *b)
-{
-	long x = *(const long *)a, y = *(const long *)b;
-	return (x > y) - (x < y);
-}
-
 static void report(void)
 {
-	qsort(times, (size_t)samples, sizeof *times, by_size);
+	sort(times, samples);
 	printf("%s %d %ld %ld %ld\n", step, samples, times[samples / 2],
 	       times[(long)samples * 99 / 100], times[samples - 1]);
 	fflush(stdout);

@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 41] = [
+const SOURCES: [(&str, &str); 42] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
@@ -51,6 +51,7 @@ const SOURCES: [(&str, &str); 41] = [
     ("matrix.c", include_str!("../programs/matrix.c")),
     ("spawn.c", include_str!("../programs/spawn.c")),
     ("syscall.c", include_str!("../programs/syscall.c")),
+    ("times.h", include_str!("../programs/times.h")),
     ("pagetables_tasks.c", include_str!("../programs/pagetables_tasks.c")),
     ("pagetables_processes.c", include_str!("../programs/pagetables_processes.c")),
     ("python.c", include_str!("../../examples/python.c")),
