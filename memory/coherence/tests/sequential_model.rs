@@ -82,8 +82,8 @@ const OPTIONS: Options =
 fn program(nodes: Vec<Vec<Vec<Do>>>, owners: &[Option<NodeId>]) -> Program {
     let owners = owners.to_vec();
     let options = OPTIONS;
-    let (slow_faults, hasty, lost, renewed) = (false, false, None, None);
-    Program { nodes, owners, options, slow_faults, hasty, lost, renewed }
+    let (slow_faults, hasty, lost, loaded, renewed) = (false, false, None, false, None);
+    Program { nodes, owners, options, slow_faults, hasty, lost, loaded, renewed }
 }
 
 /// One task a node.
@@ -125,6 +125,7 @@ fn explore_all(program: Program) {
     for (slow_faults, hasty) in [(false, false), (true, false), (false, true)] {
         explore(&Program { slow_faults, hasty, ..program.clone() });
     }
+    explore(&Program { loaded: true, ..program });
 }
 
 /// No order of steps comes back to where it was, as long as each page that somebody was let go

@@ -8,12 +8,13 @@ use coherence::sequential::message::{Body, Header, Op};
 use coherence::sequential::page::State;
 use coherence::sequential::{Action, Event, Node, Options};
 
-/// Of four, with a thousand pages that are node 0's at first.
+/// Of four, with a thousand pages that are node 0's at first, and hold something.
 fn node(me: NodeId) -> Node {
     let (pages_max, copies_max) = (16, u64::MAX);
     let options = Options { nodes: 4, me, pages_max, copies_max, rides: Policy::Auto, rest: 0 };
     let mut node = Node::new(options);
     step(&mut node, Event::Allocate { pages: 1000, owner: 0, everywhere: false });
+    step(&mut node, Event::Loaded(0..1000));
     node
 }
 
@@ -93,6 +94,68 @@ fn pages_that_will_be_wanted_come_together() {
     assert!(together.iter().take(4).any(|pages| *pages > 1), "{together:?}");
     assert_eq!(together[together.len() - 1], 16, "{together:?}");
     assert!(together.len() < 30, "{together:?}");
+}
+
+/// A run through memory that nobody has used: the pages themselves come, ever more at a time, and
+/// take no bytes.
+#[test]
+fn who_reads_what_nobody_has_used_may_write_it() {
+    let options = |me| {
+        let (pages_max, copies_max, rest) = (64, u64::MAX, 0);
+        Options { nodes: 2, me, pages_max, copies_max, rides: Policy::Runs, rest }
+    };
+    let [mut owner, mut reader] = [0, 1].map(|me| Node::new(options(me)));
+    for node in [&mut owner, &mut reader] {
+        step(node, Event::Allocate { pages: 1000, owner: 0, everywhere: false });
+    }
+    step(&mut owner, Event::Loaded(500..501));
+    let (mut page, mut together) = (0, Vec::new());
+    while page < 500 {
+        let asked = step(&mut reader, Event::Read(page));
+        if let [Action::Send(header, Body::Runs(hopes))] = &asked[..] {
+            let granted = step(&mut owner, Event::Message(*header, hopes.clone()));
+            let [Action::Send(grant, Body::New(runs))] = &granted[..] else {
+                panic!("{granted:?}");
+            };
+            together.push(1 + runs.iter().map(|run| run.pages).sum::<u64>());
+            let came = step(&mut reader, Event::Message(*grant, runs.clone()));
+            assert!(came.contains(&Action::MapWrite(page)), "{came:?}");
+        }
+        while reader.state(page) == Some(State::ReadWrite) {
+            page += 1;
+        }
+    }
+    assert_eq!(together[..6], [1, 3, 6, 12, 24, 48], "{together:?}");
+    assert_eq!(together[6], 64, "{together:?}");
+    // What was loaded is only copied.
+    let asked = step(&mut reader, Event::Read(500));
+    let [Action::Send(header, Body::Runs(hopes))] = &asked[..] else { panic!("{asked:?}") };
+    let granted = step(&mut owner, Event::Message(*header, hopes.clone()));
+    let Some(Action::Send(grant, Body::Pages { rides, .. })) = granted.last() else {
+        panic!("{granted:?}");
+    };
+    assert_eq!((grant.op, rides.len()), (Op::GrantRead, 0));
+}
+
+/// Where the owner itself goes through such memory, more is mapped each time.
+#[test]
+fn who_uses_its_own_memory_first_is_rarely_stopped() {
+    let (pages_max, copies_max) = (64, u64::MAX);
+    let options = Options { nodes: 2, me: 0, pages_max, copies_max, rides: Policy::Runs, rest: 0 };
+    let mut owner = Node::new(options);
+    step(&mut owner, Event::Allocate { pages: 1000, owner: 0, everywhere: false });
+    step(&mut owner, Event::Loaded(9..10));
+    let maps = |pages: std::ops::Range<Page>| pages.map(Action::MapWrite).collect::<Vec<_>>();
+    for (page, ready) in [(3, 3..4), (4, 4..6), (6, 6..9)] {
+        assert_eq!(step(&mut owner, Event::Read(page)), maps(ready));
+    }
+    step(&mut owner, Event::Close(21..30));
+    assert_eq!(step(&mut owner, Event::Write(10)), maps(10..18));
+    assert_eq!(step(&mut owner, Event::Write(18)), maps(18..21));
+    // Nobody waits until those are used that were not asked for.
+    assert_eq!(asks(&mut owner, Op::AskRead, 1, 10), [Action::Hold(10)]);
+    let granted = asks(&mut owner, Op::AskRead, 1, 11);
+    assert_eq!(granted[0], Action::Protect(11));
 }
 
 #[test]

@@ -52,6 +52,7 @@ fn program(random: &mut Random) -> Program {
         slow_faults: random.one_in(2),
         hasty: random.one_in(3),
         lost,
+        loaded: random.one_in(2),
         renewed,
     }
 }

@@ -184,6 +184,12 @@ impl Region {
         self.pages[page as usize].access
     }
 
+    /// Whether the memory has the page, since somebody has written to it, or threads may use it:
+    /// any other holds zeros.
+    pub fn has(&self, page: u64) -> bool {
+        self.pages[page as usize].is_there
+    }
+
     /// Whether pages can be given for reading only. If not (Linux before 6.4), [`allow`](
     /// Self::allow) cannot go from `None` to `Read`: one must give `Write`, and may then
     /// [`protect`](Self::protect).

@@ -109,7 +109,7 @@ impl Host {
 fn pack(header: Header, body: Body, setup: &Setup, frames: &mut Frames) -> Result<Mail, Stuck> {
     let content = body.runs().to_vec();
     let count = match &body {
-        Body::Runs(_) => 0,
+        Body::Runs(_) | Body::New(_) => 0,
         Body::Pages { asked, rides } => {
             usize::from(asked.is_some()) + rides.iter().map(|run| run.pages as usize).sum::<usize>()
         }

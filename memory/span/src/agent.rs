@@ -15,6 +15,7 @@ mod texts;
 
 use std::collections::{HashSet, VecDeque};
 use std::io::Write as _;
+use std::iter;
 use std::time::{Duration, Instant};
 
 use coherence::message::{NodeId, Page};
@@ -111,7 +112,11 @@ impl Agent {
         let Parts { region, options, mesh, desk, bell, origin, orders, names, wanted } = parts;
         let mut node = Node::new(options);
         let first = Event::Allocate { pages: region.pages(), owner: 0, everywhere: false };
-        node.step(first, 0, &mut Vec::new()).expect("only messages are refused");
+        let loaded = (0..region.pages()).filter(|&page| options.me == 0 && region.has(page));
+        let loaded = loaded.map(|page| Event::Loaded(page..page + 1));
+        for event in iter::once(first).chain(loaded) {
+            node.step(event, 0, &mut Vec::new()).expect("only messages are refused");
+        }
         Self {
             node,
             region,

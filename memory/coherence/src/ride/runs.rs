@@ -1,5 +1,5 @@
-//! Runs: who goes through memory page by page wants the next ones, too; so many of them as it
-//! has just gone through without a break.
+//! Runs: who goes through memory page by page, up or down, wants the next ones, too; so many of
+//! them as it has just gone through without a break.
 //!
 //! A node goes through several parts of its memory at a time (what it reads, what it writes, what
 //! each of its threads does): several runs are followed, and the one that was left longest ago is
@@ -13,7 +13,7 @@ use crate::message::Page;
 /// Runs that are followed at a time.
 const RUNS: usize = 8;
 /// Pages that come along, at most; and where a run may begin.
-const MOST: usize = 32;
+const MOST: usize = 63;
 const FIRST_MOST: usize = 16;
 
 /// Of one node.
@@ -28,9 +28,11 @@ pub struct Runs {
 /// Pages one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Run {
-    /// The page that was asked for last, and so many after it that may have come along.
+    /// The page that was asked for last, and so many behind it that may have come along.
     asked: Page,
     along: usize,
+    /// It goes down.
+    down: bool,
     /// Of those, so many may have been used or not.
     open: usize,
     /// So many were used.
@@ -40,30 +42,42 @@ struct Run {
 }
 
 impl Run {
-    /// These come next, if it goes on.
-    fn expects(&self, page: Page) -> bool {
-        (self.asked + 1..=self.asked + 1 + self.along as Page).contains(&page)
+    /// How far behind the page that was asked for last another is, as the run goes.
+    fn ahead(&self, page: Page, down: bool) -> Option<Page> {
+        if down { self.asked.checked_sub(page) } else { page.checked_sub(self.asked) }
+    }
+
+    /// The page may come next; whether the run goes down then.
+    fn expects(&self, page: Page) -> Option<bool> {
+        let is_next = |down: &bool| {
+            // One that has not gone on may turn round.
+            let along = if *down == self.down { self.along } else { 0 };
+            (*down == self.down || !self.goes_on)
+                && self.ahead(page, *down).is_some_and(|it| (1..=1 + along as Page).contains(&it))
+        };
+        [false, true].into_iter().find(is_next)
     }
 
     fn has(&self, page: Page) -> bool {
-        (self.asked..=self.asked + self.along as Page).contains(&page)
+        self.ahead(page, self.down).is_some_and(|ahead| ahead <= self.along as Page)
     }
 }
 
 impl Runs {
     /// The node asks for a page.
     pub fn asks(&mut self, page: Page) {
-        let run = match self.runs.iter().position(|run| run.expects(page)) {
-            Some(at) => {
-                let run = self.runs.remove(at).expect("it is there");
-                Run { asked: page, along: 0, open: 0, used: run.used + 1, goes_on: true }
+        let expected = |(at, run): (usize, &Run)| Some((at, run.expects(page)?));
+        let run = match self.runs.iter().enumerate().find_map(expected) {
+            Some((at, down)) => {
+                let used = self.runs.remove(at).expect("it is there").used + 1;
+                Run { asked: page, along: 0, down, open: 0, used, goes_on: true }
             }
             None => {
                 if self.runs.len() == RUNS {
                     let over = self.runs.pop_back().expect("there are some");
                     self.learn(&over);
                 }
-                Run { asked: page, along: 0, open: 0, used: 1, goes_on: false }
+                Run { asked: page, along: 0, down: false, open: 0, used: 1, goes_on: false }
             }
         };
         self.runs.push_front(run);
@@ -94,15 +108,17 @@ impl Runs {
     /// The pages that come along with the one that it has just asked for.
     pub fn foresees(&mut self) -> impl Iterator<Item = Page> + use<> {
         let usual = self.usual.max(1);
-        let (asked, along) = match self.runs.front_mut() {
+        let (asked, along, down) = match self.runs.front_mut() {
             Some(run) => {
                 run.along = if run.goes_on { run.used.max(usual - 1).min(MOST) } else { usual - 1 };
                 run.open = run.along;
-                (run.asked, run.along)
+                (run.asked, run.along, run.down)
             }
-            None => (0, 0),
+            None => (0, 0, false),
         };
-        (1..=along as Page).map(move |ahead| asked + ahead)
+        let most = if down { asked } else { Page::MAX - asked };
+        let behind = move |ahead| if down { asked - ahead } else { asked + ahead };
+        (1..=most.min(along as Page)).map(behind)
     }
 }
 
@@ -111,7 +127,7 @@ mod tests {
     use super::*;
 
     /// Goes through these pages; how many had to be asked for.
-    fn goes(runs: &mut Runs, pages: std::ops::Range<Page>) -> usize {
+    fn goes(runs: &mut Runs, pages: impl Iterator<Item = Page>) -> usize {
         let (mut asked, mut there) = (0, Vec::new());
         let mut came: Vec<Page> = Vec::new();
         for page in pages {
@@ -134,7 +150,16 @@ mod tests {
     fn a_long_run_is_fetched_in_ever_larger_parts() {
         let mut runs = Runs::default();
         assert_eq!(goes(&mut runs, 0..15), 4, "1, 2, 4 and 8 at a time");
-        assert_eq!(goes(&mut runs, 15..15 + 320), 11, "and 32 more at most");
+        assert_eq!(goes(&mut runs, 15..15 + 320), 7, "12, 25, 51, and 63 more at most");
+    }
+
+    #[test]
+    fn a_run_may_go_down() {
+        let mut runs = Runs::default();
+        assert_eq!(goes(&mut runs, (1000..1015).rev()), 4);
+        assert_eq!(goes(&mut runs, (0..1000).rev()), 18);
+        runs.asks(500);
+        assert_eq!(runs.foresees().next(), None, "it does not turn back");
     }
 
     #[test]

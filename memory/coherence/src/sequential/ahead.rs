@@ -14,6 +14,12 @@
 //! goes along only if nobody has a copy, so that nobody need be told. Nobody has to be asked
 //! twice: who lends a page tells later requests where it went, as if it had been asked for.
 //!
+//! **What nobody has used.** Memory that a program has just got holds zeros, and its owner knows
+//! that no task of its has used it. Such a page goes to whoever asks, to read too: it will be
+//! written, and would have to be asked for again. With it go others of the kind only, which cost
+//! no more than a bit each; and where the owner's own tasks use it first, more of it is mapped at
+//! once.
+//!
 //! **What comes of it.** Pages that came along are mapped, all but the one that was foreseen
 //! last, the *mark*. The first use of it is a fault that costs no message, and says that all of
 //! them were of use; if it is taken away unused, none was.
@@ -27,13 +33,19 @@ use super::page::{Happens, State};
 use super::table::{Entry, Fresh};
 use crate::message::{NodeId, Page};
 use crate::ride::forecast::Forecast;
+use crate::ride::sweeps::Sweeps;
 use crate::ride::{By, Carrier, Fate, Ride};
 use crate::run::{self, NOBODY, Run};
+
+/// Pages that go along with another, at most, with their bytes: more would keep who asks waiting
+/// longer than another request. Those that nobody has used cost a bit each.
+const WHOLE_MAX: usize = 32;
 
 /// What a node foresees of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
     forecast: Forecast,
+    sweeps: Sweeps,
     /// Instead of that, for the next step.
     suggested: Vec<Page>,
     /// What is hoped to come along with a page, in the order in which it will be wanted.
@@ -112,6 +124,34 @@ impl Node {
         runs
     }
 
+    /// A task uses a page of ours that nobody has used: others like it that it will use next are
+    /// mapped with it.
+    pub(super) fn use_ahead(&mut self, used: Page, actions: &mut Vec<Action>) {
+        let first = actions.len() - 1;
+        let (table, closed) = (&self.pages, &self.closed);
+        let is_new = |page: &Page| {
+            table.get(*page).is_some_and(|entry| entry.is_new)
+                && !closed.iter().any(|closed| closed.contains(page))
+        };
+        let pages: Vec<Page> = if self.ahead.forecast.is_on() {
+            let ready = self.ahead.sweeps.first_use(used);
+            let below = (ready.start..used).rev().take_while(is_new);
+            below.chain((used + 1..ready.end).take_while(is_new)).collect()
+        } else {
+            self.ahead.suggested.iter().copied().filter(is_new).collect()
+        };
+        for page in pages {
+            self.happens(page, Happens::Write, None, actions);
+            // Nobody was let go on.
+            self.pages.of(page).fresh = Fresh::No;
+        }
+        // Neighbours one after the other, so that they can be mapped at once.
+        actions[first..].sort_by_key(|action| match *action {
+            Action::MapWrite(page) => page,
+            _ => Page::MAX,
+        });
+    }
+
     /// Who asks for a page waits here for it, and hopes for these.
     pub(super) fn keep_hopes(&mut self, page: Page, asker: NodeId, hopes: &[Run]) {
         if !hopes.is_empty() {
@@ -165,7 +205,12 @@ impl Node {
             };
             entry.owner = if write { self.options.me } else { from };
             let is_mark = mark == Some(ride.page) && !is_wanted;
-            let on = if is_mark { Happens::Mark } else { Happens::Ride };
+            let on = match (write && entry.state == State::HopingToRead, is_mark) {
+                (false, false) => Happens::Ride,
+                (false, true) => Happens::Mark,
+                (true, false) => Happens::RideOwn,
+                (true, true) => Happens::MarkOwn,
+            };
             self.counts.rides[ride.by as usize].sent += 1;
             self.happens(ride.page, on, Some(Detail::Place(before + place)), actions);
             if !is_wanted {
@@ -213,10 +258,12 @@ impl Node {
         let on = if write { Happens::LendWrite } else { Happens::LendRead };
         let mut lent = Vec::new();
         for page in hopes.iter().flat_map(Run::range) {
-            if lent.len() == room {
+            if lent.len() == room.min(WHOLE_MAX) {
                 break;
             }
-            if page == asked || !self.can_lend(asker, page, write) {
+            // What nobody has used is better asked for, as it comes to be written.
+            let is_new = self.pages.get(page).is_some_and(|entry| entry.is_new);
+            if page == asked || is_new && !write || !self.can_lend(asker, page, write) {
                 continue;
             }
             self.happens(page, on, None, actions);
@@ -228,6 +275,20 @@ impl Node {
                 entry.copies.insert(asker);
             }
             lent.push(page);
+        }
+        lent
+    }
+
+    /// Of the pages that another hopes for with one that nobody has used, all others of the kind.
+    pub(super) fn lend_new(&mut self, asker: NodeId, asked: Page, hopes: &[Run]) -> Vec<Page> {
+        let room = self.options.pages_max as usize - 1;
+        let is_new =
+            |page: &Page| *page != asked && self.pages.get(*page).is_some_and(|entry| entry.is_new);
+        let pages = hopes.iter().flat_map(Run::range).filter(is_new);
+        let lent: Vec<Page> = pages.take(room).collect();
+        for &page in &lent {
+            self.happens(page, Happens::LendNew, None, &mut Vec::new());
+            self.pages.of(page).owner = asker;
         }
         lent
     }

@@ -22,6 +22,9 @@ pub enum Event {
         /// All nodes have the same there already (a file's text), and may read it.
         everywhere: bool,
     },
+    /// These pages of ours hold something that no task has written, such as a program's image:
+    /// before anybody asks for one of them. Others hold zeros at first.
+    Loaded(Range<Page>),
     /// These pages will begin anew: nothing of them is fetched ahead any more. See
     /// [Pages that begin anew](super#pages-that-begin-anew).
     Close(Range<Page>),

@@ -35,7 +35,8 @@ pub enum Op {
     /// The copy.
     GrantRead = 3,
     /// The page: who gets it is its owner, and may write it when those of `set` have
-    /// acknowledged. Without `whole` the copy that is there already is the page.
+    /// acknowledged. Without `whole` the copy that is there already is the page. A page that
+    /// nobody has used goes to who asks to read, too.
     GrantWrite = 4,
     /// To who has a copy: `node` will write the page.
     Invalidate = 5,
@@ -233,13 +234,16 @@ pub enum Body {
         /// Those that go along.
         rides: Vec<Run>,
     },
+    /// Pages that nobody has used: the one that was asked for, and those that go along. They are
+    /// sent as pages of zeros.
+    New(Vec<Run>),
 }
 
 impl Body {
     /// Its runs.
     pub fn runs(&self) -> &[Run] {
         match self {
-            Body::Runs(runs) | Body::Pages { rides: runs, .. } => runs,
+            Body::Runs(runs) | Body::Pages { rides: runs, .. } | Body::New(runs) => runs,
         }
     }
 
@@ -271,6 +275,9 @@ impl Body {
                 place += count;
             }
             bytes[word..word + 8].copy_from_slice(&zeros.to_le_bytes());
+        } else if let Body::New(runs) = self {
+            let pages = 1 + runs.iter().map(|run| run.pages).sum::<u64>();
+            bytes.extend((u64::MAX >> (u64::from(PAGES_MAX) - pages)).to_le_bytes());
         }
         bytes
     }
@@ -351,6 +358,17 @@ mod tests {
         fn no_bytes_make_it_panic(bytes: Vec<u8>, body in proptest::collection::vec(0..4u8, 0..200), op in 0..Op::ALL.len(), whole: bool, runs in 0..5u16) {
             let _ = Header::parse(&bytes);
             let _ = parse(&header(Op::ALL[op], whole, runs), &body, 4);
+        }
+    }
+
+    #[test]
+    fn pages_that_nobody_has_used_come_as_zeros() {
+        for rides in [0, 7, 63] {
+            let runs = run::of((0..rides).map(|page| (501 + page, NOBODY)));
+            let header = header(Op::GrantWrite, true, runs.len() as u16);
+            let bytes = Body::New(runs).bytes(|_, _| unreachable!("nobody has used them"));
+            let (_, pages) = parse(&header, &bytes, 96).expect("ours");
+            assert_eq!(pages.run(0, 64), (1 + rides as usize, None));
         }
     }
 

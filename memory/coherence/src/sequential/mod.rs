@@ -27,7 +27,8 @@
 //!   suffices for reading only. Faults may come late, twice, or for what is allowed by now.
 //! - Pages that came together are filled one after the other and then allowed in ascending order:
 //!   what is next to each other in the list and in memory may be done at once.
-//! - At first nothing is mapped, not even on the owner's node; it may map what it owns.
+//! - At first nothing is mapped, not even on the owner's node, and pages hold zeros but where
+//!   [`Event::Loaded`] says otherwise: what no task has used is sent as zeros.
 //! - `Hold(page)` is answered by [`Event::Touched`], whether the page is still here or not: when
 //!   all tasks that were woken for the page have gone on, or some microseconds after they were;
 //!   at once, if that is long ago. Without the answer who waits for the page would wait for

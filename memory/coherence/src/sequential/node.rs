@@ -86,6 +86,7 @@ impl Node {
             Event::Allocate { pages, owner, everywhere } => {
                 self.pages.allocate(pages, self.first(owner, everywhere));
             }
+            Event::Loaded(pages) => pages.for_each(|page| self.pages.of(page).is_new = false),
             Event::Close(pages) => self.closed.push(pages),
             Event::Renew { pages, owner, everywhere } => {
                 assert!(pages.end <= self.pages(), "pages that are not allocated begin anew");
@@ -216,7 +217,11 @@ impl Node {
             actions.push(Action::Gone(page));
             return;
         }
+        let is_new = self.pages.of(page).is_new;
         self.happens(page, on, None, actions);
+        if is_new {
+            self.use_ahead(page, actions);
+        }
     }
 
     fn rule(&mut self, page: Page, on: Happens) -> super::page::Rule {
@@ -238,10 +243,11 @@ impl Node {
         let now = self.now;
         let entry = self.pages.of(page);
         entry.state = rule.next;
+        entry.is_new = false;
         let waited = now.saturating_sub(entry.since);
-        match on {
-            Happens::Copy => self.counts.reading.add(waited),
-            Happens::OwnAlone | Happens::Gathered => self.counts.writing.add(waited),
+        match (rule.state, on) {
+            (State::Reading, Happens::Copy | Happens::OwnAlone) => self.counts.reading.add(waited),
+            (_, Happens::OwnAlone | Happens::Gathered) => self.counts.writing.add(waited),
             _ => {}
         }
         if matches!(rule.state, State::Ahead | State::AheadOwner) && rule.next != rule.state {
@@ -273,6 +279,9 @@ impl Node {
                 }
                 (Do::GrantWrite, Some(Detail::Asked(request))) => {
                     self.grant(page, request, true, actions);
+                }
+                (Do::GrantNew, Some(Detail::Asked(request))) => {
+                    self.grant_new(page, request, actions);
                 }
                 (Do::Forward, Some(Detail::Asked(request))) => {
                     self.forward(page, request, on == Happens::AskWrite, actions);
@@ -338,6 +347,19 @@ impl Node {
             // Only now: their bytes had to be sent.
             actions.extend(lent.into_iter().map(Action::Unmap));
         }
+    }
+
+    /// Gives what nobody has used: the page itself, also to who only reads, as it will write it
+    /// sooner or later.
+    fn grant_new(&mut self, page: Page, request: &Request, actions: &mut Vec<Action>) {
+        let Request { asker, hops, ref hopes, .. } = *request;
+        self.counts.hops += u64::from(hops);
+        self.pages.of(page).owner = asker;
+        let lent = self.lend_new(asker, page, hopes);
+        self.counts.moved += 1;
+        self.counts.pages += 1 + lent.len() as u64;
+        let header = Header { whole: true, ..self.header(asker, Op::GrantWrite, page) };
+        self.post(header, Body::New(runs(lent.into_iter())), actions);
     }
 
     /// Tells those who have copies who will write the page.
@@ -547,7 +569,11 @@ impl Node {
         } else if entry.owner == asker {
             return refuse("asks for a page that it has, so far as we know");
         }
-        let on = if write { Happens::AskWrite } else { Happens::AskRead };
+        let on = match entry.is_new {
+            true => Happens::AskNew,
+            false if write => Happens::AskWrite,
+            false => Happens::AskRead,
+        };
         self.happens(page, on, Some(Detail::Asked(request)), actions);
         Ok(())
     }
@@ -565,7 +591,7 @@ impl Node {
         let refuse = |why| Err(Refused::of(header, why));
         let write = op == Op::GrantWrite;
         let wanted = match entry.state {
-            State::Reading => !write && whole,
+            State::Reading => whole && (!write || set == 0),
             State::Writing => write && whole,
             State::Upgrading => write && !whole,
             _ => false,
@@ -590,6 +616,10 @@ impl Node {
             }
             true => {
                 let entry = self.pages.of(page);
+                if entry.state == State::Reading {
+                    // It was asked for as a copy, and nobody comes after us yet.
+                    (entry.owner, entry.answers) = (me, Nodes::default());
+                }
                 entry.answers = others.without(entry.answers).without(lost);
                 if entry.answers.is_empty() { Happens::OwnAlone } else { Happens::Own }
             }

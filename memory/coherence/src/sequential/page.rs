@@ -63,16 +63,24 @@ pub enum Happens {
     Ride,
     /// It came along with another page; its first use is to be noticed.
     Mark,
+    /// It came along with another page, and is ours: asked to read, its owner had never used it.
+    RideOwn,
+    /// The same; its first use is to be noticed.
+    MarkOwn,
     /// It did not come along.
     Stay,
     /// Another node asks for a copy.
     AskRead,
     /// Another node asks for the page.
     AskWrite,
+    /// Another node asks for a copy or for the page, which nobody has used yet.
+    AskNew,
     /// A copy goes along with another page.
     LendRead,
     /// The page goes along with another.
     LendWrite,
+    /// The page, which nobody has used yet, goes along with another.
+    LendNew,
     /// Another node has asked for the page and will write it.
     Invalidate,
     /// There is too little memory for copies.
@@ -100,6 +108,8 @@ pub enum Do {
     GrantRead,
     /// Give the page to who asks, and tell those who have copies.
     GrantWrite,
+    /// Give the page, which holds zeros, to who asks.
+    GrantNew,
     /// Tell those who have copies.
     Invalidate,
     /// Tell who will write the page that our copy is gone.
@@ -160,12 +170,15 @@ pub const RULES: &[Rule] = {
         rule(S::ReadWrite, H::Write, S::ReadWrite, &[Do::MapWrite]),
         rule(S::ReadWrite, H::AskRead, S::ReadOwner, &[Do::Protect, Do::GrantRead]),
         rule(S::ReadWrite, H::AskWrite, S::None, &[Do::Protect, Do::GrantWrite, Do::Unmap]),
+        rule(S::ReadWrite, H::AskNew, S::None, &[Do::GrantNew]),
         rule(S::ReadWrite, H::LendRead, S::ReadOwner, &[Do::Protect]),
         rule(S::ReadWrite, H::LendWrite, S::None, &[Do::Protect]),
+        rule(S::ReadWrite, H::LendNew, S::None, &[]),
         //
         rule(S::Reading, H::Read, S::Reading, &[]),
         rule(S::Reading, H::Write, S::Reading, &[]),
         rule(S::Reading, H::Copy, S::ReadOnly, &[Do::Fill, Do::MapRead]),
+        rule(S::Reading, H::OwnAlone, S::ReadWrite, &[Do::Fill, Do::MapWrite]),
         rule(S::Reading, H::AskRead, S::Reading, &[Do::Forward]),
         rule(S::Reading, H::AskWrite, S::Reading, &[Do::Forward]),
         rule(S::Reading, H::Invalidate, S::Reading, &[Do::Acknowledge]),
@@ -196,6 +209,8 @@ pub const RULES: &[Rule] = {
         rule(S::HopingToRead, H::Write, S::HopingToRead, &[]),
         rule(S::HopingToRead, H::Ride, S::ReadOnly, &[Do::Fill, Do::MapRead]),
         rule(S::HopingToRead, H::Mark, S::Ahead, &[Do::Fill]),
+        rule(S::HopingToRead, H::RideOwn, S::ReadWrite, &[Do::Fill, Do::MapWrite]),
+        rule(S::HopingToRead, H::MarkOwn, S::AheadOwner, &[Do::Fill]),
         rule(S::HopingToRead, H::Stay, S::None, &[Do::Wake]),
         rule(S::HopingToRead, H::AskRead, S::HopingToRead, &[Do::Forward]),
         rule(S::HopingToRead, H::AskWrite, S::HopingToRead, &[Do::Forward]),

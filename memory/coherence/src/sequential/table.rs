@@ -32,6 +32,8 @@ pub(super) struct Entry {
     pub invalid_for: Option<NodeId>,
     /// A task waits for a page that is hoped for.
     pub is_wanted: bool,
+    /// It is ours and holds zeros: no task has used it yet.
+    pub is_new: bool,
     /// When a task could not use it last; 0: never.
     pub since: u64,
 }
@@ -195,6 +197,7 @@ fn unused(allocations: &[(Page, First)], page: Page) -> Entry {
         fresh: Fresh::No,
         invalid_for: None,
         is_wanted: false,
+        is_new: state == State::ReadWrite,
         since: 0,
     }
 }

@@ -56,6 +56,8 @@ pub struct Program {
     pub hasty: bool,
     /// Which node is lost, at any time.
     pub lost: Option<usize>,
+    /// Pages are said to hold something at first, and no task has written it.
+    pub loaded: bool,
     /// Which page begins anew, at any time, and whose it is then.
     pub renewed: Option<(Page, NodeId)>,
 }
@@ -158,7 +160,12 @@ impl Machine {
             let frame = |owner: &Option<NodeId>| {
                 let (owner, everywhere) = (owner.unwrap_or(0), owner.is_none());
                 let allocate = Event::Allocate { pages: 1, owner, everywhere };
+                let page = node.pages();
                 node.step(allocate, 0, &mut Vec::new()).expect("no message");
+                if program.loaded {
+                    let loaded = Event::Loaded(page..page + 1);
+                    node.step(loaded, 0, &mut Vec::new()).expect("no message");
+                }
                 let is_here = everywhere || owner == me;
                 let bytes = [if is_here { 0 } else { NOTHING }; PAGE];
                 Frame { access: Access::None, bytes }
