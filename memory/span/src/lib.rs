@@ -53,6 +53,7 @@ mod ranges;
 mod raw;
 pub mod report;
 mod robust;
+mod scheduling;
 mod shadow;
 mod signals;
 pub mod talk;

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::{self, block};
-use crate::{raw, shadow, threads};
+use crate::{raw, scheduling, shadow, threads};
 
 /// The flags with which a child shares memory, and its parent waits.
 const SHARES: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
@@ -74,6 +74,7 @@ pub unsafe fn child(seat: &Seat, call: Call) -> i64 {
 /// The child, on its parent's area.
 extern "C" fn spawned(index: usize) -> ! {
     let seat = Here::get().desk.seat(index as u32);
+    scheduling::computes();
     // SAFETY: the context was given to us.
     unsafe { raw::go_on(Context::registers(seat.context())) }
 }

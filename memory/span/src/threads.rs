@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::{self, block};
-use crate::{calls, processes, processors, raw, robust, shadow};
+use crate::{calls, processes, processors, raw, robust, scheduling, shadow};
 
 /// `PR_SET_SYSCALL_USER_DISPATCH` (Linux 5.11).
 pub const DISPATCH: i32 = 59;
@@ -164,6 +164,7 @@ pub unsafe fn run(seat: &Seat) -> ! {
     unsafe {
         let context = seat.context();
         set_thread_area((*context).thread_area);
+        scheduling::computes();
         dispatch();
         signals::go_on(seat, context)
     }
