@@ -269,11 +269,13 @@ impl Region {
         let writable = access == Access::Write;
         let view = self.view(pages.clone());
         assert!(bytes.is_none_or(|bytes| bytes.len() == view.len()), "as many bytes as pages have");
-        let system = rustix::param::page_size();
+        let (system, bytes_of) = (rustix::param::page_size(), self.place.page_bytes);
         let (mut at, mut end) = (view.start, view.end);
         while at < view.end {
             let part = at - view.start..end - view.start;
+            let is_there = self.pages[pages.start as usize + (at - view.start) / bytes_of].is_there;
             let done = match bytes {
+                _ if is_there => Err(Errno::EXIST),
                 Some(bytes) => self.userfault.copy(at, &bytes[part], writable),
                 None if writable => self.userfault.zero(at..end),
                 None => self.userfault.copy(at, &ZEROS[..part.len().min(ZEROS.len())], writable),
@@ -283,7 +285,9 @@ impl Region {
                 // The memory has it already.
                 Err(Errno::EXIST) => {
                     let bytes = bytes.map_or(&ZEROS[..], |bytes| &bytes[at - view.start..]);
-                    self.populate(at..at + system)?;
+                    if !is_there {
+                        self.populate(at..at + system)?;
+                    }
                     let to = with_exposed_provenance_mut::<u8>(at + ALIAS);
                     // SAFETY: the alias can be written as long as the region, no Rust reference
                     // to it exists, and the memory has the page.
@@ -365,11 +369,17 @@ impl Region {
 
     /// Threads may do nothing with a page from now on. What it holds stays.
     pub fn forbid(&mut self, page: u64) -> Result<(), PagerError> {
-        if self.access(page) == Access::None {
+        self.forbid_all(page..page + 1)
+    }
+
+    /// The same of many.
+    pub fn forbid_all(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        let all = &mut self.pages[pages.start as usize..pages.end as usize];
+        if all.iter().all(|page| page.access == Access::None) {
             return Ok(());
         }
-        self.pages[page as usize].access = Access::None;
-        let view = self.view(page..page + 1);
+        all.iter_mut().for_each(|page| page.access = Access::None);
+        let view = self.view(pages);
         // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
         unsafe {
             madvise(with_exposed_provenance_mut(view.start), view.len(), Advice::LinuxDontNeed)

@@ -252,6 +252,11 @@ impl State {
         matches!(self, State::ReadOnly | State::Upgrading | State::Ahead)
     }
 
+    /// What stands in the page is the page, or a copy of it.
+    pub fn has_bytes(self) -> bool {
+        self.owns() || self.is_copy() || self == State::Gathering
+    }
+
     /// Something is asked for, or hoped for, that has not come yet.
     pub fn waits(self) -> bool {
         use State::{HopingToRead, HopingToWrite, Reading, Upgrading, Writing};

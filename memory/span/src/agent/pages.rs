@@ -138,7 +138,7 @@ impl Agent {
 
     fn unmap(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
         self.forget_texts(pages.clone())?;
-        self.region.discard_all(pages)
+        self.gives_up(pages)
     }
 
     /// Threads go on with pages: those stay for a while.
