@@ -152,13 +152,17 @@ impl Agent {
         slice::shorten();
         let mut begin = Instant::now();
         loop {
-            if self.turn() {
+            let found = self.turn();
+            if found {
                 self.patience.learn(true, begin.elapsed());
                 begin = Instant::now();
-                continue;
             }
-            if self.may_look() && self.patience.looks(begin.elapsed()) {
-                std::hint::spin_loop();
+            if self.may_look() && (found || self.patience.looks(begin.elapsed())) {
+                match self.origin.as_ref().is_some_and(|origin| origin.at_work > 0) {
+                    // A shadow may want this processor.
+                    true => std::thread::yield_now(),
+                    false => std::hint::spin_loop(),
+                }
                 continue;
             }
             if !self.desk.may_sleep() {

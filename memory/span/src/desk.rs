@@ -34,7 +34,7 @@ pub struct Call {
 pub enum Request {
     /// To make this call at the origin, for a thread of another node. Answer: its result.
     Call(Call),
-    /// To a shadow's agent: the call's result.
+    /// To a shadow's agent: the call's result. Told, not asked.
     Done(i64),
     /// Memory, anywhere, of zeros; to be read from a file, or not. Answer: its address.
     Map { bytes: u64, protection: u32, is_file: bool },
@@ -223,6 +223,28 @@ impl Desk {
 
     /// To a thread: asks, and waits for the answer.
     pub fn ask(&self, seat: &Seat, request: Request) -> i64 {
+        self.tell(seat, request);
+        loop {
+            match seat.state.load(Ordering::SeqCst) {
+                ANSWERED => break,
+                state => raw::sleep(&seat.state, state, None),
+            };
+        }
+        // SAFETY: answered, so it is ours.
+        let answer = unsafe { *seat.answer.get() };
+        seat.state.store(FREE, Ordering::Relaxed);
+        answer
+    }
+
+    /// To a thread: what the agent takes without an answer.
+    pub fn tell(&self, seat: &Seat, request: Request) {
+        loop {
+            match seat.state.load(Ordering::SeqCst) {
+                FREE => break,
+                // It has not taken yet what it was told last.
+                state => raw::sleep(&seat.state, state, None),
+            };
+        }
         // SAFETY: free, so it is ours.
         unsafe { *seat.request.get() = request };
         seat.state.store(ASKED, Ordering::SeqCst);
@@ -234,16 +256,6 @@ impl Desk {
             // SAFETY: eight bytes. Full is loud enough.
             unsafe { raw::call(libc::SYS_write as u64, arguments) };
         }
-        loop {
-            match seat.state.load(Ordering::SeqCst) {
-                ANSWERED => break,
-                state => raw::sleep(&seat.state, state, None),
-            };
-        }
-        // SAFETY: answered, so it is ours.
-        let answer = unsafe { *seat.answer.get() };
-        seat.state.store(FREE, Ordering::Relaxed);
-        answer
     }
 
     /// The bell's descriptor.
@@ -280,6 +292,13 @@ impl Desk {
         // SAFETY: taken, so it is ours.
         unsafe { *seat.answer.get() = answer };
         seat.state.store(ANSWERED, Ordering::SeqCst);
+        raw::wake(&seat.state);
+    }
+
+    /// To the agent: it has taken what it was told.
+    pub fn took(&self, index: u32) {
+        let seat = self.seat(index);
+        seat.state.store(FREE, Ordering::SeqCst);
         raw::wake(&seat.state);
     }
 

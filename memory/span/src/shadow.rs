@@ -8,7 +8,7 @@ use crate::desk::{Call, Request, Seat};
 use crate::edges::RESTART;
 use crate::here::Here;
 use crate::signals::{self, ALL, OURS, Signal, block, send};
-use crate::{calls, processes, threads};
+use crate::{calls, processes, scheduling, threads};
 
 /// What it is asked besides the kernel's calls; a program cannot ask for these.
 const FIRST: u64 = 1 << 32;
@@ -33,6 +33,7 @@ pub const FORK: u64 = FIRST + 6;
 pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
     // A signal is with the other half, which has not said yet that it handles it.
     let mut told = false;
+    scheduling::serves();
     set_mask(seat, mask);
     loop {
         told |= hand_on(here, seat, told);
@@ -67,7 +68,7 @@ pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
             _ => unsafe { calls::for_another(here, seat, call) },
         };
         told |= hand_on(here, seat, told);
-        here.desk.ask(seat, Request::Done(result));
+        here.desk.tell(seat, Request::Done(result));
     }
 }
 

@@ -34,6 +34,8 @@ pub struct Origin {
     /// Which nodes have had threads.
     pub(super) is_used: Vec<bool>,
     pub(super) changes: Changes,
+    /// Calls that shadows make now.
+    pub(super) at_work: u32,
     /// Threads that have been sent a signal, and have not said that they handle it.
     pub(super) signalled: HashSet<u32>,
     status: i32,
@@ -55,6 +57,7 @@ impl Origin {
             is_used: (0..rooms.len()).map(|node| node == 0).collect(),
             rooms,
             changes: Changes::default(),
+            at_work: 0,
             signalled: HashSet::new(),
             status: 0,
         }
@@ -193,7 +196,9 @@ impl Agent {
                 if let Some(node) = self.origin().nodes[thread as usize] {
                     self.say(node, Word::Result { thread, result });
                 }
-                self.answer(thread, 0);
+                self.asked -= 1;
+                self.origin().at_work -= 1;
+                self.desk.took(thread);
             }
             Request::Gone(status) => {
                 let desk = self.desk;
@@ -246,6 +251,7 @@ impl Agent {
                     self.origin().signalled.remove(&thread);
                 }
                 seat.post(Call { number, arguments });
+                self.origin().at_work += 1;
             }
             Word::Move { thread, node, clear_tid, robust } if is_theirs(self, thread) => {
                 self.arrives(thread, node, [clear_tid, robust], from, body);
