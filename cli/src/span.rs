@@ -40,10 +40,10 @@ pub struct Options {
     /// The program nagaya on other hosts (else where it is here, or where PATH says)
     #[arg(long, value_name = "PATH")]
     nagaya: Option<String>,
-    /// Where new threads go: to the node with the fewest for its processors (spread), or to the
-    /// next only when one is full (pack); or by what can run there, and running threads follow
-    /// (load)
-    #[arg(long, value_name = "pack|spread|load", default_value = "spread")]
+    /// Where threads go: each new one to the node with the fewest for its processors (spread), and
+    /// all to fewer nodes while they would get in each other's way (auto); to the next node only
+    /// when one is full (pack); or by what can run there, and running threads follow (load)
+    #[arg(long, value_name = "auto|spread|pack|load", default_value = "auto")]
     place: Policy,
     /// Processors of nodes: each a share of its own (node; the default where there are as many as
     /// nodes), or all of them (none)

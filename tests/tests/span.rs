@@ -11,8 +11,9 @@ use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(100);
 
+/// Threads stay on all nodes.
 fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
+    let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
     span.arg(program.as_ref()).time_limit(LIMIT)
 }
 

@@ -9,7 +9,14 @@ use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
 
 const LIMIT: Duration = Duration::from_secs(100);
 
+/// Threads stay on all nodes.
 fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
+    let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
+    span.arg(program.as_ref()).time_limit(LIMIT)
+}
+
+/// Threads are packed where that is better.
+fn packing(nodes: usize, program: impl AsRef<Path>) -> Cmd {
     let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
     span.arg(program.as_ref()).time_limit(LIMIT)
 }
@@ -29,6 +36,8 @@ fn prints_the_same(work: &WorkDir, command: &[&str], but: &[&str]) {
         let ours = of(span(nodes, &program).args(&command[1..]));
         assert!(ours == alone, "{command:?} on {nodes} nodes prints something else: {ours:?}");
     }
+    let ours = of(packing(2, &program).args(&command[1..]));
+    assert!(ours == alone, "{command:?}, packed, prints something else: {ours:?}");
 }
 
 /// Letters in an order that is the same each time.
@@ -110,6 +119,7 @@ fn storms_of_threads_lose_nothing() {
         for (nodes, rounds) in [(1, "300"), (2, "30"), (3, "20"), (4, "10")] {
             span(nodes, &program).args([name, rounds]).run().prints("right\n");
         }
+        packing(3, &program).args([name, "60"]).run().prints("right\n");
     }
 }
 

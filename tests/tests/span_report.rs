@@ -14,7 +14,7 @@ fn shares() -> PathBuf {
 }
 
 fn counted(how: &str, report: &str) -> Cmd {
-    let span = nagaya("span").args(["--nodes", "2", report]);
+    let span = nagaya("span").args(["--nodes", "2", "--place", "spread", report]);
     span.arg(shares()).args([how, "150"]).time_limit(LIMIT)
 }
 

@@ -10,8 +10,9 @@ use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(200);
 
+/// Threads stay on all nodes.
 fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
+    let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
     span.arg(program.as_ref()).time_limit(LIMIT)
 }
 
@@ -73,6 +74,32 @@ fn running_threads_go_where_there_is_less_to_do_and_stay() {
     let moves = output.stdout.strip_suffix(" moves\n").and_then(|moves| moves.parse().ok());
     // Twice as many as are needed: others' work is load, too, but no thread goes to and fro.
     assert!(moves.is_some_and(|moves: u32| (2..=4).contains(&moves)), "{output}");
+}
+
+/// By themselves, and it is said in the report only.
+#[test]
+fn threads_that_get_in_each_other_s_way_are_packed() {
+    let packed = program("packed", &[]);
+    let run = |what: &str| {
+        let span = nagaya("span").args(["--nodes", "2", "--report"]).arg(&packed);
+        span.arg(what).time_limit(LIMIT).run()
+    };
+    // Two nodes on one processor are no better than one.
+    let may_spread = std::thread::available_parallelism().is_ok_and(|count| count.get() > 1);
+    for what in if may_spread { &["together", "apart", "alone"][..] } else { &["together"] } {
+        let output = run(what);
+        assert!(output.stdout == "right\n" && output.code() == 0, "{output}");
+        let is_packed = output.stderr.contains("s threads were packed on 1 node: they ran on");
+        assert!(is_packed || *what == "alone", "{output}");
+    }
+    let output = run("migrates");
+    assert!(output.stdout == "right\n" && !output.stderr.contains("packed on"), "{output}");
+    for nodes in ["2", "3"] {
+        let span = nagaya("span").args(["--nodes", nodes]).arg(&packed).arg("phases");
+        let output = span.time_limit(LIMIT).run();
+        assert_eq!(output.stderr, "", "{output}");
+        output.prints("right\n");
+    }
 }
 
 #[test]

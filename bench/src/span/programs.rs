@@ -3,9 +3,10 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use super::{Options, on_two_nodes};
+use super::Options;
 use crate::cores;
 use crate::failure::Failure;
 use crate::launch::{Nagaya, on_path, output_of};
@@ -164,7 +165,11 @@ fn times(
         let run = |nodes: usize| {
             let mut command = match nodes {
                 1 => cores::on(cpu, &path),
-                _ => on_two_nodes(nagaya, &path),
+                _ => {
+                    let mut command = Command::new(&nagaya.command);
+                    command.args(["span", "--nodes", "2"]).arg(&path);
+                    command
+                }
             };
             command.args(if options.small { program.small } else { program.arguments });
             command.args(&file).env("OMP_NUM_THREADS", "2");

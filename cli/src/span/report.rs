@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use nagaya_server::Failure;
 use rustix::fs::{MemfdFlags, memfd_create};
 use span::estimate::{Bound, Estimate, Measured};
-use span::report::{Access, Area, Counts, Page, Report, Thread, What};
+use span::report::{Access, Area, Counts, Page, Placed, Report, Thread, What, Why};
 
 use crate::symbols::{Symbols, short};
 
@@ -19,6 +19,7 @@ const PAGES: usize = 8;
 const THREADS: usize = 16;
 const CALLS: usize = 5;
 const PLACES: usize = 4;
+const PLACED: usize = 16;
 /// How often a page goes back and forth, at least, to be named.
 const BOUNCES: u64 = 10;
 /// What the estimate is made for.
@@ -99,6 +100,7 @@ fn text(report: &Report) -> String {
     for node in &report.nodes {
         node_lines(&mut text, node);
     }
+    placed_lines(&mut text, report);
     bouncing(&mut text, report);
     estimate_lines(&mut text, report);
     text
@@ -156,6 +158,35 @@ fn node_lines(text: &mut String, node: &Counts) {
     }
     if threads.len() > THREADS {
         line!(text, "  and {} more", many(threads.len() - THREADS, "thread"));
+    }
+}
+
+/// When threads went to other nodes by themselves, and why.
+fn placed_lines(text: &mut String, report: &Report) {
+    for Placed { seconds, nodes, why, running, waited } in report.placed.iter().take(PLACED) {
+        let nodes = many(*nodes as usize, "node");
+        match why {
+            Why::Expected(expected) => line!(
+                text,
+                "at {seconds:.3} s threads were packed on {nodes}: they ran on {running:.2} \
+                 processors and waited for other nodes for {waited:.2}; there they would run on \
+                 {expected:.2}"
+            ),
+            Why::Disproved(before) => line!(
+                text,
+                "at {seconds:.3} s threads went back to {nodes}: they ran on {running:.2} \
+                 processors, before on {before:.2}"
+            ),
+            Why::Trial => line!(text, "at {seconds:.3} s {nodes} were tried again"),
+            Why::Failed(before) => line!(
+                text,
+                "at {seconds:.3} s threads were packed on {nodes} again: they ran on {running:.2} \
+                 processors, packed on {before:.2}"
+            ),
+        }
+    }
+    if report.placed.len() > PLACED {
+        line!(text, "and so on, {} times in all", report.placed.len());
     }
 }
 
@@ -307,6 +338,16 @@ fn code(report: &Report, access: &Access, symbols: &mut Symbols) -> String {
 }
 
 fn estimate_lines(text: &mut String, report: &Report) {
+    if let Some(Placed { nodes, .. }) = report.placed.first() {
+        // What was counted is of different places.
+        line!(
+            text,
+            "would this program scale? no: threads were packed on {}, since they waited for other \
+             nodes; with --place spread there is an estimate",
+            many(*nodes as usize, "node")
+        );
+        return;
+    }
     let all = estimates(report);
     let is_known = report.nodes.len() > 1;
     if is_known {
@@ -373,7 +414,8 @@ mod tests {
             pages: vec![page(at, 50)],
             ..Counts::default()
         };
-        Report { seconds: 2.5, nodes: vec![node(0, 0x5008), node(1, 0x5010)], areas: Vec::new() }
+        let nodes = vec![node(0, 0x5008), node(1, 0x5010)];
+        Report { seconds: 2.5, nodes, ..Report::default() }
     }
 
     #[test]
@@ -385,6 +427,27 @@ mod tests {
         );
         assert!(text.contains("write 40, read 3"), "{text}");
         assert!(super::text(&report(9_000_000_000)).contains("scale? no: threads wait for pages"));
+    }
+
+    #[test]
+    fn it_says_when_and_why_threads_were_packed() {
+        let mut packed = report(0);
+        let placed =
+            |seconds, nodes, why| Placed { seconds, nodes, why, running: 0.5, waited: 1.25 };
+        packed.placed.push(placed(0.3, 1, Why::Expected(1.0)));
+        let first = text(&packed);
+        for words in [
+            "at 0.300 s threads were packed on 1 node: they ran on 0.50 processors and waited for \
+             other nodes for 1.25; there they would run on 1.00",
+            "scale? no: threads were packed on 1 node",
+        ] {
+            assert!(first.contains(words), "{first}");
+        }
+        for _ in 0..PLACED {
+            packed.placed.push(placed(2.0, 2, Why::Trial));
+        }
+        assert!(text(&packed).contains("\nand so on, 17 times in all\n"));
+        assert!(!text(&report(0)).contains("packed"));
     }
 
     #[test]

@@ -8,12 +8,14 @@ mod memory;
 mod moves;
 mod orders;
 mod origin;
+mod packing;
 mod pages;
 mod seen;
 mod telling;
 mod texts;
+mod waits;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io::Write as _;
 use std::iter;
 use std::time::{Duration, Instant};
@@ -33,6 +35,7 @@ use crate::context::Context;
 use crate::control;
 use crate::desk::{Call, Desk, Request};
 use crate::frame::{Frame, Question, Word};
+use crate::packing::Spent;
 use crate::texts::Texts;
 use crate::{raw, shadow, threads};
 pub use orders::{Orders, order};
@@ -92,11 +95,11 @@ pub struct Agent {
     /// Threads of the program on this node, and the processors for them.
     threads: u32,
     processors: u32,
-    /// Requests that are not answered; threads in line at a word; pages that threads are stopped
-    /// at.
-    asked: u32,
-    queued: HashSet<u32>,
-    missing: HashSet<Page>,
+    waits: waits::Waits,
+    /// At the origin, where threads go if they are to be packed where that is better.
+    packing: Option<packing::Packer>,
+    /// This node's threads' waits are wanted.
+    tells_waits: bool,
     texts: Texts,
     /// Pages that begin anew.
     closed: Vec<mapping::Closed>,
@@ -136,9 +139,9 @@ impl Agent {
             patience: Patience::default(),
             threads: u32::from(options.me == 0),
             processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
-            asked: 0,
-            queued: HashSet::new(),
-            missing: HashSet::new(),
+            waits: waits::Waits::new(),
+            packing: None,
+            tells_waits: false,
             texts: Texts::default(),
             closed: Vec::new(),
             seen: None,
@@ -181,13 +184,12 @@ impl Agent {
     /// Whether nobody here wants the processor on which one would look: to be woken takes as long
     /// as the network does.
     fn may_look(&self) -> bool {
-        let waiting = self.asked as usize + self.queued.len() + self.missing.len();
-        waiting >= self.threads as usize || self.processors > self.threads
+        self.waits.count() >= self.threads as usize || self.processors > self.threads
     }
 
     /// Answers a thread of this node.
     fn answer(&mut self, thread: u32, answer: i64) {
-        self.asked -= 1;
+        self.waits.is_answered(thread, self.now());
         self.desk.answer(thread, answer);
     }
 
@@ -195,7 +197,8 @@ impl Agent {
         let now = Instant::now();
         let held = self.holds.front().map(|(until, _)| self.begin + Duration::from_nanos(*until));
         let network = self.mesh.as_ref().and_then(Mesh::deadline);
-        let count = self.counts.next.map(|next| self.begin + Duration::from_nanos(next));
+        let count = [self.counts.next, self.packs_next()].into_iter().flatten().min();
+        let count = count.map(|next| self.begin + Duration::from_nanos(next));
         let until = held.into_iter().chain(network).chain(count).min();
         let left = until.map(|until| until.saturating_duration_since(now));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
@@ -236,10 +239,10 @@ impl Agent {
         }
         while let Some((thread, request)) = self.desk.take() {
             found = true;
-            self.asked += 1;
+            self.waits.asks(thread, self.now());
             match request {
-                Request::Enqueue { .. } => drop(self.queued.insert(thread)),
-                Request::Cancel => drop(self.queued.remove(&thread)),
+                Request::Enqueue { .. } => drop(self.waits.queued.insert(thread)),
+                Request::Cancel => drop(self.waits.queued.remove(&thread)),
                 _ => {}
             }
             self.seen(|seen, _| seen.requested(thread, &request));
@@ -255,7 +258,7 @@ impl Agent {
         }
         for fault in faults.drain(..) {
             found = true;
-            self.missing.insert(fault.page);
+            self.waits.stops_at(fault.page, self.now());
             self.sees(&fault);
             if self.is_closed(fault.page) {
                 continue;
@@ -279,6 +282,7 @@ impl Agent {
             self.step(Event::Touched(page), None);
         }
         found |= self.count(now);
+        found |= self.pack(now);
         self.say_quiet();
         if let Some((node, silent)) = self.mesh.as_mut().and_then(|it| it.beat(Instant::now())) {
             self.lost(node, &format!("it has not answered for {:.1} s", silent.as_secs_f64()));
@@ -359,6 +363,11 @@ impl Agent {
                 self.arrive(thread, tid, clear_tid, robust, body);
             }
             Word::Count => self.counts.next = Some(0),
+            Word::Watch => self.tells_waits = true,
+            Word::Spend => {
+                let Spent { at, running, waited, stops, runnable } = self.spent();
+                self.say(0, Word::Spent { at, running, waited, stops, runnable });
+            }
             Word::Shed { node } => self.shed(node),
             Word::Go { thread, node } => self.goes(thread, node),
             Word::Signal { thread } => self.signalled(thread, body),
@@ -379,7 +388,7 @@ impl Agent {
 
     /// A thread of this node goes on that stood in line.
     fn wakes(&mut self, thread: u32) {
-        self.queued.remove(&thread);
+        self.waits.queued.remove(&thread);
         self.desk.seat(thread).wake();
     }
 

@@ -33,6 +33,14 @@ pub enum Word {
     Count,
     /// To the origin: as [`Load`](crate::balance::Load) has it.
     Busy { busy: u32 },
+    /// From the origin: say from now on when your threads wait much for other nodes.
+    Watch,
+    /// To the origin: they do.
+    Waits,
+    /// From the origin: what have your threads done until now?
+    Spend,
+    /// To the origin: as [`Spent`](crate::packing::Spent) has it.
+    Spent { at: u64, running: u64, waited: u64, stops: u64, runnable: u32 },
     /// From the origin: one of your threads is to go to this node.
     Shed { node: u32 },
     /// From the origin: it has a signal.

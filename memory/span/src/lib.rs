@@ -46,6 +46,7 @@ mod image;
 mod leave;
 mod moves;
 pub mod node;
+mod packing;
 pub mod place;
 mod processes;
 mod processors;

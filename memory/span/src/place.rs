@@ -10,6 +10,9 @@ use crate::balance::THREAD;
 /// How threads are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
+    /// As [`Spread`](Self::Spread), but threads that get in each other's way there go to fewer
+    /// nodes, and are tried on all again later.
+    Auto,
     /// On as few nodes as have processors for them.
     Pack,
     /// Each on the node that has the fewest threads for its processors.
@@ -24,10 +27,11 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
+            "auto" => Ok(Policy::Auto),
             "pack" => Ok(Policy::Pack),
             "spread" => Ok(Policy::Spread),
             "load" => Ok(Policy::Load),
-            _ => Err("must be pack, spread or load".to_owned()),
+            _ => Err("must be auto, spread, pack or load".to_owned()),
         }
     }
 }
@@ -63,6 +67,50 @@ pub fn place(policy: Policy, rooms: &[Room]) -> usize {
     nodes.min_by_key(busy).expect("there is a node").0
 }
 
+/// A thread that is somewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Where: perhaps on none of those that are asked for.
+    pub node: usize,
+    /// It waits for nothing.
+    pub is_runnable: bool,
+}
+
+/// The nodes for all threads, spread: first those that can run, so that these do not meet on one
+/// node, and then the others. Who can stay stays.
+///
+/// # Panics
+/// There are none.
+pub fn arrange(rooms: &[Room], threads: &[Thread]) -> Vec<usize> {
+    let mut rooms: Vec<Room> = rooms.iter().map(|room| Room { threads: 0, ..*room }).collect();
+    let processors: u32 = rooms.iter().map(|room| room.processors.max(1)).sum();
+    let mut places = vec![usize::MAX; threads.len()];
+    let mut placed = 0;
+    for is_runnable in [true, false] {
+        let these = || {
+            let all = threads.iter().enumerate();
+            all.filter(move |(_, thread)| thread.is_runnable == is_runnable)
+        };
+        placed += these().count() as u32;
+        let share = |room: &Room| (placed * room.processors.max(1)).div_ceil(processors);
+        for (at, thread) in these() {
+            if let Some(room) = rooms.get_mut(thread.node)
+                && room.threads < share(room)
+            {
+                room.threads += 1;
+                places[at] = thread.node;
+            }
+        }
+        for (at, _) in these() {
+            if places[at] == usize::MAX {
+                places[at] = place(Policy::Spread, &rooms);
+                rooms[places[at]].threads += 1;
+            }
+        }
+    }
+    places
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +138,23 @@ mod tests {
         let rooms = [busy(1, 2 * THREAD), busy(9, THREAD), busy(1, THREAD + 1)];
         assert_eq!(place(Policy::Load, &rooms), 1);
         assert_eq!(place(Policy::Spread, &rooms), 0);
+    }
+
+    #[test]
+    fn threads_are_arranged_so_that_those_that_run_do_not_meet() {
+        let room = |processors| Room { processors, threads: 9, busy: 0 };
+        let thread = |node, is_runnable| Thread { node, is_runnable };
+        // The first waits for the others.
+        let threads = [thread(0, false), thread(0, true), thread(0, true)];
+        assert_eq!(arrange(&[room(1), room(1)], &threads), [0, 0, 1]);
+        assert_eq!(arrange(&[room(1)], &[thread(1, true), thread(0, false)]), [0, 0]);
+        // Who can stay stays.
+        let threads = [thread(1, true), thread(0, true), thread(2, true), thread(1, false)];
+        assert_eq!(arrange(&[room(1), room(1), room(1)], &threads)[..3], [1, 0, 2]);
+        assert_eq!(arrange(&[room(2), room(2)], &threads), [1, 0, 0, 1]);
+        // By processors.
+        let all = arrange(&[room(1), room(3)], &[thread(0, true); 8]);
+        assert_eq!(all.iter().filter(|&&node| node == 0).count(), 2);
     }
 
     #[test]

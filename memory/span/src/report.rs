@@ -3,6 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::packing::Change;
+pub use crate::packing::Why;
+
 /// Of a whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
@@ -12,6 +15,36 @@ pub struct Report {
     pub nodes: Vec<Counts>,
     /// What is where in the segment.
     pub areas: Vec<Area>,
+    /// When threads went to other nodes by themselves, in order.
+    pub placed: Vec<Placed>,
+}
+
+/// Threads went to other nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Placed {
+    /// When, since the nodes met.
+    pub seconds: f64,
+    /// To the first so many.
+    pub nodes: u32,
+    /// Why.
+    pub why: Why,
+    /// On how many processors threads ran before.
+    pub running: f64,
+    /// And for how many they waited for other nodes.
+    pub waited: f64,
+}
+
+impl Placed {
+    /// At this time in ns.
+    pub(crate) fn new(at: u64, change: &Change) -> Self {
+        Self {
+            seconds: at as f64 / 1e9,
+            nodes: change.nodes as u32,
+            why: change.why,
+            running: change.rates.running,
+            waited: change.rates.waited,
+        }
+    }
 }
 
 /// Of a node.

@@ -63,7 +63,7 @@ impl Agent {
     }
 
     /// The program's threads that are here and wait for nothing.
-    fn runnable(&self) -> impl Iterator<Item = u32> {
+    pub(super) fn runnable(&self) -> impl Iterator<Item = u32> {
         let nodes = self.origin.as_ref().map(|origin| &origin.nodes);
         (0..THREADS_MAX as u32).filter(move |&thread| {
             let is_here = nodes.is_none_or(|nodes| nodes[thread as usize] == Some(0));
@@ -110,7 +110,7 @@ impl Agent {
 
 impl crate::desk::Seat {
     /// Whether somebody sits here who waits for nothing that we know of.
-    fn is_runnable(&self) -> bool {
+    pub(super) fn is_runnable(&self) -> bool {
         self.kernel() != 0 && !self.asks() && self.in_call.load(Ordering::SeqCst) == 0
     }
 }

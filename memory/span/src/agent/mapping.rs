@@ -135,7 +135,7 @@ impl Agent {
             _ => {
                 self.closed.retain(|closed| closed.pages != range);
                 self.step(Event::Open(range.clone()), None);
-                self.missing.retain(|page| !range.contains(page));
+                self.waits.all_go_on(range.clone(), self.now());
                 self.seen(|seen, now| range.clone().for_each(|page| seen.goes_on(page, now)));
                 self.region.wake_all(range)
             }

@@ -98,6 +98,7 @@ impl Agent {
     /// At the origin: a thread, whose context is at its seat, goes on on this node.
     pub(super) fn goes_on(&mut self, thread: u32, node: NodeId) {
         let seat = self.desk.seat(thread);
+        self.has_moved(thread);
         let origin = self.origin();
         let before = origin.nodes[thread as usize].replace(node).expect("it is somewhere");
         origin.rooms[before as usize].threads -= 1;

@@ -15,6 +15,7 @@ use crate::desk::{Call, Request, THREADS_MAX};
 use crate::frame::{Frame, Question, Word};
 use crate::futexes::Futexes;
 use crate::image::{Part, Text};
+use crate::packing::Spent;
 use crate::place::{Policy, Room, place};
 use crate::shadow;
 
@@ -157,10 +158,11 @@ impl Agent {
                 None => self.answer(thread, 0),
             },
             Request::Place => {
+                let nodes = self.nodes_in_use();
                 let origin = self.origin();
                 let answer = match origin.nodes.iter().position(Option::is_none) {
                     Some(free) => {
-                        let node = place(origin.policy, &origin.rooms);
+                        let node = place(origin.policy, &origin.rooms[..nodes]);
                         origin.rooms[node].threads += 1;
                         // Until it is counted.
                         origin.rooms[node].busy += THREAD;
@@ -231,6 +233,7 @@ impl Agent {
             origin.rooms[node as usize].threads -= 1;
         }
         self.threads = self.origin().rooms[0].threads;
+        self.is_over(thread);
     }
 
     pub(super) fn heard_at_origin(&mut self, from: NodeId, word: Word, body: &[u8]) {
@@ -257,6 +260,10 @@ impl Agent {
                 self.arrives(thread, node, [clear_tid, robust], from, body);
             }
             Word::Busy { busy } => self.busy(from, busy),
+            Word::Waits => self.waits_much(),
+            Word::Spent { at, running, waited, stops, runnable } => {
+                self.has_spent(from, Spent { at, running, waited, stops, runnable });
+            }
             Word::Gone { thread, status } if is_theirs(self, thread) => {
                 let number = shadow::END;
                 let arguments = [status as u64, 0, 0, 0, 0, 0];
@@ -339,6 +346,7 @@ impl Agent {
     pub fn begin(&mut self, parts: &[Part], texts: &[Text], memory: Option<u64>) {
         self.memory.limit = memory;
         self.want_counts();
+        self.watch_waits();
         let pages = self.region.pages();
         for node in 1..self.names.len() as NodeId {
             self.say(node, Word::Grow { pages });

@@ -71,7 +71,7 @@ impl Agent {
     fn carry_out_one(&mut self, action: &Action) -> Result<(), PagerError> {
         match action {
             Action::Wake(page) => {
-                self.nobody_stops_at(*page);
+                self.nobody_stops_at(*page, self.now());
                 self.region.wake(*page)
             }
             Action::Hold(page) => {
@@ -149,13 +149,13 @@ impl Agent {
         }
         for page in pages {
             self.let_go.push_back((now, page));
-            self.nobody_stops_at(page);
+            self.nobody_stops_at(page, now);
         }
     }
 
     /// Nobody is stopped at the page any more.
-    fn nobody_stops_at(&mut self, page: Page) {
-        self.missing.remove(&page);
+    fn nobody_stops_at(&mut self, page: Page, now: u64) {
+        self.waits.go_on(page, now);
         self.seen(|seen, now| seen.goes_on(page, now));
     }
 }

@@ -101,7 +101,8 @@ impl Agent {
         let heap = self.origin().heap();
         areas.push(Area { start: heap.start, end: heap.end, what: What::Heap });
         let nodes = all.into_iter().flatten().collect();
-        let report = Report { seconds, nodes, areas };
+        let placed = self.packing.take().map_or(Vec::new(), |packer| packer.placed);
+        let report = Report { seconds, nodes, areas, placed };
         if let Err(why) = file.write_all(&report.bytes()) {
             eprintln!("nagaya: span: the report cannot be written: {why}");
         }

@@ -48,7 +48,11 @@ impl Agent {
     pub(super) fn read_text(&mut self, page: Page) -> bool {
         if self.region.access(page) > Access::None {
             // Somebody else has wanted it before; if it is not ours, the protocol knows.
-            return self.texts.has(page) && self.region.wake(page).is_ok();
+            let is_there = self.texts.has(page);
+            if is_there {
+                self.waits.go_on(page, self.now());
+            }
+            return is_there && self.region.wake(page).is_ok();
         }
         let mut done = Ok(());
         let mut all = Vec::new();
@@ -62,7 +66,7 @@ impl Agent {
             done = done
                 .and_then(|()| region.write(page, 0, &bytes))
                 .and_then(|()| region.allow(page, Access::Read));
-            self.missing.remove(&page);
+            self.waits.go_on(page, self.now());
         }
         if let Err(error) = done {
             self.end(1, &error.to_string());

@@ -1,0 +1,624 @@
+//! Whether a program's threads get in each other's way on several nodes and are better off on
+//! fewer, and when to try all nodes again (`--place auto`): pure, so that it can be tested. What
+//! is measured, and how threads go, is the agent's affair.
+//!
+//! **The measure** is how many processors the program's threads really use, on all nodes
+//! together: the time that they ran, by the time that went by. What computes and shares nothing
+//! uses all that there are; threads that wait for each other's pages use few, however many
+//! there are.
+//!
+//! **What is expected of fewer nodes.** Threads that ran on R processors and waited for other
+//! nodes on W (pages, the way of a call to the origin and back) want R + W. On k of K nodes what a
+//! thread wants is elsewhere (k - 1) / k of the times instead of (K - 1) / K, as in
+//! [`estimate`](crate::estimate), so they would wait that much less, on one node not at all, and
+//! run instead, but on no more processors than those nodes have. On two nodes with a processor
+//! each that says: pack if R < 1 and R + W > R. Waits for other threads, for devices or for
+//! nothing at all are not in it: who is idle stays where he is.
+//!
+//! **When.** What a look finds counts by how much of the time would be gained, and fades; when
+//! that adds up to [`LOST_NS`], threads are packed: after a tenth of a second if they stand still,
+//! after two thirds of a second if a fifth would be gained, never if less than a tenth would. Looks
+//! that find nothing to gain take it back. Looks begin when a node's threads wait, and end when
+//! they do not.
+//!
+//! **Nothing is believed for long.** The expectation knows nothing of processors that others
+//! use, nor of threads that spin. So after packing it is measured, and if threads then wait for
+//! processors and use less than before, they go back. And programs have phases: after a pause,
+//! if threads wait for processors, they are tried on all nodes again, and stay if they use more
+//! then. A trial takes a small part of the pause before it ([`TRIAL_PART`]), so that all of them
+//! cost no more than that part, and long ones leave time for many pages to come. A pause is twice
+//! the one before unless threads were spread for longer than that, so nothing goes to and fro for
+//! long.
+
+use serde::{Deserialize, Serialize};
+
+/// Between two looks, in ns.
+pub const LOOK_NS: u64 = 50_000_000;
+/// A look after a longer time is the first of others.
+const LOOK_MAX_NS: u64 = 8 * LOOK_NS;
+/// Time that would have been gained, by which packing is decided.
+const LOST_NS: f64 = 100e6;
+/// What is left of that at the next look: what is not a tenth of the time never adds up to it.
+const STAYS: f64 = 0.95;
+/// By so many processors it must be better: who is nearly idle is left alone.
+const LEAST: f64 = 0.05;
+/// Looks without anything to gain, after which there are no more.
+const QUIET: u32 = 10;
+/// Looks after threads have gone, in which pages follow them; and those then that count.
+const SETTLE: u32 = 2;
+const PROOF: u32 = 4;
+/// So many threads that can run, and neither run nor are stopped, wait for processors.
+const CROWD: f64 = 0.5;
+/// The first pause, and the longest, in ns.
+const PAUSE_NS: u64 = 2_000_000_000;
+const PAUSE_MAX_NS: u64 = 32_000_000_000;
+/// A trial takes this part of the pause before it, but at least so long, in ns.
+const TRIAL_PART: u64 = 32;
+const TRIAL_MIN_NS: u64 = 2 * LOOK_NS;
+/// By what factor a trial must be better, and what was before to go back there.
+const BETTER: f64 = 1.05;
+/// What a stop costs a thread besides waiting, in ns: it is no work of the program's.
+const STOP_NS: u64 = 3_000;
+
+/// What a node's threads have done until now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// When that is: by the node's clock, in ns.
+    pub at: u64,
+    /// How long they have run, in all, in ns.
+    pub running: u64,
+    /// How long they have waited for other nodes.
+    pub waited: u64,
+    /// How often.
+    pub stops: u64,
+    /// Those that can run now.
+    pub runnable: u32,
+}
+
+/// In processors, on all nodes together.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rates {
+    /// On which threads ran.
+    pub running: f64,
+    /// For which they waited for other nodes.
+    pub waited: f64,
+    /// Threads that could run.
+    runnable: f64,
+}
+
+impl Rates {
+    /// Whether threads wait for processors.
+    fn is_crowded(&self) -> bool {
+        self.runnable > self.running + self.waited + CROWD
+    }
+}
+
+/// Why threads go.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Why {
+    /// They wait for other nodes; on fewer they would run on so many processors.
+    Expected(f64),
+    /// Others use the processors: on more nodes they ran on so many.
+    Disproved(f64),
+    /// They may do better on all nodes by now.
+    Trial,
+    /// They do not: before they ran on so many processors.
+    Failed(f64),
+}
+
+/// Threads go to the first so many nodes, and new ones begin there.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Change {
+    /// How many.
+    pub nodes: usize,
+    /// Why.
+    pub why: Why,
+    /// What was measured before.
+    pub rates: Rates,
+}
+
+/// What it remembers.
+#[derive(Debug)]
+pub struct Packing {
+    /// Of all nodes.
+    processors: Vec<u32>,
+    /// The nodes in use.
+    nodes: usize,
+    doing: Doing,
+    last: Option<Vec<Spent>>,
+    next: Option<u64>,
+    /// Since when threads are on all nodes.
+    spread: u64,
+    pause: u64,
+    /// Until when things stay as they are.
+    rest: u64,
+}
+
+#[derive(Debug)]
+enum Doing {
+    /// Looks whether fewer nodes would be better: what would have been gained, in ns, measured
+    /// in all, and looks that had nothing to gain.
+    Watching { gain: f64, sum: Sum, quiet: u32 },
+    /// Threads have been packed, and ran on so many processors before.
+    Proving { before: f64, sum: Sum, looks: u32 },
+    /// A pause is over: whether anybody waits for a processor.
+    Asking { sum: Sum },
+    /// On all nodes, until then; on these before, where they ran on so many processors.
+    Trying { nodes: usize, before: f64, sum: Sum, until: u64 },
+}
+
+/// Of several looks.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sum {
+    rates: Rates,
+    looks: u32,
+}
+
+impl Sum {
+    fn add(&mut self, rates: Rates) {
+        self.rates.running += rates.running;
+        self.rates.waited += rates.waited;
+        self.rates.runnable += rates.runnable;
+        self.looks += 1;
+    }
+
+    fn mean(&self) -> Rates {
+        let mean = |sum: f64| sum / f64::from(self.looks.max(1));
+        let Rates { running, waited, runnable } = self.rates;
+        Rates { running: mean(running), waited: mean(waited), runnable: mean(runnable) }
+    }
+}
+
+const WATCHING: Doing =
+    Doing::Watching { gain: 0.0, sum: Sum { rates: NOTHING, looks: 0 }, quiet: 0 };
+const NOTHING: Rates = Rates { running: 0.0, waited: 0.0, runnable: 0.0 };
+
+impl Packing {
+    /// Of nodes with so many processors, all of which are in use.
+    pub fn new(processors: Vec<u32>) -> Self {
+        Self {
+            nodes: processors.len(),
+            processors,
+            doing: WATCHING,
+            last: None,
+            next: None,
+            spread: 0,
+            pause: PAUSE_NS / 2,
+            rest: 0,
+        }
+    }
+
+    /// The nodes in use are the first so many.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// When the next look is due, if at all.
+    pub fn next(&self) -> Option<u64> {
+        self.next
+    }
+
+    /// Of how many nodes it wants to know: others are left in peace.
+    pub fn looks_at(&self) -> usize {
+        match self.doing {
+            Doing::Watching { .. } | Doing::Asking { .. } => self.nodes,
+            Doing::Proving { .. } | Doing::Trying { .. } => self.processors.len(),
+        }
+    }
+
+    /// Threads of some node wait much.
+    pub fn waits(&mut self, now: u64) {
+        // On one node there is nobody to wait for; those who went there need not be counted.
+        if matches!(self.doing, Doing::Watching { .. }) && self.nodes > 1 {
+            self.next = Some(self.next.map_or(now, |next| next.min(now + LOOK_NS)));
+        }
+    }
+
+    /// What all nodes have done: of those that were not asked, what was known before.
+    pub fn look(&mut self, now: u64, spent: &[Spent]) -> Option<Change> {
+        self.next = Some(now + LOOK_NS);
+        let asked = self.looks_at();
+        let last = self.last.replace(spent.to_vec());
+        let rates = last.and_then(|last| rates(&last[..asked], &spent[..asked]));
+        if matches!(self.doing, Doing::Watching { .. })
+            && self.nodes < self.processors.len()
+            && now >= self.rest
+        {
+            if spent[..asked].iter().all(|node| node.runnable == 0) {
+                self.waits_again(now);
+                return None;
+            }
+            self.doing = Doing::Asking { sum: Sum::default() };
+        }
+        let rates = rates?;
+        let change = match &mut self.doing {
+            Doing::Watching { .. } => self.watch(now, rates),
+            Doing::Proving { before, sum, looks } => {
+                *looks += 1;
+                if *looks > SETTLE {
+                    sum.add(rates);
+                }
+                let (before, sum) = (*before, *sum);
+                (sum.looks == PROOF).then(|| self.proved(now, before, sum.mean())).flatten()
+            }
+            Doing::Asking { sum } => {
+                sum.add(rates);
+                let sum = *sum;
+                (sum.looks == PROOF).then(|| self.asked(now, sum.mean())).flatten()
+            }
+            Doing::Trying { nodes, before, sum, until } => {
+                // The first look is of the time in which threads go; the last ones count.
+                if now + TRIAL_MIN_NS >= *until + LOOK_NS {
+                    sum.add(rates);
+                }
+                let (nodes, before, sum, is_over) = (*nodes, *before, *sum, now >= *until);
+                is_over.then(|| self.tried(now, nodes, before, sum.mean())).flatten()
+            }
+        };
+        if let Some(change) = change {
+            self.nodes = change.nodes;
+        }
+        change
+    }
+
+    fn watch(&mut self, now: u64, rates: Rates) -> Option<Change> {
+        let best = self.best(rates);
+        let (is_all, may) = (self.nodes == self.processors.len(), now >= self.rest);
+        let Doing::Watching { gain, sum, quiet } = &mut self.doing else { return None };
+        let is_better = |(_, expected): &(usize, f64)| expected - rates.running > LEAST;
+        *gain *= STAYS;
+        match best.filter(is_better) {
+            Some((_, expected)) => {
+                *quiet = 0;
+                sum.add(rates);
+                *gain += (1.0 - rates.running / expected) * LOOK_NS as f64;
+                *gain = gain.min(LOST_NS);
+            }
+            None => {
+                *quiet += 1;
+                *gain -= LOOK_NS as f64;
+                if *gain <= 0.0 {
+                    (*gain, *sum) = (0.0, Sum::default());
+                }
+            }
+        }
+        if *quiet >= QUIET {
+            self.doing = WATCHING;
+            self.next = (!is_all).then_some(self.rest);
+            return None;
+        }
+        if *gain < LOST_NS || (is_all && !may) {
+            return None;
+        }
+        let rates = sum.mean();
+        let (nodes, expected) = self.best(rates)?;
+        self.doing = Doing::Proving { before: rates.running, sum: Sum::default(), looks: 0 };
+        if is_all {
+            self.packs(now);
+        }
+        Some(Change { nodes, why: Why::Expected(expected), rates })
+    }
+
+    /// Fewer nodes than now, and on how many processors threads would run there: the fewest
+    /// that are as good as any.
+    fn best(&self, rates: Rates) -> Option<(usize, f64)> {
+        let elsewhere = |nodes: usize| (nodes - 1) as f64 / nodes as f64;
+        let wanted = rates.running + rates.waited;
+        let expected = |nodes: usize| {
+            let waited = rates.waited * elsewhere(nodes) / elsewhere(self.nodes);
+            let share = if waited > 0.0 { rates.running / (rates.running + waited) } else { 1.0 };
+            (wanted * share).min(self.processors_of(nodes))
+        };
+        let all = (1..self.nodes).map(|nodes| (nodes, expected(nodes)));
+        all.reduce(|best, it| if it.1 > BETTER * best.1 { it } else { best })
+    }
+
+    fn processors_of(&self, nodes: usize) -> f64 {
+        self.processors[..nodes].iter().sum::<u32>().into()
+    }
+
+    /// A pause begins, since threads are packed or are to stay spread.
+    fn packs(&mut self, now: u64) {
+        self.pause = match now.saturating_sub(self.spread) < 2 * self.pause {
+            true => (2 * self.pause).min(PAUSE_MAX_NS),
+            false => PAUSE_NS,
+        };
+        self.rest = now + self.pause;
+    }
+
+    fn proved(&mut self, now: u64, before: f64, rates: Rates) -> Option<Change> {
+        self.doing = WATCHING;
+        if BETTER * rates.running < before && rates.is_crowded() {
+            self.rest = now + self.pause;
+            self.spread = self.rest;
+            let why = Why::Disproved(before);
+            return Some(Change { nodes: self.processors.len(), why, rates });
+        }
+        if self.nodes == 1 {
+            self.next = Some(self.rest);
+        }
+        None
+    }
+
+    /// Nobody would use more processors: another pause.
+    fn waits_again(&mut self, now: u64) {
+        self.doing = WATCHING;
+        self.rest = now + self.pause;
+        self.next = Some(self.rest);
+    }
+
+    fn asked(&mut self, now: u64, rates: Rates) -> Option<Change> {
+        if !rates.is_crowded() {
+            self.waits_again(now);
+            return None;
+        }
+        let until = now + (self.pause / TRIAL_PART).max(TRIAL_MIN_NS);
+        let (nodes, before) = (self.nodes, rates.running);
+        self.doing = Doing::Trying { nodes, before, sum: Sum::default(), until };
+        self.spread = now;
+        Some(Change { nodes: self.processors.len(), why: Why::Trial, rates })
+    }
+
+    fn tried(&mut self, now: u64, nodes: usize, before: f64, rates: Rates) -> Option<Change> {
+        self.doing = WATCHING;
+        if rates.running > BETTER * before {
+            return None;
+        }
+        self.packs(now);
+        if nodes == 1 {
+            self.next = Some(self.rest);
+        }
+        Some(Change { nodes, why: Why::Failed(before), rates })
+    }
+}
+
+/// Between two looks, unless a node's are too far from each other.
+fn rates(last: &[Spent], spent: &[Spent]) -> Option<Rates> {
+    let mut all = NOTHING;
+    for (last, now) in last.iter().zip(spent) {
+        let time = now.at.saturating_sub(last.at);
+        if !(1..=LOOK_MAX_NS).contains(&time) {
+            return None;
+        }
+        let stops = STOP_NS.saturating_mul(now.stops.saturating_sub(last.stops));
+        let running = now.running.saturating_sub(last.running).saturating_sub(stops);
+        all.running += running as f64 / time as f64;
+        all.waited += now.waited.saturating_sub(last.waited) as f64 / time as f64;
+        all.runnable += f64::from(now.runnable);
+    }
+    Some(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// How a program behaves for a while: of so many threads that compute, each waits so long
+    /// for other nodes for each second that it runs, if it is on all of them.
+    #[derive(Clone, Copy, Debug)]
+    struct Phase {
+        threads: f64,
+        waits: f64,
+        /// Which part of the processors others leave.
+        free: f64,
+    }
+
+    const ALONE: Phase = Phase { threads: 2.0, waits: 0.0, free: 1.0 };
+    const FIGHT: Phase = Phase { threads: 2.0, waits: 4.0, free: 1.0 };
+    const IDLE: Phase = Phase { threads: 0.01, waits: 1.0, free: 1.0 };
+
+    /// What a program did.
+    #[derive(Debug, Default)]
+    struct Run {
+        changes: Vec<(u64, Change)>,
+        looks: u64,
+        /// Processor seconds; and those on as many nodes all the time.
+        work: f64,
+        spread: f64,
+        packed: f64,
+    }
+
+    impl Run {
+        fn nodes(&self) -> Vec<usize> {
+            self.changes.iter().map(|(_, change)| change.nodes).collect()
+        }
+    }
+
+    /// Threads that run and wait, on so many of these nodes.
+    fn on(phase: Phase, processors: &[u32], nodes: usize) -> (f64, f64) {
+        let elsewhere = |nodes: usize| (nodes - 1) as f64 / nodes as f64;
+        let waits = phase.waits * elsewhere(nodes) / elsewhere(processors.len());
+        let all = f64::from(processors[..nodes].iter().sum::<u32>()) * phase.free;
+        let running = (phase.threads / (1.0 + waits)).min(all);
+        (running, running * waits)
+    }
+
+    /// Runs it for so many seconds in steps of 10 ms; `at` says how it behaves then, `noise` by
+    /// which factor it differs.
+    fn run(
+        processors: &[u32],
+        seconds: u64,
+        at: impl Fn(u64) -> Phase,
+        mut noise: impl FnMut() -> f64,
+    ) -> Run {
+        const STEP: u64 = 10_000_000;
+        let mut packing = Packing::new(processors.to_vec());
+        let mut spent = vec![Spent::default(); processors.len()];
+        let mut run = Run::default();
+        for now in (0..seconds * 1_000_000_000).step_by(STEP as usize) {
+            let phase = at(now);
+            let nodes = packing.nodes();
+            let (running, waited) = on(phase, processors, nodes);
+            let step = STEP as f64 / 1e9;
+            run.work += running * step;
+            run.spread += on(phase, processors, processors.len()).0 * step;
+            run.packed += on(phase, processors, 1).0 * step;
+            if waited > 0.1 {
+                packing.waits(now);
+            }
+            let noise = noise();
+            spent.iter_mut().for_each(|node| node.runnable = 0);
+            for node in &mut spent[..nodes] {
+                let share = STEP as f64 * noise / nodes as f64;
+                node.running += (running * share) as u64;
+                node.waited += (waited * share) as u64;
+            }
+            for thread in 0..phase.threads.round() as usize {
+                spent[thread % nodes].runnable += 1;
+            }
+            if packing.next().is_none_or(|next| next > now) {
+                continue;
+            }
+            run.looks += 1;
+            spent[..packing.looks_at()].iter_mut().for_each(|node| node.at = now + STEP);
+            if let Some(change) = packing.look(now, &spent) {
+                run.changes.push((now, change));
+            }
+        }
+        run
+    }
+
+    fn quiet() -> f64 {
+        1.0
+    }
+
+    #[test]
+    fn who_computes_and_shares_nothing_stays_and_costs_nothing() {
+        let it = run(&[1, 1], 100, |_| ALONE, quiet);
+        assert_eq!((it.nodes(), it.looks), (vec![], 0));
+        // It waits a little, for which nobody is moved.
+        let some = Phase { waits: 0.08, ..ALONE };
+        assert_eq!(run(&[2, 2], 100, |_| some, quiet).nodes(), []);
+        // On two nodes it has 1.6 processors, on one 1.
+        let some = Phase { waits: 0.25, ..ALONE };
+        assert_eq!(run(&[1, 1], 100, |_| some, quiet).nodes(), []);
+    }
+
+    #[test]
+    fn who_fights_for_a_page_is_packed_soon_and_tried_ever_less_often() {
+        let it = run(&[1, 1], 100, |_| FIGHT, quiet);
+        let (first, change) = it.changes[0];
+        assert_eq!(change.nodes, 1);
+        assert!(matches!(change.why, Why::Expected(processors) if processors > 0.99), "{change:?}");
+        assert!(first <= 400_000_000, "{first}");
+        let tries = it.changes.iter().filter(|(_, change)| change.why == Why::Trial).count();
+        assert!((3..=6).contains(&tries), "{it:?}");
+        assert_eq!(it.changes.last().map(|(_, change)| change.nodes), Some(1));
+        // All of it costs little, and far less than staying.
+        assert!(it.work > 0.97 * it.packed && it.work > 2.0 * it.spread, "{it:?}");
+    }
+
+    #[test]
+    fn who_is_idle_is_left_in_peace() {
+        assert_eq!(run(&[1, 1], 100, |_| IDLE, quiet).looks, 0);
+        // Packed, then idle: a look for each pause.
+        let it = run(&[1, 1], 100, |now| if now < 1_000_000_000 { FIGHT } else { IDLE }, quiet);
+        assert_eq!(it.nodes(), [1]);
+        assert!(it.looks < 70, "{}", it.looks);
+    }
+
+    #[test]
+    fn who_stops_fighting_is_spread_again() {
+        let it = run(&[1, 1], 30, |now| if now < 5_000_000_000 { FIGHT } else { ALONE }, quiet);
+        let nodes = it.nodes();
+        assert_eq!(nodes.last(), Some(&2), "{nodes:?}");
+        let (back, _) = it.changes.last().expect("there are some");
+        assert!((5_000_000_000..10_000_000_000).contains(back), "{it:?}");
+        assert!(it.work > 0.9 * (5.0 + 2.0 * 25.0), "{}", it.work);
+        // Who has one thread only needs no more nodes.
+        let one = Phase { threads: 1.0, ..ALONE };
+        let it = run(&[1, 1], 30, |now| if now < 1_000_000_000 { FIGHT } else { one }, quiet);
+        assert_eq!(it.nodes(), [1]);
+    }
+
+    #[test]
+    fn who_is_better_off_spread_though_the_expectation_errs_goes_back() {
+        // Others leave 0.4 of each processor: 0.64 of two are more than 0.4 of one.
+        let it = run(&[1, 1], 60, |_| Phase { waits: 0.25, free: 0.4, ..ALONE }, quiet);
+        assert!(it.changes.iter().any(|(_, change)| matches!(change.why, Why::Disproved(_))));
+        assert_eq!(it.nodes().last(), Some(&2));
+        assert!(it.changes.len() <= 12, "{it:?}");
+        assert!(it.work > 0.95 * it.spread, "{it:?}");
+    }
+
+    #[test]
+    fn as_many_nodes_are_used_as_are_needed() {
+        // 16 threads on 4 nodes with 4 processors run on 4.6; on two they would on 5.8; on one 4.
+        let phase = Phase { threads: 16.0, waits: 2.5, free: 1.0 };
+        let it = run(&[4, 4, 4, 4], 1, |_| phase, quiet);
+        assert_eq!(it.nodes(), [2]);
+        // The origin has few processors.
+        let it = run(&[1, 4, 4], 1, |_| Phase { threads: 8.0, waits: 4.0, free: 1.0 }, quiet);
+        assert_eq!(it.nodes(), [2]);
+    }
+
+    #[test]
+    fn a_short_fight_packs_nobody() {
+        let is_short = |now: u64| now % 1_000_000_000 < 50_000_000;
+        let it = run(&[1, 1], 30, |now| if is_short(now) { FIGHT } else { ALONE }, quiet);
+        assert_eq!(it.nodes(), []);
+    }
+
+    fn phases() -> impl Strategy<Value = Phase> {
+        (0.0..8.0, 0.0..6.0, 0.2..=1.0).prop_map(|(threads, waits, free)| Phase {
+            threads,
+            waits,
+            free,
+        })
+    }
+
+    proptest! {
+        /// Whatever a program does all the time, and however noisy it is: after a while it is
+        /// left where it is but for trials, which are few.
+        #[test]
+        fn nothing_goes_to_and_fro(
+            phase in phases(),
+            processors in prop::collection::vec(1u32..5, 2..5),
+            seed: u64,
+            noise in 0.0..0.15,
+        ) {
+            let mut state = seed;
+            let noise = || {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                1.0 + noise * ((state >> 40) as f64 / (1 << 23) as f64 - 1.0)
+            };
+            let it = run(&processors, 120, |_| phase, noise);
+            prop_assert!(it.changes.len() <= 24, "{it:?}");
+            let best = it.spread.max(it.packed);
+            // What is nearly as good, or nearly nothing, is left as it is.
+            prop_assert!(it.work >= 0.85 * best - 2.0 * LEAST * 120.0, "{it:?}");
+        }
+
+        /// And if it does something else each time, it is not moved more often than pauses allow.
+        #[test]
+        fn there_is_a_pause_after_each_trial(
+            all in prop::collection::vec(phases(), 1..40),
+            length in 10_000_000u64..3_000_000_000,
+        ) {
+            let at = |now: u64| all[(now / length) as usize % all.len()];
+            let it = run(&[1, 1], 60, at, quiet);
+            for pair in it.changes.windows(2) {
+                let [(before, first), (after, second)] = pair else { unreachable!() };
+                prop_assert_ne!(first.nodes, second.nodes);
+                if second.why == Why::Trial {
+                    prop_assert!(after - before >= PAUSE_NS, "{pair:?}");
+                }
+            }
+            prop_assert!(it.changes.len() <= 2 + 2 * 60 / 2, "{it:?}");
+        }
+
+        #[test]
+        fn no_numbers_make_it_panic(
+            numbers in prop::collection::vec(any::<[u64; 4]>(), 0..60),
+            runnable: u32,
+        ) {
+            let mut packing = Packing::new(vec![0, 3]);
+            for (now, [at, running, waited, stops]) in numbers.into_iter().enumerate() {
+                packing.waits(now as u64);
+                let spent = Spent { at: at % 100 * LOOK_NS, running, waited, stops, runnable };
+                packing.look(now as u64 * LOOK_NS, &[spent, spent]);
+            }
+        }
+    }
+}
