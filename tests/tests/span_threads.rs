@@ -56,17 +56,6 @@ fn who_waits_for_a_robust_mutex_learns_that_its_owner_has_ended() {
 }
 
 #[test]
-fn threads_of_all_nodes_start_processes_but_do_not_fork() {
-    let children = program("children", &[]);
-    Cmd::new(&children).run().prints("right\n");
-    for nodes in [1, 2, 3] {
-        let output = span(nodes, &children).run();
-        assert_eq!(output.stdout, "right\n", "{output}");
-        output.one_line(&["nagaya: span: fork", "posix_spawn"]);
-    }
-}
-
-#[test]
 fn running_threads_go_where_there_is_less_to_do_and_stay() {
     let busy = program("busy", &[]);
     let span = nagaya("span").args(["--nodes", "2", "--place", "load"]).arg(&busy).arg("load");

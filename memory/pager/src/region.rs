@@ -156,6 +156,28 @@ impl Region {
         }
     }
 
+    /// The programs' view is what it was where others have mapped something over it: nobody may use
+    /// the pages.
+    ///
+    /// # Panics
+    /// Beyond the pages that there are.
+    pub fn restore(&self, pages: Range<u64>) -> Result<(), PagerError> {
+        assert!(pages.end <= self.pages(), "beyond the region's end");
+        let view = self.view(pages);
+        let start = with_exposed_provenance_mut(view.start);
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+        let offset = (view.start - self.place.start) as u64;
+        let system = |doing| move |why| PagerError::System { doing, why };
+        // SAFETY: our addresses, with which nobody can do anything.
+        unsafe {
+            mmap(start, view.len(), ProtFlags::empty(), flags, &self.memory, offset)
+                .map_err(system("map shared memory again"))?;
+            madvise(start, view.len(), Advice::LinuxDontFork)
+                .map_err(system("keep shared memory from children"))?;
+        }
+        self.userfault.register(view).map_err(system("register shared memory with userfaultfd"))
+    }
+
     /// How many pages there are.
     pub fn pages(&self) -> u64 {
         self.pages.len() as u64

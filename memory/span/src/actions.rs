@@ -29,6 +29,8 @@ pub struct Action {
 }
 
 impl Action {
+    /// What is said of no signal, at first.
+    pub const NO_SIGNALS: Actions = [Self::DEFAULT; SIGNALS];
     /// The default effect.
     pub const DEFAULT: Self =
         Self { handler: libc::SIG_DFL as u64, flags: 0, restorer: 0, mask: 0 };
@@ -65,6 +67,31 @@ impl Slot {
         let words = [action.handler, action.flags, action.restorer, action.mask];
         for (to, word) in self.words.iter().zip(words) {
             to.store(word, Ordering::SeqCst);
+        }
+    }
+}
+
+/// What the program has said of all signals, by their numbers.
+pub type Actions = [Action; SIGNALS];
+
+/// All that.
+pub fn all() -> Actions {
+    std::array::from_fn(|signal| of(signal as i32))
+}
+
+/// To a child that is a process of its own: the kernel is told what the program has said.
+pub fn are_of_kernel(all: &Actions) {
+    reset(libc::SIGSYS);
+    for (signal, action) in all.iter().enumerate().skip(1) {
+        let mut kernel = Action::DEFAULT;
+        let arguments = [signal as u64, 0, std::ptr::from_mut(&mut kernel) as u64, 8, 0, 0];
+        // SAFETY: asks; and handlers that the program wants.
+        unsafe {
+            raw::call(libc::SYS_rt_sigaction as u64, arguments);
+            if kernel.handler == handler() {
+                let arguments = [signal as u64, std::ptr::from_ref(action) as u64, 0, 8, 0, 0];
+                raw::call(libc::SYS_rt_sigaction as u64, arguments);
+            }
         }
     }
 }

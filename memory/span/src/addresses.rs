@@ -74,9 +74,18 @@ impl Addresses {
         self.free.covers(&(range.start..range.end.min(self.end).max(range.start)))
     }
 
+    /// Where nothing is, below the end.
+    pub fn holes(&self) -> impl Iterator<Item = Range<u64>> {
+        self.free.iter().chain([self.behind_heap()])
+    }
+
+    fn behind_heap(&self) -> Range<u64> {
+        self.heap_end.next_multiple_of(PAGE)..self.heap.end
+    }
+
     /// Something is at all of these addresses.
     pub fn is_taken(&self, range: &Range<u64>) -> bool {
-        let behind_heap = self.heap_end.next_multiple_of(PAGE)..self.heap.end;
+        let behind_heap = self.behind_heap();
         let meets = range.start < behind_heap.end && behind_heap.start < range.end;
         range.end <= self.end && !meets && self.free.met(range).next().is_none()
     }

@@ -2,6 +2,7 @@
 //! keeps the memory map and says where threads go. A thread of its own, with descriptors of its
 //! own.
 
+mod forks;
 mod load;
 mod mapping;
 mod memory;
@@ -11,6 +12,7 @@ mod origin;
 mod packing;
 mod pages;
 mod seen;
+mod shared;
 mod telling;
 mod texts;
 mod waits;
@@ -36,6 +38,7 @@ use crate::control;
 use crate::desk::{Call, Desk, Request};
 use crate::frame::{Frame, Question, Word};
 use crate::packing::Spent;
+use crate::ranges::Ranges;
 use crate::texts::Texts;
 use crate::{raw, shadow, threads};
 pub use orders::{Orders, order};
@@ -101,6 +104,8 @@ pub struct Agent {
     /// This node's threads' waits are wanted.
     tells_waits: bool,
     texts: Texts,
+    /// Pages that other processes may write: the origin's kernel has them.
+    shared: Ranges,
     /// Pages that begin anew.
     closed: Vec<mapping::Closed>,
     /// What is counted, if it is; and at the origin what for.
@@ -143,6 +148,7 @@ impl Agent {
             packing: None,
             tells_waits: false,
             texts: Texts::default(),
+            shared: Ranges::default(),
             closed: Vec::new(),
             seen: None,
             memory: memory::Memory::default(),
@@ -260,7 +266,7 @@ impl Agent {
             found = true;
             self.waits.stops_at(fault.page, self.now());
             self.sees(&fault);
-            if self.is_closed(fault.page) {
+            if self.is_closed(fault.page) || self.sends_home(&fault) {
                 continue;
             }
             let writes = fault.wants == Access::Write || !self.region.can_allow_read();
@@ -281,6 +287,7 @@ impl Agent {
             found = true;
             self.step(Event::Touched(page), None);
         }
+        found |= self.copy();
         found |= self.count(now);
         found |= self.pack(now);
         self.say_quiet();
@@ -375,6 +382,7 @@ impl Agent {
             Word::Text { first, pages, offset, bytes } => {
                 self.is_text(first, pages, offset, bytes, body);
             }
+            Word::Used => self.tell_used(),
             Word::See => self.sees_from_now_on(),
             Word::Limit { bytes } => self.memory.limit = Some(bytes),
             Word::Report => self.tell_counts(),

@@ -11,7 +11,7 @@ use crate::desk::{Call, Request, Seat};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::signals::OURS;
-use crate::{actions, clocks, moves, processes, processors, raw, robust, shadow, threads};
+use crate::{actions, clocks, moves, processes, processors, raw, robust, shadow, shared, threads};
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
 /// `ARCH_GET_CPUID`, `ARCH_GET_XCOMP_SUPP`, `ARCH_GET_XCOMP_PERM`. GS is ours, and shadow stacks
@@ -132,6 +132,12 @@ pub fn place(number: u64) -> Where {
 /// On the thread's own stack; the frame is the kernel's; arguments are as the program gave them.
 pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Call) -> i64 {
     let at_origin = here.node == 0;
+    // None of this code may be stopped at such memory: of who ends, mutexes may be there.
+    let ends = call.number == libc::SYS_exit as u64 && shared::is_there();
+    if !at_origin && (ends || call.arguments.iter().any(|&address| shared::contains(address))) {
+        seat.go_to(0);
+        return RESTART;
+    }
     // SAFETY: as the caller says, for all of these.
     unsafe {
         match place(call.number) {
@@ -249,10 +255,11 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
             libc::SYS_gettid => seat.tid.load(Ordering::Relaxed).into(),
             libc::SYS_futex => futex(here, seat, a),
             libc::SYS_clone | libc::SYS_clone3 => threads::begin(here, seat, frame, call),
-            libc::SYS_fork => processes::begin(here, seat, frame, 0, [0; 2], 0),
-            libc::SYS_vfork => {
-                let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
-                processes::begin(here, seat, frame, flags as u64, [0; 2], 0)
+            libc::SYS_fork | libc::SYS_vfork => {
+                let shares = libc::CLONE_VM | libc::CLONE_VFORK;
+                let flags = if call.number == libc::SYS_fork as u64 { 0 } else { shares };
+                let (flags, area) = ((flags | libc::SIGCHLD) as u64, threads::thread_area());
+                processes::begin(here, seat, frame, flags, [0; 2], 0, area)
             }
             libc::SYS_exit => threads::end(seat, a[0] as i32),
             libc::SYS_exit_group => here.desk.ask(seat, Request::End(a[0] as i32)),
@@ -378,7 +385,8 @@ unsafe fn set_mask(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, a: [u
 /// # Safety
 /// As for [`answer`].
 pub unsafe fn futex(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
-    if here.nodes == 1 {
+    // Where other processes can wait, too, the kernel knows who does.
+    if here.nodes == 1 || shared::contains(a[0]) {
         // SAFETY: as the caller says.
         return unsafe { edges::call(libc::SYS_futex as u64, a) };
     }
@@ -581,6 +589,8 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
             advice if ADVICE.contains(&advice) => 0,
             _ => refused(libc::EINVAL),
         },
+        // SAFETY: as the caller says.
+        libc::SYS_msync if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
         // What is on other nodes' disks nobody knows.
         libc::SYS_mlockall => refused(libc::EPERM),
         _ => 0,
@@ -604,6 +614,10 @@ unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     }
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let (is_file, rest) = (false, old_bytes.saturating_sub(bytes));
+    // Elsewhere it would be others' no more.
+    if shared::contains(old) && (is_fixed || bytes > old_bytes) {
+        return -i64::from(libc::ENOMEM);
+    }
     if !is_fixed {
         if rest > 0 {
             ask(Request::Unmap { start: old + bytes, bytes: rest });
@@ -643,9 +657,10 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     if bytes == 0 || bytes > i64::MAX as u64 / 2 {
         return refused(if bytes == 0 { libc::EINVAL } else { libc::ENOMEM });
     }
-    // A file that others write, or that others would read what we write.
-    if is_shared && !is_anonymous && protection & libc::PROT_WRITE as u32 != 0 {
-        return refused(libc::ENODEV);
+    // What others write, or would read that we write.
+    if is_shared && (is_anonymous || protection & libc::PROT_WRITE as u32 != 0) {
+        // SAFETY: as the caller says.
+        return unsafe { map_shared(here, seat, a) };
     }
     let filling = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let at_first = if is_anonymous { protection } else { filling };
@@ -694,6 +709,42 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
         ask(Request::Text { descriptor, start, offset, bytes });
     }
     start as i64
+}
+
+/// What other processes may write is mapped at the origin only.
+///
+/// # Safety
+/// As for [`memory`].
+unsafe fn map_shared(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
+    let ask = |request| here.desk.ask(seat, request);
+    let (bytes, protection, flags) = (a[1], a[2] as u32, a[3] as i32);
+    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
+    let given = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
+        0 => ask(Request::Map { bytes, protection: 0, is_file }),
+        _ => ask(Request::MapAt { start: a[0], bytes, protection: 0, replaces, is_file }),
+    };
+    if given < 0 {
+        return given;
+    }
+    let start = given as u64;
+    let mut result = ask(Request::Share { start, bytes });
+    if result == 0 {
+        let flags = (flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED) as u64;
+        let arguments = [start, bytes, protection.into(), flags, a[4], a[5]];
+        // SAFETY: as the caller says: memory that was just given.
+        result = unsafe { raw::call(libc::SYS_mmap as u64, arguments) };
+    }
+    if result < 0 {
+        ask(Request::Unmap { start, bytes });
+        return result;
+    }
+    if here.names {
+        name(here, seat, start, bytes, a);
+    }
+    match ask(Request::Protect { start, bytes, protection }) {
+        0 => given,
+        error => error,
+    }
 }
 
 /// Tells what is mapped there.

@@ -171,6 +171,12 @@ global_asm!(
     "add rax, {call_offset}",
     "jmp rax",
     "nagaya_span_clocks_end:",
+    // The same for a thread without a seat.
+    ".hidden nagaya_span_clocks_alone",
+    ".globl nagaya_span_clocks_alone",
+    "nagaya_span_clocks_alone:",
+    "add rax, {call_offset}",
+    "jmp rax",
     began = const offset_of!(Seat, began),
     clock_gettime = const libc::SYS_clock_gettime,
     gettimeofday = const libc::SYS_gettimeofday,
@@ -189,6 +195,7 @@ global_asm!(
 
 unsafe extern "C" {
     fn nagaya_span_clocks();
+    fn nagaya_span_clocks_alone();
     static nagaya_span_clocks_begun: u8;
     static nagaya_span_clocks_end: u8;
 }
@@ -213,6 +220,11 @@ const REGISTERS: [libc::c_int; 10] = [
 /// Where functions of the program's vDSO go on.
 pub fn entry() -> u64 {
     nagaya_span_clocks as *const () as u64
+}
+
+/// The same for a child that is a process of its own: by system calls.
+pub fn entry_alone() -> u64 {
+    nagaya_span_clocks_alone as *const () as u64
 }
 
 /// Sets a thread back that is stopped in the functions here or in the kernel's: to where it began

@@ -74,6 +74,11 @@ impl Context {
         unsafe { *(&raw const self.registers.uc_sigmask).cast::<u64>() }
     }
 
+    /// The stack pointer.
+    pub fn stack_pointer(&self) -> u64 {
+        self.registers.uc_mcontext.gregs[libc::REG_RSP as usize] as u64
+    }
+
     /// As bytes, for another node.
     ///
     /// # Safety

@@ -52,6 +52,9 @@ pub enum Request {
     Protect { start: u64, bytes: u64, protection: u32 },
     /// So many bytes of a file stand there, for reading.
     Text { descriptor: i32, start: u64, offset: u64, bytes: u64 },
+    /// Addresses that were given, where nothing was, are the kernel's at the origin: other
+    /// processes may write there.
+    Share { start: u64, bytes: u64 },
     /// Where the heap ends.
     HeapEnd,
     /// The heap's new end. Answer: 0 if it cannot be that.
@@ -77,6 +80,11 @@ pub enum Request {
     Signal,
     /// The thread goes on on this node, with the context of its seat.
     Move(u32),
+    /// A copy of all memory, for a child. Answer: the address of the
+    /// [`Snapshot`](crate::snapshot::Snapshot), which is the thread's until `Forked`.
+    Fork,
+    /// The child has it, or there is none.
+    Forked,
     /// The end of the program, with this status. Not answered.
     End(i32),
 }
@@ -92,7 +100,7 @@ pub struct Seat {
     /// Its own address: what GS points to.
     itself: u64,
     /// Where functions of the program's vDSO go on.
-    pub clocks: u64,
+    pub clocks: AtomicU64,
     /// Of a thread that is in one: with what it began.
     pub began: UnsafeCell<clocks::Began>,
     /// What is to be done before it goes back to the program.
@@ -167,7 +175,7 @@ impl Desk {
         let areas = areas as usize;
         let seat = |index: usize| Seat {
             itself: 0,
-            clocks: clocks::entry(),
+            clocks: AtomicU64::new(clocks::entry()),
             began: UnsafeCell::new([0; 10]),
             flags: AtomicU32::new(0),
             in_call: AtomicU32::new(0),
@@ -487,6 +495,12 @@ impl Seat {
             raw::call(libc::SYS_gettid as u64, [0; 6])
         };
         self.kernel_tid.store(tid as i32, Ordering::Relaxed);
+    }
+
+    /// To the thread of a child that is a process of its own: all that is left of its seat, which
+    /// its threads will share, is where they read clocks.
+    pub fn is_of_child(&self) {
+        self.clocks.store(clocks::entry_alone(), Ordering::SeqCst);
     }
 
     /// To a thread: it makes this call, which ends there.

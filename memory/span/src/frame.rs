@@ -6,8 +6,8 @@ use coherence::sequential::message::Header;
 use serde::{Deserialize, Serialize};
 
 /// What a message is. Bodies: of `Page` the protocol's, of `Begin`, `Move` and a `Call` that
-/// makes a thread the context, of `Signal` the signal, of `End` the line that says why, of `Text`
-/// the file, of `Counted` a [`Counts`](crate::report::Counts).
+/// makes a thread or child the context, of `Signal` the signal, of `End` the line that says why, of
+/// `Text` the file, of `HasUsed` ranges of pages, of `Counted` a [`Counts`](crate::report::Counts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The protocol's.
@@ -59,6 +59,9 @@ pub enum Word {
     Close { change: u64, first: u64, pages: u64, protection: Option<u32> },
     /// From the origin: they are zeros, and this node's.
     Renew { change: u64, first: u64, pages: u64, owner: u32, protection: Option<u32> },
+    /// From the origin, one of the changes: other processes may write these pages, of which
+    /// nobody has anything.
+    Share { change: u64, first: u64, pages: u64 },
     /// From the origin: all have done that.
     Open { first: u64, pages: u64 },
     /// To the origin: that is done, or of what was closed nothing is under way.
@@ -69,6 +72,10 @@ pub enum Word {
     Answer { thread: u32, answer: i64 },
     /// From the origin: the thread, which waits at a word, is woken.
     Woken { thread: u32 },
+    /// From the origin: which pages have been used, so far as you know?
+    Used,
+    /// To the origin: these, and perhaps others.
+    HasUsed,
     /// From the origin: what happens is to be counted from now on.
     See,
     /// From the origin: so much memory may pages take.

@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
@@ -60,6 +61,10 @@ pub struct Image {
     pub entry: u64,
     /// With this stack pointer.
     pub stack_pointer: u64,
+    /// The strings of its arguments.
+    pub arguments: Range<u64>,
+    /// Those of its environment, which follow.
+    pub environment: Range<u64>,
 }
 
 /// Lays the program out from `start` on; `write` writes to the segment.
@@ -118,7 +123,15 @@ pub fn load(
     }
     let stack_pointer = top - bytes.len() as u64;
     write(stack_pointer, &bytes).map_err(|kind| LoadError::new(path, kind))?;
-    Ok(Image { parts, texts, areas, end: top + PAGE, entry, stack_pointer })
+    let length = |strings: &[CString]| -> u64 {
+        strings.iter().map(|string| string.as_bytes_with_nul().len() as u64).sum()
+    };
+    // The first argument's address follows their number.
+    let first = bytes[8..16].try_into().map_or(stack_pointer, u64::from_le_bytes);
+    let arguments = first..first + length(&program.arguments);
+    let environment = arguments.end..arguments.end + length(environment);
+    let end = top + PAGE;
+    Ok(Image { parts, texts, areas, end, entry, stack_pointer, arguments, environment })
 }
 
 fn area(executable: &Executable, start: u64, end: u64) -> Area {

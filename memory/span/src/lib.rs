@@ -9,21 +9,19 @@
 //! calls of threads elsewhere are made there by the thread's own identity, its *shadow*;
 //! arguments need no translation, since addresses are the same.
 //!
-//! On the program's threads: `trap` catches system calls, `calls` says what becomes of each
-//! and makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is
-//! what stays at the origin, `processes` are children that execute something, `context` is
-//! their registers, `clocks` what they read without a call, `processors` those they are told of, `raw` what stands
-//! for libc. `signals` and `actions` are the program's
-//! signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The
-//! `agent` answers: a thread of ours on each node, which drives the protocol over the crates
-//! `pager` and `fabric`. At the origin it knows the `addresses` that are taken, the `futexes`
-//! and the [`place`] of each thread, which `balance` may change.
-//! `frame` is what agents say to each other, `image` lays the program out, [`node`] begins
-//! a node, [`talk`] is what is said to start one.
+//! On the program's threads: `trap` catches system calls, `calls` says what becomes of each and
+//! makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is what
+//! stays at the origin, `processes` are children, which have a `snapshot` of the memory if they
+//! are forked, `context` is registers, `clocks` what they read without a call, `processors` those
+//! they are told of, `raw` what stands for libc. `signals` and `actions` are the program's
+//! signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The `agent`
+//! answers: a thread of ours on each node, which drives the protocol over the crates `pager` and
+//! `fabric`. At the origin it knows the `addresses` that are taken, the `futexes` and the
+//! [`place`] of each thread, which `balance` may change. `frame` is what agents say to each other,
+//! `image` lays the program out, [`node`] begins a node, [`talk`] is what is said to start one.
 //!
 //! # What does not work
-//! See docs/span.md: fork without exec, shared mappings of files that are written, ptrace,
-//! io_uring. They fail with an error.
+//! See docs/span.md: System V shared memory, ptrace, io_uring. They fail with an error.
 
 pub use agent::order;
 
@@ -56,7 +54,9 @@ pub mod report;
 mod robust;
 mod scheduling;
 mod shadow;
+mod shared;
 mod signals;
+mod snapshot;
 pub mod talk;
 mod texts;
 mod threads;

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::desk::{Request, Seat};
 use crate::here::Here;
 use crate::signals::{ALL, block};
-use crate::{raw, shadow, threads};
+use crate::{raw, shadow, shared, threads};
 
 /// The number of `nagaya_migrate`, `nagaya_node` and `nagaya_nodes` (`include/nagaya_span.h`): a
 /// system call that no kernel has.
@@ -36,7 +36,10 @@ pub fn call(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
 /// # Safety
 /// By the seat's thread, on its way back to the program.
 pub unsafe fn go(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, node: u32) {
-    if node == here.node || node >= here.nodes {
+    // SAFETY: as the caller says.
+    let stack = unsafe { (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as u64 };
+    // On a stack that others can write it is at the origin.
+    if node == here.node || node >= here.nodes || node != 0 && shared::contains(stack - 1) {
         return;
     }
     // SAFETY: as the caller says; the seat's area is not in use.

@@ -29,6 +29,7 @@ use crate::frame::{Frame, Word};
 use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::Room;
+use crate::snapshot::MemoryMap;
 use crate::talk::{self, Begun, Everybody, Order, Ready, Refusal};
 use crate::{actions, processors, threads, trap};
 
@@ -255,7 +256,8 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let room = |node: &Ready| Room { processors: node.processors, threads: 0, busy: 0 };
         let rooms = everybody.nodes.iter().map(room).collect();
         let addresses = Addresses::new(start..start + BYTES_MAX, image.end, HEAP_BYTES);
-        loaded = Some((Origin::new(addresses, start, policy, rooms), image));
+        let map = MemoryMap::of(start, &image);
+        loaded = Some((Origin::new(addresses, start, map, policy, rooms), image));
     }
     // The same at first on all nodes: they are told of the rest.
     let (origin, image) = loaded.unzip();

@@ -504,6 +504,8 @@ mod tests {
         assert!(first <= 400_000_000, "{first}");
         let tries = it.changes.iter().filter(|(_, change)| change.why == Why::Trial).count();
         assert!((3..=6).contains(&tries), "{it:?}");
+        let failed = it.changes.iter().filter(|(_, it)| matches!(it.why, Why::Failed(_))).count();
+        assert_eq!(failed, tries);
         assert_eq!(it.changes.last().map(|(_, change)| change.nodes), Some(1));
         // All of it costs little, and far less than staying.
         assert!(it.work > 0.97 * it.packed && it.work > 2.0 * it.spread, "{it:?}");
@@ -516,6 +518,13 @@ mod tests {
         let it = run(&[1, 1], 100, |now| if now < 1_000_000_000 { FIGHT } else { IDLE }, quiet);
         assert_eq!(it.nodes(), [1]);
         assert!(it.looks < 70, "{}", it.looks);
+        // Idle just when it has been packed: nobody is kept from a processor.
+        let it = run(&[1, 1], 100, |now| if now < 250_000_000 { FIGHT } else { IDLE }, quiet);
+        assert_eq!(it.nodes(), [1]);
+        // It fought too short to be packed: looks end.
+        let it = run(&[1, 1], 100, |now| if now < 100_000_000 { FIGHT } else { IDLE }, quiet);
+        assert_eq!(it.nodes(), []);
+        assert!(it.looks < 20, "{}", it.looks);
     }
 
     #[test]
@@ -556,6 +565,9 @@ mod tests {
     #[test]
     fn a_short_fight_packs_nobody() {
         let is_short = |now: u64| now % 1_000_000_000 < 50_000_000;
+        let it = run(&[1, 1], 30, |now| if is_short(now) { FIGHT } else { ALONE }, quiet);
+        assert_eq!(it.nodes(), []);
+        let is_short = |now: u64| now % 200_000_000 < 60_000_000;
         let it = run(&[1, 1], 30, |now| if is_short(now) { FIGHT } else { ALONE }, quiet);
         assert_eq!(it.nodes(), []);
     }

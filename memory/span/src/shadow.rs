@@ -25,7 +25,7 @@ pub const END: u64 = FIRST + 4;
 
 /// A child that shares memory: flags, and where its IDs go; with the context of its seat.
 pub const CHILD: u64 = FIRST + 5;
-/// A child that does not.
+/// A child that has a copy of it; the same.
 pub const FORK: u64 = FIRST + 6;
 
 /// Stands for its other half, which has this mask, until that has ended or comes back. All
@@ -63,7 +63,8 @@ pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
             FAULT => unsafe { fault(seat, a[0] as i32, a[1] as *const [u64; 16]) },
             // SAFETY: its other half waits, and its context came with the call.
             CHILD => unsafe { processes::child(seat, call) },
-            FORK => processes::refuse(),
+            // SAFETY: as above.
+            FORK => unsafe { processes::fork(here, seat, call) },
             // SAFETY: what its other half wants.
             _ => unsafe { calls::for_another(here, seat, call) },
         };
@@ -115,5 +116,5 @@ pub fn of_context(here: &Here, seat: &Seat) -> ! {
 
 /// Whether the context of the thread's seat goes with a call.
 pub fn takes_context(call: &Call) -> bool {
-    call.number == libc::SYS_clone as u64 || call.number == CHILD
+    [libc::SYS_clone as u64, CHILD, FORK].contains(&call.number)
 }

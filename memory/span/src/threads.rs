@@ -51,7 +51,7 @@ pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call
             libc::SYS_clone3 => (a[0] as *const Arguments).read_unaligned(),
             _ => Arguments {
                 flags: a[0],
-                pidfd: 0,
+                pidfd: a[2],
                 child_tid: a[3],
                 parent_tid: a[2],
                 exit_signal: a[0] & 0xff,
@@ -61,13 +61,15 @@ pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call
             },
         };
         let stack = wanted.stack + wanted.stack_size;
-        if wanted.flags & WANTED != WANTED {
-            let flags = wanted.flags & !0xff | wanted.exit_signal;
-            let tids = [wanted.parent_tid, wanted.child_tid];
-            return processes::begin(here, seat, frame, flags, tids, stack);
-        }
         let is_set = |flag: i32| wanted.flags & flag as u64 != 0;
         let area = if is_set(libc::CLONE_SETTLS) { wanted.tls } else { thread_area() };
+        if wanted.flags & WANTED != WANTED {
+            let flags = wanted.flags & !0xff | wanted.exit_signal;
+            // As clone(2) has it.
+            let parent = if is_set(libc::CLONE_PIDFD) { wanted.pidfd } else { wanted.parent_tid };
+            let tids = [parent, wanted.child_tid];
+            return processes::begin(here, seat, frame, flags, tids, stack, area);
+        }
         if Context::take(seat.context(), frame, area).is_err() {
             return -i64::from(libc::ENOMEM);
         }

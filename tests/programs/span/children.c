@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * children.c - processes that threads of all nodes start, and fork, which cannot be.
+ * children.c - processes that threads of all nodes start.
  */
 #define _GNU_SOURCE
 #include "nagaya_span.h"
@@ -55,9 +55,6 @@ static void *starts(void *argument)
 	}
 	CHECK(value == 41);
 	ends_with(child, 7);
-	if (nagaya_nodes() > 0)
-		for (int round = 0; round < 2; round++)
-			CHECK(fork() == -1 && errno == ENOSYS);
 	return NULL;
 }
 

@@ -143,6 +143,18 @@ impl Node {
         Some(self.pages.get(page)?.state)
     }
 
+    /// The first of these that tasks here have used, or others have asked us for; their end, if
+    /// there is none. Of a page that was used anywhere, its first owner knows.
+    pub fn next_touched(&self, pages: Range<Page>) -> Page {
+        self.pages.next_touched(pages)
+    }
+
+    /// What is here of a page is what any node would read.
+    pub fn can_be_read(&self, page: Page) -> bool {
+        let is = |state: State| state.owns() || state.is_copy() || state == State::Gathering;
+        self.state(page).is_some_and(is)
+    }
+
     /// Who was a page's owner last, so far as we know.
     pub fn owner(&self, page: Page) -> Option<NodeId> {
         let entry = self.pages.get(page)?;

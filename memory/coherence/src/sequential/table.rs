@@ -129,6 +129,17 @@ impl Table {
         self.entries.next_used(pages)
     }
 
+    /// The first of these that is not as it was at first; their end, if there is none.
+    pub fn next_touched(&self, pages: Range<Page>) -> Page {
+        let is_as_at_first =
+            |page| self.entries.get(page).is_none_or(|it| *it == unused(&self.allocations, page));
+        let mut page = self.next_used(pages.clone());
+        while page < pages.end && is_as_at_first(page) {
+            page = self.next_used(page + 1..pages.end);
+        }
+        page
+    }
+
     /// All that is there of pages that were used.
     pub fn used(&mut self) -> impl Iterator<Item = (Page, &mut Entry)> {
         let pages = self.pages();
@@ -252,6 +263,13 @@ mod tests {
                     wanted[*page as usize].owner == 1 && !wanted[*page as usize].everywhere
                 };
                 assert_eq!(pages, (0..table.pages()).filter(only).collect::<Vec<_>>());
+                let page = random.below(wanted.len()) as Page;
+                let mut other = table.clone();
+                let end = table.pages();
+                assert_eq!(other.next_touched(0..end), end, "seed {seed}");
+                other.of(page).since = 1;
+                assert_eq!(other.next_touched(0..end), page, "seed {seed}");
+                assert_eq!(other.next_touched(page + 1..end), end, "seed {seed}");
             }
         }
     }

@@ -20,6 +20,7 @@ use pager::PagerError;
 use rustix::mm::MprotectFlags;
 
 use super::Agent;
+use crate::addresses::PAGE;
 use crate::frame::Word;
 
 /// What is to become of pages.
@@ -31,6 +32,8 @@ pub enum What {
     Renew(Option<u32>),
     /// Nothing may be done with them, and they are zeros when they are used again.
     Unmap,
+    /// Nobody has anything of them, and they are not opened: other processes may write them.
+    Share,
 }
 
 /// A change that all nodes make.
@@ -101,6 +104,7 @@ impl Agent {
             Word::Protect { first, pages, .. }
             | Word::Close { first, pages, .. }
             | Word::Renew { first, pages, .. }
+            | Word::Share { first, pages, .. }
             | Word::Open { first, pages } => (first, pages),
             _ => return false,
         };
@@ -125,18 +129,25 @@ impl Agent {
                 self.say_quiet();
                 done
             }
+            Word::Share { change, .. } => {
+                self.opens(&range);
+                self.share(range.clone(), true);
+                self.say_done(change);
+                // Who is stopped there is stopped anew.
+                self.region.wake_all(range)
+            }
             Word::Renew { change, owner, protection, .. } => {
                 let dropped = self.region.discard_all(range.clone());
-                let done = dropped.and_then(|()| self.protect(range.clone(), protection));
+                let done = dropped
+                    .and_then(|()| self.end_shared(range.clone()))
+                    .and_then(|()| self.protect(range.clone(), protection));
                 self.step(Event::Renew { pages: range, owner, everywhere: false }, None);
                 self.say_done(change);
                 done
             }
             _ => {
-                self.closed.retain(|closed| closed.pages != range);
-                self.step(Event::Open(range.clone()), None);
-                self.waits.all_go_on(range.clone(), self.now());
-                self.seen(|seen, now| range.clone().for_each(|page| seen.goes_on(page, now)));
+                self.share(range.clone(), false);
+                self.opens(&range);
                 self.region.wake_all(range)
             }
         };
@@ -146,8 +157,21 @@ impl Agent {
         true
     }
 
-    fn protect(&self, pages: Range<Page>, to: Option<u32>) -> Result<(), PagerError> {
+    /// Threads may use these pages again.
+    fn opens(&mut self, pages: &Range<Page>) {
+        self.closed.retain(|closed| closed.pages != *pages);
+        self.step(Event::Open(pages.clone()), None);
+        let now = self.now();
+        self.waits.all_go_on(pages.clone(), now);
+        self.seen(|seen, now| pages.clone().for_each(|page| seen.goes_on(page, now)));
+    }
+
+    fn protect(&mut self, pages: Range<Page>, to: Option<u32>) -> Result<(), PagerError> {
         let Some(protection) = to else { return Ok(()) };
+        if let Some(origin) = &mut self.origin {
+            let at = |page: Page| origin.start + page * PAGE;
+            origin.protects(&(at(pages.start)..at(pages.end)), protection);
+        }
         self.region.restrict(pages, MprotectFlags::from_bits_truncate(protection))
     }
 
@@ -250,10 +274,13 @@ impl Agent {
                 };
                 (Phase::Dropping, Word::Renew { change, first, pages, owner, protection })
             }
+            (Phase::Dropping, What::Share) => {
+                (Phase::Protecting, Word::Share { change, first, pages })
+            }
             (Phase::Protecting | Phase::Dropping, what) => {
                 answer = it.answer.take();
                 all.remove(at);
-                if !matches!(what, What::Protect(_)) {
+                if !matches!(what, What::Protect(_) | What::Share) {
                     self.tell_all(Word::Open { first, pages });
                 }
                 return self.after_phase(answer);

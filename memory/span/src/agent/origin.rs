@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
 
+use super::forks::Forks;
 use super::mapping::{Changes, What};
 use super::{Agent, question};
 use crate::addresses::{Addresses, PAGE};
@@ -17,15 +18,21 @@ use crate::futexes::Futexes;
 use crate::image::{Part, Text};
 use crate::packing::Spent;
 use crate::place::{Policy, Room, place};
+use crate::ranges::Ranges;
 use crate::shadow;
+use crate::shared;
+use crate::snapshot::MemoryMap;
 
 /// Pages by which the segment grows, at least.
 const GROWTH: u64 = 64 << 20 >> 12;
 
 /// What the origin knows.
 pub struct Origin {
-    addresses: Addresses,
-    start: u64,
+    pub(super) addresses: Addresses,
+    /// Addresses with which something may be done, by what that is: as mprotect(2) has it.
+    pub(super) protections: [Ranges; 8],
+    pub(super) start: u64,
+    map: MemoryMap,
     futexes: Futexes,
     pub(super) policy: Policy,
     pub(super) balance: Balance,
@@ -37,20 +44,30 @@ pub struct Origin {
     pub(super) changes: Changes,
     /// Calls that shadows make now.
     pub(super) at_work: u32,
+    pub(super) forks: Forks,
     /// Threads that have been sent a signal, and have not said that they handle it.
     pub(super) signalled: HashSet<u32>,
     status: i32,
 }
 
 impl Origin {
-    /// Of a program whose segment begins at `start`, with one thread, which is there.
-    pub fn new(addresses: Addresses, start: u64, policy: Policy, mut rooms: Vec<Room>) -> Self {
+    /// Of a program whose segment begins at `start`, with one thread, which is there; `map` is how
+    /// its children are seen.
+    pub fn new(
+        addresses: Addresses,
+        start: u64,
+        map: MemoryMap,
+        policy: Policy,
+        mut rooms: Vec<Room>,
+    ) -> Self {
         rooms[0].threads = 1;
         let mut nodes = vec![None; THREADS_MAX];
         nodes[0] = Some(0);
         Self {
             addresses,
+            protections: Default::default(),
             start,
+            map,
             futexes: Futexes::default(),
             policy,
             balance: Balance::default(),
@@ -59,6 +76,7 @@ impl Origin {
             rooms,
             changes: Changes::default(),
             at_work: 0,
+            forks: Forks::default(),
             signalled: HashSet::new(),
             status: 0,
         }
@@ -74,6 +92,22 @@ impl Origin {
     /// Where the heap is.
     pub(super) fn heap(&self) -> Range<u64> {
         self.addresses.heap()
+    }
+
+    /// How a child is to be seen now.
+    pub(super) fn memory_map(&self) -> MemoryMap {
+        let heap = self.heap();
+        MemoryMap { heap: [heap.start, heap.end], ..self.map }
+    }
+
+    /// This may be done with these addresses from now on.
+    pub(super) fn protects(&mut self, range: &Range<u64>, protection: u32) {
+        self.protections.iter_mut().for_each(|ranges| ranges.remove(range.clone()));
+        if let Some(ranges) = self.protections.get_mut(protection as usize)
+            && protection != 0
+        {
+            ranges.insert(range.clone());
+        }
     }
 }
 
@@ -96,10 +130,14 @@ impl Agent {
                 }
             }
             Request::MapAt { start, bytes, protection, replaces, is_file } => {
-                let addresses = &mut self.origin().addresses;
-                let Some(range) = addresses.range(start, bytes) else {
+                let Some(range) = self.origin().addresses.range(start, bytes) else {
                     return self.answer(thread, no_memory);
                 };
+                let pages = self.pages_of(&range);
+                if !self.may_end(&pages) {
+                    return self.answer(thread, no_memory);
+                }
+                let addresses = &mut self.origin().addresses;
                 let what = match (addresses.is_free(&range), replaces) {
                     (true, _) => What::Protect(protection),
                     (false, true) => What::Renew(Some(protection)),
@@ -110,6 +148,10 @@ impl Agent {
             }
             Request::Unmap { start, bytes } => match self.origin().addresses.range(start, bytes) {
                 Some(range) => {
+                    let pages = self.pages_of(&range);
+                    if !self.may_end(&pages) {
+                        return self.answer(thread, no_memory);
+                    }
                     self.origin().addresses.unmap(range.clone());
                     self.becomes(thread, What::Unmap, range, 0);
                 }
@@ -135,6 +177,12 @@ impl Agent {
                     None => self.answer(thread, no_memory),
                 }
             }
+            Request::Share { start, bytes } => match self.origin().addresses.range(start, bytes) {
+                Some(range) if self.has_few_shared() => {
+                    self.becomes(thread, What::Share, range, 0);
+                }
+                _ => self.answer(thread, no_memory),
+            },
             Request::Text { descriptor, start, offset, bytes } => {
                 self.mapped_file(thread, descriptor, start, offset, bytes);
             }
@@ -158,11 +206,18 @@ impl Agent {
                 None => self.answer(thread, 0),
             },
             Request::Place => {
+                // SAFETY: its new thread's, which it has put there.
+                let stack = unsafe { (*self.desk.seat(thread).context()).stack_pointer() };
+                // Signals put their frames there.
+                let has_shared_stack = shared::contains(stack.wrapping_sub(1));
                 let nodes = self.nodes_in_use();
                 let origin = self.origin();
                 let answer = match origin.nodes.iter().position(Option::is_none) {
                     Some(free) => {
-                        let node = place(origin.policy, &origin.rooms[..nodes]);
+                        let node = match has_shared_stack {
+                            true => 0,
+                            false => place(origin.policy, &origin.rooms[..nodes]),
+                        };
                         origin.rooms[node].threads += 1;
                         // Until it is counted.
                         origin.rooms[node].busy += THREAD;
@@ -198,8 +253,9 @@ impl Agent {
                 if let Some(node) = self.origin().nodes[thread as usize] {
                     self.say(node, Word::Result { thread, result });
                 }
-                self.asked -= 1;
-                self.origin().at_work -= 1;
+                self.waits.is_answered(thread, self.now());
+                let origin = self.origin();
+                origin.at_work = origin.at_work.saturating_sub(1);
                 self.desk.took(thread);
             }
             Request::Gone(status) => {
@@ -216,6 +272,8 @@ impl Agent {
                 }
             }
             Request::End(status) => self.end(status, ""),
+            Request::Fork => self.forks(thread),
+            Request::Forked => self.has_forked(thread),
             Request::Call(_) => unreachable!("it is made here"),
             request => {
                 let question = question(request).expect("the futex service's");
@@ -275,6 +333,7 @@ impl Agent {
             }
             Word::Done { change } => self.done(from, change),
             Word::WhatTime => self.say(from, Word::Time { times: clocks::times() }),
+            Word::HasUsed => self.has_used(from, body),
             _ => self.nonsense(from, "a word"),
         }
     }

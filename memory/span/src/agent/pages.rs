@@ -40,16 +40,18 @@ impl Agent {
                 (Action::MapRead(_), Some(pages)) => {
                     self.lets_go(pages.clone());
                     if self.region.can_allow_read() {
-                        self.map(pages, Access::Read, &mut filled, came)?;
+                        self.map(pages.clone(), Access::Read, &mut filled, came)?;
                     } else {
                         // Who wants to read says that they want to write: see `turn`.
                         self.fill(&mut filled, came)?;
-                        pages.into_iter().try_for_each(|page| self.region.wake(page))?;
+                        pages.clone().try_for_each(|page| self.region.wake(page))?;
                     }
+                    self.copy_those_asked(pages);
                 }
                 (Action::MapWrite(_), Some(pages)) => {
                     self.lets_go(pages.clone());
-                    self.map(pages, Access::Write, &mut filled, came)?;
+                    self.map(pages.clone(), Access::Write, &mut filled, came)?;
+                    self.copy_those_asked(pages);
                 }
                 (Action::Protect(_), Some(pages)) => {
                     self.fill(&mut filled, came)?;
