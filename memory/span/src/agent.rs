@@ -161,12 +161,12 @@ impl Agent {
         slice::shorten();
         let mut begin = Instant::now();
         loop {
-            let found = self.turn();
-            if found {
+            if self.turn() {
                 self.patience.learn(true, begin.elapsed());
                 begin = Instant::now();
+                continue;
             }
-            if self.may_look() && (found || self.patience.looks(begin.elapsed())) {
+            if self.may_look() && self.patience.looks(begin.elapsed()) {
                 match self.origin.as_ref().is_some_and(|origin| origin.at_work > 0) {
                     // A shadow may want this processor.
                     true => std::thread::yield_now(),
