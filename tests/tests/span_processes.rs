@@ -153,8 +153,9 @@ fn stress_ng_s_stressors_find_nothing() {
             };
             (output.code(), text.lines().any(is_counted), text.contains("fail:"))
         };
-        let alone = command(Cmd::new(&stress));
-        assert_eq!(counts(&alone), (0, true, false), "{stressor} alone: {alone}");
+        // On a busy machine it may find something alone.
+        let is_alone = || counts(&command(Cmd::new(&stress))) == (0, true, false);
+        assert!((0..3).any(|_| is_alone()), "{stressor} alone");
         let ours = command(span(2, &stress));
         assert_eq!(counts(&ours), (0, true, false), "{stressor}: {ours}");
     }
