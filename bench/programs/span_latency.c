@@ -18,9 +18,11 @@
  *  - call-here: one that is made where the thread runs (sched_yield).
  *  - clock: reading the clock, which is part of every other step.
  *  - wake: a thread at the origin is woken at a word, and wakes this one at another.
+ *  - move: the measuring thread goes to the origin, and back: both ways together.
  *  - thread: beginning and joining a thread on the second node, from the origin.
  */
 #define _GNU_SOURCE
+#include "nagaya_span.h"
 #include "times.h"
 
 #include <linux/futex.h>
@@ -148,6 +150,17 @@ static void calls(void)
 	}
 }
 
+static void move(void)
+{
+	for (int at = 0; at < samples; at++) {
+		long begin = now_ns();
+
+		if (nagaya_migrate(0) || nagaya_migrate(1))
+			exit(1);
+		times[at] = now_ns() - begin;
+	}
+}
+
 static void take_part(int is_origin)
 {
 	if (is("wake"))
@@ -156,6 +169,8 @@ static void take_part(int is_origin)
 		pages(is_origin, RUNS, RUN);
 	else if (is("page-fetch") || is("page-take") || is("fetch-busy") || is("upgrade"))
 		pages(is_origin, PAGES, 1);
+	else if (!is_origin && is("move"))
+		move();
 	else if (!is_origin)
 		calls();
 }

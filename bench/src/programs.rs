@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 42] = [
+const SOURCES: [(&str, &str); 43] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
@@ -38,6 +38,7 @@ const SOURCES: [(&str, &str); 42] = [
     ("memop.h", include_str!("../../include/memop.h")),
     ("memop_fetch.c", include_str!("../programs/memop_fetch.c")),
     ("memop_pages.c", include_str!("../programs/memop_pages.c")),
+    ("nagaya_span.h", include_str!("../../include/nagaya_span.h")),
     ("noop.c", include_str!("../programs/noop.c")),
     ("pvm_halt.c", include_str!("../programs/pvm_halt.c")),
     ("pvm_job.h", include_str!("../programs/pvm_job.h")),

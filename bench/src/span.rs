@@ -71,8 +71,11 @@ const FETCH: &str = "page-fetch";
 const RUN: &str = "run-of-16";
 /// A run costs at most so many single pages.
 const RUN_MOST: f64 = 2.5;
+const MOVE: &str = "move";
+/// A thread is elsewhere and back in at most so many µs.
+const MOVE_MOST_US: f64 = 300.0;
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     Step {
         name: FETCH,
         round_trip: Some(Reply::Page),
@@ -102,6 +105,8 @@ const STEPS: [Step; 10] = [
     Step { name: "call-here", round_trip: None, fault: None, asked: None },
     Step { name: "clock", round_trip: None, fault: None, asked: None },
     Step { name: "wake", round_trip: Some(Reply::Short), fault: None, asked: None },
+    // With its registers, which need less room than a page.
+    Step { name: MOVE, round_trip: Some(Reply::Page), fault: None, asked: None },
     Step { name: "thread", round_trip: Some(Reply::Short), fault: None, asked: None },
 ];
 

@@ -148,7 +148,7 @@ fn dsm_compares_steps_and_counts_what_programs_send() {
 fn span_compares_steps_and_programs() {
     let out = quick(&["span", "--programs", "montecarlo,matrix,pigz"]);
     let steps = lines(&out, "span.csv");
-    for step in ["page-fetch", "upgrade", "run-of-16", "call", "wake"] {
+    for step in ["page-fetch", "upgrade", "run-of-16", "call", "wake", "move"] {
         for way in ["nagaya", "sleeping", "spinning"] {
             let is = |line: &&Vec<String>| line[0] == step && line[2] == way;
             assert_eq!(steps.iter().filter(is).count(), 1, "{step}, {way}");
@@ -157,7 +157,11 @@ fn span_compares_steps_and_programs() {
     // That they print the same is looked at where they run.
     assert_eq!(lines(&out, "span-programs.csv").len(), 3);
     let targets = lines(&out, "span-targets.csv");
-    assert_eq!(targets.len(), 2 * 2 + 1 + 3, "two steps, a run, three programs: {targets:?}");
+    assert_eq!(
+        targets.len(),
+        2 * 2 + 2 + 3,
+        "two steps, a run, a move, three programs: {targets:?}"
+    );
     assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
     is_drawn(&out, "span.svg");
 }

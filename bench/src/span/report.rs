@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::programs::{PROGRAMS, Programs};
-use super::{FETCH, Options, RUN, RUN_MOST, STEPS};
+use super::{FETCH, MOVE, MOVE_MOST_US, Options, RUN, RUN_MOST, STEPS};
 use crate::failure::Failure;
 use crate::figure::{Axis, COLOURS, Figure, GREY, Kind, Line, Look, Panel, Row};
 use crate::machine;
@@ -37,6 +37,11 @@ pub fn write(
             what: format!("{RUN}: against one page"),
             asked: Asked::AtMost(RUN_MOST),
             ratio: steps.medians.quotient(of(RUN), of(FETCH)),
+        });
+        targets.push(Target {
+            what: format!("{MOVE}: there and back, µs"),
+            asked: Asked::AtMost(MOVE_MOST_US),
+            ratio: steps.medians.of(measure(MOVE, 2), Way::Nagaya),
         });
     }
     if !programs.0.is_empty() {
