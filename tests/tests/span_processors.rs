@@ -1,6 +1,6 @@
-//! `nagaya span`: programs see the processors of all nodes.
+//! `nagaya span`: programs see the processors of all nodes, and bind threads to them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use nagaya_tests::program::{c_with, include_dir};
@@ -8,9 +8,17 @@ use nagaya_tests::{Cmd, WorkDir, nagaya};
 
 const LIMIT: Duration = Duration::from_secs(100);
 
-fn program() -> PathBuf {
+/// A C program that knows of nodes.
+fn program(name: &str) -> PathBuf {
     let include = format!("-I{}", include_dir().display());
-    c_with("span/processors.c", &["-O1", "-pthread", &include])
+    c_with(&format!("span/{name}.c"), &["-O1", "-pthread", "-fopenmp", &include])
+}
+
+/// On hosts that are this one.
+fn span_on(work: &WorkDir, hosts: &str, program: impl AsRef<Path>) -> Cmd {
+    let ssh = work.write_executable("ssh", "#!/bin/sh\nshift\nexec sh -c \"$1\"\n");
+    let span = nagaya("span").args(["-H", hosts]).arg(program.as_ref());
+    span.env("NAGAYA_RSH", &ssh).env_remove("OMP_NUM_THREADS").time_limit(LIMIT)
 }
 
 /// Those that we may use.
@@ -20,7 +28,7 @@ fn ours() -> usize {
 
 #[test]
 fn programs_see_the_processors_of_all_nodes() {
-    let processors = program();
+    let processors = program("processors");
     for nodes in [2, 3] {
         // Each has a share of this machine's, or one if there are not enough.
         let all = if ours() < nodes { nodes } else { ours() };
@@ -31,19 +39,37 @@ fn programs_see_the_processors_of_all_nodes() {
 
 #[test]
 fn hosts_have_as_many_as_is_said() {
-    let (work, processors) = (WorkDir::new(), program());
-    let ssh = work.write_executable("ssh", "#!/bin/sh\nshift\nexec sh -c \"$1\"\n");
-    let span = |hosts: &str, program: &str| {
-        let span = nagaya("span").args(["-H", hosts]).arg(program);
-        span.env("NAGAYA_RSH", &ssh).env_remove("OMP_NUM_THREADS").time_limit(LIMIT)
-    };
-    let processors = processors.to_str().expect("text");
-    span("localhost:3,a:64,b:2", processors).arg("69").run().prints("right\n");
+    let work = WorkDir::new();
+    span_on(&work, "localhost:3,a:64,b:2", program("processors")).arg("69").run().prints("right\n");
     let hosts = "localhost:1,a:3,b:2";
     let count = "import os; print(os.cpu_count(), len(os.sched_getaffinity(0)))";
-    span(hosts, "/usr/bin/python3").args(["-c", count]).run().prints("6 6\n");
-    let threads = c_with("span/openmp_threads.c", &["-fopenmp"]);
-    span(hosts, threads.to_str().expect("text")).run().prints("6 6\n");
+    span_on(&work, hosts, "/usr/bin/python3").args(["-c", count]).run().prints("6 6\n");
+    span_on(&work, hosts, program("openmp_threads")).run().prints("6 6\n");
+}
+
+#[test]
+fn threads_go_where_the_program_binds_them() {
+    let (work, bound) = (WorkDir::new(), program("bound"));
+    let span = |place: &str, hosts: &str| span_on(&work, hosts, "--place").arg(place).arg(&bound);
+    for place in ["auto", "spread", "load"] {
+        span(place, "localhost:2,a:3").args(["0", "2", "5"]).run().prints("right\n");
+    }
+    span("auto", "localhost:1,a:3,b:70").args(["0", "1", "4", "74"]).run().prints("right\n");
+}
+
+#[test]
+fn openmp_binds_its_threads_over_all_nodes() {
+    let (work, bound) = (WorkDir::new(), program("openmp_bound"));
+    let run = |places: &str, bind: &str, threads: &str| {
+        let span = span_on(&work, "localhost:1,a:3,b:2", &bound);
+        let span = span.env("OMP_PLACES", places).env("OMP_PROC_BIND", bind);
+        span.env("OMP_NUM_THREADS", threads).run().ok()
+    };
+    assert_eq!(run("cores", "spread", "6"), "0 1 1 1 2 2 \n");
+    assert_eq!(run("cores", "spread", "3"), "0 1 2 \n");
+    assert_eq!(run("threads", "close", "3"), "0 1 1 \n");
+    assert_eq!(run("sockets", "spread", "3"), "0 1 2 \n");
+    assert_eq!(run("{0},{4},{2}", "close", "3"), "0 2 1 \n");
 }
 
 #[test]

@@ -78,6 +78,8 @@ pub enum Request {
     /// By a shadow: the seat has a signal. Answer: 0, and the other half will say that it has
     /// taken it, or 1 if there is none, since it is on its way home.
     Signal,
+    /// The thread of this seat is wanted on the processors of its mask.
+    Bind(u32),
     /// The thread goes on on this node, with the context of its seat.
     Move(u32),
     /// A copy of all memory, for a child. Answer: the address of the

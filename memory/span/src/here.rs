@@ -3,7 +3,8 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Seat};
+use crate::processors;
 
 static HERE: OnceLock<Here> = OnceLock::new();
 
@@ -17,6 +18,8 @@ pub struct Here {
     pub nodes: u32,
     /// Processors of all of them.
     pub processors: u32,
+    /// Each node's, by their names.
+    pub processors_of: Vec<Range<u32>>,
     /// The program's addresses: all code outside is ours.
     pub segment: Range<u64>,
     /// What is mapped is to be named, for a report.
@@ -29,6 +32,11 @@ impl Here {
     /// Whether this is an instruction of the program's.
     pub fn is_program(&self, address: u64) -> bool {
         self.segment.contains(&address)
+    }
+
+    /// Whether the program lets this thread run on that node's processors.
+    pub fn lets_on(&self, seat: &Seat, node: usize) -> bool {
+        processors::has_any(&seat.processors, &self.processors_of[node])
     }
 
     /// Makes it known, once.

@@ -271,12 +271,13 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     let segment = start..start + BYTES_MAX;
     let (node, nodes, names) = (order.node, order.nodes, counted.is_some());
     let processors = processors::of(&everybody.nodes);
+    let processors_of = processors::names(&everybody.nodes);
     if nodes > 1 {
         let own = rustix::thread::sched_getaffinity(None).unwrap_or_default();
         let first = processors::of(&everybody.nodes[..node as usize]);
         processors::name(&own, first, ready.processors);
     }
-    Here { desk, node, nodes, processors, segment, names, exe }.set();
+    Here { desk, node, nodes, processors, processors_of, segment, names, exe }.set();
     trap::catch();
     match order.node {
         // Where Rust's library looks for overflows of its stacks.

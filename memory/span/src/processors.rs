@@ -2,14 +2,15 @@
 //! makes as many threads as there are processors for them. What it is told of them agrees:
 //! sched_getaffinity(2), getcpu(2), and the files from which libc has their number.
 //!
-//! Where threads run is our affair, not the program's: a mask that it sets is kept, and given
-//! back, and new threads have that of who makes them; it moves nobody.
+//! A mask that it sets is kept, given back, and inherited by new threads; a thread that is on a node
+//! without any of its processors goes to one that has some (`agent/moves.rs`).
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 use rustix::thread::CpuSet;
 
-use crate::desk::{Call, Seat};
+use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::raw;
 use crate::talk::Ready;
@@ -37,6 +38,21 @@ pub static NAMES: [AtomicU16; NUMBERS] = {
 pub fn of(nodes: &[Ready]) -> u32 {
     let all = nodes.iter().map(|node| node.processors).sum::<u32>();
     all.min(PROCESSORS_MAX)
+}
+
+/// Of each node the names of its processors, one at least.
+pub fn names(nodes: &[Ready]) -> Vec<Range<u32>> {
+    let of_node = |node: usize| {
+        let first = of(&nodes[..node]).min(PROCESSORS_MAX - 1);
+        first..of(&nodes[..=node]).max(first + 1)
+    };
+    (0..nodes.len()).map(of_node).collect()
+}
+
+/// Whether a mask has any of these.
+pub fn has_any(mask: &Mask, names: &Range<u32>) -> bool {
+    let has = |name: u32| mask[name as usize / 64].load(Ordering::Relaxed) & 1 << (name % 64) != 0;
+    names.clone().any(has)
 }
 
 /// Gives this node's processors their names: `own` are those that it may use, of which the program
@@ -95,10 +111,10 @@ fn there_are(all: u32, word: usize) -> u64 {
 ///
 /// # Safety
 /// As for [`calls::for_another`](crate::calls::for_another).
-pub unsafe fn affinity(here: &Here, seat: &Seat, call: Call) -> i64 {
+pub unsafe fn affinity(here: &Here, caller: &Seat, call: Call) -> i64 {
     let [thread, bytes, mask, ..] = call.arguments;
     let whose = match thread as i32 {
-        0 => Some(seat),
+        0 => Some(caller),
         thread => here.desk.seat_of(thread),
     };
     let Some(seat) = whose.filter(|_| here.nodes > 1) else {
@@ -128,7 +144,7 @@ pub unsafe fn affinity(here: &Here, seat: &Seat, call: Call) -> i64 {
     for (at, to) in seat.processors.iter().enumerate() {
         to.store(if at < given { word(at) } else { 0 }, Ordering::Relaxed);
     }
-    0
+    here.desk.ask(caller, Request::Bind(seat.index))
 }
 
 /// Files that say which processors there are.
@@ -137,22 +153,58 @@ const FILES: [&[u8]; 3] = [
     b"/sys/devices/system/cpu/possible\0",
     b"/sys/devices/system/cpu/present\0",
 ];
+/// What names of files of one processor begin with, before its number.
+const ONE: &[u8] = b"/sys/devices/system/cpu/cpu";
+/// Those that say which are of its core: each is a core of its own, since one machine's files say
+/// nothing of others'.
+const CORE: [&[u8]; 2] = [b"/topology/thread_siblings_list\0", b"/topology/core_cpus_list\0"];
+/// Those that say which are of its socket: its node's.
+const SOCKET: [&[u8]; 2] = [b"/topology/core_siblings_list\0", b"/topology/package_cpus_list\0"];
 
-/// Opens one of these, at the origin, if this is its name; `flags` are open's.
+/// The processors of which a file tells, if it is one of these.
+///
+/// # Safety
+/// A string of the program's.
+unsafe fn told_by(here: &Here, name: *const u8) -> Option<Range<u32>> {
+    // SAFETY: as the caller says; it is not read beyond its end.
+    let is = |at: usize, text: &[u8]| unsafe {
+        text.iter().enumerate().all(|(offset, byte)| *name.add(at + offset) == *byte)
+    };
+    if FILES.iter().any(|file| is(0, file)) {
+        return Some(0..here.processors);
+    }
+    if !is(0, ONE) {
+        return None;
+    }
+    let (mut at, mut number) = (ONE.len(), 0);
+    // SAFETY: as above.
+    while let digit @ b'0'..=b'9' = unsafe { *name.add(at) }
+        && number < PROCESSORS_MAX
+    {
+        number = number * 10 + u32::from(digit - b'0');
+        at += 1;
+    }
+    let node = here.processors_of.iter().find(|node| node.contains(&number))?;
+    match () {
+        () if CORE.iter().any(|file| is(at, file)) => Some(number..number + 1),
+        () if SOCKET.iter().any(|file| is(at, file)) => Some(node.clone()),
+        () => None,
+    }
+}
+
+/// Opens one of these files, at the origin, if this is its name; `flags` are open's.
 ///
 /// # Safety
 /// A string of the program's.
 pub unsafe fn open(here: &Here, name: u64, flags: u64) -> Option<i64> {
     let name = name as *const u8;
-    let is = |file: &&[u8]| {
-        // SAFETY: as the caller says; it is not read beyond its end.
-        file.iter().enumerate().all(|(at, byte)| unsafe { *name.add(at) } == *byte)
-    };
-    if here.nodes == 1 || name.is_null() || !FILES.iter().any(is) {
+    if here.nodes == 1 || name.is_null() {
         return None;
     }
-    let mut text = *b"0-\0\0\0\0\0";
-    let bytes = list(here.processors, &mut text);
+    // SAFETY: as the caller says.
+    let told = unsafe { told_by(here, name) }?;
+    let mut text = [0; LIST_BYTES];
+    let bytes = list(&told, &mut text);
     let is_cloexec = flags as i32 & libc::O_CLOEXEC != 0;
     let flags = if is_cloexec { libc::MFD_CLOEXEC } else { 0 };
     // SAFETY: a name and text of ours, and a descriptor that is nobody's yet.
@@ -167,17 +219,27 @@ pub unsafe fn open(here: &Here, name: u64, flags: u64) -> Option<i64> {
     }
 }
 
+/// Bytes of a list, at most: two numbers of four digits.
+const LIST_BYTES: usize = 10;
+
 /// The list that stands there; how long it is.
-fn list(all: u32, text: &mut [u8; 7]) -> usize {
-    let last = all.max(1) - 1;
-    let digits = last.checked_ilog10().unwrap_or(0) as usize + 1;
-    let (start, mut rest) = (if last == 0 { 0 } else { 2 }, last);
-    for at in (start..start + digits).rev() {
-        text[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
+fn list(of: &Range<u32>, text: &mut [u8; LIST_BYTES]) -> usize {
+    let (first, last) = (of.start, of.end.max(of.start + 1) - 1);
+    let mut bytes = 0;
+    let mut number = |number: u32, then: u8| {
+        let digits = number.checked_ilog10().unwrap_or(0);
+        for place in (0..=digits).rev() {
+            text[bytes] = b'0' + (number / 10u32.pow(place) % 10) as u8;
+            bytes += 1;
+        }
+        text[bytes] = then;
+        bytes += 1;
+    };
+    if first < last {
+        number(first, b'-');
     }
-    text[start + digits] = b'\n';
-    start + digits + 1
+    number(last, b'\n');
+    bytes
 }
 
 #[cfg(test)]
@@ -186,12 +248,32 @@ mod tests {
 
     #[test]
     fn lists_are_the_kernel_s() {
-        let list = |all| {
-            let mut text = *b"0-\0\0\0\0\0";
-            let bytes = list(all, &mut text);
+        let list = |of| {
+            let mut text = [0; LIST_BYTES];
+            let bytes = list(&of, &mut text);
             String::from_utf8(text[..bytes].to_vec()).unwrap()
         };
-        assert_eq!([1, 2, 11, 1024].map(list), ["0\n", "0-1\n", "0-10\n", "0-1023\n"]);
+        assert_eq!([0..1, 0..2, 0..11].map(list), ["0\n", "0-1\n", "0-10\n"]);
+        assert_eq!([7..8, 10..20, 1000..1024].map(list), ["7\n", "10-19\n", "1000-1023\n"]);
+    }
+
+    #[test]
+    fn each_node_has_names() {
+        let node = |processors| Ready {
+            address: Vec::new(),
+            processors,
+            features: Vec::new(),
+            name: String::new(),
+            start: 0,
+            clocks: String::new(),
+        };
+        assert_eq!(names(&[3, 1, 64].map(node)), [0..3, 3..4, 4..68]);
+        assert_eq!(names(&[1000, 100, 8].map(node)), [0..1000, 1000..1024, 1023..1024]);
+        let mask = all();
+        assert!(has_any(&mask, &(1023..1024)));
+        mask.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        mask[1].store(1 << 3, Ordering::Relaxed);
+        assert!(has_any(&mask, &(4..68)) && !has_any(&mask, &(68..70)) && !has_any(&mask, &(0..4)));
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Agent {
     pub(super) fn busy(&mut self, node: NodeId, busy: u32) {
         let origin = self.origin();
         origin.rooms[node as usize].busy = busy;
-        if node != 0 {
+        if node != 0 || origin.binds {
             return;
         }
         let load =

@@ -1,4 +1,5 @@
-//! Threads that go from node to node, and signals that follow them.
+//! Threads that go from node to node, where the program binds them too, and signals that follow
+//! them.
 
 use std::sync::atomic::Ordering;
 
@@ -8,6 +9,8 @@ use super::Agent;
 use crate::context::Context;
 use crate::desk::{Call, Seat};
 use crate::frame::{Frame, Word};
+use crate::here::Here;
+use crate::place::{Room, place};
 use crate::shadow;
 use crate::signals::Signal;
 
@@ -28,6 +31,41 @@ impl Agent {
             Some(0) => self.goes(thread, node),
             Some(there) => self.say(there, Word::Go { thread, node }),
             None => {}
+        }
+    }
+
+    /// At the origin: the node for a new thread of this one's, or for itself: one that its mask
+    /// allows.
+    pub(super) fn place_for(&mut self, thread: u32) -> usize {
+        let (here, seat) = (Here::get(), self.desk.seat(thread));
+        let all = 0..self.nodes_in_use();
+        let mut nodes: Vec<usize> = all.clone().filter(|&it| here.lets_on(seat, it)).collect();
+        if nodes.is_empty() {
+            // Somebody is changing the mask.
+            nodes.extend(all);
+        }
+        let origin = self.origin();
+        let rooms: Vec<Room> = nodes.iter().map(|&node| origin.rooms[node]).collect();
+        nodes[place(origin.policy, &rooms)]
+    }
+
+    /// At the origin: the program has said on which processors it wants a thread. It goes to a node
+    /// of theirs, if it is on none. Who says so knows better where threads are to be than we do.
+    pub(super) fn is_bound(&mut self, thread: u32) {
+        let (here, seat) = (Here::get(), self.desk.seat(thread));
+        if (0..self.names.len()).all(|node| here.lets_on(seat, node)) {
+            return;
+        }
+        self.leave_alone();
+        let origin = self.origin();
+        origin.binds = true;
+        let Some(node) = origin.nodes[thread as usize] else { return };
+        let goes_to = origin.bound.get(&thread).copied().unwrap_or(node);
+        if !here.lets_on(seat, goes_to as usize) {
+            let is_here = here.lets_on(seat, node as usize);
+            let to = if is_here { node } else { self.place_for(thread) as NodeId };
+            self.origin().bound.insert(thread, to);
+            self.sends(thread, to);
         }
     }
 
@@ -104,8 +142,11 @@ impl Agent {
         origin.rooms[before as usize].threads -= 1;
         origin.rooms[node as usize].threads += 1;
         origin.is_used[node as usize] = true;
+        // On its way it has heard nothing.
+        let bound = origin.bound.remove(&thread).filter(|&to| to != node);
         self.threads = self.origin().rooms[0].threads;
         if before == 0 {
+            seat.wanted_elsewhere();
             let desk = self.desk;
             self.seen(|seen, _| seen.ends(desk, thread));
         }
@@ -113,7 +154,7 @@ impl Agent {
             self.origin().signalled.remove(&thread);
             self.has_come(thread);
             seat.post(Call { number: shadow::HOME, arguments: [0; 6] });
-            return;
+            return self.goes_where_bound(thread, node, bound);
         }
         let tid = seat.tid.load(Ordering::Relaxed);
         let clear_tid = seat.clear_tid.load(Ordering::Relaxed);
@@ -124,6 +165,16 @@ impl Agent {
         self.send(node, Frame::Word(word), body);
         if self.origin().signalled.contains(&thread) {
             self.say_signal(node, thread);
+        }
+        self.goes_where_bound(thread, node, bound);
+    }
+
+    /// At the origin: a thread has come to this node that was told meanwhile to go to another.
+    fn goes_where_bound(&mut self, thread: u32, node: NodeId, to: Option<NodeId>) {
+        let is_let = Here::get().lets_on(self.desk.seat(thread), node as usize);
+        if let Some(to) = to.filter(|_| !is_let) {
+            self.origin().bound.insert(thread, to);
+            self.sends(thread, to);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What only the origin's agent does: the memory map, the futex service, threads' places.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
@@ -17,7 +17,7 @@ use crate::frame::{Frame, Question, Word};
 use crate::futexes::Futexes;
 use crate::image::{Part, Text};
 use crate::packing::Spent;
-use crate::place::{Policy, Room, place};
+use crate::place::{Policy, Room};
 use crate::ranges::Ranges;
 use crate::shadow;
 use crate::shared;
@@ -47,6 +47,10 @@ pub struct Origin {
     pub(super) forks: Forks,
     /// Threads that have been sent a signal, and have not said that they handle it.
     pub(super) signalled: HashSet<u32>,
+    /// Threads that the program has bound to other nodes than theirs, and where they go.
+    pub(super) bound: HashMap<u32, NodeId>,
+    /// It has bound some thread, so it knows better.
+    pub(super) binds: bool,
     status: i32,
 }
 
@@ -78,6 +82,8 @@ impl Origin {
             at_work: 0,
             forks: Forks::default(),
             signalled: HashSet::new(),
+            bound: HashMap::new(),
+            binds: false,
             status: 0,
         }
     }
@@ -210,20 +216,16 @@ impl Agent {
                 let stack = unsafe { (*self.desk.seat(thread).context()).stack_pointer() };
                 // Signals put their frames there.
                 let has_shared_stack = shared::contains(stack.wrapping_sub(1));
-                let nodes = self.nodes_in_use();
+                let wanted = if has_shared_stack { 0 } else { self.place_for(thread) };
                 let origin = self.origin();
                 let answer = match origin.nodes.iter().position(Option::is_none) {
                     Some(free) => {
-                        let node = match has_shared_stack {
-                            true => 0,
-                            false => place(origin.policy, &origin.rooms[..nodes]),
-                        };
-                        origin.rooms[node].threads += 1;
+                        origin.rooms[wanted].threads += 1;
                         // Until it is counted.
-                        origin.rooms[node].busy += THREAD;
-                        origin.is_used[node] = true;
-                        origin.nodes[free] = Some(node as NodeId);
-                        free as i64 | (node as i64) << 32
+                        origin.rooms[wanted].busy += THREAD;
+                        origin.is_used[wanted] = true;
+                        origin.nodes[free] = Some(wanted as NodeId);
+                        free as i64 | (wanted as i64) << 32
                     }
                     None => -i64::from(libc::EAGAIN),
                 };
@@ -241,7 +243,16 @@ impl Agent {
                 // SAFETY: its shadow has left it there for this.
                 let body = unsafe { Context::bytes(seat.context()) };
                 let word = Word::Begin { thread: other, tid, clear_tid, robust: 0 };
-                self.send(seat.node.load(Relaxed), Frame::Word(word), body);
+                let node = seat.node.load(Relaxed);
+                self.send(node, Frame::Word(word), body);
+                // What it was told before, nobody heard.
+                if let Some(&to) = self.origin().bound.get(&other) {
+                    self.say(node, Word::Go { thread: other, node: to });
+                }
+                self.answer(thread, 0);
+            }
+            Request::Bind(other) => {
+                self.is_bound(other);
                 self.answer(thread, 0);
             }
             Request::Signal => self.hand_on(thread),
@@ -287,6 +298,7 @@ impl Agent {
         let origin = self.origin();
         origin.futexes.cancel(thread);
         origin.signalled.remove(&thread);
+        origin.bound.remove(&thread);
         if let Some(node) = origin.nodes[thread as usize].take() {
             origin.rooms[node as usize].threads -= 1;
         }

@@ -166,6 +166,13 @@ impl Agent {
         }
     }
 
+    /// At the origin: the program says where threads go.
+    pub(super) fn leave_alone(&mut self) {
+        if let Some(packer) = &mut self.packing {
+            packer.is_off = true;
+        }
+    }
+
     /// At the origin: a thread has ended.
     pub(super) fn is_over(&mut self, thread: u32) {
         if let Some(packer) = &mut self.packing {
