@@ -92,7 +92,8 @@ int pvas_destroy(int pvd);
  * waits, as with vfork(2): it may set up descriptors, directory, umask and the like,
  * and must not return from the function that called pvas_fork. Where the child calls
  * execve instead, it becomes an ordinary process and the ID is free again. An ID is also
- * free as soon as waitpid has told of its task's end.
+ * free as soon as waitpid has told of its task's end, unless another task still works for
+ * that one (see pvas_delegate.h).
  * Errors: EBADF, EINVAL (ID out of range; PVAS_ANY_ID is for pvas_spawn), EBUSY (ID
  * taken), EAGAIN (no more processes), EMFILE (RLIMIT_NOFILE of the caller is not above
  * the number of its tasks), ENOMEM, EPERM (the caller did not create the space). */

@@ -270,15 +270,20 @@ impl Control {
         self.announce();
     }
 
-    /// The task has ended or left: peers no longer find it, its memory goes, its ID is
-    /// free. The export area stays mapped, and reads as zero.
+    /// The task has ended or left: peers no longer find it. Its memory and its ID stay
+    /// until [`Control::reclaim`].
+    pub fn announce_end(&self, id: u32) {
+        let pid = self.slot(id).pid.swap(0, Ordering::SeqCst);
+        self.pid_entry(pid).store(0, Ordering::Release);
+    }
+
+    /// The memory of a task whose end was announced goes, its ID is free. The export area
+    /// stays mapped, and reads as zero.
     ///
     /// # Safety
-    /// No thread of the task runs in the segment any more.
+    /// No thread of the task runs in the segment any more, and nobody holds it (`hold`).
     pub unsafe fn reclaim(&self, id: u32) {
         let slot = self.slot(id);
-        let pid = slot.pid.swap(0, Ordering::AcqRel);
-        self.pid_entry(pid).store(0, Ordering::Release);
         // SAFETY: what our caller vouches for is what `clear_segment` asks.
         unsafe { self.clear_segment(id) };
         crate::regions::leave(*self, id);

@@ -14,6 +14,7 @@ use rustix::thread::futex;
 
 use crate::control::Control;
 use crate::error::Error;
+use crate::hold;
 
 /// Longest name in bytes.
 pub const NAME_MAX: usize = 95;
@@ -36,7 +37,9 @@ struct Entry {
 #[repr(C)]
 struct Directory {
     lock: AtomicU32,
-    reserved: [u32; 31],
+    reserved: u32,
+    /// Whose memory the task's threads work in (`hold`).
+    holds: [AtomicU64; hold::WORDS],
     entries: [Entry; NAMES_MAX],
 }
 
@@ -115,6 +118,13 @@ fn directory(control: &Control, id: u32) -> &Directory {
     // SAFETY: once mapped, an export area stays until the space goes; all fields are
     // atomics, and zero is a valid, empty directory.
     unsafe { &*((segment.start() + EXPORT_USER_SIZE) as *const Directory) }
+}
+
+/// The words in which a task says whom it holds; its export area must be mapped.
+pub(crate) fn holds(control: &Control, id: u32) -> &'static [AtomicU64; hold::WORDS] {
+    let directory = std::ptr::from_ref(directory(control, id));
+    // SAFETY: as there; whoever takes a hold lives in the space, and so does its memory.
+    unsafe { &(*directory).holds }
 }
 
 /// Publishes `size` bytes at `address` as `name` of task `id`, which must be the

@@ -6,7 +6,8 @@
 //! `capi` module of this crate.
 //!
 //! `child` holds what a new task does before its program starts, `watcher` what happens
-//! when it ends, `control` what all sides share.
+//! when it ends, `control` what all sides share. By a `hold` a task keeps the memory of
+//! another, in which it works, from going.
 
 mod capi;
 mod child;
@@ -15,6 +16,7 @@ pub mod copy_plan;
 mod error;
 pub mod export;
 mod fork;
+pub mod hold;
 mod regions;
 mod space;
 mod this;

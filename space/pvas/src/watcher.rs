@@ -164,12 +164,20 @@ struct Watched {
     pidfd: OwnedFd,
 }
 
+/// A task that has ended, whose memory somebody still works in.
+struct Ended {
+    space: u64,
+    control: Control,
+    id: u32,
+}
+
 /// State of the thread.
 struct Loop {
     watcher: &'static Watcher,
     epoll: OwnedFd,
     signals: OwnedFd,
     tasks: HashMap<u64, Watched>,
+    ended: Vec<Ended>,
     next: u64,
     destroying: HashMap<u64, Arc<Answer>>,
     /// Path of the owner's program, to tell who has left.
@@ -178,9 +186,9 @@ struct Loop {
 
 /// Event data of the signal descriptor.
 const SIGNALS: u64 = 0;
-/// How often to look whether a leaving task has left; execve takes less than this, or
-/// fails.
-const LEAVE_POLL: Duration = Duration::from_millis(1);
+/// How often to look whether a leaving task has left, and whether one that has ended is still
+/// held; both take less than this as a rule.
+const POLL: Duration = Duration::from_millis(1);
 
 impl Loop {
     /// Fails with the name of the call that failed.
@@ -218,6 +226,7 @@ impl Loop {
             epoll,
             signals,
             tasks: HashMap::new(),
+            ended: Vec::new(),
             next: SIGNALS + 1,
             destroying: HashMap::new(),
             own_exe,
@@ -228,10 +237,8 @@ impl Loop {
         let mut events = Vec::with_capacity(64);
         loop {
             let leaving = self.tasks.values().any(Watched::is_leaving);
-            let timeout = leaving.then_some(rustix::event::Timespec {
-                tv_sec: 0,
-                tv_nsec: LEAVE_POLL.as_nanos() as i64,
-            });
+            let timeout = (leaving || !self.ended.is_empty())
+                .then_some(rustix::event::Timespec { tv_sec: 0, tv_nsec: POLL.as_nanos() as i64 });
             events.clear();
             let waited = epoll::wait(
                 &self.epoll,
@@ -251,6 +258,7 @@ impl Loop {
             if leaving {
                 self.look_for_left();
             }
+            self.reclaim_ended();
             self.finish_destroys();
         }
     }
@@ -295,8 +303,7 @@ impl Loop {
             Ok(fd) => fd,
             // Ended and reaped already, as where SIGCHLD is ignored.
             Err(Errno::SRCH) => {
-                // SAFETY: the process is gone, and its slot was its own.
-                unsafe { control.reclaim(id) };
+                self.end(space, control, id);
                 return Ok(());
             }
             Err(errno) => {
@@ -305,8 +312,8 @@ impl Loop {
                 unsafe {
                     libc::kill(pid as i32, libc::SIGKILL);
                     crate::child::reap(pid);
-                    control.reclaim(id);
                 }
+                self.end(space, control, id);
                 return Err(errno);
             }
         };
@@ -318,10 +325,27 @@ impl Loop {
     fn reclaim(&mut self, key: u64) {
         if let Some(task) = self.tasks.remove(&key) {
             let _ = epoll::delete(&self.epoll, &task.pidfd);
-            // SAFETY: the process has ended, or has another mm: no thread of it is left
-            // in the segment.
-            unsafe { task.control.reclaim(task.id) };
+            self.end(task.space, task.control, task.id);
         }
+    }
+
+    /// The process has ended, or has another mm: no thread of it is left in the segment.
+    fn end(&mut self, space: u64, control: Control, id: u32) {
+        control.announce_end(id);
+        self.ended.push(Ended { space, control, id });
+        self.reclaim_ended();
+    }
+
+    /// Takes back the memory of those who have ended, and whom nobody holds.
+    fn reclaim_ended(&mut self) {
+        self.ended.retain(|&Ended { control, id, .. }| {
+            let held = crate::hold::is_held(control, id);
+            if !held {
+                // SAFETY: what `end` says, and nobody holds it.
+                unsafe { control.reclaim(id) };
+            }
+            held
+        });
     }
 
     fn look_for_left(&mut self) {
@@ -335,9 +359,10 @@ impl Loop {
     }
 
     fn finish_destroys(&mut self) {
-        let tasks = &self.tasks;
+        let (tasks, ended) = (&self.tasks, &self.ended);
         self.destroying.retain(|space, answer| {
-            let alive = tasks.values().any(|t| t.space == *space);
+            let held = ended.iter().any(|t| t.space == *space);
+            let alive = held || tasks.values().any(|t| t.space == *space);
             if !alive {
                 answer.give(Ok(()));
             }
