@@ -47,6 +47,8 @@ model:
 		$(CARGO) test -p nagaya-fcp --test ring_model --test window_model --release
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
 		$(CARGO) test -p nagaya-pvm --test slots_model --release
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
+		$(CARGO) test -p nagaya-delegate --test record_model --test hold_model --release
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:
@@ -79,6 +81,9 @@ install: all
 	install -m 755 $(RELEASE)/libfcp.so $(STAGE)/lib/libfcp.so.$(VERSION)
 	ln -sf libfcp.so.$(VERSION) $(STAGE)/lib/libfcp.so.0
 	ln -sf libfcp.so.0 $(STAGE)/lib/libfcp.so
+	install -m 755 $(RELEASE)/libpvas_delegate.so $(STAGE)/lib/libpvas_delegate.so.$(VERSION)
+	ln -sf libpvas_delegate.so.$(VERSION) $(STAGE)/lib/libpvas_delegate.so.0
+	ln -sf libpvas_delegate.so.0 $(STAGE)/lib/libpvas_delegate.so
 	install -m 755 $(RELEASE)/libjia.so $(STAGE)/lib/libjia.so.$(VERSION)
 	ln -sf libjia.so.$(VERSION) $(STAGE)/lib/libjia.so.0
 	ln -sf libjia.so.0 $(STAGE)/lib/libjia.so
@@ -124,6 +129,7 @@ uninstall:
 	rmdir $(STAGE)/lib/nagaya 2>/dev/null || true
 	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
 	rm -f $(STAGE)/lib/libfcp.so* $(STAGE)/lib/pkgconfig/fcp.pc
+	rm -f $(STAGE)/lib/libpvas_delegate.so* $(STAGE)/lib/pkgconfig/pvas_delegate.pc
 	rm -f $(STAGE)/lib/libjia.so* $(STAGE)/lib/pkgconfig/jia.pc
 	rm -f $(STAGE)/lib/libmemop.so* $(STAGE)/lib/pkgconfig/memop.pc
 	cd include && for f in *.h; do \

@@ -61,7 +61,8 @@ pub fn c_pvm(source: &str, flags: &[&str]) -> PathBuf {
 /// A directory in which Nagaya's libraries have the names that linker and dynamic linker
 /// look for; cargo gives them only the first.
 pub fn libraries() -> PathBuf {
-    let libraries = ["pvas", "xpmem", "jia", "memop"].map(|name| (name, library(name)));
+    let libraries =
+        ["pvas", "pvas_delegate", "xpmem", "jia", "memop"].map(|name| (name, library(name)));
     linked("lib", &libraries, 0)
 }
 
@@ -128,7 +129,15 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     for header in ["check.h", "mpi_check.h", "pvm/say.h", "../../examples/dsm/program.h"] {
         read(&source_dir().join(header)).hash(&mut hasher);
     }
-    for header in ["pvas.h", "xpmem.h", "jia.h", "nagaya_dsm.h", "pvm3/pvm3.h", "pvm3/fpvm3.h"] {
+    for header in [
+        "pvas.h",
+        "pvas_delegate.h",
+        "xpmem.h",
+        "jia.h",
+        "nagaya_dsm.h",
+        "pvm3/pvm3.h",
+        "pvm3/fpvm3.h",
+    ] {
         read(&include_dir().join(header)).hash(&mut hasher);
     }
     hasher.finish()

@@ -1,0 +1,196 @@
+//! Ready-made operations: files and sockets that the delegatee has open, read and written
+//! on the requester's memory by the kernel, with no copy in between.
+//!
+//! All addresses, of vectors, names and buffers, must be in the requester's segment, which
+//! the delegatee holds: elsewhere it could not tell whose memory it is by the time that the
+//! kernel writes there. The kernel says EFAULT where there is nothing. What waits for a
+//! socket looks now and then whether anybody still wants the result.
+
+use libc::{c_int, c_void, iovec, msghdr};
+use rustix::io::Errno;
+
+use crate::delegatee::{Delegatee, Job, OPERATIONS, READY_MADE};
+use crate::error::Error;
+
+/// `PVAS_DELEGATE_PREADV` and so on.
+pub const PREADV: u32 = OPERATIONS - READY_MADE;
+/// See [`PREADV`].
+pub const PWRITEV: u32 = PREADV + 1;
+/// See [`PREADV`].
+pub const SENDMSG: u32 = PREADV + 2;
+/// See [`PREADV`].
+pub const RECVMSG: u32 = PREADV + 3;
+
+/// Most vectors of a request (IOV_MAX).
+const VECTORS_MAX: usize = 1024;
+/// How long to wait for a socket before asking whether anybody still wants it.
+const LOOK_MS: c_int = 20;
+
+/// `struct pvas_delegate_file_io`: the payload of [`PREADV`] and [`PWRITEV`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct FileIo {
+    /// Descriptor of the delegatee's.
+    pub fd: c_int,
+    /// As preadv2(2) and pwritev2(2) have them.
+    pub flags: c_int,
+    /// Bytes from the file's start.
+    pub offset: i64,
+    /// Address of the vectors.
+    pub vectors: u64,
+    /// How many.
+    pub count: u64,
+}
+
+/// `struct pvas_delegate_socket_io`: the payload of [`SENDMSG`] and [`RECVMSG`].
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct SocketIo {
+    /// Descriptor of the delegatee's.
+    pub fd: c_int,
+    /// As sendmsg(2) and recvmsg(2) have them.
+    pub flags: c_int,
+    /// Address of a `struct msghdr`.
+    pub message: u64,
+}
+
+/// Lets requesters read and write the files that we have open.
+pub fn serve_files(delegatee: &Delegatee) -> Result<(), Error> {
+    delegatee.register(PREADV, Some(Box::new(|job| file(job, libc::preadv2))))?;
+    delegatee.register(PWRITEV, Some(Box::new(|job| file(job, libc::pwritev2))))
+}
+
+/// Lets requesters use the sockets that we have open.
+pub fn serve_sockets(delegatee: &Delegatee) -> Result<(), Error> {
+    delegatee.register(SENDMSG, Some(Box::new(send)))?;
+    delegatee.register(RECVMSG, Some(Box::new(receive)))
+}
+
+/// The payload as what it should be.
+///
+/// # Safety
+/// Every pattern of bits is a `T`.
+unsafe fn arguments<T: Copy>(job: &Job<'_>) -> Result<T, Errno> {
+    if job.payload.len() != size_of::<T>() {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: as many bytes as it has; as the caller says.
+    Ok(unsafe { job.payload.as_ptr().cast::<T>().read_unaligned() })
+}
+
+/// The requester's vectors, copied, so that what was checked is what is used.
+fn vectors(job: &Job<'_>, address: u64, count: usize) -> Result<Vec<iovec>, Errno> {
+    if count > VECTORS_MAX {
+        return Err(Errno::INVAL);
+    }
+    let mut vectors = vec![iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; count];
+    // SAFETY: addresses and lengths.
+    unsafe { job.memory.values(address, &mut vectors)? };
+    let there = |vector: &iovec| {
+        vector.iov_len == 0 || job.memory.has(vector.iov_base as u64, vector.iov_len as u64)
+    };
+    if vectors.iter().all(there) { Ok(vectors) } else { Err(Errno::FAULT) }
+}
+
+fn answer(result: isize) -> Result<i64, Errno> {
+    if result >= 0 { Ok(result as i64) } else { Err(last()) }
+}
+
+fn last() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+type FileCall = unsafe extern "C" fn(c_int, *const iovec, c_int, i64, c_int) -> isize;
+
+fn file(job: &Job<'_>, call: FileCall) -> Result<i64, Errno> {
+    // SAFETY: integers.
+    let FileIo { fd, flags, offset, vectors: at, count } = unsafe { arguments(job)? };
+    if offset < 0 {
+        return Err(Errno::INVAL); // -1 would be the descriptor's place, and let pipes pass
+    }
+    let vectors = vectors(job, at, usize::try_from(count).map_err(|_| Errno::INVAL)?)?;
+    // SAFETY: the kernel reads or writes the requester's memory, which we hold.
+    answer(unsafe { call(fd, vectors.as_ptr(), vectors.len() as c_int, offset, flags) })
+}
+
+/// A socket operation: descriptor, flags, where the message's header is, a header of ours for
+/// the kernel, and the vectors that it names.
+struct Message {
+    fd: c_int,
+    flags: c_int,
+    at: u64,
+    header: msghdr,
+    _vectors: Vec<iovec>,
+}
+
+fn message(job: &Job<'_>) -> Result<Message, Errno> {
+    // SAFETY: integers.
+    let SocketIo { fd, flags, message: at } = unsafe { arguments(job)? };
+    // SAFETY: integers and addresses, which may all be zero.
+    let mut header: msghdr = unsafe { std::mem::zeroed() };
+    // SAFETY: as above.
+    unsafe { job.memory.values(at, std::slice::from_mut(&mut header))? };
+    // Control data would be about the delegatee's descriptors and credentials. A receive that
+    // waits for all could not be left.
+    if header.msg_controllen != 0 || flags & libc::MSG_WAITALL != 0 {
+        return Err(Errno::INVAL);
+    }
+    let named = u64::from(header.msg_namelen);
+    if !header.msg_name.is_null() && !job.memory.has(header.msg_name as u64, named) {
+        return Err(Errno::FAULT);
+    }
+    let mut vectors = vectors(job, header.msg_iov as u64, header.msg_iovlen)?;
+    header.msg_iov = vectors.as_mut_ptr();
+    header.msg_control = std::ptr::null_mut();
+    Ok(Message { fd, flags, at, header, _vectors: vectors })
+}
+
+/// Tries again and again while the socket would wait and the caller would.
+fn patiently(
+    job: &Job<'_>,
+    message: &Message,
+    events: i16,
+    mut call: impl FnMut(c_int) -> isize,
+) -> Result<i64, Errno> {
+    loop {
+        let result = answer(call(message.flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL));
+        if result != Err(Errno::AGAIN) || message.flags & libc::MSG_DONTWAIT != 0 {
+            return result;
+        }
+        // SAFETY: no arguments in memory.
+        let status = unsafe { libc::fcntl(message.fd, libc::F_GETFL) };
+        if status < 0 || status & libc::O_NONBLOCK != 0 {
+            return result;
+        }
+        let mut poll = libc::pollfd { fd: message.fd, events, revents: 0 };
+        // SAFETY: one entry.
+        unsafe { libc::poll(&raw mut poll, 1, LOOK_MS) };
+        if job.is_cancelled() {
+            return Err(Errno::CANCELED);
+        }
+    }
+}
+
+fn send(job: &Job<'_>) -> Result<i64, Errno> {
+    let message = message(job)?;
+    patiently(job, &message, libc::POLLOUT, |flags| {
+        // SAFETY: the header is ours; what it names is the requester's, whom we hold.
+        unsafe { libc::sendmsg(message.fd, &raw const message.header, flags) }
+    })
+}
+
+fn receive(job: &Job<'_>) -> Result<i64, Errno> {
+    let message = message(job)?;
+    let mut header = message.header;
+    let received = patiently(job, &message, libc::POLLIN, |flags| {
+        header = message.header;
+        // SAFETY: as above.
+        unsafe { libc::recvmsg(message.fd, &raw mut header, flags) }
+    })?;
+    let tell = |offset: usize, bytes: &[u8]| job.memory.write(message.at + offset as u64, bytes);
+    tell(std::mem::offset_of!(msghdr, msg_namelen), &header.msg_namelen.to_ne_bytes())?;
+    tell(std::mem::offset_of!(msghdr, msg_flags), &header.msg_flags.to_ne_bytes())?;
+    Ok(received)
+}
+
+const _: () = assert!(size_of::<*mut c_void>() == size_of::<u64>());

@@ -1,0 +1,27 @@
+//! Delegation: a task asks another task of its space, the *delegatee*, to do work on its
+//! behalf, and passes addresses, not data (Shimada et al., Multiple PVAS, I/O delegation).
+//!
+//! A `delegatee` has one queue in its own segment, a ring of FCP's that any number of
+//! requesters write into and that its threads take requests from, in order. A request is
+//! one cache line; its answer goes into the `record`, a line in the requester's segment,
+//! where the `requester` waits. What operations there are the delegatee says; `io` has
+//! those for files and sockets, `memory` what reaches the requester's memory and fails
+//! where there is none.
+//!
+//! Each side *holds* the other (`pvas::hold`) while it works in the other's memory: a
+//! requester while it writes into the queue, a delegatee from before it looks at a request
+//! until it has answered. So whoever dies, at any instant, nobody writes where the memory is
+//! gone or somebody else's.
+//!
+//! `error` says why not; `c` is `include/pvas_delegate.h`.
+
+mod c;
+pub mod delegatee;
+pub mod error;
+pub mod io;
+pub mod memory;
+mod queue;
+pub mod record;
+pub mod requester;
+mod task;
+mod turn;

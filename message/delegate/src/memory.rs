@@ -1,0 +1,80 @@
+//! The requester's memory, as a delegatee reaches it: what is not there is an error, and
+//! what is not the requester's, too.
+//!
+//! Copies are made by process_vm_readv and process_vm_writev on ourselves, which the gate
+//! answers in user space, and which fail where plain loads and stores would end the task.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use pvas::ThisTask;
+use rustix::io::Errno;
+
+/// The addresses of one task: its segment.
+#[derive(Debug, Clone, Copy)]
+pub struct Memory {
+    start: u64,
+    end: u64,
+    /// Ours, the copier's: libc's getpid is a system call.
+    pid: libc::pid_t,
+}
+
+impl Memory {
+    /// That of the task with this ID. The caller holds it while it uses this.
+    pub fn of(task: &ThisTask, id: u32) -> Option<Self> {
+        let segment = task.control.layout().segment(id)?;
+        let pid = task.control.slot(task.id).pid.load(Relaxed) as libc::pid_t;
+        Some(Self { start: segment.start(), end: segment.end(), pid })
+    }
+
+    /// Whether all these bytes are the task's, mapped or not.
+    #[inline]
+    pub fn has(&self, address: u64, bytes: u64) -> bool {
+        let end = address.checked_add(bytes);
+        address >= self.start && end.is_some_and(|end| end <= self.end)
+    }
+
+    /// Copies from there. EFAULT where not all of it can be read.
+    pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Errno> {
+        let there = iovec(address, to.len());
+        let here = iovec(to.as_mut_ptr() as u64, to.len());
+        self.copy(address, to.len(), || {
+            // SAFETY: writes into `to`; reads checked memory, which it may miss.
+            unsafe { libc::process_vm_readv(self.pid, &here, 1, &there, 1, 0) }
+        })
+    }
+
+    /// Copies to there. EFAULT where not all of it can be written; then some may have been.
+    pub fn write(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
+        let there = iovec(address, from.len());
+        let here = iovec(from.as_ptr() as u64, from.len());
+        self.copy(address, from.len(), || {
+            // SAFETY: reads from `from`; the memory is another task's, who asked for this.
+            unsafe { libc::process_vm_writev(self.pid, &here, 1, &there, 1, 0) }
+        })
+    }
+
+    fn copy(&self, address: u64, bytes: usize, by: impl Fn() -> isize) -> Result<(), Errno> {
+        match (bytes, self.has(address, bytes as u64)) {
+            (0, _) => Ok(()),
+            (_, false) => Err(Errno::FAULT),
+            _ if by() == bytes as isize => Ok(()),
+            _ => Err(Errno::FAULT),
+        }
+    }
+
+    /// Copies from there values that consist of integers and addresses only.
+    ///
+    /// # Safety
+    /// Every pattern of bits is a `T`.
+    pub unsafe fn values<T: Copy>(&self, address: u64, to: &mut [T]) -> Result<(), Errno> {
+        // SAFETY: the values' bytes; as the caller says, none is wrong.
+        let bytes = unsafe {
+            std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<u8>(), size_of_val(to))
+        };
+        self.read(address, bytes)
+    }
+}
+
+fn iovec(address: u64, bytes: usize) -> libc::iovec {
+    libc::iovec { iov_base: address as *mut _, iov_len: bytes }
+}

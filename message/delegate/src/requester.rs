@@ -1,0 +1,299 @@
+//! The requester's side: the way to a delegatee, requests, and waiting for their answers.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::time::{Duration, Instant};
+
+use fcp::ring::{Buffer, Kind, SendError, Sender, rouse};
+use fcp::wait::{self, DOUBT, Patience};
+use pvas::ThisTask;
+use pvas::hold::{Attempt, Hold, Identity};
+use rustix::io::Errno;
+
+use crate::error::Error;
+use crate::queue::{self, Envelope, NAME, PAYLOAD_MAX, Queue};
+use crate::record::{self, Record};
+use crate::task;
+
+/// The part of a queue's lines that the requests of one way, sent and not waited for, may
+/// take.
+const SHARE: u32 = 4;
+
+/// How long the first sleep for room lasts at most.
+const NAP: Duration = Duration::from_micros(50);
+
+thread_local! {
+    static PATIENCE: RefCell<Patience> = RefCell::default();
+}
+
+/// The way to a delegatee. Any thread may use it.
+#[derive(Debug)]
+pub struct Way {
+    task: ThisTask,
+    /// Who we are.
+    us: Identity,
+    /// The delegatee.
+    whom: Identity,
+    /// In its memory: only while we hold it.
+    queue: Queue,
+    lines: u32,
+    /// Requests that were submitted and not waited for.
+    in_flight: AtomicU32,
+}
+
+impl Way {
+    /// The way to the task with this ID; waits so long until it serves requests, without
+    /// limit if `None`.
+    pub fn find(id: u32, timeout: Option<Duration>) -> Result<Self, Error> {
+        let task = task::this()?;
+        if id >= task.control.tasks_max() {
+            return Err(Error::Invalid("the delegatee's ID"));
+        }
+        let us = task.control.identity(task.id).ok_or(Error::NotATask)?;
+        let found = pvas::export::import(&task.control, id, NAME, timeout);
+        let ended = Error::NoTask(id);
+        found.map_err(|error| match error {
+            pvas::Error::NoName if task.control.identity(id).is_some() => Error::NoDelegatee(id),
+            pvas::Error::NoName | pvas::Error::TaskEnded(_) => ended,
+            pvas::Error::TimedOut => Error::TimedOut,
+            other => Error::System(other.errno()),
+        })?;
+        let whom = task.control.identity(id).ok_or(ended)?;
+        let held = hold(&task, whom)?;
+        // Once more: what we have found may have been that of a task that has ended since.
+        let found = pvas::export::import(&task.control, id, NAME, Some(Duration::ZERO));
+        let (address, bytes) = found.map_err(|_| Error::NoDelegatee(id))?;
+        let segment = task.control.layout().segment(id).ok_or(ended)?;
+        let end = address.checked_add(bytes);
+        if address < segment.start() || end.is_none_or(|end| end > segment.end()) {
+            return Err(Error::NoDelegatee(id));
+        }
+        // SAFETY: we hold the task, and it exports this.
+        let queue = unsafe { Queue::find(address, bytes) }.ok_or(Error::NoDelegatee(id))?;
+        let lines = queue.ring.lines();
+        drop(held);
+        Ok(Self { task, us, whom, queue, lines, in_flight: AtomicU32::new(0) })
+    }
+
+    /// The delegatee's ID.
+    pub fn id(&self) -> u32 {
+        self.whom.id
+    }
+
+    /// Asks, and waits for the answer. The result is not negative.
+    #[inline]
+    pub fn call(&self, operation: u32, payload: &[u8]) -> Result<i64, Error> {
+        let record = Record::default();
+        self.send(&record, operation, payload, None)?;
+        // The record must stay until then; without a limit there is an answer.
+        let answer = self.wait(&record, None).unwrap_or(Err(Error::Died(self.whom.id)));
+        answer.and_then(result)
+    }
+
+    /// Asks; waits for room in the queue until the given time.
+    pub fn submit(
+        self: &Arc<Self>,
+        operation: u32,
+        payload: &[u8],
+        until: Option<Instant>,
+    ) -> Result<Request, Error> {
+        // Counted first: threads that submit at once share what there is.
+        if self.in_flight.fetch_add(1, Relaxed) >= self.lines / SHARE {
+            self.in_flight.fetch_sub(1, Relaxed);
+            return Err(Error::Full);
+        }
+        let record = Box::<Record>::default();
+        match self.send(&record, operation, payload, until) {
+            Ok(()) => Ok(Request { record: Some(record), way: self.clone() }),
+            Err(error) => {
+                self.in_flight.fetch_sub(1, Relaxed);
+                Err(error)
+            }
+        }
+    }
+
+    /// Puts a request into the queue.
+    #[inline]
+    fn send(
+        &self,
+        record: &Record,
+        operation: u32,
+        payload: &[u8],
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        task::this()?;
+        if payload.len() > PAYLOAD_MAX {
+            return Err(Error::TooLong(PAYLOAD_MAX));
+        }
+        let address = std::ptr::from_ref(record) as u64;
+        let generation = self.us.generation;
+        let envelope = Envelope { record: address, operation, generation }.bytes();
+        let parts: [&[u8]; 2] = [&envelope, payload];
+        let mut sender = Sender::new(queue::ticket(self.us), self.us.id);
+        let mut nap = NAP;
+        loop {
+            let held = self.hold_open()?;
+            let ring = &self.queue.ring;
+            match sender.send(ring, Kind::Inline, &parts) {
+                Ok(asleep) => {
+                    if asleep {
+                        self.rouse();
+                    }
+                    return Ok(());
+                }
+                Err(SendError::TooLong) => return Err(Error::TooLong(PAYLOAD_MAX)),
+                Err(SendError::Full) => {}
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Err(Error::Full);
+            }
+            let head = sender.wait_for_room(ring);
+            match sender.send(ring, Kind::Inline, &parts) {
+                Ok(asleep) => {
+                    if asleep {
+                        self.rouse();
+                    }
+                    return Ok(());
+                }
+                Err(_) if head & 1 != 0 => self.rouse(), // it may have lines to give back
+                Err(_) => {}
+            }
+            drop(held);
+            // Without the hold: the kernel looks at the word, and says if it is not there.
+            wait::sleep(ring.head(), head, Some(wait::earlier(until, nap)));
+            nap = (nap * 2).min(DOUBT);
+        }
+    }
+
+    /// Holds the delegatee, if it lives and serves requests.
+    #[inline]
+    fn hold_open(&self) -> Result<Hold, Error> {
+        let held = hold(&self.task, self.whom)?;
+        match self.queue.head().closed.load(Acquire) {
+            0 => Ok(held),
+            _ => Err(Error::NoDelegatee(self.whom.id)),
+        }
+    }
+
+    /// Wakes the delegatee, which we hold.
+    #[cold]
+    fn rouse(&self) {
+        rouse(&self.queue.ring);
+        wait::wake(self.queue.ring.head());
+    }
+
+    /// The answer, if it comes in time; the delegatee's end is one.
+    #[inline]
+    fn wait(&self, record: &Record, until: Option<Instant>) -> Option<Result<i64, Error>> {
+        let looked = PATIENCE.with_borrow_mut(|patience| patience.look(|| record.answer()));
+        if let Some(answer) = looked {
+            return Some(Ok(answer));
+        }
+        loop {
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return self.test(record);
+            }
+            if let Some(state) = record::about_to_sleep(&record.state) {
+                wait::sleep(&record.state, state, Some(wait::earlier(until, DOUBT)));
+            }
+            if let Some(answer) = self.test(record) {
+                return Some(answer);
+            }
+        }
+    }
+
+    /// The answer, if it is there. That the delegatee has ended is seen before the answer is
+    /// looked for, so its last one is not lost.
+    #[inline]
+    fn test(&self, record: &Record) -> Option<Result<i64, Error>> {
+        let lives = self.task.control.is_living(self.whom);
+        match record.answer() {
+            Some(answer) => Some(Ok(answer)),
+            None if lives => None,
+            None => Some(Err(Error::Died(self.whom.id))),
+        }
+    }
+}
+
+/// Holds a delegatee. Error: it has ended.
+#[inline]
+fn hold(task: &ThisTask, whom: Identity) -> Result<Hold, Error> {
+    loop {
+        match task.hold(whom, queue::SEND) {
+            Ok(held) => return Ok(held),
+            Err(Attempt::Gone) => return Err(Error::NoTask(whom.id)),
+            Err(_) => rustix::thread::sched_yield(), // other threads of ours are sending
+        }
+    }
+}
+
+/// What an answer means.
+fn result(answer: i64) -> Result<i64, Error> {
+    match answer {
+        0.. => Ok(answer),
+        -4095..0 if answer == -i64::from(libc::ECANCELED) => Err(Error::Cancelled),
+        -4095..0 => Err(Error::System(Errno::from_raw_os_error(-answer as i32))),
+        _ => Err(Error::System(Errno::IO)), // no errno
+    }
+}
+
+/// A request that was submitted.
+#[derive(Debug)]
+pub struct Request {
+    /// None once the answer has been taken.
+    record: Option<Box<Record>>,
+    way: Arc<Way>,
+}
+
+impl Request {
+    /// The answer, if it is there, once. Does not wait.
+    pub fn test(&mut self) -> Option<Result<i64, Error>> {
+        let record = self.record.as_deref()?;
+        let answer = self.way.test(record)?;
+        Some(self.end(answer))
+    }
+
+    /// The answer, once; waits for it until the given time.
+    pub fn wait(&mut self, until: Option<Instant>) -> Option<Result<i64, Error>> {
+        let record = self.record.as_deref()?;
+        let answer = self.way.wait(record, until)?;
+        Some(self.end(answer))
+    }
+
+    /// Asks that it be cancelled: if it has not been begun, its answer is
+    /// [`Error::Cancelled`]; an operation that has been begun may end early, or not.
+    pub fn cancel(&self) {
+        let Some(record) = self.record.as_deref() else { return };
+        if record.cancel.swap(1, AcqRel) != 0 {
+            return;
+        }
+        // If it has ended, that is the answer.
+        if let Ok(_held) = hold(&self.way.task, self.way.whom) {
+            self.way.queue.head().cancels.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// Answered: nobody touches the record any more.
+    fn end(&mut self, answer: Result<i64, Error>) -> Result<i64, Error> {
+        let record = self.record.take();
+        self.way.in_flight.fetch_sub(1, Relaxed);
+        if record.is_some_and(|record| record.cancel.load(Relaxed) != 0)
+            && let Ok(_held) = hold(&self.way.task, self.way.whom)
+        {
+            self.way.queue.head().cancels.fetch_sub(1, AcqRel);
+        }
+        answer.and_then(result)
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        // The delegatee is going to write into it.
+        if let Some(record) = self.record.take() {
+            self.way.in_flight.fetch_sub(1, Relaxed);
+            Box::leak(record);
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A lock with an end to waiting: the threads of a delegatee take requests in turns.
+
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::time::Instant;
+
+use fcp::wait;
+use rustix::thread::futex;
+
+const FREE: u32 = 0;
+const TAKEN: u32 = 1;
+/// Taken, and somebody may be waiting.
+const WANTED: u32 = 2;
+
+/// The lock.
+#[derive(Debug, Default)]
+pub struct Turn(AtomicU32);
+
+impl Turn {
+    /// Takes it; whether that was in time.
+    #[inline]
+    pub fn take(&self, until: Option<Instant>) -> bool {
+        self.0.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() || self.wait(until)
+    }
+
+    #[cold]
+    fn wait(&self, until: Option<Instant>) -> bool {
+        loop {
+            if self.0.swap(WANTED, Acquire) == FREE {
+                return true;
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return false;
+            }
+            wait::sleep(&self.0, WANTED, until);
+        }
+    }
+
+    /// Gives it to somebody else.
+    #[inline]
+    pub fn give(&self) {
+        if self.0.swap(FREE, Release) == WANTED {
+            let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_turn_is_one_threads_and_a_wait_for_it_ends() {
+        let (turn, inside) = (Turn::default(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..10_000 {
+                        assert!(turn.take(None));
+                        assert!(!inside.swap(true, Ordering::Relaxed));
+                        inside.store(false, Ordering::Relaxed);
+                        turn.give();
+                    }
+                });
+            }
+        });
+        assert!(turn.take(None));
+        assert!(!turn.take(Some(Instant::now() + Duration::from_millis(5))));
+        turn.give();
+        assert!(turn.take(Some(Instant::now())));
+    }
+}

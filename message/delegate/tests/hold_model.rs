@@ -1,0 +1,110 @@
+//! Holds under loom: a task that works in another's memory, that other's end, and the
+//! watcher, who gives memory and ID to the next. Beside the crate that uses them, since loom
+//! is a matter of this one and of fcp.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-delegate --test hold_model --release`.
+#![cfg(loom)]
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
+use loom::thread;
+use pvas::hold::{Attempt, Word, any_holds, attempt};
+
+/// A word that loom watches.
+struct Watched(AtomicU64);
+
+impl Word for Watched {
+    fn set(&self, value: u64) -> bool {
+        self.0.load(Relaxed) == 0 && self.0.compare_exchange(0, value, Relaxed, Relaxed).is_ok()
+    }
+    fn get(&self) -> u64 {
+        self.0.load(Acquire)
+    }
+    fn clear(&self) {
+        self.0.store(0, Release);
+    }
+    fn fence() {
+        fence(SeqCst);
+    }
+}
+
+/// Whom everybody wants to hold.
+const VALUE: u64 = 5;
+
+struct Model {
+    words: [Watched; 2],
+    pid: AtomicU32,
+    /// The memory of the held task. Only one at a time may be in it.
+    memory: UnsafeCell<u32>,
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            words: std::array::from_fn(|_| Watched(AtomicU64::new(0))),
+            pid: AtomicU32::new(42),
+            memory: UnsafeCell::new(0),
+        })
+    }
+
+    /// Works in the memory, if it may. Threads of one task take the words in order.
+    fn work(&self) {
+        for word in &self.words {
+            match attempt(word, VALUE, || self.pid.load(Acquire) != 0) {
+                Attempt::Held => {
+                    // Two may be in it at once: that is theirs to agree on.
+                    // SAFETY: loom checks that the next owner is not here.
+                    self.memory.with(|memory| unsafe { memory.read() });
+                    word.clear();
+                    return;
+                }
+                Attempt::Busy => {}
+                Attempt::Gone => return,
+            }
+        }
+    }
+
+    /// The end; the memory is given to the next when nobody is in it.
+    fn end(&self) {
+        self.pid.store(0, Relaxed);
+        fence(SeqCst);
+        while any_holds(&self.words, VALUE) {
+            thread::yield_now();
+        }
+        // SAFETY: loom checks that nobody else is here.
+        self.memory.with_mut(|memory| unsafe { *memory += 1 });
+    }
+}
+
+#[test]
+fn nobody_is_in_memory_that_is_another_tasks() {
+    loom::model(|| {
+        let model = Model::new();
+        let worker = {
+            let model = model.clone();
+            thread::spawn(move || model.work())
+        };
+        model.end();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn two_threads_hold_by_words_of_their_own() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let model = Model::new();
+        let workers = [(); 2].map(|()| {
+            let model = model.clone();
+            thread::spawn(move || model.work())
+        });
+        model.end();
+        for worker in workers {
+            worker.join().unwrap();
+        }
+    });
+}

@@ -1,0 +1,109 @@
+//! Delegation: each call of `pvas_delegate.h` does what the header says, between tasks that
+//! `nagaya run` starts. The cases are in `programs/delegate.c`.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use nagaya_tests::{Cmd, WorkDir, program, seed, tasks};
+
+/// Runs one case of `programs/delegate.c` in three tasks.
+#[track_caller]
+fn holds(case: &str) {
+    holds_with(3, case);
+}
+
+#[track_caller]
+fn holds_with(count: usize, case: &str) {
+    let dir = WorkDir::new();
+    let program = program::c_with_libraries("delegate.c", &["pvas_delegate", "pvas"]);
+    let run = tasks(count, program).arg(case).dir(dir.path());
+    let output = run.time_limit(Duration::from_secs(120)).run();
+    assert!(output.status.success(), "{output}");
+}
+
+#[test]
+fn a_call_brings_a_payload_or_an_address_and_the_answer_or_an_errno() {
+    holds("calls");
+}
+
+#[test]
+fn who_is_no_delegatee_is_not_found() {
+    holds_with(1, "not_there");
+}
+
+#[test]
+fn requests_are_answered_in_order_and_can_be_cancelled() {
+    holds("asynchronous");
+}
+
+#[test]
+fn a_requester_gets_its_share_of_the_queue_and_no_more() {
+    holds("share");
+}
+
+#[test]
+fn many_threads_call_many_threads() {
+    holds("threads");
+}
+
+#[test]
+fn a_closed_queue_refuses_what_it_has_not_begun() {
+    holds_with(2, "close_and_open");
+}
+
+#[test]
+fn files_and_sockets_of_the_delegatee_are_used_in_place() {
+    holds("ready_made");
+}
+
+#[test]
+fn a_delegatee_that_ends_leaves_nobody_waiting() {
+    holds("delegatee_dies");
+}
+
+/// Runs a case of `programs/delegate_faults.c`, which owns a space.
+#[track_caller]
+fn survives(arguments: &[String], seconds: u64) -> String {
+    let program = program::c_with_libraries("delegate_faults.c", &["pvas_delegate", "pvas"]);
+    let command = Cmd::new(program).args(arguments);
+    let output = command.time_limit(Duration::from_secs(seconds)).run();
+    assert!(output.status.success(), "{output}");
+    output.stdout
+}
+
+#[test]
+fn the_memory_of_a_requester_that_dies_stays_while_it_is_worked_in() {
+    survives(&["requester_dies".into()], 120);
+}
+
+#[test]
+fn requesters_and_delegatees_are_killed_at_any_instant() {
+    let seed = seed();
+    for seed in seed..seed + 2 {
+        let text = survives(&["chaos".into(), seed.to_string(), "4".into()], 120);
+        print!("{text}");
+    }
+}
+
+#[test]
+fn the_library_has_the_calls_of_the_header_and_no_others() {
+    let header = std::fs::read_to_string(program::include_dir().join("pvas_delegate.h"));
+    let declared: BTreeSet<String> = header
+        .expect("the header")
+        .lines()
+        .filter(|line| !line.starts_with([' ', '/', '#', '\t']) && line.contains('('))
+        .filter_map(|line| line.split('(').next()?.rsplit([' ', '*']).next())
+        .filter(|name| name.starts_with("pvas_"))
+        .map(str::to_owned)
+        .collect();
+    assert!(declared.len() > 10, "{declared:?}");
+    let library = program::library("pvas_delegate");
+    let symbols = Cmd::new("nm").args(["-D", "--defined-only"]).arg(&library).run().ok();
+    let has = symbols.lines().filter_map(|line| line.split(' ').nth(2));
+    assert_eq!(has.map(str::to_owned).collect::<BTreeSet<_>>(), declared);
+    let dynamic = Cmd::new("readelf").arg("-d").arg(library).run().ok();
+    assert!(dynamic.contains("soname: [libpvas_delegate.so.0]"), "{dynamic}");
+    let header = program::include_dir().join("pvas_delegate.h");
+    let flags = ["-x", "c++", "-fsyntax-only", "-Wall", "-Wextra", "-Werror"];
+    Cmd::new("g++").args(flags).arg(header).run().ok();
+}
