@@ -3,7 +3,8 @@
 //! Every figure is printed with the peer's and the ratio of the two, both taken from the
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
 //! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
-//! [`syscall`], [`pagetables`], [`memop`], [`fcp`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
+//! [`syscall`], [`pagetables`], [`memop`], [`fcp`],
+//! [`delegate`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
 //! their names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
 //! runs them in turns, and reports. `README.md` says how to read the result.
 
@@ -12,6 +13,7 @@ mod apps;
 mod collectives;
 mod copy;
 mod cores;
+mod delegate;
 mod dsm;
 mod failure;
 mod fcp;
@@ -91,6 +93,8 @@ enum Topic {
     Memop(memop::Options),
     /// FCP's protocols, plain shared memory, sockets; and the machine's limits
     Fcp(fcp::Options),
+    /// Delegation between two tasks: requests beside a cache line, writes beside direct ones
+    Delegate(delegate::Options),
     /// PVM's messages, groups and spawning beside stock PVM
     Pvm(pvm::Options),
     /// Shared memory between nodes: single steps, and what programs send
@@ -150,6 +154,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Pagetables(options) => pagetables::run(adjusted!(options), nagaya, out),
         Topic::Memop(options) => memop::run(adjusted!(options), nagaya, out),
         Topic::Fcp(options) => fcp::run(adjusted!(options), nagaya, out),
+        Topic::Delegate(options) => delegate::run(adjusted!(options), nagaya, out),
         Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
         Topic::Dsm(options) => dsm::run(adjusted!(options), nagaya, out),
         Topic::Span(options) => span::run(adjusted!(options), nagaya, out),
@@ -172,6 +177,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("collectives", Topic::Collectives(collectives::Options::full())),
         ("memop", Topic::Memop(memop::Options::full())),
         ("fcp", Topic::Fcp(fcp::Options::full())),
+        ("delegate", Topic::Delegate(delegate::Options::full())),
         ("pvm", Topic::Pvm(pvm::Options::full())),
         ("dsm", Topic::Dsm(dsm::Options::full())),
         ("span", Topic::Span(span::Options::full())),

@@ -13,9 +13,10 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 43] = [
+const SOURCES: [(&str, &str); 45] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
+    ("delegate.c", include_str!("../programs/delegate.c")),
     ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
     ("dsm_latency.c", include_str!("../programs/dsm_latency.c")),
     ("jia.h", include_str!("../../include/jia.h")),
@@ -57,6 +58,7 @@ const SOURCES: [(&str, &str); 43] = [
     ("pagetables_processes.c", include_str!("../programs/pagetables_processes.c")),
     ("python.c", include_str!("../../examples/python.c")),
     ("pvas.h", include_str!("../../include/pvas.h")),
+    ("pvas_delegate.h", include_str!("../../include/pvas_delegate.h")),
 ];
 
 /// Position-independent executables, as distributions build their programs.
@@ -78,6 +80,11 @@ pub fn compile_with_openmp(name: &str, out: &Path) -> Result<PathBuf, Failure> {
 /// Compiles `name`.c and links it with libpvas.
 pub fn compile_with_pvas(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
     compile_with_ours(name, "pvas", nagaya, out)
+}
+
+/// Compiles `name`.c and links it with libpvas_delegate.
+pub fn compile_with_delegate(name: &str, nagaya: &Nagaya, out: &Path) -> Result<PathBuf, Failure> {
+    compile_with_ours(name, "pvas_delegate", nagaya, out)
 }
 
 /// Compiles `name`.c and links it with libfcp.

@@ -204,6 +204,17 @@ fn fcp_compares_its_protocols_with_plain_memory_and_sockets() {
 }
 
 #[test]
+fn delegate_compares_requests_with_a_line_and_writes_with_direct_ones() {
+    let out = quick(&["delegate"]);
+    let times = lines(&out, "delegate.csv");
+    for (way, count) in [("line", 1), ("empty", 3), ("direct", 2), ("delegated", 2)] {
+        assert_eq!(times.iter().filter(|line| line[0] == way).count(), count, "{way}: {times:?}");
+    }
+    let targets = lines(&out, "delegate-targets.csv");
+    assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
+}
+
+#[test]
 fn pvm_runs_one_binary_under_stock_pvm_and_ours() {
     let out = quick(&["pvm"]);
     let times = lines(&out, "pvm.csv");

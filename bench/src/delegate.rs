@@ -1,0 +1,206 @@
+//! Delegation between two tasks on two cores: a round trip of an empty request against a cache
+//! line's, and writes of a file, delegated and direct (the Multiple PVAS paper's §5).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use clap::Parser;
+
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::progress::progress;
+use crate::spread::Spread;
+use crate::table::{Table, three_digits, write_lines};
+use crate::target::{self, Asked, Target};
+use crate::{cores, programs, sizes};
+
+/// How often it is measured.
+#[derive(Parser)]
+pub struct Options {
+    /// How often the two tasks are run
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Repetitions a run, each of which counts
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    repetitions: u32,
+    /// How long a repetition lasts
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    milliseconds: u32,
+    /// Sizes of writes, in bytes
+    #[arg(skip = vec![1, 64, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20])]
+    sizes: Vec<usize>,
+}
+
+impl Options {
+    /// The defaults.
+    pub fn full() -> Self {
+        Self::parse_from(["delegate"])
+    }
+
+    /// As little as shows that everything runs.
+    pub fn quick(mut self) -> Self {
+        (self.rounds, self.repetitions, self.milliseconds) = (1, 1, 1);
+        self.sizes = vec![1, 4 << 10];
+        self
+    }
+}
+
+/// An empty delegation against a cache line, there and back.
+const OVER_LINE: f64 = 2.6;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What is measured, as the program calls it.
+const WAYS: [&str; 3] = ["empty", "direct", "delegated"];
+
+/// One repetition.
+struct Sample {
+    way: &'static str,
+    bytes: usize,
+    ns: f64,
+    /// A cache line's way there and back, before and after.
+    line_ns: [f64; 2],
+}
+
+/// Measures, prints tables, writes `delegate.csv` and `delegate-targets.csv`.
+pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
+    let program = programs::compile_with_delegate("delegate", nagaya, out)?;
+    let mut samples = Vec::new();
+    for round in 1..=options.rounds {
+        progress(&format!("delegate, round {round} of {}", options.rounds));
+        let file = Shared::new()?;
+        let mut command = Command::new(&nagaya.command);
+        command.args(["run", "-n", "2"]).arg(&program).arg(&file.0);
+        command.args([options.repetitions, options.milliseconds].map(|n| n.to_string()));
+        command.args(options.sizes.iter().map(usize::to_string));
+        let output = output_of(&mut command, PATIENCE)?;
+        let read: Option<Vec<Sample>> = output.lines().map(line).collect();
+        let unexpected = || Failure::new(format!("delegate: unexpected output: {output}"));
+        samples.extend(read.filter(|read| !read.is_empty()).ok_or_else(unexpected)?);
+    }
+    progress("");
+    report(&samples, options, out)
+}
+
+/// The file that both tasks map. It goes with this value.
+struct Shared(PathBuf);
+
+impl Shared {
+    fn new() -> Result<Self, Failure> {
+        let path = format!("/dev/shm/nagaya-bench-delegate-{}", std::process::id());
+        fs::write(&path, []).map_err(|error| Failure::new(format!("{path}: {error}")))?;
+        Ok(Self(path.into()))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// Reads a line of the program: way, bytes, time, and a cache line's before and after (ns).
+fn line(text: &str) -> Option<Sample> {
+    let [way, bytes, ns, before, after] = text.split_whitespace().collect::<Vec<_>>()[..] else {
+        return None;
+    };
+    Some(Sample {
+        way: WAYS.into_iter().find(|of| *of == way)?,
+        bytes: bytes.parse().ok()?,
+        ns: ns.parse().ok()?,
+        line_ns: [before.parse().ok()?, after.parse().ok()?],
+    })
+}
+
+/// Times in ns by way and size.
+type Times = BTreeMap<(&'static str, usize), Vec<f64>>;
+
+fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<(), Failure> {
+    let lines: Vec<f64> = samples.iter().flat_map(|sample| sample.line_ns).collect();
+    let usual = Spread::of(&lines).median;
+    // As elsewhere: what was measured at another distance of the cores is left aside, unless
+    // there is nothing else.
+    let near = |sample: &&Sample| cores::is_one_distance(usual, sample.line_ns);
+    let some = samples.iter().filter(near).count();
+    let (mut times, mut over_line) = (Times::new(), Times::new());
+    for sample in samples.iter().filter(|sample| some == 0 || near(sample)) {
+        let line = sample.line_ns.iter().sum::<f64>() / 2.0;
+        let key = (sample.way, sample.bytes);
+        times.entry(key).or_default().push(sample.ns);
+        over_line.entry(key).or_default().push(sample.ns / line);
+    }
+    println!(
+        "\na cache line there and back: {usual:.0} ns; {} of {} samples at another distance left aside",
+        samples.len() - some,
+        samples.len()
+    );
+    let mut csv = vec!["way,bytes,ns,ns_min,ns_max".to_string()];
+    csv.push(row("line", 0, Spread::of(&lines)));
+    csv.extend(times.iter().map(|((way, bytes), ns)| row(way, *bytes, Spread::of(ns))));
+    requests(&times, &over_line);
+    writes(&times, options);
+    let targets = [Target {
+        what: "an empty delegation over a cache line; there and back".to_string(),
+        asked: Asked::AtMost(OVER_LINE),
+        ratio: over_line.get(&("empty", 0)).map(|of| Spread::of(of)),
+    }];
+    let title = "delegation: what is asked, and whether it is reached";
+    target::report(title, &targets, &out.join("delegate-targets.csv"))?;
+    write_lines(&out.join("delegate.csv"), &csv)?;
+    println!("written: delegate.csv, delegate-targets.csv in {}", out.display());
+    Ok(())
+}
+
+fn row(way: &str, bytes: usize, ns: Spread) -> String {
+    format!("{way},{bytes},{:.1},{:.1},{:.1}", ns.median, ns.min, ns.max)
+}
+
+fn requests(times: &Times, over_line: &Times) {
+    let mut table = Table::new(["payload", "ns", "(min..max)", "over a cache line"]);
+    for ((_, bytes), ns) in times.iter().filter(|((way, _), _)| *way == "empty") {
+        let ns = Spread::of(ns);
+        let over = Spread::of(&over_line[&("empty", *bytes)]);
+        table.row([
+            sizes::shown(*bytes),
+            format!("{:.0}", ns.median),
+            format!("({:.0}..{:.0})", ns.min, ns.max),
+            format!("{:.2}", over.median),
+        ]);
+    }
+    table.print("requests that ask for nothing, there and back, two cores");
+}
+
+fn writes(times: &Times, options: &Options) {
+    let mut table = Table::new(["bytes", "direct µs", "delegated µs", "added µs", "ratio"]);
+    for &bytes in &options.sizes {
+        let of = |way| times.get(&(way, bytes)).map(|ns| Spread::of(ns));
+        let (Some(direct), Some(delegated)) = (of("direct"), of("delegated")) else { continue };
+        let [direct_us, delegated_us] = [direct, delegated].map(|of| of.median / 1000.0);
+        let (added, ratio) = (delegated_us - direct_us, delegated_us / direct_us);
+        table.row([
+            sizes::shown(bytes),
+            three_digits(direct_us),
+            three_digits(delegated_us),
+            format!("{added:+.2}"),
+            format!("{ratio:.2}"),
+        ]);
+    }
+    table.print("pwritev of a file in memory, on the requester's buffer; medians");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read_and_others_are_refused() {
+        let read = line("delegated 4096 1090.5 128.0 130.0").unwrap();
+        assert_eq!((read.way, read.bytes, read.ns), ("delegated", 4096, 1090.5));
+        assert_eq!(read.line_ns, [128.0, 130.0]);
+        assert!(line("asked 4096 1090.5 128.0 130.0").is_none());
+        assert!(line("direct 4096 1090.5 128.0").is_none());
+    }
+}
