@@ -1,7 +1,7 @@
 /* Requesters and delegatees that are killed. The program owns a space, and is its tasks where
  * its first argument begins with "task-".
  *
- * usage: delegate_faults requester_dies | chaos SEED SECONDS */
+ * usage: delegate_faults requester_dies | full_queue_goes | chaos SEED SECONDS */
 #include "check.h"
 
 #include <limits.h>
@@ -122,6 +122,69 @@ static void requester_dies(void)
 	CHECK_EQ(wait_status(zero), 128 + SIGKILL);
 	CHECK_EQ(wait_status(start(pvd, 1, "task-nothing", NULL)), 0);
 	CHECK_EQ(pvas_destroy(pvd), 0);
+}
+
+/* ---- a delegatee that dies while others write into its queue -------------------------- */
+
+static int task_full_delegatee(void)
+{
+	CHECK_EQ(pvas_delegate_open(16, 0), 0);
+	for (;;)
+		pause();
+}
+
+/* Fills the queue, by five ways since each has a share of a quarter, and then tries again and
+ * again. Requests are never answered, and left behind. */
+static int task_full_requester(void)
+{
+	static atomic_int full;
+	CHECK_EQ(pvas_export("full", &full, sizeof full), 0);
+	for (;;) {
+		pvas_delegatee *ways[5];
+		int error = 0;
+		full = 0;
+		for (int w = 0; w < 5 && error != ESRCH; w++) {
+			if (!(ways[w] = pvas_delegate_find(0, -1)))
+				break; /* it ended while we looked */
+			do
+				error = pvas_delegate_submit(ways[w], LATE, NULL, 0, 0) ? 0 : errno;
+			while (!error);
+			if (w < 4)
+				continue;
+			/* This one has its share before it, so it is the queue that is full. */
+			full = 1;
+			while (error == EAGAIN)
+				error = pvas_delegate_submit(ways[w], LATE, NULL, 0, 0) ? 0 : errno;
+			CHECK_EQ(error, ESRCH);
+		}
+	}
+}
+
+static void full_queue_goes(void)
+{
+	int pvd = pvas_create();
+	CHECK(pvd >= 0);
+	pid_t one = start(pvd, 1, "task-full-requester", NULL);
+	atomic_int *full = import(pvd, 1, "full");
+	for (int round = 0; round < 30; round++) {
+		pid_t zero = start(pvd, 0, "task-full-delegatee", NULL);
+		while (!*full)
+			CHECK_EQ(waitpid(one, NULL, WNOHANG), 0);
+		/* Stopped wherever it is, it goes on when the other has ended: in memory that has
+		 * stayed, or it looks before it touches any. */
+		int status;
+		CHECK_EQ(kill(one, SIGSTOP), 0);
+		CHECK_EQ(waitpid(one, &status, WUNTRACED), one);
+		CHECK(WIFSTOPPED(status));
+		CHECK_EQ(kill(zero, SIGKILL), 0);
+		CHECK_EQ(wait_status(zero), 128 + SIGKILL);
+		usleep(3000);
+		CHECK_EQ(kill(one, SIGCONT), 0);
+		while (*full)
+			CHECK_EQ(waitpid(one, NULL, WNOHANG), 0);
+	}
+	CHECK_EQ(pvas_destroy(pvd), 0);
+	CHECK_EQ(wait_status(one), 128 + SIGKILL);
 }
 
 /* ---- chaos ------------------------------------------------------------------------- */
@@ -310,12 +373,20 @@ int main(int argc, char **argv)
 		return task_late_delegatee();
 	if (strcmp(what, "task-late-requester") == 0)
 		return task_late_requester();
+	if (strcmp(what, "task-full-delegatee") == 0)
+		return task_full_delegatee();
+	if (strcmp(what, "task-full-requester") == 0)
+		return task_full_requester();
 	if (strcmp(what, "task-delegatee") == 0)
 		return task_delegatee();
 	if (strcmp(what, "task-requester") == 0)
 		return task_requester();
 	if (strcmp(what, "requester_dies") == 0) {
 		requester_dies();
+		return 0;
+	}
+	if (strcmp(what, "full_queue_goes") == 0) {
+		full_queue_goes();
 		return 0;
 	}
 	CHECK(strcmp(what, "chaos") == 0 && argc == 4);

@@ -77,6 +77,11 @@ fn the_memory_of_a_requester_that_dies_stays_while_it_is_worked_in() {
 }
 
 #[test]
+fn a_delegatee_that_dies_while_others_write_into_its_queue_takes_nobody_along() {
+    survives(&["full_queue_goes".into()], 120);
+}
+
+#[test]
 fn requesters_and_delegatees_are_killed_at_any_instant() {
     let seed = seed();
     for seed in seed..seed + 2 {
