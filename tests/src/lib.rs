@@ -32,6 +32,7 @@ pub mod pvm;
 pub mod python;
 mod random;
 pub mod slurm;
+pub mod span;
 pub mod user;
 
 pub use command::{Cmd, Output, Running};

@@ -1,27 +1,9 @@
 //! `nagaya span`: what is a thread's own wherever it runs: its registers when it goes to another
 //! node, its signals, what it holds when it ends.
 
-use std::path::Path;
-use std::time::Duration;
-
-use nagaya_tests::program::{c_with, include_dir};
+use nagaya_tests::span::{LIMIT, program, span};
 use nagaya_tests::{Cmd, Running, kill, nagaya};
 use rustix::process::Signal;
-
-const LIMIT: Duration = Duration::from_secs(200);
-
-/// Threads stay on all nodes.
-fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
-    span.arg(program.as_ref()).time_limit(LIMIT)
-}
-
-/// A C program that knows of nodes.
-fn program(name: &str, flags: &[&str]) -> std::path::PathBuf {
-    let include = format!("-I{}", include_dir().display());
-    let all = [&["-O1", "-pthread", &include], flags].concat();
-    c_with(&format!("span/{name}.c"), &all)
-}
 
 #[test]
 fn threads_go_from_node_to_node_with_all_that_is_theirs() {
@@ -112,7 +94,13 @@ fn a_thread_is_sent_elsewhere_from_outside() {
 #[test]
 fn a_thread_s_fault_ends_the_program_as_it_does_alone() {
     let signals = program("signals", &[]);
-    let ends = [("segv", libc::SIGSEGV), ("fpe", libc::SIGFPE), ("abort", libc::SIGABRT)];
+    let ends = [
+        ("segv", libc::SIGSEGV),
+        ("fpe", libc::SIGFPE),
+        ("abort", libc::SIGABRT),
+        ("overflow", libc::SIGSEGV),
+        ("handled overflow", libc::SIGSEGV),
+    ];
     for (what, signal) in ends {
         for nodes in [1, 2] {
             let output = span(nodes, &signals).arg(what).run();

@@ -11,7 +11,10 @@ use crate::desk::{Call, Request, Seat};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::signals::OURS;
-use crate::{actions, clocks, moves, processes, processors, raw, robust, shadow, shared, threads};
+use crate::{
+    actions, clocks, fault_stack, moves, processes, processors, raw, robust, shadow, shared,
+    threads,
+};
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
 /// `ARCH_GET_CPUID`, `ARCH_GET_XCOMP_SUPP`, `ARCH_GET_XCOMP_PERM`. GS is ours, and shadow stacks
@@ -212,7 +215,13 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
                 let stack = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize];
                 let stack = stack as *mut libc::ucontext_t;
                 match tell_mask(here, seat, mask_of(frame), mask_of(stack)) {
-                    0 => edges::leave(stack),
+                    0 => {
+                        if here.node != 0 {
+                            let wanted = (*stack).uc_stack;
+                            (*stack).uc_stack = fault_stack::for_kernel(here, seat, wanted);
+                        }
+                        edges::leave(stack)
+                    }
                     result => result,
                 }
             }
@@ -222,11 +231,11 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
             libc::SYS_sigaltstack => {
                 let (new, old) = (a[0] as *const libc::stack_t, a[1] as *mut libc::stack_t);
                 if !old.is_null() {
-                    *old = (*frame).uc_stack;
+                    *old = fault_stack::for_program(seat, (*frame).uc_stack);
                 }
                 if !new.is_null() {
                     // The kernel takes it from there when the thread goes on.
-                    (*frame).uc_stack = *new;
+                    (*frame).uc_stack = fault_stack::for_kernel(here, seat, *new);
                 }
                 0
             }

@@ -4,6 +4,9 @@
 use std::mem::offset_of;
 use std::ptr;
 
+use crate::desk::Seat;
+use crate::fault_stack;
+
 /// Bytes of vector registers that there is room for: AVX-512 needs 2.7 KiB; with AMX 11 KiB.
 const VECTORS_MAX: usize = 12 << 10;
 /// What the kernel writes into the reserved part of the FXSAVE area, if more follows.
@@ -29,15 +32,16 @@ impl Context {
     /// Bytes of the part that is fixed.
     const TAIL: usize = size_of::<Self>() - VECTORS_MAX;
 
-    /// Takes those of a signal's frame.
+    /// Takes those of a signal's frame, for the context of its seat.
     ///
     /// # Safety
-    /// `this` can be written; `from` is a frame of the kernel's.
+    /// By the seat's thread, whose context is not in use; `from` is a frame of the kernel's.
     pub unsafe fn take(
-        this: *mut Self,
+        seat: &Seat,
         from: *const libc::ucontext_t,
         thread_area: u64,
     ) -> Result<(), TooLarge> {
+        let this = seat.context();
         // SAFETY: as the caller says. What libc declares is longer than the kernel's frame:
         // only that is copied, up to the mask.
         unsafe {
@@ -50,6 +54,7 @@ impl Context {
             let registers = &raw mut (*this).registers;
             let head = offset_of!(libc::ucontext_t, uc_sigmask) + 8;
             ptr::copy_nonoverlapping(from.cast::<u8>(), registers.cast(), head);
+            (*registers).uc_stack = fault_stack::for_program(seat, (*registers).uc_stack);
             (*this).vectors_bytes = bytes as u64;
             (*this).thread_area = thread_area;
         }

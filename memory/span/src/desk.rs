@@ -5,6 +5,7 @@
 //! its seat by GS, which programs do not use.
 
 use std::cell::UnsafeCell;
+use std::ops::Range;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::context::Context;
@@ -15,8 +16,8 @@ use crate::{clocks, edges};
 
 /// Threads that a program may have at once.
 pub const THREADS_MAX: usize = 1024;
-/// Bytes of a thread's own area: its context, and a stack that is not the program's.
-const AREA_BYTES: usize = 64 << 10;
+/// Bytes of a thread's own area: its context, and stacks that are not the program's.
+const AREA_BYTES: usize = 128 << 10;
 
 /// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -485,6 +486,16 @@ impl Seat {
     /// The end of another, for a short while.
     pub fn second_stack_end(&self) -> usize {
         self.stack_end - AREA_BYTES / 2
+    }
+
+    /// The one between, for faults.
+    pub fn fault_stack(&self) -> Range<usize> {
+        self.second_stack_end()..self.stack_end - AREA_BYTES / 4
+    }
+
+    /// To the thread: it can ask.
+    pub fn is_free(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == FREE
     }
 
     /// To a new thread: this is its seat from now on.

@@ -36,6 +36,7 @@ pub mod control;
 mod desk;
 mod edges;
 pub mod estimate;
+mod fault_stack;
 mod frame;
 mod futexes;
 mod here;

@@ -44,7 +44,7 @@ pub unsafe fn go(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, node: u
     }
     // SAFETY: as the caller says; the seat's area is not in use.
     unsafe {
-        if Context::take(seat.context(), frame, threads::thread_area()).is_err() {
+        if Context::take(seat, frame, threads::thread_area()).is_err() {
             return;
         }
         seat.node.store(node, Ordering::Relaxed);

@@ -45,7 +45,7 @@ pub unsafe fn begin(
     let call = Call { number, arguments: [flags, tids[0], tids[1], 0, 0, 0] };
     // SAFETY: as the caller says, for all of these.
     unsafe {
-        if Context::take(seat.context(), frame, area).is_err() {
+        if Context::take(seat, frame, area).is_err() {
             return -i64::from(libc::ENOMEM);
         }
         let registers = &mut (*Context::registers(seat.context())).uc_mcontext.gregs;

@@ -16,7 +16,7 @@ const FIRST: u64 = 1 << 32;
 pub const MASK: u64 = FIRST;
 /// The signal that was handed on is being handled, with this mask.
 pub const TAKEN: u64 = FIRST + 1;
-/// The thread has made a fault: the signal, and its siginfo.
+/// The thread has made a fault: what its siginfo begins with.
 pub const FAULT: u64 = FIRST + 2;
 /// The thread comes home, with the context of its seat.
 pub const HOME: u64 = FIRST + 3;
@@ -59,8 +59,7 @@ pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
             // It is done anew after the handler.
             _ if seat.has(Seat::SIGNAL) => RESTART,
             MASK => set_mask(seat, a[0]),
-            // SAFETY: its other half has the frame.
-            FAULT => unsafe { fault(seat, a[0] as i32, a[1] as *const [u64; 16]) },
+            FAULT => fault(seat, a),
             // SAFETY: its other half waits, and its context came with the call.
             CHILD => unsafe { processes::child(seat, call) },
             // SAFETY: as above.
@@ -85,10 +84,8 @@ fn set_mask(seat: &Seat, mask: u64) -> i64 {
 }
 
 /// As the kernel does: what is blocked or ignored ends the program.
-///
-/// # Safety
-/// A siginfo.
-unsafe fn fault(seat: &Seat, signal: i32, info: *const [u64; 16]) -> i64 {
+fn fault(seat: &Seat, said: [u64; 6]) -> i64 {
+    let signal = said[0] as i32;
     let action = actions::of(signal);
     let is_blocked = seat.mask.load(Ordering::Relaxed) & 1 << (signal - 1) != 0;
     if is_blocked || !action.is_handler() {
@@ -101,8 +98,9 @@ unsafe fn fault(seat: &Seat, signal: i32, info: *const [u64; 16]) -> i64 {
         actions::reset(signal);
     }
     block(ALL);
-    // SAFETY: as the caller says.
-    seat.put(&Signal { action, info: unsafe { info.read_unaligned() } });
+    let mut info = [0; 16];
+    info[..said.len()].copy_from_slice(&said);
+    seat.put(&Signal { action, info });
     0
 }
 

@@ -10,14 +10,16 @@
 //! handler's frame is that of the signal that caught the call.
 
 use std::mem::offset_of;
+use std::ops::Range;
 
 use libc::{c_int, siginfo_t, ucontext_t};
 
 use crate::actions::{self, Action};
+use crate::addresses::PAGE;
 use crate::context::{self, Context};
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::{clocks, edges, raw, shadow};
+use crate::{clocks, edges, fault_stack, raw, shadow};
 
 /// `sigprocmask`'s set for SIGSYS, which is ours.
 pub const OURS: u64 = 1 << (libc::SIGSYS - 1);
@@ -27,8 +29,10 @@ pub const ALL: u64 = !OURS;
 const CONTEXT_BYTES: usize = offset_of!(ucontext_t, uc_sigmask) + 8;
 /// Carry, direction and the like, which a handler begins without: DF, TF, RF.
 const FLAGS_CLEARED: i64 = 0x1_0500;
-/// `SA_ONSTACK` needs this in a stack's flags not to be set.
-const DISABLED: c_int = 2;
+/// Below the stack pointer functions may have so many bytes in use.
+const RED_ZONE: usize = 128;
+/// Code of ours that a call needs uses its stack at most so far below the pointer at once.
+const REACH: usize = 64 << 10;
 
 /// A signal on its way.
 #[derive(Clone, Copy)]
@@ -115,12 +119,13 @@ pub unsafe extern "C" fn signalled(
             if here.node == 0 {
                 enter(here, seat, frame, &actions::of(number), number)
             }
-            let fault = [number as u64, info as u64, 0, 0, 0, 0];
+            // All that is said of a fault; the rest is not set.
+            let fault = info.cast::<[u64; 6]>().read();
             here.desk.ask(seat, Request::Call(Call { number: shadow::FAULT, arguments: fault }));
             edges::leave(frame)
         }
         if is_fault(number, &*info) {
-            bad_address(seat, frame, number)
+            bad_address(here, seat, frame, &*info)
         }
         seat.put(&Signal { action: actions::of(number), info: *info.cast() });
         (*(&raw mut (*frame).uc_sigmask).cast::<u64>()) = ALL;
@@ -129,18 +134,24 @@ pub unsafe extern "C" fn signalled(
     }
 }
 
-/// Our code has used an address that the program gave it: its call fails.
+/// Our code has used an address that the program gave it: its call fails. Or it has used more of
+/// the program's stack than there is.
 ///
 /// # Safety
 /// As for [`signalled`].
-unsafe fn bad_address(seat: &Seat, frame: *mut ucontext_t, number: c_int) -> ! {
+unsafe fn bad_address(here: &Here, seat: &Seat, frame: *mut ucontext_t, info: &siginfo_t) -> ! {
     // SAFETY: as the caller says; what the call had begun needs nothing to be undone.
     unsafe {
         let call = seat.caught();
         if call.is_null() {
             // An error of ours: it is seen as what it is.
-            actions::reset(number);
+            actions::reset(info.si_signo);
             edges::resume(frame)
+        }
+        let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+        let below = pointer.saturating_sub(REACH)..call as usize;
+        if here.node != 0 && seat.is_free() && below.contains(&(info.si_addr() as usize)) {
+            overflows(here, seat)
         }
         (*call).uc_mcontext.gregs[libc::REG_RAX as usize] = -i64::from(libc::EFAULT);
         edges::leave(call)
@@ -190,12 +201,14 @@ unsafe fn enter(
         if !action.is_handler() {
             edges::resume(frame)
         }
-        let frame = if action.has(libc::SA_ONSTACK) { on_its_stack(frame) } else { frame };
+        let wants_own = action.has(libc::SA_ONSTACK);
+        let Some(frame) = on_program_s_stack(seat, frame, wants_own) else { overflows(here, seat) };
         frame.cast::<u64>().sub(1).write(action.restorer);
         let mut entry = std::mem::MaybeUninit::<ucontext_t>::zeroed();
         let entry = entry.as_mut_ptr();
         std::ptr::copy_nonoverlapping(frame.cast::<u8>(), entry.cast(), CONTEXT_BYTES);
         (*entry).uc_mcontext.fpregs = std::ptr::null_mut();
+        (*frame).uc_stack = fault_stack::for_program(seat, (*frame).uc_stack);
         *(&raw mut (*entry).uc_sigmask).cast::<u64>() = mask;
         let registers = &mut (*entry).uc_mcontext.gregs;
         let mut set = |register: c_int, value: i64| registers[register as usize] = value;
@@ -210,34 +223,70 @@ unsafe fn enter(
     }
 }
 
-/// The frame, on the stack that the program has for signals if it has one and is not there.
+/// The frame where the kernel would have put it: on the stack that the program has for signals if
+/// the handler wants that and the thread is not there, else below what the thread has in use. A
+/// frame that is there stays. None: there is no room.
 ///
 /// # Safety
 /// The kernel's frame.
-unsafe fn on_its_stack(frame: *mut ucontext_t) -> *mut ucontext_t {
+unsafe fn on_program_s_stack(
+    seat: &Seat,
+    frame: *mut ucontext_t,
+    wants_own: bool,
+) -> Option<*mut ucontext_t> {
     // SAFETY: as the caller says; the other stack is the program's for this.
     unsafe {
-        let stack = (*frame).uc_stack;
+        let stack = fault_stack::for_program(seat, (*frame).uc_stack);
         let (start, bytes) = (stack.ss_sp as usize, stack.ss_size);
         let is_inside = |at: usize| start <= at && at - start < bytes;
         let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
         let is_there = is_inside(frame as usize) || is_inside(pointer);
-        if is_there || bytes == 0 || stack.ss_flags & DISABLED != 0 {
-            return frame;
-        }
+        let is_on_ours = seat.fault_stack().contains(&(frame as usize));
         let vectors = (*frame).uc_mcontext.fpregs.cast::<u8>();
         let vectors_bytes = context::vectors_bytes(vectors);
         let frame_bytes = CONTEXT_BYTES + size_of::<[u64; 16]>();
-        if bytes < vectors_bytes + frame_bytes + 256 {
-            return frame;
+        let is_large = bytes >= vectors_bytes + frame_bytes + 256;
+        let end = match wants_own && !is_there && fault_stack::is_set(&stack) {
+            true if is_large => start + bytes,
+            false if is_on_ours => pointer - RED_ZONE,
+            _ => return (!is_on_ours).then_some(frame),
+        };
+        let new_vectors = (end - vectors_bytes) & !63;
+        let new = (new_vectors - frame_bytes) & !15;
+        // The handler's way back stands before it.
+        if is_on_ours && !can_be_written(new - 8..end) {
+            return None;
         }
-        let new_vectors = (start + bytes - vectors_bytes) & !63;
-        let new = ((new_vectors - frame_bytes) & !15) as *mut u8;
         std::ptr::copy_nonoverlapping(vectors, new_vectors as *mut u8, vectors_bytes);
-        std::ptr::copy_nonoverlapping(frame.cast::<u8>(), new, frame_bytes);
-        let new = new.cast::<ucontext_t>();
+        std::ptr::copy_nonoverlapping(frame.cast::<u8>(), new as *mut u8, frame_bytes);
+        let new = new as *mut ucontext_t;
         (*new).uc_mcontext.fpregs = new_vectors as *mut _;
-        new
+        Some(new)
+    }
+}
+
+/// Whether the thread can write there, where nothing is in use: the kernel says so without a fault.
+fn can_be_written(range: Range<usize>) -> bool {
+    let mut at = range.start;
+    while at < range.end {
+        let arguments = [libc::SIG_BLOCK as u64, 0, at as u64, 8, 0, 0];
+        // SAFETY: a mask, or nothing, is written where nobody has anything.
+        if unsafe { raw::call(libc::SYS_rt_sigprocmask as u64, arguments) } != 0 {
+            return false;
+        }
+        at = (at + 1).next_multiple_of(PAGE as usize);
+    }
+    true
+}
+
+/// Ends the program as the kernel does if there is no room for a handler's frame.
+fn overflows(here: &Here, seat: &Seat) -> ! {
+    block(!0);
+    let ask = |number, arguments| here.desk.ask(seat, Request::Call(Call { number, arguments }));
+    loop {
+        // A fault that is blocked ends it.
+        ask(shadow::TAKEN, [ALL, 0, 0, 0, 0, 0]);
+        ask(shadow::FAULT, [libc::SIGSEGV as u64, 0, 0, 0, 0, 0]);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::{self, block};
-use crate::{calls, processes, processors, raw, robust, scheduling, shadow};
+use crate::{calls, fault_stack, processes, processors, raw, robust, scheduling, shadow};
 
 /// `PR_SET_SYSCALL_USER_DISPATCH` (Linux 5.11).
 pub const DISPATCH: i32 = 59;
@@ -70,10 +70,13 @@ pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call
             let tids = [parent, wanted.child_tid];
             return processes::begin(here, seat, frame, flags, tids, stack, area);
         }
-        if Context::take(seat.context(), frame, area).is_err() {
+        if Context::take(seat, frame, area).is_err() {
             return -i64::from(libc::ENOMEM);
         }
-        let registers = &mut (*Context::registers(seat.context())).uc_mcontext.gregs;
+        let context = &mut *Context::registers(seat.context());
+        // Its maker's is its maker's.
+        context.uc_stack = fault_stack::NONE;
+        let registers = &mut context.uc_mcontext.gregs;
         registers[libc::REG_RSP as usize] = stack as i64;
         registers[libc::REG_RAX as usize] = 0;
         let or_0 = |flag, address| if is_set(flag) { address } else { 0 };
@@ -168,6 +171,8 @@ pub unsafe fn run(seat: &Seat) -> ! {
         set_thread_area((*context).thread_area);
         scheduling::computes();
         dispatch();
+        let stack = &mut (*Context::registers(context)).uc_stack;
+        *stack = fault_stack::for_kernel(Here::get(), seat, *stack);
         signals::go_on(seat, context)
     }
 }

@@ -5,7 +5,7 @@
  *	signals [WHAT]
  *
  * Without WHAT: all that ends well, on every node. Otherwise one that ends the program, or waits
- * for a signal from outside: segv, fpe, overflow, abort, term, interrupt.
+ * for a signal from outside: segv, fpe, overflow, handled overflow, abort, term, interrupt.
  */
 #define _GNU_SOURCE
 #include "nagaya_span.h"
@@ -273,6 +273,90 @@ static void *faults(void *argument)
 	return NULL;
 }
 
+static int overflow(int depth)
+{
+	volatile char room[4096];
+
+	room[0] = (char)depth;
+	return depth < 0 ? 0 : overflow(depth + 1) + room[0];
+}
+
+static int has_no_stack(void)
+{
+	stack_t stack;
+
+	CHECK(sigaltstack(NULL, &stack) == 0);
+	return stack.ss_flags == SS_DISABLE;
+}
+
+/* Without a stack for signals, their handlers have the thread's own. From there it may go to
+ * other nodes, and come back. */
+static _Atomic(char *) below;
+
+static void *next_node;
+
+static void goes_on(int signal, siginfo_t *info, void *context)
+{
+	ucontext_t *was = context;
+	char here;
+
+	(void)signal;
+	(void)info;
+	CHECK(has_no_stack() && was->uc_stack.ss_flags == SS_DISABLE);
+	CHECK(below > &here && below - &here < 64 << 10);
+	go((int)(intptr_t)next_node);
+	/* The instruction is done with, whatever it would have read. */
+	was->uc_mcontext.gregs[REG_RAX] = (greg_t)(uintptr_t)below;
+}
+
+static char faults_here(char *at)
+{
+	char value;
+
+	below = &value;
+	__asm__ volatile("movb (%%rax), %0" : "=r"(value), "+a"(at));
+	return value;
+}
+
+static void *stacks(void *argument)
+{
+	static char room[4][64 << 10];
+	int node = (int)(intptr_t)argument, nodes = nagaya_nodes() > 0 ? nagaya_nodes() : 1;
+	stack_t own = { .ss_sp = room[node], .ss_size = sizeof(room[node]) }, said;
+	struct sigaction action = { .sa_sigaction = goes_on, .sa_flags = SA_SIGINFO };
+
+	go(node);
+	CHECK(has_no_stack());
+	next_node = (void *)(intptr_t)((node + 1) % nodes);
+	for (int round = 0; round < 3; round++) {
+		go(node);
+		/* It has a stack for that, and does not use it. */
+		action.sa_flags = SA_SIGINFO | (round == 1 ? SA_ONSTACK : 0);
+		sigaction(SIGSEGV, &action, NULL);
+		faults_here((char *)16);
+		CHECK(node_here() == (node + 1) % nodes && has_no_stack());
+	}
+	/* One of its own it sees, and gives back, and new threads do not have it. */
+	go(node);
+	CHECK(sigaltstack(&own, NULL) == 0);
+	CHECK(sigaltstack(NULL, &said) == 0 && said.ss_sp == own.ss_sp);
+	CHECK(said.ss_size == own.ss_size && said.ss_flags == 0);
+	pthread_t thread;
+	void *result;
+	CHECK(pthread_create(&thread, NULL, (void *(*)(void *))(void *)has_no_stack, NULL) == 0);
+	CHECK(pthread_join(thread, &result) == 0 && (int)(intptr_t)result == 1);
+	/* Who overflows its stack is handled there. */
+	action.sa_sigaction = jumps;
+	action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+	sigaction(SIGSEGV, &action, NULL);
+	if (sigsetjmp(back, 1) == 0)
+		overflow(0);
+	CHECK(sigaltstack(NULL, &said) == 0 && said.ss_sp == own.ss_sp);
+	own.ss_flags = SS_DISABLE;
+	CHECK(sigaltstack(&own, NULL) == 0 && has_no_stack());
+	return NULL;
+}
+
 /* Cancelled where it waits, a thread cleans up. */
 static void cleans(void *argument)
 {
@@ -379,16 +463,9 @@ static void in_the_rain(int nodes)
 	go(0);
 }
 
-static int overflow(int depth)
-{
-	volatile char room[4096];
-
-	room[0] = (char)depth;
-	return depth < 0 ? 0 : overflow(depth + 1) + room[0];
-}
-
 static void *ends(void *argument)
 {
+	struct sigaction action = { .sa_sigaction = jumps, .sa_flags = SA_SIGINFO };
 	const char *what = argument;
 	volatile int zero = 0;
 
@@ -396,6 +473,8 @@ static void *ends(void *argument)
 	switch (what[0]) {
 	case 's': *(volatile int *)16 = 1; break;
 	case 'f': zero = 1000 / zero; break;
+	case 'h': sigaction(SIGSEGV, &action, NULL); /* has no room */
+	/* fall through */
 	case 'o': overflow(0); break;
 	case 'a': abort();
 	default:
@@ -433,6 +512,7 @@ int main(int argc, char **argv)
 		run(masks, node);
 		run(handlers, node);
 		run(faults, node);
+		run(stacks, node);
 		cancels(node);
 		to_the_process(node);
 	}

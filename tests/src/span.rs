@@ -1,0 +1,45 @@
+//! Programs under `nagaya span`, and one that several of its tests run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::program::{c_with, include_dir};
+use crate::{Cmd, WorkDir, nagaya};
+
+/// For a run, on a busy machine.
+pub const LIMIT: Duration = Duration::from_secs(200);
+
+/// A program on so many nodes of this machine, on all of which its threads stay.
+pub fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
+    let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
+    span.arg(program.as_ref()).time_limit(LIMIT)
+}
+
+/// The same, but threads are packed where that is better.
+pub fn packing(nodes: usize, program: impl AsRef<Path>) -> Cmd {
+    let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
+    span.arg(program.as_ref()).time_limit(LIMIT)
+}
+
+/// A C program that knows of nodes.
+pub fn program(name: &str, flags: &[&str]) -> PathBuf {
+    let include = format!("-I{}", include_dir().display());
+    let all = [&["-O1", "-pthread", &include], flags].concat();
+    c_with(&format!("span/{name}.c"), &all)
+}
+
+/// A program for Python, whose threads add up so many numbers each, and what it prints.
+pub fn python_threads(work: &WorkDir, numbers: u64) -> (PathBuf, String) {
+    let script = format!(
+        "import threading\n\
+         sums = [0] * 4\n\
+         def work(me):\n\
+         \tfor k in range({numbers}): sums[me] += k * me\n\
+         threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]\n\
+         [thread.start() for thread in threads]\n\
+         [thread.join() for thread in threads]\n\
+         print(sums)\n"
+    );
+    let sums: Vec<u64> = (0..4).map(|me| me * numbers * (numbers - 1) / 2).collect();
+    (work.write("work.py", script), format!("{sums:?}\n"))
+}
