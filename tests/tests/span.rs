@@ -6,16 +6,9 @@ use std::time::{Duration, Instant};
 
 use nagaya_tests::program::{c, c_with};
 use nagaya_tests::python::interpreter;
+use nagaya_tests::span::{LIMIT, python_threads, span};
 use nagaya_tests::{Cmd, Running, WorkDir, is_alive, kill, nagaya, tool, wait_until};
 use rustix::process::Signal;
-
-const LIMIT: Duration = Duration::from_secs(100);
-
-/// Threads stay on all nodes.
-fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
-    span.arg(program.as_ref()).time_limit(LIMIT)
-}
 
 /// A C program with threads.
 fn threads(source: &str) -> std::path::PathBuf {
@@ -80,22 +73,11 @@ fn openmp_programs_run_on_all_nodes() {
 #[test]
 fn python_s_threads_run_on_all_nodes() {
     let work = WorkDir::new();
-    let script = work.write(
-        "work.py",
-        "import threading\n\
-         sums = [0] * 4\n\
-         def work(me):\n\
-         \tfor k in range(20000): sums[me] += k * me\n\
-         threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]\n\
-         [thread.start() for thread in threads]\n\
-         [thread.join() for thread in threads]\n\
-         print(sums)\n",
-    );
-    let wanted = "[0, 199990000, 399980000, 599970000]\n";
+    let (script, wanted) = python_threads(&work, 20000);
     // Debian's is linked to its addresses; ours is not.
     for interpreter in [Path::new("/usr/bin/python3"), &interpreter()] {
         for nodes in [1, 2] {
-            span(nodes, interpreter).arg(&script).run().prints(wanted);
+            span(nodes, interpreter).arg(&script).run().prints(&wanted);
         }
     }
 }

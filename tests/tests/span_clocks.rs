@@ -1,25 +1,16 @@
 //! `nagaya span`: clocks, which are read on all nodes without a system call, and are the origin's.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use nagaya_tests::program::{c_with, include_dir};
+use nagaya_tests::span::{LIMIT, packing, program};
 use nagaya_tests::{Cmd, WorkDir, nagaya, skip};
-
-const LIMIT: Duration = Duration::from_secs(100);
-
-fn program() -> PathBuf {
-    let include = format!("-I{}", include_dir().display());
-    c_with("span/clocks.c", &["-O1", "-pthread", &include])
-}
 
 #[test]
 fn clocks_are_read_on_all_nodes_without_a_call() {
-    let clocks = program();
+    let clocks = program("clocks", &[]);
     Cmd::new(&clocks).time_limit(LIMIT).run().prints("right\n");
-    for nodes in ["1", "2", "3"] {
-        let span = nagaya("span").args(["--nodes", nodes]).arg(&clocks);
-        span.time_limit(LIMIT).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        packing(nodes, &clocks).run().prints("right\n");
     }
 }
 
@@ -41,7 +32,7 @@ fn clocks_of_other_machines_are_the_origin_s() {
     if !can_be_elsewhere(&ssh) {
         return skip("only root can make time namespaces, on Linux 5.6 or newer");
     }
-    let clocks = program();
+    let clocks = program("clocks", &[]);
     for hosts in ["localhost,a", "localhost,a,b"] {
         let span = nagaya("span").args(["-H", hosts]).arg(&clocks).env("NAGAYA_RSH", &ssh);
         span.time_limit(LIMIT).run().prints("right\n");

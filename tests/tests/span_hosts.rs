@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use nagaya_tests::nodes::{NAMES, Nodes, Shares};
 use nagaya_tests::program::{c, c_with};
+use nagaya_tests::span::python_threads;
 use nagaya_tests::{Cmd, Running, WorkDir, is_alive, kill, nagaya, skip, tool};
 use rustix::process::Signal;
 
@@ -69,19 +70,26 @@ fn programs_print_what_they_print_on_one_machine() {
         let ours = shell(span(&nodes, &["-H", &names(3)], &program).args(&command[1..]));
         assert!(ours == alone, "{command:?} writes something else");
     }
-    let script = work.write(
-        "work.py",
-        "import threading\n\
-         sums = [0] * 4\n\
-         def work(me):\n\
-         \tfor k in range(5000): sums[me] += k * me\n\
-         threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]\n\
-         [thread.start() for thread in threads]\n\
-         [thread.join() for thread in threads]\n\
-         print(sums)\n",
-    );
+    let (script, wanted) = python_threads(&work, 5000);
     let python = span(&nodes, &["-H", &names(3)], "/usr/bin/python3").arg(&script);
-    python.run().prints("[0, 12497500, 24995000, 37492500]\n");
+    python.run().prints(&wanted);
+}
+
+/// What the other machine has counted comes with the rest.
+#[test]
+fn a_report_tells_of_all_machines() {
+    let Some(nodes) = machines(2) else { return };
+    let shares = c_with("span/shares.c", &["-pthread", "-g"]);
+    let options = ["-H", &names(2), "--place", "spread", "--report"];
+    let output = span(&nodes, &options, &shares).args(["apart", "150"]).run();
+    assert!(output.stdout.ends_with("300\n"), "{output}");
+    let report = &output.stderr;
+    let away = report.lines().skip_while(|line| !line.starts_with("node 1 (node2): "));
+    let calls = away.clone().take(2).any(|line| line.contains("calls at the origin: write 150"));
+    assert!(calls && report.contains("node 0 (node1): "), "{report}");
+    for words in ["counts, written by count_first at shares.c:", "false sharing"] {
+        assert!(away.clone().any(|line| line.contains(words)), "no {words:?} in\n{report}");
+    }
 }
 
 /// Processes of nagaya that ssh has started on a machine; shells stand between.

@@ -1,27 +1,13 @@
 //! `nagaya span`: processes that threads of all nodes start and fork, which then are as any other.
 
-use std::path::Path;
 use std::time::Duration;
 
-use nagaya_tests::program::{c_with, include_dir};
-use nagaya_tests::{Cmd, WorkDir, nagaya, tool, wait_until};
-
-const LIMIT: Duration = Duration::from_secs(200);
-
-fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
-    span.arg(program.as_ref()).time_limit(LIMIT)
-}
-
-/// A C program that knows of nodes.
-fn program(name: &str) -> std::path::PathBuf {
-    let include = format!("-I{}", include_dir().display());
-    c_with(&format!("span/{name}.c"), &["-O1", "-pthread", &include])
-}
+use nagaya_tests::span::{LIMIT, packing as span, program};
+use nagaya_tests::{Cmd, WorkDir, tool, wait_until};
 
 #[test]
 fn threads_of_all_nodes_start_processes() {
-    let children = program("children");
+    let children = program("children", &[]);
     Cmd::new(&children).run().prints("right\n");
     for nodes in [1, 2, 3] {
         span(nodes, &children).run().prints("right\n");
@@ -30,7 +16,7 @@ fn threads_of_all_nodes_start_processes() {
 
 #[test]
 fn a_forked_child_has_a_copy_of_all_and_is_a_process_like_any_other() {
-    let forks = program("forks");
+    let forks = program("forks", &[]);
     Cmd::new(&forks).time_limit(LIMIT).run().prints("right\n");
     for nodes in [1, 2, 3] {
         span(nodes, &forks).run().prints("right\n");
@@ -40,7 +26,7 @@ fn a_forked_child_has_a_copy_of_all_and_is_a_process_like_any_other() {
 #[test]
 fn a_daemon_lives_on_when_all_nodes_have_ended() {
     let work = WorkDir::new();
-    let forks = program("forks");
+    let forks = program("forks", &[]);
     for nodes in [1, 2] {
         let file = work.join(&format!("said by {nodes}"));
         span(nodes, &forks).arg(&file).run().prints("");
@@ -106,7 +92,7 @@ fn python_forks() {
 
 #[test]
 fn memory_is_shared_with_children_and_files() {
-    let common = program("common");
+    let common = program("common", &[]);
     Cmd::new(&common).time_limit(LIMIT).run().prints("right\n");
     for nodes in [1, 2, 3] {
         span(nodes, &common).run().prints("right\n");

@@ -1,18 +1,9 @@
 //! `nagaya span`: programs see the processors of all nodes, and bind threads to them.
 
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::Path;
 
-use nagaya_tests::program::{c_with, include_dir};
+use nagaya_tests::span::{LIMIT, packing, program};
 use nagaya_tests::{Cmd, WorkDir, nagaya};
-
-const LIMIT: Duration = Duration::from_secs(100);
-
-/// A C program that knows of nodes.
-fn program(name: &str) -> PathBuf {
-    let include = format!("-I{}", include_dir().display());
-    c_with(&format!("span/{name}.c"), &["-O1", "-pthread", "-fopenmp", &include])
-}
 
 /// On hosts that are this one.
 fn span_on(work: &WorkDir, hosts: &str, program: impl AsRef<Path>) -> Cmd {
@@ -28,28 +19,30 @@ fn ours() -> usize {
 
 #[test]
 fn programs_see_the_processors_of_all_nodes() {
-    let processors = program("processors");
+    let processors = program("processors", &["-fopenmp"]);
     for nodes in [2, 3] {
         // Each has a share of this machine's, or one if there are not enough.
         let all = if ours() < nodes { nodes } else { ours() };
-        let span = nagaya("span").args(["--nodes", &nodes.to_string()]).arg(&processors);
-        span.arg(all.to_string()).time_limit(LIMIT).run().prints("right\n");
+        packing(nodes, &processors).arg(all.to_string()).run().prints("right\n");
     }
 }
 
 #[test]
 fn hosts_have_as_many_as_is_said() {
     let work = WorkDir::new();
-    span_on(&work, "localhost:3,a:64,b:2", program("processors")).arg("69").run().prints("right\n");
+    span_on(&work, "localhost:3,a:64,b:2", program("processors", &["-fopenmp"]))
+        .arg("69")
+        .run()
+        .prints("right\n");
     let hosts = "localhost:1,a:3,b:2";
     let count = "import os; print(os.cpu_count(), len(os.sched_getaffinity(0)))";
     span_on(&work, hosts, "/usr/bin/python3").args(["-c", count]).run().prints("6 6\n");
-    span_on(&work, hosts, program("openmp_threads")).run().prints("6 6\n");
+    span_on(&work, hosts, program("openmp_threads", &["-fopenmp"])).run().prints("6 6\n");
 }
 
 #[test]
 fn threads_go_where_the_program_binds_them() {
-    let (work, bound) = (WorkDir::new(), program("bound"));
+    let (work, bound) = (WorkDir::new(), program("bound", &["-fopenmp"]));
     let span = |place: &str, hosts: &str| span_on(&work, hosts, "--place").arg(place).arg(&bound);
     for place in ["auto", "spread", "load"] {
         span(place, "localhost:2,a:3").args(["0", "2", "5"]).run().prints("right\n");
@@ -59,7 +52,7 @@ fn threads_go_where_the_program_binds_them() {
 
 #[test]
 fn openmp_binds_its_threads_over_all_nodes() {
-    let (work, bound) = (WorkDir::new(), program("openmp_bound"));
+    let (work, bound) = (WorkDir::new(), program("openmp_bound", &["-fopenmp"]));
     let run = |places: &str, bind: &str, threads: &str| {
         let span = span_on(&work, "localhost:1,a:3,b:2", &bound);
         let span = span.env("OMP_PLACES", places).env("OMP_PROC_BIND", bind);

@@ -1,25 +1,11 @@
 //! `nagaya span`: programs from Debian with threads, OpenMP programs and storms of pthreads, whose
 //! threads run on several nodes, print what they print on one machine; litmus tests by the million.
 
-use std::path::Path;
 use std::time::Duration;
 
 use nagaya_tests::program::{c, c_with};
-use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
-
-const LIMIT: Duration = Duration::from_secs(100);
-
-/// Threads stay on all nodes.
-fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
-    span.arg(program.as_ref()).time_limit(LIMIT)
-}
-
-/// Threads are packed where that is better.
-fn packing(nodes: usize, program: impl AsRef<Path>) -> Cmd {
-    let span = nagaya("span").args(["--nodes", &nodes.to_string()]);
-    span.arg(program.as_ref()).time_limit(LIMIT)
-}
+use nagaya_tests::span::{LIMIT, packing, span};
+use nagaya_tests::{Cmd, WorkDir, tool};
 
 /// On one to three nodes it prints what it prints alone, but for lines with one of these words.
 #[track_caller]
