@@ -137,6 +137,52 @@ fn who_reads_what_nobody_has_used_may_write_it() {
     assert_eq!((grant.op, rides.len()), (Op::GrantRead, 0));
 }
 
+/// Both have read ten pages; who writes them then, up or down, does not wait for each.
+#[test]
+fn what_was_read_becomes_writable_several_at_a_time() {
+    for writer in [0, 1] {
+        let options = |me| {
+            let (pages_max, copies_max, rest) = (64, u64::MAX, 0);
+            Options { nodes: 2, me, pages_max, copies_max, rides: Policy::Runs, rest }
+        };
+        let mut nodes = [0, 1].map(|me| Node::new(options(me)));
+        for node in &mut nodes {
+            step(node, Event::Allocate { pages: 100, owner: 0, everywhere: false });
+            step(node, Event::Loaded(0..100));
+        }
+        let mut stops = 0;
+        for (page, write) in
+            (20..30).map(|it| (it, false)).chain((20..30).rev().map(|it| (it, true)))
+        {
+            let me = if write { writer } else { 1 };
+            let can = match nodes[me].state(page) {
+                Some(State::ReadWrite) => true,
+                Some(State::ReadOnly | State::ReadOwner) => !write,
+                _ => false,
+            };
+            if can {
+                continue;
+            }
+            stops += u32::from(write);
+            let event = if write { Event::Write(page) } else { Event::Read(page) };
+            let mut todo = vec![(me, event)];
+            while let Some((me, event)) = todo.pop() {
+                for action in step(&mut nodes[me], event) {
+                    match action {
+                        Action::Send(header, body) => {
+                            let message = Event::Message(header, body.runs().to_vec());
+                            todo.insert(0, (header.to as usize, message));
+                        }
+                        Action::Hold(page) => todo.insert(0, (me, Event::Touched(page))),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        assert_eq!(stops, 4, "1, 2, 4 and the rest");
+    }
+}
+
 /// Where the owner itself goes through such memory, more is mapped each time.
 #[test]
 fn who_uses_its_own_memory_first_is_rarely_stopped() {

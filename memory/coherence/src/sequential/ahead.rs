@@ -27,6 +27,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::event::Action;
+use super::message::PAGES_MAX;
 use super::node::{Detail, Node};
 use super::nodes::Nodes;
 use super::page::{Happens, State};
@@ -41,13 +42,20 @@ use crate::run::{self, NOBODY, Run};
 /// longer than another request. Those that nobody has used cost a bit each.
 const WHOLE_MAX: usize = 32;
 
+/// Pages that were read and become writable together, at most: others lose their copies.
+const WRITES_MAX: Page = 16;
+
 /// What a node foresees of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
     forecast: Forecast,
-    sweeps: Sweeps,
+    /// First uses of what nobody has used; first writes to what was read.
+    uses: Sweeps,
+    writes: Sweeps,
     /// Instead of that, for the next step.
     suggested: Vec<Page>,
+    /// What is asked for now was foreseen itself.
+    hopes_for_nothing: bool,
     /// What is hoped to come along with a page, in the order in which it will be wanted.
     hopes: BTreeMap<Page, Vec<Ride>>,
     /// What those hope for who wait here for a page.
@@ -88,6 +96,9 @@ impl Node {
         actions: &mut Vec<Action>,
     ) -> Vec<Run> {
         let me = self.options.me;
+        if self.ahead.hopes_for_nothing {
+            return Vec::new();
+        }
         self.ahead.forecast.asked(me, asked);
         let room = self.options.pages_max as usize - 1;
         if room == 0 || !self.ahead.forecast.is_on() && self.ahead.suggested.is_empty() {
@@ -134,7 +145,7 @@ impl Node {
                 && !closed.iter().any(|closed| closed.contains(page))
         };
         let pages: Vec<Page> = if self.ahead.forecast.is_on() {
-            let ready = self.ahead.sweeps.first_use(used);
+            let ready = self.ahead.uses.first_use(used, PAGES_MAX.into());
             let below = (ready.start..used).rev().take_while(is_new);
             below.chain((used + 1..ready.end).take_while(is_new)).collect()
         } else {
@@ -150,6 +161,39 @@ impl Node {
             Action::MapWrite(page) => page,
             _ => Page::MAX,
         });
+    }
+
+    /// A task writes a page that was only read here: what it will write next, if that is so, too,
+    /// is asked for, or others' copies of it are dropped, at the same time.
+    pub(super) fn write_ahead(&mut self, written: Page, actions: &mut Vec<Action>) {
+        if !self.ahead.forecast.is_on() || !self.lost.is_empty() {
+            return;
+        }
+        let (table, closed, now) = (&self.pages, &self.closed, self.now);
+        let is_read = |page: &Page| {
+            let nobody_waits = |entry: &Entry| {
+                entry.readers.is_empty() && entry.next.is_none() && entry.invalid_for.is_none()
+            };
+            let entry = table.get(*page).filter(nobody_waits);
+            entry.is_some_and(|entry| matches!(entry.state, State::ReadOnly | State::ReadOwner))
+                && !closed.iter().any(|closed| closed.contains(page))
+        };
+        let ready = self.ahead.writes.first_use(written, WRITES_MAX);
+        let below = (ready.start..written).rev().take_while(is_read);
+        let pages: Vec<Page> = below.chain((written + 1..ready.end).take_while(is_read)).collect();
+        self.ahead.hopes_for_nothing = true;
+        for page in pages {
+            let entry = self.pages.of(page);
+            entry.since = now;
+            let is_ours = entry.state == State::ReadOwner && entry.copies.is_empty();
+            let on = if is_ours { Happens::Claim } else { Happens::Write };
+            self.happens(page, on, None, actions);
+            if is_ours {
+                // Nobody was let go on.
+                self.pages.of(page).fresh = Fresh::No;
+            }
+        }
+        self.ahead.hopes_for_nothing = false;
     }
 
     /// Who asks for a page waits here for it, and hopes for these.

@@ -46,7 +46,7 @@ pub struct Node {
     pub(super) ahead: Ahead,
     /// Pages that begin anew: nothing of them is fetched ahead.
     pub(super) closed: Vec<Range<Page>>,
-    lost: Nodes,
+    pub(super) lost: Nodes,
     pub(super) counts: Statistics,
 }
 
@@ -229,10 +229,12 @@ impl Node {
             actions.push(Action::Gone(page));
             return;
         }
-        let is_new = self.pages.of(page).is_new;
+        let Entry { is_new, state, .. } = *self.pages.of(page);
         self.happens(page, on, None, actions);
         if is_new {
             self.use_ahead(page, actions);
+        } else if write && matches!(state, State::ReadOnly | State::ReadOwner) {
+            self.write_ahead(page, actions);
         }
     }
 
