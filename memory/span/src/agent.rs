@@ -23,7 +23,7 @@ use std::iter;
 use std::time::{Duration, Instant};
 
 use coherence::message::{NodeId, Page};
-use coherence::sequential::message::{Pages, parse};
+use coherence::sequential::message::{Pages, letters, parse};
 use coherence::sequential::{Action, Event, Node, Options};
 use fabric::mesh::{Gone, Mesh, Said};
 use fabric::patience::Patience;
@@ -94,6 +94,8 @@ pub struct Agent {
     let_go: VecDeque<(u64, Page)>,
     faults: Vec<pager::Fault>,
     actions: Vec<Action>,
+    /// What is to be said to whom: the protocol's messages that bring no pages.
+    letters: Vec<(NodeId, Vec<u8>)>,
     patience: Patience,
     /// Threads of the program on this node, and the processors for them.
     threads: u32,
@@ -141,6 +143,7 @@ impl Agent {
             let_go: VecDeque::new(),
             faults: Vec::new(),
             actions: Vec::new(),
+            letters: Vec::new(),
             patience: Patience::default(),
             threads: u32::from(options.me == 0),
             processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
@@ -307,14 +310,21 @@ impl Agent {
 
     /// Tells the protocol, and does what it wants.
     fn step(&mut self, event: Event, came: Option<Pages<'_>>) {
+        self.steps(iter::once(event), came);
+    }
+
+    /// Tells the protocol all that, and then does what it wants.
+    fn steps(&mut self, events: impl Iterator<Item = Event>, came: Option<Pages<'_>>) {
         let now = self.now();
         let mut actions = std::mem::take(&mut self.actions);
-        if let Err(refused) = self.node.step(event, now, &mut actions) {
-            let (name, what) = (&self.names[refused.from as usize], refused.op.name());
-            let line = format!("{name} says {what}, and {}: an error of nagaya", refused.why);
-            self.end(1, &line);
+        for event in events {
+            if let Err(refused) = self.node.step(event, now, &mut actions) {
+                let (name, what) = (&self.names[refused.from as usize], refused.op.name());
+                let line = format!("{name} says {what}, and {}: an error of nagaya", refused.why);
+                self.end(1, &line);
+            }
         }
-        if let Err(error) = self.carry_out(&actions, came) {
+        if let Err(error) = self.carry_out(&mut actions, came) {
             self.end(1, &error.to_string());
         }
         actions.clear();
@@ -345,6 +355,17 @@ impl Agent {
                     None => self.nonsense(from, header.op.name()),
                 }
             }
+            Some(Frame::Letters) => match letters(&body) {
+                Some(letters)
+                    if letters.iter().all(|(it, _)| (it.from, it.to) == (from, self.me)) =>
+                {
+                    self.steps(
+                        letters.into_iter().map(|(it, content)| Event::Message(it, content)),
+                        None,
+                    );
+                }
+                _ => self.nonsense(from, "a letter"),
+            },
             Some(Frame::Word(Word::Alive)) => {}
             Some(Frame::Word(Word::End { status })) if at_origin => {
                 self.end(status, &String::from_utf8_lossy(&body));

@@ -5,13 +5,16 @@ use crate::clocks::Times;
 use coherence::sequential::message::Header;
 use serde::{Deserialize, Serialize};
 
-/// What a message is. Bodies: of `Page` the protocol's, of `Begin`, `Move` and a `Call` that
+/// What a message is. Bodies: of `Page` the protocol's, of `Letters` several of those, of `Begin`, `Move` and a `Call` that
 /// makes a thread or child the context, of `Signal` the signal, of `End` the line that says why, of
 /// `Text` the file, of `HasUsed` ranges of pages, of `Counted` a [`Counts`](crate::report::Counts).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// The protocol's.
     Page(Header),
+    /// Several of the protocol's that bring no pages: see
+    /// [`letters`](coherence::sequential::message::letters).
+    Letters,
     /// Anything else.
     Word(Word),
 }
@@ -109,6 +112,7 @@ pub enum Question {
 
 const PAGE: u8 = 1;
 const WORD: u8 = 2;
+const LETTERS: u8 = 3;
 
 impl Frame {
     /// As it is sent.
@@ -119,6 +123,7 @@ impl Frame {
                 bytes.push(PAGE);
                 bytes.extend(header.bytes());
             }
+            Frame::Letters => bytes.push(LETTERS),
             Frame::Word(word) => {
                 bytes.push(WORD);
                 bytes = postcard::to_extend(&word, bytes).expect("a vector has room");
@@ -132,6 +137,7 @@ impl Frame {
         let (kind, rest) = bytes.split_first()?;
         match *kind {
             PAGE => Header::parse(rest).map(Frame::Page),
+            LETTERS => rest.is_empty().then_some(Frame::Letters),
             WORD => match postcard::take_from_bytes(rest) {
                 Ok((word, [])) => Some(Frame::Word(word)),
                 _ => None,

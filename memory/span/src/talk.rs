@@ -11,7 +11,7 @@ use crate::place::Policy;
 
 /// Both sides must be of one kind: the number rises with every change here, of frames and of
 /// contexts.
-pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-5");
+pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "-6");
 /// What a greeting begins with.
 const GREETING: &str = "nagaya-span ";
 /// Bytes of one message, at most: arguments and environment are in it.

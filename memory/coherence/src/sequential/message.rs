@@ -222,6 +222,25 @@ pub fn parse<'a>(
     Some((runs, Pages { zeros, bytes, page_bytes }))
 }
 
+/// Of the bytes of messages that bring no pages, as [`Body::letter`] makes each, one after the
+/// other: nothing if they are none, or one brings some.
+pub fn letters(mut bytes: &[u8]) -> Option<Vec<(Header, Content)>> {
+    let mut letters = Vec::new();
+    while !bytes.is_empty() {
+        let (header, rest) = bytes.split_at_checked(Header::BYTES)?;
+        let header = Header::parse(header)?;
+        let word = if header.op.grants() { size_of::<U64>() } else { 0 };
+        let (body, rest) = rest.split_at_checked(usize::from(header.runs) * Run::BYTES + word)?;
+        let (content, _) = parse(&header, body, 0)?;
+        if header.op.grants() && header.aboard(&content) > 0 {
+            return None;
+        }
+        letters.push((header, content));
+        bytes = rest;
+    }
+    Some(letters)
+}
+
 /// A message's body.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Body {
@@ -245,6 +264,22 @@ impl Body {
         match self {
             Body::Runs(runs) | Body::Pages { rides: runs, .. } | Body::New(runs) => runs,
         }
+    }
+
+    /// It brings no pages.
+    pub fn is_letter(&self) -> bool {
+        match self {
+            Body::Runs(_) => true,
+            Body::Pages { asked, rides } => asked.is_none() && rides.is_empty(),
+            Body::New(_) => false,
+        }
+    }
+
+    /// The whole message, if it brings no pages: see [`letters`].
+    pub fn letter(&self, header: &Header) -> Vec<u8> {
+        let mut bytes = header.bytes().to_vec();
+        bytes.extend(self.bytes(|_, _| unreachable!("a letter brings no pages")));
+        bytes
     }
 
     /// As it is sent; `read` appends the bytes of neighbouring pages.
@@ -357,7 +392,9 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>, body in proptest::collection::vec(0..4u8, 0..200), op in 0..Op::ALL.len(), whole: bool, runs in 0..5u16) {
             let _ = Header::parse(&bytes);
-            let _ = parse(&header(Op::ALL[op], whole, runs), &body, 4);
+            let header = header(Op::ALL[op], whole, runs);
+            let _ = parse(&header, &body, 4);
+            let _ = letters(&[&header.bytes()[..], &body, &bytes].concat());
         }
     }
 
@@ -370,6 +407,35 @@ mod tests {
             let (_, pages) = parse(&header, &bytes, 96).expect("ours");
             assert_eq!(pages.run(0, 64), (1 + rides as usize, None));
         }
+    }
+
+    #[test]
+    fn letters_come_as_they_were_sent_and_bring_no_pages() {
+        let hopes = vec![Run { first: 7, pages: 3, writer: NOBODY }];
+        let none = || Body::Pages { asked: None, rides: Vec::new() };
+        let sent = [
+            (header(Op::Invalidate, false, 0), Body::Runs(Vec::new())),
+            (header(Op::AskRead, false, 1), Body::Runs(hopes.clone())),
+            (header(Op::GrantWrite, false, 0), none()),
+            (header(Op::Acknowledge, false, 0), Body::Runs(Vec::new())),
+        ];
+        let bytes: Vec<u8> = sent.iter().flat_map(|(header, body)| body.letter(header)).collect();
+        let came = letters(&bytes).expect("ours");
+        let said = sent.iter().map(|(header, body)| (*header, body.runs().to_vec()));
+        assert!(sent.iter().all(|(_, body)| body.is_letter()));
+        assert_eq!(came, said.collect::<Vec<_>>());
+        let is_whole = |cut: usize| letters(&bytes[..cut]).is_some();
+        assert_eq!((0..bytes.len()).filter(|&cut| is_whole(cut)).count(), sent.len());
+        for (whole, rides) in [(true, vec![]), (false, hopes)] {
+            let header = header(Op::GrantWrite, whole, rides.len() as u16);
+            let body = Body::Pages { asked: None, rides: rides.clone() };
+            assert!(
+                letters(&[&none().letter(&header)[..40], &body.bytes(|_, _| ())].concat())
+                    .is_none()
+            );
+        }
+        assert!(!Body::New(Vec::new()).is_letter());
+        assert!(!Body::Pages { asked: Some(1), rides: Vec::new() }.is_letter());
     }
 
     #[test]

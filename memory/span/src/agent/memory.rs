@@ -94,7 +94,7 @@ impl Agent {
         let (keep, now) = (self.node.copies().saturating_sub(over).max(NEWEST), self.now());
         let mut actions = Vec::new();
         self.node.shrink(keep, now, &mut actions);
-        self.carry_out(&actions, None)?;
+        self.carry_out(&mut actions, None)?;
         self.free(0)?;
         Ok(self.node.copies() > keep || self.region.memory() <= limit)
     }

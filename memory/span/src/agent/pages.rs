@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use coherence::message::Page;
 use coherence::sequential::Action;
-use coherence::sequential::message::Pages;
+use coherence::sequential::message::{Body, Header, Pages};
 use pager::{Access, PagerError};
 
 use super::{Agent, HOLD};
@@ -19,11 +19,12 @@ impl Agent {
     /// Carries out all of these; `came` are the pages of the message that they come of.
     pub(super) fn carry_out(
         &mut self,
-        actions: &[Action],
+        actions: &mut [Action],
         came: Option<Pages<'_>>,
     ) -> Result<(), PagerError> {
+        letters_last(actions);
         let mut filled = Filled::new();
-        let mut rest = actions;
+        let mut rest = &*actions;
         while let Some(action) = rest.first() {
             let (now, later) = rest.split_at(alike(rest));
             rest = later;
@@ -67,7 +68,24 @@ impl Agent {
                 }
             }
         }
-        self.fill(&mut filled, came)
+        self.fill(&mut filled, came)?;
+        self.send_letters();
+        Ok(())
+    }
+
+    fn say_with_others(&mut self, header: &Header, body: &Body) {
+        let letter = body.letter(header);
+        match self.letters.iter_mut().find(|(to, _)| *to == header.to) {
+            Some((_, letters)) => letters.extend(letter),
+            None => self.letters.push((header.to, letter)),
+        }
+    }
+
+    /// Says what waits to be said.
+    fn send_letters(&mut self) {
+        for (to, body) in std::mem::take(&mut self.letters) {
+            self.send(to, Frame::Letters, body);
+        }
     }
 
     fn carry_out_one(&mut self, action: &Action) -> Result<(), PagerError> {
@@ -85,6 +103,11 @@ impl Agent {
                 Ok(())
             }
             Action::Send(header, body) => {
+                if body.is_letter() {
+                    self.say_with_others(header, body);
+                    return Ok(());
+                }
+                self.send_letters();
                 let (region, mut read) = (&self.region, Ok(()));
                 let body = body.bytes(|pages, bytes| {
                     let before = std::mem::replace(&mut read, Ok(()));
@@ -162,6 +185,18 @@ impl Agent {
     }
 }
 
+/// Messages that bring no pages are said last, several as one: but before others.
+fn letters_last(actions: &mut [Action]) {
+    let brings = |action: &Action| matches!(action, Action::Send(_, body) if !body.is_letter());
+    for part in actions.split_inclusive_mut(brings) {
+        part.sort_by_key(|action| match action {
+            Action::Send(..) if brings(action) => 2,
+            Action::Send(..) => 1,
+            _ => 0,
+        });
+    }
+}
+
 /// The page of an action that is done with neighbours at once.
 fn page_of(action: &Action) -> Option<Page> {
     match *action {
@@ -187,7 +222,35 @@ fn alike(actions: &[Action]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use coherence::sequential::message::Op;
+
     use super::*;
+
+    #[test]
+    fn what_brings_no_pages_is_said_last_but_before_what_does() {
+        use Action::{Fill, Send, Unmap, Wake};
+        let header = |page| Header {
+            op: Op::Acknowledge,
+            from: 0,
+            to: 1,
+            node: 0,
+            page,
+            set: 0,
+            whole: false,
+            hops: 0,
+            runs: 0,
+        };
+        let letter = |page| Send(header(page), Body::Runs(Vec::new()));
+        let pages = |page| Send(header(page), Body::Pages { asked: Some(page), rides: Vec::new() });
+        let mut actions =
+            [letter(1), Unmap(1), letter(2), Unmap(2), pages(3), Unmap(3), letter(4), Wake(5)];
+        letters_last(&mut actions);
+        let expected =
+            [Unmap(1), Unmap(2), letter(1), letter(2), pages(3), Unmap(3), Wake(5), letter(4)];
+        assert_eq!(actions, expected);
+        letters_last(&mut []);
+        letters_last(&mut [Fill(1, 0)]);
+    }
 
     #[test]
     fn what_is_done_alike_with_neighbours_is_done_at_once() {
