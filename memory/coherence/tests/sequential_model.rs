@@ -76,8 +76,15 @@ impl Model for Explored {
 }
 
 /// Two nodes; all else as it is simplest.
-const OPTIONS: Options =
-    Options { nodes: 2, me: 0, pages_max: 4, copies_max: u64::MAX, rides: Policy::Normal, rest: 0 };
+const OPTIONS: Options = Options {
+    nodes: 2,
+    me: 0,
+    pages_max: 4,
+    copies_max: u64::MAX,
+    rides: Policy::Normal,
+    migratory: 1,
+    rest: 0,
+};
 
 fn program(nodes: Vec<Vec<Vec<Do>>>, owners: &[Option<NodeId>]) -> Program {
     let owners = owners.to_vec();

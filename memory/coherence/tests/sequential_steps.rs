@@ -11,7 +11,8 @@ use coherence::sequential::{Action, Event, Node, Options};
 /// Of four, with a thousand pages that are node 0's at first, and hold something.
 fn node(me: NodeId) -> Node {
     let (pages_max, copies_max) = (16, u64::MAX);
-    let options = Options { nodes: 4, me, pages_max, copies_max, rides: Policy::Auto, rest: 0 };
+    let options =
+        Options { nodes: 4, me, pages_max, copies_max, rides: Policy::Auto, migratory: 4, rest: 0 };
     let mut node = Node::new(options);
     step(&mut node, Event::Allocate { pages: 1000, owner: 0, everywhere: false });
     step(&mut node, Event::Loaded(0..1000));
@@ -187,7 +188,15 @@ fn what_was_read_becomes_writable_several_at_a_time() {
 #[test]
 fn who_uses_its_own_memory_first_is_rarely_stopped() {
     let (pages_max, copies_max) = (64, u64::MAX);
-    let options = Options { nodes: 2, me: 0, pages_max, copies_max, rides: Policy::Runs, rest: 0 };
+    let options = Options {
+        nodes: 2,
+        me: 0,
+        pages_max,
+        copies_max,
+        rides: Policy::Runs,
+        migratory: 4,
+        rest: 0,
+    };
     let mut owner = Node::new(options);
     step(&mut owner, Event::Allocate { pages: 1000, owner: 0, everywhere: false });
     step(&mut owner, Event::Loaded(9..10));
@@ -227,4 +236,41 @@ fn a_node_that_is_lost_gets_no_page() {
     assert_eq!(step(&mut owner, Event::Lost(2)), [Action::Lost(2, Vec::new())]);
     assert_eq!(step(&mut owner, Event::Touched(3)), []);
     assert_eq!(owner.state(3), Some(State::ReadWrite));
+}
+
+/// Two nodes read and write a page in turn: soon one request suffices.
+#[test]
+fn a_page_that_is_read_and_written_in_turn_goes_as_a_whole_to_who_reads() {
+    let mut owner = node(0);
+    let grant = |owner: &mut Node, op: Op| {
+        let actions = asks(owner, op, 1, 5);
+        let held = |action: &&Action| matches!(action, Action::Hold(_));
+        let actions = match actions.iter().any(|action| held(&action)) {
+            true => step(owner, Event::Touched(5)),
+            false => actions,
+        };
+        let grants = actions.iter().find_map(|action| match action {
+            Action::Send(header, _) => Some(header.op),
+            _ => None,
+        });
+        grants.expect("it is granted")
+    };
+    let comes_back = |owner: &mut Node| {
+        step(owner, Event::Write(5));
+        let grant = Header { whole: true, ..header(Op::GrantWrite, 1, 0, 5) };
+        step(owner, Event::Message(grant, Vec::new()));
+    };
+    assert_eq!(grant(&mut owner, Op::AskRead), Op::GrantRead);
+    let asked = Header { node: 1, whole: true, ..header(Op::AskWrite, 1, 0, 5) };
+    step(&mut owner, Event::Message(asked, Vec::new()));
+    assert_eq!(owner.state(5), Some(State::None));
+    comes_back(&mut owner);
+    assert_eq!(grant(&mut owner, Op::AskRead), Op::GrantWrite);
+    assert_eq!((owner.state(5), owner.owner(5)), (Some(State::None), Some(1)));
+    comes_back(&mut owner);
+    // Now and then it is tried again; who has the copy does not write it this time.
+    assert_eq!(grant(&mut owner, Op::AskRead), Op::GrantRead);
+    step(&mut owner, Event::Write(5));
+    step(&mut owner, Event::Message(header(Op::Acknowledge, 1, 0, 5), Vec::new()));
+    assert_eq!(grant(&mut owner, Op::AskRead), Op::GrantRead);
 }

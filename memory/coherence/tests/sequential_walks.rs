@@ -40,6 +40,7 @@ fn program(random: &mut Random) -> Program {
         pages_max: 1 + random.below(8) as u32,
         copies_max: if random.one_in(3) { random.below(3) as u64 } else { u64::MAX },
         rides: Policy::ALL[random.below(Policy::ALL.len())],
+        migratory: random.below(4) as u8,
         rest: random.below(8) as u64,
     };
     let lost = random.one_in(6).then(|| random.below(nodes));

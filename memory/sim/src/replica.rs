@@ -5,7 +5,7 @@ use std::ops::Range;
 use coherence::message::Page;
 use coherence::ride;
 use coherence::sequential::message::{Body, Header, parse};
-use coherence::sequential::{Action, Event, Node, Options};
+use coherence::sequential::{Action, Event, MIGRATORY_MAX, Node, Options};
 
 use crate::frames::{Access, Frames};
 use crate::host::{Effect, Host};
@@ -21,6 +21,7 @@ pub(crate) fn node(setup: &Setup, me: u32) -> Option<Node> {
             pages_max: ride::pages_max(setup.page_bytes).min(32),
             copies_max: setup.copies_max,
             rides: setup.rides,
+            migratory: MIGRATORY_MAX,
             // Ten round trips.
             rest: 20 * setup.cluster.network.latency_ns,
         })

@@ -10,8 +10,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use coherence::ride::Policy as Rides;
-use coherence::sequential::Options;
 use coherence::sequential::message::PAGES_MAX;
+use coherence::sequential::{MIGRATORY_MAX, Options};
 use fabric::mesh::{Gone, Mesh, Said};
 use fabric::secret::Secret;
 use nagaya_loader::{LoadErrorKind, Program};
@@ -232,6 +232,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         pages_max: PAGES_MAX,
         copies_max: u64::MAX,
         rides: Rides::Runs,
+        migratory: MIGRATORY_MAX,
         rest: HOLD,
     };
     let mut first_thread = None;

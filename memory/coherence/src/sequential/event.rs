@@ -79,6 +79,9 @@ pub enum Action {
     Gone(Page),
 }
 
+/// What drivers say for [`Options::migratory`].
+pub const MIGRATORY_MAX: u8 = 16;
+
 /// A message makes no sense: its sender is mad, or bad. Nothing is lost by forgetting it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refused {
@@ -112,6 +115,9 @@ pub struct Options {
     pub copies_max: u64,
     /// Who says which pages will be wanted next.
     pub rides: Policy,
+    /// A page that nodes read and then write, one after the other, goes so often at most as a
+    /// whole to who asks for a copy, before it is looked again whether that is so; 0: never.
+    pub migratory: u8,
     /// A page that a task here could not use less than that ago goes along with no other; after
     /// that it is taken to have been used. In the unit of the driver's clock: some tens of
     /// microseconds.

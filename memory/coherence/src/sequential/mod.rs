@@ -16,7 +16,8 @@
 //! it to go, over the same connection, a copy never comes after word that it is void.
 //!
 //! Pages' lives are in [`page`], the messages in [`message`]; [`node`] is what a driver uses,
-//! [`event`] what goes in and comes out; `ahead` says which pages move along with others.
+//! [`event`] what goes in and comes out; `ahead` says which pages move along with others, `migratory` which go
+//! as a whole to who asks for a copy.
 //!
 //! # What a driver owes, besides what the [crate] says
 //! - **Actions are carried out in their order, each before the next.** A page's bytes are read
@@ -52,11 +53,12 @@ mod ahead;
 mod copies;
 pub mod event;
 pub mod message;
+mod migratory;
 pub mod node;
 pub mod nodes;
 pub mod page;
 pub mod statistics;
 mod table;
 
-pub use event::{Action, Event, Options, Refused};
+pub use event::{Action, Event, MIGRATORY_MAX, Options, Refused};
 pub use node::Node;

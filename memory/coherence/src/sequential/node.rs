@@ -224,6 +224,9 @@ impl Node {
             (true, State::ReadOwner) if entry.copies.is_empty() => Happens::Claim,
             (true, _) => Happens::Write,
         };
+        if on == Happens::Write && entry.state == State::ReadOwner {
+            entry.migratory.copies_are_in_the_way();
+        }
         entry.is_wanted = matches!(entry.state, State::HopingToRead | State::HopingToWrite);
         if !self.lost.is_empty() && self.rule(page, on).next.waits() {
             actions.push(Action::Gone(page));
@@ -345,6 +348,9 @@ impl Node {
         let mut others = Nodes::default();
         if write {
             others = std::mem::take(&mut entry.copies).without(Nodes::one(asker)).without(lost);
+            if !whole && others.is_empty() {
+                entry.migratory.copy_is_written(self.options.migratory);
+            }
             self.counts.moved += 1;
             self.invalidate(page, others, asker, actions);
         } else {
@@ -442,8 +448,8 @@ impl Node {
             } else if let Some(asker) = reader {
                 entry.readers.remove(asker);
                 let hopes = self.kept_hopes(page, asker);
-                let request = Request { asker, has: false, hops: 0, hopes };
-                (Happens::AskRead, Detail::Asked(request))
+                let mut request = Request { asker, has: false, hops: 0, hopes };
+                (self.is_to_read(page, &mut request), Detail::Asked(request))
             } else if let Some(Next { node: asker, has, hops }) = next {
                 entry.next = None;
                 let hopes = self.kept_hopes(page, asker);
@@ -568,7 +574,7 @@ impl Node {
         if waits || asks_again {
             return refuse("asks twice");
         }
-        let request = Request { asker, has, hops, hopes };
+        let mut request = Request { asker, has, hops, hopes };
         let busy = self.is_fresh(page) && (write || entry.state == State::ReadWrite)
             || entry.next.is_some()
             || !entry.readers.is_empty();
@@ -586,10 +592,23 @@ impl Node {
         let on = match entry.is_new {
             true => Happens::AskNew,
             false if write => Happens::AskWrite,
-            false => Happens::AskRead,
+            false => self.is_to_read(page, &mut request),
         };
         self.happens(page, on, Some(Detail::Asked(request)), actions);
         Ok(())
+    }
+
+    /// Somebody asks for a copy, and nobody else waits here: it may get the page instead, but
+    /// for its neighbours then.
+    fn is_to_read(&mut self, page: Page, request: &mut Request) -> Happens {
+        let entry = self.pages.of(page);
+        let waits = !entry.readers.is_empty() || entry.next.is_some();
+        if entry.state != State::ReadWrite || waits || !entry.migratory.goes() {
+            return Happens::AskRead;
+        }
+        entry.owner = request.asker;
+        request.hopes.clear();
+        Happens::AskWrite
     }
 
     /// A page comes.

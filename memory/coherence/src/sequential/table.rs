@@ -4,6 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
+use super::migratory::Migratory;
 use super::nodes::Nodes;
 use super::page::State;
 use crate::message::{NodeId, Page};
@@ -34,6 +35,8 @@ pub(super) struct Entry {
     pub is_wanted: bool,
     /// It is ours and holds zeros: no task has used it yet.
     pub is_new: bool,
+    /// Whether it goes as a whole to who asks for a copy.
+    pub migratory: Migratory,
     /// When a task could not use it last; 0: never.
     pub since: u64,
 }
@@ -209,6 +212,7 @@ fn unused(allocations: &[(Page, First)], page: Page) -> Entry {
         invalid_for: None,
         is_wanted: false,
         is_new: state == State::ReadWrite,
+        migratory: Migratory::default(),
         since: 0,
     }
 }
