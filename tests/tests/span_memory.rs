@@ -18,7 +18,7 @@ fn memory_that_is_mapped_anew_is_new_on_all_nodes() {
 fn copies_go_where_memory_is_short() {
     let work = WorkDir::new();
     let file = work.join("run.json");
-    let span = nagaya("span").args(["--nodes", "2", "--memory", "14M"]);
+    let span = nagaya("span").args(["--nodes", "2", "--place", "spread", "--memory", "14M"]);
     let span = span.arg(format!("--report={}", file.display())).arg(c("span/fills.c"));
     // 16 MB at each node, of which half are copies.
     span.args(["8", "2"]).time_limit(Duration::from_secs(100)).run().prints("right\n");
@@ -32,8 +32,9 @@ fn copies_go_where_memory_is_short() {
 
 #[test]
 fn a_node_whose_own_pages_are_too_many_is_named() {
-    let span = nagaya("span").args(["--nodes", "2", "--memory", "12M"]).arg(c("span/fills.c"));
-    let output = span.args(["16", "2"]).time_limit(Duration::from_secs(100)).run();
+    let span = nagaya("span").args(["--nodes", "2", "--place", "spread", "--memory", "12M"]);
+    let output =
+        span.arg(c("span/fills.c")).args(["16", "2"]).time_limit(Duration::from_secs(100)).run();
     assert_eq!(output.code(), 1, "{output}");
     output.one_line(&["node ", "--memory"]);
     nagaya("span").args(["--memory", "1", "true"]).run().refused(125, &["--memory"]);

@@ -34,6 +34,7 @@ use super::page::{Happens, State};
 use super::table::{Entry, Fresh};
 use crate::message::{NodeId, Page};
 use crate::ride::forecast::Forecast;
+use crate::ride::patches::Patches;
 use crate::ride::sweeps::Sweeps;
 use crate::ride::{By, Carrier, Fate, Ride};
 use crate::run::{self, NOBODY, Run};
@@ -51,6 +52,7 @@ pub(super) struct Ahead {
     forecast: Forecast,
     /// First uses of what nobody has used; first writes to what was read.
     uses: Sweeps,
+    patches: Patches,
     writes: Sweeps,
     /// Instead of that, for the next step.
     suggested: Vec<Page>,
@@ -146,8 +148,13 @@ impl Node {
         };
         let pages: Vec<Page> = if self.ahead.forecast.is_on() {
             let ready = self.ahead.uses.first_use(used, PAGES_MAX.into());
-            let below = (ready.start..used).rev().take_while(is_new);
-            below.chain((used + 1..ready.end).take_while(is_new)).collect()
+            if ready == (used..used + 1) {
+                let patch = self.ahead.patches.first_use(used);
+                patch.filter(|&page| page != used && is_new(&page)).collect()
+            } else {
+                let below = (ready.start..used).rev().take_while(is_new);
+                below.chain((used + 1..ready.end).take_while(is_new)).collect()
+            }
         } else {
             self.ahead.suggested.iter().copied().filter(is_new).collect()
         };
