@@ -73,6 +73,16 @@ fn threads_that_get_in_each_other_s_way_are_packed() {
     }
 }
 
+/// Unless who runs the program says where threads go.
+#[test]
+fn threads_that_call_more_than_they_compute_go_home() {
+    let homes = program("homes", &[]);
+    for (place, printed) in [("auto", "right\n"), ("spread", "still away\n")] {
+        let span = nagaya("span").args(["--nodes", "2", "--place", place]).arg(&homes);
+        span.time_limit(LIMIT).run().prints(printed);
+    }
+}
+
 #[test]
 fn a_thread_is_sent_elsewhere_from_outside() {
     let busy = program("busy", &[]);

@@ -103,7 +103,7 @@ fn pages_that_will_be_wanted_come_together() {
 fn who_reads_what_nobody_has_used_may_write_it() {
     let options = |me| {
         let (pages_max, copies_max, rest) = (64, u64::MAX, 0);
-        Options { nodes: 2, me, pages_max, copies_max, rides: Policy::Runs, rest }
+        Options { nodes: 2, me, pages_max, copies_max, rides: Policy::Runs, migratory: 4, rest }
     };
     let [mut owner, mut reader] = [0, 1].map(|me| Node::new(options(me)));
     for node in [&mut owner, &mut reader] {
@@ -144,7 +144,7 @@ fn what_was_read_becomes_writable_several_at_a_time() {
     for writer in [0, 1] {
         let options = |me| {
             let (pages_max, copies_max, rest) = (64, u64::MAX, 0);
-            Options { nodes: 2, me, pages_max, copies_max, rides: Policy::Runs, rest }
+            Options { nodes: 2, me, pages_max, copies_max, rides: Policy::Runs, migratory: 4, rest }
         };
         let mut nodes = [0, 1].map(|me| Node::new(options(me)));
         for node in &mut nodes {

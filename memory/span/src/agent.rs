@@ -2,6 +2,7 @@
 //! keeps the memory map and says where threads go. A thread of its own, with descriptors of its
 //! own.
 
+mod callers;
 mod forks;
 mod load;
 mod mapping;
@@ -40,7 +41,7 @@ use crate::frame::{Frame, Question, Word};
 use crate::packing::Spent;
 use crate::ranges::Ranges;
 use crate::texts::Texts;
-use crate::{raw, shadow, threads};
+use crate::{raw, scheduling, shadow, threads};
 pub use orders::{Orders, order};
 pub use origin::Origin;
 pub use telling::Wanted;
@@ -103,6 +104,7 @@ pub struct Agent {
     waits: waits::Waits,
     /// At the origin, where threads go if they are to be packed where that is better.
     packing: Option<packing::Packer>,
+    callers: callers::Callers,
     /// This node's threads' waits are wanted.
     tells_waits: bool,
     texts: Texts,
@@ -149,6 +151,7 @@ impl Agent {
             processors: rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count()),
             waits: waits::Waits::new(),
             packing: None,
+            callers: callers::Callers::default(),
             tells_waits: false,
             texts: Texts::default(),
             shared: Ranges::default(),
@@ -161,6 +164,7 @@ impl Agent {
 
     /// Serves until the program ends, which ends the process.
     pub fn run(mut self) -> ! {
+        scheduling::remember();
         slice::shorten();
         let mut begin = Instant::now();
         loop {
@@ -455,6 +459,7 @@ impl Agent {
         }
         match request {
             Request::Call(Call { number, arguments }) => {
+                self.calls(thread);
                 let word = Word::Call { thread, number, arguments };
                 let body = match shadow::takes_context(&Call { number, arguments }) {
                     // SAFETY: it has put its new thread's there.

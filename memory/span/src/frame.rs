@@ -40,6 +40,8 @@ pub enum Word {
     Watch,
     /// To the origin: they do.
     Waits,
+    /// To the origin: this thread calls more than it computes.
+    Homes { thread: u32 },
     /// From the origin: what have your threads done until now?
     Spend,
     /// To the origin: as [`Spent`](crate::packing::Spent) has it.

@@ -156,6 +156,7 @@ extern "C" fn first(index: usize) -> ! {
 pub extern "C" fn arrived(index: usize) -> ! {
     let seat = Here::get().desk.seat(index as u32);
     seat.sit_down();
+    scheduling::begins();
     // SAFETY: its context came with it.
     unsafe { run(seat) }
 }

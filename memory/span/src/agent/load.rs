@@ -105,6 +105,7 @@ impl Agent {
     pub(super) fn has_come(&mut self, thread: u32) {
         let now = self.now();
         self.counts.moved.insert(thread, now);
+        self.callers.forget(thread);
     }
 }
 

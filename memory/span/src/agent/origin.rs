@@ -331,6 +331,7 @@ impl Agent {
             }
             Word::Busy { busy } => self.busy(from, busy),
             Word::Waits => self.waits_much(),
+            Word::Homes { thread } if is_theirs(self, thread) => self.homes(thread),
             Word::Spent { at, running, waited, stops, runnable } => {
                 self.has_spent(from, Spent { at, running, waited, stops, runnable });
             }

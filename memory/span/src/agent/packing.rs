@@ -156,6 +156,14 @@ impl Agent {
         }
     }
 
+    /// At the origin: this thread of another node calls more than it computes.
+    pub(super) fn homes(&mut self, thread: u32) {
+        if let Some(packer) = self.packer() {
+            packer.sent.insert(thread);
+            self.sends(thread, 0);
+        }
+    }
+
     /// At the origin: a thread goes to another node. If it was not told to, the program or who runs
     /// it knows better.
     pub(super) fn has_moved(&mut self, thread: u32) {
