@@ -329,6 +329,7 @@ impl Packing {
     fn proved(&mut self, now: u64, before: f64, rates: Rates) -> Option<Change> {
         self.doing = WATCHING;
         if BETTER * rates.running < before && rates.is_crowded() {
+            self.pause = (2 * self.pause).min(PAUSE_MAX_NS);
             self.rest = now + self.pause;
             self.spread = self.rest;
             let why = Why::Disproved(before);
@@ -464,7 +465,9 @@ mod tests {
                 node.running += (running * share) as u64;
                 node.waited += (waited * share) as u64;
             }
-            for thread in 0..phase.threads.round() as usize {
+            // As many on the average.
+            let until = |step: u64| (step as f64 * phase.threads) as usize;
+            for thread in 0..until(now / STEP + 1) - until(now / STEP) {
                 spent[thread % nodes].runnable += 1;
             }
             if packing.next().is_none_or(|next| next > now) {
@@ -551,6 +554,15 @@ mod tests {
         assert!(it.work > 0.95 * it.spread, "{it:?}");
     }
 
+    /// A thread and a half that are left a third of each processor wait for one, on the average.
+    #[test]
+    fn who_waits_for_processors_half_of_the_time_goes_back() {
+        let phase = Phase { threads: 1.4757, waits: 0.195, free: 0.3213 };
+        let it = run(&[2, 1], 120, |_| phase, quiet);
+        assert_eq!(it.nodes()[..2], [1, 2], "{it:?}");
+        assert!(it.work > 0.9 * it.spread, "{it:?}");
+    }
+
     #[test]
     fn as_many_nodes_are_used_as_are_needed() {
         // 16 threads on 4 nodes with 4 processors run on 4.6; on two they would on 5.8; on one 4.
@@ -596,10 +608,14 @@ mod tests {
                 1.0 + noise * ((state >> 40) as f64 / (1 << 23) as f64 - 1.0)
             };
             let it = run(&processors, 120, |_| phase, noise);
-            prop_assert!(it.changes.len() <= 24, "{it:?}");
+            // Where others use the processors the expectation errs, and a trial says so each time.
+            let trials = if phase.free < 1.0 { 40 } else { 24 };
+            prop_assert!(it.changes.len() <= trials, "{it:?}");
             let best = it.spread.max(it.packed);
-            // What is nearly as good, or nearly nothing, is left as it is.
-            prop_assert!(it.work >= 0.85 * best - 2.0 * LEAST * 120.0, "{it:?}");
+            // What is nearly as good, or nearly nothing, is left as it is; that others use
+            // processors is noticed where many are missing.
+            let unseen = if phase.free < 1.0 { CROWD } else { 0.0 };
+            prop_assert!(it.work >= 0.85 * best - (2.0 * LEAST + unseen) * 120.0, "{it:?}");
         }
 
         /// And if it does something else each time, it is not moved more often than pauses allow.
