@@ -12,7 +12,8 @@
  *    without pattern, so that none is foretold.
  *  - fetch-busy: the same, while the thread at the origin computes.
  *  - page-take: as page-fetch, with the first write.
- *  - upgrade: the first write to such a page that was read.
+ *  - upgrade: the first write to such a page that was read; memory is new each time, else it
+ *    would be noticed that pages are read and then written, and none would have to be asked for.
  *  - run-of-16: reading 16 such pages one after the other; the runs in an order without pattern.
  *  - call: a system call that is made at the origin (getppid).
  *  - call-here: one that is made where the thread runs (sched_yield).
@@ -30,6 +31,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -94,6 +96,9 @@ static int touch(int runs, int length, int taken)
 static void pages(int is_origin, int runs, int length)
 {
 	for (int taken = 0; taken < samples;) {
+		if (is_origin && is("upgrade"))
+			mmap((void *)memory, 2L * runs * length * PAGE, PROT_READ | PROT_WRITE,
+			     MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
 		if (is_origin)
 			for (long page = 0; page < 2 * runs * length; page++)
 				memory[page * PAGE] = 1;
