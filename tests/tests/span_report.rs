@@ -65,6 +65,25 @@ fn numbers_go_to_a_file_as_json() {
     assert!(nodes[1]["pages_in"].as_u64() > Some(5), "{text}");
 }
 
+/// A page of text that it has read from its file is the protocol's later.
+#[test]
+fn a_thread_that_sleeps_is_not_stopped_at_a_page() {
+    let work = WorkDir::new();
+    let file = work.join("run.json");
+    let text = c_with("span/text.c", &["-Wl,--build-id", "-DVALUE=1"]);
+    let span = nagaya("span").args(["--nodes", "2", "--place", "spread"]);
+    let span = span.arg(format!("--report={}", file.display())).arg(text).arg("500");
+    span.time_limit(LIMIT).run().prints(&format!("{} 8 7 18\n", 1 << 20));
+    let report = std::fs::read_to_string(&file).expect("a report");
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    let run = &report["run"];
+    let awake = run["seconds"].as_f64().expect("seconds") - 0.5;
+    let threads = run["nodes"][1]["threads"].as_array().expect("threads");
+    assert_eq!(threads.len(), 1, "{run}");
+    let stopped = threads[0]["stopped_ns"].as_f64().expect("ns") / 1e9;
+    assert!(stopped < awake, "{stopped} s of {awake}: {run}");
+}
+
 #[test]
 fn a_report_that_cannot_be_written_is_refused_at_once() {
     let output = counted("alone", "--report=/nowhere/to/be/found").run();

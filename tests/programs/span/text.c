@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
  * text.c - 8 MiB of text of VALUE, which a thread on another node reads, and which is then made
- * writable and written from both.
+ * writable and written from both. It sleeps for so many ms between, if an argument says so.
  */
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #ifndef VALUE
 #define VALUE 1
@@ -30,6 +32,7 @@ static void *reader(void *argument)
 {
 	for (long at = 0; at < WORDS; at++)
 		sum += table[at];
+	usleep((size_t)argument * 1000);
 	meet();
 	meet();
 	seen[0] = table[0] + table[1];
@@ -39,15 +42,16 @@ static void *reader(void *argument)
 	mprotect((void *)table, PAGE, PROT_READ | PROT_WRITE);
 	table[1] = 11;
 	meet();
-	return argument;
+	return NULL;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+	size_t ms = argc > 1 ? strtoul(argv[1], NULL, 10) : 0;
 	pthread_t thread;
 
 	pthread_barrier_init(&barrier, NULL, 2);
-	pthread_create(&thread, NULL, reader, NULL);
+	pthread_create(&thread, NULL, reader, (void *)ms);
 	meet();
 	mprotect((void *)table, PAGE, PROT_READ | PROT_WRITE);
 	table[0] = 7;

@@ -179,7 +179,7 @@ impl Agent {
     }
 
     /// Nobody is stopped at the page any more.
-    fn nobody_stops_at(&mut self, page: Page, now: u64) {
+    pub(super) fn nobody_stops_at(&mut self, page: Page, now: u64) {
         self.waits.go_on(page, now);
         self.seen(|seen, now| seen.goes_on(page, now));
     }

@@ -52,7 +52,7 @@ impl Agent {
             return false;
         }
         let now = self.now();
-        self.waits.go_on(fault.page, now);
+        self.nobody_stops_at(fault.page, now);
         let is = |seat: u32| self.desk.seat(seat).kernel() == fault.thread.cast_signed();
         if let Some(thread) = (0..THREADS_MAX as u32).find(|&seat| is(seat)) {
             self.goes(thread, 0);

@@ -50,7 +50,7 @@ impl Agent {
             // Somebody else has wanted it before; if it is not ours, the protocol knows.
             let is_there = self.texts.has(page);
             if is_there {
-                self.waits.go_on(page, self.now());
+                self.nobody_stops_at(page, self.now());
             }
             return is_there && self.region.wake(page).is_ok();
         }
@@ -66,7 +66,7 @@ impl Agent {
             done = done
                 .and_then(|()| region.write(page, 0, &bytes))
                 .and_then(|()| region.allow(page, Access::Read));
-            self.waits.go_on(page, self.now());
+            self.nobody_stops_at(page, self.now());
         }
         if let Err(error) = done {
             self.end(1, &error.to_string());
