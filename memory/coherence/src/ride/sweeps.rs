@@ -9,6 +9,7 @@ use crate::message::Page;
 
 /// Sweeps that are followed at a time.
 const SWEEPS: usize = 8;
+
 /// Of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sweeps {

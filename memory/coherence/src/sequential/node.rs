@@ -151,8 +151,7 @@ impl Node {
 
     /// What is here of a page is what any node would read.
     pub fn can_be_read(&self, page: Page) -> bool {
-        let is = |state: State| state.owns() || state.is_copy() || state == State::Gathering;
-        self.state(page).is_some_and(is)
+        self.state(page).is_some_and(State::has_bytes)
     }
 
     /// Who was a page's owner last, so far as we know.

@@ -151,8 +151,7 @@ impl Table {
 
     /// The pages that a node has, so far as we know, and of which nothing is here.
     pub fn only_at(&self, node: NodeId) -> Vec<Run> {
-        let is_here = |state: State| state.is_copy() || state.owns() || state == State::Gathering;
-        let is = |entry: Entry| entry.owner == node && !is_here(entry.state);
+        let is = |entry: Entry| entry.owner == node && !entry.state.has_bytes();
         let mut runs: Vec<Run> = Vec::new();
         let ends = self.allocations.iter().skip(1).map(|next| next.0).chain([self.pages()]);
         for ((first, _), end) in self.allocations.iter().zip(ends) {
