@@ -8,7 +8,7 @@
  * The first processor of each node, and how many there are.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -20,19 +20,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
-
 enum { NODES_MAX = 8, ROUNDS = 20 };
 
 static int nodes, first[NODES_MAX + 1];
 static cpu_set_t all;
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s (errno %d, node %d)\n", line, what, errno, nagaya_node());
-	fflush(stdout);
-	_exit(1);
-}
 
 /* The last of this node's. */
 static cpu_set_t one_of(int node)

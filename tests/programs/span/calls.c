@@ -7,7 +7,7 @@
  * With exec: a thread of this node executes something, while others compute on all nodes.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <linux/membarrier.h>
@@ -21,15 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
 enum { PAGE = 4096, THREADS = 4 };
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s (errno %d, node %d)\n", line, what, errno, nagaya_node());
-	fflush(stdout);
-	_exit(1);
-}
 
 static int fails(int error, long number, long a, long b, long c, long d)
 {

@@ -3,7 +3,7 @@
  * children.c - processes that threads of all nodes start.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -14,15 +14,6 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s (errno %d)\n", line, what, errno);
-	fflush(stdout);
-	_exit(1);
-}
 
 static void ends_with(pid_t child, int wanted)
 {

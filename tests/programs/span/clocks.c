@@ -4,7 +4,7 @@
  * thread that is stopped there, or goes elsewhere, goes on as if nothing had been.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -22,17 +22,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
 enum { ROUNDS = 300, SECOND = 1000000000 };
 
 static int nodes;
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s (errno %d, node %d)\n", line, what, errno, nagaya_node());
-	fflush(stdout);
-	_exit(1);
-}
 
 static void go(int node)
 {

@@ -3,7 +3,7 @@
  * common.c - memory that threads of all nodes have in common with children, and with files.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -21,16 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
 #define PAGE 4096
 #define PAGES 16
 #define ROUNDS 2000
-
-static void fail(const char *what, int line)
-{
-	fprintf(stderr, "line %d: not %s (errno %d, process %d)\n", line, what, errno, getpid());
-	_exit(1);
-}
 
 struct common {
 	pthread_mutex_t mutex;

@@ -3,7 +3,7 @@
  * forks.c - children that are forked by threads of all nodes: what they find, and what they do.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,16 +21,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
 #define PAGE 4096
 #define PAGES 200
 #define NODES_MAX 8
-
-static void fail(const char *what, int line)
-{
-	fprintf(stderr, "line %d: not %s (errno %d, process %d)\n", line, what, errno, getpid());
-	_exit(1);
-}
 
 /* What is written on each node: bytes of pages, and blocks of the heap. */
 static int nodes;

@@ -8,7 +8,7 @@
  * the mask of signals, thread ID and rounding mode must come along, and memory must be the same.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -26,15 +26,6 @@ static int rounds;
 static long sum;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static __thread long own;
-
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s\n", line, what);
-	fflush(stdout);
-	_exit(1);
-}
 
 /* By hand, so that nothing but the call stands between what goes in and what comes out. */
 static void vectors_stay(int node, uint64_t seed)

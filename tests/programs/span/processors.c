@@ -6,7 +6,7 @@
  *	processors N
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -18,16 +18,7 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
-
 static int wanted;
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s (errno %d, node %d)\n", line, what, errno, nagaya_node());
-	fflush(stdout);
-	_exit(1);
-}
 
 static void says(const char *file)
 {

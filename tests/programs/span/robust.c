@@ -3,7 +3,7 @@
  * robust.c - robust mutexes whose owners end, on all nodes: who waits learns of it.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -19,15 +19,6 @@ static pthread_barrier_t barrier;
 struct place {
 	int node;
 };
-
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s\n", line, what);
-	fflush(stdout);
-	_exit(1);
-}
 
 static void go(const void *argument)
 {

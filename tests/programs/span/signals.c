@@ -8,7 +8,7 @@
  * for a signal from outside: segv, fpe, overflow, handled overflow, abort, term, interrupt.
  */
 #define _GNU_SOURCE
-#include "nagaya_span.h"
+#include "check.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -25,15 +25,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-#define CHECK(that) ((that) ? (void)0 : fail(#that, __LINE__))
-
-static void fail(const char *what, int line)
-{
-	printf("line %d: not %s (errno %d, node %d)\n", line, what, errno, nagaya_node());
-	fflush(stdout);
-	_exit(1);
-}
 
 static _Atomic int handled, handler_tid, handler_node, value, altitude;
 static _Atomic int ready, over;
