@@ -2,7 +2,8 @@
 //! line's, and writes of a file, delegated and direct (the Multiple PVAS paper's §5).
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -91,7 +92,8 @@ struct Shared(PathBuf);
 impl Shared {
     fn new() -> Result<Self, Failure> {
         let path = format!("/dev/shm/nagaya-bench-delegate-{}", std::process::id());
-        fs::write(&path, []).map_err(|error| Failure::new(format!("{path}: {error}")))?;
+        let made = File::options().write(true).create_new(true).mode(0o600).open(&path);
+        made.map_err(|error| Failure::new(format!("{path}: {error}")))?;
         Ok(Self(path.into()))
     }
 }

@@ -3,6 +3,9 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-delegate --test record_model --release`.
 #![cfg(loom)]
 
+#[path = "../../fcp/tests/model/mod.rs"]
+mod model;
+
 use std::sync::atomic::Ordering;
 
 use fcp::ring::Word32;
@@ -10,32 +13,12 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use model::Small;
 use pvas_delegate::record::{about_to_sleep, finish, is_done};
-
-/// A word that loom watches.
-struct Word(AtomicU32);
-
-impl Word32 for Word {
-    fn load(&self, order: Ordering) -> u32 {
-        self.0.load(order)
-    }
-    fn store(&self, value: u32, order: Ordering) {
-        self.0.store(value, order);
-    }
-    fn swap(&self, value: u32, order: Ordering) -> u32 {
-        self.0.swap(value, order)
-    }
-    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
-        self.0.fetch_or(bits, order)
-    }
-    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
-        self.0.fetch_and(bits, order)
-    }
-}
 
 /// A record whose result loom watches for races, and a futex.
 struct Model {
-    state: Word,
+    state: Small,
     result: UnsafeCell<u32>,
     sleepers: Mutex<()>,
     woken: Condvar,
@@ -44,7 +27,7 @@ struct Model {
 impl Model {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            state: Word(AtomicU32::new(0)),
+            state: Small(AtomicU32::new(0)),
             result: UnsafeCell::new(0),
             sleepers: Mutex::new(()),
             woken: Condvar::new(),
