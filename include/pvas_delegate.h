@@ -39,7 +39,8 @@ extern "C" {
 #define PVAS_DELEGATE_PAYLOAD 1000
 #define PVAS_DELEGATE_INLINE  40
 
-/* Numbers of a program's own operations are below this. */
+/* Numbers of operations that a program registers are below this. The last two are
+ * pvas_delegate_mpi.h's and pvas_delegate_ucx.h's, where it uses them. */
 #define PVAS_DELEGATE_OPERATIONS 256
 
 /* ---- the delegatee --------------------------------------------------------------- */
@@ -65,8 +66,9 @@ struct pvas_delegate_job {
 };
 
 /* Does what is asked. Returns a number that is not negative, or a negative errno, which
- * the requester gets. It may use the requester's memory by plain loads and stores, where it
- * trusts the addresses, and by the two calls below, where it does not. */
+ * the requester gets, or keeps the request (pvas_delegate_keep). It may use the requester's
+ * memory by plain loads and stores, where it trusts the addresses, and by the calls below,
+ * where it does not. */
 typedef long (*pvas_delegate_operation)(const struct pvas_delegate_job *job, void *context);
 
 /* Says what requests with this number mean, from now on; NULL: nothing. The queue must
@@ -79,20 +81,37 @@ int pvas_delegate_register(unsigned number, pvas_delegate_operation operation, v
  * overwritten the queue). */
 int pvas_delegate_serve(int timeout_ms);
 
-/* Serves no more. Requests that have not been begun get ECANCELED. Error: EBADF. */
+/* Serves no more. Requests that have not been begun get ECANCELED; those that are kept are
+ * still to be answered. Error: EBADF. */
 int pvas_delegate_close(void);
 
-/* Copies from and to the requester's memory, within an operation. Error: EFAULT (not all of
+/* Copies from and to the requester's memory, before the answer. Error: EFAULT (not all of
  * it is mapped, and in the requester's segment). */
 int pvas_delegate_read(const struct pvas_delegate_job *job, void *to, const void *from,
                        size_t length);
 int pvas_delegate_write(const struct pvas_delegate_job *job, void *to, const void *from,
                         size_t length);
 
+/* For addresses that are handed on: whether so many bytes are in the requester's segment,
+ * and can be read (PROT_READ) or written (PROT_WRITE), now. Costs a look at each page. Errors:
+ * EFAULT, EINVAL. */
+int pvas_delegate_check(const struct pvas_delegate_job *job, const void *at, size_t length,
+                        int access);
+
 /* Whether nobody wants the result any more: 1 if the requester has cancelled the request
- * or has ended, else 0. What takes long asks this now and then: until it returns, the ID of
- * a requester that has ended stays taken. */
+ * or has ended, else 0. What takes long asks this now and then: until it has answered, the
+ * ID of a requester that has ended stays taken. */
 int pvas_delegate_cancelled(const struct pvas_delegate_job *job);
+
+/* For what is answered later, so that one thread can have any number of requests on their
+ * way: keeps the request beyond its operation, whose own result is then not looked at.
+ * Returns the job to go on with, payload included, or NULL on error. Errors: EALREADY, EAGAIN
+ * (the requests of 255 tasks are kept). */
+const struct pvas_delegate_job *pvas_delegate_keep(const struct pvas_delegate_job *job);
+
+/* Answers a job that was kept, from any thread: the result is as an operation's. Neither the
+ * job nor the operation's may be used any more. */
+int pvas_delegate_answer(const struct pvas_delegate_job *kept, long result);
 
 /* ---- the requester --------------------------------------------------------------- */
 

@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <sys/socket.h>
 
-enum { SUM, TWICE, FAIL, HOLD, COUNT, COPY, MANY };
+enum { SUM, TWICE, FAIL, HOLD, COUNT, COPY, MANY, KEEP, RELEASE, LOOK };
 
 static int me, tasks;
 static pvas_delegatee *zero;
@@ -86,6 +86,58 @@ static long copies(const struct pvas_delegate_job *job, void *context)
 	return copy->length;
 }
 
+/* Requests that are answered later: by RELEASE, the last one first. */
+static const struct pvas_delegate_job *keeping[100];
+static int kept;
+static pthread_mutex_t keeping_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static long keeps(const struct pvas_delegate_job *job, void *context)
+{
+	(void)context;
+	CHECK(pthread_mutex_lock(&keeping_lock) == 0);
+	const struct pvas_delegate_job *mine = pvas_delegate_keep(job);
+	CHECK(mine && mine != job && mine->requester == job->requester);
+	CHECK(mine->operation == KEEP && mine->length == job->length);
+	CHECK(!pvas_delegate_keep(job) && errno == EALREADY);
+	CHECK(!pvas_delegate_keep(mine) && errno == EALREADY);
+	keeping[kept++] = mine;
+	CHECK(pthread_mutex_unlock(&keeping_lock) == 0);
+	return -EDOM; /* nobody looks */
+}
+
+static long releases(const struct pvas_delegate_job *job, void *context)
+{
+	(void)context;
+	CHECK(pthread_mutex_lock(&keeping_lock) == 0);
+	int others = 0, count = kept;
+	for (int i = 0; i < count; i++)
+		if (keeping[i]->requester != job->requester) {
+			const struct pvas_delegate_job *other = keeping[i];
+			keeping[i] = keeping[others];
+			keeping[others++] = other;
+		}
+	while (kept > others) {
+		const struct pvas_delegate_job *mine = keeping[--kept];
+		long result = pvas_delegate_cancelled(mine) ? -EINTR : *(const int *)mine->payload;
+		CHECK_EQ(pvas_delegate_answer(mine, result), 0);
+	}
+	CHECK(pthread_mutex_unlock(&keeping_lock) == 0);
+	return count - others;
+}
+
+struct look {
+	const void *at;
+	size_t length;
+	int access;
+};
+
+static long looks(const struct pvas_delegate_job *job, void *context)
+{
+	(void)context;
+	const struct look *look = job->payload;
+	return pvas_delegate_check(job, look->at, look->length, look->access) ? -errno : 0;
+}
+
 static long ends(const struct pvas_delegate_job *job, void *context)
 {
 	(void)job, (void)context;
@@ -112,6 +164,9 @@ static void open_queue(size_t requests, unsigned flags)
 	CHECK_EQ(pvas_delegate_register(COUNT, counts, NULL), 0);
 	CHECK_EQ(pvas_delegate_register(COPY, copies, NULL), 0);
 	CHECK_EQ(pvas_delegate_register(MANY, ends, NULL), 0);
+	CHECK_EQ(pvas_delegate_register(KEEP, keeps, NULL), 0);
+	CHECK_EQ(pvas_delegate_register(RELEASE, releases, NULL), 0);
+	CHECK_EQ(pvas_delegate_register(LOOK, looks, NULL), 0);
 }
 
 /* Task 0 serves, in so many threads, until each of the others has called MANY. */
@@ -265,6 +320,96 @@ static void asynchronous(void)
 	while (pvas_delegate_test(request, &result) == 0)
 		sched_yield();
 	CHECK_EQ(result, 15);
+	say_done();
+}
+
+/* One thread has many requests on its hands, and answers them when and as it likes. */
+static void later(void)
+{
+	enum { N = 50 };
+	if (me == 0) {
+		CHECK_FAILS(pvas_delegate_answer(NULL, 0), EFAULT);
+		open_queue(0, 0);
+		serve_all(1);
+		return;
+	}
+	for (int round = 0; round < 20; round++) {
+		pvas_delegate_request *requests[N];
+		long result;
+		for (int i = 0; i < N; i++) {
+			int payload[200] = { 1000 * me + i };
+			size_t length = i % 2 ? sizeof *payload : sizeof payload;
+			requests[i] = pvas_delegate_submit(zero, KEEP, payload, length, -1);
+			CHECK(requests[i]);
+		}
+		if (round == 0)
+			CHECK_EQ(pvas_delegate_wait(requests[0], &result, 5), 0);
+		CHECK_EQ(pvas_delegate_cancel(requests[7]), 0);
+		/* One that was cancelled before it was begun is not kept. */
+		long released = pvas_delegate_call(zero, RELEASE, NULL, 0);
+		CHECK(released == N || released == N - 1);
+		for (int i = 0; i < N; i++) {
+			CHECK_EQ(pvas_delegate_wait(requests[i], &result, -1), 1);
+			if (i == 7)
+				CHECK(result == -EINTR || result == -ECANCELED);
+			else
+				CHECK_EQ(result, 1000 * me + i);
+		}
+	}
+	say_done();
+}
+
+/* What may be handed on to a library that does not fail softly. */
+static void checked(void)
+{
+	if (me == 0) {
+		open_queue(0, 0);
+		serve_all(1);
+		return;
+	}
+	enum { ALL = 600 * 4096 };
+	char *read_only = mmap(NULL, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *nothing = mmap(NULL, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *some = mmap(NULL, ALL, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(read_only != MAP_FAILED && nothing != MAP_FAILED && some != MAP_FAILED);
+	CHECK(munmap(some + ALL - 4096, 4096) == 0);
+	some[5] = 7;
+	char *last = some + ALL - 4096 - 1;
+	const struct {
+		struct look look;
+		int error;
+	} cases[] = {
+		{ { some, ALL - 4096, PROT_READ }, 0 },
+		{ { some, ALL - 4096, PROT_WRITE }, 0 },
+		{ { some + 5, 100, PROT_READ }, 0 },
+		{ { some + 5, 100, PROT_WRITE }, 0 },
+		{ { some + 4095, 2, PROT_WRITE }, 0 },
+		{ { last, 1, PROT_READ }, 0 },
+		{ { last, 1, PROT_WRITE }, 0 },
+		{ { last, 2, PROT_READ }, EFAULT },
+		{ { last, 2, PROT_WRITE }, EFAULT },
+		{ { some, ALL, PROT_READ }, EFAULT },
+		{ { some, ALL, PROT_WRITE }, EFAULT },
+		{ { some + 1, ALL - 4096, PROT_READ }, EFAULT },
+		{ { read_only, 8192, PROT_READ }, 0 },
+		{ { read_only, 1, PROT_WRITE }, EFAULT },
+		{ { nothing, 1, PROT_READ }, EFAULT },
+		{ { nothing, 1, PROT_WRITE }, EFAULT },
+		{ { NULL, 1, PROT_READ }, EFAULT },
+		{ { NULL, 1, PROT_WRITE }, EFAULT },
+		{ { NULL, 0, PROT_READ }, 0 },
+		{ { some, (size_t)-1, PROT_READ }, EFAULT },
+		{ { (char *)zero - (1L << 40), 1, PROT_READ }, EFAULT },
+		{ { some, 1, PROT_READ | PROT_WRITE }, EINVAL },
+	};
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		long result = pvas_delegate_call(zero, LOOK, &cases[i].look, sizeof cases[i].look);
+		int error = errno;
+		CHECK_EQ(result < 0 ? error : 0, cases[i].error);
+	}
+	CHECK_EQ(some[5], 7);
+	for (int i = 0; i < 100; i++)
+		CHECK_EQ(some[6 + i * 4096], 0);
 	say_done();
 }
 
@@ -509,6 +654,8 @@ int main(int argc, char **argv)
 		{ "calls", calls, 0 },
 		{ "not_there", not_there, 1 },
 		{ "asynchronous", asynchronous, 0 },
+		{ "later", later, 0 },
+		{ "checked", checked, 0 },
 		{ "share", share, 0 },
 		{ "threads", threads, 0 },
 		{ "close_and_open", close_and_open, 0 },

@@ -45,7 +45,7 @@ static void *import(int pvd, int id, const char *name)
 
 /* ---- a requester that dies while it is worked for ------------------------------------ */
 
-enum { LATE = 1, PATTERN = 2, FAR = 3 };
+enum { LATE = 1, PATTERN = 2, FAR = 3, KEEP = 4 };
 
 struct late {
 	atomic_int begun, go_on, finished;
@@ -67,23 +67,61 @@ static long late(const struct pvas_delegate_job *job, void *context)
 	return 0;
 }
 
+/* The same, when the operation has long returned, for two requests at once. */
+static void *late_answers(void *argument)
+{
+	const struct pvas_delegate_job **kept = argument;
+	struct late *late = (struct late *)kept[2];
+	while (!late->go_on)
+		usleep(500);
+	for (int i = 0; i < 2; i++) {
+		char *at = *(char *const *)kept[i]->payload, copy[100];
+		CHECK_EQ(pvas_delegate_cancelled(kept[i]), 1);
+		memset(at, 1, 100000);
+		CHECK_EQ(pvas_delegate_read(kept[i], copy, at + 50000, sizeof copy), 0);
+		CHECK_EQ(copy[99], 1);
+		usleep(20000);
+		late->finished += i;
+		CHECK_EQ(pvas_delegate_answer(kept[i], 0), 0);
+	}
+	return NULL;
+}
+
+static long keeps(const struct pvas_delegate_job *job, void *context)
+{
+	static const struct pvas_delegate_job *kept[3];
+	static int count;
+	struct late *late = context;
+	pthread_t thread;
+	CHECK((kept[count++] = pvas_delegate_keep(job)) != NULL);
+	if (count < 2)
+		return 0;
+	kept[2] = context, count = 0;
+	CHECK(pthread_create(&thread, NULL, late_answers, kept) == 0);
+	CHECK(pthread_detach(thread) == 0);
+	late->begun = 1;
+	return 0;
+}
+
 static int task_late_delegatee(void)
 {
 	static struct late state;
 	CHECK_EQ(pvas_delegate_open(0, 0), 0);
 	CHECK_EQ(pvas_delegate_register(LATE, late, &state), 0);
+	CHECK_EQ(pvas_delegate_register(KEEP, keeps, &state), 0);
 	CHECK_EQ(pvas_export("late", &state, sizeof state), 0);
 	while (pvas_delegate_serve(-1) == 1)
 		;
 	return 1;
 }
 
-static int task_late_requester(void)
+static int task_late_requester(const char *operation)
 {
 	pvas_delegatee *zero = pvas_delegate_find(0, -1);
 	CHECK(zero);
 	char *at = calloc(1, 100000);
-	pvas_delegate_call(zero, LATE, &at, sizeof at);
+	pvas_delegate_submit(zero, atoi(operation), &at, sizeof at, -1);
+	pvas_delegate_call(zero, atoi(operation), &at, sizeof at);
 	return 1;
 }
 
@@ -93,9 +131,10 @@ static void requester_dies(void)
 	CHECK(pvd >= 0);
 	pid_t zero = start(pvd, 0, "task-late-delegatee", NULL);
 	struct late *late = import(pvd, 0, "late");
-	for (int round = 0; round < 3; round++) {
+	for (int round = 0; round < 6; round++) {
 		late->begun = late->go_on = late->finished = 0;
-		pid_t one = start(pvd, 1, "task-late-requester", NULL);
+		/* One is worked on, and the second dropped; or both are kept. */
+		pid_t one = start(pvd, 1, "task-late-requester", round % 2 ? "1" : "4");
 		while (!late->begun)
 			usleep(500);
 		CHECK_EQ(kill(one, SIGKILL), 0);
@@ -113,7 +152,7 @@ static void requester_dies(void)
 	}
 	/* Who works for it dies, too: nothing is kept. */
 	late->begun = late->go_on = 0;
-	pid_t one = start(pvd, 1, "task-late-requester", NULL);
+	pid_t one = start(pvd, 1, "task-late-requester", "4");
 	while (!late->begun)
 		usleep(500);
 	CHECK_EQ(kill(one, SIGKILL), 0);
@@ -372,7 +411,7 @@ int main(int argc, char **argv)
 	if (strcmp(what, "task-late-delegatee") == 0)
 		return task_late_delegatee();
 	if (strcmp(what, "task-late-requester") == 0)
-		return task_late_requester();
+		return task_late_requester(argv[2]);
 	if (strcmp(what, "task-full-delegatee") == 0)
 		return task_full_delegatee();
 	if (strcmp(what, "task-full-requester") == 0)

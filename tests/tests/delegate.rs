@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use nagaya_tests::{Cmd, WorkDir, program, seed, tasks};
+use nagaya_tests::{Cmd, WorkDir, nagaya, program, seed};
 
 /// Runs one case of `programs/delegate.c` in three tasks.
 #[track_caller]
@@ -16,7 +16,9 @@ fn holds(case: &str) {
 fn holds_with(count: usize, case: &str) {
     let dir = WorkDir::new();
     let program = program::c_with_libraries("delegate.c", &["pvas_delegate", "pvas"]);
-    let run = tasks(count, program).arg(case).dir(dir.path());
+    // One that fails takes the others along.
+    let run = nagaya("run").args(["-K", "-n", &count.to_string()]).arg(program).arg(case);
+    let run = run.dir(dir.path());
     let output = run.time_limit(Duration::from_secs(120)).run();
     assert!(output.status.success(), "{output}");
 }
@@ -34,6 +36,16 @@ fn who_is_no_delegatee_is_not_found() {
 #[test]
 fn requests_are_answered_in_order_and_can_be_cancelled() {
     holds("asynchronous");
+}
+
+#[test]
+fn requests_can_be_kept_and_answered_later_in_any_order() {
+    holds("later");
+}
+
+#[test]
+fn what_is_not_there_or_not_the_requesters_can_be_told() {
+    holds("checked");
 }
 
 #[test]

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use crate::delegatee::{self, Job, Operation};
 use crate::error::Error;
 use crate::io;
+use crate::kept::Kept;
 use crate::requester::{Request, Way};
 
 /// `PVAS_DELEGATE_FILES`, `PVAS_DELEGATE_SOCKETS`.
@@ -65,7 +66,25 @@ pub struct CJob {
     job: *const c_void,
 }
 
+/// A request that is kept, as C has it. The first field is what C sees.
+#[repr(C)]
+#[derive(Debug)]
+struct CKept {
+    given: CJob,
+    kept: Kept,
+}
+
 impl CJob {
+    fn of(job: &Job<'_>) -> Self {
+        Self {
+            requester: job.requester.id as c_int,
+            operation: job.operation,
+            payload: job.payload.as_ptr().cast(),
+            length: job.payload.len(),
+            job: std::ptr::from_ref(job).cast(),
+        }
+    }
+
     /// # Safety
     /// The job is the one that a callback got, which has not returned.
     unsafe fn job<'a>(this: *const Self) -> Result<&'a Job<'a>, Error> {
@@ -127,24 +146,57 @@ pub unsafe extern "C" fn pvas_delegate_register(
         let context = Context(context);
         let operation = callback.map(|callback| -> Operation {
             Box::new(move |job: &Job<'_>| {
-                let given = CJob {
-                    requester: job.requester.id as c_int,
-                    operation: job.operation,
-                    payload: job.payload.as_ptr().cast(),
-                    length: job.payload.len(),
-                    job: std::ptr::from_ref(job).cast(),
-                };
+                let given = CJob::of(job);
                 // SAFETY: as the caller of pvas_delegate_register says.
-                match unsafe { callback(&raw const given, context.pointer()) } {
+                match said(unsafe { callback(&raw const given, context.pointer()) }) {
                     result @ 0.. => Ok(result),
-                    errno @ -4095..0 => Err(Errno::from_raw_os_error(-errno as i32)),
-                    _ => Err(Errno::IO),
+                    errno => Err(Errno::from_raw_os_error(-errno as i32)),
                 }
             })
         });
         delegatee::this()?.register(number, operation)?;
         Ok(0)
     })())
+}
+
+/// What an operation has said, or that it made no sense.
+fn said(result: c_long) -> c_long {
+    if result < -4095 { -c_long::from(libc::EIO) } else { result }
+}
+
+/// See `include/pvas_delegate.h`.
+///
+/// # Safety
+/// The job is a callback's that has not returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_delegate_keep(job: *const CJob) -> *const CJob {
+    // SAFETY: the caller's job.
+    match unsafe { CJob::job(job) }.and_then(|job| Ok(job.keep()?)) {
+        Ok(kept) => {
+            let mut made = Box::new(CKept { given: CJob::of(kept.job()), kept });
+            made.given = CJob::of(made.kept.job()); // where it lies now
+            Box::into_raw(made).cast()
+        }
+        Err(error) => {
+            fail(error);
+            std::ptr::null()
+        }
+    }
+}
+
+/// See `include/pvas_delegate.h`.
+///
+/// # Safety
+/// The job is from `pvas_delegate_keep` and not answered yet, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_delegate_answer(job: *const CJob, result: c_long) -> c_int {
+    if job.is_null() {
+        return answer(Err(Error::Null("job")));
+    }
+    // SAFETY: made by pvas_delegate_keep, and answered once.
+    let made = unsafe { Box::from_raw(job.cast_mut().cast::<CKept>()) };
+    made.kept.answer(said(result));
+    0
 }
 
 /// See `include/pvas_delegate.h`.
@@ -205,6 +257,29 @@ pub unsafe extern "C" fn pvas_delegate_write(
 ///
 /// # Safety
 /// The job is a callback's that has not returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_delegate_check(
+    job: *const CJob,
+    at: *const c_void,
+    length: usize,
+    access: c_int,
+) -> c_int {
+    answer((|| {
+        // SAFETY: the caller's job.
+        let memory = unsafe { CJob::job(job)? }.memory;
+        match access {
+            libc::PROT_READ => memory.readable(at as u64, length as u64)?,
+            libc::PROT_WRITE => memory.writable(at as u64, length as u64)?,
+            _ => return Err(Error::Invalid("access")),
+        }
+        Ok(0)
+    })())
+}
+
+/// See `include/pvas_delegate.h`.
+///
+/// # Safety
+/// The job is a callback's that has not returned, or one that is kept.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_cancelled(job: *const CJob) -> c_int {
     // SAFETY: the caller's job.

@@ -4,8 +4,8 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicPtr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::{Duration, Instant};
 
 use fcp::arrived::Arrived;
@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::queue::{self, ENVELOPE_SIZE, Envelope, NAME, Queue};
-use crate::record::{self, Record};
+use crate::record::Record;
 use crate::task;
 use crate::turn::Turn;
 
@@ -65,7 +65,8 @@ impl Room {
     }
 }
 
-/// A request, while it is worked on. The requester's memory stays as long.
+/// A request, while it is worked on. The requester's memory stays as long. Who cannot answer
+/// before the operation returns keeps it ([`Job::keep`]).
 #[derive(Debug)]
 pub struct Job<'a> {
     /// Who asks.
@@ -76,8 +77,10 @@ pub struct Job<'a> {
     pub payload: &'a [u8],
     /// Its memory.
     pub memory: Memory,
-    record: &'a Record,
-    task: &'a ThisTask,
+    pub(crate) record: &'a Record,
+    pub(crate) task: ThisTask,
+    /// It was kept: somebody else answers it (`kept`).
+    pub(crate) handed_on: AtomicBool,
 }
 
 impl Job<'_> {
@@ -208,8 +211,8 @@ impl Delegatee {
         now.is_none_or(|now| queue::ticket(now) != ticket)
     }
 
-    /// Works on a request, while its requester is held, and answers. What comes of those
-    /// who have ended, and what no requester sends, is dropped.
+    /// Works on a request, while its requester is held, and answers, unless the request is
+    /// kept. What comes of those who have ended, and what no requester sends, is dropped.
     #[inline]
     fn work(&self, requester: u32, message: &[u8], by: impl FnOnce(&Job<'_>) -> i64) {
         let Some((envelope, payload)) = message.split_first_chunk::<ENVELOPE_SIZE>() else {
@@ -231,10 +234,12 @@ impl Delegatee {
         };
         // SAFETY: the requester, which we hold, keeps its record until we have answered.
         let record = unsafe { &*(record as *const Record) };
-        let job = Job { requester, operation, payload, memory, record, task: &self.task };
-        record.result.store(by(&job), Relaxed);
-        if record::finish(&record.state) {
-            wait::wake(&record.state);
+        let handed_on = AtomicBool::new(false);
+        let task = self.task;
+        let job = Job { requester, operation, payload, memory, record, task, handed_on };
+        let result = by(&job);
+        if !job.handed_on.load(Relaxed) {
+            record.give(result);
         }
         drop(hold);
     }
@@ -294,4 +299,4 @@ impl Delegatee {
 }
 
 /// The answer to a request that was not begun.
-const CANCELLED: i64 = -(libc::ECANCELED as i64);
+pub(crate) const CANCELLED: i64 = -(libc::ECANCELED as i64);

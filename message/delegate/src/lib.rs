@@ -6,11 +6,11 @@
 //! one cache line; its answer goes into the `record`, a line in the requester's segment,
 //! where the `requester` waits. What operations there are the delegatee says; `io` has
 //! those for files and sockets, `memory` what reaches the requester's memory and fails
-//! where there is none.
+//! where there is none. A request may be `kept`, and answered later.
 //!
 //! Each side *holds* the other (`pvas::hold`) while it works in the other's memory: a
 //! requester while it writes into the queue, a delegatee from before it looks at a request
-//! until it has answered. So whoever dies, at any instant, nobody writes where the memory is
+//! until it has answered, also where that is later. So whoever dies, at any instant, nobody writes where the memory is
 //! gone or somebody else's.
 //!
 //! `error` says why not; `c` is `include/pvas_delegate.h`.
@@ -19,6 +19,7 @@ mod c;
 pub mod delegatee;
 pub mod error;
 pub mod io;
+pub mod kept;
 pub mod memory;
 mod queue;
 pub mod record;

@@ -9,6 +9,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use pvas::ThisTask;
 use rustix::io::Errno;
 
+/// Bytes of the smallest page.
+const PAGE: u64 = 4096;
+/// At how many pages to look at once.
+const LOOKS: usize = 64;
+
 /// The addresses of one task: its segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
@@ -51,6 +56,57 @@ impl Memory {
             // SAFETY: reads from `from`; the memory is another task's, who asked for this.
             unsafe { libc::process_vm_writev(self.pid, &here, 1, &there, 1, 0) }
         })
+    }
+
+    /// Whether all of it can be read, now: EFAULT if not. Looks at one byte a page.
+    pub fn readable(&self, address: u64, bytes: u64) -> Result<(), Errno> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if !self.has(address, bytes) {
+            return Err(Errno::FAULT);
+        }
+        let (mut next, end) = (address, address + bytes);
+        while next < end {
+            let mut pages = [iovec(0, 0); LOOKS];
+            let mut count = 0;
+            while count < LOOKS && next < end {
+                pages[count] = iovec(next, 1);
+                next = (next | (PAGE - 1)) + 1;
+                count += 1;
+            }
+            let mut looked = [0u8; LOOKS];
+            let here = iovec(looked.as_mut_ptr() as u64, count);
+            // SAFETY: writes into `looked`; reads checked memory, which it may miss.
+            let read = unsafe {
+                libc::process_vm_readv(self.pid, &here, 1, pages.as_ptr(), count as u64, 0)
+            };
+            if read != count as isize {
+                return Err(Errno::FAULT);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether all of it can be written, now: EFAULT if not. To look, it is made present.
+    pub fn writable(&self, address: u64, bytes: u64) -> Result<(), Errno> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        if !self.has(address, bytes) {
+            return Err(Errno::FAULT);
+        }
+        let start = address & !(PAGE - 1);
+        let length = (address + bytes - start) as usize;
+        loop {
+            // SAFETY: changes no byte.
+            let done = unsafe { libc::madvise(start as *mut _, length, libc::MADV_POPULATE_WRITE) };
+            match done {
+                0 => return Ok(()),
+                _ if std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) => {}
+                _ => return Err(Errno::FAULT),
+            }
+        }
     }
 
     fn copy(&self, address: u64, bytes: usize, by: impl Fn() -> isize) -> Result<(), Errno> {

@@ -21,10 +21,13 @@ pub const PAYLOAD_MAX: usize = 1024 - HEADER_SIZE - ENVELOPE_SIZE;
 /// Bytes of a request before its payload.
 pub const ENVELOPE_SIZE: usize = 16;
 
-/// Words by which a task holds whom it works for, and those by which it sends.
+/// Words by which a task holds whom it works for, those by which it sends, and those by
+/// which it holds whom it will answer later.
 pub const SERVE: std::ops::Range<usize> = 0..11;
 /// See [`SERVE`].
-pub const SEND: std::ops::Range<usize> = 11..pvas::hold::WORDS;
+pub const SEND: std::ops::Range<usize> = 11..15;
+/// See [`SERVE`].
+pub const KEEP: std::ops::Range<usize> = 15..pvas::hold::WORDS;
 
 /// What a requester reads. The ring follows.
 #[repr(C, align(64))]

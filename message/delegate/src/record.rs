@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicI64, AtomicU32};
 
 use fcp::ring::Word32;
+use fcp::wait;
 
 /// Not yet answered.
 pub const PENDING: u32 = 0;
@@ -49,6 +50,15 @@ pub fn finish<W: Word32>(state: &W) -> bool {
 }
 
 impl Record {
+    /// Answers. Then the record is the requester's again, and may be gone.
+    #[inline]
+    pub fn give(&self, result: i64) {
+        self.result.store(result, Relaxed);
+        if finish(&self.state) {
+            wait::wake(&self.state);
+        }
+    }
+
     /// The answer, if it is there.
     #[inline]
     pub fn answer(&self) -> Option<i64> {

@@ -14,7 +14,6 @@ use rustix::thread::futex;
 
 use crate::control::Control;
 use crate::error::Error;
-use crate::hold;
 
 /// Longest name in bytes.
 pub const NAME_MAX: usize = 95;
@@ -22,6 +21,11 @@ pub const NAME_MAX: usize = 95;
 pub const NAMES_MAX: usize = 255;
 
 const NAME_WORDS: usize = (NAME_MAX + 1) / 8;
+
+/// Words for holds that are in a row; those in the entries follow.
+const NEAR: usize = 15;
+/// All of them.
+pub(crate) const HOLDS: usize = NEAR + NAMES_MAX;
 
 #[repr(C)]
 struct Entry {
@@ -31,15 +35,17 @@ struct Entry {
     address: AtomicU64,
     size: AtomicU64,
     name: [AtomicU64; NAME_WORDS],
-    reserved: u64,
+    /// Not the name's: one of the task's holds.
+    hold: AtomicU64,
 }
 
 #[repr(C)]
 struct Directory {
     lock: AtomicU32,
-    reserved: u32,
-    /// Whose memory the task's threads work in (`hold`).
-    holds: [AtomicU64; hold::WORDS],
+    /// How many of the words below, from the first, the task has ever used.
+    holds_used: AtomicU32,
+    /// Whose memory the task's threads work in (`hold`); more words are in the entries.
+    holds: [AtomicU64; NEAR],
     entries: [Entry; NAMES_MAX],
 }
 
@@ -120,11 +126,32 @@ fn directory(control: &Control, id: u32) -> &Directory {
     unsafe { &*((segment.start() + EXPORT_USER_SIZE) as *const Directory) }
 }
 
-/// The words in which a task says whom it holds; its export area must be mapped.
-pub(crate) fn holds(control: &Control, id: u32) -> &'static [AtomicU64; hold::WORDS] {
-    let directory = std::ptr::from_ref(directory(control, id));
+/// The words in which a task says whom it holds.
+#[derive(Clone, Copy)]
+pub(crate) struct Holds(&'static Directory);
+
+/// Those of a task whose export area is mapped.
+pub(crate) fn holds(control: &Control, id: u32) -> Holds {
     // SAFETY: as there; whoever takes a hold lives in the space, and so does its memory.
-    unsafe { &(*directory).holds }
+    Holds(unsafe { &*std::ptr::from_ref(directory(control, id)) })
+}
+
+impl Holds {
+    /// The word with this number, below [`HOLDS`].
+    #[inline]
+    pub fn word(self, number: usize) -> &'static AtomicU64 {
+        match number.checked_sub(NEAR) {
+            None => &self.0.holds[number],
+            Some(entry) => &self.0.entries[entry].hold,
+        }
+    }
+
+    /// How many words, from the first, may say something. Who writes into a word has
+    /// raised this before.
+    #[inline]
+    pub fn used(self) -> &'static AtomicU32 {
+        &self.0.holds_used
+    }
 }
 
 /// Publishes `size` bytes at `address` as `name` of task `id`, which must be the

@@ -4,7 +4,8 @@
 //! whether the other still lives. The watcher announces an end, then looks for holds, and
 //! takes memory and ID back only when there is none. Both do so behind a full fence, so one
 //! of them sees the other: who holds a task that has ended lets go at once. A hold ends with
-//! its task, so nobody's death keeps anything.
+//! its task, so nobody's death keeps anything. The watcher looks at the words that were ever
+//! used: the count is raised before a word is written, so who would see the word sees it.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -15,7 +16,7 @@ use crate::export;
 use crate::this::ThisTask;
 
 /// Holds that a task can have at once.
-pub const WORDS: usize = 15;
+pub const WORDS: usize = export::HOLDS;
 
 /// One of the tasks that had an ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -135,8 +136,30 @@ impl ThisTask {
     /// all words are in use.
     #[inline]
     pub fn hold(&self, whom: Identity, words: Range<usize>) -> Result<Hold, Attempt> {
-        for word in &export::holds(&self.control, self.id)[words] {
-            match attempt(word, whom.word(), || self.control.is_living(whom)) {
+        self.hold_while(whom, words, || self.control.is_living(whom))
+    }
+
+    /// Holds once more whom the caller holds by a word before these until this returns,
+    /// whether that one lives or not. (Who looks for holds reads the words in order: as one
+    /// is cleared, a later one has been written.) `Err`: all words are in use.
+    pub fn hold_on(&self, whom: Identity, words: Range<usize>) -> Result<Hold, Attempt> {
+        self.hold_while(whom, words, || true)
+    }
+
+    #[inline]
+    fn hold_while(
+        &self,
+        whom: Identity,
+        words: Range<usize>,
+        lives: impl Fn() -> bool,
+    ) -> Result<Hold, Attempt> {
+        let holds = export::holds(&self.control, self.id);
+        for number in words {
+            let word = holds.word(number);
+            if holds.used().load(Relaxed) as usize <= number {
+                holds.used().fetch_max(number as u32 + 1, SeqCst);
+            }
+            match attempt(word, whom.word(), &lives) {
                 Attempt::Held => return Ok(Hold(word)),
                 Attempt::Busy => {}
                 Attempt::Gone => return Err(Attempt::Gone),
@@ -165,8 +188,10 @@ fn held_by(control: Control, id: u32, words: Range<usize>) -> bool {
         let slot = control.slot(other);
         // Who has ended holds nobody, even where others hold him.
         let lives = other != id && slot.is_announced() && slot.pid.load(SeqCst) != 0;
-        lives
-            && slot.export_mapped.load(Acquire) == 1
-            && any_holds(&export::holds(&control, other)[words.clone()], value)
+        lives && slot.export_mapped.load(Acquire) == 1 && {
+            let holds = export::holds(&control, other);
+            let used = words.end.min(holds.used().load(SeqCst) as usize);
+            any_holds((words.start..used).map(|number| holds.word(number)), value)
+        }
     })
 }
