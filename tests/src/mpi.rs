@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::program::build;
+use crate::program::{build, library_flags};
 use crate::{Cmd, nagaya, scratch_dir, tool};
 
 /// An MPI implementation: how its programs are compiled and launched, and what its launcher
@@ -158,6 +158,12 @@ impl Mpi {
         let flags =
             [&["-pthread", "-Wno-stringop-overflow", "-Wno-stringop-overread"], flags].concat();
         build(self.compiler.path().to_str().expect("UTF-8"), source, &flags)
+    }
+
+    /// The same, linked with libraries of Nagaya's.
+    pub fn compile_with_libraries(self, source: &str, names: &[&str]) -> PathBuf {
+        let flags = library_flags(names);
+        self.compile_with(source, &flags.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// Its launcher, for this many ranks on this machine, however few its processors are.

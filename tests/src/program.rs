@@ -39,14 +39,22 @@ pub fn c_pvas(source: &str) -> PathBuf {
 
 /// A C program linked with libraries of Nagaya's.
 pub fn c_with_libraries(source: &str, names: &[&str]) -> PathBuf {
-    let include = format!("-I{}", include_dir().display());
+    let flags = library_flags(names);
+    let mut all = vec!["-pthread"];
+    all.extend(flags.iter().map(String::as_str));
+    build("gcc", source, &all)
+}
+
+/// What a compiler needs to know of these libraries of Nagaya's.
+pub fn library_flags(names: &[&str]) -> Vec<String> {
     let libraries = libraries();
-    let search = format!("-L{}", libraries.display());
-    let run_path = format!("-Wl,-rpath,{}", libraries.display());
-    let names: Vec<_> = names.iter().map(|name| format!("-l{name}")).collect();
-    let mut flags = vec!["-pthread", &include, &search, &run_path];
-    flags.extend(names.iter().map(String::as_str));
-    build("gcc", source, &flags)
+    let mut flags = vec![
+        format!("-I{}", include_dir().display()),
+        format!("-L{}", libraries.display()),
+        format!("-Wl,-rpath,{}", libraries.display()),
+    ];
+    flags.extend(names.iter().map(|name| format!("-l{name}")));
+    flags
 }
 
 /// A program of PVM, linked with stock PVM's libraries: which run is for `LD_LIBRARY_PATH` to
@@ -134,6 +142,8 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     for header in [
         "pvas.h",
         "pvas_delegate.h",
+        "pvas_delegate_mpi.h",
+        "pvas_delegate_mpi_serve.h",
         "xpmem.h",
         "jia.h",
         "nagaya_dsm.h",
