@@ -144,6 +144,8 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
         "pvas_delegate.h",
         "pvas_delegate_mpi.h",
         "pvas_delegate_mpi_serve.h",
+        "pvas_delegate_ucx.h",
+        "pvas_delegate_ucx_serve.h",
         "xpmem.h",
         "jia.h",
         "nagaya_dsm.h",
