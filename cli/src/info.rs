@@ -134,7 +134,11 @@ fn spaces() -> String {
     if this_task().is_some() {
         return "this process is a task".into();
     }
-    match pvas::Space::create(pvas::SpaceOptions { segment_size: None, tasks_max: Some(1) }) {
+    match pvas::Space::create(pvas::SpaceOptions {
+        segment_size: None,
+        tasks_max: Some(1),
+        shared: false,
+    }) {
         Ok(space) => {
             let _ = space.destroy();
             "yes".into()

@@ -40,7 +40,8 @@ pub fn tune(options: &Options) -> Result<i32, Failure> {
         println!("processor {processor} has string instructions only: nothing to choose");
         return Ok(0);
     }
-    let space = Space::create(SpaceOptions { segment_size: None, tasks_max: Some(1) });
+    let space =
+        Space::create(SpaceOptions { segment_size: None, tasks_max: Some(1), shared: false });
     let space = space.map_err(fail)?;
     let cores = cores()?;
     match cores {

@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167u /* "gate" */
-#define GATE_ABI 1
+#define GATE_ABI 2
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -101,6 +101,9 @@ struct space {
 	struct copy_plan copy;
 	u32 tasks_expected; /* processes that the job has on this node; 0: nobody knows */
 	u32 dump_marks;     /* 1: a dying task has kept others out of its core file */
+	u64 alias;          /* the memory of all segments, PROT_NONE; 0: segments are private */
+	u32 memory_fd;      /* the owner's descriptor of that memory */
+	u32 unused;
 };
 
 /* The kernel's struct sigaction. */

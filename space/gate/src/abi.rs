@@ -174,6 +174,11 @@ pub struct Space {
     pub tasks_expected: AtomicU32,
     /// 1: a dying task has kept others out of its core file.
     pub dump_marks: AtomicU32,
+    /// Where the memory of all segments is mapped, without access; 0: segments are private.
+    pub alias: u64,
+    /// The owner's descriptor of that memory.
+    pub memory_fd: u32,
+    unused: u32,
 }
 
 /// The kernel's `struct sigaction`.
@@ -285,6 +290,8 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, copy.features),
         offset_of!(Space, copy.features),
         offset_of!(Space, tasks_expected),
+        offset_of!(Space, alias),
+        offset_of!(Space, memory_fd),
         size_of::<Region>(),
         offset_of!(Region, address),
         offset_of!(Task, id),

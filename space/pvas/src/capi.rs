@@ -122,7 +122,7 @@ pub unsafe extern "C" fn pvas_create_attr(attr: *const SpaceAttr) -> c_int {
             _ => Some(u32::try_from(attr.max_tasks).map_err(|_| Error::Invalid("max_tasks"))?),
         };
         let segment_size = (attr.fields & 1 != 0).then_some(attr.segment_size as u64);
-        create(SpaceOptions { segment_size, tasks_max })
+        create(SpaceOptions { segment_size, tasks_max, shared: false })
     }))
 }
 

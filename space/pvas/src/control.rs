@@ -18,6 +18,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::copy_plan::CopyPlan;
 use crate::error::{Error, last};
+use crate::memory::{self, Memory};
 
 /// A view of a space's control area, from the owner or from a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -185,6 +186,17 @@ impl Control {
     pub fn owner_pid(&self) -> u32 {
         self.space().owner_pid
     }
+    /// Says that the segments' memory is this.
+    ///
+    /// # Safety
+    /// Nobody else knows of the space yet.
+    pub unsafe fn set_memory(&self, memory: &Memory) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            (*self.space).alias = memory.alias();
+            (*self.space).memory_fd = memory.descriptor();
+        }
+    }
     /// Counts what those who wait might want to see.
     pub fn event(&self) -> &AtomicU32 {
         &self.space().event
@@ -329,6 +341,21 @@ impl Control {
                 libc::MADV_DONTNEED,
             );
         }
+        // SAFETY: as above.
+        unsafe { self.give_back(id) };
+    }
+
+    /// Gives the pages of a segment back where they are shared memory; they read as zeros.
+    ///
+    /// # Safety
+    /// Nobody uses what they hold.
+    unsafe fn give_back(&self, id: u32) {
+        let segment = self.layout().segment(id).expect("IDs of slots are in range");
+        let Space { alias, base, .. } = *self.space();
+        if alias != 0 {
+            // SAFETY: as the caller vouches; the alias lives as long as the space.
+            unsafe { memory::give_back(alias, segment.start() - base, segment.size()) };
+        }
     }
 
     /// Empties a segment whose program did not start.
@@ -354,6 +381,9 @@ impl Control {
     pub unsafe fn drop_segment(&self, id: u32) {
         let segment = self.layout().segment(id).expect("IDs of slots are in range");
         // SAFETY: as the caller vouches.
-        unsafe { libc::munmap(segment.start() as *mut _, segment.size() as usize) };
+        unsafe {
+            libc::munmap(segment.start() as *mut _, segment.size() as usize);
+            self.give_back(id);
+        }
     }
 }

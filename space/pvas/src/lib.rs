@@ -17,6 +17,7 @@ mod error;
 pub mod export;
 mod fork;
 pub mod hold;
+mod memory;
 mod regions;
 mod space;
 mod this;

@@ -19,6 +19,7 @@ use crate::child::{self, Attributes, StartError};
 use crate::control::Control;
 use crate::copy_plan;
 use crate::error::Error;
+use crate::memory::{self, Memory};
 use crate::watcher::Watcher;
 
 /// How a space is to be laid out.
@@ -28,6 +29,28 @@ pub struct SpaceOptions {
     pub segment_size: Option<u64>,
     /// Number of IDs; `None` for half of what is left.
     pub tasks_max: Option<u32>,
+    /// Whether the memory of tasks is shared memory, which other address spaces can map too.
+    /// PVAS_SHARED=1 in the environment says so as well.
+    pub shared: bool,
+}
+
+impl SpaceOptions {
+    /// Whether the environment, too, leaves the tasks' memory private.
+    fn is_shared(&self) -> Result<bool, Error> {
+        match std::env::var_os("PVAS_SHARED") {
+            None => Ok(self.shared),
+            Some(value) if value == "0" || value.is_empty() => Ok(self.shared),
+            Some(value) if value == "1" => Ok(true),
+            Some(_) => Err(Error::Invalid("PVAS_SHARED (0 or 1)")),
+        }
+    }
+
+    /// Most IDs that a space with segments of this size can have.
+    pub fn tasks_most(&self, segment_size: u64) -> Result<u32, Error> {
+        let room = REGION_END - REGION_START;
+        let room = if self.is_shared()? { memory::SIZE_MAX.min(room) } else { room };
+        Ok(SpaceLayout::tasks_within(segment_size, room))
+    }
 }
 
 /// A space that this process created.
@@ -38,6 +61,8 @@ pub struct Space {
     /// Names the space to the watcher.
     key: u64,
     destroyed: AtomicBool,
+    /// The segments' memory, if it is shared.
+    memory: Mutex<Option<Memory>>,
 }
 
 /// Windows that spaces of this process have taken, in ascending order.
@@ -112,6 +137,11 @@ impl Space {
             LayoutError::NoRoom => Error::NoAddressSpace,
         };
         SpaceLayout::window_size(segment_size, options.tasks_max.unwrap_or(1)).map_err(bad)?;
+        let shared = options.is_shared()?;
+        let most = options.tasks_most(segment_size)?.max(1);
+        if shared && options.tasks_max.is_some_and(|n| n > most) {
+            return Err(Error::NoAddressSpace);
+        }
         let (copies, _) = copy_plan::current()?;
         let watcher = Watcher::get()?;
         guard_the_break();
@@ -122,15 +152,26 @@ impl Space {
                 take_window(&mut windows, segment_size, |gap| (gap >= size).then_some(tasks_max))
             }
             None => take_window(&mut windows, segment_size, |gap| {
-                let half = SpaceLayout::tasks_within(segment_size, gap / 2);
+                let half = SpaceLayout::tasks_within(segment_size, gap / 2).min(most);
                 let one = SpaceLayout::tasks_within(segment_size, gap).min(1);
                 Some(half.max(one)).filter(|&n| n > 0)
             }),
         }?;
+        let memory = shared.then(|| Memory::create(&layout)).transpose();
+        let memory = memory.inspect_err(|_| {
+            windows.retain(|w| w.0 != layout.window());
+            // SAFETY: nobody else knows of the space yet.
+            unsafe { control.destroy() };
+        })?;
+        if let Some(memory) = &memory {
+            // SAFETY: as above.
+            unsafe { control.set_memory(memory) };
+        }
         control.set_watcher(watcher.tid());
         control.set_copy_plan(&copies);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { control, layout, key, destroyed: AtomicBool::new(false) })
+        let memory = Mutex::new(memory);
+        Ok(Self { control, layout, key, destroyed: AtomicBool::new(false), memory })
     }
 
     /// The space's shared state.
@@ -235,6 +276,7 @@ impl Space {
             }
             control.destroy();
         }
+        self.memory.lock().expect("no panic while held").take();
         WINDOWS.lock().expect("no panic while held").retain(|w| w.0 != self.layout.window());
         Ok(())
     }

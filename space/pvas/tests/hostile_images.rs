@@ -19,7 +19,8 @@ const PROGRAM_HEADER_SIZE: usize = 56;
 fn space() -> &'static Space {
     static SPACE: OnceLock<Space> = OnceLock::new();
     SPACE.get_or_init(|| {
-        let options = SpaceOptions { segment_size: Some(64 << 20), tasks_max: Some(3) };
+        let options =
+            SpaceOptions { segment_size: Some(64 << 20), tasks_max: Some(3), shared: false };
         Space::create(options).unwrap()
     })
 }

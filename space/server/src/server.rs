@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nagaya_layout::{
-    CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX, SpaceLayout,
+    CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
 };
 use pvas::{Attributes, Space, SpaceOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -126,14 +126,14 @@ impl Server {
         segment_size: u64,
         signals: u64,
     ) -> Result<Self, Failure> {
-        let tasks_max = SpaceLayout::tasks_within(segment_size, REGION_END - REGION_START);
         keep_memory_in_reserve();
         // Before Linux 5.16 a task that dumps core kills all who share its mm.
         if crate::kernel_version() < (5, 16) {
             // SAFETY: no arguments in memory.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
         }
-        let options = SpaceOptions { segment_size: Some(segment_size), tasks_max: Some(tasks_max) };
+        let mut options = SpaceOptions { segment_size: Some(segment_size), ..Default::default() };
+        options.tasks_max = Some(options.tasks_most(segment_size).map_err(|e| Failure::from(&e))?);
         // The watcher's thread inherits the signal mask: block first.
         let set = signals | 1 << (libc::SIGCHLD - 1);
         let fail = |what: &str, e: std::io::Error| Failure::ours(format!("{what}: {e}"));
