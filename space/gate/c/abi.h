@@ -104,6 +104,7 @@ struct space {
 	u64 alias;          /* the memory of all segments, PROT_NONE; 0: segments are private */
 	u32 memory_fd;      /* the owner's descriptor of that memory */
 	u32 unused;
+	u64 memory_ino;     /* its inode, since an owner may close what it does not know */
 };
 
 /* The kernel's struct sigaction. */
@@ -117,6 +118,12 @@ struct shm {
 };
 #define SHMS_MAX 64
 #define THREADS_REMEMBERED 64
+
+/* Where the restartable sequences of each thread are; length 0: nobody has any. */
+struct rseq_place {
+	u64 offset; /* to the thread pointer */
+	u32 length, signature;
+};
 
 /* What gate_start needs; it lies in the task's block, as the starter's stack does not
  * live long enough. */
@@ -132,18 +139,21 @@ struct task {
 	u32 id, pid;
 	u32 detached; /* a fork has taken this copy out of the space */
 	u32 fork_lock; /* TID of the thread that forks */
-	u32 forking, reserved;
+	u32 forking;
+	u32 fork_copied; /* futex: the fork's child has its own memory, or cannot; private.c */
 	u64 thunk; /* enters the fault handler with this task; see patch.c */
 	u64 brk_start, brk, brk_limit;
 	u64 own_start; /* below: export area, this block, bitmap, stubs; not the program's */
 	u64 mmap_start, mmap_end;
 	u64 *bitmap;   /* bit n: page n of the mmap area is taken */
+	u64 *memory;   /* bit n: page n of the segment is shared memory; shared.c */
 	u64 small_cursor, large_cursor; /* pages; where the next searches begin */
 	u64 stub_next, stub_end;
 	struct ksigaction fault_actions[2]; /* SIGSEGV, SIGBUS: as the program set them */
 	u64 copies, copied_bytes; /* transfers done in user space */
 	u64 sites_patched, sites_unreached;
 	u64 takes_faults[THREADS_REMEMBERED]; /* thread pointers; see mask.c */
+	struct rseq_place rseq;
 	u64 masks_fault[2]; /* bit n-1: the handler of signal n wants SIGSEGV, SIGBUS masked */
 	struct start start;
 	struct shm shms[SHMS_MAX];

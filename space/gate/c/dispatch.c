@@ -6,7 +6,7 @@
 const u64 handled[8] = {
 	/* 0..63 */
 	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) | BIT(SYS_rt_sigprocmask) |
-		BIT(SYS_mremap) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
+		BIT(SYS_mremap) | BIT(SYS_madvise) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
 	/* 64..127 */
 	BIT(SYS_shmdt) | BIT(SYS_readlink),
 	/* 128..191 */
@@ -16,7 +16,7 @@ const u64 handled[8] = {
 	/* 256..319 */
 	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp),
 	/* 320..383 */
-	BIT(SYS_execveat) | BIT(SYS_statx),
+	BIT(SYS_execveat) | BIT(SYS_statx) | BIT(SYS_rseq),
 	/* 384..447 */
 	BIT(SYS_clone3),
 	0,
@@ -29,6 +29,8 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	case SYS_mmap: return gate_mmap(t, r);
 	case SYS_munmap: return gate_munmap(t, r);
 	case SYS_mremap: return gate_mremap(t, r);
+	case SYS_madvise: return gate_madvise(t, r);
+	case SYS_rseq: return gate_rseq(t, r);
 	case SYS_shmat: return gate_shmat(t, r);
 	case SYS_shmdt: return gate_shmdt(t, r);
 	case SYS_process_vm_readv:
@@ -64,8 +66,8 @@ const u32 gate_offsets[] = {
 	sizeof(struct task), AT(slot, generation), AT(slot, regions), AT(image, offset),
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
-	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), sizeof(struct region),
+	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), AT(space, memory_ino), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, brk_start), AT(task, mmap_start),
-	AT(task, bitmap), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
+	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
 	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),
 };

@@ -17,6 +17,7 @@ gate_head: /* struct Head in src/lib.rs */
 	.long gate_thunk_init - gate_head
 	.long copy_vector - gate_head
 	.long copy_stream - gate_head
+	.long map_memory - gate_head
 
 	.text
 /* Called by a stub with rax = number, r11 = task, and rcx free; the stack is below the
@@ -41,6 +42,7 @@ gate_entry:
 	mov %r11, %rdi
 	and $-16, %rsp
 	call gate_dispatch
+gate_return:
 	mov %rbp, %rsp
 	pop %rbp
 	mov %rax, %rcx
@@ -54,6 +56,26 @@ gate_entry:
 	ret
 pass:
 	mov $1, %ecx
+	ret
+
+/* gate_return_on(frame): returns from gate_entry with verdict DONE, on another stack; what
+ * gate_entry has pushed, and its return address, lie at `frame` there. */
+	.globl gate_return_on
+gate_return_on:
+	mov %rdi, %rbp
+	xor %eax, %eax
+	jmp gate_return
+
+/* call_on(stack, function, argument): calls the function on that stack. */
+	.globl call_on
+call_on:
+	push %rbp
+	mov %rsp, %rbp
+	mov %rdi, %rsp
+	mov %rdx, %rdi
+	call *%rsi
+	mov %rbp, %rsp
+	pop %rbp
 	ret
 
 /* Signal handler for SIGSEGV and SIGBUS; a task's thunk has put the task into rcx.

@@ -55,6 +55,13 @@ static void allow_fork(u64 from, u64 to)
 	allow_fork(middle, to);
 }
 
+/* In the child of a fork, which is no task. */
+void detach(struct task *t)
+{
+	t->detached = 1;
+	t->pid = raw1(SYS_getpid, 0);
+}
+
 enum verdict gate_clone(struct task *t, struct regs *r)
 {
 	u64 flags = 0, stack = 0, tls = 0;
@@ -82,7 +89,8 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 	lock_forks(t, raw1(SYS_gettid, 0));
 	__atomic_store_n(&t->forking, 1, __ATOMIC_RELEASE);
 	allow_fork(t->segment, t->segment_end);
-	if (stack) {
+	int shared = has_shared(t);
+	if (stack && !shared) {
 		/* The child starts on another stack, where our frame is not: the stub must make
 		 * the call. Our segment stays DOFORK until our next fork: others' forks then
 		 * copy it, which costs time and harms nobody. */
@@ -91,10 +99,10 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 		raw6(SYS_rt_sigprocmask, 2, (long)&mask, 0, 8, 0, 0);
 		return PASS;
 	}
-	long child = raw6(r->nr, r->a1, r->a2, r->a3, r->a4, r->a5, r->a6);
+	long child = shared ? fork_shared(t, r, flags, mask)
+	                    : raw6(r->nr, r->a1, r->a2, r->a3, r->a4, r->a5, r->a6);
 	if (child == 0) {
-		t->detached = 1;
-		t->pid = raw1(SYS_getpid, 0);
+		detach(t);
 	} else {
 		/* First the flag: what is mapped from here on is marked by its maker. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);

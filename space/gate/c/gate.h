@@ -45,8 +45,11 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_brk 12
 #define SYS_rt_sigaction 13
 #define SYS_rt_sigprocmask 14
+#define SYS_ioctl 16
+#define SYS_pread64 17
 #define SYS_sched_yield 24
 #define SYS_mremap 25
+#define SYS_mincore 27
 #define SYS_madvise 28
 #define SYS_shmat 30
 #define SYS_shmctl 31
@@ -54,14 +57,21 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_clone 56
 #define SYS_fork 57
 #define SYS_execve 59
+#define SYS_wait4 61
+#define SYS_kill 62
 #define SYS_shmdt 67
 #define SYS_fcntl 72
 #define SYS_readlink 89
+#define SYS_sysinfo 99
+#define SYS_mlock 149
 #define SYS_mlockall 151
+#define SYS_arch_prctl 158
 #define SYS_gettid 186
 #define SYS_tkill 200
 #define SYS_futex 202
+#define SYS_exit_group 231
 #define SYS_tgkill 234
+#define SYS_waitid 247
 #define SYS_openat 257
 #define SYS_newfstatat 262
 #define SYS_readlinkat 267
@@ -72,21 +82,28 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_memfd_create 319
 #define SYS_execveat 322
 #define SYS_statx 332
+#define SYS_rseq 334
 #define SYS_clone3 435
 
 #define EPERM 1
 #define ENOENT 2
 #define ESRCH 3
+#define ENXIO 6
+#define E2BIG 7
 #define ENOMEM 12
 #define EACCES 13
 #define EFAULT 14
 #define EEXIST 17
 #define EINVAL 22
+#define ETIMEDOUT 110
+
+#define O_CLOEXEC 02000000
 
 #define PROT_READ 1
 #define PROT_WRITE 2
 #define PROT_EXEC 4
 #define MAP_SHARED 1
+#define MAP_PRIVATE 2
 #define MAP_TYPE 0xf
 #define MAP_FIXED 0x10
 #define MAP_ANONYMOUS 0x20
@@ -100,7 +117,23 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 
 extern struct space space;
 
+/* What the gate knows of an open file; the kernel's struct stat. */
+struct file {
+	u64 dev, ino, nlink;
+	u32 mode, uid, gid, pad;
+	u64 rdev, size, block_size, blocks, atime[2], mtime_s, mtime_ns, ctime[2], reserved[3];
+};
+
+/* Whether the task's memory is shared memory (shared.c). A fork's is its own. */
+static inline int has_shared(struct task *t)
+{
+	return space.alias && !t->detached;
+}
+
 /* memory.c */
+void set_pages(u64 *bits, u64 page, u64 end);
+void clear_pages(u64 *bits, u64 page, u64 end);
+int any_pages(const u64 *bits, u64 page, u64 end);
 u64 claim(struct task *t, u64 size, u64 align);
 u64 claim_near(struct task *t, u64 address, u64 size);
 void release(struct task *t, u64 address, u64 size);
@@ -110,6 +143,39 @@ enum verdict gate_munmap(struct task *t, struct regs *r);
 enum verdict gate_mremap(struct task *t, struct regs *r);
 enum verdict gate_shmat(struct task *t, struct regs *r);
 enum verdict gate_shmdt(struct task *t, struct regs *r);
+
+/* shared.c */
+int is_memory(struct task *t, u64 address, u64 size);
+void mark_memory(struct task *t, u64 address, u64 size);
+long map_memory(struct task *t, u64 address, u64 size, int prot);
+void give_back(struct task *t, u64 address, u64 size);
+int wants_memory(struct task *t, const struct regs *r);
+u64 without_pages(u64 flags);
+long share(struct task *t, u64 address, u64 size, const struct regs *r);
+long open_memory(void);
+u64 view_memory(u64 from, u64 size);
+long copy_memory(u64 to, u64 from, u64 size, long memory, u64 view);
+long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int keep);
+enum verdict gate_madvise(struct task *t, struct regs *r);
+
+/* maps.c */
+struct maps {
+	long fd;
+	u32 next, end;
+	char text[1024];
+};
+struct mapping {
+	u64 start, end, offset;
+	int prot, shared;
+};
+long open_maps(struct maps *m);
+void close_maps(struct maps *m);
+int next_mapping(struct maps *m, struct mapping *found);
+int protection_of(u64 address);
+
+/* private.c */
+long fork_shared(struct task *t, const struct regs *r, u64 flags, u64 mask);
+enum verdict gate_rseq(struct task *t, struct regs *r);
 
 /* region.c */
 long region_map(struct task *t, const struct regs *r);
@@ -141,6 +207,8 @@ long open_ptrace_scope(long fd, u64 flags);
 enum verdict gate_kcmp(struct task *t, struct regs *r);
 
 /* entry.S */
+long call_on(u64 stack, long (*function)(void *), void *argument);
+void gate_return_on(u64 *frame) __attribute__((noreturn));
 extern const u8 gate_head[], gate_entry[], gate_fault_entry[], gate_restore[];
 /* dispatch.c: bit NR is set if the gate answers NR */
 extern const u64 handled[8];
@@ -156,6 +224,7 @@ enum verdict gate_sigaction(struct task *t, struct regs *r);
 enum verdict gate_tgkill(struct task *t, struct regs *r);
 
 /* family.c */
+void detach(struct task *t);
 void keep_from_forks(struct task *t, u64 address, u64 size);
 enum verdict gate_clone(struct task *t, struct regs *r);
 enum verdict gate_execve(struct task *t, struct regs *r);

@@ -25,14 +25,36 @@ static u64 mask_of(u64 from, u64 to)
 	return high & ~((1ul << from) - 1);
 }
 
-static void clear_pages(struct task *t, u64 page, u64 end)
+void clear_pages(u64 *bits, u64 page, u64 end)
 {
 	while (page < end) {
 		u64 word = page / WORD_PAGES, from = page % WORD_PAGES;
 		u64 to = end - word * WORD_PAGES < WORD_PAGES ? end - word * WORD_PAGES : WORD_PAGES;
-		__atomic_fetch_and(&t->bitmap[word], ~mask_of(from, to), __ATOMIC_RELEASE);
+		__atomic_fetch_and(&bits[word], ~mask_of(from, to), __ATOMIC_RELEASE);
 		page = (word + 1) * WORD_PAGES;
 	}
+}
+
+void set_pages(u64 *bits, u64 page, u64 end)
+{
+	while (page < end) {
+		u64 word = page / WORD_PAGES, from = page % WORD_PAGES;
+		u64 to = end - word * WORD_PAGES < WORD_PAGES ? end - word * WORD_PAGES : WORD_PAGES;
+		__atomic_fetch_or(&bits[word], mask_of(from, to), __ATOMIC_RELEASE);
+		page = (word + 1) * WORD_PAGES;
+	}
+}
+
+int any_pages(const u64 *bits, u64 page, u64 end)
+{
+	while (page < end) {
+		u64 word = page / WORD_PAGES, from = page % WORD_PAGES;
+		u64 to = end - word * WORD_PAGES < WORD_PAGES ? end - word * WORD_PAGES : WORD_PAGES;
+		if (__atomic_load_n(&bits[word], __ATOMIC_ACQUIRE) & mask_of(from, to))
+			return 1;
+		page = (word + 1) * WORD_PAGES;
+	}
+	return 0;
 }
 
 /* Takes the pages if all are free; otherwise none, and returns the end of what stood in
@@ -46,7 +68,7 @@ static u64 take_pages(struct task *t, u64 start, u64 end)
 		u64 old = __atomic_load_n(&t->bitmap[word], __ATOMIC_ACQUIRE);
 		do {
 			if (old & mask) {
-				clear_pages(t, start, page);
+				clear_pages(t->bitmap, start, page);
 				return word * WORD_PAGES + 64 - __builtin_clzl(old & mask);
 			}
 		} while (!__atomic_compare_exchange_n(&t->bitmap[word], &old, old | mask, 0,
@@ -138,7 +160,7 @@ void release(struct task *t, u64 address, u64 size)
 	u64 from, to;
 	if (!in_area(t, address, size, &from, &to))
 		return;
-	clear_pages(t, from, to);
+	clear_pages(t->bitmap, from, to);
 	if (from < __atomic_load_n(&t->small_cursor, __ATOMIC_RELAXED))
 		__atomic_store_n(&t->small_cursor, from, __ATOMIC_RELAXED);
 	if (from < __atomic_load_n(&t->large_cursor, __ATOMIC_RELAXED) && to - from >= HUGE_PAGE / PAGE)
@@ -149,14 +171,8 @@ void release(struct task *t, u64 address, u64 size)
 static void mark(struct task *t, u64 address, u64 size)
 {
 	u64 page, to;
-	if (!in_area(t, address, size, &page, &to))
-		return;
-	while (page < to) {
-		u64 word = page / WORD_PAGES, from = page % WORD_PAGES;
-		u64 end = to - word * WORD_PAGES < WORD_PAGES ? to - word * WORD_PAGES : WORD_PAGES;
-		__atomic_fetch_or(&t->bitmap[word], mask_of(from, end), __ATOMIC_RELEASE);
-		page = (word + 1) * WORD_PAGES;
-	}
+	if (in_area(t, address, size, &page, &to))
+		set_pages(t->bitmap, page, to);
 }
 
 static int take_exact(struct task *t, u64 address, u64 size)
@@ -192,9 +208,15 @@ enum verdict gate_brk(struct task *t, struct regs *r)
 		               2 /* MAP_PRIVATE */ | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 		if (is_error(at))
 			return answer(r, now);
-		keep_from_forks(t, old_end, new_end - old_end);
+		if (!has_shared(t)) {
+			keep_from_forks(t, old_end, new_end - old_end);
+		} else if (map_memory(t, old_end, new_end - old_end, PROT_READ | PROT_WRITE)) {
+			raw3(SYS_munmap, old_end, new_end - old_end, 0);
+			return answer(r, now);
+		}
 	} else if (new_end < old_end) {
 		raw3(SYS_munmap, new_end, old_end - new_end, 0);
+		give_back(t, new_end, old_end - new_end);
 	}
 	t->brk = wanted;
 	return answer(r, wanted);
@@ -205,6 +227,9 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 	u64 size = align_up(r->a2, PAGE), flags = r->a4, hint = r->a1;
 	if (r->a2 == 0 || size == 0)
 		return PASS; /* the kernel words the error */
+	int memory = wants_memory(t, r);
+	if (memory)
+		flags = without_pages(flags);
 	long at;
 	if (flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) {
 		if (!is_own(t, hint, size)) {
@@ -212,8 +237,10 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 			return answer(r, at ? at : flags & MAP_FIXED ? -ENOMEM : -EEXIST);
 		}
 		at = raw6(SYS_mmap, hint, r->a2, r->a3, flags, r->a5, r->a6);
-		if (!is_error(at))
+		if (!is_error(at)) {
 			mark(t, at, size);
+			give_back(t, at, size);
+		}
 	} else {
 		if (flags & MAP_32BIT)
 			return answer(r, -ENOMEM);
@@ -242,14 +269,18 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 		}
 	}
 	if (!is_error(at)) {
-		keep_from_forks(t, at, size);
-		if ((r->a3 & PROT_EXEC) && !(flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) != MAP_SHARED) {
-			long error = gate_patch(t, (u8 *)at, r->a2, r->a5, r->a6, r->a3);
-			if (error) {
-				raw3(SYS_munmap, at, size, 0);
-				release(t, at, size);
-				return answer(r, error);
-			}
+		long error = 0;
+		if (memory)
+			error = share(t, at, size, r);
+		else
+			keep_from_forks(t, at, size);
+		if (!error && (r->a3 & PROT_EXEC) && !(flags & MAP_ANONYMOUS) && (flags & MAP_TYPE) != MAP_SHARED)
+			error = gate_patch(t, (u8 *)at, r->a2, r->a5, r->a6, r->a3);
+		if (error) {
+			raw3(SYS_munmap, at, size, 0);
+			give_back(t, at, size);
+			release(t, at, size);
+			return answer(r, error);
 		}
 	}
 	return answer(r, at);
@@ -267,8 +298,10 @@ enum verdict gate_munmap(struct task *t, struct regs *r)
 			return answer(r, -EINVAL); /* somebody else's, or ours */
 	}
 	long result = raw3(SYS_munmap, r->a1, r->a2, 0);
-	if (!result)
+	if (!result) {
+		give_back(t, r->a1, size);
 		release(t, r->a1, size);
+	}
 	return answer(r, result);
 }
 
@@ -280,11 +313,24 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	long at;
 	if (!is_own(t, old, old_size))
 		return answer(r, -EFAULT);
+	/* What the kernel says of memory that it need not move, or must not. */
+	int memory = is_memory(t, old, old_size ? old_size : PAGE);
+	if (memory && (!old_size || !new_size || old % PAGE || flags & ~(u64)(MAYMOVE | FIXED | DONTUNMAP) ||
+	               (flags & (FIXED | DONTUNMAP) && !(flags & MAYMOVE)) ||
+	               (flags & DONTUNMAP && old_size != new_size)))
+		return answer(r, -EINVAL);
 	if (flags & FIXED) {
 		if (!is_own(t, r->a5, new_size))
 			return answer(r, -ENOMEM);
-		at = raw6(SYS_mremap, old, r->a2, r->a3, flags, r->a5, 0);
+		if (!memory)
+			at = raw6(SYS_mremap, old, r->a2, r->a3, flags, r->a5, 0);
+		else if (r->a5 % PAGE || (old < r->a5 + new_size && r->a5 < old + old_size))
+			at = -EINVAL;
+		else if (!(at = move_memory(t, old, old_size, r->a5, new_size, flags & DONTUNMAP)))
+			at = r->a5;
 		if (!is_error(at)) {
+			if (!memory)
+				give_back(t, at, new_size);
 			if (!(flags & DONTUNMAP))
 				release(t, old, old_size);
 			mark(t, at, new_size);
@@ -293,8 +339,10 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	}
 	if (!new_size || (new_size <= old_size && !(flags & DONTUNMAP))) {
 		at = raw6(SYS_mremap, old, r->a2, r->a3, flags, 0, 0);
-		if (!is_error(at))
+		if (!is_error(at)) {
+			give_back(t, old + new_size, old_size - new_size);
 			release(t, old + new_size, old_size - new_size);
+		}
 		return answer(r, at);
 	}
 	at = -ENOMEM;
@@ -303,8 +351,11 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 		int taken = take_exact(t, tail, more);
 		if (taken || tail < t->mmap_start) {
 			at = raw6(SYS_mremap, old, r->a2, r->a3, 0, 0, 0);
-			if (!is_error(at))
+			if (!is_error(at)) {
+				if (memory)
+					mark_memory(t, tail, more);
 				return answer(r, at);
+			}
 			if (taken)
 				release(t, tail, more);
 			if (at != -ENOMEM)
@@ -327,10 +378,14 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	} while (kept == -EEXIST && ++tries < 64);
 	if (kept == -EEXIST)
 		return answer(r, -ENOMEM);
-	at = raw6(SYS_mremap, old, r->a2, r->a3, flags | FIXED, want, 0);
+	if (!memory)
+		at = raw6(SYS_mremap, old, r->a2, r->a3, flags | FIXED, want, 0);
+	else if (!(at = move_memory(t, old, old_size, want, new_size, flags & DONTUNMAP)))
+		at = want;
 	if (is_error(at)) {
 		if (!is_error(kept))
 			raw3(SYS_munmap, want, new_size, 0);
+		give_back(t, want, new_size);
 		release(t, want, new_size);
 	} else {
 		if (old_size && !(flags & DONTUNMAP))
@@ -373,6 +428,8 @@ enum verdict gate_shmat(struct task *t, struct regs *r)
 		return answer(r, at);
 	}
 	mark(t, at, size);
+	if (r->a2)
+		give_back(t, at, size);
 	keep_from_forks(t, at, size);
 	remember_shm(t, at, size);
 	return answer(r, at);

@@ -300,13 +300,6 @@ static long patch_sites(struct task *t, u8 *text, u64 length, int prot, const st
 	return error ? error : raw3(SYS_mprotect, stubs, size, PROT_READ | PROT_EXEC);
 }
 
-/* What the gate knows of an open file; the kernel's struct stat. */
-struct file {
-	u64 dev, ino, nlink;
-	u32 mode, uid, gid, pad;
-	u64 rdev, size, block_size, blocks, atime[2], mtime_s, mtime_ns, ctime[2], reserved[3];
-};
-
 static struct image *find_image(const struct file *f, u64 offset, u64 length)
 {
 	u32 used = __atomic_load_n(&space.images_used, __ATOMIC_ACQUIRE);

@@ -4,7 +4,6 @@
 #include "gate.h"
 
 #define KCMP_VM 1
-#define O_CLOEXEC 02000000
 #define MFD_CLOEXEC 1
 #define FUTEX_WAIT_PRIVATE 128
 

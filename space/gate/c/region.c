@@ -21,11 +21,6 @@
  * take microseconds unless they are stopped. */
 #define YIELDS_MAX 10000
 
-struct file {
-	u64 dev, ino;
-	u64 rest[16]; /* of the kernel's struct stat */
-};
-
 static u64 *bits_of(struct task *t)
 {
 	return &space.slots[t->id].regions;

@@ -179,6 +179,8 @@ pub struct Space {
     /// The owner's descriptor of that memory.
     pub memory_fd: u32,
     unused: u32,
+    /// Its inode.
+    pub memory_ino: u64,
 }
 
 /// The kernel's `struct sigaction`.
@@ -223,7 +225,7 @@ pub struct Task {
     pub detached: AtomicU32,
     fork_lock: AtomicU32,
     forking: AtomicU32,
-    reserved: u32,
+    fork_copied: AtomicU32,
     thunk: u64,
     /// Where the heap begins.
     pub brk_start: u64,
@@ -239,6 +241,8 @@ pub struct Task {
     pub mmap_end: u64,
     /// One bit a page of the mmap area.
     pub bitmap: *mut AtomicU64,
+    /// One bit a page of the segment: it is shared memory.
+    pub memory: *mut AtomicU64,
     small_cursor: AtomicU64,
     large_cursor: AtomicU64,
     /// Next free byte of the stub area.
@@ -255,6 +259,7 @@ pub struct Task {
     /// Sites whose number the patcher could not tell, or not reach.
     pub sites_unreached: AtomicU64,
     takes_faults: [AtomicU64; 64],
+    rseq: [u64; 2],
     masks_fault: [AtomicU64; 2],
     /// How the program starts.
     pub start: Start,
@@ -292,12 +297,14 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, tasks_expected),
         offset_of!(Space, alias),
         offset_of!(Space, memory_fd),
+        offset_of!(Space, memory_ino),
         size_of::<Region>(),
         offset_of!(Region, address),
         offset_of!(Task, id),
         offset_of!(Task, brk_start),
         offset_of!(Task, mmap_start),
         offset_of!(Task, bitmap),
+        offset_of!(Task, memory),
         offset_of!(Task, stub_next),
         offset_of!(Task, fault_actions),
         offset_of!(Task, copies),

@@ -30,6 +30,7 @@ impl Head {
     const COPY_STRING: usize = 7;
     const COPY_VECTOR: usize = 11;
     const COPY_STREAM: usize = 12;
+    const MAP_MEMORY: usize = 13;
     const START: usize = 4;
     const PATCH: usize = 5;
 
@@ -99,6 +100,34 @@ impl Gate {
         let result = unsafe {
             let patch: Patch = core::mem::transmute(self.entry(Head::PATCH));
             patch(task, text, length, fd, offset, prot)
+        };
+        if result < 0 { Err(-result as i32) } else { Ok(()) }
+    }
+
+    /// Whether tasks' memory is shared memory of the space.
+    pub fn is_shared(&self) -> bool {
+        // SAFETY: written before anybody else knows of the space, and never again.
+        unsafe { (*self.space()).alias != 0 }
+    }
+
+    /// Maps the space's memory for this range of a segment, in place of what is there. `task`
+    /// may be null while its control block is not mapped. Error: errno of mremap or mprotect.
+    ///
+    /// # Safety
+    /// The space's memory is shared, the range lies in a segment that the caller may fill, and
+    /// `task`, if not null, is that segment's control block.
+    pub unsafe fn map_memory(
+        &self,
+        task: *mut Task,
+        address: u64,
+        size: u64,
+        prot: u32,
+    ) -> Result<(), i32> {
+        type MapMemory = unsafe extern "C" fn(*mut Task, u64, u64, u32) -> i64;
+        // SAFETY: as in `patch`; the type is map_memory's in c/gate.h.
+        let result = unsafe {
+            let map: MapMemory = core::mem::transmute(self.entry(Head::MAP_MEMORY));
+            map(task, address, size, prot)
         };
         if result < 0 { Err(-result as i32) } else { Ok(()) }
     }
@@ -175,7 +204,7 @@ mod tests {
         assert_eq!(Head::word(0) as u32, MAGIC);
         assert_eq!(Head::word(1) as u32, ABI);
         assert!(IMAGE.len() <= abi::TEXT_SIZE);
-        for index in 2..=12 {
+        for index in 2..=13 {
             assert!(Head::word(index) < IMAGE.len(), "entry {index}");
         }
     }

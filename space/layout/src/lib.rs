@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! window  │ control area, 1 GiB │ segment 0 │ segment 1 │ …
-//! segment │ export │ control block │ bitmap │ stubs │ image │ heap → │ mmap area │ stack │
+//! segment │ export │ control block │ bitmaps │ stubs │ image │ heap → │ mmap area │ stack │
 //! ```
 #![no_std]
 
@@ -185,9 +185,14 @@ impl SegmentLayout {
     pub fn bitmap_size(&self) -> u64 {
         (self.size / PAGE_SIZE / 8).next_multiple_of(PAGE_SIZE)
     }
+    /// Bitmap of the pages that are shared memory, one bit a page of the segment; unused where
+    /// segments are private.
+    pub fn memory_bitmap(&self) -> u64 {
+        self.bitmap() + self.bitmap_size()
+    }
     /// Stubs for the patched system-call sites of the program's image.
     pub fn stubs(&self) -> u64 {
-        self.bitmap() + self.bitmap_size()
+        self.memory_bitmap() + self.bitmap_size()
     }
     /// Where the program's image may begin, a huge-page boundary.
     pub fn image(&self) -> u64 {
@@ -256,6 +261,8 @@ mod tests {
             assert_eq!(segment.task_block() - segment.start(), EXPORT_SIZE);
             assert!(segment.bitmap() >= segment.task_block() + TASK_BLOCK_SIZE);
             assert!(segment.bitmap_size() * 8 * PAGE_SIZE >= size);
+            assert!(segment.memory_bitmap() - segment.bitmap() >= segment.bitmap_size());
+            assert!(segment.stubs() - segment.memory_bitmap() >= segment.bitmap_size());
             assert!(segment.stubs() + STUB_AREA_SIZE_MIN <= segment.image());
             let mmap = segment.mmap_area_start(segment.image() + (1 << 20)).unwrap();
             assert!(mmap > segment.image());

@@ -2,8 +2,10 @@
 //! would lay out a process.
 
 use std::ffi::CString;
+use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -72,6 +74,58 @@ unsafe fn map(
     Ok(())
 }
 
+/// Zeroed memory of a task at a fixed address: private, or the space's where that is shared.
+///
+/// # Safety
+/// As for `map`; `task` is null or the segment's mapped control block.
+unsafe fn map_zeros(
+    gate: Gate,
+    task: *mut Task,
+    address: u64,
+    size: u64,
+    protection: u32,
+) -> Result<(), Errno> {
+    // SAFETY: as our caller vouches.
+    unsafe {
+        if gate.is_shared() {
+            gate.map_memory(task, address, size, protection).map_err(Errno::from_raw_os_error)
+        } else {
+            map(address, size, protection, 0, None)
+        }
+    }
+}
+
+/// The bytes of a file in memory that is shared, where a mapping of the file would be private.
+///
+/// # Safety
+/// As for `map_zeros`.
+unsafe fn read_file(
+    gate: Gate,
+    task: *mut Task,
+    address: u64,
+    size: u64,
+    protection: u32,
+    (file, offset): (&File, u64),
+) -> Result<(), Errno> {
+    let pages = size.next_multiple_of(PAGE_SIZE);
+    // SAFETY: as our caller vouches; the memory is mapped when it is written, and nobody
+    // else's yet.
+    unsafe {
+        map_zeros(gate, task, address, pages, READ_WRITE)?;
+        let bytes = std::slice::from_raw_parts_mut(address as *mut u8, size as usize);
+        let read = file.read_exact_at(bytes, offset);
+        read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        if protection != READ_WRITE
+            && libc::mprotect(address as *mut _, pages as usize, protection as i32) != 0
+        {
+            return Err(
+                Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOMEM)
+            );
+        }
+    }
+    Ok(())
+}
+
 const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 
 /// Loads `program` into `segment` and returns its control block; the program starts with
@@ -102,14 +156,15 @@ pub unsafe fn load(
 
     if info.export_mapped {
         // Peers may have written to it since the last task of this ID ended.
+        let advice = if gate.is_shared() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
         // SAFETY: the export area of a segment that is ours to fill.
-        unsafe {
-            libc::madvise(segment.start() as *mut _, EXPORT_SIZE as usize, libc::MADV_DONTNEED)
-        };
+        unsafe { libc::madvise(segment.start() as *mut _, EXPORT_SIZE as usize, advice) };
     }
     let head = if info.export_mapped { segment.task_block() } else { segment.start() };
+    let head_end = if gate.is_shared() { segment.stubs() } else { segment.memory_bitmap() };
     // SAFETY: the head of a segment that is ours to fill.
-    unsafe { map(head, segment.stubs() - head, READ_WRITE, 0, None) }.map_err(memory)?;
+    unsafe { map_zeros(gate, ptr::null_mut(), head, head_end - head, READ_WRITE) }
+        .map_err(memory)?;
     let task = segment.task_block() as *mut Task;
     // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and
     // not yet known to anybody else.
@@ -123,6 +178,7 @@ pub unsafe fn load(
         (*task).mmap_start = mmap_start;
         (*task).mmap_end = mmap_end;
         (*task).bitmap = segment.bitmap() as *mut AtomicU64;
+        (*task).memory = segment.memory_bitmap() as *mut AtomicU64;
         (*task).stub_next = segment.stubs();
         (*task).stub_end = segment.image();
         (*task).start.sigmask = info.sigmask;
@@ -179,15 +235,21 @@ pub unsafe fn load(
         return Err(LoadError::new(path, LoadErrorKind::ArgumentsTooLong));
     }
     let sp = top - bytes.len() as u64;
-    // As the kernel does: the arguments and 128 KiB; it grows up to its limit by itself.
+    // As the kernel does: the arguments and 128 KiB; it grows up to its limit by itself. Shared
+    // memory does not grow, and is not there until it is touched.
     let size = align_up(bytes.len() as u64 + (128 << 10), PAGE_SIZE).unwrap_or(limit).min(limit);
+    let size = if gate.is_shared() { limit } else { size };
     let executable = program.executable.headers.executable_stack;
     let protection = READ_WRITE | if executable { libc::PROT_EXEC as u32 } else { 0 };
     let flags = libc::MAP_GROWSDOWN | libc::MAP_STACK | libc::MAP_NORESERVE;
     // SAFETY: the end of the segment is kept free of other mappings for the stack, and
     // `bytes` was built for exactly this place.
     unsafe {
-        map(top - size, size, protection, flags, None).map_err(memory)?;
+        if gate.is_shared() {
+            map_zeros(gate, task, top - size, size, protection).map_err(memory)?;
+        } else {
+            map(top - size, size, protection, flags, None).map_err(memory)?;
+        }
         ptr::copy_nonoverlapping(bytes.as_ptr(), sp as *mut u8, bytes.len());
         (*task).start.sp = sp;
         // Forks of others do not copy us (see the gate's family.c). Gaps in the segment
@@ -258,7 +320,12 @@ unsafe fn map_image(
             if load.file_size > 0 {
                 let size = file_end - start;
                 let offset = load.offset - in_page;
-                map(start, size, load.protection, 0, Some((fd, offset))).map_err(memory)?;
+                if gate.is_shared() && load.protection & libc::PROT_WRITE as u32 != 0 {
+                    let file = (&executable.file, offset);
+                    read_file(gate, task, start, size, load.protection, file).map_err(memory)?;
+                } else {
+                    map(start, size, load.protection, 0, Some((fd, offset))).map_err(memory)?;
+                }
                 if load.protection & libc::PROT_EXEC as u32 != 0 {
                     gate.patch(task, start as usize, size, fd, offset, load.protection)
                         .map_err(|e| memory(Errno::from_raw_os_error(e)))?;
@@ -270,7 +337,8 @@ unsafe fn map_image(
                 }
             }
             if memory_pages_end > zeros {
-                map(zeros, memory_pages_end - zeros, load.protection, 0, None).map_err(memory)?;
+                map_zeros(gate, task, zeros, memory_pages_end - zeros, load.protection)
+                    .map_err(memory)?;
             }
         }
         end = end.max(memory_pages_end);

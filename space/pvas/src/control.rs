@@ -195,6 +195,7 @@ impl Control {
         unsafe {
             (*self.space).alias = memory.alias();
             (*self.space).memory_fd = memory.descriptor();
+            (*self.space).memory_ino = memory.inode();
         }
     }
     /// Counts what those who wait might want to see.

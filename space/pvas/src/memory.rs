@@ -6,19 +6,25 @@
 //! like. They map its pages by duplicating parts of the alias (`gate/c/shared.c`), which is
 //! in their address space as everything of the owner's is.
 
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use nagaya_layout::SpaceLayout;
+use rustix::io::Errno;
 
 use crate::error::{Error, last};
 
 /// Most address space for such a space: the alias takes as much again.
 pub const SIZE_MAX: u64 = 32 << 40;
+/// Where the alias goes if nothing is there: above position-independent programs and their
+/// heaps, below libraries, and where no other process looks for an address to share.
+const PLACE: u64 = 88 << 40;
 
 /// The file and its alias, both the owner's.
 #[derive(Debug)]
 pub struct Memory {
-    file: OwnedFd,
+    file: ManuallyDrop<OwnedFd>,
+    inode: u64,
     alias: u64,
     size: u64,
 }
@@ -27,6 +33,11 @@ impl Memory {
     /// Makes the memory of all segments of `layout`; none of it is in use.
     pub fn create(layout: &SpaceLayout) -> Result<Self, Error> {
         let size = layout.end() - layout.base();
+        // The kernel would send SIGXFSZ.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
+        if limit.is_some_and(|limit| limit < size) {
+            return Err(Error::System("memory of the space (ulimit -f is too low)", Errno::FBIG));
+        }
         // SAFETY: a new descriptor, and a new mapping where the kernel finds room.
         unsafe {
             let fd = libc::memfd_create(c"pvas".as_ptr(), libc::MFD_CLOEXEC);
@@ -37,20 +48,21 @@ impl Memory {
             if libc::ftruncate(fd, size as i64) != 0 {
                 return Err(last("ftruncate of the space's memory"));
             }
+            let inode = rustix::fs::fstat(&file).map_err(|e| Error::System("fstat", e))?.st_ino;
             let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-            let alias =
-                libc::mmap(std::ptr::null_mut(), size as usize, libc::PROT_NONE, flags, fd, 0);
+            let alias = libc::mmap(PLACE as *mut _, size as usize, libc::PROT_NONE, flags, fd, 0);
             if alias == libc::MAP_FAILED {
                 return Err(last("mmap of the space's memory"));
             }
-            let memory = Self { file, alias: alias as u64, size };
             // What tasks map inherits both; the gate takes the second back.
             for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
                 if libc::madvise(alias, size as usize, advice) != 0 {
-                    return Err(last("madvise of the space's memory"));
+                    let error = last("madvise of the space's memory");
+                    libc::munmap(alias, size as usize);
+                    return Err(error);
                 }
             }
-            Ok(memory)
+            Ok(Self { file: ManuallyDrop::new(file), inode, alias: alias as u64, size })
         }
     }
 
@@ -63,13 +75,21 @@ impl Memory {
     pub fn descriptor(&self) -> u32 {
         self.file.as_raw_fd() as u32
     }
-}
 
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `create`; it holds no data, and whoever maps parts of the file
-        // keeps those.
+    /// Its inode: the owner's program may have closed the descriptor, and opened another file.
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    /// Gives alias and descriptor back. A space that is not destroyed keeps both, as its tasks
+    /// go on.
+    ///
+    /// # Safety
+    /// No task lives.
+    pub unsafe fn destroy(self) {
+        // SAFETY: mapped by `create`; nobody maps parts of it any more.
         unsafe { libc::munmap(self.alias as *mut _, self.size as usize) };
+        drop(ManuallyDrop::into_inner(self.file));
     }
 }
 

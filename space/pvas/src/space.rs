@@ -48,7 +48,8 @@ impl SpaceOptions {
     /// Most IDs that a space with segments of this size can have.
     pub fn tasks_most(&self, segment_size: u64) -> Result<u32, Error> {
         let room = REGION_END - REGION_START;
-        let room = if self.is_shared()? { memory::SIZE_MAX.min(room) } else { room };
+        let shared = memory::SIZE_MAX + CONTROL_SIZE;
+        let room = if self.is_shared()? { shared.min(room) } else { room };
         Ok(SpaceLayout::tasks_within(segment_size, room))
     }
 }
@@ -275,8 +276,11 @@ impl Space {
                 control.drop_segment(id);
             }
             control.destroy();
+            let memory = self.memory.lock().expect("no panic while held").take();
+            if let Some(memory) = memory {
+                memory.destroy();
+            }
         }
-        self.memory.lock().expect("no panic while held").take();
         WINDOWS.lock().expect("no panic while held").retain(|w| w.0 != self.layout.window());
         Ok(())
     }
