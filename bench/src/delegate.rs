@@ -1,5 +1,9 @@
 //! Delegation between two tasks on two cores: a round trip of an empty request against a cache
-//! line's, and writes of a file, delegated and direct (the Multiple PVAS paper's §5).
+//! line's, and writes of a file, delegated and direct (the Multiple PVAS paper's §5). Its system
+//! test is in `system`.
+
+mod slow;
+mod system;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -66,7 +70,8 @@ struct Sample {
     line_ns: [f64; 2],
 }
 
-/// Measures, prints tables, writes `delegate.csv` and `delegate-targets.csv`.
+/// Measures, prints tables, writes `delegate.csv`, `delegate-system.csv` and
+/// `delegate-targets.csv`.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let program = programs::compile_with_delegate("delegate", nagaya, out)?;
     let mut samples = Vec::new();
@@ -83,7 +88,16 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         samples.extend(read.filter(|read| !read.is_empty()).ok_or_else(unexpected)?);
     }
     progress("");
-    report(&samples, options, out)
+    let mut targets = report(&samples, options, out)?;
+    let (rounds, milliseconds) = (options.rounds, options.milliseconds);
+    targets.extend(system::run(rounds, milliseconds, &options.sizes, nagaya, out)?);
+    let title = "delegation: what is asked, and whether it is reached";
+    target::report(title, &targets, &out.join("delegate-targets.csv"))?;
+    println!(
+        "written: delegate.csv, delegate-system.csv, delegate-targets.csv in {}",
+        out.display()
+    );
+    Ok(())
 }
 
 /// The file that both tasks map. It goes with this value.
@@ -120,7 +134,7 @@ fn line(text: &str) -> Option<Sample> {
 /// Times in ns by way and size.
 type Times = BTreeMap<(&'static str, usize), Vec<f64>>;
 
-fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<(), Failure> {
+fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<Vec<Target>, Failure> {
     let lines: Vec<f64> = samples.iter().flat_map(|sample| sample.line_ns).collect();
     let usual = Spread::of(&lines).median;
     // As elsewhere: what was measured at another distance of the cores is left aside, unless
@@ -144,16 +158,12 @@ fn report(samples: &[Sample], options: &Options, out: &Path) -> Result<(), Failu
     csv.extend(times.iter().map(|((way, bytes), ns)| row(way, *bytes, Spread::of(ns))));
     requests(&times, &over_line);
     writes(&times, options);
-    let targets = [Target {
+    write_lines(&out.join("delegate.csv"), &csv)?;
+    Ok(vec![Target {
         what: "an empty delegation over a cache line; there and back".to_string(),
         asked: Asked::AtMost(OVER_LINE),
         ratio: over_line.get(&("empty", 0)).map(|of| Spread::of(of)),
-    }];
-    let title = "delegation: what is asked, and whether it is reached";
-    target::report(title, &targets, &out.join("delegate-targets.csv"))?;
-    write_lines(&out.join("delegate.csv"), &csv)?;
-    println!("written: delegate.csv, delegate-targets.csv in {}", out.display());
-    Ok(())
+    }])
 }
 
 fn row(way: &str, bytes: usize, ns: Spread) -> String {

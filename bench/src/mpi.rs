@@ -166,6 +166,15 @@ impl Mpi {
         Ok(command)
     }
 
+    /// The command that runs so many ranks of `program`, which may be more processes than one
+    /// each: the kernel chooses their cores. Open MPI 4's alone.
+    pub fn unbound(self, ranks: usize, program: &Path) -> Result<Command, Failure> {
+        let mut command = Command::new(self.launcher()?);
+        allow_root(&mut command).args(["-n", &ranks.to_string(), "--oversubscribe"]);
+        command.args(["--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]).arg(program);
+        Ok(command)
+    }
+
     /// The command that runs `ranks` of `program` in this mode; `None` where the library
     /// has no such mode. Where there is a core for each rank, each is bound to its own. (All
     /// modes are bound alike; a rank that wanders between cores adds noise, nothing else.)

@@ -13,10 +13,12 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 45] = [
+const SOURCES: [(&str, &str); 51] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("delegate.c", include_str!("../programs/delegate.c")),
+    ("delegate_mpi.c", include_str!("../programs/delegate_mpi.c")),
+    ("delegate_ucx.c", include_str!("../programs/delegate_ucx.c")),
     ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
     ("dsm_latency.c", include_str!("../programs/dsm_latency.c")),
     ("jia.h", include_str!("../../include/jia.h")),
@@ -59,6 +61,10 @@ const SOURCES: [(&str, &str); 45] = [
     ("python.c", include_str!("../../examples/python.c")),
     ("pvas.h", include_str!("../../include/pvas.h")),
     ("pvas_delegate.h", include_str!("../../include/pvas_delegate.h")),
+    ("pvas_delegate_mpi.h", include_str!("../../include/pvas_delegate_mpi.h")),
+    ("pvas_delegate_mpi_serve.h", include_str!("../../include/pvas_delegate_mpi_serve.h")),
+    ("pvas_delegate_ucx.h", include_str!("../../include/pvas_delegate_ucx.h")),
+    ("pvas_delegate_ucx_serve.h", include_str!("../../include/pvas_delegate_ucx_serve.h")),
 ];
 
 /// Position-independent executables, as distributions build their programs.
@@ -111,16 +117,43 @@ fn compile_with_ours(
     nagaya: &Nagaya,
     out: &Path,
 ) -> Result<PathBuf, Failure> {
+    let mut flags = flags_of(library, nagaya, out)?;
+    flags.push("-lm".to_string());
+    compile_with(&c_compiler()?, name, name, out, &flags)
+}
+
+/// What links a program with a library of ours.
+fn flags_of(library: &str, nagaya: &Nagaya, out: &Path) -> Result<Vec<String>, Failure> {
     let file = format!("lib{library}.so");
     let links = [(file.as_str(), file.as_str()), (&file, &format!("{file}.0"))];
     let place = linked(nagaya, &links, out, "lib")?;
     let place = place.display();
-    let flags = [
-        format!("-L{place}"),
-        format!("-Wl,-rpath,{place}"),
-        format!("-l{library}"),
-        "-lm".to_string(),
-    ];
+    Ok(vec![format!("-L{place}"), format!("-Wl,-rpath,{place}"), format!("-l{library}")])
+}
+
+/// Compiles `name`.c with the compiler driver of `mpi`, and links it with libpvas_delegate.
+pub fn compile_with_delegate_mpi(
+    name: &str,
+    mpi: Mpi,
+    nagaya: &Nagaya,
+    out: &Path,
+) -> Result<PathBuf, Failure> {
+    let flags = flags_of("pvas_delegate", nagaya, out)?;
+    compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &flags)
+}
+
+/// Compiles `name`.c, and links it with UCX, libpvas and libpvas_delegate.
+pub fn compile_with_delegate_ucx(
+    name: &str,
+    nagaya: &Nagaya,
+    out: &Path,
+) -> Result<PathBuf, Failure> {
+    if !Path::new("/usr/include/ucp/api/ucp.h").exists() {
+        return Err(Failure::new("ucp/api/ucp.h: not installed; apt-get install libucx-dev"));
+    }
+    let mut flags = flags_of("pvas_delegate", nagaya, out)?;
+    flags.extend(flags_of("pvas", nagaya, out)?);
+    flags.extend(["-lucp", "-lucs"].map(str::to_string));
     compile_with(&c_compiler()?, name, name, out, &flags)
 }
 

@@ -210,6 +210,14 @@ fn delegate_compares_requests_with_a_line_and_writes_with_direct_ones() {
     for (way, count) in [("line", 1), ("empty", 3), ("direct", 2), ("delegated", 2)] {
         assert_eq!(times.iter().filter(|line| line[0] == way).count(), count, "{way}: {times:?}");
     }
+    let system = lines(&out, "delegate-system.csv");
+    for (what, places) in [("send", 2), ("put", 2), ("allreduce", 1), ("alltoall", 1)] {
+        for way in ["direct", "delegated"] {
+            let count = system.iter().filter(|line| line[0] == what && line[2] == way).count();
+            // Slow cores are where we may make them.
+            assert!(count >= places, "{what} {way}: {system:?}");
+        }
+    }
     let targets = lines(&out, "delegate-targets.csv");
     assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
 }

@@ -1,0 +1,220 @@
+//! The system test of the Multiple PVAS paper on today's parts: a requester sends and puts to an
+//! accepter through UCX, by itself and through a delegatee; and what the paper predicts, that
+//! to delegate a whole collective beats making it where the requester's core is slow.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use super::slow::Slow;
+use crate::failure::Failure;
+use crate::launch::{Nagaya, output_of};
+use crate::mpi::Mpi;
+use crate::programs;
+use crate::progress::progress;
+use crate::sizes;
+use crate::spread::Spread;
+use crate::table::{Table, three_digits, write_lines};
+use crate::target::{Asked, Target};
+
+/// Which of UCX's transports, by name and as UCX is told. One device: UCX 1.13 crashes where its
+/// TCP has two.
+const TRANSPORTS: [(&str, &str); 2] = [("shared memory", "shm,self"), ("TCP", "tcp,self")];
+
+/// From so many bytes up the paper's delegated transfers take as long as direct ones.
+const LARGE: usize = 4 << 10;
+/// Within this ratio.
+const EQUAL: f64 = 1.03;
+/// What may be added to smaller ones, in microseconds; the paper adds 0.4 to 1.9.
+const ADDED_US: f64 = 0.8;
+
+/// A collective is repeated for so many times the time of a transfer: for many periods of the
+/// quota that makes a core slow.
+const LONGER: u32 = 30;
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Ranks, and bytes that each gives to a collective.
+const RANKS: usize = 2;
+const GIVEN: [usize; 3] = [8, 8 << 10, 1 << 20];
+
+/// What was done, over what or where, how many bytes.
+type Case = (String, &'static str, usize);
+
+/// Nanoseconds, in the order of the rounds: direct, delegated.
+#[derive(Default)]
+struct Times(BTreeMap<Case, [Vec<f64>; 2]>);
+
+const WAYS: [&str; 2] = ["direct", "delegated"];
+
+impl Times {
+    /// Takes in what a program has said: what, way, bytes, ns.
+    fn read(&mut self, place: &'static str, output: &str) -> Option<()> {
+        for line in output.lines() {
+            let [what, way, bytes, ns] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+                return None;
+            };
+            let way = WAYS.iter().position(|of| *of == way)?;
+            let case = (what.to_string(), place, bytes.parse().ok()?);
+            self.0.entry(case).or_default()[way].push(ns.parse().ok()?);
+        }
+        Some(())
+    }
+
+    fn of(&self, what: &str, place: &str) -> impl Iterator<Item = (usize, &[Vec<f64>; 2])> {
+        let cases = self.0.iter().filter(move |((w, p, _), _)| w == what && *p == place);
+        cases.map(|((_, _, bytes), times)| (*bytes, times))
+    }
+
+    /// The largest of the medians of what `of` makes of the two times, over these sizes.
+    fn worst(
+        &self,
+        what: &str,
+        place: &str,
+        counts: impl Fn(usize) -> bool,
+        of: impl Fn(f64, f64) -> f64,
+    ) -> Option<Spread> {
+        let sizes = self.of(what, place).filter(|(bytes, _)| counts(*bytes));
+        let spreads = sizes.map(|(_, [direct, delegated])| {
+            let pairs = direct.iter().zip(delegated).map(|(a, b)| of(*a, *b));
+            Spread::of(&pairs.collect::<Vec<_>>())
+        });
+        spreads.max_by(|a, b| a.median.total_cmp(&b.median))
+    }
+
+    fn print(&self, whats: [&str; 2], title: &str) {
+        let mut table =
+            Table::new(["", "", "bytes", "direct µs", "delegated µs", "added µs", "ratio"]);
+        for ((what, place, bytes), times) in &self.0 {
+            if !whats.contains(&what.as_str()) {
+                continue;
+            }
+            let [direct, delegated] = times.each_ref().map(|ns| Spread::of(ns).median / 1000.0);
+            table.row([
+                what.clone(),
+                place.to_string(),
+                sizes::shown(*bytes),
+                three_digits(direct),
+                three_digits(delegated),
+                format!("{:+.2}", delegated - direct),
+                format!("{:.2}", delegated / direct),
+            ]);
+        }
+        table.print(title);
+    }
+}
+
+/// Measures, prints tables, writes `delegate-system.csv`; returns what is asked of it.
+pub fn run(
+    rounds: u32,
+    milliseconds: u32,
+    sizes: &[usize],
+    nagaya: &Nagaya,
+    out: &Path,
+) -> Result<Vec<Target>, Failure> {
+    let ucx = programs::compile_with_delegate_ucx("delegate_ucx", nagaya, out)?;
+    let mpi = programs::compile_with_delegate_mpi("delegate_mpi", Mpi::Ompi4, nagaya, out)?;
+    let slow = Slow::make(RANKS);
+    let mut times = Times::default();
+    for round in 1..=rounds {
+        progress(&format!("delegate, system test, round {round} of {rounds}"));
+        for (place, transports) in TRANSPORTS {
+            let mut command = Command::new(&nagaya.command);
+            command.args(["run", "-K", "-n", "3"]).arg(&ucx).arg("1");
+            command.arg(milliseconds.to_string()).args(sizes.iter().map(usize::to_string));
+            command.env("UCX_TLS", transports).env("UCX_NET_DEVICES", "lo");
+            take(&mut times, place, &mut command)?;
+        }
+        for (place, group) in [("own core", None), ("slow core", slow.as_ref())] {
+            if place == "slow core" && group.is_none() {
+                continue;
+            }
+            for way in WAYS {
+                let mut command = match way {
+                    "direct" => Mpi::Ompi4.unbound(RANKS, &mpi)?,
+                    _ => {
+                        let mut command = Mpi::Ompi4.unbound(RANKS, &nagaya.command)?;
+                        command.args(["run", "-K", "-n", "2"]).arg(&mpi);
+                        command
+                    }
+                };
+                let group = group.map_or(PathBuf::from("-"), |slow| slow.prefix.clone());
+                command.arg(way).arg((LONGER * milliseconds).to_string()).arg(group);
+                let sizes = GIVEN.iter().take(if milliseconds < 5 { 1 } else { GIVEN.len() });
+                command.args(sizes.map(usize::to_string));
+                take(&mut times, place, &mut command)?;
+            }
+        }
+    }
+    progress("");
+    times.print(["send", "put"], "a transfer until its bytes may change, through UCX; medians");
+    times.print(["allreduce", "alltoall"], "a collective of two Open MPI ranks; medians");
+    if slow.is_none() {
+        println!("slow cores: not measured, since we may not make control groups with a CPU quota");
+    }
+    write_lines(&out.join("delegate-system.csv"), &lines(&times))?;
+    Ok(targets(&times, slow.is_some()))
+}
+
+fn take(times: &mut Times, place: &'static str, command: &mut Command) -> Result<(), Failure> {
+    let output = output_of(command, PATIENCE)?;
+    let unexpected = || Failure::new(format!("delegate: unexpected output: {output}"));
+    times.read(place, &output).ok_or_else(unexpected)
+}
+
+fn lines(times: &Times) -> Vec<String> {
+    let mut lines = vec!["what,where,way,bytes,ns,ns_min,ns_max".to_string()];
+    for ((what, place, bytes), both) in &times.0 {
+        for (way, ns) in WAYS.iter().zip(both) {
+            let Spread { median, min, max } = Spread::of(ns);
+            lines.push(format!("{what},{place},{way},{bytes},{median:.1},{min:.1},{max:.1}"));
+        }
+    }
+    lines
+}
+
+fn targets(times: &Times, slow: bool) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for (place, _) in TRANSPORTS {
+        for what in ["send", "put"] {
+            targets.push(Target {
+                what: format!("{what} of 4 KB and more by {place}: delegated over direct"),
+                asked: Asked::AtMost(EQUAL),
+                ratio: times.worst(what, place, |bytes| bytes >= LARGE, |a, b| b / a),
+            });
+            targets.push(Target {
+                what: format!("{what} of less by {place}: added µs"),
+                asked: Asked::AtMost(ADDED_US),
+                ratio: times.worst(what, place, |bytes| bytes < LARGE, |a, b| (b - a) / 1000.0),
+            });
+        }
+    }
+    for what in ["allreduce", "alltoall"].into_iter().filter(|_| slow) {
+        targets.push(Target {
+            what: format!("{what} on slow cores: delegated over direct"),
+            asked: Asked::AtMost(1.0),
+            ratio: times.worst(what, "slow core", |_| true, |a, b| b / a),
+        });
+    }
+    targets
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_compared_and_the_worst_size_counts() {
+        let mut times = Times::default();
+        let said =
+            "put direct 1 100\nput delegated 1 900\nput direct 4096 200\nput delegated 4096 210";
+        assert!(times.read("TCP", said).is_some());
+        assert!(times.read("TCP", "put direct 1 300\nput delegated 1 700").is_some());
+        let added = times.worst("put", "TCP", |bytes| bytes < LARGE, |a, b| b - a).unwrap();
+        assert_eq!((added.median, added.min, added.max), (600.0, 400.0, 800.0));
+        let ratio = times.worst("put", "TCP", |bytes| bytes >= LARGE, |a, b| b / a).unwrap();
+        assert_eq!(ratio.median, 1.05);
+        assert!(times.worst("send", "TCP", |_| true, |a, b| b / a).is_none());
+        assert!(times.read("TCP", "put asked 1 300").is_none());
+        assert!(times.read("TCP", "put direct 1").is_none());
+    }
+}
