@@ -237,13 +237,41 @@ struct pattern {
 	unsigned char seed;
 };
 
-static long pattern(const struct pvas_delegate_job *job, void *context)
+static long fill(const struct pvas_delegate_job *job)
 {
-	(void)context;
 	const struct pattern *pattern = job->payload;
 	for (size_t i = 0; i < pattern->length; i++)
 		pattern->at[i] = pattern->seed + i;
 	return pattern->seed;
+}
+
+/* Some are answered later, by another thread. */
+static const struct pvas_delegate_job *_Atomic kept[64];
+
+static long pattern(const struct pvas_delegate_job *job, void *context)
+{
+	(void)context;
+	if (((const struct pattern *)job->payload)->seed % 2 == 0)
+		return fill(job);
+	const struct pvas_delegate_job *mine = pvas_delegate_keep(job);
+	CHECK(mine);
+	for (int i = 0;; i = (i + 1) % 64) {
+		const struct pvas_delegate_job *none = NULL;
+		if (atomic_compare_exchange_strong(&kept[i], &none, mine))
+			return 0;
+	}
+}
+
+static void *answer(void *unused)
+{
+	for (int i = 0;; i = (i + 1) % 64) {
+		const struct pvas_delegate_job *job = atomic_exchange(&kept[i], NULL);
+		if (job)
+			CHECK_EQ(pvas_delegate_answer(job, fill(job)), 0);
+		else if (i == 0)
+			sched_yield();
+	}
+	return unused;
 }
 
 /* As a requester of the other delegatee, within an operation. */
@@ -280,6 +308,7 @@ static int task_delegatee(void)
 	CHECK_EQ(pvas_delegate_open(16, 0), 0);
 	CHECK_EQ(pvas_delegate_register(PATTERN, pattern, NULL), 0);
 	CHECK_EQ(pvas_delegate_register(FAR, far, NULL), 0);
+	CHECK(pthread_create(&thread, NULL, answer, NULL) == 0);
 	CHECK(pthread_create(&thread, NULL, serve, NULL) == 0);
 	serve(NULL);
 	return 1;

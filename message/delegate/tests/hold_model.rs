@@ -36,6 +36,8 @@ const VALUE: u64 = 5;
 
 struct Model {
     words: [Watched; 2],
+    /// How many of them were ever used.
+    used: AtomicU32,
     pid: AtomicU32,
     /// The memory of the held task. Only one at a time may be in it.
     memory: UnsafeCell<u32>,
@@ -45,14 +47,23 @@ impl Model {
     fn new() -> Arc<Self> {
         Arc::new(Self {
             words: std::array::from_fn(|_| Watched(AtomicU64::new(0))),
+            used: AtomicU32::new(0),
             pid: AtomicU32::new(42),
             memory: UnsafeCell::new(0),
         })
     }
 
+    /// Says that the word is in use, before it is.
+    fn raise(&self, number: usize) {
+        if self.used.load(Relaxed) as usize <= number {
+            self.used.fetch_max(number as u32 + 1, SeqCst);
+        }
+    }
+
     /// Works in the memory, if it may. Threads of one task take the words in order.
     fn work(&self) {
-        for word in &self.words {
+        for (number, word) in self.words.iter().enumerate() {
+            self.raise(number);
             match attempt(word, VALUE, || self.pid.load(Acquire) != 0) {
                 Attempt::Held => {
                     // Two may be in it at once: that is theirs to agree on.
@@ -67,11 +78,31 @@ impl Model {
         }
     }
 
+    /// Works in it, and goes on when the first word is needed for others.
+    fn work_on(&self) {
+        self.raise(0);
+        if attempt(&self.words[0], VALUE, || self.pid.load(Acquire) != 0) != Attempt::Held {
+            return;
+        }
+        self.raise(1);
+        assert_eq!(attempt(&self.words[1], VALUE, || true), Attempt::Held);
+        self.words[0].clear();
+        // SAFETY: as above.
+        self.memory.with(|memory| unsafe { memory.read() });
+        self.words[1].clear();
+    }
+
+    /// Whether somebody holds, as the watcher looks.
+    fn is_held(&self) -> bool {
+        fence(SeqCst);
+        let used = |number: &usize| *number < self.used.load(SeqCst) as usize;
+        any_holds((0..2).take_while(used).map(|number| &self.words[number]), VALUE)
+    }
+
     /// The end; the memory is given to the next when nobody is in it.
     fn end(&self) {
         self.pid.store(0, Relaxed);
-        fence(SeqCst);
-        while any_holds(&self.words, VALUE) {
+        while self.is_held() {
             thread::yield_now();
         }
         // SAFETY: loom checks that nobody else is here.
@@ -86,6 +117,19 @@ fn nobody_is_in_memory_that_is_another_tasks() {
         let worker = {
             let model = model.clone();
             thread::spawn(move || model.work())
+        };
+        model.end();
+        worker.join().unwrap();
+    });
+}
+
+#[test]
+fn a_hold_that_moves_on_to_a_later_word_is_seen() {
+    loom::model(|| {
+        let model = Model::new();
+        let worker = {
+            let model = model.clone();
+            thread::spawn(move || model.work_on())
         };
         model.end();
         worker.join().unwrap();

@@ -190,8 +190,10 @@ fn held_by(control: Control, id: u32, words: Range<usize>) -> bool {
         let lives = other != id && slot.is_announced() && slot.pid.load(SeqCst) != 0;
         lives && slot.export_mapped.load(Acquire) == 1 && {
             let holds = export::holds(&control, other);
-            let used = words.end.min(holds.used().load(SeqCst) as usize);
-            any_holds((words.start..used).map(|number| holds.word(number)), value)
+            // How many are in use is asked before each: a hold may move on to a later word.
+            let used = |number: &usize| *number < holds.used().load(SeqCst) as usize;
+            let words = words.clone().take_while(used);
+            any_holds(words.map(|number| holds.word(number)), value)
         }
     })
 }
