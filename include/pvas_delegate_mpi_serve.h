@@ -349,13 +349,15 @@ static inline void pvas_delegate_mpi_cancel_(struct pvas_delegate_mpi_server *se
 static inline int pvas_delegate_mpi_progress(struct pvas_delegate_mpi_server *server)
 {
 	/* What MPI has taken from a sender it may not have sent yet. */
-	enum { LATER_TURNS = 256, LATER_MS = 10 };
+	enum { LATER_TURNS = 256, LATER_MS = 10, LOOKS = 16 };
 	int count = 0, left = 0;
 	if (!server->pending) {
-		if (server->communicator_count)
+		int later = ++server->turn >= LATER_TURNS;
+		/* The next request is more likely. */
+		if (server->communicator_count && (later || server->turn % LOOKS == 0))
 			MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, server->communicators[0], &count,
 			           MPI_STATUS_IGNORE);
-		return ++server->turn < LATER_TURNS ? 0 : LATER_MS;
+		return later ? LATER_MS : 0;
 	}
 	int code = MPI_Testsome(server->pending, server->requests, &count, server->done,
 	                        server->statuses);

@@ -100,7 +100,11 @@ static inline void pvas_delegate_ucx_flushed_(void *request, ucs_status_t status
  * before this is called again, in milliseconds. */
 static inline int pvas_delegate_ucx_progress(struct pvas_delegate_ucx_server *server)
 {
-	enum { LATER_TURNS = 256 };
+	enum { LATER_TURNS = 256, LOOKS = 16 };
+	/* With nothing on its way, the next request is more likely than something for UCX,
+	 * which makes system calls to find out. */
+	if (!server->pending && !server->flushing && server->unflushed && ++server->idle % LOOKS)
+		return 0;
 	if (ucp_worker_progress(server->worker))
 		server->idle = 0;
 	else if (++server->idle % 16 == 0 && server->pending)
