@@ -22,7 +22,8 @@
 //! ```
 //!
 //! [`region`] is the memory in its two views, `userfault` the kernel's userfaultfd(2), which
-//! stops threads and tells who was stopped; [`error`] says what is missing where either cannot
+//! stops threads and tells who was stopped; [`holes`] only makes a page that is not there an
+//! error; [`error`] says what is missing where these cannot
 //! be had.
 //!
 //! # For those who use it
@@ -32,6 +33,7 @@
 //! - Dropped, the region is gone, and threads that are stopped in it get SIGSEGV.
 
 pub mod error;
+pub mod holes;
 pub mod region;
 mod userfault;
 

@@ -70,8 +70,23 @@ impl Userfault {
         Ok(Self { descriptor, maps_to_read })
     }
 
+    /// One that stops nobody: who faults gets SIGBUS.
+    pub fn silent(stops: Stops) -> Result<Self, PagerError> {
+        let descriptor = open(stops)?;
+        handshake(&descriptor, UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM)?;
+        Ok(Self { descriptor, maps_to_read: false })
+    }
+
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
+    }
+
+    /// For what is missing alone.
+    pub fn register_missing(&self, at: Range<usize>) -> Result<(), Errno> {
+        let mode = UFFDIO_REGISTER_MODE_MISSING.into();
+        let mut argument = uffdio_register { range: range(at), mode, ioctls: 0 };
+        // SAFETY: a range of ours, which nobody uses yet.
+        unsafe { self.call::<UFFDIO_REGISTER, _>(&mut argument) }
     }
 
     pub fn register(&self, at: Range<usize>) -> Result<(), Errno> {

@@ -1,0 +1,69 @@
+//! Memory of somebody else's, in which a page that is not there is an error (SIGBUS) and not a new
+//! page: threads are not stopped, and nobody need answer.
+
+use std::ops::Range;
+
+use rustix::io::Errno;
+
+use crate::error::PagerError;
+use crate::region::Stops;
+use crate::userfault::Userfault;
+
+/// Tells threads of this process of pages that are not there. What is watched is so for as long as
+/// this lives; a forked child's memory is not. Everybody may have it (Linux 5.11). System calls that
+/// come to such a page fail with EFAULT.
+pub struct Holes(Userfault);
+
+impl Holes {
+    /// Watches nothing yet.
+    pub fn new() -> Result<Self, PagerError> {
+        Userfault::silent(Stops::Programs).map(Self)
+    }
+
+    /// Watches a mapping of shared memory.
+    pub fn watch(&self, at: Range<usize>) -> Result<(), PagerError> {
+        let failed = |why: Errno| PagerError::System { doing: "watch memory by userfaultfd", why };
+        self.0.register_missing(at).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_page_that_is_not_there_is_no_new_page() {
+        let memory = rustix::fs::memfd_create("holes", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&memory, 2 * 4096).unwrap();
+        rustix::io::pwrite(&memory, b"there", 4096).unwrap();
+        let holes = Holes::new().unwrap();
+        // SAFETY: a new mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                2 * 4096,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                memory.as_raw_fd(),
+                0,
+            )
+        } as usize;
+        holes.watch(at..at + 2 * 4096).unwrap();
+        // SAFETY: the second page is there.
+        assert_eq!(unsafe { *((at + 4096) as *const [u8; 5]) }, *b"there");
+        // The kernel's own look at the first is an error instead of a signal.
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let write = |from: usize| {
+            // SAFETY: the kernel checks the address.
+            unsafe { libc::write(writer.as_raw_fd(), from as *const _, 5) }
+        };
+        assert_eq!(write(at + 4096), 5);
+        assert_eq!(write(at), -1);
+        assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EFAULT));
+        drop(holes);
+        assert_eq!(write(at), 5, "as any shared memory");
+        drop(reader);
+    }
+}
