@@ -60,9 +60,13 @@ struct pvas_space_attr {
 	int      max_tasks;    /* 1 to 65536, IDs are 0 .. max_tasks-1; default: as many as
 	                          half of the first free stretch of the 84 TiB for spaces
 	                          holds */
+	int      shared;       /* not 0: the tasks' memory is shared memory, and the space can
+	                          have domains (pvas_add_domain); default: what PVAS_SHARED of
+	                          the environment says, or 0. Segments take 32 TiB at most */
 };
 #define PVAS_SPACE_SEGMENT_SIZE (1u << 0)
 #define PVAS_SPACE_MAX_TASKS    (1u << 1)
+#define PVAS_SPACE_SHARED       (1u << 2)
 
 /* Makes a space in the calling process; returns its descriptor (>= 0), the lowest free
  * one. The default segment size can be set by the environment variable
@@ -83,6 +87,25 @@ int pvas_create_attr(const struct pvas_space_attr *attr);
  * other children (see PVAS_SPAWN_PDEATHSIG).
  * Errors: EBADF (no such space), EPERM (the caller did not create it). */
 int pvas_destroy(int pvd);
+
+/* ---- domains ------------------------------------------------------------------ */
+
+/* Makes a *domain* of the IDs first .. first+count-1, which no task has had yet: their
+ * tasks have page tables of their own, apart from those of the owner's domain (0) and of
+ * others, and run on these processors (`cpus` as for sched_setaffinity(2); NULL: on the
+ * owner's). All segments lie at the same addresses in all domains, and a page of another
+ * domain's is mapped when it is first touched (Shimada et al., Multiple PVAS). Returns the
+ * domain's number, 1 or greater. pvas_spawn starts tasks in it, by their IDs; pvas_fork
+ * cannot. The caller gets one child more, which keeps the domain: it ends in pvas_destroy,
+ * which also waits for it.
+ * Errors: EBADF, EPERM (the caller did not create the space; or userfaultfd(2) is not
+ * allowed), EINVAL (no such IDs, or the space was made without PVAS_SPACE_SHARED), EBUSY (a
+ * task has, or had, one of the IDs, or they are another domain's), EAGAIN, ENOMEM, EMFILE. */
+int pvas_add_domain(int pvd, int first, int count, const cpu_set_t *cpus, size_t cpus_size);
+
+/* The domain of task `pvid`, whether it lives or not: 0 is the owner's.
+ * Errors: as pvas_ntasks, EINVAL. */
+int pvas_domain_of(int pvd, int pvid);
 
 /* ---- tasks -------------------------------------------------------------------- */
 

@@ -87,7 +87,8 @@ fn facts() -> Vec<Fact> {
         "kernel",
         format!("{} ({})", read("/proc/sys/kernel/osrelease"), kernel(major, minor)),
     );
-    add("spaces", "spaces", spaces());
+    add("spaces", "spaces", spaces(false));
+    add("domains", "domains, non-PIE programs", spaces(true));
     let wanted = crate::program::wanted_segment_size(None).ok().flatten();
     let size = wanted.unwrap_or_else(|| server::segment_size_for(None));
     let tasks = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
@@ -129,20 +130,21 @@ fn kernel(major: u32, minor: u32) -> &'static str {
     }
 }
 
-/// Whether a space can be made here: it is made.
-fn spaces() -> String {
+/// Whether a space can be made here, with a domain for programs that are linked to fixed addresses:
+/// it is made.
+fn spaces(with_domain: bool) -> String {
     if this_task().is_some() {
         return "this process is a task".into();
     }
-    match pvas::Space::create(pvas::SpaceOptions {
-        segment_size: None,
-        tasks_max: Some(1),
-        shared: false,
-    }) {
-        Ok(space) => {
-            let _ = space.destroy();
-            "yes".into()
-        }
+    let options =
+        pvas::SpaceOptions { segment_size: None, tasks_max: Some(2), shared: with_domain };
+    let made = pvas::Space::create(options).and_then(|space| {
+        let made = if with_domain { space.add_domain(1..2, Vec::new()).map(drop) } else { Ok(()) };
+        let _ = space.destroy();
+        made
+    });
+    match made {
+        Ok(()) => "yes".into(),
         Err(error) => format!("no: {error}"),
     }
 }

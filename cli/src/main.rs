@@ -4,6 +4,7 @@
 //! standard descriptors, and the programs that we start inherit both.
 #![no_main]
 
+mod domains;
 mod dsm;
 mod exec;
 mod fcp;
@@ -109,7 +110,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
                 let _ = error.print();
                 return 125;
             }
-            eprintln!("nagaya: {}", one_line(&error.render().to_string()));
+            complain(&one_line(&error.render().to_string()));
             return 125;
         }
     };
@@ -131,8 +132,14 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
     result.unwrap_or_else(|Failure { message, status }| {
         // Empty: a process of ours has said it.
         if !message.is_empty() {
-            eprintln!("nagaya: {message}");
+            complain(&message);
         }
         status
     })
+}
+
+/// Says it in one write: others may say theirs at the same time.
+fn complain(message: &str) {
+    use std::io::Write;
+    let _ = std::io::stderr().write_all(format!("nagaya: {message}\n").as_bytes());
 }

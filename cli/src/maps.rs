@@ -40,13 +40,32 @@ fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
         status.tasks.len(),
         status.tasks_max
     );
+    if status.domains.len() > 1 {
+        for (number, domain) in status.domains.iter().enumerate() {
+            let tasks = status.tasks.iter().filter(|task| task.domain == number as u32);
+            let mut line = format!("domain {number}: PID {}, {} tasks", domain.pid, tasks.count());
+            let (first, end) = domain.ids;
+            if number > 0 {
+                line += &format!(" of IDs {first} to {}", end - 1);
+            }
+            if !domain.processors.is_empty() {
+                line += &format!(", processors {}", ranges(&domain.processors));
+            }
+            println!("{line}, {} of other domains mapped", human(domain.far));
+        }
+    }
     let mappings = job.maps()?;
     for task in status.tasks.iter().filter(|t| id.is_none_or(|id| t.id == id)) {
         let start = status.base + u64::from(task.id) * status.segment_size;
         println!(
-            "task {} PID {} segment {:#x}-{:#x} resident {} sites {} patched, {} unknown: {}",
+            "task {} PID {}{} segment {:#x}-{:#x} resident {} sites {} patched, {} unknown: {}",
             task.id,
             task.pid,
+            if status.domains.len() > 1 {
+                format!(" domain {}", task.domain)
+            } else {
+                String::new()
+            },
             start,
             start + status.segment_size,
             human(task.resident),
@@ -61,4 +80,26 @@ fn show(job: &JobStatus, id: Option<u32>) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Numbers in ascending order, as the kernel writes lists: 0-3,8.
+fn ranges(numbers: &[u32]) -> String {
+    let runs = numbers.chunk_by(|a, b| a + 1 == *b);
+    let run = |run: &[u32]| match run {
+        [one] => one.to_string(),
+        [first, .., last] => format!("{first}-{last}"),
+        [] => String::new(),
+    };
+    runs.map(run).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn lists_are_short() {
+        assert_eq!(ranges(&[0, 1, 2, 3, 8, 10, 11]), "0-3,8,10-11");
+        assert_eq!(ranges(&[]), "");
+    }
 }

@@ -19,6 +19,7 @@ use nagaya_server::job::{Job, directory, listen, rights};
 use nagaya_server::server::{Server, segment_size_for};
 use pvas::Attributes;
 
+use crate::domains::Domains;
 use crate::nodes;
 use crate::program;
 use crate::server::raise_open_files;
@@ -29,6 +30,10 @@ pub struct Options {
     /// Number of tasks
     #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) n: u32,
+    /// Domains: so many tasks with page tables of their own on each of these processors, such as
+    /// 0-1:4,2-3:4. Also all, node0 (NUMA), big, little, cgroup=PATH
+    #[arg(long, value_name = "PLACE:TASKS,...", conflicts_with_all = ["n", "nodes"])]
+    pub(super) domains: Option<Domains>,
     /// Number of nodes, each with a space of its own, over which the tasks are divided
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) nodes: u32,
@@ -138,10 +143,15 @@ pub const FORWARDED: &[i32] = &[
 ];
 
 /// Runs the tasks; returns the first failing status, or 0.
-pub fn run(options: Options) -> Result<i32, Failure> {
+pub fn run(mut options: Options) -> Result<i32, Failure> {
     if options.nodes > 1 {
         return nodes::run(&options);
     }
+    let domains = options.domains.as_ref().map(Domains::found).transpose()?;
+    if let Some(domains) = &options.domains {
+        options.n = domains.tasks();
+    }
+    let options = options;
     let inheritance = Inheritance::of_this_process(program::signal_mask());
     let inherited = inherit::fds().unwrap_or_else(|_| vec![0, 1, 2]);
     program::check_name(&options.program[0])?;
@@ -177,7 +187,23 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     // What we were started to ignore, as a script's background jobs do SIGINT, stays so.
     let heard = FORWARDED.iter().filter(|&&signal| !inheritance.ignores(signal));
     let signals = heard.fold(0, |set, signal| set | 1u64 << (signal - 1));
-    let mut server = Server::new(&job.name, socket.listener()?, size, signals)?;
+    let is_fixed = pvas::is_fixed(&path).map_err(|e| Failure::from(&e))?;
+    let shared = domains.is_some() || is_fixed;
+    let mut server = Server::new(&job.name, socket.listener()?, size, shared, signals)?;
+    let domains = domains.unwrap_or_default();
+    let mut processors = Vec::new();
+    for (number, domain) in domains.iter().enumerate() {
+        let first = processors.len() as u32;
+        processors.extend((0..domain.tasks).map(|_| domain.mask()));
+        // Programs that are linked to their addresses cannot share an mm: each gets its own.
+        if is_fixed {
+            for id in first..first + domain.tasks {
+                server.add_domain(id..id + 1, domain.mask())?;
+            }
+        } else if number > 0 {
+            server.add_domain(first..first + domain.tasks, domain.mask())?;
+        }
+    }
 
     // Its thread takes no signal: they are blocked from here on.
     let part = match &options.part {
@@ -223,7 +249,9 @@ pub fn run(options: Options) -> Result<i32, Failure> {
                 labels.push(label(part.first + id, stream, reader));
             }
         }
-        let attributes = Attributes { fds: Some(fds), cwd: cwd(&options)?, ..base_of(&base) };
+        let affinity = processors.get(id as usize).unwrap_or(&base.affinity).clone();
+        let attributes =
+            Attributes { fds: Some(fds), cwd: cwd(&options)?, affinity, ..base.clone() };
         let mut environment = environment.clone();
         let rank = part.first + id;
         set(&mut environment, "NAGAYA_TASK_ID", &rank.to_string());
@@ -377,19 +405,6 @@ fn find(options: &Options) -> Result<PathBuf, Failure> {
         _ => program::find(name)?,
     };
     Ok(std::path::absolute(&path).unwrap_or(path))
-}
-
-/// The attributes that all tasks share; `Attributes` owns its lists, so each gets a copy.
-fn base_of(base: &Attributes) -> Attributes {
-    Attributes {
-        umask: base.umask,
-        affinity: base.affinity.clone(),
-        limits: base.limits.clone(),
-        ignored_signals: base.ignored_signals,
-        sigmask: base.sigmask,
-        parent_death_signal: base.parent_death_signal,
-        ..Attributes::default()
-    }
 }
 
 fn cwd(options: &Options) -> Result<Option<CString>, Failure> {

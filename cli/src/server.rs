@@ -19,6 +19,8 @@ pub struct Options {
     lock: PathBuf,
     #[arg(long)]
     segment_size: u64,
+    #[arg(long)]
+    shared: bool,
 }
 
 /// Serves until the last task and the last stub have gone.
@@ -30,7 +32,7 @@ pub fn server(options: Options) -> Result<i32, Failure> {
     detach(&listener);
     raise_open_files();
     let for_stub = listener.try_clone();
-    let created = Server::new(&options.job, listener, options.segment_size, 0);
+    let created = Server::new(&options.job, listener, options.segment_size, options.shared, 0);
     let mut server = created.inspect_err(|failure| {
         if let Ok(listener) = for_stub {
             refuse(listener, &options.lock, &options.socket, failure);

@@ -19,7 +19,19 @@ pub fn are_single_copies(
     bring: impl Fn(&Path) -> PathBuf,
     under: impl Fn(Cmd) -> Cmd,
 ) {
-    let program = bring(&mpi.compile("mpi_messages.c"));
+    of_program_are_single_copies(mpi, &mpi.compile("mpi_messages.c"), done, bring, under);
+}
+
+/// The same for `mpi_messages.c`, compiled in whatever way.
+#[track_caller]
+pub fn of_program_are_single_copies(
+    mpi: Mpi,
+    program: &Path,
+    done: &Path,
+    bring: impl Fn(&Path) -> PathBuf,
+    under: impl Fn(Cmd) -> Cmd,
+) {
+    let program = bring(program);
     let exec = Cmd::new(bring(&nagaya_path())).arg("exec").arg(&program).arg(done);
     let mut job = under(mpi.launch(2).command(exec)).spawn();
     job.wait_for("`ready` twice", |text| text.matches("ready").count() == 2);

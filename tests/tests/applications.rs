@@ -304,16 +304,3 @@ fn nwchem_finds_the_same_energies() {
         },
     );
 }
-
-/// Debian's own python3: the user reads what is the matter, once a rank at most.
-#[test]
-fn a_program_that_is_not_pie_is_named_in_one_line() {
-    let python = "/usr/bin/python3";
-    let output = OPEN_MPI_4.launch(2).command(nagaya("exec").args([python, "-c", "0"])).run();
-    assert_eq!(output.code(), 126, "{output}");
-    let ours = lines(&output.stderr, |line| line.contains("nagaya"));
-    assert!((1..=2).contains(&ours.len()), "{output}");
-    for line in ours {
-        assert!(line.starts_with("nagaya: /usr/bin/python3: not position-independent"), "{line}");
-    }
-}

@@ -28,14 +28,6 @@ fn find(bytes: &[u8], needle: &[u8]) -> usize {
 }
 
 #[test]
-fn a_program_that_is_not_pie_is_told_how_to_become_so() {
-    let program = program::c_with("uid.c", &["-no-pie", "-fno-pie"]);
-    refused(&program, 126, &["uid", "PIE", "-pie"]);
-    let program = program::c_with("uid.c", &["-static", "-no-pie"]);
-    refused(&program, 126, &["uid", "PIE", "-pie"]);
-}
-
-#[test]
 fn set_user_id_and_set_group_id_programs_are_refused() {
     let dir = WorkDir::new();
     for (name, mode, word) in [("user", 0o4755, "set-user-ID"), ("group", 0o2755, "set-group-ID")] {
@@ -216,9 +208,6 @@ fn scripts_without_end_or_interpreter_are_refused() {
     refused(&script, status, &["/nonexistent/interpreter"]);
     refused(&dir.write_executable("bare", "#!\n"), 126, &["bare"]);
     refused(&dir.write_executable("blank", "#!   \n"), 126, &["blank"]);
-    let program = program::c_with("uid.c", &["-no-pie"]);
-    let script = dir.write_executable("not-pie", format!("#!{}\n", program.display()));
-    refused(&script, 126, &["PIE"]);
 }
 
 #[test]

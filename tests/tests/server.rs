@@ -363,11 +363,13 @@ fn jobs_start_and_end_in_quick_succession() {
 
 #[test]
 fn a_program_that_cannot_be_a_task_falls_back_on_request() {
-    let plain = program::c_with("uid.c", &["-no-pie"]);
+    let dir = WorkDir::new();
+    let plain = dir.write_executable("set-id", fs::read(program::c("uid.c")).expect("read it"));
+    fs::set_permissions(&plain, fs::Permissions::from_mode(0o4755)).expect("chmod");
     let wanted = format!("{}\n", rustix::process::geteuid().as_raw());
-    nagaya("exec").args(["--job", &job()]).arg(&plain).run().refused(126, &["PIE"]);
+    nagaya("exec").args(["--job", &job()]).arg(&plain).run().refused(126, &["set-user-ID"]);
     let output = nagaya("exec").args(["--job", &job(), "--fallback"]).arg(&plain).run();
-    output.one_line(&["PIE"]);
+    output.one_line(&["set-user-ID"]);
     output.prints(&wanted);
     let by_variable =
         nagaya("exec").args(["--job", &job()]).arg(&plain).env("NAGAYA_FALLBACK", "1").run();

@@ -106,8 +106,13 @@ impl Library {
         let path = program::find(name.as_os_str())
             .map_err(|failure| Obstacle::new(failure.message, "give the program's path"))?;
         let shown = path.display();
-        Program::open(&path, Vec::new())
+        let opened = Program::open_fixed(&path, Vec::new());
+        let opened = opened
             .map_err(|error| Obstacle::new(error.to_string(), "such a program cannot be a task"))?;
+        let kind = match opened.executable.headers.is_fixed {
+            true => "linked to fixed addresses (each task has page tables of its own)",
+            false => "position-independent",
+        };
         let listed = Command::new(LINKER).arg("--list").arg(&path).output();
         let listed = listed.map(|o| String::from_utf8_lossy(&o.stdout).into_owned());
         let Some(file) = listed.ok().and_then(|text| mpi_library(&text)) else {
@@ -118,7 +123,7 @@ impl Library {
         };
         match family_of_file(&file) {
             Some(family) if family == self.family || self.abi_compatible(family) => {
-                Ok(format!("{shown}, position-independent, linked with {}", file.display()))
+                Ok(format!("{shown}, {kind}, linked with {}", file.display()))
             }
             Some(family) => Err(Obstacle::new(
                 format!(

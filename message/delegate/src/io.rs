@@ -89,7 +89,11 @@ fn vectors(job: &Job<'_>, address: u64, count: usize) -> Result<Vec<iovec>, Errn
     let there = |vector: &iovec| {
         vector.iov_len == 0 || job.memory.has(vector.iov_base as u64, vector.iov_len as u64)
     };
-    if vectors.iter().all(there) { Ok(vectors) } else { Err(Errno::FAULT) }
+    if !vectors.iter().all(there) {
+        return Err(Errno::FAULT);
+    }
+    vectors.iter().for_each(|v| job.memory.bring(v.iov_base as u64, v.iov_len as u64));
+    Ok(vectors)
 }
 
 fn answer(result: isize) -> Result<i64, Errno> {
@@ -139,6 +143,7 @@ fn message(job: &Job<'_>) -> Result<Message, Errno> {
     if !header.msg_name.is_null() && !job.memory.has(header.msg_name as u64, named) {
         return Err(Errno::FAULT);
     }
+    job.memory.bring(header.msg_name as u64, named);
     let mut vectors = vectors(job, header.msg_iov as u64, header.msg_iovlen)?;
     header.msg_iov = vectors.as_mut_ptr();
     header.msg_control = std::ptr::null_mut();

@@ -1,8 +1,8 @@
 //! The requester's memory, as a delegatee reaches it: what is not there is an error, and
 //! what is not the requester's, too.
 //!
-//! Copies are made by process_vm_readv and process_vm_writev on ourselves, which the gate
-//! answers in user space, and which fail where plain loads and stores would end the task.
+//! Copies are made by process_vm_readv and process_vm_writev, which the gate answers in user
+//! space, and which fail where plain loads and stores would end the task.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -21,14 +21,19 @@ pub struct Memory {
     end: u64,
     /// Ours, the copier's: libc's getpid is a system call.
     pid: libc::pid_t,
+    /// That of a task of another domain, by which the kernel finds what nobody has touched yet.
+    /// When it has ended, what is there can still be copied.
+    far: Option<libc::pid_t>,
 }
 
 impl Memory {
     /// That of the task with this ID. The caller holds it while it uses this.
     pub fn of(task: &ThisTask, id: u32) -> Option<Self> {
         let segment = task.control.layout().segment(id)?;
-        let pid = task.control.slot(task.id).pid.load(Relaxed) as libc::pid_t;
-        Some(Self { start: segment.start(), end: segment.end(), pid })
+        let pid_of = |id| task.control.slot(id).pid.load(Relaxed) as libc::pid_t;
+        let is_far = task.control.domain_of(id) != task.control.domain_of(task.id);
+        let (pid, far) = (pid_of(task.id), is_far.then(|| pid_of(id)));
+        Some(Self { start: segment.start(), end: segment.end(), pid, far })
     }
 
     /// Whether all these bytes are the task's, mapped or not.
@@ -42,9 +47,9 @@ impl Memory {
     pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Errno> {
         let there = iovec(address, to.len());
         let here = iovec(to.as_mut_ptr() as u64, to.len());
-        self.copy(address, to.len(), || {
+        self.copy(address, to.len(), |pid| {
             // SAFETY: writes into `to`; reads checked memory, which it may miss.
-            unsafe { libc::process_vm_readv(self.pid, &here, 1, &there, 1, 0) }
+            unsafe { libc::process_vm_readv(pid, &here, 1, &there, 1, 0) }
         })
     }
 
@@ -52,9 +57,9 @@ impl Memory {
     pub fn write(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
         let there = iovec(address, from.len());
         let here = iovec(from.as_ptr() as u64, from.len());
-        self.copy(address, from.len(), || {
+        self.copy(address, from.len(), |pid| {
             // SAFETY: reads from `from`; the memory is another task's, who asked for this.
-            unsafe { libc::process_vm_writev(self.pid, &here, 1, &there, 1, 0) }
+            unsafe { libc::process_vm_writev(pid, &here, 1, &there, 1, 0) }
         })
     }
 
@@ -79,13 +84,22 @@ impl Memory {
             let here = iovec(looked.as_mut_ptr() as u64, count);
             // SAFETY: writes into `looked`; reads checked memory, which it may miss.
             let read = unsafe {
-                libc::process_vm_readv(self.pid, &here, 1, pages.as_ptr(), count as u64, 0)
+                let pid = self.far.unwrap_or(self.pid);
+                libc::process_vm_readv(pid, &here, 1, pages.as_ptr(), count as u64, 0)
             };
             if read != count as isize {
                 return Err(Errno::FAULT);
             }
         }
         Ok(())
+    }
+
+    /// Makes it present for system calls, which cannot go to pages of another domain that nobody
+    /// has touched. What is not there they will say.
+    pub fn bring(&self, address: u64, bytes: u64) {
+        if self.far.is_some() {
+            let _ = self.readable(address, bytes);
+        }
     }
 
     /// Whether all of it can be written, now: EFAULT if not. To look, it is made present.
@@ -96,6 +110,7 @@ impl Memory {
         if !self.has(address, bytes) {
             return Err(Errno::FAULT);
         }
+        self.bring(address, bytes);
         let start = address & !(PAGE - 1);
         let length = (address + bytes - start) as usize;
         loop {
@@ -109,11 +124,17 @@ impl Memory {
         }
     }
 
-    fn copy(&self, address: u64, bytes: usize, by: impl Fn() -> isize) -> Result<(), Errno> {
+    fn copy(
+        &self,
+        address: u64,
+        bytes: usize,
+        by: impl Fn(libc::pid_t) -> isize,
+    ) -> Result<(), Errno> {
+        let by = || self.far.map_or(-1, &by) == bytes as isize || by(self.pid) == bytes as isize;
         match (bytes, self.has(address, bytes as u64)) {
             (0, _) => Ok(()),
             (_, false) => Err(Errno::FAULT),
-            _ if by() == bytes as isize => Ok(()),
+            _ if by() => Ok(()),
             _ => Err(Errno::FAULT),
         }
     }

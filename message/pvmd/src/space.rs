@@ -124,7 +124,8 @@ impl Space {
             return nonblocking(connect(&self.job)?);
         }
         // A server that cannot begin says why to who comes first.
-        let Reached { connection: first, lock, started } = reach(&self.job, self.segment_size)?;
+        let Reached { connection: first, lock, started } =
+            reach(&self.job, self.segment_size, false)?;
         let connection = nonblocking(connect(&self.job)?)?;
         self.server = Some(Server { connection, lock: Some(lock), child: started });
         nonblocking(first)

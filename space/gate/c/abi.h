@@ -36,7 +36,9 @@ struct slot {
 	u64 generation;    /* counts the tasks that had this ID */
 	u64 task;          /* address of its control block */
 	u64 regions;       /* bit n: the task uses region n */
-	u64 reserved[3];
+	u32 domain;        /* whose mm the segment is part of; see far.c */
+	u32 unused;
+	u64 reserved[2];
 };
 /* SLOT_REGION: no task may live here, a region lies in the segment. */
 enum slot_state { SLOT_FREE, SLOT_STARTING, SLOT_RUNNING, SLOT_LEAVING, SLOT_REGION };
@@ -49,7 +51,8 @@ struct region {
 	u32 prot;
 	u64 address, size; /* 0 before they are known */
 	u64 dev, ino, offset;
-	u64 reserved;
+	u32 domain; /* in whose mm it is mapped */
+	u32 unused;
 };
 enum region_state { REGION_FREE, REGION_MAKING, REGION_LIVE, REGION_REMOVING };
 #define REGIONS_MAX 64 /* bits of slot.regions */
@@ -147,9 +150,13 @@ struct task {
 	u64 mmap_start, mmap_end;
 	u64 *bitmap;   /* bit n: page n of the mmap area is taken */
 	u64 *memory;   /* bit n: page n of the segment is shared memory; shared.c */
+	u64 *plain;    /* and it may be read and written; far.c */
 	u64 small_cursor, large_cursor; /* pages; where the next searches begin */
 	u64 stub_next, stub_end;
 	struct ksigaction fault_actions[2]; /* SIGSEGV, SIGBUS: as the program set them */
+	/* An image at the addresses that it is linked to, if there is one: others find its data
+	 * at fixed_to, in the segment. Its stubs follow it. */
+	u64 fixed_start, fixed_end, fixed_to, fixed_stubs, fixed_stubs_end;
 	u64 copies, copied_bytes; /* transfers done in user space */
 	u64 sites_patched, sites_unreached;
 	u64 takes_faults[THREADS_REMEMBERED]; /* thread pointers; see mask.c */

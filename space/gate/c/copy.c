@@ -70,8 +70,26 @@ static u64 copy(void *to, const void *from, u64 size)
 	}
 }
 
+/* The same with memory of another task on one side. `torn` becomes 1 where that is another
+ * domain's, and not what we may copy by ourselves. */
+static u64 copy_remote(u64 here, u64 there, u64 size, const struct far *far, int write, int *torn)
+{
+	if (far) {
+		there = far_address(far, there);
+		if (!is_plain(far, there, size)) {
+			*torn = 1;
+			return size;
+		}
+	}
+	u64 left = write ? copy((void *)there, (void *)here, size)
+	                 : copy((void *)here, (void *)there, size);
+	*torn |= far && left;
+	return left;
+}
+
 /* What nearly every caller wants: one piece on each side. As the general way below. */
-static long transfer_one(const struct iovec *local, const struct iovec *remote, int write)
+static long transfer_one(const struct iovec *local, const struct iovec *remote,
+                         const struct far *far, int write, int *torn)
 {
 	struct iovec l, m;
 	if (load(&l, local))
@@ -89,13 +107,12 @@ static long transfer_one(const struct iovec *local, const struct iovec *remote, 
 	u64 size = l.size < m.size ? l.size : m.size;
 	if (size > TRANSFER_MAX)
 		size = TRANSFER_MAX;
-	u64 left = write ? copy((void *)m.base, (void *)l.base, size)
-	                 : copy((void *)l.base, (void *)m.base, size);
+	u64 left = copy_remote(l.base, m.base, size, far, write, torn);
 	return left && left == size ? -EFAULT : (long)(size - left);
 }
 
 static long transfer(const struct iovec *local, const struct iovec *remote, u64 remotes,
-                     u64 total, int write)
+                     const struct far *far, u64 total, int write, int *torn)
 {
 	struct iovec l = {0, 0}, m = {0, 0};
 	u64 done = 0, next_remote = 0;
@@ -115,8 +132,7 @@ static long transfer(const struct iovec *local, const struct iovec *remote, u64 
 		u64 size = l.size < m.size ? l.size : m.size;
 		if (size > total - done)
 			size = total - done;
-		u64 left = write ? copy((void *)m.base, (void *)l.base, size)
-		                 : copy((void *)l.base, (void *)m.base, size);
+		u64 left = copy_remote(l.base, m.base, size, far, write, torn);
 		done += size - left;
 		if (left)
 			return done ? (long)done : -EFAULT;
@@ -132,17 +148,25 @@ enum verdict gate_process_vm(struct task *t, struct regs *r)
 	if (!is_task(t, r->a1) || r->a6)
 		return PASS;
 	u64 blocked = begin_copies(t);
-	int write = r->nr == SYS_process_vm_writev;
-	long result;
+	struct far other, *far;
+	int write = r->nr == SYS_process_vm_writev, torn = 0;
+	long result = space.alias ? find_far(t, r->a1, &other) : 0;
+	if (result < 0) {
+		end_copies(blocked);
+		return PASS;
+	}
+	far = result ? &other : 0;
 	if (r->a3 == 1 && r->a5 == 1) {
-		result = transfer_one(local, remote, write);
+		result = transfer_one(local, remote, far, write, &torn);
 	} else if ((result = check_local(local, r->a3)) > 0) {
 		u64 total = result;
 		result = check_lengths(remote, r->a5);
 		if (result > 0)
-			result = transfer(local, remote, r->a5, total, write);
+			result = transfer(local, remote, r->a5, far, total, write, &torn);
 	}
 	end_copies(blocked);
+	if (torn)
+		return PASS; /* the kernel sees through the owner's page tables; it begins anew */
 	if (result > 0) {
 		t->copies++;
 		t->copied_bytes += result;

@@ -5,7 +5,7 @@
 #define BIT(nr) (1ul << ((nr)&63))
 const u64 handled[8] = {
 	/* 0..63 */
-	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) | BIT(SYS_rt_sigprocmask) |
+	BIT(SYS_open) | BIT(SYS_stat) | BIT(SYS_mmap) | BIT(SYS_mprotect) | BIT(SYS_munmap) | BIT(SYS_brk) | BIT(SYS_rt_sigaction) | BIT(SYS_rt_sigprocmask) |
 		BIT(SYS_mremap) | BIT(SYS_madvise) | BIT(SYS_shmat) | BIT(SYS_clone) | BIT(SYS_fork) | BIT(SYS_execve),
 	/* 64..127 */
 	BIT(SYS_shmdt) | BIT(SYS_readlink),
@@ -27,6 +27,7 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	switch (r->nr) {
 	case SYS_brk: return gate_brk(t, r);
 	case SYS_mmap: return gate_mmap(t, r);
+	case SYS_mprotect: return gate_mprotect(t, r);
 	case SYS_munmap: return gate_munmap(t, r);
 	case SYS_mremap: return gate_mremap(t, r);
 	case SYS_madvise: return gate_madvise(t, r);

@@ -122,6 +122,8 @@ u64 gate_fault(int signal, int *info, u64 *context,
 			return 0;
 		}
 	}
+	if (signal == 7 && code > 0 && far_fault(t, ((u64 *)info)[2] /* si_addr */))
+		return 0;
 	struct ksigaction *shadow = &t->fault_actions[index_of(signal)];
 	u64 handler = shadow->handler;
 	if (handler > SIG_IGN) {

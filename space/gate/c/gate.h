@@ -134,6 +134,7 @@ static inline int has_shared(struct task *t)
 void set_pages(u64 *bits, u64 page, u64 end);
 void clear_pages(u64 *bits, u64 page, u64 end);
 int any_pages(const u64 *bits, u64 page, u64 end);
+int all_pages(const u64 *bits, u64 page, u64 end);
 u64 claim(struct task *t, u64 size, u64 align);
 u64 claim_near(struct task *t, u64 address, u64 size);
 void release(struct task *t, u64 address, u64 size);
@@ -146,7 +147,8 @@ enum verdict gate_shmdt(struct task *t, struct regs *r);
 
 /* shared.c */
 int is_memory(struct task *t, u64 address, u64 size);
-void mark_memory(struct task *t, u64 address, u64 size);
+void grow_memory(struct task *t, u64 end, u64 more);
+enum verdict gate_mprotect(struct task *t, struct regs *r);
 long map_memory(struct task *t, u64 address, u64 size, int prot);
 void give_back(struct task *t, u64 address, u64 size);
 int wants_memory(struct task *t, const struct regs *r);
@@ -159,6 +161,8 @@ long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int ke
 enum verdict gate_madvise(struct task *t, struct regs *r);
 
 /* maps.c */
+char *put_text(char *to, const char *text);
+char *put_decimal(char *to, u64 number);
 struct maps {
 	long fd;
 	u32 next, end;
@@ -168,9 +172,10 @@ struct mapping {
 	u64 start, end, offset;
 	int prot, shared;
 };
-long open_maps(struct maps *m);
+long open_maps(struct maps *m, u32 pid);
 void close_maps(struct maps *m);
 int next_mapping(struct maps *m, struct mapping *found);
+int mapping_at(u32 pid, u64 address, struct mapping *found);
 int protection_of(u64 address);
 
 /* private.c */
@@ -192,6 +197,18 @@ extern const u32 copy_faults[];
 /* copy.c */
 int is_task(struct task *t, u64 pid);
 enum verdict gate_process_vm(struct task *t, struct regs *r);
+
+/* far.c */
+/* What must be known of a task of another domain. */
+struct far {
+	u64 segment, end;
+	u64 fixed_start, fixed_end, fixed_to;
+	const u64 *plain;
+};
+int find_far(struct task *t, u64 pid, struct far *found);
+u64 far_address(const struct far *its, u64 address);
+int is_plain(const struct far *its, u64 address, u64 size);
+int far_fault(struct task *t, u64 address);
 
 /* mask.c */
 u64 begin_copies(struct task *t);

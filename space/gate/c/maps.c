@@ -1,12 +1,34 @@
-/* maps.c - what the kernel says is mapped: /proc/self/maps, by bare system calls. */
+/* maps.c - what the kernel says is mapped: /proc/PID/maps, by bare system calls. */
 #include "gate.h"
 
-/* Returns 0 or a negative errno. */
-long open_maps(struct maps *m)
+/* For paths: both return the end. */
+char *put_text(char *to, const char *text)
 {
+	while (*text)
+		*to++ = *text++;
+	return to;
+}
+
+char *put_decimal(char *to, u64 number)
+{
+	char digits[20];
+	int count = 0;
+	do
+		digits[count++] = '0' + number % 10;
+	while (number /= 10);
+	while (count)
+		*to++ = digits[--count];
+	return to;
+}
+
+/* Those of a process; 0: of this one. Returns 0 or a negative errno. */
+long open_maps(struct maps *m, u32 pid)
+{
+	char path[64], *end = put_text(path, "/proc/");
+	end = pid ? put_decimal(end, pid) : put_text(end, "self");
+	*put_text(end, "/maps") = 0;
 	m->next = m->end = 0;
-	m->fd = raw6(SYS_openat, -100 /* AT_FDCWD */, (long)"/proc/self/maps",
-	             O_CLOEXEC, 0, 0, 0);
+	m->fd = raw6(SYS_openat, -100 /* AT_FDCWD */, (long)path, O_CLOEXEC, 0, 0, 0);
 	return m->fd < 0 ? m->fd : 0;
 }
 
@@ -59,25 +81,33 @@ int next_mapping(struct maps *m, struct mapping *found)
 	return found->end != 0;
 }
 
-/* Of the mapping at `address`; if nobody can tell, that of most memory. */
-int protection_of(u64 address)
+/* What is mapped at `address` in a process (0: in this one): protection and whether it is
+ * shared. Returns 0, or -1 if nothing is there or nobody can tell. */
+int mapping_at(u32 pid, u64 address, struct mapping *found)
 {
 	struct { /* struct procmap_query, since Linux 6.11 */
 		u64 size, flags, address, start, end, prot, rest[7];
 	} query = {sizeof query, 0, address, 0, 0, 0, {0}};
 	const u64 PROCMAP_QUERY = 3ul << 30 | sizeof query << 16 | 'f' << 8 | 17;
 	struct maps maps;
-	struct mapping m;
-	int prot = PROT_READ | PROT_WRITE;
-	if (open_maps(&maps))
-		return prot;
+	int result = -1;
+	if (open_maps(&maps, pid))
+		return -1;
 	if (!raw3(SYS_ioctl, maps.fd, PROCMAP_QUERY, &query)) {
-		prot = query.prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+		found->prot = query.prot & (PROT_READ | PROT_WRITE | PROT_EXEC);
+		found->shared = (query.prot & 8 /* PROCMAP_QUERY_VMA_SHARED */) != 0;
+		result = 0;
 	} else {
-		while (next_mapping(&maps, &m) && m.start <= address)
-			if (address < m.end)
-				prot = m.prot;
+		while (result && next_mapping(&maps, found) && found->start <= address)
+			result = address < found->end ? 0 : -1;
 	}
 	close_maps(&maps);
-	return prot;
+	return result;
+}
+
+/* Of the mapping at `address`; if nobody can tell, that of most memory. */
+int protection_of(u64 address)
+{
+	struct mapping m;
+	return mapping_at(0, address, &m) ? PROT_READ | PROT_WRITE : m.prot;
 }

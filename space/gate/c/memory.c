@@ -57,6 +57,19 @@ int any_pages(const u64 *bits, u64 page, u64 end)
 	return 0;
 }
 
+int all_pages(const u64 *bits, u64 page, u64 end)
+{
+	while (page < end) {
+		u64 word = page / WORD_PAGES, from = page % WORD_PAGES, found;
+		u64 to = end - word * WORD_PAGES < WORD_PAGES ? end - word * WORD_PAGES : WORD_PAGES;
+		/* Another task's bits may go under our hands. */
+		if (safe_copy(&found, &bits[word], sizeof found) || ~found & mask_of(from, to))
+			return 0;
+		page = (word + 1) * WORD_PAGES;
+	}
+	return 1;
+}
+
 /* Takes the pages if all are free; otherwise none, and returns the end of what stood in
  * the way. Returns 0 on success. */
 static u64 take_pages(struct task *t, u64 start, u64 end)
@@ -127,6 +140,10 @@ u64 claim(struct task *t, u64 size, u64 align)
 u64 claim_near(struct task *t, u64 address, u64 size)
 {
 	u64 reach = 0x70000000ul;
+	if (address >= t->fixed_start && address < t->fixed_end) {
+		u64 at = __atomic_fetch_add(&t->fixed_stubs, size, __ATOMIC_RELAXED);
+		return at + size <= t->fixed_stubs_end ? at : 0;
+	}
 	if (address - t->segment < reach) { /* the stub area in front of the image */
 		u64 at = __atomic_fetch_add(&t->stub_next, size, __ATOMIC_RELAXED);
 		if (at + size <= t->stub_end)
@@ -353,7 +370,7 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 			at = raw6(SYS_mremap, old, r->a2, r->a3, 0, 0, 0);
 			if (!is_error(at)) {
 				if (memory)
-					mark_memory(t, tail, more);
+					grow_memory(t, tail, more);
 				return answer(r, at);
 			}
 			if (taken)

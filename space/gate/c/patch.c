@@ -295,7 +295,8 @@ static long patch_sites(struct task *t, u8 *text, u64 length, int prot, const st
 		to = (u8 *)align_up((u64)end, 16);
 		t->sites_patched++;
 	}
-	keep_from_forks(t, stubs, size);
+	if (stubs >= t->segment && stubs < t->segment_end)
+		keep_from_forks(t, stubs, size);
 	error = raw3(SYS_mprotect, low, high - low, prot);
 	return error ? error : raw3(SYS_mprotect, stubs, size, PROT_READ | PROT_EXEC);
 }

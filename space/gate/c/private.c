@@ -58,6 +58,17 @@ static struct rseq_place unregister_rseq(struct call *c)
 	return place;
 }
 
+/* Whether it is memory of the task's segment: there, or where its image is linked to. */
+static int is_its_own(struct task *t, const struct mapping *m)
+{
+	u64 from = space.base + m->offset;
+	if (!m->shared || from < t->segment || from >= t->segment_end)
+		return 0;
+	return m->start == from ||
+	       (m->start >= t->fixed_start && m->end <= t->fixed_end &&
+	        m->start - t->fixed_start == from - t->fixed_to);
+}
+
 /* Puts private memory in place of one mapping. */
 static long replace(const struct mapping *m, long memory)
 {
@@ -67,7 +78,9 @@ static long replace(const struct mapping *m, long memory)
 		return -ENOMEM;
 	long at = raw6(SYS_mmap, m->start, size, filling,
 	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-	long error = is_error(at) ? at : copy_memory(m->start, m->start, size, memory, view);
+	long error = is_error(at)
+	                     ? at
+	                     : copy_memory(m->start, space.base + m->offset, size, memory, view);
 	if (view)
 		raw3(SYS_munmap, view, size, 0);
 	if (!error && m->prot != filling)
@@ -75,14 +88,14 @@ static long replace(const struct mapping *m, long memory)
 	return error;
 }
 
-static long replace_all(struct call *c, u64 start, u64 end)
+static long replace_all(struct call *c)
 {
 	struct mapping m;
-	long memory = open_memory(), error = open_maps(&c->maps);
+	long memory = open_memory(), error = open_maps(&c->maps, 0);
 	if (error)
 		return error;
 	while (!error && next_mapping(&c->maps, &m))
-		if (m.shared && m.start >= start && m.end <= end && m.offset == m.start - space.base)
+		if (is_its_own(c->task, &m))
 			error = replace(&m, memory);
 	close_maps(&c->maps);
 	if (memory >= 0)
@@ -94,14 +107,13 @@ static long replace_all(struct call *c, u64 start, u64 end)
 static void become_private(struct call *c)
 {
 	struct task *t = c->task;
-	u64 start = t->segment, end = t->segment_end;
 	/* By this the parent hears of us, when the block is our own already. */
 	u64 block = align_down((u64)t, PAGE), size = align_up((u64)t + sizeof *t, PAGE) - block;
 	long view = raw6(SYS_mremap, block, 0, size, 1 /* MREMAP_MAYMOVE */, 0, 0);
 	if (is_error(view))
 		raw1(SYS_exit_group, 1);
 	struct task *shared = (struct task *)(view + ((u64)t - block));
-	long error = replace_all(c, start, end);
+	long error = replace_all(c);
 	/* If the parent has ended meanwhile, its memory may have gone under our hands. */
 	if (shared->pid != c->pid)
 		raw1(SYS_exit_group, 1);

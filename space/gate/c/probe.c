@@ -5,7 +5,7 @@
 
 #define KCMP_VM 1
 #define MFD_CLOEXEC 1
-#define FUTEX_WAIT_PRIVATE 128
+#define FUTEX_WAIT 0
 
 int is_ptrace_scope(const char *path)
 {
@@ -34,7 +34,7 @@ static int all_are_tasks(void)
 		if (tasks_ever() >= __atomic_load_n(&space.tasks_expected, __ATOMIC_ACQUIRE))
 			return 1;
 		u64 timeout[2] = {0, 100 * 1000 * 1000};
-		raw6(SYS_futex, (long)&space.event, FUTEX_WAIT_PRIVATE, event, (long)timeout, 0, 0);
+		raw6(SYS_futex, (long)&space.event, FUTEX_WAIT, event, (long)timeout, 0, 0);
 	}
 	return 0;
 }

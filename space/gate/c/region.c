@@ -8,7 +8,8 @@
  * A region lives as long as a task uses it. Bit n in a task's slot says that it uses
  * region n; the owner's watcher, and nobody else, takes away what nobody uses. One who
  * joins sets its bit first and then looks whether the region is there; the watcher
- * first marks the region and then looks for bits. So one of them sees the other. */
+ * first marks the region and then looks for bits. So one of them sees the other. In the
+ * mm of another domain the watcher cannot unmap anything: there they stay. */
 #include "gate.h"
 
 #define MAP_SHARED_VALIDATE 3
@@ -31,9 +32,11 @@ static u32 state_of(struct region *g)
 	return __atomic_load_n(&g->state, __ATOMIC_SEQ_CST);
 }
 
-static int overlaps(struct region *g, u64 address, u64 size)
+/* Whether it is mapped in the task's mm, somewhere in this range. */
+static int overlaps(struct task *t, struct region *g, u64 address, u64 size)
 {
-	return g->address < address + size && address < g->address + g->size;
+	return g->address < address + size && address < g->address + g->size &&
+	       g->domain == space.slots[t->id].domain;
 }
 
 /* Keeps tasks out of the segment that the region lies in, if it lies in one. Returns 0
@@ -86,14 +89,19 @@ static long make(struct task *t, const struct regs *r, const struct file *file, 
 	if (n == REGIONS_MAX)
 		return 0;
 	g->maker = t->id;
+	g->domain = space.slots[t->id].domain;
 	g->slot = slot;
 	g->prot = r->a3;
 	g->dev = file->dev, g->ino = file->ino, g->offset = r->a6;
 	g->address = r->a1;
 	__atomic_store_n(&g->size, size, __ATOMIC_SEQ_CST);
 	long at = 0;
-	if (keep_segment(g))
-		at = raw6(SYS_mmap, r->a1, r->a2, r->a3, r->a4 | MAP_FIXED_NOREPLACE, r->a5, r->a6);
+	if (keep_segment(g)) {
+		/* In another domain's segment, which nobody will have, only our view is in the way. */
+		int is_view = slot && space.slots[slot - 1].domain != g->domain;
+		u64 fixed = is_view ? MAP_FIXED : MAP_FIXED_NOREPLACE;
+		at = raw6(SYS_mmap, r->a1, r->a2, r->a3, r->a4 | fixed, r->a5, r->a6);
+	}
 	if (at == 0 || is_error(at)) {
 		forget(g);
 		return at == -EEXIST ? 0 : at;
@@ -149,7 +157,7 @@ long region_map(struct task *t, const struct regs *r)
 	for (int yields = 0, taken = 0; yields < YIELDS_MAX; yields++) {
 		int n = 0;
 		while (n < REGIONS_MAX && (state_of(&space.regions[n]) == REGION_FREE ||
-		                           !overlaps(&space.regions[n], r->a1, size)))
+		                           !overlaps(t, &space.regions[n], r->a1, size)))
 			n++;
 		long at;
 		if (n < REGIONS_MAX)
@@ -176,7 +184,7 @@ int region_unmap(struct task *t, u64 address, u64 size)
 		return 0;
 	for (int n = 0; n < REGIONS_MAX; n++) {
 		struct region *g = &space.regions[n];
-		if (!(mine >> n & 1) || !overlaps(g, address, size))
+		if (!(mine >> n & 1) || !overlaps(t, g, address, size))
 			continue;
 		touched = 1;
 		if (address > g->address || address + size < g->address + g->size)

@@ -9,7 +9,9 @@
  * to the kernel, through the alias, and reads as zeros when it is mapped again. The offset
  * tells which pages those are, whatever lies at the address: so a page that is not in use
  * there is never anybody's. A second bitmap says which pages of the segment are such
- * memory; it decides what mremap and MADV_REMOVE must do, and nothing else. */
+ * memory; it decides what mremap and MADV_REMOVE must do, and nothing else. A third says
+ * which of those may be read and written: by it tasks of other domains, whose views know no
+ * protection, tell what they may copy by themselves (far.c). */
 #include "gate.h"
 
 #define MADV_DONTFORK 10
@@ -45,10 +47,47 @@ int is_memory(struct task *t, u64 address, u64 size)
 	       any_pages(t->memory, page_of(t, address), page_of(t, address + size + PAGE - 1));
 }
 
-void mark_memory(struct task *t, u64 address, u64 size)
+#define MAY_ALL (PROT_READ | PROT_WRITE)
+
+/* The memory of this range has this protection. */
+static void mark_plain(struct task *t, u64 address, u64 size, int prot)
 {
-	if (has_shared(t))
-		set_pages(t->memory, page_of(t, address), page_of(t, address + size));
+	u64 from = page_of(t, address), to = page_of(t, address + size);
+	if ((prot & MAY_ALL) == MAY_ALL)
+		set_pages(t->plain, from, to);
+	else
+		clear_pages(t->plain, from, to);
+}
+
+static void mark_memory(struct task *t, u64 address, u64 size, int prot)
+{
+	set_pages(t->memory, page_of(t, address), page_of(t, address + size));
+	mark_plain(t, address, size, prot);
+}
+
+/* The kernel has made memory that ends at this address longer. */
+void grow_memory(struct task *t, u64 end, u64 more)
+{
+	int plain = any_pages(t->plain, page_of(t, end) - 1, page_of(t, end));
+	mark_memory(t, end, more, plain ? MAY_ALL : 0);
+}
+
+enum verdict gate_mprotect(struct task *t, struct regs *r)
+{
+	u64 address = r->a1, size = align_up(r->a2, PAGE);
+	if (!has_shared(t) || address % PAGE || !size || address < t->own_start ||
+	    size > t->segment_end - t->own_start || address > t->segment_end - size)
+		return PASS;
+	int may_all = (r->a3 & MAY_ALL) == MAY_ALL;
+	if (!may_all)
+		clear_pages(t->plain, page_of(t, address), page_of(t, address + size));
+	long result = raw3(SYS_mprotect, address, r->a2, r->a3);
+	for (u64 page = page_of(t, address), end = page_of(t, address + size);
+	     !result && may_all && page < end; page++)
+		if (any_pages(t->memory, page, page + 1))
+			set_pages(t->plain, page, page + 1);
+	r->nr = result;
+	return DONE;
 }
 
 /* Maps the memory of this range in place of what is mapped there. `t` may be null while
@@ -67,7 +106,7 @@ long map_memory(struct task *t, u64 address, u64 size, int prot)
 		raw3(SYS_madvise, address, size, MADV_DOFORK);
 		keep_from_forks(t, address, size);
 	}
-	mark_memory(t, address, size);
+	mark_memory(t, address, size, prot);
 	return 0;
 }
 
@@ -94,6 +133,7 @@ void give_back(struct task *t, u64 address, u64 size)
 		end = t->segment_end;
 	if (!has_shared(t) || address >= end)
 		return;
+	clear_pages(t->plain, page_of(t, address), page_of(t, end));
 	clear_pages(t->memory, page_of(t, address), page_of(t, end));
 	discard(address, end - address);
 }
@@ -136,33 +176,16 @@ long share(struct task *t, u64 address, u64 size, const struct regs *r)
 	long error = map_memory(t, address, size, file ? filling : prot);
 	if (!error && file)
 		error = read_at(r->a5, address, r->a2, r->a6);
-	if (!error && file && prot != filling)
+	if (!error && file && prot != filling) {
+		mark_plain(t, address, size, prot);
 		error = raw3(SYS_mprotect, address, size, prot);
+	}
 	if (!error && r->a4 & MAP_LOCKED)
 		raw3(SYS_mlock, address, size, 0);
 	if (!error && r->a4 & MAP_POPULATE)
 		raw3(SYS_madvise, address, size,
 		     prot & PROT_WRITE ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 	return error;
-}
-
-static char *put_text(char *to, const char *text)
-{
-	while (*text)
-		*to++ = *text++;
-	return to;
-}
-
-static char *put_decimal(char *to, u64 number)
-{
-	char digits[20];
-	int count = 0;
-	do
-		digits[count++] = '0' + number % 10;
-	while (number /= 10);
-	while (count)
-		*to++ = digits[--count];
-	return to;
 }
 
 /* A descriptor of the memory's file, or an error: the owner may not be ours to look at. */
@@ -250,8 +273,10 @@ long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int ke
 		raw1(SYS_close, memory);
 	if (view)
 		raw3(SYS_munmap, view, moved, 0);
-	if (!error && prot != filling)
+	if (!error && prot != filling) {
+		mark_plain(t, to, size, prot);
 		error = raw3(SYS_mprotect, to, size, prot);
+	}
 	if (error)
 		return error;
 	if (keep) {

@@ -61,7 +61,10 @@ pub struct Slot {
     pub task: AtomicU64,
     /// Bit n: the task uses region n.
     pub regions: AtomicU64,
-    reserved: [u64; 3],
+    /// Which of the space's mms the segment is part of.
+    pub domain: AtomicU32,
+    unused: u32,
+    reserved: [u64; 2],
 }
 
 impl Slot {
@@ -88,7 +91,9 @@ pub struct Region {
     /// Bytes.
     pub size: AtomicU64,
     file: [AtomicU64; 3],
-    reserved: u64,
+    /// In whose mm it is mapped.
+    pub domain: AtomicU32,
+    unused: u32,
 }
 
 /// A system-call site in an image.
@@ -243,6 +248,8 @@ pub struct Task {
     pub bitmap: *mut AtomicU64,
     /// One bit a page of the segment: it is shared memory.
     pub memory: *mut AtomicU64,
+    /// One bit a page of the segment: it is shared memory that may be read and written.
+    pub plain: *mut AtomicU64,
     small_cursor: AtomicU64,
     large_cursor: AtomicU64,
     /// Next free byte of the stub area.
@@ -250,6 +257,16 @@ pub struct Task {
     /// End of the stub area.
     pub stub_end: u64,
     fault_actions: [KernelSigaction; 2],
+    /// Where an image lies that is linked to its addresses; 0: there is none.
+    pub fixed_start: u64,
+    /// Its end.
+    pub fixed_end: u64,
+    /// Where others find the same bytes, in the segment.
+    pub fixed_to: u64,
+    /// Next free byte of its stub area.
+    pub fixed_stubs: AtomicU64,
+    /// End of that.
+    pub fixed_stubs_end: u64,
     /// Transfers that were one copy in user space.
     pub copies: AtomicU64,
     /// Their bytes.

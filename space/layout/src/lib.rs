@@ -190,9 +190,13 @@ impl SegmentLayout {
     pub fn memory_bitmap(&self) -> u64 {
         self.bitmap() + self.bitmap_size()
     }
+    /// Bitmap of those of them that may be read and written.
+    pub fn plain_bitmap(&self) -> u64 {
+        self.memory_bitmap() + self.bitmap_size()
+    }
     /// Stubs for the patched system-call sites of the program's image.
     pub fn stubs(&self) -> u64 {
-        self.memory_bitmap() + self.bitmap_size()
+        self.plain_bitmap() + self.bitmap_size()
     }
     /// Where the program's image may begin, a huge-page boundary.
     pub fn image(&self) -> u64 {
@@ -262,7 +266,8 @@ mod tests {
             assert!(segment.bitmap() >= segment.task_block() + TASK_BLOCK_SIZE);
             assert!(segment.bitmap_size() * 8 * PAGE_SIZE >= size);
             assert!(segment.memory_bitmap() - segment.bitmap() >= segment.bitmap_size());
-            assert!(segment.stubs() - segment.memory_bitmap() >= segment.bitmap_size());
+            assert!(segment.plain_bitmap() - segment.memory_bitmap() >= segment.bitmap_size());
+            assert!(segment.stubs() - segment.plain_bitmap() >= segment.bitmap_size());
             assert!(segment.stubs() + STUB_AREA_SIZE_MIN <= segment.image());
             let mmap = segment.mmap_area_start(segment.image() + (1 << 20)).unwrap();
             assert!(mmap > segment.image());

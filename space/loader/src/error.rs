@@ -37,6 +37,8 @@ pub enum LoadErrorKind {
     Machine(u16),
     /// ET_EXEC: linked to fixed addresses.
     NotPie,
+    /// ET_EXEC, and its addresses are taken.
+    Taken(u64),
     /// Relocatable object or core file (`e_type`).
     NotExecutable(u16),
     /// A shared library: no interpreter, no entry point.
@@ -75,8 +77,8 @@ impl LoadError {
             System(_, errno) | Memory(errno) => *errno,
             NotAFile => Errno::ACCESS,
             SetId | Capabilities => Errno::PERM,
-            NotElf | Empty | Class32 | Machine(_) | NotPie | NotExecutable(_) | Library
-            | Truncated | Malformed(_) => Errno::NOEXEC,
+            NotElf | Empty | Class32 | Machine(_) | NotPie | Taken(_) | NotExecutable(_)
+            | Library | Truncated | Malformed(_) => Errno::NOEXEC,
             NoInterpreter(_) => Errno::NOENT,
             TooManyInterpreters => Errno::LOOP,
             SegmentTooSmall { .. } => Errno::NOMEM,
@@ -108,10 +110,16 @@ impl fmt::Display for LoadError {
             Machine(machine) => {
                 write!(f, "program for another machine (ELF machine {machine}; need 62, x86-64)")
             }
+            Taken(address) => write!(
+                f,
+                "linked to fixed addresses, of which {address:#x} is taken: a domain holds one \
+                 such program, and its owner must be position-independent"
+            ),
             NotPie => write!(
                 f,
-                "not position-independent, so it cannot share an address space (rebuild it with \
-                 -fPIE -pie, or with -static-pie)"
+                "linked to fixed addresses, so it cannot share page tables, and the space was made \
+                 for programs that do (start the job with PVAS_SHARED=1 in the environment, or \
+                 rebuild the program with -fPIE -pie or -static-pie)"
             ),
             NotExecutable(kind) => write!(f, "not an executable (ELF type {kind})"),
             Library => write!(f, "a shared library, not a program"),

@@ -12,4 +12,4 @@ pub mod stack;
 
 pub use error::{LoadError, LoadErrorKind, describe, map_count_hint};
 pub use program::{Executable, Program};
-pub use segment::{TaskInfo, load};
+pub use segment::{TaskInfo, fixed_addresses, load};

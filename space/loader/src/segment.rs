@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
@@ -17,6 +18,7 @@ use nagaya_layout::{
 };
 use rustix::io::Errno;
 
+use crate::elf::Headers;
 use crate::error::{LoadError, LoadErrorKind};
 use crate::program::{Executable, Program};
 use crate::stack;
@@ -126,6 +128,9 @@ unsafe fn read_file(
     Ok(())
 }
 
+/// Address space for the stubs of an image that lies where it is linked to.
+const FIXED_STUBS_SIZE: u64 = 64 << 20;
+
 const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 
 /// Loads `program` into `segment` and returns its control block; the program starts with
@@ -156,15 +161,29 @@ pub unsafe fn load(
 
     if info.export_mapped {
         // Peers may have written to it since the last task of this ID ended.
-        let advice = if gate.is_shared() { libc::MADV_REMOVE } else { libc::MADV_DONTNEED };
         // SAFETY: the export area of a segment that is ours to fill.
-        unsafe { libc::madvise(segment.start() as *mut _, EXPORT_SIZE as usize, advice) };
+        unsafe {
+            match gate.is_shared() {
+                false => {
+                    let (at, size) = (segment.start() as *mut _, EXPORT_SIZE as usize);
+                    libc::madvise(at, size, libc::MADV_DONTNEED);
+                }
+                // Other domains look at it: its pages stay.
+                true => ptr::write_bytes(segment.start() as *mut u8, 0, EXPORT_SIZE as usize),
+            }
+        }
     }
     let head = if info.export_mapped { segment.task_block() } else { segment.start() };
     let head_end = if gate.is_shared() { segment.stubs() } else { segment.memory_bitmap() };
     // SAFETY: the head of a segment that is ours to fill.
-    unsafe { map_zeros(gate, ptr::null_mut(), head, head_end - head, READ_WRITE) }
-        .map_err(memory)?;
+    unsafe {
+        map_zeros(gate, ptr::null_mut(), head, head_end - head, READ_WRITE).map_err(memory)?;
+        if gate.is_shared() && !info.export_mapped {
+            // Who looks at it from another domain must not find a hole: the space's owner, above
+            // all, has no gate.
+            ptr::write_bytes(segment.start() as *mut u8, 0, EXPORT_SIZE as usize);
+        }
+    }
     let task = segment.task_block() as *mut Task;
     // SAFETY: just mapped, zeroed, large enough (a test in `gate` compares sizes), and
     // not yet known to anybody else.
@@ -179,6 +198,7 @@ pub unsafe fn load(
         (*task).mmap_end = mmap_end;
         (*task).bitmap = segment.bitmap() as *mut AtomicU64;
         (*task).memory = segment.memory_bitmap() as *mut AtomicU64;
+        (*task).plain = segment.plain_bitmap() as *mut AtomicU64;
         (*task).stub_next = segment.stubs();
         (*task).stub_end = segment.image();
         (*task).start.sigmask = info.sigmask;
@@ -188,9 +208,18 @@ pub unsafe fn load(
     // SAFETY: the block is filled in, the stub area is unmapped.
     unsafe { gate.thunk_init(task) }.map_err(|e| memory(Errno::from_raw_os_error(e)))?;
 
+    let is_fixed = program.executable.headers.is_fixed;
     // SAFETY: `image_start..image_end` lies before the mmap area and is unmapped.
-    let image = unsafe { map_image(gate, task, &program.executable, image_start) }?;
-    let own_entry = image.bias.wrapping_add(program.executable.headers.entry);
+    let image = unsafe { map_image(gate, task, &program.executable, image_start, !is_fixed) }?;
+    let bias = match is_fixed {
+        false => image.bias,
+        true => {
+            // SAFETY: just mapped in the segment.
+            unsafe { map_fixed(gate, task, &program.executable, image_start) }?;
+            0
+        }
+    };
+    let own_entry = bias.wrapping_add(program.executable.headers.entry);
     let mut entry = own_entry;
     let mut linker_base = 0;
     if let Some(linker) = &program.linker {
@@ -202,7 +231,7 @@ pub unsafe fn load(
         // SAFETY: the mmap area is unmapped, and its bitmap is told before anyone claims.
         unsafe {
             take(task, mmap_start, end);
-            map_image(gate, task, linker, at)?;
+            map_image(gate, task, linker, at, true)?;
         }
         linker_base = at.wrapping_sub(linker.headers.start());
         entry = linker_base.wrapping_add(linker.headers.entry);
@@ -220,7 +249,7 @@ pub unsafe fn load(
         environment: info.environment,
         name: &program.name,
         auxiliary: stack::Auxiliary {
-            headers: image.bias.wrapping_add(program.executable.headers.headers_address),
+            headers: bias.wrapping_add(program.executable.headers.headers_address),
             headers_count: program.executable.headers.headers_count,
             linker_base,
             entry: own_entry,
@@ -291,8 +320,91 @@ unsafe fn take(task: *mut Task, start: u64, end: u64) {
     }
 }
 
-/// Maps the loadable parts of an executable so that its first page is at `at`, and leads
-/// its system-call sites through the gate.
+/// Maps an image at the addresses that it is linked to, outside the segment: what it writes is the
+/// memory that it has in the segment at `there`. The mm must be one that has nothing there.
+///
+/// # Safety
+/// `there` is where [`map_image`] has mapped it; `task` is as for [`Gate::patch`].
+unsafe fn map_fixed(
+    gate: Gate,
+    task: *mut Task,
+    executable: &Executable,
+    there: u64,
+) -> Result<(), LoadError> {
+    let fail = |kind| LoadError::new(&executable.path, kind);
+    let memory = |errno| fail(LoadErrorKind::Memory(errno));
+    let last = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOMEM);
+    let (start, size) = (executable.headers.start(), executable.headers.span());
+    let fd = executable.file.as_raw_fd();
+    // SAFETY: MAP_FIXED_NOREPLACE touches nothing that exists; the rest goes on top of it, and the
+    // block is ours.
+    unsafe {
+        let flags = libc::MAP_PRIVATE
+            | libc::MAP_ANONYMOUS
+            | libc::MAP_NORESERVE
+            | libc::MAP_FIXED_NOREPLACE;
+        let at = libc::mmap(start as *mut _, size as usize, libc::PROT_NONE, flags, -1, 0);
+        if at == libc::MAP_FAILED {
+            return Err(match last() {
+                Errno::EXIST | Errno::PERM => fail(LoadErrorKind::Taken(start)),
+                errno => memory(errno),
+            });
+        }
+        (*task).fixed_start = start;
+        (*task).fixed_end = start + size;
+        (*task).fixed_to = there;
+        let stubs = fixed_stubs(&executable.headers);
+        (*task).fixed_stubs = AtomicU64::new(stubs.start);
+        (*task).fixed_stubs_end = stubs.end;
+        for load in &executable.headers.loads {
+            let page = load.address & !(PAGE_SIZE - 1);
+            let end = (load.address + load.memory_size).next_multiple_of(PAGE_SIZE);
+            if load.protection & libc::PROT_WRITE as u32 != 0 {
+                let (from, flags) =
+                    (there + (page - start), libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED);
+                let at = libc::mremap(
+                    from as *mut _,
+                    0,
+                    (end - page) as usize,
+                    flags,
+                    page as *mut libc::c_void,
+                );
+                if at == libc::MAP_FAILED {
+                    return Err(memory(last()));
+                }
+                // As private memory is: a fork's child copies it.
+                libc::madvise(at, (end - page) as usize, libc::MADV_DOFORK);
+                continue;
+            }
+            let bytes = load.address - page + load.file_size;
+            let offset = load.offset - (load.address - page);
+            map(page, bytes, load.protection, 0, Some((fd, offset))).map_err(memory)?;
+            if load.protection & libc::PROT_EXEC as u32 != 0 {
+                gate.patch(task, page as usize, bytes, fd, offset, load.protection)
+                    .map_err(|e| memory(Errno::from_raw_os_error(e)))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where the stubs of an image go that lies where it is linked to.
+fn fixed_stubs(headers: &Headers) -> Range<u64> {
+    let start = (headers.start() + headers.span()).next_multiple_of(HUGE_PAGE_SIZE);
+    start..start + FIXED_STUBS_SIZE
+}
+
+/// All addresses outside its segment that a program linked to fixed addresses takes; empty for
+/// others.
+pub fn fixed_addresses(headers: &Headers) -> Range<u64> {
+    match headers.is_fixed {
+        true => headers.start()..fixed_stubs(headers).end,
+        false => 0..0,
+    }
+}
+
+/// Maps the loadable parts of an executable so that its first page is at `at`, and, if it
+/// `runs` there, leads its system-call sites through the gate.
 ///
 /// # Safety
 /// Nothing is mapped in the image's span at `at`; `task` is as for [`Gate::patch`].
@@ -301,6 +413,7 @@ unsafe fn map_image(
     task: *mut Task,
     executable: &Executable,
     at: u64,
+    runs: bool,
 ) -> Result<Mapped, LoadError> {
     let memory = |errno| LoadError::new(&executable.path, LoadErrorKind::Memory(errno));
     let bias = at.wrapping_sub(executable.headers.start());
@@ -326,7 +439,7 @@ unsafe fn map_image(
                 } else {
                     map(start, size, load.protection, 0, Some((fd, offset))).map_err(memory)?;
                 }
-                if load.protection & libc::PROT_EXEC as u32 != 0 {
+                if runs && load.protection & libc::PROT_EXEC as u32 != 0 {
                     gate.patch(task, start as usize, size, fd, offset, load.protection)
                         .map_err(|e| memory(Errno::from_raw_os_error(e)))?;
                 }

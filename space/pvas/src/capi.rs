@@ -97,6 +97,7 @@ pub struct SpaceAttr {
     fields: u64,
     segment_size: usize,
     max_tasks: c_int,
+    shared: c_int,
 }
 
 /// See `include/pvas.h`.
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn pvas_create_attr(attr: *const SpaceAttr) -> c_int {
     // SAFETY: as the caller vouches.
     let attr = unsafe { attr.as_ref() };
     answer(attr.ok_or(Error::Null("attr")).and_then(|attr| {
-        if attr.fields & !3 != 0 {
+        if attr.fields & !7 != 0 {
             return Err(Error::Invalid("fields (unknown flag)"));
         }
         let tasks_max = match attr.fields & 2 {
@@ -122,7 +123,8 @@ pub unsafe extern "C" fn pvas_create_attr(attr: *const SpaceAttr) -> c_int {
             _ => Some(u32::try_from(attr.max_tasks).map_err(|_| Error::Invalid("max_tasks"))?),
         };
         let segment_size = (attr.fields & 1 != 0).then_some(attr.segment_size as u64);
-        create(SpaceOptions { segment_size, tasks_max, shared: false })
+        let shared = attr.fields & 4 != 0 && attr.shared != 0;
+        create(SpaceOptions { segment_size, tasks_max, shared })
     }))
 }
 
@@ -275,6 +277,41 @@ pub unsafe extern "C" fn pvas_spawn(
     answer(spawn())
 }
 
+/// See `include/pvas.h`.
+///
+/// # Safety
+/// `cpus` is null or points to `cpus_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_add_domain(
+    pvd: c_int,
+    first: c_int,
+    count: c_int,
+    cpus: *const u8,
+    cpus_size: usize,
+) -> c_int {
+    let add = || {
+        let space = space(pvd)?;
+        let first = check_id(space.control(), first)?;
+        let count = u32::try_from(count).map_err(|_| Error::Invalid("number of IDs"))?;
+        let processors = match cpus.is_null() {
+            true => Vec::new(),
+            // SAFETY: as the caller vouches.
+            false => unsafe { std::slice::from_raw_parts(cpus, cpus_size) }.to_vec(),
+        };
+        Ok(space.add_domain(first..first.saturating_add(count), processors)? as c_int)
+    };
+    answer(add())
+}
+
+/// See `include/pvas.h`.
+#[unsafe(no_mangle)]
+pub extern "C" fn pvas_domain_of(pvd: c_int, pvid: c_int) -> c_int {
+    answer(control(pvd).and_then(|control| {
+        let id = check_id(control, pvid)?;
+        Ok(control.domain_of(id) as c_int)
+    }))
+}
+
 /// `struct pvas_space_info`.
 #[repr(C)]
 #[derive(Debug)]
@@ -420,7 +457,8 @@ pub unsafe extern "C" fn pvas_export(
     let name = unsafe { self::name(name) };
     answer(name.and_then(|name| {
         let task = this::task().ok_or(Error::NotATask)?;
-        export::export(&task.control, task.id, name, addr as u64, size as u64)?;
+        let address = task.for_others(addr as u64);
+        export::export(&task.control, task.id, name, address, size as u64)?;
         Ok(0)
     }))
 }

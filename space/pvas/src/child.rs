@@ -14,16 +14,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use nagaya_gate::Gate;
 use nagaya_gate::abi::Task;
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
 use rustix::thread::futex;
 use rustix::time::Timespec;
+use serde::{Deserialize, Serialize};
 
 use crate::control::Control;
 
 /// What differs between a new task and the process that starts it. Everything that is
 /// `None` or empty is inherited.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Attributes {
     /// Descriptors of the task: {ours, its number}. `None`: all that are not
     /// close-on-exec.
@@ -167,16 +169,71 @@ pub unsafe fn start(
     comm: &CStr,
     attributes: &Attributes,
 ) -> Result<u32, StartError> {
+    let alive = |pid| move || lives(pid);
+    // SAFETY: as the caller vouches.
+    let started = unsafe { start_as(control, id, task, comm, attributes, Kin::Child, alive) };
+    started.map_err(|(error, pid)| {
+        // It has ended; nobody else knows of it, so it is ours to reap.
+        pid.map(reap);
+        error
+    })
+}
+
+/// The same in a child of the space's owner, whose child the caller is. `Err` also has the
+/// process that could not become a task, which its parent has to reap.
+///
+/// # Safety
+/// As for [`start`].
+pub unsafe fn start_sibling(
+    control: Control,
+    id: u32,
+    task: *mut Task,
+    comm: &CStr,
+    attributes: &Attributes,
+) -> Result<u32, (StartError, Option<u32>)> {
+    let alive = |pid: u32| {
+        let target = Pid::from_raw(pid as i32);
+        let descriptor = target.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        move || descriptor.as_ref().is_some_and(|process| !has_ended(process))
+    };
+    // SAFETY: as the caller vouches.
+    unsafe { start_as(control, id, task, comm, attributes, Kin::Sibling, alive) }
+}
+
+/// Whose child a new task is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kin {
+    /// The caller's.
+    Child,
+    /// The caller's parent's.
+    Sibling,
+}
+
+/// # Safety
+/// As for [`start`].
+unsafe fn start_as<L: Fn() -> bool>(
+    control: Control,
+    id: u32,
+    task: *mut Task,
+    comm: &CStr,
+    attributes: &Attributes,
+    kin: Kin,
+    alive: impl FnOnce(u32) -> L,
+) -> Result<u32, (StartError, Option<u32>)> {
     let highest = |a: RawFd, &(from, to): &(RawFd, RawFd)| a.max(from).max(to);
     let fds = attributes.fds.as_deref().unwrap_or_default();
     let mut name = [0; 16];
     let length = comm.count_bytes().min(15);
     name[..length].copy_from_slice(&comm.to_bytes()[..length]);
+    let (parent, cloned) = match kin {
+        Kin::Child => (std::process::id(), 0),
+        Kin::Sibling => (control.owner_pid(), libc::CLONE_PARENT),
+    };
     let plan = Plan {
         attributes,
         moved: vec![-1; fds.len()],
         above: fds.iter().fold(2, highest).saturating_add(1),
-        parent: std::process::id(),
+        parent,
         comm: name,
         control,
         id,
@@ -184,7 +241,7 @@ pub unsafe fn start(
         gate: control.gate(),
         failure: Failure::default(),
     };
-    let flags = (libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | libc::SIGCHLD) as u64;
+    let flags = (libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | cloned | libc::SIGCHLD) as u64;
     let blocked = BlockedSignals::new();
     // The kernel clears this word at the child's end, whenever that is: so it lies in the
     // control area, which outlives the child.
@@ -206,28 +263,25 @@ pub unsafe fn start(
             (&raw const plan).cast(),
         );
         if pid < 0 {
-            return Err(StartError::Clone(Errno::from_raw_os_error(-pid as i32)));
+            let errno = Errno::from_raw_os_error(-pid as i32);
+            return Err((StartError::Clone(errno), None));
         }
-        (pid as u32, wait_while(starting, 1, || lives(pid as u32)))
+        (pid as u32, wait_while(starting, 1, alive(pid as u32)))
     };
     drop(blocked);
     // One that was announced and has ended since ends as a task: its parent waits for it.
     if state == 2 || control.is_announced(id) {
         return Ok(pid);
     }
-    // It has ended; nobody else knows of it, so it is ours to reap.
-    let status = reap(pid);
-    match plan.failure.step.load(Ordering::Acquire) {
-        0 => {
-            let _ = status;
-            Err(StartError::Killed)
-        }
+    let error = match plan.failure.step.load(Ordering::Acquire) {
+        0 => StartError::Killed,
         step => {
             let errno = plan.failure.errno.load(Ordering::Acquire) as i32;
             let name = STEPS.get(step as usize).copied().unwrap_or("setup");
-            Err(StartError::Step(name, Errno::from_raw_os_error(errno)))
+            StartError::Step(name, Errno::from_raw_os_error(errno))
         }
-    }
+    };
+    Err((error, Some(pid)))
 }
 
 /// How often those who wait for a process look whether it lives.
@@ -260,6 +314,12 @@ pub fn lives(pid: u32) -> bool {
     // An error: it was waited for already.
     Pid::from_raw(pid as i32)
         .is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
+}
+
+/// Whether a process has ended, by its descriptor.
+pub fn has_ended(process: &OwnedFd) -> bool {
+    let mut fds = [PollFd::new(process, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 /// Reaps a child that has ended. `None` if somebody else did, or SIGCHLD is ignored.
@@ -352,6 +412,11 @@ pub unsafe fn enter(control: Control, id: u32, task: *mut Task, gate: Gate, comm
 /// Applies the attributes. No allocation, no lock, no thread-local.
 fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
     let attributes = plan.attributes;
+    if plan.control.is_shared() {
+        // Tasks of other domains look through our page tables (`gate/c/far.c`), also where Yama
+        // lets only ancestors do so. They can write our memory anyway.
+        let _ = raw::call2(libc::SYS_prctl, libc::PR_SET_PTRACER as usize, usize::MAX);
+    }
     let at = |step| move |errno| (step, errno);
     if attributes.new_session {
         raw::call0(libc::SYS_setsid).map_err(at(Step::Session))?;

@@ -4,6 +4,7 @@
 //! Tasks write here too (through the gate and libpvas), so it is reached through atomics
 //! and raw pointers only.
 
+use std::ops::Range;
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -54,9 +55,9 @@ fn size_of_area(tasks_max: u32) -> usize {
 }
 
 impl Control {
-    /// Maps and fills the control area of `layout`. Error: the window is taken (EEXIST),
-    /// or ENOMEM.
-    pub fn create(layout: &SpaceLayout) -> Result<Self, Error> {
+    /// Maps and fills the control area of `layout`. It stays one where the process is
+    /// copied, if it `is_shared`. Error: the window is taken (EEXIST), or ENOMEM.
+    pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Self, Error> {
         let size = size_of_area(layout.tasks_max());
         // SAFETY: MAP_FIXED_NOREPLACE touches nothing that exists.
         let at = unsafe {
@@ -64,7 +65,7 @@ impl Control {
                 layout.window() as *mut _,
                 size,
                 libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE
+                if is_shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE }
                     | libc::MAP_ANONYMOUS
                     | libc::MAP_NORESERVE
                     | libc::MAP_FIXED_NOREPLACE,
@@ -224,13 +225,13 @@ impl Control {
     /// Counts an event and wakes all who wait for one.
     pub fn announce(&self) {
         self.event().fetch_add(1, Ordering::Release);
-        let flags = rustix::thread::futex::Flags::PRIVATE;
+        let flags = rustix::thread::futex::Flags::empty();
         // Nobody waiting is the usual case, and the only errors are programming ones.
         let _ = rustix::thread::futex::wake(self.event(), flags, i32::MAX as u32);
     }
 
-    /// Takes an ID: this one, or the lowest free one.
-    pub fn take_slot(&self, id: Option<u32>) -> Result<u32, Error> {
+    /// Takes an ID: this one, or the lowest free one of a domain.
+    pub fn take_slot(&self, id: Option<u32>, domain: u32) -> Result<u32, Error> {
         let take = |id: u32| {
             let state = &self.slot(id).state;
             state
@@ -249,12 +250,50 @@ impl Control {
             Some(id) if take(id) => id,
             Some(id) => return Err(Error::IdTaken(id)),
             None => (0..self.tasks_max())
-                .find(|&id| take(id))
+                .find(|&id| self.domain_of(id) == domain && take(id))
                 .ok_or_else(|| Error::Full(self.tasks_max()))?,
         };
         self.space().tasks_high.fetch_max(id + 1, Ordering::AcqRel);
         self.slot(id).starting.store(1, Ordering::Release);
         Ok(id)
+    }
+
+    /// Whose mm the segment of an ID is part of: 0 for the owner's.
+    pub fn domain_of(&self, id: u32) -> u32 {
+        self.slot(id).domain.load(Ordering::Acquire)
+    }
+
+    /// Gives IDs that nobody has had yet to a domain. Error: the first of them that somebody has
+    /// or had.
+    pub(crate) fn give_to_domain(&self, ids: Range<u32>, domain: u32) -> Result<(), u32> {
+        if let Some(taken) = ids.clone().find(|&id| !self.is_unused(id)) {
+            return Err(taken);
+        }
+        ids.for_each(|id| self.slot(id).domain.store(domain, Ordering::Release));
+        Ok(())
+    }
+
+    /// The lowest ID of the owner's domain that nobody has or had.
+    pub(crate) fn unused_id(&self) -> Option<u32> {
+        (0..self.tasks_max()).find(|&id| self.is_unused(id))
+    }
+
+    /// Whether the ID is of the owner's domain, and nobody has or had it.
+    fn is_unused(&self, id: u32) -> bool {
+        let slot = self.slot(id);
+        slot.state.load(Ordering::Acquire) == slot_state::FREE
+            && slot.export_mapped.load(Ordering::Acquire) == 0
+            && slot.domain.load(Ordering::Acquire) == 0
+    }
+
+    /// Undoes `give_to_domain`.
+    pub(crate) fn take_from_domain(&self, ids: Range<u32>) {
+        ids.for_each(|id| self.slot(id).domain.store(0, Ordering::Release));
+    }
+
+    /// Whether tasks' memory is shared memory.
+    pub fn is_shared(&self) -> bool {
+        self.space().alias != 0
     }
 
     /// Gives an ID back whose task has not been announced.
@@ -326,37 +365,55 @@ impl Control {
         }
     }
 
-    /// Unmaps a segment but for its export area, which is zeroed.
+    /// Takes the memory of a segment back but for its export area, which is zeroed. In another
+    /// domain it stays mapped, empty, until the next task comes ([`Control::unmap_left`]).
     ///
     /// # Safety
-    /// Nobody runs in the segment or owns memory in it.
+    /// Called by the owner. Nobody runs in the segment or owns memory in it.
     pub unsafe fn clear_segment(&self, id: u32) {
         let segment = self.layout().segment(id).expect("IDs of slots are in range");
-        let block = segment.task_block();
+        let (start, block) = (segment.start(), segment.task_block());
         // SAFETY: the segment is the task's alone, and the task is gone.
         unsafe {
-            libc::munmap(block as *mut _, (segment.end() - block) as usize);
-            libc::madvise(
-                segment.start() as *mut _,
-                (block - segment.start()) as usize,
-                libc::MADV_DONTNEED,
-            );
+            if self.domain_of(id) == 0 {
+                libc::munmap(block as *mut _, (segment.end() - block) as usize);
+            }
+            match self.is_shared() {
+                false => {
+                    libc::madvise(start as *mut _, (block - start) as usize, libc::MADV_DONTNEED);
+                }
+                true => {
+                    self.give_back(block, segment.end() - block);
+                    // Its pages stay: who looks at it from another domain must not find a hole.
+                    ptr::write_bytes(start as *mut u8, 0, (block - start) as usize);
+                }
+            }
         }
-        // SAFETY: as above.
-        unsafe { self.give_back(id) };
     }
 
-    /// Gives the pages of a segment back where they are shared memory; they read as zeros.
+    /// Gives the pages behind these addresses back where they are shared memory; they read as
+    /// zeros.
     ///
     /// # Safety
     /// Nobody uses what they hold.
-    unsafe fn give_back(&self, id: u32) {
-        let segment = self.layout().segment(id).expect("IDs of slots are in range");
+    unsafe fn give_back(&self, address: u64, size: u64) {
         let Space { alias, base, .. } = *self.space();
         if alias != 0 {
             // SAFETY: as the caller vouches; the alias lives as long as the space.
-            unsafe { memory::give_back(alias, segment.start() - base, segment.size()) };
+            unsafe { memory::give_back(alias, address - base, size) };
         }
+    }
+
+    /// Unmaps what a task that has ended has left in this domain's mm, but for its export area.
+    ///
+    /// # Safety
+    /// Called by the domain's keeper. Nobody runs in the segment.
+    pub unsafe fn unmap_left(&self, id: u32) {
+        let segment = self.layout().segment(id).expect("IDs of slots are in range");
+        let exports = self.slot(id).export_mapped.load(Ordering::Acquire) == 1;
+        let from = if exports { segment.task_block() } else { segment.start() };
+        // SAFETY: as the caller vouches.
+        unsafe { libc::munmap(from as *mut _, (segment.end() - from) as usize) };
     }
 
     /// Empties a segment whose program did not start.
@@ -383,8 +440,10 @@ impl Control {
         let segment = self.layout().segment(id).expect("IDs of slots are in range");
         // SAFETY: as the caller vouches.
         unsafe {
-            libc::munmap(segment.start() as *mut _, segment.size() as usize);
-            self.give_back(id);
+            if self.domain_of(id) == 0 {
+                libc::munmap(segment.start() as *mut _, segment.size() as usize);
+            }
+            self.give_back(segment.start(), segment.size());
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use nagaya_loader::{LoadError, describe, map_count_hint};
+use pager::PagerError;
 use rustix::io::Errno;
 
 /// An error of this crate. `Display` is one line: what, where, what to do.
@@ -58,6 +59,14 @@ pub enum Error {
     Killed,
     /// A system call failed: which, and why.
     System(&'static str, Errno),
+    /// Domains need a space whose tasks' memory is shared.
+    NotShared,
+    /// The pages of other domains cannot be seen.
+    Views(PagerError),
+    /// The keeper of a domain has ended; its PID.
+    NoKeeper(u32),
+    /// What the keeper of a domain says.
+    Told(String, Errno),
 }
 
 impl Error {
@@ -73,7 +82,9 @@ impl Error {
             | Error::NoOwner
             | Error::Killed => Errno::SRCH,
             Error::IsATask | Error::NotOwner | Error::NotForked => Errno::PERM,
-            Error::IdRange(..) | Error::Invalid(_) | Error::NoSegment => Errno::INVAL,
+            Error::IdRange(..) | Error::Invalid(_) | Error::NoSegment | Error::NotShared => {
+                Errno::INVAL
+            }
             Error::IdTaken(_) => Errno::BUSY,
             Error::Full(_) => Errno::AGAIN,
             Error::Null(_) => Errno::FAULT,
@@ -83,7 +94,10 @@ impl Error {
             Error::NamesFull => Errno::NOSPC,
             Error::TimedOut => Errno::TIMEDOUT,
             Error::Interrupted => Errno::INTR,
-            Error::Setup(_, errno) | Error::System(_, errno) => *errno,
+            Error::Setup(_, errno) | Error::System(_, errno) | Error::Told(_, errno) => *errno,
+            Error::Views(PagerError::Memory | PagerError::Mappings) => Errno::NOMEM,
+            Error::Views(_) => Errno::PERM,
+            Error::NoKeeper(_) => Errno::PIPE,
         }
     }
 }
@@ -126,6 +140,15 @@ impl fmt::Display for Error {
                 write!(f, "new task: {what}: {}{}", describe(*errno), hint(*errno))
             }
             Error::Killed => write!(f, "the new task was killed before its program started"),
+            Error::NotShared => write!(
+                f,
+                "domains need a space of shared memory (PVAS_SPACE_SHARED, or PVAS_SHARED=1)"
+            ),
+            Error::Views(error) => write!(f, "domains: {error}"),
+            Error::NoKeeper(pid) => {
+                write!(f, "the process that keeps the domain has ended (PID {pid}; was it killed?)")
+            }
+            Error::Told(message, _) => f.write_str(message),
             Error::System(call, Errno::NOMEM) => {
                 write!(f, "{call}: out of memory{}", map_count_hint())
             }

@@ -236,7 +236,7 @@ pub fn import(
                 })
             }
         };
-        match futex::wait(control.event(), futex::Flags::PRIVATE, event, left.as_ref()) {
+        match futex::wait(control.event(), futex::Flags::empty(), event, left.as_ref()) {
             Ok(()) | Err(Errno::AGAIN | Errno::TIMEDOUT) => {}
             Err(Errno::INTR) => return Err(Error::Interrupted),
             Err(errno) => return Err(Error::System("futex", errno)),

@@ -155,6 +155,9 @@ extern "C" fn prepare(pvd: i32, pvid: i32) -> *mut Record {
         space.check_owner()?;
         let range = || Error::IdRange(i64::from(pvid), space.layout().tasks_max());
         let id = u32::try_from(pvid).map_err(|_| range())?;
+        if id < space.layout().tasks_max() && space.domain_of(id) != 0 {
+            return Err(Error::Invalid("task ID (pvas_fork makes tasks of the first domain only)"));
+        }
         let id = space.take_slot(Some(id))?;
         let stack = vec![0; STACK_SIZE];
         let none = Request { path: ptr::null(), argv: ptr::null(), envp: ptr::null(), sigmask: 0 };
@@ -213,7 +216,7 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     }
     let added = Watcher::get().and_then(|watcher| {
         watcher
-            .add(record.space.key(), control, record.id, record.child as u32)
+            .add(record.space.key(), control, record.id, record.child as u32, std::process::id())
             .map_err(|errno| Error::System("pidfd_open", errno))
     });
     match added {

@@ -6,17 +6,21 @@
 //! `capi` module of this crate.
 //!
 //! `child` holds what a new task does before its program starts, `watcher` what happens
-//! when it ends, `control` what all sides share. By a `hold` a task keeps the memory of
+//! when it ends, `control` what all sides share. `domain` makes parts of a space that have
+//! page tables of their own, each with a `keeper`, out of one `memory`. By a `hold` a task keeps the memory of
 //! another, in which it works, from going.
 
 mod capi;
 mod child;
+pub mod connection;
 mod control;
 pub mod copy_plan;
+mod domain;
 mod error;
 pub mod export;
 mod fork;
 pub mod hold;
+mod keeper;
 mod memory;
 mod regions;
 mod space;
@@ -25,6 +29,7 @@ mod watcher;
 
 pub use child::Attributes;
 pub use control::Control;
+pub use domain::DomainInfo;
 pub use error::Error;
-pub use space::{Space, SpaceOptions, parse_size};
+pub use space::{Space, SpaceOptions, is_fixed, parse_size};
 pub use this::{ThisTask, task as this_task};

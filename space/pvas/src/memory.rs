@@ -7,10 +7,12 @@
 //! in their address space as everything of the owner's is.
 
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nagaya_layout::SpaceLayout;
+use rustix::fs::{MemfdFlags, fstat, ftruncate, memfd_create};
 use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::error::{Error, last};
 
@@ -32,38 +34,28 @@ pub struct Memory {
 impl Memory {
     /// Makes the memory of all segments of `layout`; none of it is in use.
     pub fn create(layout: &SpaceLayout) -> Result<Self, Error> {
+        let failed = |call| move |errno| Error::System(call, errno);
         let size = layout.end() - layout.base();
         // The kernel would send SIGXFSZ.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         if limit.is_some_and(|limit| limit < size) {
             return Err(Error::System("memory of the space (ulimit -f is too low)", Errno::FBIG));
         }
-        // SAFETY: a new descriptor, and a new mapping where the kernel finds room.
-        unsafe {
-            let fd = libc::memfd_create(c"pvas".as_ptr(), libc::MFD_CLOEXEC);
-            if fd < 0 {
-                return Err(last("memfd_create"));
-            }
-            let file = OwnedFd::from_raw_fd(fd);
-            if libc::ftruncate(fd, size as i64) != 0 {
-                return Err(last("ftruncate of the space's memory"));
-            }
-            let inode = rustix::fs::fstat(&file).map_err(|e| Error::System("fstat", e))?.st_ino;
-            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
-            let alias = libc::mmap(PLACE as *mut _, size as usize, libc::PROT_NONE, flags, fd, 0);
-            if alias == libc::MAP_FAILED {
-                return Err(last("mmap of the space's memory"));
-            }
-            // What tasks map inherits both; the gate takes the second back.
-            for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
-                if libc::madvise(alias, size as usize, advice) != 0 {
-                    let error = last("madvise of the space's memory");
-                    libc::munmap(alias, size as usize);
-                    return Err(error);
-                }
-            }
-            Ok(Self { file: ManuallyDrop::new(file), inode, alias: alias as u64, size })
-        }
+        let file = memfd_create("pvas", MemfdFlags::CLOEXEC).map_err(failed("memfd_create"))?;
+        ftruncate(&file, size).map_err(failed("ftruncate of the space's memory"))?;
+        let inode = fstat(&file).map_err(failed("fstat"))?.st_ino;
+        let alias = map_alias(file.as_fd(), size, PLACE, MapFlags::empty())?;
+        Ok(Self { file: ManuallyDrop::new(file), inode, alias, size })
+    }
+
+    /// Makes the alias in a forked child, which has not got it, where its parent has it.
+    pub fn map_alias_again(&self) -> Result<(), Error> {
+        map_alias(self.file(), self.size, self.alias, MapFlags::FIXED_NOREPLACE).map(drop)
+    }
+
+    /// The file.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Where all of it is mapped, without access.
@@ -91,6 +83,27 @@ impl Memory {
         unsafe { libc::munmap(self.alias as *mut _, self.size as usize) };
         drop(ManuallyDrop::into_inner(self.file));
     }
+}
+
+/// Maps all of the file without access.
+fn map_alias(file: BorrowedFd<'_>, size: u64, at: u64, fixed: MapFlags) -> Result<u64, Error> {
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE | fixed;
+    let size = size as usize;
+    // SAFETY: a new mapping, that replaces nothing.
+    let alias = unsafe { mmap(at as *mut _, size, ProtFlags::empty(), flags, file, 0) }
+        .map_err(|errno| Error::System("mmap of the space's memory", errno))?;
+    // What tasks map inherits both; the gate takes the second back.
+    for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
+        // SAFETY: just mapped, and nobody knows of it.
+        unsafe {
+            if libc::madvise(alias, size, advice) != 0 {
+                let error = last("madvise of the space's memory");
+                libc::munmap(alias, size);
+                return Err(error);
+            }
+        }
+    }
+    Ok(alias as u64)
 }
 
 /// Gives the pages of `size` bytes of the memory back, from `offset` on: they read as zeros.

@@ -43,6 +43,9 @@ fn regions(control: Control) -> impl Iterator<Item = &'static Region> {
 
 fn remove_unused(control: Control, n: usize, region: &Region) {
     let change = |from, to| region.state.compare_exchange(from, to, SeqCst, SeqCst).is_ok();
+    if region.domain.load(Acquire) != 0 {
+        return; // another mm: it stays, for who comes there next
+    }
     if !change(region_state::LIVE, region_state::REMOVING) {
         return;
     }

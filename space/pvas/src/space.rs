@@ -2,10 +2,11 @@
 //! and removing them.
 
 use std::ffi::{CString, OsStr};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, Once};
+use std::sync::{Mutex, Once, RwLock};
 
 use nagaya_gate::abi::Task;
 use nagaya_layout::{
@@ -15,12 +16,19 @@ use nagaya_layout::{
 use nagaya_loader::{LoadError, Program, TaskInfo};
 use rustix::io::Errno;
 
-use crate::child::{self, Attributes, StartError};
+use crate::child::{self, Attributes};
 use crate::control::Control;
 use crate::copy_plan;
+use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
 use crate::memory::{self, Memory};
 use crate::watcher::Watcher;
+
+/// Whether a program is linked to fixed addresses, so that its task needs a domain of its own in a
+/// space whose tasks' memory is shared. Error: it cannot be a task at all.
+pub fn is_fixed(path: &Path) -> Result<bool, Error> {
+    Ok(Program::open_fixed(path, Vec::new())?.executable.headers.is_fixed)
+}
 
 /// How a space is to be laid out.
 #[derive(Debug, Clone, Copy, Default)]
@@ -62,8 +70,8 @@ pub struct Space {
     /// Names the space to the watcher.
     key: u64,
     destroyed: AtomicBool,
-    /// The segments' memory, if it is shared.
-    memory: Mutex<Option<Memory>>,
+    /// Where the segments' memory is shared: that, and domains with page tables of their own.
+    domains: RwLock<Option<Domains>>,
 }
 
 /// Windows that spaces of this process have taken, in ascending order.
@@ -150,9 +158,10 @@ impl Space {
         let (control, layout) = match options.tasks_max {
             Some(tasks_max) => {
                 let size = SpaceLayout::window_size(segment_size, tasks_max).map_err(bad)?;
-                take_window(&mut windows, segment_size, |gap| (gap >= size).then_some(tasks_max))
+                let tasks = |gap| (gap >= size).then_some(tasks_max);
+                take_window(&mut windows, segment_size, shared, tasks)
             }
-            None => take_window(&mut windows, segment_size, |gap| {
+            None => take_window(&mut windows, segment_size, shared, |gap| {
                 let half = SpaceLayout::tasks_within(segment_size, gap / 2).min(most);
                 let one = SpaceLayout::tasks_within(segment_size, gap).min(1);
                 Some(half.max(one)).filter(|&n| n > 0)
@@ -171,8 +180,36 @@ impl Space {
         control.set_watcher(watcher.tid());
         control.set_copy_plan(&copies);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
-        let memory = Mutex::new(memory);
-        Ok(Self { control, layout, key, destroyed: AtomicBool::new(false), memory })
+        let domains = RwLock::new(memory.map(Domains::new));
+        Ok(Self { control, layout, key, destroyed: AtomicBool::new(false), domains })
+    }
+
+    /// Makes a domain of the IDs, which nobody has had yet, on the processors of a CPU mask as
+    /// sched_setaffinity takes it (empty: on the owner's). Returns its number, from 1 on.
+    pub fn add_domain(&self, ids: Range<u32>, processors: Vec<u8>) -> Result<u32, Error> {
+        self.check_owner()?;
+        if ids.is_empty() || ids.end > self.layout.tasks_max() {
+            return Err(Error::IdRange(i64::from(ids.end), self.layout.tasks_max()));
+        }
+        let mut domains = self.domains.write().expect("no panic while held");
+        domains.as_mut().ok_or(Error::NotShared)?.add(self.control, ids, processors)
+    }
+
+    /// All domains, this process's first.
+    pub fn domains(&self) -> Vec<DomainInfo> {
+        let own = DomainInfo {
+            pid: std::process::id(),
+            ids: 0..self.layout.tasks_max(),
+            processors: Vec::new(),
+        };
+        let domains = self.domains.read().expect("no panic while held");
+        let others = domains.iter().flat_map(Domains::infos);
+        std::iter::once(own).chain(others).collect()
+    }
+
+    /// Whose mm the segment of an ID is part of: 0 for this process's.
+    pub fn domain_of(&self, id: u32) -> u32 {
+        self.control.domain_of(id)
     }
 
     /// The space's shared state.
@@ -201,17 +238,17 @@ impl Space {
 
     /// Takes an ID, also one whose task has just ended.
     pub(crate) fn take_slot(&self, id: Option<u32>) -> Result<u32, Error> {
-        match self.control.take_slot(id) {
+        match self.control.take_slot(id, 0) {
             Err(Error::IdTaken(id)) => {
                 self.settle()?;
-                self.control.take_slot(Some(id))
+                self.control.take_slot(Some(id), 0)
             }
             result => result,
         }
     }
 
-    /// Starts `path` as task `id` (`None`: the lowest free ID); returns ID and PID once
-    /// the program runs. A relative path is resolved in the caller's directory.
+    /// Starts `path` as task `id` (`None`: the lowest free ID of the first domain); returns ID and
+    /// PID once the program runs. A relative path is resolved in the caller's directory.
     pub fn spawn(
         &self,
         id: Option<u32>,
@@ -221,7 +258,14 @@ impl Space {
         attributes: &Attributes,
     ) -> Result<(u32, u32), Error> {
         self.check_owner()?;
-        let program = Program::open(path, arguments)?;
+        let program = match self.control.is_shared() {
+            true => Program::open_fixed(path, arguments.clone())?,
+            false => Program::open(path, arguments.clone())?,
+        };
+        let id = match program.executable.headers.is_fixed {
+            true => Some(self.id_alone(id)?),
+            false => id,
+        };
         let limit = match (attributes.segment_size, self.layout.segment(0)) {
             (Some(size), Some(whole)) => {
                 whole.limited(size).map_err(|_| Error::Invalid(
@@ -232,22 +276,13 @@ impl Space {
             _ => self.layout.segment_size(),
         };
         let id = self.take_slot(id)?;
-        let stack = attributes.limits.iter().find(|l| l.0 == libc::RLIMIT_STACK);
-        // SAFETY: we hold the slot.
-        let loaded = unsafe {
-            load_into(&self.control, id, &program, environment, limit, stack.map(|l| l.1), 0)
+        let started = match self.domain_of(id) {
+            0 => self.start_here(id, path, program, environment, limit, attributes),
+            // Its keeper opens the program again. What is wrong with it, we have seen.
+            number => self.start_there(number, id, path, arguments, environment, attributes),
         };
-        let started = loaded.map_err(Error::from).and_then(|task| {
-            // SAFETY: just loaded for this slot.
-            let started = unsafe { child::start(self.control, id, task, &comm(path), attributes) };
-            started.map_err(|error| match error {
-                StartError::Clone(errno) => Error::System("clone", errno),
-                StartError::Step(step, errno) => Error::Setup(step, errno),
-                StartError::Killed => Error::Killed,
-            })
-        });
-        let pid = match started {
-            Ok(pid) => pid,
+        let (pid, domain) = match started {
+            Ok(started) => started,
             Err(error) => {
                 // SAFETY: no process runs in the segment.
                 unsafe { abandon(&self.control, id) };
@@ -255,9 +290,60 @@ impl Space {
             }
         };
         Watcher::get()?
-            .add(self.key, self.control, id, pid)
+            .add(self.key, self.control, id, pid, domain)
             .map_err(|errno| Error::System("pidfd_open", errno))?;
         Ok((id, pid))
+    }
+
+    /// An ID, this one if any, that is not of our domain, whose mm is no place for a program that is
+    /// linked to its addresses: if it is, it gets a domain of its own.
+    fn id_alone(&self, id: Option<u32>) -> Result<u32, Error> {
+        let id = match id {
+            Some(id) if id >= self.layout.tasks_max() => {
+                return Err(Error::IdRange(i64::from(id), self.layout.tasks_max()));
+            }
+            Some(id) if self.domain_of(id) != 0 => return Ok(id),
+            Some(id) => id,
+            None => self.control.unused_id().ok_or(Error::Full(self.layout.tasks_max()))?,
+        };
+        self.add_domain(id..id + 1, Vec::new())?;
+        Ok(id)
+    }
+
+    /// Starts a task in our mm; returns its PID, and ours, as one that has the mm.
+    fn start_here(
+        &self,
+        id: u32,
+        path: &Path,
+        program: Program,
+        environment: &[CString],
+        segment_size: u64,
+        attributes: &Attributes,
+    ) -> Result<(u32, u32), Error> {
+        let stack = attributes.limits.iter().find(|l| l.0 == libc::RLIMIT_STACK);
+        let stack = stack.map(|l| l.1);
+        // SAFETY: we hold the slot.
+        let task =
+            unsafe { load_into(&self.control, id, &program, environment, segment_size, stack, 0) }?;
+        // SAFETY: just loaded for this slot.
+        let pid = unsafe { child::start(self.control, id, task, &comm(path), attributes) }?;
+        Ok((pid, std::process::id()))
+    }
+
+    /// Starts a task in another domain's mm; returns its PID and that of the domain's keeper.
+    fn start_there(
+        &self,
+        number: u32,
+        id: u32,
+        path: &Path,
+        arguments: Vec<CString>,
+        environment: &[CString],
+        attributes: &Attributes,
+    ) -> Result<(u32, u32), Error> {
+        let domains = self.domains.read().expect("no panic while held");
+        let domain = domains.as_ref().and_then(|all| all.get(number)).ok_or(Error::NotShared)?;
+        let pid = domain.start(id, path, arguments, environment, attributes)?;
+        Ok((pid, domain.pid()))
     }
 
     /// Kills what still runs and returns all memory. The tasks remain children of this
@@ -269,6 +355,8 @@ impl Space {
         }
         Watcher::get()?.destroy(self.key);
         let control = self.control;
+        let mut domains = self.domains.write().expect("no panic while held");
+        domains.as_mut().into_iter().for_each(Domains::end);
         // SAFETY: the watcher has reclaimed every task, and the space's handle is taken
         // from its holders before it is destroyed.
         unsafe {
@@ -276,9 +364,8 @@ impl Space {
                 control.drop_segment(id);
             }
             control.destroy();
-            let memory = self.memory.lock().expect("no panic while held").take();
-            if let Some(memory) = memory {
-                memory.destroy();
+            if let Some(domains) = domains.take() {
+                domains.destroy();
             }
         }
         WINDOWS.lock().expect("no panic while held").retain(|w| w.0 != self.layout.window());
@@ -337,6 +424,7 @@ pub(crate) fn comm(path: &Path) -> CString {
 fn take_window(
     windows: &mut Vec<(u64, u64)>,
     segment_size: u64,
+    is_shared: bool,
     tasks: impl Fn(u64) -> Option<u32>,
 ) -> Result<(Control, SpaceLayout), Error> {
     let mut start = REGION_START;
@@ -347,7 +435,7 @@ fn take_window(
         while let Some(tasks_max) = tasks(end.saturating_sub(start)) {
             let layout = SpaceLayout::new(start, segment_size, tasks_max)
                 .map_err(|_| Error::NoAddressSpace)?;
-            match Control::create(&layout) {
+            match Control::create(&layout, is_shared) {
                 Ok(control) => {
                     windows.insert(index, (start, layout.end().next_multiple_of(CONTROL_SIZE)));
                     return Ok((control, layout));

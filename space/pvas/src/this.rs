@@ -28,6 +28,16 @@ impl ThisTask {
         entry.checked_sub(1).filter(|&id| id < self.control.tasks_max())
     }
 
+    /// Where other tasks find what this one has at `address`: static data of a program that is linked
+    /// to its addresses they find in its segment, all else at the same address.
+    pub fn for_others(&self, address: u64) -> u64 {
+        let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
+        // SAFETY: our own block; written before we began.
+        let (start, end, to) =
+            unsafe { ((*task).fixed_start, (*task).fixed_end, (*task).fixed_to) };
+        if (start..end).contains(&address) { address - start + to } else { address }
+    }
+
     /// Transfers of this task that were one copy in user space.
     pub fn copies(&self) -> u64 {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;

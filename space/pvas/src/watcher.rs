@@ -23,7 +23,7 @@ use crate::error::Error;
 #[derive(Debug)]
 enum Request {
     /// Watch the new task in this slot.
-    Add { space: u64, control: Control, id: u32, pid: u32, answer: Arc<Answer> },
+    Add { space: u64, control: Control, id: u32, pid: u32, domain: u32, answer: Arc<Answer> },
     /// Reclaim what has ended at once.
     Settle { space: u64, answer: Arc<Answer> },
     /// Kill all tasks of the space, and answer when their memory is back.
@@ -131,11 +131,19 @@ impl Watcher {
         unsafe { libc::syscall(libc::SYS_tgkill, self.pid, self.tid(), libc::SIGURG) };
     }
 
-    /// Watches a new task. Returns when it is certain to be noticed, whatever becomes of
-    /// it. Error: EMFILE where the limit of open files is too low for so many tasks.
-    pub fn add(&self, space: u64, control: Control, id: u32, pid: u32) -> Result<(), Errno> {
+    /// Watches a new task; `domain` is a process that has its mm and stays. Returns when it is
+    /// certain to be noticed, whatever becomes of it. Error: EMFILE where the limit of open
+    /// files is too low for so many tasks.
+    pub fn add(
+        &self,
+        space: u64,
+        control: Control,
+        id: u32,
+        pid: u32,
+        domain: u32,
+    ) -> Result<(), Errno> {
         let answer = Arc::<Answer>::default();
-        self.send(Request::Add { space, control, id, pid, answer: answer.clone() });
+        self.send(Request::Add { space, control, id, pid, domain, answer: answer.clone() });
         answer.wait()
     }
 
@@ -161,6 +169,8 @@ struct Watched {
     control: Control,
     id: u32,
     pid: u32,
+    /// A process that has the mm in which it became a task.
+    domain: u32,
     pidfd: OwnedFd,
 }
 
@@ -272,8 +282,8 @@ impl Loop {
         let requests = std::mem::take(&mut *self.watcher.requests.lock().expect("never panics"));
         for request in requests {
             match request {
-                Request::Add { space, control, id, pid, answer } => {
-                    let result = self.add(space, control, id, pid);
+                Request::Add { space, control, id, pid, domain, answer } => {
+                    let result = self.add(space, control, id, pid, domain);
                     answer.give(result);
                 }
                 Request::Settle { space, answer } => {
@@ -295,7 +305,14 @@ impl Loop {
         }
     }
 
-    fn add(&mut self, space: u64, control: Control, id: u32, pid: u32) -> Result<(), Errno> {
+    fn add(
+        &mut self,
+        space: u64,
+        control: Control,
+        id: u32,
+        pid: u32,
+        domain: u32,
+    ) -> Result<(), Errno> {
         let key = self.next;
         self.next += 1;
         let target = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
@@ -318,7 +335,7 @@ impl Loop {
             }
         };
         epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)?;
-        self.tasks.insert(key, Watched { space, control, id, pid, pidfd });
+        self.tasks.insert(key, Watched { space, control, id, pid, domain, pidfd });
         Ok(())
     }
 
@@ -373,9 +390,7 @@ impl Loop {
 
 impl Watched {
     fn has_ended(&self) -> bool {
-        use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN)];
-        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0)
+        crate::child::has_ended(&self.pidfd)
     }
 
     fn is_leaving(&self) -> bool {
@@ -387,7 +402,7 @@ impl Watched {
         const KCMP_VM: i32 = 1;
         // SAFETY: no arguments in memory.
         let compared =
-            unsafe { libc::syscall(libc::SYS_kcmp, std::process::id(), self.pid, KCMP_VM, 0, 0) };
+            unsafe { libc::syscall(libc::SYS_kcmp, self.domain, self.pid, KCMP_VM, 0, 0) };
         if compared >= 0 {
             return compared != 0;
         }

@@ -1,5 +1,5 @@
-//! What lies in the segments of a space: `/proc/self/smaps` of its owner, read with the
-//! layout in mind.
+//! What lies in the segments of a space: `smaps` of one process of each domain, read with
+//! the layout in mind.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -42,41 +42,60 @@ pub struct Bounds {
     pub mmap_end: u64,
 }
 
-/// All mappings in the segments of `layout`, which this process owns.
-pub fn read(layout: &SpaceLayout, bounds: &[Bounds]) -> io::Result<Vec<Mapping>> {
+/// What a process that has a domain's mm sees of the space.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// What lies in its own segments.
+    pub mappings: Vec<Mapping>,
+    /// Resident bytes of the segments of other domains.
+    pub far: u64,
+}
+
+/// All mappings in the segments of `layout` that a process has whose domain has these IDs.
+pub fn read(
+    pid: u32,
+    layout: &SpaceLayout,
+    is_own: impl Fn(u32) -> bool,
+    bounds: &[Bounds],
+) -> io::Result<Seen> {
     let mut mappings: Vec<Mapping> = Vec::new();
+    let mut far = 0;
     let mut wanted = false;
-    for line in BufReader::new(File::open("/proc/self/smaps")?).split(b'\n') {
+    let mut is_view = false;
+    let mut split_off = 0;
+    for line in BufReader::new(File::open(format!("/proc/{pid}/smaps"))?).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
         match header(&line) {
             Some((start, end, rest)) => {
                 let id = layout.id_of(start);
-                wanted = id.is_some();
-                if let Some(id) = id {
-                    mappings.extend(describe(layout, bounds, id, (start, end), rest));
+                wanted = id.is_some_and(&is_own);
+                is_view = id.is_some() && !wanted;
+                if let Some(id) = id.filter(|_| wanted) {
+                    let parts = describe(layout, bounds, id, (start, end), rest);
+                    // All but the last have been counted by themselves.
+                    split_off = parts.iter().map(|part| part.resident).sum();
+                    mappings.extend(parts);
                 }
             }
+            None if is_view => far += size(&line, "Rss:").unwrap_or(0),
             None if wanted => {
-                // The export area shares its mapping with the control block, and has
-                // been counted by itself.
-                let split_off = match mappings.as_slice() {
-                    [.., export, last] if export.end == last.start && export.part == "export" => {
-                        export.resident
-                    }
-                    _ => 0,
-                };
-                let Some(value) = line.strip_prefix("Rss:") else { continue };
-                let kib = value.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0);
+                let Some(resident) = size(&line, "Rss:") else { continue };
                 if let Some(last) = mappings.last_mut() {
-                    last.resident = (kib << 10).saturating_sub(split_off);
+                    last.resident = resident.saturating_sub(split_off);
                 }
             }
             None => {}
         }
     }
     name_images(&mut mappings);
-    Ok(mappings)
+    Ok(Seen { mappings, far })
+}
+
+/// Bytes in a line of smaps, if it is this one.
+fn size(line: &str, field: &str) -> Option<u64> {
+    let value = line.strip_prefix(field)?;
+    Some(value.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10)
 }
 
 /// Libraries lie in the mmap area; what a file that is mapped executable fills is an image.
@@ -108,6 +127,9 @@ fn header(line: &str) -> Option<(u64, u64, &str)> {
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, rest))
 }
 
+/// A mapping of the kernel's, cut where parts of the segment meet in it: the export area and the
+/// control block; in shared memory, the program's data and the heap. The last part's resident
+/// bytes are not known yet.
 fn describe(
     layout: &SpaceLayout,
     bounds: &[Bounds],
@@ -121,29 +143,36 @@ fn describe(
     let file = fields.nth(2).unwrap_or_default().trim().to_string();
     let segment = layout.segment(id).expect("id_of gave it");
     let bounds = bounds.iter().find(|b| b.id == id);
-    let part = if start < segment.start() + EXPORT_SIZE && end <= segment.task_block() {
-        "export"
-    } else if start < segment.image() {
-        "control"
-    } else {
+    let export_end = segment.start() + EXPORT_SIZE;
+    let part = |start: u64| {
+        if start < export_end {
+            return "export";
+        }
         match bounds {
+            _ if start < segment.image() => "control",
             Some(b) if start >= b.mmap_end => "stack",
             Some(b) if start >= b.mmap => "mmap",
             Some(b) if start >= b.heap => "heap",
             _ => "image",
         }
     };
-    let whole =
-        Mapping { id, start, end, permissions, offset, part: part.into(), resident: 0, file };
-    let export_end = segment.start() + EXPORT_SIZE;
-    if start < export_end && export_end < end {
-        let export = Mapping {
-            end: export_end,
-            part: "export".into(),
-            resident: resident(start, export_end),
-            ..whole.clone()
-        };
-        return vec![export, Mapping { start: export_end, ..whole }];
+    let cuts = [Some(export_end), bounds.map(|b| b.heap)];
+    let cuts = cuts.into_iter().flatten().filter(|&cut| start < cut && cut < end);
+    let ends: Vec<u64> = cuts.chain([end]).collect();
+    let mut from = start;
+    let mut parts: Vec<Mapping> = Vec::new();
+    for to in ends {
+        parts.push(Mapping {
+            id,
+            start: from,
+            end: to,
+            permissions: permissions.clone(),
+            offset: offset + (from - start),
+            part: part(from).into(),
+            resident: if to < end { resident(from, to) } else { 0 },
+            file: file.clone(),
+        });
+        from = to;
     }
-    vec![whole]
+    parts
 }

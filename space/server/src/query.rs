@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::job::{check_peer, directory};
 use crate::maps::Mapping;
-use crate::protocol::{Connection, Reply, Request, Status};
+use crate::protocol::{Reply, Request, Status, connection};
 
 /// A tool waits this long for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ fn ask(socket: &Path, request: &Request) -> Option<(Reply, i32)> {
     let stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
     let pid = check_peer(&stream).ok()?;
-    let mut connection = Connection::new(stream.into());
+    let mut connection = connection(stream.into());
     connection.send(request, &[]).ok()?;
     Some((connection.receive().ok()??, pid))
 }

@@ -9,11 +9,12 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use pvas::connection::Connection;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::Failure;
 use crate::job::{Job, check_peer, directory, listen, rights};
-use crate::protocol::Connection;
+use crate::protocol::connection;
 
 /// A job's server.
 #[derive(Debug)]
@@ -27,8 +28,8 @@ pub struct Reached {
 }
 
 /// Connects to the job's server, and starts it if there is none, with segments of this size,
-/// or of one that suits the job.
-pub fn reach(job: &Job, segment_size: Option<u64>) -> Result<Reached, Failure> {
+/// or of one that suits the job, and with tasks whose memory is `shared`, if they need domains.
+pub fn reach(job: &Job, segment_size: Option<u64>, shared: bool) -> Result<Reached, Failure> {
     let directory = directory()?;
     let rights = rights();
     let socket = job.file(&directory, &rights, "sock");
@@ -37,12 +38,12 @@ pub fn reach(job: &Job, segment_size: Option<u64>) -> Result<Reached, Failure> {
     let (stream, started) = match UnixStream::connect(&socket) {
         Ok(stream) => (stream, None),
         Err(_) => {
-            let (stream, child) = start_server(job, segment_size, &socket, &lock_path)?;
+            let (stream, child) = start_server(job, segment_size, shared, &socket, &lock_path)?;
             (stream, Some(child))
         }
     };
     check_peer(&stream)?;
-    Ok(Reached { connection: Connection::new(stream.into()), lock, started })
+    Ok(Reached { connection: connection(stream.into()), lock, started })
 }
 
 /// Connects to the job's server, which is known to be there.
@@ -51,7 +52,7 @@ pub fn connect(job: &Job) -> Result<Connection, Failure> {
     let stream = UnixStream::connect(&socket)
         .map_err(|e| Failure::ours(format!("{}: {e}", socket.display())))?;
     check_peer(&stream)?;
-    Ok(Connection::new(stream.into()))
+    Ok(connection(stream.into()))
 }
 
 fn lock_file(path: &Path) -> Result<File, Failure> {
@@ -82,6 +83,7 @@ fn lock_file(path: &Path) -> Result<File, Failure> {
 fn start_server(
     job: &Job,
     segment_size: Option<u64>,
+    shared: bool,
     socket: &Path,
     lock: &Path,
 ) -> Result<(UnixStream, Child), Failure> {
@@ -93,9 +95,12 @@ fn start_server(
     command.arg("--lock").arg(lock);
     let size = segment_size.unwrap_or_else(|| crate::server::segment_size_for(job.local_tasks));
     command.arg("--segment-size").arg(size.to_string());
+    if shared {
+        command.arg("--shared");
+    }
     command.env_clear();
-    // What says how copies are made; see pvas::copy_plan.
-    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY"] {
+    // What says how copies are made, see pvas::copy_plan, and how tasks have their memory.
+    for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY", "PVAS_SHARED"] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
     command.stdin(Stdio::from(OwnedFd::from(listener)));

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
+use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
@@ -17,14 +18,17 @@ use std::time::Duration;
 use nagaya_layout::{
     CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
 };
-use pvas::{Attributes, Space, SpaceOptions};
+use pvas::connection::Connection;
+use pvas::{Attributes, DomainInfo, Space, SpaceOptions};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 use crate::block::{self, Block};
 use crate::job::check_peer;
-use crate::maps::{self, Bounds, Mapping};
-use crate::protocol::{Connection, Reply, Request, SI_KERNEL, Start, Status, TaskStatus};
+use crate::maps::{self, Bounds, Mapping, Seen};
+use crate::protocol::{
+    DomainStatus, Reply, Request, SI_KERNEL, Start, Status, TaskStatus, connection,
+};
 use crate::{Failure, inherit};
 
 /// What the loop must know of a task.
@@ -118,12 +122,14 @@ fn keep_memory_in_reserve() {
 }
 
 impl Server {
-    /// Creates the job's space and serves it on `listener`. Signals in `signals` (bit n-1
+    /// Creates the job's space and serves it on `listener`. Its tasks' memory is shared memory
+    /// if `shared` says so, or the environment. Signals in `signals` (bit n-1
     /// for signal n) are blocked and reported by [`Server::turn`]; SIGCHLD always is.
     pub fn new(
         job: &str,
         listener: OwnedFd,
         segment_size: u64,
+        shared: bool,
         signals: u64,
     ) -> Result<Self, Failure> {
         keep_memory_in_reserve();
@@ -132,7 +138,8 @@ impl Server {
             // SAFETY: no arguments in memory.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
         }
-        let mut options = SpaceOptions { segment_size: Some(segment_size), ..Default::default() };
+        let mut options =
+            SpaceOptions { segment_size: Some(segment_size), shared, ..Default::default() };
         options.tasks_max = Some(options.tasks_most(segment_size).map_err(|e| Failure::from(&e))?);
         // The watcher's thread inherits the signal mask: block first.
         let set = signals | 1 << (libc::SIGCHLD - 1);
@@ -185,6 +192,11 @@ impl Server {
         self.tasks.keys().copied().collect()
     }
 
+    /// Makes a domain of the IDs, on the processors of a CPU mask as sched_setaffinity takes it.
+    pub fn add_domain(&mut self, ids: Range<u32>, processors: Vec<u8>) -> Result<(), Failure> {
+        self.space.add_domain(ids, processors).map(drop).map_err(|e| Failure::from(&e))
+    }
+
     /// Starts a task that no stub stands for.
     pub fn spawn(
         &mut self,
@@ -234,7 +246,7 @@ impl Server {
             self.next_key += 1;
             let data = epoll::EventData::new_u64(key);
             if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_ok() {
-                let connection = Connection::new(socket);
+                let connection = connection(socket);
                 self.peers.insert(key, Peer { connection, pid, task: None, spares: false });
             }
         }
@@ -275,13 +287,29 @@ impl Server {
                 }
                 continue;
             }
-            let Some(task) = self.tasks.remove(&pid) else { continue };
+            let Some(task) = self.tasks.remove(&pid) else {
+                self.end_domain(pid);
+                continue;
+            };
             turn.ended.push(Ended { id: task.id, pid, status });
             if let Some(stub) = task.stub {
                 if let Some(peer) = self.peers.get_mut(&stub) {
                     peer.task = None;
                 }
                 self.reply(stub, &Reply::Ended(status));
+            }
+        }
+    }
+
+    /// Where this was a domain's keeper, its tasks end: nobody makes new ones, and what they
+    /// look at in other domains would no longer be checked.
+    fn end_domain(&self, keeper: u32) {
+        let domains = self.space.domains();
+        let Some(number) = domains.iter().position(|domain| domain.pid == keeper) else { return };
+        eprintln!("nagaya: domain {number} has lost its keeper (PID {keeper}): its tasks end");
+        for (&pid, task) in &self.tasks {
+            if self.space.domain_of(task.id) == number as u32 {
+                self.signal(pid, libc::SIGKILL, None);
             }
         }
     }
@@ -433,7 +461,8 @@ impl Server {
 
     fn status(&self) -> Status {
         let mut resident: HashMap<u32, u64> = HashMap::new();
-        for mapping in self.mappings() {
+        let seen = self.seen();
+        for mapping in seen.iter().flat_map(|seen| &seen.mappings) {
             *resident.entry(mapping.id).or_default() += mapping.resident;
         }
         let layout = self.space.layout();
@@ -445,6 +474,7 @@ impl Server {
                 TaskStatus {
                     id: task.id,
                     pid,
+                    domain: self.space.domain_of(task.id),
                     stub: task.stub.and_then(|key| Some(self.peers.get(&key)?.pid as u32)),
                     copies: block.copies,
                     copied_bytes: block.copied_bytes,
@@ -457,6 +487,12 @@ impl Server {
             })
             .collect();
         tasks.sort_by_key(|task| task.id);
+        let describe = |(domain, seen): (DomainInfo, Seen)| DomainStatus {
+            pid: domain.pid,
+            ids: (domain.ids.start, domain.ids.end),
+            processors: domain.processors,
+            far: seen.far,
+        };
         Status {
             job: self.job.clone(),
             server: std::process::id(),
@@ -464,10 +500,16 @@ impl Server {
             segment_size: layout.segment_size(),
             tasks_max: layout.tasks_max(),
             tasks,
+            domains: self.space.domains().into_iter().zip(seen).map(describe).collect(),
         }
     }
 
     fn mappings(&self) -> Vec<Mapping> {
+        self.seen().into_iter().flat_map(|seen| seen.mappings).collect()
+    }
+
+    /// What each domain sees of the space.
+    fn seen(&self) -> Vec<Seen> {
         let bounds: Vec<Bounds> = self
             .tasks
             .values()
@@ -477,7 +519,11 @@ impl Server {
                 Some(Bounds { id: task.id, heap, mmap, mmap_end })
             })
             .collect();
-        maps::read(&self.space.layout(), &bounds).unwrap_or_default()
+        let look = |(number, domain): (usize, DomainInfo)| {
+            let is_own = |id| self.space.domain_of(id) == number as u32;
+            maps::read(domain.pid, &self.space.layout(), is_own, &bounds).unwrap_or_default()
+        };
+        self.space.domains().into_iter().enumerate().map(look).collect()
     }
 
     /// Ends the job: kills what runs and returns all memory.
@@ -500,7 +546,7 @@ pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) 
     let Ok((stub, _)) = listener.accept() else { return };
     let _ = stub.set_read_timeout(Some(stub_is_late));
     let _ = stub.set_nonblocking(false);
-    let mut connection = Connection::new(stub.into());
+    let mut connection = connection(stub.into());
     // What is unread when we close would be an error to the stub.
     let _ = connection.receive::<Request>();
     let _ = std::fs::remove_file(socket);

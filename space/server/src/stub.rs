@@ -7,13 +7,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
+use pvas::connection::Connection;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 
 use crate::Failure;
 use crate::inherit::{self, Inheritance};
 use crate::job::Job;
-use crate::protocol::{Connection, Reply, Request, SI_KERNEL, Start};
+use crate::protocol::{Reply, Request, SI_KERNEL, Start};
 use crate::reach::{Reached, reach};
 use crate::settings;
 
@@ -62,7 +63,9 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         unblock_signals(exec.sigmask);
         Ok(Outcome::Refused(failure))
     };
-    let (mut connection, lock) = match reach(&exec.job, exec.segment_size) {
+    // What is wrong with it the server says.
+    let is_fixed = pvas::is_fixed(&exec.path).unwrap_or(false);
+    let (mut connection, lock) = match reach(&exec.job, exec.segment_size, is_fixed) {
         Ok(Reached { connection, lock, .. }) => (connection, lock),
         Err(failure) => return refuse(failure),
     };

@@ -11,9 +11,12 @@ use std::os::unix::net::UnixStream;
 
 use nagaya_server::inherit::Inheritance;
 use nagaya_server::maps::Mapping;
-use nagaya_server::protocol::{Connection, FDS_MAX, Reply, Request, Start, Status, TaskStatus};
+use nagaya_server::protocol::{
+    DomainStatus, Reply, Request, Start, Status, TaskStatus, connection,
+};
 use proptest::prelude::*;
 use proptest::sample::Index;
+use pvas::connection::{Connection, FDS_MAX};
 
 /// Counts the bytes that the current thread holds, and the most it ever held.
 struct Counting;
@@ -59,7 +62,7 @@ fn most_held<T>(work: impl FnOnce() -> T) -> (T, usize) {
 
 fn pair() -> (UnixStream, Connection) {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    (ours, Connection::new(theirs.into()))
+    (ours, connection(theirs.into()))
 }
 
 /// The bytes of a message as it is sent.
@@ -157,10 +160,11 @@ fn request() -> impl Strategy<Value = Request> {
 }
 
 fn task_status() -> impl Strategy<Value = TaskStatus> {
-    (any::<[u32; 2]>(), any::<Option<u32>>(), any::<[u64; 5]>(), any::<(String, Vec<String>)>())
+    (any::<[u32; 3]>(), any::<Option<u32>>(), any::<[u64; 5]>(), any::<(String, Vec<String>)>())
         .prop_map(|(ids, stub, n, (path, arguments))| TaskStatus {
             id: ids[0],
             pid: ids[1],
+            domain: ids[2],
             stub,
             copies: n[0],
             copied_bytes: n[1],
@@ -170,6 +174,11 @@ fn task_status() -> impl Strategy<Value = TaskStatus> {
             path,
             arguments,
         })
+}
+
+fn domain_status() -> impl Strategy<Value = DomainStatus> {
+    (any::<u32>(), any::<(u32, u32)>(), any::<Vec<u32>>(), any::<u64>())
+        .prop_map(|(pid, ids, processors, far)| DomainStatus { pid, ids, processors, far })
 }
 
 fn mapping() -> impl Strategy<Value = Mapping> {
@@ -193,10 +202,12 @@ fn reply() -> impl Strategy<Value = Reply> {
         any::<[u32; 2]>(),
         any::<[u64; 2]>(),
         prop::collection::vec(task_status(), 0..4),
+        prop::collection::vec(domain_status(), 0..4),
     );
-    let status = status.prop_map(|(job, [server, tasks_max], [base, segment_size], tasks)| {
-        Status { job, server, base, segment_size, tasks_max, tasks }
-    });
+    let status =
+        status.prop_map(|(job, [server, tasks_max], [base, segment_size], tasks, domains)| {
+            Status { job, server, base, segment_size, tasks_max, tasks, domains }
+        });
     prop_oneof![
         any::<(u32, u32, bool)>().prop_map(|(id, pid, in_group)| Reply::Started {
             id,
@@ -383,7 +394,7 @@ fn claimed_lengths_are_not_believed() {
 #[test]
 fn descriptors_that_nobody_takes_are_refused_in_time() {
     let (ours, mut theirs) = pair();
-    let ours = Connection::new(OwnedFd::from(ours));
+    let ours = connection(OwnedFd::from(ours));
     let zero = File::open("/dev/zero").unwrap();
     // Other tests of this process open descriptors, but not of this.
     let held = || {

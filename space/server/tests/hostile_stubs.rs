@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use nagaya_server::inherit::Inheritance;
-use nagaya_server::protocol::{Connection, Reply, Request, Start};
+use nagaya_server::protocol::{Connection, Reply, Request, Start, connection};
 use nagaya_server::server::Server;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -52,7 +52,7 @@ impl Process {
     }
 
     fn connect(&self) -> Connection {
-        Connection::new(UnixStream::connect(&self.socket).expect("the server lives").into())
+        connection(UnixStream::connect(&self.socket).expect("the server lives").into())
     }
 
     /// Asks for a task and waits for its end, if it gets one. The server must then still
@@ -92,7 +92,7 @@ fn serve() {
         return;
     }
     let listener = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
-    let mut server = Server::new("hostile", listener, 64 << 20, 0).unwrap();
+    let mut server = Server::new("hostile", listener, 64 << 20, false, 0).unwrap();
     loop {
         server.turn(None);
     }

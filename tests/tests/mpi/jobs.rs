@@ -1,5 +1,7 @@
 //! Jobs as a whole: several at once, what a launcher passes on, what remains.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use nagaya_tests::mpi::{MPICH_4, OPEN_MPI_4};
@@ -29,8 +31,11 @@ fn the_launcher_forwards_standard_input_to_rank_0() {
 }
 
 #[test]
-fn a_program_that_is_not_pie_runs_beside_us_on_request() {
-    let program = OPEN_MPI_4.compile_with("mpi_messages.c", &["-no-pie"]);
+fn a_program_that_cannot_be_a_task_runs_beside_us_on_request() {
+    let dir = WorkDir::new();
+    let bytes = std::fs::read(OPEN_MPI_4.compile("mpi_messages.c")).expect("read it");
+    let program = dir.write_executable("set-id", bytes);
+    std::fs::set_permissions(&program, Permissions::from_mode(0o4755)).expect("chmod");
     let output = OPEN_MPI_4.launch(2).command(nagaya("exec").arg("--fallback").arg(&program)).run();
     assert!(output.stderr.contains("nagaya: "), "{output}");
     output.prints("messages arrived\n");

@@ -186,6 +186,59 @@ static long made_up_kernel(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
 }
 
 /* What memory.c uses of the other files. */
+/* Segments are private here: nothing of shared.c is asked for. */
+int is_memory(struct task *t, u64 address, u64 size)
+{
+	(void)t, (void)address, (void)size;
+	return 0;
+}
+
+int wants_memory(struct task *t, const struct regs *r)
+{
+	(void)t, (void)r;
+	return 0;
+}
+
+void give_back(struct task *t, u64 address, u64 size)
+{
+	(void)t, (void)address, (void)size;
+}
+
+u64 without_pages(u64 flags)
+{
+	fail("flags %#lx of shared memory", flags);
+}
+
+long map_memory(struct task *t, u64 address, u64 size, int prot)
+{
+	(void)t, (void)prot;
+	fail("shared memory at %#lx for %#lx", address, size);
+}
+
+long share(struct task *t, u64 address, u64 size, const struct regs *r)
+{
+	(void)t, (void)r;
+	fail("shared memory at %#lx for %#lx", address, size);
+}
+
+long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int keep)
+{
+	(void)t, (void)old_size, (void)size, (void)keep;
+	fail("shared memory moves from %#lx to %#lx", old, to);
+}
+
+void grow_memory(struct task *t, u64 end, u64 more)
+{
+	(void)t;
+	fail("shared memory at %#lx grows by %#lx", end, more);
+}
+
+u64 copy_string(void *to, const void *from, u64 size)
+{
+	memcpy(to, from, size);
+	return 0;
+}
+
 void keep_from_forks(struct task *t, u64 address, u64 size)
 {
 	(void)t, (void)address, (void)size;
@@ -269,13 +322,13 @@ static void check_bitmap(void)
 }
 
 /* What the program believes to have. */
-struct mapping {
+struct piece {
 	u64 start, count;
 };
 #define MAPPINGS_MAX 200
 
 struct program {
-	struct mapping mappings[MAPPINGS_MAX];
+	struct piece mappings[MAPPINGS_MAX];
 	int used;
 };
 
@@ -292,7 +345,7 @@ static long call(enum verdict (*gate)(struct task *, struct regs *), u64 a1, u64
 static void add(struct program *p, u64 start, u64 count)
 {
 	if (count)
-		p->mappings[p->used++] = (struct mapping){start, count};
+		p->mappings[p->used++] = (struct piece){start, count};
 }
 
 static u64 random_count(void)
@@ -337,7 +390,7 @@ taken:
 
 static void map_fixed(struct program *p, int m)
 {
-	struct mapping *old = &p->mappings[m];
+	struct piece *old = &p->mappings[m];
 	u64 skip = below(old->count), count = 1 + below(old->count - skip);
 	replaced_start = old->start + skip * PAGE, replaced_end = replaced_start + count * PAGE;
 	long at = call(gate_mmap, replaced_start, count * PAGE, 3, MAP_ANONYMOUS | 2 | MAP_FIXED, -1);
@@ -349,7 +402,7 @@ static void map_fixed(struct program *p, int m)
 /* Unmaps a part, often all. */
 static void unmap(struct program *p, int m)
 {
-	struct mapping old = p->mappings[m];
+	struct piece old = p->mappings[m];
 	u64 skip = below(2) ? 0 : below(old.count), count = old.count - skip;
 	if (below(3) == 0)
 		count = 1 + below(count);
@@ -364,7 +417,7 @@ static void unmap(struct program *p, int m)
 
 static void remap(struct program *p, int m)
 {
-	struct mapping *old = &p->mappings[m];
+	struct piece *old = &p->mappings[m];
 	u64 count = random_count(), flags = below(3) ? 1 : 0;
 	if (count < old->count) { /* what is cut off is the program's wish */
 		replaced_start = old->start + count * PAGE;
@@ -382,7 +435,7 @@ static void remap(struct program *p, int m)
 	}
 	if (!flags && at != (long)old->start)
 		fail("seed %lu, operation %lu: moved", seed, operation);
-	*old = (struct mapping){at, count};
+	*old = (struct piece){at, count};
 }
 
 static void attach(void)
@@ -395,7 +448,7 @@ static void attach(void)
 		fail("seed %lu, operation %lu: shmat: %ld", seed, operation, at);
 }
 
-static void detach(void)
+static void leave_space(void)
 {
 	u64 at = shm_at[below(64)];
 	if (at && call(gate_shmdt, at, 0, 0, 0, 0))
@@ -444,7 +497,7 @@ static void operate(struct program *p)
 			map_fixed(p, m);
 		break;
 	case 8: attach(); break;
-	case 9: detach(); break;
+	case 9: leave_space(); break;
 	case 10: move_break(); break;
 	case 11:
 		if (foreign_too)
@@ -457,7 +510,7 @@ static void unmap_all(struct program *p)
 {
 	fail_sometimes = 0;
 	while (p->used) {
-		struct mapping m = p->mappings[--p->used];
+		struct piece m = p->mappings[--p->used];
 		replaced_start = m.start, replaced_end = m.start + m.count * PAGE;
 		call(gate_munmap, m.start, m.count * PAGE, 0, 0, 0);
 	}
@@ -523,7 +576,7 @@ static void one_gap(u64 page, u64 count)
 		memset(task.bitmap, 0, PAGES_MAX / 8);
 		mark(&task, task.mmap_start, pages * PAGE);
 		task.small_cursor = task.large_cursor = cursor;
-		clear_pages(&task, page, page + count);
+		clear_pages(task.bitmap, page, page + count);
 		if (claim(&task, (count + 1) * PAGE, PAGE))
 			fail("a gap of %lu pages at %lu held one more", count, page);
 		u64 at = claim(&task, count * PAGE, PAGE);

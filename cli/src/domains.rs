@@ -1,0 +1,295 @@
+//! `nagaya run --domains`: which tasks have page tables of their own, and on which processors.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use nagaya_server::{Failure, processors};
+
+/// All domains of a job, in the order of their tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domains(Vec<Wanted>);
+
+/// A domain, as the user says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Wanted {
+    place: Place,
+    tasks: u32,
+}
+
+/// Processors, as the user says them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Place {
+    /// All that we may use.
+    All,
+    /// By number.
+    List(Vec<usize>),
+    /// Those of a NUMA node.
+    Node(u32),
+    /// The fastest.
+    Big,
+    /// The others.
+    Little,
+    /// Those that a cgroup may use, by its path.
+    Cgroup(PathBuf),
+}
+
+/// A domain's tasks and processors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// How many.
+    pub tasks: u32,
+    /// Numbers, in ascending order.
+    pub processors: Vec<usize>,
+}
+
+impl Domain {
+    /// As sched_setaffinity takes it.
+    pub fn mask(&self) -> Vec<u8> {
+        let bytes = self.processors.last().map_or(0, |last| last / 64 * 8 + 8);
+        let mut mask = vec![0; bytes];
+        self.processors.iter().for_each(|cpu| mask[cpu / 8] |= 1 << (cpu % 8));
+        mask
+    }
+}
+
+impl FromStr for Domains {
+    type Err = String;
+
+    /// `PLACE:TASKS,PLACE:TASKS…`, where a place may have commas, too.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut all = Vec::new();
+        let mut place = String::new();
+        for part in text.split(',') {
+            if !place.is_empty() {
+                place.push(',');
+            }
+            let Some((end, tasks)) = part.rsplit_once(':') else {
+                place.push_str(part);
+                continue;
+            };
+            place.push_str(end);
+            let tasks = tasks.parse().ok().filter(|&tasks| tasks > 0);
+            let tasks = tasks.ok_or_else(|| format!("{part}: no number of tasks behind the :"))?;
+            all.push(Wanted { place: place.parse()?, tasks });
+            place.clear();
+        }
+        match place.as_str() {
+            "" if all.is_empty() => Err("no domain (such as 0-1:4,2-3:4)".into()),
+            "" => Ok(Self(all)),
+            rest => Err(format!("{rest}: how many tasks? (such as {rest}:4)")),
+        }
+    }
+}
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("cgroup=") {
+            return Ok(Self::Cgroup(path.into()));
+        }
+        if let Some(node) = text.strip_prefix("node") {
+            let node = node.parse().map_err(|_| format!("{text}: no NUMA node (such as node0)"))?;
+            return Ok(Self::Node(node));
+        }
+        match text {
+            "all" => Ok(Self::All),
+            "big" => Ok(Self::Big),
+            "little" => Ok(Self::Little),
+            list => match numbers(list).filter(|numbers| !numbers.is_empty()) {
+                Some(numbers) => Ok(Self::List(numbers)),
+                None => Err(format!(
+                    "{text:?}: no processors (a list such as 0-3,8; all, node0, big, little or \
+                     cgroup=PATH)"
+                )),
+            },
+        }
+    }
+}
+
+/// Reads a list of processors as the kernel writes it: 0-3,8.
+fn numbers(list: &str) -> Option<Vec<usize>> {
+    const PROCESSORS_MAX: usize = 1 << 16;
+    let mut all = Vec::new();
+    for part in list.trim().split(',').filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (usize, usize) = (first.parse().ok()?, last.parse().ok()?);
+        if last < first || last >= PROCESSORS_MAX {
+            return None;
+        }
+        all.extend(first..=last);
+    }
+    all.sort_unstable();
+    all.dedup();
+    Some(all)
+}
+
+impl Domains {
+    /// How many tasks there are in all.
+    pub fn tasks(&self) -> u32 {
+        self.0.iter().fold(0, |sum: u32, domain| sum.saturating_add(domain.tasks))
+    }
+
+    /// Their processors, each of which must be ours.
+    pub fn found(&self) -> Result<Vec<Domain>, Failure> {
+        let ours = processors::ours();
+        let mut ours = ours.map_err(|e| Failure::ours(format!("--domains: processors: {e}")))?;
+        ours.sort_unstable();
+        self.within(&ours, Path::new("/sys")).map_err(|e| Failure::ours(format!("--domains {e}")))
+    }
+
+    fn within(&self, ours: &[usize], sys: &Path) -> Result<Vec<Domain>, String> {
+        let found = |wanted: &Wanted| {
+            let processors = wanted.place.processors(ours, sys)?;
+            Ok(Domain { tasks: wanted.tasks, processors })
+        };
+        self.0.iter().map(found).collect()
+    }
+}
+
+impl Place {
+    fn processors(&self, ours: &[usize], sys: &Path) -> Result<Vec<usize>, String> {
+        let is_ours = |cpu: &usize| ours.contains(cpu);
+        let named = |path: &Path, name: &str| {
+            let text =
+                fs::read_to_string(path).map_err(|_| format!("{name}: there is none here"))?;
+            numbers(&text).ok_or_else(|| format!("{name}: {}: not a list", path.display()))
+        };
+        let (name, all) = match self {
+            Self::All => return Ok(ours.to_vec()),
+            Self::List(list) => {
+                return match list.iter().find(|cpu| !is_ours(cpu)) {
+                    None => Ok(list.clone()),
+                    Some(cpu) => Err(format!("{cpu}: not a processor that we may use ({ours:?})")),
+                };
+            }
+            Self::Node(node) => {
+                let name = format!("node{node}");
+                let path = sys.join(format!("devices/system/node/{name}/cpulist"));
+                (name.clone(), named(&path, &name)?)
+            }
+            Self::Cgroup(path) => {
+                let name = format!("cgroup={}", path.display());
+                let path = sys.join("fs/cgroup").join(path.strip_prefix("/").unwrap_or(path));
+                (name.clone(), named(&path.join("cpuset.cpus.effective"), &name)?)
+            }
+            Self::Big => ("big".into(), by_speed(ours, sys)?.0),
+            Self::Little => ("little".into(), by_speed(ours, sys)?.1),
+        };
+        let processors: Vec<usize> = all.into_iter().filter(is_ours).collect();
+        match processors.is_empty() {
+            true => Err(format!("{name}: none of its processors is ours to use ({ours:?})")),
+            false => Ok(processors),
+        }
+    }
+}
+
+/// The fastest processors and the others: as the kernel's scheduler rates them (Arm), or by
+/// their kind (Intel).
+fn by_speed(ours: &[usize], sys: &Path) -> Result<(Vec<usize>, Vec<usize>), String> {
+    let list = |kind: &str| {
+        fs::read_to_string(sys.join(format!("devices/{kind}/cpus")))
+            .ok()
+            .as_deref()
+            .and_then(numbers)
+    };
+    if let (Some(big), Some(little)) = (list("cpu_core"), list("cpu_atom")) {
+        return Ok((big, little));
+    }
+    let speed = |&cpu: &usize| -> Option<u32> {
+        let path = sys.join(format!("devices/system/cpu/cpu{cpu}/cpu_capacity"));
+        fs::read_to_string(path).ok()?.trim().parse().ok()
+    };
+    let speeds: Vec<Option<u32>> = ours.iter().map(speed).collect();
+    let most = speeds.iter().flatten().max();
+    let is_big = |speed: &Option<u32>| speed.is_some() && speed.as_ref() == most;
+    let (big, little): (Vec<_>, Vec<_>) =
+        ours.iter().zip(&speeds).partition(|(_, speed)| is_big(speed));
+    if big.is_empty() || little.is_empty() {
+        return Err("big, little: this machine's processors are all alike".into());
+    }
+    let numbers = |list: Vec<(&usize, _)>| list.into_iter().map(|(&cpu, _)| cpu).collect();
+    Ok((numbers(big), numbers(little)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files of a machine's /sys.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        fn of(name: &str, files: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("nagaya-{name}-{}", std::process::id()));
+            for (path, text) in files {
+                let path = root.join(path);
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, text).unwrap();
+            }
+            Self(root)
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn on(machine: &Machine, ours: &[usize], text: &str) -> Result<Vec<Vec<usize>>, String> {
+        let domains = text.parse::<Domains>()?.within(ours, &machine.0)?;
+        Ok(domains.into_iter().map(|domain| domain.processors).collect())
+    }
+
+    #[test]
+    fn a_list_of_domains_may_have_lists_of_processors() {
+        let machine = Machine::of("lists", &[]);
+        let ours: Vec<usize> = (0..10).collect();
+        let domains: Domains = "0-1:4,2,4-5:3,all:1".parse().unwrap();
+        assert_eq!(domains.tasks(), 8);
+        let found = domains.within(&ours, &machine.0).unwrap();
+        assert_eq!(found[0], Domain { tasks: 4, processors: vec![0, 1] });
+        assert_eq!(found[1], Domain { tasks: 3, processors: vec![2, 4, 5] });
+        assert_eq!(found[2], Domain { tasks: 1, processors: ours });
+        assert_eq!(found[1].mask(), [0b11_0100, 0, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_no_domain_is_refused() {
+        for text in
+            ["", "0-1", "0:0", "0:x", "3-1:2", "node:1", "fast:1", "0:1,2", ":1", "0-99999999:1"]
+        {
+            assert!(text.parse::<Domains>().is_err(), "{text}");
+        }
+        let machine = Machine::of("refused", &[("devices/system/node/node1/cpulist", "4-7\n")]);
+        for text in ["2:1", "node0:1", "node1:1", "big:1", "cgroup=/none:1"] {
+            assert!(on(&machine, &[0, 1], text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn processors_are_found_by_node_speed_and_cgroup() {
+        let machine = Machine::of(
+            "found",
+            &[
+                ("devices/system/node/node1/cpulist", "2-3\n"),
+                ("devices/system/cpu/cpu0/cpu_capacity", "1024\n"),
+                ("devices/system/cpu/cpu1/cpu_capacity", "446\n"),
+                ("devices/system/cpu/cpu2/cpu_capacity", "1024\n"),
+                ("devices/system/cpu/cpu3/cpu_capacity", "446\n"),
+                ("fs/cgroup/a/b/cpuset.cpus.effective", "1,3\n"),
+            ],
+        );
+        let ours = [0, 1, 2, 3];
+        let found = on(&machine, &ours, "node1:1,big:1,little:1,cgroup=/a/b:1").unwrap();
+        assert_eq!(found, [vec![2, 3], vec![0, 2], vec![1, 3], vec![1, 3]]);
+        assert_eq!(on(&machine, &[0, 3], "node1:1").unwrap(), [vec![3]]);
+        let hybrid = Machine::of(
+            "hybrid",
+            &[("devices/cpu_core/cpus", "0-1"), ("devices/cpu_atom/cpus", "2-3")],
+        );
+        assert_eq!(on(&hybrid, &ours, "big:1,little:1").unwrap(), [vec![0, 1], vec![2, 3]]);
+    }
+}
