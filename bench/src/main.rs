@@ -4,7 +4,7 @@
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
 //! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
 //! [`syscall`], [`pagetables`], [`memop`], [`fcp`],
-//! [`delegate`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
+//! [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
 //! their names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
 //! runs them in turns, and reports. `README.md` says how to read the result.
 
@@ -14,6 +14,7 @@ mod collectives;
 mod copy;
 mod cores;
 mod delegate;
+mod domains;
 mod dsm;
 mod failure;
 mod fcp;
@@ -95,6 +96,8 @@ enum Topic {
     Fcp(fcp::Options),
     /// Delegation between two tasks: requests beside a cache line, writes beside direct ones
     Delegate(delegate::Options),
+    /// Another domain's memory read, and page faults of many tasks, in one domain and in several
+    Domains(domains::Options),
     /// PVM's messages, groups and spawning beside stock PVM
     Pvm(pvm::Options),
     /// Shared memory between nodes: single steps, and what programs send
@@ -155,6 +158,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Memop(options) => memop::run(adjusted!(options), nagaya, out),
         Topic::Fcp(options) => fcp::run(adjusted!(options), nagaya, out),
         Topic::Delegate(options) => delegate::run(adjusted!(options), nagaya, out),
+        Topic::Domains(options) => domains::run(adjusted!(options), nagaya, out),
         Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
         Topic::Dsm(options) => dsm::run(adjusted!(options), nagaya, out),
         Topic::Span(options) => span::run(adjusted!(options), nagaya, out),
@@ -178,6 +182,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("memop", Topic::Memop(memop::Options::full())),
         ("fcp", Topic::Fcp(fcp::Options::full())),
         ("delegate", Topic::Delegate(delegate::Options::full())),
+        ("domains", Topic::Domains(domains::Options::full())),
         ("pvm", Topic::Pvm(pvm::Options::full())),
         ("dsm", Topic::Dsm(dsm::Options::full())),
         ("span", Topic::Span(span::Options::full())),

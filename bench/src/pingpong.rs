@@ -39,6 +39,9 @@ pub struct Options {
     /// Message sizes: bytes, or with K or M [default: 8 to 4M]
     #[arg(long, value_delimiter = ',', value_parser = sizes::parse)]
     sizes: Vec<usize>,
+    /// Link our program to fixed addresses (not PIE): each task then has page tables of its own
+    #[arg(long)]
+    fixed: bool,
     /// How often each mode is run, in turns
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -190,7 +193,10 @@ impl<'a> Runner<'a> {
         if options.workload.contains(&Workload::NetPipe) {
             mpi.netpipe().transpose()?;
         }
-        let program = programs::compile_with_mpi("pingpong", mpi, out)?;
+        let program = match options.fixed {
+            true => programs::compile_with_mpi_fixed("pingpong", mpi, out)?,
+            false => programs::compile_with_mpi("pingpong", mpi, out)?,
+        };
         Ok(Runner { mpi, options, nagaya, out, program })
     }
 

@@ -13,12 +13,13 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 51] = [
+const SOURCES: [(&str, &str); 52] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("delegate.c", include_str!("../programs/delegate.c")),
     ("delegate_mpi.c", include_str!("../programs/delegate_mpi.c")),
     ("delegate_ucx.c", include_str!("../programs/delegate_ucx.c")),
+    ("domains.c", include_str!("../programs/domains.c")),
     ("dsm_fault.c", include_str!("../programs/dsm_fault.c")),
     ("dsm_latency.c", include_str!("../programs/dsm_latency.c")),
     ("jia.h", include_str!("../../include/jia.h")),
@@ -190,6 +191,12 @@ fn linked(
 /// Compiles `name`.c with the compiler driver of `mpi`.
 pub fn compile_with_mpi(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
     compile_with(&mpi.compiler()?, name, &format!("{name}-{}", mpi.key()), out, &[])
+}
+
+/// The same, linked to fixed addresses.
+pub fn compile_with_mpi_fixed(name: &str, mpi: Mpi, out: &Path) -> Result<PathBuf, Failure> {
+    let program = format!("{name}-{}-fixed", mpi.key());
+    compile_with(&mpi.compiler()?, name, &program, out, &["-no-pie".to_string()])
 }
 
 /// Compiles `name`.c against stock PVM, as its users do: the header, and the libraries, for

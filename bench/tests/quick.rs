@@ -103,6 +103,18 @@ fn copy_tries_all_loops() {
 }
 
 #[test]
+fn domains_are_read_and_page_in_all_ways() {
+    let out = quick(&["domains"]);
+    for (file, rows) in [("domains-reads.csv", 6), ("domains-rates.csv", 6)] {
+        let lines = lines(&out, file);
+        assert_eq!(lines.len(), rows, "{lines:?}");
+        for way in ["private", "one", "several"] {
+            assert!(lines.iter().any(|line| line.iter().any(|word| word == way)), "{lines:?}");
+        }
+    }
+}
+
+#[test]
 fn memop_measures_the_paper_s_tables_again() {
     let out = quick(&["memop"]);
     let times = lines(&out, "memop.csv");
