@@ -96,6 +96,23 @@ static void children(void)
 	CHECK_FAILS(waitpid(-1, NULL, 0), ECHILD);
 }
 
+/* Bytes that the memory of all segments has in use. */
+static long used(void)
+{
+	for (int fd = 3; fd < 100; fd++) {
+		char link[64], name[64];
+		struct stat file;
+		snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+		ssize_t length = readlink(link, name, sizeof name - 1);
+		if (length <= 0)
+			continue;
+		name[length] = 0;
+		if (strstr(name, "memfd:pvas") && fstat(fd, &file) == 0)
+			return file.st_blocks * 512;
+	}
+	return -1;
+}
+
 /* An ID is free again when its task has ended, in another domain too; what it exported has
  * gone, and what it used. */
 static void again(void)
@@ -106,17 +123,38 @@ static void again(void)
 	CHECK_FAILS(pvas_spawn(pvd, 1, "/bin/sh", (char *[]){"sh", NULL}, environ, NULL), EBUSY);
 	CHECK_EQ(kill(sleeps, SIGKILL), 0);
 	CHECK_EQ(status_of(sleeps), SIGKILL);
+	/* What it wrote to its export area goes with it. */
+	char *marks[] = {"domain_owner", "marks", NULL};
+	pid_t marker = pvas_spawn(pvd, 1, "/proc/self/exe", marks, environ, NULL);
+	CHECK(marker > 0);
+	char *export = pvas_export_area(pvd, 1);
+	while (export[200] != 7)
+		usleep(100);
+	CHECK_EQ(kill(marker, SIGKILL), 0);
+	CHECK_EQ(status_of(marker), SIGKILL);
+	while (pvas_ntasks(pvd))
+		usleep(100);
+	CHECK_EQ(export[200], 0);
 	for (int round = 0; round < 40; round++) {
 		pid_t pid = spawn(pvd, 1, round % 2 ? "exec true" : "exit 7");
 		CHECK_EQ(status_of(pid), round % 2 ? 0 : 7 << 8);
-		char *export = pvas_export_area(pvd, 1);
 		while (pvas_ntasks(pvd))
 			usleep(100);
 		CHECK_EQ(export[100], 0);
 		export[100] = 1; /* nobody finds it */
 	}
+	/* The export area stays, and little else. */
+	CHECK(used() >= 0 && used() <= 256 << 10);
 	CHECK_EQ(pvas_destroy(pvd), 0);
 	CHECK_FAILS(waitpid(-1, NULL, 0), ECHILD);
+}
+
+/* A task that marks its export area. */
+static void marks(void)
+{
+	((char *)pvas_export_area(PVAS_SELF, pvas_getid()))[200] = 7;
+	for (;;)
+		pause();
 }
 
 /* What cannot start says why, leaves no child, and the next starts. */
@@ -174,7 +212,8 @@ int main(int argc, char **argv)
 {
 	const struct check_case cases[] = {
 		{"arguments", arguments}, {"children", children}, {"again", again},
-		{"refused", refused},     {"abandoned", abandoned}, {NULL, NULL},
+		{"refused", refused},     {"abandoned", abandoned},
+		{"marks", marks},         {NULL, NULL},
 	};
 	return check_main(cases, argc, argv);
 }

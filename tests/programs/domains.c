@@ -252,6 +252,40 @@ static void unmaps(void)
 	part();
 }
 
+/* What is not the space's memory: text and constants can be looked at, what others may write
+ * cannot, and process_vm_readv reads all of it. */
+static void files(void)
+{
+	long stack;
+	begin(&stack);
+	char name[] = "/tmp/nagaya-domains-XXXXXX";
+	int fd = mkstemp(name);
+	CHECK(fd >= 0 && unlink(name) == 0);
+	long word = value(me, 30), got;
+	CHECK_EQ(pwrite(fd, &word, sizeof word, 0), sizeof word);
+	long *shared = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	long *private = mmap(NULL, PAGE, PROT_READ, MAP_PRIVATE, fd, 0);
+	CHECK(shared != MAP_FAILED && private != MAP_FAILED);
+	tell("shared", shared, PAGE);
+	tell("private", private, PAGE);
+	meet();
+	struct sigaction action = {.sa_handler = caught};
+	CHECK_EQ(sigaction(SIGBUS, &action, NULL), 0);
+	int next = (me + 1) % tasks;
+	const struct all *its = of(next, "all");
+	long *far = of(next, "shared");
+	CHECK_EQ(*(long *)of(next, "private"), value(next, 30));
+	CHECK_EQ(signal_at(far), SIGBUS);
+	CHECK_EQ(transfer(0, its->pid, &got, far, sizeof got), sizeof got);
+	CHECK_EQ(got, value(next, 30));
+	meet();
+	*shared = value(me, 31);
+	meet();
+	CHECK_EQ(transfer(0, its->pid, &got, far, sizeof got), sizeof got);
+	CHECK_EQ(got, value(next, 31));
+	part();
+}
+
 static long page_tables(void)
 {
 	char text[4096], *line;
@@ -296,7 +330,7 @@ int main(int argc, char **argv)
 {
 	const struct check_case cases[] = {
 		{"apart", apart},   {"pointers", pointers}, {"copies", copies},
-		{"unmaps", unmaps}, {"demand", demand},     {NULL, NULL},
+		{"unmaps", unmaps}, {"demand", demand},     {"files", files},       {NULL, NULL},
 	};
 	return check_main(cases, argc, argv);
 }

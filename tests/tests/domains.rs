@@ -41,6 +41,11 @@ fn what_its_owner_unmaps_goes_for_all() {
 }
 
 #[test]
+fn files_are_looked_at_where_nobody_writes_them() {
+    holds("0:1,1:1", "files");
+}
+
+#[test]
 fn page_tables_grow_with_what_is_touched() {
     holds("0:1,1:1", "demand");
 }

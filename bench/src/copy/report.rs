@@ -76,13 +76,17 @@ pub fn write(measured: &[OfPair], out: &Path) -> Result<(), Failure> {
 }
 
 /// The samples at the distance at which the cores mostly were, and that distance in ns. All
-/// of them where a state would be left without any.
+/// those of a state that would be left without any.
 fn at_one_distance(samples: &[Sample]) -> (Vec<&Sample>, f64) {
     let mut distances: Vec<f64> = samples.iter().flat_map(|sample| sample.distance_ns).collect();
     distances.sort_by(f64::total_cmp);
     let usual = distances[distances.len() / 2];
-    let counts = |sample: &&Sample| cores::is_one_distance(usual, sample.distance_ns);
-    (samples.iter().filter(counts).collect(), usual)
+    let counts = |sample: &Sample| cores::is_one_distance(usual, sample.distance_ns);
+    let is_alike =
+        |a: &Sample, b: &Sample| (&a.source, &a.destination) == (&b.source, &b.destination);
+    let is_left = |of: &Sample| samples.iter().any(|one| is_alike(one, of) && counts(one));
+    let kept = |sample: &&Sample| counts(sample) || !is_left(sample);
+    (samples.iter().filter(kept).collect(), usual)
 }
 
 /// Sources and destinations, in the order in which they were run.

@@ -87,6 +87,8 @@ impl Permits {
         }
         // What a peer says about itself is not trusted to add up.
         let start = segment.start.checked_add(offset).ok_or(Errno::INVAL)?;
+        // Static data of a program that is linked to its addresses.
+        let start = segment.owner(task).map_or(start, |id| task.found_at(id, start));
         Ok(start..start.checked_add(size).ok_or(Errno::INVAL)?)
     }
 

@@ -104,6 +104,13 @@ pub struct Segment {
     record: u64,
 }
 
+impl Segment {
+    /// ID of the task that has made it, if it lives.
+    pub fn owner(&self, task: &ThisTask) -> Option<u32> {
+        task.task_of(Name::of(self.segid).pid)
+    }
+}
+
 /// The table of the calling task.
 pub struct Segments {
     records: &'static [Record],

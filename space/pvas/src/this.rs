@@ -38,6 +38,26 @@ impl ThisTask {
         if (start..end).contains(&address) { address - start + to } else { address }
     }
 
+    /// Where we find what task `id` has at `address`: the other side of [`for_others`](Self::for_others).
+    pub fn found_at(&self, id: u32, address: u64) -> u64 {
+        if id == self.id || !self.control.is_shared() {
+            return address;
+        }
+        let slot = self.control.slot(id);
+        let block = slot.task.load(Ordering::Acquire);
+        let mut fixed = [0u64; 3];
+        let size = size_of_val(&fixed);
+        let here = libc::iovec { iov_base: fixed.as_mut_ptr().cast(), iov_len: size };
+        let there = block + std::mem::offset_of!(Task, fixed_start) as u64;
+        let there = libc::iovec { iov_base: there as *mut _, iov_len: size };
+        let pid = slot.pid.load(Ordering::Acquire) as i32;
+        // SAFETY: writes three numbers here; the task may be gone.
+        let read = unsafe { libc::process_vm_readv(pid, &here, 1, &there, 1, 0) };
+        let [start, end, to] = fixed;
+        let is_fixed = read == size as isize && (start..end).contains(&address);
+        if is_fixed { address - start + to } else { address }
+    }
+
     /// Transfers of this task that were one copy in user space.
     pub fn copies(&self) -> u64 {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
