@@ -138,3 +138,13 @@ fn one_that_comes_too_late_is_refused_in_one_line() {
     first.signal(rustix::process::Signal::TERM);
     first.wait();
 }
+
+#[test]
+fn xpmem_attaches_what_they_have() {
+    for program in [
+        fixed("xpmem_static.c", &["xpmem", "pvas"]),
+        program::c_with_libraries("xpmem_static.c", &["xpmem", "pvas"]),
+    ] {
+        tasks(2, program).time_limit(Duration::from_secs(60)).run().ok();
+    }
+}
