@@ -14,6 +14,8 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 const BUSY_MAX: Duration = Duration::from_secs(12);
 /// From a job's start to the instant, at most.
 const START_MAX_MS: usize = 1500;
+/// What mpirun is given for its own end, before it counts as stuck.
+const MPIRUN_MAX: Duration = Duration::from_secs(6);
 
 /// Processes below this one, children first.
 fn below(pid: i32) -> Vec<i32> {
@@ -31,6 +33,16 @@ fn below(pid: i32) -> Vec<i32> {
 /// Those without children: tasks, once they have begun.
 fn tasks(job: &Running) -> Vec<i32> {
     below(job.pid()).into_iter().filter(|&pid| below(pid).is_empty()).collect()
+}
+
+/// Open MPI's mpirun waits for ever at its end, at times, if a process was killed while it was
+/// connecting to it: that connection's lock is never released (4.1.4 with PMIx 4.2.2, in
+/// `PMIx_server_finalize`). It has said so then, ended all others, and named the one. Programs
+/// that call nothing but `PMIx_Init` see the same. So it says nothing of us, as long as all of
+/// ours have ended.
+fn is_stuck(mpirun: &Running) -> bool {
+    mpirun.stderr().contains("PMIX ERROR: UNREACHABLE in file ")
+        && !below(mpirun.pid()).into_iter().any(is_alive)
 }
 
 #[test]
@@ -69,7 +81,15 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
         let joined = job.stdout().matches("task ").count();
         kill(victim, signal);
         let begin = Instant::now();
-        wait_until(&what, 2 * TIMEOUT + BUSY_MAX, || !job.is_running());
+        let mut stuck = false;
+        wait_until(&what, 2 * TIMEOUT + BUSY_MAX, || {
+            stuck = under_mpirun && begin.elapsed() > MPIRUN_MAX && is_stuck(&job);
+            stuck || !job.is_running()
+        });
+        if stuck {
+            println!("{what}: mpirun is stuck at its end");
+            job.signal(Signal::KILL);
+        }
         let output = job.wait();
         println!("{what}, {joined} at work: {:.1} s", begin.elapsed().as_secs_f64());
         assert_ne!(output.code(), 0, "{what}: {output}");
@@ -84,7 +104,8 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
         assert!(is_named, "{what}: {output}");
         wait_until(&what, BUSY_MAX, || !all.iter().any(|&pid| is_alive(pid)));
         let left = std::fs::read_dir(work.path()).expect("a directory").flatten();
-        let left: Vec<_> = left.map(|entry| entry.file_name()).collect();
+        let left = left.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let left: Vec<_> = left.filter(|name| !(stuck && name.starts_with("ompi."))).collect();
         assert!(left.is_empty(), "{what}: {left:?} are left");
     }
 }
