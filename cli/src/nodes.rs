@@ -5,12 +5,16 @@
 use std::ffi::OsString;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use nagaya_server::{Failure, processors};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use crate::program;
-use crate::run::{Bind, FORWARDED, Options, Part, StdinChoice, meeting};
+use crate::run::{Bind, FORWARDED, KILL_AFTER, Options, Part, StdinChoice, meeting};
+
+/// From the first Ctrl-C on, until nodes are killed: each has killed its tasks before.
+const NODE_KILL_AFTER: Duration = KILL_AFTER.saturating_add(Duration::from_secs(1));
 
 /// Runs the nodes; returns the first failing status, or 0.
 pub fn run(options: &Options) -> Result<i32, Failure> {
@@ -118,8 +122,21 @@ fn arguments(options: &Options, node: u32, part: &Part, tasks: u32) -> Vec<OsStr
 /// Passes signals on until all nodes have ended.
 fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: bool) -> i32 {
     let mut first_failure = 0;
+    let mut interrupted: Option<Instant> = None;
     while children.iter().any(Option::is_some) {
-        let (signal, from_terminal) = signals.next();
+        let next = match interrupted {
+            None => Some(signals.next()),
+            Some(since) => signals.next_within(NODE_KILL_AFTER.saturating_sub(since.elapsed())),
+        };
+        let Some((signal, from_terminal)) = next else {
+            // They would have ended themselves by now: somebody has stopped them.
+            signal_all(children, libc::SIGKILL);
+            interrupted = None;
+            continue;
+        };
+        if signal == libc::SIGINT {
+            interrupted.get_or_insert_with(Instant::now);
+        }
         // The terminal has told the nodes itself: they are in our process group.
         if signal != libc::SIGCHLD && !from_terminal {
             signal_all(children, signal);
@@ -215,14 +232,24 @@ impl Signals {
     /// The next signal, and whether the terminal sent it.
     pub fn next(&self) -> (i32, bool) {
         loop {
-            // SAFETY: a plain structure, filled by the kernel.
-            unsafe {
-                let mut info: libc::siginfo_t = std::mem::zeroed();
-                let signal = libc::sigwaitinfo(&raw const self.set, &raw mut info);
-                if signal > 0 {
-                    return (signal, info.si_code == libc::SI_KERNEL);
-                }
+            if let Some(next) = self.wait(std::ptr::null()) {
+                return next;
             }
+        }
+    }
+
+    /// The same; none if none comes within the limit.
+    pub fn next_within(&self, limit: Duration) -> Option<(i32, bool)> {
+        let (tv_sec, tv_nsec) = (limit.as_secs() as i64, i64::from(limit.subsec_nanos()));
+        self.wait(&libc::timespec { tv_sec, tv_nsec })
+    }
+
+    fn wait(&self, limit: *const libc::timespec) -> Option<(i32, bool)> {
+        // SAFETY: a plain structure, filled by the kernel; the limit is null or a valid one.
+        unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            let signal = libc::sigtimedwait(&raw const self.set, &raw mut info, limit);
+            (signal > 0).then_some((signal, info.si_code == libc::SI_KERNEL))
         }
     }
 }

@@ -129,7 +129,8 @@ fn stdin_choice(text: &str) -> Result<StdinChoice, String> {
 
 /// From the first Ctrl-C on: SIGTERM, then SIGKILL.
 const TERM_AFTER: Duration = Duration::from_secs(5);
-const KILL_AFTER: Duration = Duration::from_secs(10);
+/// See above.
+pub const KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Signals that are passed on to the tasks.
 pub const FORWARDED: &[i32] = &[

@@ -251,6 +251,16 @@ fn a_task_that_never_joins_is_named_and_the_job_ends() {
     }
 }
 
+/// Who would start its tasks, and end them, is stopped itself.
+#[test]
+fn a_stopped_node_ends_with_a_job_that_has_never_begun() {
+    let output = run(2, 2, "misuse").arg("stopped").env("NAGAYA_DSM_JOIN", "1").run();
+    assert_ne!(output.code(), 0, "{output}");
+    let words = "jia_init: task 1 has not called jia_init within 1 s";
+    assert_eq!(output.stderr.matches(words).count(), 1, "{output}");
+    assert!(output.stderr.contains("nagaya: node 1 (PID "), "{output}");
+}
+
 #[test]
 fn messages_that_nobody_receives_make_their_sender_wait() {
     for change in [|| job(2, "misuse"), || run(1, 2, "misuse")] {

@@ -12,6 +12,8 @@ use rustix::process::Signal;
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Above these, on a machine with other work.
 const BUSY_MAX: Duration = Duration::from_secs(12);
+/// What `nagaya run` gives those that do not end when their job does, before it kills them.
+const KILL_AFTER: Duration = Duration::from_secs(11);
 /// From a job's start to the instant, at most.
 const START_MAX_MS: usize = 1500;
 /// What mpirun is given for its own end, before it counts as stuck.
@@ -82,7 +84,7 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
         kill(victim, signal);
         let begin = Instant::now();
         let mut stuck = false;
-        wait_until(&what, 2 * TIMEOUT + BUSY_MAX, || {
+        wait_until(&what, 2 * TIMEOUT + KILL_AFTER + BUSY_MAX, || {
             stuck = under_mpirun && begin.elapsed() > MPIRUN_MAX && is_stuck(&job);
             stuck || !job.is_running()
         });
@@ -97,8 +99,10 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
             || output.stderr.contains(" has not answered for ")
             || output.stderr.contains(" not called jia_init within ")
             || output.stderr.contains(" is lost: ")
-            // mpirun, of one that has not joined; its PID may be 0.
+            // mpirun, of one that has not joined; its PID may be 0. At times it says no more
+            // than that there was one.
             || output.stderr.contains("noticed that process rank ")
+            || joined == 0 && output.stderr.contains("user-direction, the job has been aborted.")
             // Tasks that go with it, before there is a job that could miss it.
             || joined == 0 && output.stderr.contains(" was killed by signal ");
         assert!(is_named, "{what}: {output}");

@@ -1,6 +1,7 @@
 // Calls that make no sense, each of which ends the job with one line: `misuse NAME`.
 
 #include <jia.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,10 @@ int main(int argc, char **argv)
 		jia_barrier();
 	if (strcmp(name, "absent") == 0 && number() == 1)
 		sleep(30);
+	if (strcmp(name, "stopped") == 0 && number() == 1) {
+		kill(getppid(), SIGSTOP);
+		sleep(100);
+	}
 	printf("begun\n");
 	jia_init(argc, argv);
 	int *cell = (int *)jia_alloc(4);
