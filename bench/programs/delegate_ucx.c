@@ -14,6 +14,7 @@
  * turns. Between batches the accepter takes everything in, which is in no time.
  */
 #define _GNU_SOURCE
+#include "cores.h"
 #include "times.h"
 
 #include <pvas.h>
@@ -52,21 +53,6 @@ struct board {
 	_Atomic int attentive, leave;
 	void *region;
 };
-
-/* The requester and the delegatee have a core each, where there are two; the accepter has
- * whatever is left. */
-static void stay_on(int nth)
-{
-	cpu_set_t allowed, one;
-	CPU_ZERO(&one);
-	if (sched_getaffinity(0, sizeof allowed, &allowed))
-		return;
-	for (int core = 0; core < CPU_SETSIZE; core++)
-		if (CPU_ISSET(core, &allowed) && nth-- == 0) {
-			CPU_SET(core, &one);
-			sched_setaffinity(0, sizeof one, &one);
-		}
-}
 
 static ucp_context_h context;
 static ucp_worker_h worker;
@@ -287,6 +273,7 @@ int main(int argc, char **argv)
 	}
 	int me = atoi(getenv("NAGAYA_TASK_ID"));
 	if (me != 1)
+		/* Delegatee and requester have a core each, where there are two. */
 		stay_on(me / 2);
 	if (me < 2) {
 		me == 0 ? delegatee() : accepter();

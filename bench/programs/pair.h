@@ -20,9 +20,10 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include "cores.h"
+
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -67,19 +68,6 @@ static inline void relax(void)
 #ifdef __x86_64__
 	__builtin_ia32_pause();
 #endif
-}
-
-static void stay_on(int nth)
-{
-	cpu_set_t allowed, one;
-	CPU_ZERO(&one);
-	if (sched_getaffinity(0, sizeof allowed, &allowed))
-		return;
-	for (int core = 0; core < CPU_SETSIZE; core++)
-		if (CPU_ISSET(core, &allowed) && nth-- == 0) {
-			CPU_SET(core, &one);
-			sched_setaffinity(0, sizeof one, &one);
-		}
 }
 
 /* Maps the file, takes a number, and goes to a core of one's own. */

@@ -16,9 +16,8 @@
  * in pingpong.c, a repetition reports the mean of the middle half of its iterations; fresh
  * buffers are written anew before each stamp, and every message is checked after it.
  */
+#include "cores.h"
 #include "pvm_job.h"
-
-#include <sched.h>
 
 enum { ITERATIONS_MIN = 4, ITERATIONS_MAX = 4000, TAG_BALL = 1, TAG_STAMPS, TAG_TURNS };
 
@@ -139,15 +138,9 @@ static void measure_size(int size, int encoding, const char *name, int fresh)
 
 static void stay_on_a_core(void)
 {
-	cpu_set_t allowed, one;
-	if (sched_getaffinity(0, sizeof allowed, &allowed) || CPU_COUNT(&allowed) < tasks)
-		return;
-	for (int core = 0, nth = 0; core < CPU_SETSIZE; core++)
-		if (CPU_ISSET(core, &allowed) && nth++ == task) {
-			CPU_ZERO(&one);
-			CPU_SET(core, &one);
-			sched_setaffinity(0, sizeof one, &one);
-		}
+	cpu_set_t allowed;
+	if (!sched_getaffinity(0, sizeof allowed, &allowed) && CPU_COUNT(&allowed) >= tasks)
+		stay_on(task);
 }
 
 static void measure(void)

@@ -13,9 +13,10 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 52] = [
+const SOURCES: [(&str, &str); 53] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
+    ("cores.h", include_str!("../programs/cores.h")),
     ("delegate.c", include_str!("../programs/delegate.c")),
     ("delegate_mpi.c", include_str!("../programs/delegate_mpi.c")),
     ("delegate_ucx.c", include_str!("../programs/delegate_ucx.c")),

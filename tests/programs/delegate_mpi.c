@@ -5,7 +5,7 @@
  * Under "dies" each rank is a program that owns a space, and kills a requester.
  *
  * usage: delegate_mpi CASE */
-#include "check.h"
+#include "filled.h"
 
 #include <complex.h>
 #include <limits.h>
@@ -91,25 +91,6 @@ static void say_finished(void)
 }
 
 /* ---- messages -------------------------------------------------------------------- */
-
-static unsigned char byte_at(int salt, size_t i)
-{
-	return (unsigned char)(((unsigned)i * 2654435761u + (unsigned)salt * 40503u) >> 13);
-}
-
-static unsigned char *filled(size_t bytes, int salt)
-{
-	unsigned char *at = malloc(bytes + 1);
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = byte_at(salt, i);
-	return at;
-}
-
-static void check_filled(const unsigned char *at, size_t bytes, int salt)
-{
-	for (size_t i = 0; i < bytes; i++)
-		CHECK_EQ(at[i], byte_at(salt, i));
-}
 
 static struct pvas_delegate_mpi send_bytes(const void *from, size_t n, int to, int tag)
 {

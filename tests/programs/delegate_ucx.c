@@ -4,7 +4,7 @@
  * Under "dies" the program owns a space, and kills a requester.
  *
  * usage: delegate_ucx CASE */
-#include "check.h"
+#include "filled.h"
 
 #include <limits.h>
 #include <pvas.h>
@@ -19,25 +19,6 @@ enum { REGION = 8 << 20, LARGE = 4 << 20, SHORT = 4000 };
 
 static int me, tasks;
 static pvas_delegatee *zero;
-
-static unsigned char byte_at(uint64_t salt, size_t i)
-{
-	return (unsigned char)(((unsigned)i * 2654435761u + (unsigned)salt * 40503u) >> 13);
-}
-
-static unsigned char *filled(size_t bytes, uint64_t salt)
-{
-	unsigned char *at = malloc(bytes + 1);
-	for (size_t i = 0; i < bytes; i++)
-		at[i] = byte_at(salt, i);
-	return at;
-}
-
-static void check_filled(const unsigned char *at, size_t bytes, uint64_t salt)
-{
-	for (size_t i = 0; i < bytes; i++)
-		CHECK_EQ(at[i], byte_at(salt, i));
-}
 
 static void *import(int id, const char *name, size_t *size)
 {

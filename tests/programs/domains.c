@@ -286,18 +286,6 @@ static void files(void)
 	part();
 }
 
-static long page_tables(void)
-{
-	char text[4096], *line;
-	int fd = open("/proc/self/status", O_RDONLY);
-	CHECK(fd >= 0);
-	ssize_t length = read(fd, text, sizeof(text) - 1);
-	CHECK(length > 0 && close(fd) == 0);
-	text[length] = 0;
-	CHECK((line = strstr(text, "VmPTE:")) != NULL);
-	return atol(line + 6);
-}
-
 /* Pages that nobody touches cost no page tables; those that are touched, some. */
 static void demand(void)
 {
@@ -311,15 +299,15 @@ static void demand(void)
 	meet();
 	if (me) {
 		const long *its = of(0, "own");
-		long before = page_tables();
+		long before = check_status("VmPTE");
 		meet();
 		CHECK_EQ(its[512 * 5], 5);
-		CHECK(page_tables() - before <= 16);
+		CHECK(check_status("VmPTE") - before <= 16);
 		long sum = 0;
 		for (size_t page = 0; page < count; page++)
 			sum += its[page * 512];
 		CHECK_EQ(sum, (long)(count * (count - 1) / 2));
-		CHECK(page_tables() - before >= (long)(count * 8 / 1024) - 16);
+		CHECK(check_status("VmPTE") - before >= (long)(count * 8 / 1024) - 16);
 	} else {
 		meet();
 	}

@@ -260,18 +260,6 @@ static void task_sits(void)
 	import(PVAS_SELF, 0, "finished");
 }
 
-static long status_kb(const char *field)
-{
-	FILE *status = fopen("/proc/self/status", "r");
-	char line[200];
-	long kb = -1;
-	while (fgets(line, sizeof line, status))
-		if (strncmp(line, field, strlen(field)) == 0)
-			kb = atol(line + strlen(field) + 1);
-	fclose(status);
-	return kb;
-}
-
 static void task_forks(void)
 {
 	char *theirs = import(PVAS_SELF, 1, "memory");
@@ -286,12 +274,12 @@ static void task_forks(void)
 	CHECK(pid >= 0);
 	if (pid == 0) {
 		char byte;
-		long resident = status_kb("VmRSS");
+		long resident = check_status("VmRSS");
 		unsigned char page;
-		printf("child: %ld KB resident, %ld KB of page tables\n", resident, status_kb("VmPTE"));
+		printf("child: %ld KB resident, %ld KB of page tables\n", resident, check_status("VmPTE"));
 		fflush(stdout);
 		CHECK(resident < 200 << 10);
-		CHECK(status_kb("VmPTE") < 2048); /* two gigabytes alone have 4096 */
+		CHECK(check_status("VmPTE") < 2048); /* two gigabytes alone have 4096 */
 		CHECK_EQ(mine[size - 1], 5);
 		CHECK_FAILS(mincore(theirs, 4096, &page), ENOMEM);
 		close(go[1]);
@@ -385,9 +373,9 @@ static struct size measure(void)
 	while (readdir(directory))
 		size.descriptors++;
 	closedir(directory);
-	size.resident = status_kb("VmRSS");
-	size.tables = status_kb("VmPTE");
-	size.threads = status_kb("Threads");
+	size.resident = check_status("VmRSS");
+	size.tables = check_status("VmPTE");
+	size.threads = check_status("Threads");
 	return size;
 }
 

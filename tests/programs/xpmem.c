@@ -95,19 +95,6 @@ static long faults(void)
 	return usage.ru_minflt + usage.ru_majflt;
 }
 
-/* KiB of page tables. */
-static long page_tables(void)
-{
-	char text[4096], *line;
-	int fd = open("/proc/self/status", O_RDONLY);
-	CHECK(fd >= 0);
-	ssize_t length = read(fd, text, sizeof(text) - 1);
-	CHECK(length > 0 && close(fd) == 0);
-	text[length] = 0;
-	CHECK((line = strstr(text, "VmPTE:")) != NULL);
-	return atol(line + 6);
-}
-
 /* ---- one process ---------------------------------------------------------------------- */
 
 static void check_outside(void)
@@ -387,17 +374,17 @@ static void shared_by_user(void)
 {
 	long *where = (long *)ask(0, "where"), segid = ask(0, "segid");
 	meet("made");
-	page_tables();
-	long faults_before = faults(), tables_before = page_tables();
+	check_status("VmPTE");
+	long faults_before = faults(), tables_before = check_status("VmPTE");
 	xpmem_apid_t apid = get(segid);
 	long *memory = attach(apid, 0, SHARED_PAGES * PAGE);
 	CHECK(memory == where);
 	for (size_t i = 0; i < SHARED_PAGES * PAGE / sizeof(long); i++)
 		CHECK(memory[i]++ == (long)i);
 	long taken = faults() - faults_before;
-	if (taken > 16 || page_tables() > tables_before) {
+	if (taken > 16 || check_status("VmPTE") > tables_before) {
 		fprintf(stderr, "%ld faults for %ld pages; page tables %ld KiB before, %ld now\n",
-		        taken, SHARED_PAGES, tables_before, page_tables());
+		        taken, SHARED_PAGES, tables_before, check_status("VmPTE"));
 		_exit(1);
 	}
 	meet("attached");
