@@ -21,7 +21,7 @@ use crate::capi;
 use crate::child;
 use crate::error::Error;
 use crate::space::{Space, abandon, comm, load_into};
-use crate::watcher::Watcher;
+use crate::watcher::{self, Watcher};
 
 /// What outlives the child's use of our stack. The first members are read by the
 /// assembly below.
@@ -214,11 +214,15 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
         unsafe { abandon(&control, record.id) };
         return record.child;
     }
-    let added = Watcher::get().and_then(|watcher| {
-        watcher
-            .add(record.space.key(), control, record.id, record.child as u32, std::process::id())
-            .map_err(|errno| Error::System("pidfd_open", errno))
-    });
+    let task = watcher::Task {
+        space: record.space.key(),
+        control,
+        id: record.id,
+        pid: record.child as u32,
+        domain: std::process::id(),
+    };
+    let added = Watcher::get()
+        .and_then(|watcher| watcher.add(task).map_err(|errno| Error::System("pidfd_open", errno)));
     match added {
         Ok(()) => record.child,
         Err(error) => {

@@ -22,7 +22,7 @@ use crate::copy_plan;
 use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
 use crate::memory::{self, Memory};
-use crate::watcher::Watcher;
+use crate::watcher::{self, Watcher};
 
 /// Whether a program is linked to fixed addresses, so that its task needs a domain of its own in a
 /// space whose tasks' memory is shared. Error: it cannot be a task at all.
@@ -290,7 +290,7 @@ impl Space {
             }
         };
         Watcher::get()?
-            .add(self.key, self.control, id, pid, domain)
+            .add(watcher::Task { space: self.key, control: self.control, id, pid, domain })
             .map_err(|errno| Error::System("pidfd_open", errno))?;
         Ok((id, pid))
     }

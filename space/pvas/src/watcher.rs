@@ -19,11 +19,26 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::control::Control;
 use crate::error::Error;
 
+/// A task, to be watched.
+#[derive(Debug, Clone, Copy)]
+pub struct Task {
+    /// Its space, by its key.
+    pub space: u64,
+    /// That space's.
+    pub control: Control,
+    /// Its ID there.
+    pub id: u32,
+    /// Its PID.
+    pub pid: u32,
+    /// A process that has the mm in which it became a task, and stays.
+    pub domain: u32,
+}
+
 /// What the owner asks of the watcher.
 #[derive(Debug)]
 enum Request {
     /// Watch the new task in this slot.
-    Add { space: u64, control: Control, id: u32, pid: u32, domain: u32, answer: Arc<Answer> },
+    Add { task: Task, answer: Arc<Answer> },
     /// Reclaim what has ended at once.
     Settle { space: u64, answer: Arc<Answer> },
     /// Kill all tasks of the space, and answer when their memory is back.
@@ -131,19 +146,11 @@ impl Watcher {
         unsafe { libc::syscall(libc::SYS_tgkill, self.pid, self.tid(), libc::SIGURG) };
     }
 
-    /// Watches a new task; `domain` is a process that has its mm and stays. Returns when it is
-    /// certain to be noticed, whatever becomes of it. Error: EMFILE where the limit of open
-    /// files is too low for so many tasks.
-    pub fn add(
-        &self,
-        space: u64,
-        control: Control,
-        id: u32,
-        pid: u32,
-        domain: u32,
-    ) -> Result<(), Errno> {
+    /// Watches a new task. Returns when it is certain to be noticed, whatever becomes of it.
+    /// Error: EMFILE where the limit of open files is too low for so many tasks.
+    pub fn add(&self, task: Task) -> Result<(), Errno> {
         let answer = Arc::<Answer>::default();
-        self.send(Request::Add { space, control, id, pid, domain, answer: answer.clone() });
+        self.send(Request::Add { task, answer: answer.clone() });
         answer.wait()
     }
 
@@ -165,20 +172,8 @@ impl Watcher {
 
 /// A watched task.
 struct Watched {
-    space: u64,
-    control: Control,
-    id: u32,
-    pid: u32,
-    /// A process that has the mm in which it became a task.
-    domain: u32,
+    task: Task,
     pidfd: OwnedFd,
-}
-
-/// A task that has ended, whose memory somebody still works in.
-struct Ended {
-    space: u64,
-    control: Control,
-    id: u32,
 }
 
 /// State of the thread.
@@ -187,7 +182,8 @@ struct Loop {
     epoll: OwnedFd,
     signals: OwnedFd,
     tasks: HashMap<u64, Watched>,
-    ended: Vec<Ended>,
+    /// Those that have ended, whose memory somebody still works in.
+    ended: Vec<Task>,
     next: u64,
     destroying: HashMap<u64, Arc<Answer>>,
     /// Path of the owner's program, to tell who has left.
@@ -276,18 +272,15 @@ impl Loop {
     fn handle_requests(&mut self) {
         let mut sink = [0; 1024];
         while rustix::io::read(&self.signals, &mut sink).is_ok_and(|n| n > 0) {}
-        for task in self.tasks.values() {
-            crate::regions::remove_left(task.control);
+        for watched in self.tasks.values() {
+            crate::regions::remove_left(watched.task.control);
         }
         let requests = std::mem::take(&mut *self.watcher.requests.lock().expect("never panics"));
         for request in requests {
             match request {
-                Request::Add { space, control, id, pid, domain, answer } => {
-                    let result = self.add(space, control, id, pid, domain);
-                    answer.give(result);
-                }
+                Request::Add { task, answer } => answer.give(self.add(task)),
                 Request::Settle { space, answer } => {
-                    let ended = |(_, t): &(&u64, &Watched)| t.space == space && t.has_ended();
+                    let ended = |(_, t): &(&u64, &Watched)| t.task.space == space && t.has_ended();
                     let ended: Vec<u64> =
                         self.tasks.iter().filter(ended).map(|(&key, _)| key).collect();
                     for key in ended {
@@ -296,8 +289,8 @@ impl Loop {
                     answer.give(Ok(()));
                 }
                 Request::Destroy { space, answer } => {
-                    for task in self.tasks.values().filter(|t| t.space == space) {
-                        let _ = pidfd_send_signal(&task.pidfd, Signal::KILL);
+                    for watched in self.tasks.values().filter(|t| t.task.space == space) {
+                        let _ = pidfd_send_signal(&watched.pidfd, Signal::KILL);
                     }
                     self.destroying.insert(space, answer);
                 }
@@ -305,57 +298,50 @@ impl Loop {
         }
     }
 
-    fn add(
-        &mut self,
-        space: u64,
-        control: Control,
-        id: u32,
-        pid: u32,
-        domain: u32,
-    ) -> Result<(), Errno> {
+    fn add(&mut self, task: Task) -> Result<(), Errno> {
         let key = self.next;
         self.next += 1;
-        let target = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
+        let target = Pid::from_raw(task.pid as i32).ok_or(Errno::SRCH)?;
         let pidfd = match pidfd_open(target, PidfdFlags::empty()) {
             Ok(fd) => fd,
             // Ended and reaped already, as where SIGCHLD is ignored.
             Err(Errno::SRCH) => {
-                self.end(space, control, id);
+                self.end(task);
                 return Ok(());
             }
             Err(errno) => {
                 // SAFETY: the requester has not returned the PID to anybody, so it is
                 // our child's; once it is reaped nobody runs in its segment.
                 unsafe {
-                    libc::kill(pid as i32, libc::SIGKILL);
-                    crate::child::reap(pid);
+                    libc::kill(task.pid as i32, libc::SIGKILL);
+                    crate::child::reap(task.pid);
                 }
-                self.end(space, control, id);
+                self.end(task);
                 return Err(errno);
             }
         };
         epoll::add(&self.epoll, &pidfd, epoll::EventData::new_u64(key), epoll::EventFlags::IN)?;
-        self.tasks.insert(key, Watched { space, control, id, pid, domain, pidfd });
+        self.tasks.insert(key, Watched { task, pidfd });
         Ok(())
     }
 
     fn reclaim(&mut self, key: u64) {
-        if let Some(task) = self.tasks.remove(&key) {
-            let _ = epoll::delete(&self.epoll, &task.pidfd);
-            self.end(task.space, task.control, task.id);
+        if let Some(Watched { task, pidfd }) = self.tasks.remove(&key) {
+            let _ = epoll::delete(&self.epoll, &pidfd);
+            self.end(task);
         }
     }
 
     /// The process has ended, or has another mm: no thread of it is left in the segment.
-    fn end(&mut self, space: u64, control: Control, id: u32) {
-        control.announce_end(id);
-        self.ended.push(Ended { space, control, id });
+    fn end(&mut self, task: Task) {
+        task.control.announce_end(task.id);
+        self.ended.push(task);
         self.reclaim_ended();
     }
 
     /// Takes back the memory of those who have ended, and whom nobody holds.
     fn reclaim_ended(&mut self) {
-        self.ended.retain(|&Ended { control, id, .. }| {
+        self.ended.retain(|&Task { control, id, .. }| {
             let held = crate::hold::is_held(control, id);
             if !held {
                 // SAFETY: what `end` says, and nobody holds it.
@@ -379,7 +365,7 @@ impl Loop {
         let (tasks, ended) = (&self.tasks, &self.ended);
         self.destroying.retain(|space, answer| {
             let held = ended.iter().any(|t| t.space == *space);
-            let alive = held || tasks.values().any(|t| t.space == *space);
+            let alive = held || tasks.values().any(|t| t.task.space == *space);
             if !alive {
                 answer.give(Ok(()));
             }
@@ -394,20 +380,21 @@ impl Watched {
     }
 
     fn is_leaving(&self) -> bool {
-        self.control.slot(self.id).state.load(Ordering::Acquire) == slot_state::LEAVING
+        self.task.control.slot(self.task.id).state.load(Ordering::Acquire) == slot_state::LEAVING
     }
 
     /// Whether execve has given the process another mm.
     fn has_left(&self, own_exe: &std::path::Path) -> bool {
         const KCMP_VM: i32 = 1;
         // SAFETY: no arguments in memory.
-        let compared =
-            unsafe { libc::syscall(libc::SYS_kcmp, self.domain, self.pid, KCMP_VM, 0, 0) };
+        let compared = unsafe {
+            libc::syscall(libc::SYS_kcmp, self.task.domain, self.task.pid, KCMP_VM, 0, 0)
+        };
         if compared >= 0 {
             return compared != 0;
         }
         // Not permitted here: another program in the mm tells as well.
-        match std::fs::read_link(format!("/proc/{}/exe", self.pid)) {
+        match std::fs::read_link(format!("/proc/{}/exe", self.task.pid)) {
             Ok(exe) => exe != own_exe,
             Err(_) => false,
         }
