@@ -39,12 +39,10 @@ fn tasks(job: &Running) -> Vec<i32> {
 
 /// Open MPI's mpirun waits for ever at its end, at times, if a process was killed while it was
 /// connecting to it: that connection's lock is never released (4.1.4 with PMIx 4.2.2, in
-/// `PMIx_server_finalize`). It has said so then, ended all others, and named the one. Programs
-/// that call nothing but `PMIx_Init` see the same. So it says nothing of us, as long as all of
-/// ours have ended.
+/// `PMIx_server_finalize`). It has ended all others by then. Programs that call nothing but
+/// `PMIx_Init` see the same. So it says nothing of us, as long as all of ours have ended.
 fn is_stuck(mpirun: &Running) -> bool {
-    mpirun.stderr().contains("PMIX ERROR: UNREACHABLE in file ")
-        && !below(mpirun.pid()).into_iter().any(is_alive)
+    !below(mpirun.pid()).into_iter().any(is_alive)
 }
 
 #[test]
@@ -85,7 +83,7 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
         let begin = Instant::now();
         let mut stuck = false;
         wait_until(&what, 2 * TIMEOUT + KILL_AFTER + BUSY_MAX, || {
-            stuck = under_mpirun && begin.elapsed() > MPIRUN_MAX && is_stuck(&job);
+            stuck = under_mpirun && joined == 0 && begin.elapsed() > MPIRUN_MAX && is_stuck(&job);
             stuck || !job.is_running()
         });
         if stuck {
@@ -103,6 +101,7 @@ fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
             // than that there was one.
             || output.stderr.contains("noticed that process rank ")
             || joined == 0 && output.stderr.contains("user-direction, the job has been aborted.")
+            || output.stderr.contains(" has ended before all had come")
             // Tasks that go with it, before there is a job that could miss it.
             || joined == 0 && output.stderr.contains(" was killed by signal ");
         assert!(is_named, "{what}: {output}");

@@ -20,6 +20,7 @@ pub type pmix_op_cbfunc_t = unsafe extern "C" fn(status: pmix_status_t, of: *mut
 
 constants! {
     PMIX_SUCCESS: pmix_status_t = 0;
+    PMIX_ERR_PARTIAL_SUCCESS: pmix_status_t = -52;
     PMIX_RANK_WILDCARD: u32 = u32::MAX - 1;
     PMIX_GLOBAL: u8 = 3;
     PMIX_BOOL: u16 = 1;

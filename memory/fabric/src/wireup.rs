@@ -59,6 +59,8 @@ pub enum WireupError {
     Odd(&'static str),
     /// These processes have not given anything within the limit; or others on other hosts.
     Late(Vec<u32>),
+    /// A process has ended, and the others need not wait for it.
+    Ended,
 }
 
 impl fmt::Display for WireupError {
@@ -73,6 +75,7 @@ impl fmt::Display for WireupError {
             Self::Late(ranks) => {
                 write!(f, "processes {ranks:?} (none: of other hosts) have not come in time")
             }
+            Self::Ended => f.write_str("a process of this job has ended before all had come"),
             Self::Odd(what) => {
                 write!(f, "PMIx tells no {what}; the launcher's PMIx and {STARTED} do not agree")
             }
@@ -192,8 +195,10 @@ impl Wireup {
             },
             None => hears.recv().ok(),
         };
-        self.check("bring all processes together", status.expect("PMIx calls back"))?;
-        Ok(true)
+        match status.expect("PMIx calls back") {
+            PMIX_ERR_PARTIAL_SUCCESS => Err(WireupError::Ended),
+            status => self.check("bring all processes together", status).map(|()| true),
+        }
     }
 
     /// Which processes of this host have not put anything under this key.
