@@ -9,6 +9,8 @@ const SOURCES: &[&str] = &[
     "c/dispatch.c",
     "c/memory.c",
     "c/shared.c",
+    "c/returns.c",
+    "c/lock.c",
     "c/maps.c",
     "c/private.c",
     "c/region.c",

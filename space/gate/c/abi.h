@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167u /* "gate" */
-#define GATE_ABI 2
+#define GATE_ABI 3
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -136,6 +136,8 @@ struct start {
 	u64 sigmask;
 };
 
+#define RETURNS_MAX 16
+
 struct task {
 	u64 segment, segment_end;
 	struct space *space;
@@ -144,6 +146,9 @@ struct task {
 	u32 fork_lock; /* TID of the thread that forks */
 	u32 forking;
 	u32 fork_copied; /* futex: the fork's child has its own memory, or cannot; private.c */
+	u32 returns_lock; /* TID of the thread that gives memory back; returns.c */
+	u32 no_use;
+	u64 returns[RETURNS_MAX]; /* what is to be given back; 0: nothing */
 	u64 thunk; /* enters the fault handler with this task; see patch.c */
 	u64 brk_start, brk, brk_limit;
 	u64 own_start; /* below: export area, this block, bitmap, stubs; not the program's */

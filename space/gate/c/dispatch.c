@@ -68,7 +68,7 @@ const u32 gate_offsets[] = {
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
 	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), AT(space, memory_ino), sizeof(struct region),
-	AT(region, address), AT(task, id), AT(task, brk_start), AT(task, mmap_start),
+	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
 	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),
 };

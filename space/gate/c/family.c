@@ -3,38 +3,13 @@
  * fork copies an mm, and this one is everybody's. So every mapping of a task is made
  * MADV_DONTFORK, and the caller's own segment is switched to MADV_DOFORK around the
  * call. Nobody touches another task's marks: a task that is stopped or killed anywhere
- * in here holds up nobody else. Threads of one task take turns; the lock holds its
- * owner's TID, since a vfork child can die with it. */
+ * in here holds up nobody else. Threads of one task take turns. */
 #include "gate.h"
 
 #define CLONE_VM 0x100ul
 #define CLONE_SETTLS 0x80000ul
 #define MADV_DONTFORK 10
 #define MADV_DOFORK 11
-#define FUTEX_WAIT_PRIVATE 128
-#define FUTEX_WAKE_PRIVATE 129
-
-static void lock_forks(struct task *t, u32 tid)
-{
-	for (;;) {
-		u32 holder = 0;
-		if (__atomic_compare_exchange_n(&t->fork_lock, &holder, tid, 0, __ATOMIC_ACQUIRE,
-		                                __ATOMIC_RELAXED))
-			return;
-		u64 timeout[2] = {0, 20 * 1000 * 1000};
-		raw6(SYS_futex, (long)&t->fork_lock, FUTEX_WAIT_PRIVATE, holder, (long)timeout, 0, 0);
-		if (__atomic_load_n(&t->fork_lock, __ATOMIC_RELAXED) == holder &&
-		    raw3(SYS_tkill, holder, 0, 0) == -ESRCH)
-			__atomic_compare_exchange_n(&t->fork_lock, &holder, 0, 0, __ATOMIC_RELAXED,
-			                            __ATOMIC_RELAXED);
-	}
-}
-
-static void unlock_forks(struct task *t)
-{
-	__atomic_store_n(&t->fork_lock, 0, __ATOMIC_RELEASE);
-	raw3(SYS_futex, &t->fork_lock, FUTEX_WAKE_PRIVATE, 1);
-}
 
 /* Marks a mapping that has just been made and that its maker does not know of yet. While
  * a fork of ours is under way the forking thread does it, at its end. */
@@ -84,9 +59,7 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 	if (flags & CLONE_VM)
 		return PASS; /* a thread or a vfork: shares our segment as in any process */
 
-	u64 all = ~0ul, mask;
-	raw6(SYS_rt_sigprocmask, 2, (long)&all, (long)&mask, 8, 0, 0);
-	lock_forks(t, raw1(SYS_gettid, 0));
+	u64 mask = lock(&t->fork_lock);
 	__atomic_store_n(&t->forking, 1, __ATOMIC_RELEASE);
 	allow_fork(t->segment, t->segment_end);
 	int shared = has_shared(t);
@@ -95,21 +68,20 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 		 * the call. Our segment stays DOFORK until our next fork: others' forks then
 		 * copy it, which costs time and harms nobody. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
-		unlock_forks(t);
-		raw6(SYS_rt_sigprocmask, 2, (long)&mask, 0, 8, 0, 0);
+		unlock(&t->fork_lock, mask);
 		return PASS;
 	}
 	long child = shared ? fork_shared(t, r, flags, mask)
 	                    : raw6(r->nr, r->a1, r->a2, r->a3, r->a4, r->a5, r->a6);
 	if (child == 0) {
 		detach(t);
+		raw6(SYS_rt_sigprocmask, 2, (long)&mask, 0, 8, 0, 0);
 	} else {
 		/* First the flag: what is mapped from here on is marked by its maker. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
 		raw3(SYS_madvise, t->segment, t->segment_end - t->segment, MADV_DONTFORK);
-		unlock_forks(t);
+		unlock(&t->fork_lock, mask);
 	}
-	raw6(SYS_rt_sigprocmask, 2, (long)&mask, 0, 8, 0, 0);
 	r->nr = child;
 	return DONE;
 }

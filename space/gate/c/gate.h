@@ -135,6 +135,7 @@ void set_pages(u64 *bits, u64 page, u64 end);
 void clear_pages(u64 *bits, u64 page, u64 end);
 int any_pages(const u64 *bits, u64 page, u64 end);
 int all_pages(const u64 *bits, u64 page, u64 end);
+int is_taken(struct task *t, u64 address, u64 size);
 u64 claim(struct task *t, u64 size, u64 align);
 u64 claim_near(struct task *t, u64 address, u64 size);
 void release(struct task *t, u64 address, u64 size);
@@ -150,6 +151,7 @@ int is_memory(struct task *t, u64 address, u64 size);
 void grow_memory(struct task *t, u64 end, u64 more);
 enum verdict gate_mprotect(struct task *t, struct regs *r);
 long map_memory(struct task *t, u64 address, u64 size, int prot);
+void forget_memory(struct task *t, u64 address, u64 size);
 void give_back(struct task *t, u64 address, u64 size);
 int wants_memory(struct task *t, const struct regs *r);
 u64 without_pages(u64 flags);
@@ -159,6 +161,14 @@ u64 view_memory(u64 from, u64 size);
 long copy_memory(u64 to, u64 from, u64 size, long memory, u64 view);
 long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int keep);
 enum verdict gate_madvise(struct task *t, struct regs *r);
+
+/* returns.c */
+int end_returns(struct task *t);
+void give_back_soon(struct task *t, u64 address, u64 size);
+
+/* lock.c */
+u64 lock(u32 *word);
+void unlock(u32 *word, u64 mask);
 
 /* maps.c */
 char *put_text(char *to, const char *text);

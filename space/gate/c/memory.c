@@ -91,6 +91,15 @@ static u64 take_pages(struct task *t, u64 start, u64 end)
 	return 0;
 }
 
+/* Whether all of it lies in the mmap area, and is taken. */
+int is_taken(struct task *t, u64 address, u64 size)
+{
+	if (address < t->mmap_start || address > t->mmap_end || size > t->mmap_end - address)
+		return 0;
+	u64 page = (address - t->mmap_start) / PAGE;
+	return all_pages(t->bitmap, page, page + size / PAGE);
+}
+
 /* First run of `count` free pages at a multiple of `align` pages (counted from address
  * 0) in [from, to), taken; or FULL. */
 static u64 search(struct task *t, u64 from, u64 to, u64 count, u64 align)
@@ -131,7 +140,7 @@ u64 claim(struct task *t, u64 size, u64 align)
 	if (page == FULL && from)
 		page = search(t, 0, from + count < pages ? from + count : pages, count, align / PAGE);
 	if (page == FULL)
-		return 0;
+		return end_returns(t) ? claim(t, size, align) : 0;
 	__atomic_store_n(cursor, page + count, __ATOMIC_RELAXED);
 	return t->mmap_start + page * PAGE;
 }
@@ -197,8 +206,8 @@ static int take_exact(struct task *t, u64 address, u64 size)
 	if (address < t->mmap_start || size > t->mmap_end - t->mmap_start ||
 	    address > t->mmap_end - size)
 		return 0;
-	u64 page = (address - t->mmap_start) / PAGE;
-	return take_pages(t, page, page + size / PAGE) == 0;
+	u64 page = (address - t->mmap_start) / PAGE, end = page + size / PAGE;
+	return !take_pages(t, page, end) || (end_returns(t) && !take_pages(t, page, end));
 }
 
 /* Whether the program may map here: in its segment, behind what is ours. */
@@ -255,6 +264,7 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 		}
 		at = raw6(SYS_mmap, hint, r->a2, r->a3, flags, r->a5, r->a6);
 		if (!is_error(at)) {
+			end_returns(t);
 			mark(t, at, size);
 			give_back(t, at, size);
 		}
@@ -315,10 +325,8 @@ enum verdict gate_munmap(struct task *t, struct regs *r)
 			return answer(r, -EINVAL); /* somebody else's, or ours */
 	}
 	long result = raw3(SYS_munmap, r->a1, r->a2, 0);
-	if (!result) {
-		give_back(t, r->a1, size);
-		release(t, r->a1, size);
-	}
+	if (!result)
+		give_back_soon(t, r->a1, size);
 	return answer(r, result);
 }
 
@@ -339,6 +347,7 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	if (flags & FIXED) {
 		if (!is_own(t, r->a5, new_size))
 			return answer(r, -ENOMEM);
+		end_returns(t);
 		if (!memory)
 			at = raw6(SYS_mremap, old, r->a2, r->a3, flags, r->a5, 0);
 		else if (r->a5 % PAGE || (old < r->a5 + new_size && r->a5 < old + old_size))
@@ -356,10 +365,8 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	}
 	if (!new_size || (new_size <= old_size && !(flags & DONTUNMAP))) {
 		at = raw6(SYS_mremap, old, r->a2, r->a3, flags, 0, 0);
-		if (!is_error(at)) {
-			give_back(t, old + new_size, old_size - new_size);
-			release(t, old + new_size, old_size - new_size);
-		}
+		if (!is_error(at))
+			give_back_soon(t, old + new_size, old_size - new_size);
 		return answer(r, at);
 	}
 	at = -ENOMEM;
@@ -444,9 +451,11 @@ enum verdict gate_shmat(struct task *t, struct regs *r)
 			release(t, want, size);
 		return answer(r, at);
 	}
-	mark(t, at, size);
-	if (r->a2)
+	if (r->a2) {
+		end_returns(t);
 		give_back(t, at, size);
+	}
+	mark(t, at, size);
 	keep_from_forks(t, at, size);
 	remember_shm(t, at, size);
 	return answer(r, at);

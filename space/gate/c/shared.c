@@ -122,6 +122,13 @@ static void discard(u64 address, u64 size)
 	raw3(SYS_mprotect, at, size, 0);
 }
 
+/* The program's memory is no longer mapped at this range of its segment. */
+void forget_memory(struct task *t, u64 address, u64 size)
+{
+	clear_pages(t->plain, page_of(t, address), page_of(t, address + size));
+	clear_pages(t->memory, page_of(t, address), page_of(t, address + size));
+}
+
 /* To be called when the range is unmapped, or something else is mapped there, and before
  * it can be claimed again. */
 void give_back(struct task *t, u64 address, u64 size)
@@ -133,8 +140,7 @@ void give_back(struct task *t, u64 address, u64 size)
 		end = t->segment_end;
 	if (!has_shared(t) || address >= end)
 		return;
-	clear_pages(t->plain, page_of(t, address), page_of(t, end));
-	clear_pages(t->memory, page_of(t, address), page_of(t, end));
+	forget_memory(t, address, end - address);
 	discard(address, end - address);
 }
 

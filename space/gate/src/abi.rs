@@ -231,6 +231,9 @@ pub struct Task {
     fork_lock: AtomicU32,
     forking: AtomicU32,
     fork_copied: AtomicU32,
+    returns_lock: AtomicU32,
+    no_use: u32,
+    returns: [AtomicU64; 16],
     thunk: u64,
     /// Where the heap begins.
     pub brk_start: u64,
@@ -318,6 +321,7 @@ pub(crate) fn offsets() -> Vec<usize> {
         size_of::<Region>(),
         offset_of!(Region, address),
         offset_of!(Task, id),
+        offset_of!(Task, returns),
         offset_of!(Task, brk_start),
         offset_of!(Task, mmap_start),
         offset_of!(Task, bitmap),

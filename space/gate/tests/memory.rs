@@ -42,6 +42,12 @@ fn no_page_is_given_to_two_threads() {
 }
 
 #[test]
+fn memory_is_given_back_once_and_before_others_have_it() {
+    run("shared", 20, 3000);
+    run("shared-threads", 20, 20_000);
+}
+
+#[test]
 fn gaps_at_word_borders_are_found_and_taken_whole() {
     driver::succeed(Command::new(model()).arg("borders"));
 }

@@ -1,12 +1,17 @@
-/* memory_model.c - memory.c against a simple model: one byte a page says who has it.
+/* memory_model.c - memory.c against a simple model: one byte a page says who has it. With
+ * shared memory (returns.c) another byte says what is there, if it is not zero.
  *
  *   memory_model alone SEED OPERATIONS     one thread; every page is checked after each call
  *   memory_model foreign SEED OPERATIONS   beside mappings that did not come through the gate
  *   memory_model threads SEED OPERATIONS   four threads: no page is ever given to two
+ *   memory_model shared SEED OPERATIONS    one thread, shared memory
+ *   memory_model shared-threads SEED OPERATIONS
  *   memory_model borders                   searches that begin, end and turn at word borders */
 #include "kernel.h"
 
+#include "../../c/lock.c"
 #include "../../c/memory.c"
+#include "../../c/returns.c"
 
 /* A segment of a size at which everything happens often. */
 #define SEGMENT (5ul << 40)
@@ -18,10 +23,11 @@
 static struct task task;
 static u64 pages; /* of the mmap area */
 static u8 owners[PAGES_MAX + OWN_PAGES + HEAP_PAGES]; /* 0: not mapped */
+static u8 contents[PAGES_MAX + OWN_PAGES + HEAP_PAGES];
 static u64 seed, operation;
 
 /* How this run goes. */
-static int foreign_too, fail_sometimes, threaded;
+static int foreign_too, fail_sometimes, threaded, shared;
 static __thread u64 random_state;
 static __thread u8 me = 1;
 static __thread u64 injected; /* failures of the made-up kernel in this call */
@@ -85,6 +91,9 @@ static void set_owner(u64 address, u64 count, u8 owner, int may_replace)
 	}
 }
 
+/* It may have asked for pages that others have. */
+static __thread int asks;
+
 static u64 shm_pages;
 static u64 shm_at[64], shm_count[64];
 
@@ -101,12 +110,16 @@ static long made_up_mmap(u64 address, u64 length, u64 flags)
 		return -ENOMEM;
 	}
 	if (flags & MAP_FIXED_NOREPLACE) {
-		if (!is_free(address, count)) {
-			if (!foreign_too)
-				fail("seed %lu, operation %lu: mmap of taken pages at %lx", seed, operation, address);
+		static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
+		pthread_mutex_lock(&one);
+		int free = is_free(address, count);
+		if (free)
+			set_owner(address, count, me, 0);
+		pthread_mutex_unlock(&one);
+		if (!free && !foreign_too && !(shared && threaded) && !asks)
+			fail("seed %lu, operation %lu: mmap of taken pages at %lx", seed, operation, address);
+		if (!free)
 			return -EEXIST;
-		}
-		set_owner(address, count, me, 0);
 	} else {
 		set_owner(address, count, me, 1);
 	}
@@ -157,6 +170,9 @@ static long made_up_kernel(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
 			return -EINVAL;
 		set_owner(a, pages_of(b), 0, 1);
 		return 0;
+	case SYS_rt_sigprocmask: case SYS_tkill: return 0;
+	case SYS_gettid: return me;
+	case SYS_futex: return sched_yield();
 	case SYS_mremap: return made_up_mremap(a, b, c, d, e);
 	case SYS_shmctl:
 		((u64 *)c)[6] = shm_pages * PAGE - below(PAGE);
@@ -186,7 +202,7 @@ static long made_up_kernel(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
 }
 
 /* What memory.c uses of the other files. */
-/* Segments are private here: nothing of shared.c is asked for. */
+/* Only what is mapped is shared memory, or nothing: nothing of it moves or grows. */
 int is_memory(struct task *t, u64 address, u64 size)
 {
 	(void)t, (void)address, (void)size;
@@ -195,30 +211,51 @@ int is_memory(struct task *t, u64 address, u64 size)
 
 int wants_memory(struct task *t, const struct regs *r)
 {
-	(void)t, (void)r;
-	return 0;
+	return has_shared(t) && r->a4 & MAP_ANONYMOUS;
 }
 
-void give_back(struct task *t, u64 address, u64 size)
+void forget_memory(struct task *t, u64 address, u64 size)
 {
 	(void)t, (void)address, (void)size;
 }
 
+/* Nobody may have it any more, but who asks for other memory in its place. Another thread may
+ * have just asked for that. */
+void give_back(struct task *t, u64 address, u64 size)
+{
+	for (u64 at = address; has_shared(t) && at < address + size; at += PAGE) {
+		u8 owner = __atomic_load_n(&owners[index_of(at)], __ATOMIC_ACQUIRE);
+		if (owner && !threaded && (owner != me || at < replaced_start || at >= replaced_end))
+			fail("seed %lu, operation %lu: what %d has at %lx is given back", seed, operation, owner, at);
+		__atomic_store_n(&contents[index_of(at)], 0, __ATOMIC_RELEASE);
+	}
+}
+
 u64 without_pages(u64 flags)
 {
-	fail("flags %#lx of shared memory", flags);
+	return flags;
 }
 
 long map_memory(struct task *t, u64 address, u64 size, int prot)
 {
-	(void)t, (void)prot;
-	fail("shared memory at %#lx for %#lx", address, size);
+	(void)t, (void)prot, (void)address, (void)size;
+	return 0;
 }
 
 long share(struct task *t, u64 address, u64 size, const struct regs *r)
 {
 	(void)t, (void)r;
-	fail("shared memory at %#lx for %#lx", address, size);
+	for (u64 at = address; at < address + size; at += PAGE)
+		if (__atomic_exchange_n(&contents[index_of(at)], me, __ATOMIC_ACQ_REL))
+			fail("seed %lu, operation %lu: new memory at %lx is not zero", seed, operation, at);
+	return 0;
+}
+
+static void check_contents(u64 start, u64 count)
+{
+	for (u64 at = start; shared && at < start + count * PAGE; at += PAGE)
+		if (__atomic_load_n(&contents[index_of(at)], __ATOMIC_ACQUIRE) != me)
+			fail("seed %lu, operation %lu: memory at %lx is lost", seed, operation, at);
 }
 
 long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int keep)
@@ -266,6 +303,7 @@ static void set_up(u64 area_pages)
 	memset(owners, 0, sizeof owners);
 	memset(&task, 0, sizeof task);
 	memset(shm_at, 0, sizeof shm_at);
+	memset(contents, 0, sizeof contents);
 	pages = area_pages;
 	task.segment = SEGMENT;
 	task.own_start = SEGMENT + OWN_PAGES * PAGE;
@@ -277,11 +315,24 @@ static void set_up(u64 area_pages)
 	task.bitmap = bitmap;
 	space.window = SEGMENT - (1ul << 30), space.base = SEGMENT;
 	space.segment_size = task.segment_end - SEGMENT, space.tasks_max = 1;
+	space.alias = shared;
 }
 
+/* Whether the page is to be given back. Nobody else runs. */
+static int is_waiting(u64 page)
+{
+	u64 at = page_address(page);
+	for (int i = 0; shared && i < RETURNS_MAX; i++)
+		if (task.returns[i] && at >= start_of(&task, task.returns[i]) &&
+		    at < end_of(&task, task.returns[i]))
+			return 1;
+	return 0;
+}
+
+/* Whether it is taken, and stays so. */
 static int bit(u64 page)
 {
-	return task.bitmap[page / 64] >> (page % 64) & 1;
+	return task.bitmap[page / 64] >> (page % 64) & 1 && !is_waiting(page);
 }
 
 static u64 count_bits(void)
@@ -392,6 +443,7 @@ static void map_fixed(struct program *p, int m)
 {
 	struct piece *old = &p->mappings[m];
 	u64 skip = below(old->count), count = 1 + below(old->count - skip);
+	check_contents(old->start, old->count);
 	replaced_start = old->start + skip * PAGE, replaced_end = replaced_start + count * PAGE;
 	long at = call(gate_mmap, replaced_start, count * PAGE, 3, MAP_ANONYMOUS | 2 | MAP_FIXED, -1);
 	if (is_error(at) ? !injected : at != (long)replaced_start)
@@ -406,6 +458,7 @@ static void unmap(struct program *p, int m)
 	u64 skip = below(2) ? 0 : below(old.count), count = old.count - skip;
 	if (below(3) == 0)
 		count = 1 + below(count);
+	check_contents(old.start, old.count);
 	replaced_start = old.start + skip * PAGE, replaced_end = replaced_start + count * PAGE;
 	if (call(gate_munmap, replaced_start, count * PAGE - below(PAGE), 0, 0, 0))
 		fail("seed %lu, operation %lu: munmap", seed, operation);
@@ -418,7 +471,7 @@ static void unmap(struct program *p, int m)
 static void remap(struct program *p, int m)
 {
 	struct piece *old = &p->mappings[m];
-	u64 count = random_count(), flags = below(3) ? 1 : 0;
+	u64 count = shared ? 1 + below(old->count) : random_count(), flags = below(3) ? 1 : 0;
 	if (count < old->count) { /* what is cut off is the program's wish */
 		replaced_start = old->start + count * PAGE;
 		replaced_end = old->start + old->count * PAGE;
@@ -436,6 +489,42 @@ static void remap(struct program *p, int m)
 	if (!flags && at != (long)old->start)
 		fail("seed %lu, operation %lu: moved", seed, operation);
 	*old = (struct piece){at, count};
+}
+
+/* Unmaps a part, then all, or asks for something in the same place. Among threads only if
+ * nobody else has it by then. */
+static void come_back(struct program *p, int m)
+{
+	struct piece old = p->mappings[m];
+	u64 skip = below(old.count), count = 1 + below(below(2) ? old.count - skip : 1);
+	u64 start = old.start + skip * PAGE;
+	check_contents(old.start, old.count);
+	replaced_start = start, replaced_end = start + count * PAGE;
+	int free = 1;
+	for (int times = threaded ? 1 : 1 + below(3); times && free; times--) {
+		if (call(gate_munmap, start, count * PAGE, 0, 0, 0))
+			fail("seed %lu, operation %lu: munmap of a part", seed, operation);
+		if (!threaded && below(2))
+			map(p);
+		free = threaded || is_free(start, count);
+	}
+	if (!threaded && free && below(2)) {
+		replaced_start = old.start, replaced_end = old.start + old.count * PAGE;
+		if (call(gate_munmap, old.start, old.count * PAGE, 0, 0, 0))
+			fail("seed %lu, operation %lu: munmap of what is left", seed, operation);
+		p->mappings[m] = p->mappings[--p->used];
+	} else {
+		u64 how = threaded || !free || below(2) ? MAP_FIXED_NOREPLACE : MAP_FIXED;
+		asks = 1;
+		long at = call(gate_mmap, start, count * PAGE, 3, MAP_ANONYMOUS | 2 | how, -1);
+		asks = 0;
+		if (is_error(at)) {
+			p->mappings[m] = p->mappings[--p->used];
+			add(p, old.start, skip);
+			add(p, start + count * PAGE, old.count - skip - count);
+		}
+	}
+	replaced_start = replaced_end = 0;
 }
 
 static void attach(void)
@@ -493,7 +582,9 @@ static void operate(struct program *p)
 			remap(p, m);
 		break;
 	case 7:
-		if (m >= 0)
+		if (m >= 0 && shared && below(2))
+			come_back(p, m);
+		else if (m >= 0)
 			map_fixed(p, m);
 		break;
 	case 8: attach(); break;
@@ -511,6 +602,7 @@ static void unmap_all(struct program *p)
 	fail_sometimes = 0;
 	while (p->used) {
 		struct piece m = p->mappings[--p->used];
+		check_contents(m.start, m.count);
 		replaced_start = m.start, replaced_end = m.start + m.count * PAGE;
 		call(gate_munmap, m.start, m.count * PAGE, 0, 0, 0);
 	}
@@ -533,6 +625,7 @@ static void run_alone(u64 operations)
 		for (int i = 0; i < 64; i++)
 			if (shm_at[i])
 				call(gate_shmdt, shm_at[i], 0, 0, 0, 0);
+		end_returns(&task);
 		if (!foreign_too && count_bits())
 			fail("seed %lu: %lu pages stay taken", seed, count_bits());
 	}
@@ -563,7 +656,9 @@ static void run_threads(u64 operations)
 			pthread_create(&threads[i], 0, run_thread, (void *)(i + 1));
 		for (u64 i = 0; i < 4; i++)
 			pthread_join(threads[i], 0);
-		if (count_bits())
+		end_returns(&task);
+		/* What another thread has asked for meanwhile stays taken. */
+		if (count_bits() && !shared)
 			fail("seed %lu: %lu pages stay taken", seed, count_bits());
 	}
 }
@@ -629,7 +724,8 @@ int main(int argc, char **argv)
 	random_state = seed = strtoul(argv[2], 0, 10);
 	u64 operations = strtoul(argv[3], 0, 10);
 	foreign_too = !strcmp(argv[1], "foreign");
-	if (!strcmp(argv[1], "threads"))
+	shared = !strncmp(argv[1], "shared", 6);
+	if (strstr(argv[1], "threads"))
 		run_threads(operations);
 	else
 		run_alone(operations);
