@@ -23,9 +23,9 @@ pub const ENVELOPE_SIZE: usize = 16;
 
 /// Words by which a task holds whom it works for, those by which it sends, and those by
 /// which it holds whom it will answer later.
-pub const SERVE: std::ops::Range<usize> = 0..11;
+pub const SERVE: std::ops::Range<usize> = pvas::hold::WORK;
 /// See [`SERVE`].
-pub const SEND: std::ops::Range<usize> = 11..15;
+pub const SEND: std::ops::Range<usize> = SERVE.end..15;
 /// See [`SERVE`].
 pub const KEEP: std::ops::Range<usize> = 15..pvas::hold::WORDS;
 

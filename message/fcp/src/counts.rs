@@ -115,6 +115,10 @@ impl Word32 for Counted<AtomicU32> {
         loads_or_stores(2);
         self.0.fetch_and(bits, order)
     }
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        loads_or_stores(2);
+        self.0.fetch_add(value, order)
+    }
 }
 
 impl Word64 for Counted<AtomicU64> {

@@ -26,6 +26,10 @@ impl Word32 for AtomicU32 {
     fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
         self.fetch_and(bits, order)
     }
+    #[inline]
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.fetch_add(value, order)
+    }
 }
 
 impl Word64 for AtomicU64 {

@@ -50,6 +50,8 @@ pub trait Word32 {
     fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
     /// As `AtomicU32`'s.
     fn fetch_and(&self, bits: u32, order: Ordering) -> u32;
+    /// As `AtomicU32`'s.
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32;
 }
 
 /// An atomic 64-bit word.
@@ -431,6 +433,12 @@ impl Receiver {
                 _ => return Found::Message(Message { header, line }),
             }
         }
+    }
+
+    /// The line that the next message begins in: while its header is 0, there is none.
+    #[inline]
+    pub fn next_line<B: Buffer>(&self, buffer: &B) -> u32 {
+        self.position & (buffer.lines() - 1)
     }
 
     fn unfinished<B: Buffer>(&self, buffer: &B) -> Found {

@@ -18,6 +18,9 @@ use crate::this::ThisTask;
 /// Holds that a task can have at once.
 pub const WORDS: usize = export::HOLDS;
 
+/// Those of them for what is over soon: a delegatee's work, a message of libfabric's.
+pub const WORK: Range<usize> = 0..11;
+
 /// One of the tasks that had an ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {

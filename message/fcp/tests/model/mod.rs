@@ -27,6 +27,9 @@ impl Word32 for Small {
     fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
         self.0.fetch_and(bits, order)
     }
+    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
+        self.0.fetch_add(value, order)
+    }
 }
 
 impl Word64 for Wide {
