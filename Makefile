@@ -7,7 +7,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm uninstall clean
+.PHONY: all deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm install-ofi uninstall clean
 
 all: $(RELEASE)/libfpvm3.a
 	$(CARGO) build --release --workspace
@@ -49,6 +49,8 @@ model:
 		$(CARGO) test -p nagaya-pvm --test slots_model --release
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
 		$(CARGO) test -p nagaya-delegate --test record_model --test hold_model --release
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
+		$(CARGO) test -p nagaya-ofi --test bell_model --test record_model --release
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:
@@ -111,6 +113,13 @@ install-xpmem: all
 	sed -e 's|@PREFIX@|$(XPMEM)|' message/xpmem/cray-xpmem.pc.in \
 		> $(DESTDIR)$(XPMEM)/lib/pkgconfig/cray-xpmem.pc
 
+# The provider for libfabric, where only FI_PROVIDER_PATH finds it.
+OFI = $(PREFIX)/lib/nagaya/libfabric
+install: install-ofi
+install-ofi: all
+	install -d $(DESTDIR)$(OFI)
+	install -m 755 $(RELEASE)/libnagaya_fi.so $(DESTDIR)$(OFI)/libnagaya-fi.so
+
 # PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I say whose they are.
 PVM = $(PREFIX)/lib/nagaya/pvm
 install: install-pvm
@@ -125,7 +134,7 @@ install-pvm: all
 	ln -sf libgpvm3.so.3 $(DESTDIR)$(PVM)/lib/libgpvm3.so
 
 uninstall:
-	rm -rf $(DESTDIR)$(XPMEM) $(DESTDIR)$(PVM)
+	rm -rf $(DESTDIR)$(XPMEM) $(DESTDIR)$(PVM) $(DESTDIR)$(OFI)
 	rmdir $(STAGE)/lib/nagaya 2>/dev/null || true
 	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
 	rm -f $(STAGE)/lib/libfcp.so* $(STAGE)/lib/pkgconfig/fcp.pc

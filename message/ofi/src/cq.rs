@@ -1,0 +1,444 @@
+//! Completion queues: what has been done is read here, and to read makes progress.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use libc::{size_t, ssize_t};
+
+use crate::abi;
+use crate::domain::Domain;
+use crate::state::{Completion, Core, News, Queue, State};
+
+/// libfabric's object.
+#[repr(C)]
+pub struct CompletionQueue {
+    fid: abi::FidCq,
+    pub core: Arc<Core>,
+    /// Its number among the domain's.
+    pub number: usize,
+    news: Arc<News>,
+    /// Bytes of an entry, which is the beginning of the largest.
+    entry: usize,
+    waits: u32,
+    /// Looks in vain, one after the other.
+    idle: AtomicU32,
+    signalled: AtomicBool,
+    descriptor: OnceLock<Descriptor>,
+}
+
+/// For those who wait by poll(2): an eventfd, and a thread that sleeps in the program's stead.
+struct Descriptor {
+    event: Arc<OwnedFd>,
+    /// The thread is to look for what comes next.
+    armed: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
+}
+
+/// So many looks in vain, and we let others have the processor.
+const YIELD_EACH: u32 = 256;
+/// So many, and we look after the dead.
+const TEND_EACH: u32 = 1 << 16;
+
+static FID: abi::OpsFid = abi::OpsFid {
+    size: size_of::<abi::OpsFid>(),
+    close: Some(close),
+    bind: None,
+    control: Some(control),
+    ops_open: None,
+    tostr: None,
+    ops_set: None,
+};
+
+static OPS: abi::OpsCq = abi::OpsCq {
+    size: size_of::<abi::OpsCq>(),
+    read: Some(read),
+    readfrom: Some(readfrom),
+    readerr: Some(readerr),
+    sread: Some(sread),
+    sreadfrom: Some(sreadfrom),
+    signal: Some(signal),
+    strerror: Some(strerror),
+};
+
+/// fi_cq_open(3).
+pub unsafe extern "C" fn open(
+    domain: *mut abi::FidDomain,
+    attr: *mut abi::CqAttr,
+    queue: *mut *mut abi::FidCq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's, and an open domain of ours.
+    let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), &*attr) };
+    let entry = match attr.format {
+        abi::CQ_FORMAT_UNSPEC | abi::CQ_FORMAT_CONTEXT => {
+            mem::offset_of!(abi::CqTaggedEntry, flags)
+        }
+        abi::CQ_FORMAT_MSG => mem::offset_of!(abi::CqTaggedEntry, buf),
+        abi::CQ_FORMAT_DATA => mem::offset_of!(abi::CqTaggedEntry, tag),
+        abi::CQ_FORMAT_TAGGED => size_of::<abi::CqTaggedEntry>(),
+        _ => return -abi::EINVAL,
+    };
+    if ![abi::WAIT_NONE, abi::WAIT_UNSPEC, abi::WAIT_FD, abi::WAIT_YIELD].contains(&attr.wait_obj) {
+        return -abi::ENOSYS;
+    }
+    let made = Queue::default();
+    let news = made.news.clone();
+    let core = domain.core.clone();
+    let number = core.lock().queues.add(made);
+    let fid = abi::Fid { fclass: abi::CLASS_CQ as size_t, context, ops: &FID };
+    let made = CompletionQueue {
+        fid: abi::FidCq { fid, ops: &OPS },
+        core,
+        number,
+        news,
+        entry,
+        waits: attr.wait_obj,
+        idle: AtomicU32::new(0),
+        signalled: AtomicBool::new(false),
+        descriptor: OnceLock::new(),
+    };
+    // SAFETY: the caller waits for it there.
+    unsafe { queue.write(Box::into_raw(Box::new(made)).cast()) };
+    0
+}
+
+/// # Safety
+/// An open queue of ours.
+unsafe fn of<'a>(queue: *mut abi::FidCq) -> &'a CompletionQueue {
+    // SAFETY: its fid is its first member.
+    unsafe { &*queue.cast::<CompletionQueue>() }
+}
+
+unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
+    // SAFETY: an open queue of ours.
+    let queue = unsafe { of(fid.cast()) };
+    let mut state = queue.core.lock();
+    if state.queues.get(queue.number).is_some_and(|queue| !queue.endpoints.is_empty()) {
+        return -abi::EBUSY;
+    }
+    state.queues.remove(queue.number);
+    drop(state);
+    if let Some(descriptor) = queue.descriptor.get() {
+        descriptor.stop.store(true, Release);
+    }
+    // SAFETY: made by `open`, and closed once.
+    drop(unsafe { Box::from_raw(fid.cast::<CompletionQueue>()) });
+    0
+}
+
+/// An entry in the largest format.
+fn entry(done: &Completion) -> abi::CqTaggedEntry {
+    abi::CqTaggedEntry {
+        op_context: done.context as *mut c_void,
+        flags: done.flags,
+        len: done.length as usize,
+        buf: done.buffer as *mut c_void,
+        data: done.data,
+        tag: done.tag,
+    }
+}
+
+/// Who has sent it, as the vector calls him.
+fn sender(state: &State, done: &Completion) -> u64 {
+    let find = |(source, vector)| {
+        let peers = &state.vectors.get(vector)?.peers;
+        peers.iter().position(|peer| peer.as_ref().is_some_and(|peer| peer.source == source))
+    };
+    done.source.and_then(find).map_or(abi::ADDR_UNSPEC, |number| number as u64)
+}
+
+impl CompletionQueue {
+    /// Reads up to `count` entries; makes progress.
+    ///
+    /// # Safety
+    /// There is room for so many at `to`, and for as many numbers at `sources`, if that is not
+    /// NULL.
+    #[inline]
+    unsafe fn read(&self, to: *mut c_void, count: usize, sources: *mut u64) -> ssize_t {
+        if !self.news.any() {
+            return self.nothing();
+        }
+        self.idle.store(0, Relaxed);
+        let core = &*self.core;
+        loop {
+            let mut state = core.lock();
+            let endpoints = state.queues.get(self.number).map_or(0, |queue| queue.endpoints.len());
+            for n in 0..endpoints {
+                let number = state.queues.get(self.number).map_or(0, |queue| queue.endpoints[n]);
+                state.progress(core.here, number);
+            }
+            // SAFETY: as the caller says.
+            let read = unsafe { self.take(&mut state, to, count, sources) };
+            if read != 0 {
+                drop(state);
+                // What has come may be for another thread.
+                core.bell.ring();
+                return read;
+            }
+            if core.is_broken() {
+                return -(abi::EIO as ssize_t);
+            }
+            let work = (0..endpoints).find_map(|n| {
+                let number = state.queues.get(self.number)?.endpoints[n];
+                state.work(number)
+            });
+            drop(state);
+            let Some(work) = work else { return -(abi::EAGAIN as ssize_t) };
+            work.run(core);
+        }
+    }
+
+    /// Takes entries that are there.
+    ///
+    /// # Safety
+    /// As for `read`.
+    unsafe fn take(
+        &self,
+        state: &mut State,
+        to: *mut c_void,
+        count: usize,
+        sources: *mut u64,
+    ) -> ssize_t {
+        let mut read = 0;
+        while read < count {
+            let Some(queue) = state.queues.get_mut(self.number) else { break };
+            let Some(done) = queue.entries.front().copied() else { break };
+            if done.error != 0 {
+                if read == 0 {
+                    return -(abi::EAVAIL as ssize_t);
+                }
+                break;
+            }
+            queue.entries.pop_front();
+            queue.news.entries.store(queue.entries.len(), Relaxed);
+            let all = entry(&done);
+            // SAFETY: as the caller says; smaller formats are beginnings of the largest.
+            unsafe {
+                let place = to.cast::<u8>().add(read * self.entry);
+                std::ptr::copy_nonoverlapping((&raw const all).cast(), place, self.entry);
+                if !sources.is_null() {
+                    sources.add(read).write(sender(state, &done));
+                }
+            }
+            read += 1;
+        }
+        read as ssize_t
+    }
+
+    /// A look in vain. Who looks again and again leaves the processor to others now and then:
+    /// there may be more tasks than processors.
+    #[inline]
+    fn nothing(&self) -> ssize_t {
+        let idle = self.idle.load(Relaxed).wrapping_add(1);
+        self.idle.store(idle, Relaxed);
+        if idle.is_multiple_of(YIELD_EACH) {
+            self.tired(idle);
+        }
+        -(abi::EAGAIN as ssize_t)
+    }
+
+    #[cold]
+    fn tired(&self, idle: u32) {
+        if idle.is_multiple_of(TEND_EACH) {
+            self.core.tend();
+        }
+        rustix::thread::sched_yield();
+    }
+
+    /// The same, and waits for the first entry.
+    ///
+    /// # Safety
+    /// As for `read`.
+    unsafe fn wait(
+        &self,
+        to: *mut c_void,
+        count: usize,
+        sources: *mut u64,
+        timeout: c_int,
+    ) -> ssize_t {
+        let until =
+            u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
+        let read = self.core.wait(until, || {
+            if self.signalled.swap(false, Acquire) {
+                return Some(-(abi::EAGAIN as ssize_t));
+            }
+            // SAFETY: as the caller says.
+            let read = unsafe { self.read(to, count, sources) };
+            (read != -(abi::EAGAIN as ssize_t)).then_some(read)
+        });
+        read.unwrap_or(-(abi::EAGAIN as ssize_t))
+    }
+
+    /// The descriptor that becomes readable when there may be something to read.
+    fn descriptor(&self) -> Option<&Descriptor> {
+        if self.waits != abi::WAIT_FD && self.waits != abi::WAIT_UNSPEC {
+            return None;
+        }
+        if let Some(descriptor) = self.descriptor.get() {
+            return Some(descriptor);
+        }
+        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
+        let event = Arc::new(rustix::event::eventfd(0, flags).ok()?);
+        let (armed, stop) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
+        let made = Descriptor { event: event.clone(), armed: armed.clone(), stop: stop.clone() };
+        let (core, news) = (self.core.clone(), self.news.clone());
+        let thread = std::thread::Builder::new().name("nagaya-fi".to_owned());
+        let watch = move || {
+            while !stop.load(Acquire) {
+                let rings = core.bell.about_to_sleep();
+                if armed.load(Acquire) && news.any() {
+                    armed.store(false, Release);
+                    let _ = rustix::io::write(&*event, &1u64.to_ne_bytes());
+                    continue;
+                }
+                core.bell.sleep(rings, Duration::from_millis(20));
+            }
+        };
+        thread.spawn(watch).ok()?;
+        Some(self.descriptor.get_or_init(|| made))
+    }
+
+    /// Before a program waits by poll(2): whether it may.
+    fn try_wait(&self) -> bool {
+        if let Some(descriptor) = self.descriptor.get() {
+            let mut count = [0; 8];
+            let _ = rustix::io::read(&*descriptor.event, &mut count);
+            descriptor.armed.store(true, Release);
+            self.core.bell.ring();
+        }
+        self.core.tend();
+        !self.news.any()
+    }
+}
+
+unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: an open queue of ours.
+    let queue = unsafe { of(fid.cast()) };
+    match command as u32 {
+        abi::GETWAIT => match queue.descriptor() {
+            // SAFETY: the caller waits for a descriptor there.
+            Some(descriptor) => unsafe {
+                argument.cast::<c_int>().write(descriptor.event.as_raw_fd());
+                0
+            },
+            None => -abi::ENODATA,
+        },
+        abi::GETWAITOBJ => {
+            // SAFETY: the caller waits for a number there.
+            unsafe { argument.cast::<u32>().write(queue.waits) };
+            0
+        }
+        _ => -abi::ENOSYS,
+    }
+}
+
+/// fi_trywait(3).
+pub unsafe extern "C" fn trywait(
+    _: *mut abi::FidFabric,
+    fids: *mut *mut abi::Fid,
+    count: c_int,
+) -> c_int {
+    for n in 0..usize::try_from(count).unwrap_or(0) {
+        // SAFETY: the caller's fids.
+        let fid = unsafe { *fids.add(n) };
+        // SAFETY: as above.
+        let class = unsafe { (*fid).fclass };
+        // SAFETY: an open queue of ours, if it says that it is one.
+        if class == abi::CLASS_CQ as usize && !unsafe { of(fid.cast()) }.try_wait() {
+            return -abi::EAGAIN;
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn read(queue: *mut abi::FidCq, to: *mut c_void, count: size_t) -> ssize_t {
+    // SAFETY: libfabric's caller keeps to fi_cq_read(3).
+    unsafe { of(queue).read(to, count, std::ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(
+    queue: *mut abi::FidCq,
+    to: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { of(queue).read(to, count, sources) }
+}
+
+unsafe extern "C" fn sread(
+    queue: *mut abi::FidCq,
+    to: *mut c_void,
+    count: size_t,
+    _: *const c_void,
+    timeout: c_int,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { of(queue).wait(to, count, std::ptr::null_mut(), timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    queue: *mut abi::FidCq,
+    to: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+    _: *const c_void,
+    timeout: c_int,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { of(queue).wait(to, count, sources, timeout) }
+}
+
+unsafe extern "C" fn readerr(
+    queue: *mut abi::FidCq,
+    to: *mut abi::CqErrEntry,
+    _flags: u64,
+) -> ssize_t {
+    // SAFETY: as above.
+    let queue = unsafe { of(queue) };
+    let mut state = queue.core.lock();
+    let Some(queue) = state.queues.get_mut(queue.number) else { return -(abi::EAGAIN as ssize_t) };
+    let Some(done) = queue.entries.front().copied().filter(|done| done.error != 0) else {
+        return -(abi::EAGAIN as ssize_t);
+    };
+    queue.entries.pop_front();
+    queue.news.entries.store(queue.entries.len(), Relaxed);
+    let all = entry(&done);
+    // SAFETY: as above. What callers before 1.5 do not have, they have not given a size for.
+    unsafe {
+        let to = &mut *to;
+        (to.op_context, to.flags, to.len) = (all.op_context, all.flags, all.len);
+        (to.buf, to.data, to.tag) = (all.buf, all.data, all.tag);
+        (to.olen, to.err, to.prov_errno) = (done.overflow as usize, done.error, done.error);
+        to.err_data_size = 0;
+    }
+    1
+}
+
+unsafe extern "C" fn signal(queue: *mut abi::FidCq) -> c_int {
+    // SAFETY: as above.
+    let queue = unsafe { of(queue) };
+    queue.signalled.store(true, Release);
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    queue.core.bell.ring();
+    0
+}
+
+unsafe extern "C" fn strerror(
+    _: *mut abi::FidCq,
+    error: c_int,
+    _: *const c_void,
+    _: *mut c_char,
+    _: size_t,
+) -> *const c_char {
+    match error {
+        abi::ETRUNC => c"the message is longer than the buffer".as_ptr(),
+        // SAFETY: libc knows all numbers.
+        _ => unsafe { libc::strerror(error) },
+    }
+}

@@ -1,0 +1,141 @@
+//! Domains: what endpoints, queues and vectors belong to.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use libc::size_t;
+
+use crate::space::here;
+use crate::state::Core;
+use crate::{abi, av, counter, cq, endpoint, mr};
+
+/// libfabric's object.
+#[repr(C)]
+pub struct Domain {
+    fid: abi::FidDomain,
+    /// All else, which its endpoints and queues share.
+    pub core: Arc<Core>,
+    /// Keys of memory are ours to choose, and addresses are those of the memory (FI_MR_BASIC);
+    /// otherwise keys are the program's, and addresses begin at 0.
+    pub basic: bool,
+    keys: AtomicU64,
+}
+
+impl Domain {
+    /// A number that no other call gets; not 0.
+    pub fn next_key(&self) -> u64 {
+        self.keys.fetch_add(1, Relaxed)
+    }
+}
+
+static FID: abi::OpsFid = abi::OpsFid {
+    size: size_of::<abi::OpsFid>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: Some(control),
+    ops_open: None,
+    tostr: None,
+    ops_set: None,
+};
+
+static OPS: abi::OpsDomain = abi::OpsDomain {
+    size: size_of::<abi::OpsDomain>(),
+    av_open: Some(av::open),
+    cq_open: Some(cq::open),
+    endpoint: Some(endpoint::open),
+    scalable_ep: Some(no_scalable_endpoint),
+    cntr_open: Some(counter::open),
+    poll_open: Some(no_poll_set),
+    stx_ctx: Some(no_shared_send),
+    srx_ctx: Some(no_shared_receive),
+    query_atomic: Some(no_atomics),
+    query_collective: None,
+};
+
+/// fi_domain(3).
+pub unsafe extern "C" fn open(
+    _: *mut abi::FidFabric,
+    info: *mut abi::Info,
+    domain: *mut *mut abi::FidDomain,
+    context: *mut c_void,
+) -> c_int {
+    let Some(here) = here() else { return -abi::ENODATA };
+    let Some(core) = Core::new(here) else { return -abi::ENOMEM };
+    // SAFETY: an answer of fi_getinfo, whose parts may be missing.
+    let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
+    let basic = attr.is_some_and(|attr| attr.mr_mode == abi::MR_BASIC as c_int);
+    let fid = abi::Fid { fclass: abi::CLASS_DOMAIN as size_t, context, ops: &FID };
+    let fid = abi::FidDomain { fid, ops: &OPS, mr: &mr::OPS };
+    let made = Domain { fid, core: Arc::new(core), basic, keys: AtomicU64::new(1) };
+    // SAFETY: the caller waits for it there.
+    unsafe { domain.write(Box::into_raw(Box::new(made)).cast()) };
+    0
+}
+
+unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
+    // SAFETY: a domain of ours.
+    let core = &unsafe { &*fid.cast::<Domain>() }.core;
+    if core.lock().endpoints.len() != 0 {
+        return -abi::EBUSY;
+    }
+    // SAFETY: made by `open`, and closed once.
+    let domain = unsafe { Box::from_raw(fid.cast::<Domain>()) };
+    // Others may be about to ring its bell.
+    std::mem::forget(domain.core.clone());
+    0
+}
+
+unsafe extern "C" fn bind(_: *mut abi::Fid, _: *mut abi::Fid, _: u64) -> c_int {
+    0
+}
+
+unsafe extern "C" fn control(_: *mut abi::Fid, _: c_int, _: *mut c_void) -> c_int {
+    -abi::ENOSYS
+}
+
+unsafe extern "C" fn no_scalable_endpoint(
+    _: *mut abi::FidDomain,
+    _: *mut abi::Info,
+    _: *mut *mut abi::FidEp,
+    _: *mut c_void,
+) -> c_int {
+    -abi::ENOSYS
+}
+
+unsafe extern "C" fn no_poll_set(
+    _: *mut abi::FidDomain,
+    _: *mut c_void,
+    _: *mut *mut c_void,
+) -> c_int {
+    -abi::ENOSYS
+}
+
+unsafe extern "C" fn no_shared_send(
+    _: *mut abi::FidDomain,
+    _: *mut abi::TxAttr,
+    _: *mut *mut c_void,
+    _: *mut c_void,
+) -> c_int {
+    -abi::ENOSYS
+}
+
+unsafe extern "C" fn no_shared_receive(
+    _: *mut abi::FidDomain,
+    _: *mut abi::RxAttr,
+    _: *mut *mut abi::FidEp,
+    _: *mut c_void,
+) -> c_int {
+    -abi::ENOSYS
+}
+
+unsafe extern "C" fn no_atomics(
+    _: *mut abi::FidDomain,
+    _: u32,
+    _: u32,
+    _: *mut abi::AtomicAttr,
+    _: u64,
+) -> c_int {
+    -abi::EOPNOTSUPP
+}

@@ -1,0 +1,64 @@
+//! One line for who asks libfabric to log (FI_LOG_LEVEL).
+//!
+//! The libfabric that has loaded us may be any, and private to an MPI's plug-in. So its calls
+//! are not linked, but looked up in what is loaded.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::OnceLock;
+
+use crate::abi;
+use crate::provider;
+
+type Enabled = unsafe extern "C" fn(*const abi::Provider, c_int, c_int) -> c_int;
+type Log = unsafe extern "C" fn(
+    *const abi::Provider,
+    c_int,
+    c_int,
+    *const c_char,
+    c_int,
+    *const c_char,
+    ...
+);
+
+#[derive(Clone, Copy)]
+struct Calls {
+    enabled: Enabled,
+    log: Log,
+}
+
+fn calls() -> Option<Calls> {
+    static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
+    *CALLS.get_or_init(|| {
+        // SAFETY: finds what is loaded, and loads nothing.
+        let library = unsafe {
+            libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
+        };
+        let library = if library.is_null() { libc::RTLD_DEFAULT } else { library };
+        // SAFETY: a handle, and a name.
+        let find = |name: &std::ffi::CStr| unsafe { libc::dlsym(library, name.as_ptr()) };
+        let (enabled, log) = (find(c"fi_log_enabled"), find(c"fi_log"));
+        if enabled.is_null() || log.is_null() {
+            return None;
+        }
+        // SAFETY: libfabric's functions of these names, which have not changed since 1.0.
+        unsafe {
+            Some(Calls {
+                enabled: std::mem::transmute::<*mut c_void, Enabled>(enabled),
+                log: std::mem::transmute::<*mut c_void, Log>(log),
+            })
+        }
+    })
+}
+
+/// Says it at this level, of this part of libfabric (`abi::LOG_*`).
+pub fn say(level: u32, part: u32, text: impl FnOnce() -> String) {
+    let Some(Calls { enabled, log }) = calls() else { return };
+    let (provider, level, part) = (provider::get(), level as c_int, part as c_int);
+    // SAFETY: our provider, which libfabric knows.
+    if unsafe { enabled(provider, level, part) } == 0 {
+        return;
+    }
+    let Ok(text) = CString::new(text() + "\n") else { return };
+    // SAFETY: as above; the format takes one string.
+    unsafe { log(provider, level, part, c"nagaya".as_ptr(), 0, c"%s".as_ptr(), text.as_ptr()) };
+}

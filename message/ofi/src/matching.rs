@@ -1,0 +1,300 @@
+//! Where receives and messages meet: two queues, one of receives that wait for a message, one
+//! of messages that nobody has asked for yet. Pure; the bodies of messages are whatever the
+//! caller says.
+//!
+//! A message takes the oldest receive that it fits, a receive the oldest message.
+
+use std::collections::VecDeque;
+
+use libc::iovec;
+
+/// Most parts of a buffer.
+pub const PARTS: usize = crate::info::IOV_MAX;
+
+/// A stretch of memory.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Where it begins.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
+}
+
+/// A buffer in several parts.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Parts {
+    list: [Part; PARTS],
+    count: u64,
+}
+
+impl Parts {
+    /// A buffer in one part.
+    #[inline]
+    pub fn one(address: u64, length: u64) -> Self {
+        let mut list = [Part::default(); PARTS];
+        list[0] = Part { address, length };
+        Self { list, count: 1 }
+    }
+
+    /// These; `None` if they are too many.
+    pub fn of(parts: &[iovec]) -> Option<Self> {
+        let mut made = Self::default();
+        for part in parts {
+            let place = made.list.get_mut(made.count as usize)?;
+            *place = Part { address: part.iov_base as u64, length: part.iov_len as u64 };
+            made.count += 1;
+        }
+        Some(made)
+    }
+
+    /// The parts.
+    #[inline]
+    pub fn list(&self) -> &[Part] {
+        &self.list[..(self.count as usize).min(PARTS)]
+    }
+
+    /// Bytes of all.
+    #[inline]
+    pub fn length(&self) -> u64 {
+        self.list().iter().fold(0u64, |sum, part| sum.saturating_add(part.length))
+    }
+
+    /// Where the first begins.
+    pub fn address(&self) -> u64 {
+        self.list[0].address
+    }
+}
+
+/// A receive.
+#[derive(Debug, Clone, Copy)]
+pub struct Receive {
+    /// What its completion gives back.
+    pub context: usize,
+    /// From whom only.
+    pub source: Option<u32>,
+    /// By which tag.
+    pub tag: u64,
+    /// Bits of the tag that may be any.
+    pub ignore: u64,
+    /// Where to.
+    pub buffer: Parts,
+    /// A completion is wanted.
+    pub completes: bool,
+    /// Takes messages until less than this is left; 0: takes one.
+    pub multiple: u64,
+}
+
+impl Receive {
+    fn fits(&self, source: u32, tag: u64) -> bool {
+        (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|only| only == source)
+    }
+
+    /// Takes room for a message. Whether that was the last.
+    fn take(&mut self, length: u64) -> Match {
+        let mut taken = Match {
+            context: self.context,
+            buffer: self.buffer,
+            completes: self.completes,
+            multiple: self.multiple != 0,
+            last: true,
+        };
+        if self.multiple != 0 {
+            let Part { address, length: room } = self.buffer.list[0];
+            let length = length.min(room);
+            taken.buffer = Parts::one(address, length);
+            self.buffer = Parts::one(address + length, room - length);
+            taken.last = room - length < self.multiple;
+        }
+        taken
+    }
+}
+
+/// What of a receive one message gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Match {
+    /// What its completion gives back.
+    pub context: usize,
+    /// Where to.
+    pub buffer: Parts,
+    /// A completion is wanted.
+    pub completes: bool,
+    /// The receive takes several messages,
+    pub multiple: bool,
+    /// and this is its last.
+    pub last: bool,
+}
+
+/// What is known of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// Who has sent it.
+    pub source: u32,
+    /// Its tag; 0 where there are none.
+    pub tag: u64,
+    /// Data for the completion.
+    pub data: Option<u64>,
+    /// Its bytes.
+    pub length: u64,
+}
+
+/// A message that nobody has asked for.
+#[derive(Debug)]
+struct Message<B> {
+    head: Head,
+    body: B,
+    /// Whoever has claimed it, by the context.
+    claim: Option<usize>,
+}
+
+/// Both queues.
+#[derive(Debug)]
+pub struct Matching<B> {
+    receives: VecDeque<Receive>,
+    messages: VecDeque<Message<B>>,
+}
+
+impl<B> Default for Matching<B> {
+    fn default() -> Self {
+        Self { receives: VecDeque::new(), messages: VecDeque::new() }
+    }
+}
+
+impl<B> Matching<B> {
+    /// The receive that a message gets.
+    #[inline]
+    pub fn arrive(&mut self, head: &Head) -> Option<Match> {
+        let fits = |receive: &Receive| receive.fits(head.source, head.tag);
+        let at = self.receives.iter().position(fits)?;
+        let taken = self.receives[at].take(head.length);
+        if taken.last {
+            self.receives.remove(at);
+        }
+        Some(taken)
+    }
+
+    /// Keeps a message for which there is no receive.
+    pub fn keep(&mut self, head: Head, body: B) {
+        self.messages.push_back(Message { head, body, claim: None });
+    }
+
+    /// The first message that a receive gets; if none is there, the receive waits.
+    #[inline]
+    pub fn receive(&mut self, receive: &mut Receive) -> Option<(Match, Head, B)> {
+        let fits = |message: &Message<B>| {
+            message.claim.is_none() && receive.fits(message.head.source, message.head.tag)
+        };
+        match self.messages.iter().position(fits) {
+            None => {
+                self.receives.push_back(*receive);
+                None
+            }
+            Some(at) => {
+                let Message { head, body, .. } = self.messages.remove(at)?;
+                Some((receive.take(head.length), head, body))
+            }
+        }
+    }
+
+    /// The first message that a receive would get; claims it for its context, if wanted.
+    pub fn peek(&mut self, receive: &Receive, claim: bool) -> Option<Head> {
+        let mut all = self.messages.iter_mut();
+        let found = all.find(|message| {
+            message.claim.is_none() && receive.fits(message.head.source, message.head.tag)
+        })?;
+        if claim {
+            found.claim = Some(receive.context);
+        }
+        Some(found.head)
+    }
+
+    /// Takes the first message that a receive would get.
+    pub fn discard(&mut self, receive: &Receive) -> Option<(Head, B)> {
+        let fits = |message: &Message<B>| {
+            message.claim.is_none() && receive.fits(message.head.source, message.head.tag)
+        };
+        let at = self.messages.iter().position(fits)?;
+        self.messages.remove(at).map(|message| (message.head, message.body))
+    }
+
+    /// Takes the message that was claimed for this context.
+    pub fn claimed(&mut self, context: usize) -> Option<(Head, B)> {
+        let at = self.messages.iter().position(|message| message.claim == Some(context))?;
+        self.messages.remove(at).map(|message| (message.head, message.body))
+    }
+
+    /// Takes back the oldest receive with this context.
+    pub fn cancel(&mut self, context: usize) -> Option<Receive> {
+        let at = self.receives.iter().position(|receive| receive.context == context)?;
+        self.receives.remove(at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn receive(context: usize, source: Option<u32>, tag: u64, ignore: u64) -> Receive {
+        let buffer = Parts::one(0x1000, 100);
+        Receive { context, source, tag, ignore, buffer, completes: true, multiple: 0 }
+    }
+
+    fn head(source: u32, tag: u64, length: u64) -> Head {
+        Head { source, tag, data: None, length }
+    }
+
+    #[test]
+    fn the_oldest_that_fits_is_taken() {
+        let mut matching = Matching::<&str>::default();
+        for mut posted in
+            [receive(1, None, 5, 0), receive(2, Some(7), 5, 0), receive(3, None, 0, !0)]
+        {
+            assert!(matching.receive(&mut posted).is_none());
+        }
+        let mut arrive = |source, tag| matching.arrive(&head(source, tag, 1)).map(|m| m.context);
+        assert_eq!(arrive(8, 5), Some(1));
+        assert_eq!(arrive(8, 5), Some(3));
+        assert_eq!(arrive(8, 5), None);
+        assert_eq!(arrive(7, 5), Some(2));
+        matching.keep(head(8, 5, 1), "first");
+        matching.keep(head(7, 5, 1), "second");
+        matching.keep(head(8, 6, 1), "third");
+        let mut body = |mut posted| matching.receive(&mut posted).map(|(_, _, body)| body);
+        assert_eq!(body(receive(4, Some(7), 0, !0)), Some("second"));
+        assert_eq!(body(receive(5, None, 6, 0)), Some("third"));
+        assert_eq!(body(receive(6, None, 4, 1)), Some("first"));
+        assert_eq!(body(receive(7, None, 4, 1)), None);
+        assert_eq!(matching.cancel(7).map(|receive| receive.context), Some(7));
+        assert!(matching.cancel(7).is_none());
+    }
+
+    #[test]
+    fn a_multiple_receive_gives_its_buffer_piece_by_piece() {
+        let mut matching = Matching::<()>::default();
+        let mut posted = Receive { multiple: 30, ..receive(1, None, 0, !0) };
+        assert!(matching.receive(&mut posted).is_none());
+        let mut arrive = |length| matching.arrive(&head(1, 0, length)).map(|m| (m.buffer, m.last));
+        assert_eq!(arrive(40), Some((Parts::one(0x1000, 40), false)));
+        assert_eq!(arrive(0), Some((Parts::one(0x1028, 0), false)));
+        assert_eq!(arrive(31), Some((Parts::one(0x1028, 31), true)));
+        assert_eq!(arrive(1), None);
+    }
+
+    #[test]
+    fn a_claimed_message_is_nobody_elses() {
+        let mut matching = Matching::<u8>::default();
+        let any = |context| receive(context, None, 0, !0);
+        assert!(matching.peek(&any(1), true).is_none());
+        matching.keep(head(1, 1, 10), 1);
+        matching.keep(head(1, 2, 20), 2);
+        assert_eq!(matching.peek(&any(9), false).map(|head| head.tag), Some(1));
+        assert_eq!(matching.peek(&any(9), true).map(|head| head.tag), Some(1));
+        assert_eq!(matching.peek(&any(8), false).map(|head| head.tag), Some(2));
+        assert_eq!(matching.discard(&any(8)).map(|(_, body)| body), Some(2));
+        assert_eq!(matching.receive(&mut any(7)).map(|(_, _, body)| body), None);
+        assert!(matching.claimed(8).is_none());
+        assert_eq!(matching.claimed(9).map(|(_, body)| body), Some(1));
+        assert!(matching.claimed(9).is_none());
+    }
+}

@@ -1,0 +1,287 @@
+//! Memory that others may reach, by key.
+//!
+//! A domain's table lies in its task's memory, where those who read and write look keys up
+//! themselves. To register costs an entry; nothing is pinned.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use libc::{iovec, size_t};
+
+use crate::abi;
+use crate::domain::Domain;
+
+/// Most registered regions of a domain: a chain of entries must not become long.
+pub const REGIONS_MAX: usize = 1 << 16;
+const PLACES: usize = 2 * REGIONS_MAX;
+
+/// One region. Its serial number is 0 while nobody has it; it is written last, and cleared
+/// first.
+#[repr(C)]
+#[derive(Debug, Default)]
+struct Entry {
+    serial: AtomicU64,
+    key: AtomicU64,
+    start: AtomicU64,
+    bytes: AtomicU64,
+    /// What is added to the addresses that others name; then `start` and `bytes` limit them.
+    base: AtomicU64,
+    access: AtomicU64,
+}
+
+/// What was there, and is not: the search goes on behind it.
+const GONE: u64 = u64::MAX;
+
+/// A domain's table.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Regions {
+    /// Address of the entries: most tables stay empty, and pages come when they are touched.
+    entries: AtomicU64,
+}
+
+impl Regions {
+    /// An empty one. `None` without memory.
+    pub fn new() -> Option<Self> {
+        let bytes = PLACES * size_of::<Entry>();
+        // SAFETY: a new mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                bytes,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        (at != libc::MAP_FAILED).then(|| Self { entries: AtomicU64::new(at as u64) })
+    }
+
+    #[inline]
+    fn entries(&self) -> &[Entry] {
+        let at = self.entries.load(Relaxed) as *const Entry;
+        // SAFETY: mapped in `new`, for as long as the task lives; zero is a valid entry.
+        unsafe { std::slice::from_raw_parts(at, PLACES) }
+    }
+
+    /// The places where a key may be, in order.
+    #[inline]
+    fn places(&self, key: u64) -> impl Iterator<Item = &Entry> {
+        let first = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % PLACES;
+        let (before, behind) = self.entries().split_at(first);
+        behind.iter().chain(before)
+    }
+
+    fn find(&self, key: u64) -> Option<&Entry> {
+        self.places(key)
+            .take_while(|entry| entry.serial.load(Acquire) != 0)
+            .find(|entry| entry.serial.load(Acquire) != GONE && entry.key.load(Relaxed) == key)
+    }
+
+    /// Adds a region. Only one thread at a time does. Error: the key is taken, or all are.
+    fn add(&self, serial: u64, key: u64, region: [u64; 4]) -> bool {
+        if self.find(key).is_some() {
+            return false;
+        }
+        let free = |entry: &&Entry| [0, GONE].contains(&entry.serial.load(Relaxed));
+        let Some(entry) = self.places(key).find(free) else { return false };
+        let words = [&entry.start, &entry.bytes, &entry.base, &entry.access];
+        for (word, value) in words.into_iter().zip(region) {
+            word.store(value, Relaxed);
+        }
+        entry.key.store(key, Relaxed);
+        entry.serial.store(serial, Release);
+        true
+    }
+
+    /// Takes a region out. Only one thread at a time does, and none adds one.
+    fn remove(&self, key: u64) {
+        let entries = self.entries();
+        let Some(entry) = self.find(key) else { return };
+        entry.serial.store(GONE, Release);
+        // Where a search would end behind it, it may end here: so searches stay short.
+        let at = |place: usize| &entries[place % PLACES].serial;
+        // SAFETY: both lie in the table.
+        let place = unsafe { std::ptr::from_ref(entry).offset_from(entries.as_ptr()) } as usize;
+        if at(place + 1).load(Relaxed) == 0 {
+            let gone = (0..PLACES).map(|back| at(place + PLACES - back));
+            for serial in gone.take_while(|serial| serial.load(Relaxed) == GONE) {
+                serial.store(0, Release);
+            }
+        }
+    }
+
+    /// Where `bytes` at `address` of the region with this key are, if that may be done to them.
+    /// Error: ENOKEY, EACCES, EINVAL.
+    #[inline]
+    pub fn look_up(&self, key: u64, address: u64, bytes: u64, access: u64) -> Result<u64, c_int> {
+        let entry = self.find(key).ok_or(abi::ENOKEY)?;
+        let word = |word: &AtomicU64| word.load(Relaxed);
+        let (start, size) = (word(&entry.start), word(&entry.bytes));
+        if word(&entry.access) & access != access {
+            return Err(abi::EACCES);
+        }
+        let address = address.wrapping_add(word(&entry.base));
+        let offset = address.wrapping_sub(start);
+        let end = offset.checked_add(bytes).ok_or(abi::EINVAL)?;
+        if end <= size { Ok(address) } else { Err(abi::EINVAL) }
+    }
+}
+
+/// A registered region.
+#[repr(C)]
+struct Region {
+    fid: abi::FidMr,
+    domain: *const Domain,
+}
+
+static FID: abi::OpsFid = abi::OpsFid {
+    size: size_of::<abi::OpsFid>(),
+    close: Some(close),
+    bind: Some(bind),
+    control: Some(control),
+    ops_open: None,
+    tostr: None,
+    ops_set: None,
+};
+
+/// A domain's calls for regions.
+pub static OPS: abi::OpsMr = abi::OpsMr {
+    size: size_of::<abi::OpsMr>(),
+    reg: Some(reg),
+    regv: Some(regv),
+    regattr: Some(regattr),
+};
+
+unsafe extern "C" fn reg(
+    fid: *mut abi::Fid,
+    buffer: *const c_void,
+    length: size_t,
+    access: u64,
+    _offset: u64,
+    key: u64,
+    _flags: u64,
+    region: *mut *mut abi::FidMr,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: a domain's fid is its first member; a domain outlives its regions.
+    let domain = unsafe { &*fid.cast::<Domain>() };
+    let start = domain.core.here.task.for_others(buffer as u64);
+    let key = if domain.basic { domain.next_key() } else { key };
+    // By addresses, or by offsets.
+    let base = if domain.basic { start.wrapping_sub(buffer as u64) } else { start };
+    let serial = domain.next_key();
+    let access = if access == 0 { u64::MAX } else { access };
+    let words = [start, length as u64, base, access];
+    let added = {
+        let _one = domain.core.lock();
+        domain.core.regions.add(serial, key, words)
+    };
+    if !added {
+        return -abi::EINVAL; // libfabric: the key is in use
+    }
+    let fid = abi::Fid { fclass: abi::CLASS_MR as size_t, context, ops: &FID };
+    let fid = abi::FidMr { fid, mem_desc: std::ptr::null_mut(), key };
+    let made = Box::new(Region { fid, domain });
+    // SAFETY: the caller waits for it there.
+    unsafe { region.write(Box::into_raw(made).cast()) };
+    0
+}
+
+unsafe extern "C" fn regv(
+    fid: *mut abi::Fid,
+    parts: *const iovec,
+    count: size_t,
+    access: u64,
+    offset: u64,
+    key: u64,
+    flags: u64,
+    region: *mut *mut abi::FidMr,
+    context: *mut c_void,
+) -> c_int {
+    if count != 1 {
+        return -abi::EINVAL;
+    }
+    // SAFETY: as the caller of libfabric says.
+    unsafe {
+        let part = &*parts;
+        reg(fid, part.iov_base, part.iov_len, access, offset, key, flags, region, context)
+    }
+}
+
+unsafe extern "C" fn regattr(
+    fid: *mut abi::Fid,
+    attr: *const abi::MrAttr,
+    flags: u64,
+    region: *mut *mut abi::FidMr,
+) -> c_int {
+    // SAFETY: as the caller of libfabric says.
+    unsafe {
+        let attr = &*attr;
+        let (access, key) = (attr.access, attr.requested_key);
+        let (parts, count) = (attr.mr_iov, attr.iov_count);
+        regv(fid, parts, count, access, attr.offset, key, flags, region, attr.context)
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
+    // SAFETY: made by `reg`, and closed once.
+    let region = unsafe { Box::from_raw(fid.cast::<Region>()) };
+    // SAFETY: a domain outlives its regions.
+    let core = unsafe { &(*region.domain).core };
+    let _one = core.lock();
+    core.regions.remove(region.fid.key);
+    0
+}
+
+unsafe extern "C" fn bind(_: *mut abi::Fid, _: *mut abi::Fid, _: u64) -> c_int {
+    0
+}
+
+unsafe extern "C" fn control(_: *mut abi::Fid, _: c_int, _: *mut c_void) -> c_int {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_found_by_their_keys_within_their_bounds() {
+        let regions = Regions::new().unwrap();
+        assert_eq!(regions.look_up(5, 0, 1, abi::READ), Err(abi::ENOKEY));
+        assert!(regions.add(1, 5, [0x1000, 0x100, 0x1000, abi::REMOTE_READ]));
+        assert!(!regions.add(2, 5, [0; 4]), "the key is taken");
+        assert!(regions.add(3, 6, [0x1000, 0x100, 0, u64::MAX]));
+        assert_eq!(regions.look_up(5, 0xff, 1, abi::REMOTE_READ), Ok(0x10ff));
+        assert_eq!(regions.look_up(5, 0xff, 2, abi::REMOTE_READ), Err(abi::EINVAL));
+        assert_eq!(regions.look_up(5, u64::MAX, 1, abi::REMOTE_READ), Err(abi::EINVAL));
+        assert_eq!(regions.look_up(5, 0, 1, abi::REMOTE_WRITE), Err(abi::EACCES));
+        assert_eq!(regions.look_up(6, 0x1010, 0xf0, abi::REMOTE_WRITE), Ok(0x1010));
+        assert_eq!(regions.look_up(6, 0xfff, 1, abi::REMOTE_WRITE), Err(abi::EINVAL));
+        regions.remove(5);
+        assert_eq!(regions.look_up(5, 0, 1, abi::REMOTE_READ), Err(abi::ENOKEY));
+        assert!(regions.add(4, 5, [0x2000, 1, 0x2000, u64::MAX]));
+    }
+
+    #[test]
+    fn what_is_gone_makes_no_search_longer() {
+        let regions = Regions::new().unwrap();
+        for key in 0..4 * PLACES as u64 {
+            assert!(regions.add(key + 1, key, [0, 1, 0, u64::MAX]));
+            regions.remove(key);
+        }
+        let used = regions.entries().iter().filter(|entry| entry.serial.load(Relaxed) != 0);
+        assert_eq!(used.count(), 0);
+    }
+
+    /// NULL and all addresses: MPICH does so.
+    #[test]
+    fn a_region_can_be_everything() {
+        let regions = Regions::new().unwrap();
+        assert!(regions.add(1, 0, [0, u64::MAX, 0, u64::MAX]));
+        assert_eq!(regions.look_up(0, 0x7000_0000, 8, abi::REMOTE_WRITE), Ok(0x7000_0000));
+    }
+}

@@ -1,0 +1,279 @@
+//! Remote memory: fi_read, fi_write and their like. Who asks copies, at once; the target only
+//! hears of it if it wants to.
+
+use std::ffi::c_void;
+
+use fcp::ring::{self, Sender};
+use libc::{iovec, size_t, ssize_t};
+
+use crate::abi::{self, Context, Desc, Descs, Ep, RmaIov};
+use crate::copy::{self, Way};
+use crate::endpoint::{self, EndpointObject};
+use crate::matching::{PARTS, Part, Parts};
+use crate::progress::ticket;
+use crate::state::{Completion, State};
+use crate::wire::{EAGER_MAX, Envelope, Kind};
+
+/// The calls.
+pub static OPS: abi::OpsRma = abi::OpsRma {
+    size: size_of::<abi::OpsRma>(),
+    read: Some(read),
+    readv: Some(readv),
+    readmsg: Some(readmsg),
+    write: Some(write),
+    writev: Some(writev),
+    writemsg: Some(writemsg),
+    inject: Some(inject),
+    writedata: Some(writedata),
+    injectdata: Some(injectdata),
+};
+
+/// What is to be read or written.
+struct Access<'a> {
+    way: Way,
+    parts: &'a [iovec],
+    to: u64,
+    remote: &'a [RmaIov],
+    data: Option<u64>,
+    context: Context,
+    /// `None`: the endpoint's.
+    flags: Option<u64>,
+    /// No completion is told.
+    injected: bool,
+}
+
+impl Access<'_> {
+    fn run(&self, object: &EndpointObject) -> Result<(), i32> {
+        let core = &*object.core;
+        let here = core.here;
+        let (peer, source) = {
+            let state = core.lock();
+            let endpoint = state.endpoints.get(object.number).ok_or(abi::EINVAL)?;
+            if !endpoint.enabled {
+                return Err(abi::EOPBADSTATE);
+            }
+            (state.peer(object.number, self.to)?, endpoint.source)
+        };
+        let ours = Parts::of(self.parts).ok_or(abi::EINVAL)?;
+        let bytes = ours.length();
+        if self.injected && bytes > EAGER_MAX as u64 {
+            return Err(abi::EMSGSIZE);
+        }
+        let held = here.hold(peer.whom).ok_or(abi::ECONNRESET)?;
+        if !peer.is_open() {
+            return Err(abi::ECONNRESET);
+        }
+        let access = if self.way == Way::Pull { abi::REMOTE_READ } else { abi::REMOTE_WRITE };
+        let mut theirs = [Part::default(); PARTS];
+        if self.remote.len() > PARTS {
+            return Err(abi::EINVAL);
+        }
+        for (part, remote) in theirs.iter_mut().zip(self.remote) {
+            let length = remote.len as u64;
+            let address = peer.regions().look_up(remote.key, remote.addr, length, access)?;
+            *part = Part { address, length };
+        }
+        let theirs = &theirs[..self.remote.len()];
+        if theirs.iter().map(|part| part.length).sum::<u64>() != bytes {
+            return Err(abi::EINVAL);
+        }
+        let copied = copy::copy(here, peer.whom, peer.is_far, self.way, ours.list(), theirs, bytes);
+        let error = copied.err().map_or(0, rustix::io::Errno::raw_os_error);
+        // A bit for each way.
+        let wants = peer.head().wants_events.load(std::sync::atomic::Ordering::Relaxed);
+        let was_read = self.way == Way::Pull;
+        if error == 0 && (self.data.is_some() || wants & if was_read { 1 } else { 2 } != 0) {
+            let (kind, tag, data) = (Kind::Event, bytes, self.data);
+            let (is_offer, in_parts) = (false, false);
+            let envelope = Envelope { kind, tag, data, is_offer, in_parts, was_read }.bytes();
+            let mut sender = Sender::new(ticket(here.us), source);
+            // It is all done once more where there was no room.
+            let sent = sender.send(&peer.ring, ring::Kind::Inline, &[&envelope]);
+            sent.map_err(|_| abi::EAGAIN)?;
+            peer.ring_bell();
+        }
+        drop(held);
+        let mut state = core.lock();
+        let State { endpoints, queues, .. } = &mut *state;
+        let endpoint = endpoints.get_mut(object.number).ok_or(abi::EINVAL)?;
+        let (outlet, flag) = match self.way {
+            Way::Pull => (&endpoint.read, abi::READ),
+            Way::Push => (&endpoint.write, abi::WRITE),
+        };
+        let flags = self.flags.unwrap_or(endpoint.send_flags);
+        let wanted = !self.injected && outlet.wants(flags);
+        let context = self.context as usize;
+        let flags = abi::RMA | flag;
+        outlet.complete(queues, Completion { context, flags, error, ..Default::default() }, wanted);
+        Ok(())
+    }
+}
+
+/// # Safety
+/// As libfabric's manual has it.
+unsafe fn run(ep: Ep, access: &Access<'_>) -> ssize_t {
+    // SAFETY: as the caller says.
+    let object = unsafe { endpoint::of(ep) };
+    access.run(object).map_or_else(|error| -(error as ssize_t), |()| 0)
+}
+
+/// # Safety
+/// There are so many.
+unsafe fn list<'a, T>(at: *const T, count: usize) -> &'a [T] {
+    // SAFETY: as the caller says.
+    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
+}
+
+fn part(buffer: *const c_void, length: usize) -> iovec {
+    iovec { iov_base: buffer.cast_mut(), iov_len: length }
+}
+
+fn length(parts: &[iovec]) -> usize {
+    parts.iter().map(|part| part.iov_len).sum()
+}
+
+/// An access to one place.
+///
+/// # Safety
+/// As libfabric's manual has it.
+unsafe fn one(
+    ep: Ep,
+    way: Way,
+    parts: &[iovec],
+    to: u64,
+    (addr, key): (u64, u64),
+    data: Option<u64>,
+    context: Option<Context>,
+) -> ssize_t {
+    let remote = &[RmaIov { addr, len: length(parts), key }];
+    let injected = context.is_none();
+    let context = context.unwrap_or(std::ptr::null_mut());
+    // SAFETY: as the caller says.
+    unsafe { run(ep, &Access { way, parts, to, remote, data, context, flags: None, injected }) }
+}
+
+/// # Safety
+/// As libfabric's manual has it.
+unsafe fn message(ep: Ep, way: Way, message: *const abi::MsgRma, flags: u64) -> ssize_t {
+    // SAFETY: as the caller says.
+    unsafe {
+        let message = &*message;
+        let parts = list(message.msg_iov, message.iov_count);
+        let remote = list(message.rma_iov, message.rma_iov_count);
+        let data = (flags & abi::REMOTE_CQ_DATA != 0).then_some(message.data);
+        let (to, context) = (message.addr, message.context);
+        let flags = Some(flags);
+        run(ep, &Access { way, parts, to, remote, data, context, flags, injected: false })
+    }
+}
+
+unsafe extern "C" fn read(
+    ep: Ep,
+    buffer: *mut c_void,
+    length: size_t,
+    _: Desc,
+    to: u64,
+    address: u64,
+    key: u64,
+    context: Context,
+) -> ssize_t {
+    let parts = &[part(buffer, length)];
+    // SAFETY: as libfabric's manual has it.
+    unsafe { one(ep, Way::Pull, parts, to, (address, key), None, Some(context)) }
+}
+
+unsafe extern "C" fn readv(
+    ep: Ep,
+    parts: *const iovec,
+    _: Descs,
+    count: size_t,
+    to: u64,
+    address: u64,
+    key: u64,
+    context: Context,
+) -> ssize_t {
+    // SAFETY: as libfabric's manual has it.
+    unsafe { one(ep, Way::Pull, list(parts, count), to, (address, key), None, Some(context)) }
+}
+
+unsafe extern "C" fn readmsg(ep: Ep, msg: *const abi::MsgRma, flags: u64) -> ssize_t {
+    // SAFETY: as libfabric's manual has it.
+    unsafe { message(ep, Way::Pull, msg, flags) }
+}
+
+unsafe extern "C" fn write(
+    ep: Ep,
+    buffer: *const c_void,
+    length: size_t,
+    _: Desc,
+    to: u64,
+    address: u64,
+    key: u64,
+    context: Context,
+) -> ssize_t {
+    let parts = &[part(buffer, length)];
+    // SAFETY: as libfabric's manual has it.
+    unsafe { one(ep, Way::Push, parts, to, (address, key), None, Some(context)) }
+}
+
+unsafe extern "C" fn writev(
+    ep: Ep,
+    parts: *const iovec,
+    _: Descs,
+    count: size_t,
+    to: u64,
+    address: u64,
+    key: u64,
+    context: Context,
+) -> ssize_t {
+    // SAFETY: as libfabric's manual has it.
+    unsafe { one(ep, Way::Push, list(parts, count), to, (address, key), None, Some(context)) }
+}
+
+unsafe extern "C" fn writemsg(ep: Ep, msg: *const abi::MsgRma, flags: u64) -> ssize_t {
+    // SAFETY: as libfabric's manual has it.
+    unsafe { message(ep, Way::Push, msg, flags) }
+}
+
+unsafe extern "C" fn inject(
+    ep: Ep,
+    buffer: *const c_void,
+    length: size_t,
+    to: u64,
+    address: u64,
+    key: u64,
+) -> ssize_t {
+    let parts = &[part(buffer, length)];
+    // SAFETY: as libfabric's manual has it.
+    unsafe { one(ep, Way::Push, parts, to, (address, key), None, None) }
+}
+
+unsafe extern "C" fn writedata(
+    ep: Ep,
+    buffer: *const c_void,
+    length: size_t,
+    _: Desc,
+    data: u64,
+    to: u64,
+    address: u64,
+    key: u64,
+    context: Context,
+) -> ssize_t {
+    let parts = &[part(buffer, length)];
+    // SAFETY: as libfabric's manual has it.
+    unsafe { one(ep, Way::Push, parts, to, (address, key), Some(data), Some(context)) }
+}
+
+unsafe extern "C" fn injectdata(
+    ep: Ep,
+    buffer: *const c_void,
+    length: size_t,
+    data: u64,
+    to: u64,
+    address: u64,
+    key: u64,
+) -> ssize_t {
+    let parts = &[part(buffer, length)];
+    // SAFETY: as libfabric's manual has it.
+    unsafe { one(ep, Way::Push, parts, to, (address, key), Some(data), None) }
+}

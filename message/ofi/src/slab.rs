@@ -1,0 +1,74 @@
+//! Things by number.
+
+/// A list with holes, which are used again.
+#[derive(Debug)]
+pub struct Slab<T> {
+    places: Vec<Option<T>>,
+    free: Vec<usize>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Puts a thing in; its number.
+    pub fn add(&mut self, thing: T) -> usize {
+        match self.free.pop() {
+            Some(number) => {
+                self.places[number] = Some(thing);
+                number
+            }
+            None => {
+                self.places.push(Some(thing));
+                self.places.len() - 1
+            }
+        }
+    }
+
+    /// Takes it out.
+    pub fn remove(&mut self, number: usize) -> Option<T> {
+        let thing = self.places.get_mut(number)?.take()?;
+        self.free.push(number);
+        Some(thing)
+    }
+
+    /// The thing with this number.
+    #[inline]
+    pub fn get(&self, number: usize) -> Option<&T> {
+        self.places.get(number)?.as_ref()
+    }
+
+    /// The thing with this number.
+    #[inline]
+    pub fn get_mut(&mut self, number: usize) -> Option<&mut T> {
+        self.places.get_mut(number)?.as_mut()
+    }
+
+    /// All numbers that something has.
+    pub fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.places.len()).filter(|&number| self.places[number].is_some())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.places.len() - self.free.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_used_again() {
+        let mut slab = Slab::default();
+        let (a, b) = (slab.add('a'), slab.add('b'));
+        assert_eq!(slab.remove(a), Some('a'));
+        assert_eq!((slab.remove(a), slab.get(b), slab.len()), (None, Some(&'b'), 1));
+        assert_eq!(slab.add('c'), a);
+        assert_eq!(slab.numbers().collect::<Vec<_>>(), [a, b]);
+    }
+}

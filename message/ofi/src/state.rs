@@ -1,0 +1,311 @@
+//! What changes in a domain: its endpoints, completion queues and address vectors, behind one
+//! lock.
+
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
+use std::time::{Duration, Instant};
+
+use fcp::wait::{DOUBT, Patience};
+
+use crate::abi;
+use crate::bell::Bell;
+use crate::counter::Counts;
+use crate::lock::Lock;
+use crate::log;
+use crate::matching::Matching;
+use crate::mr::Regions;
+use crate::port::{Peer, Port, Watch};
+use crate::record::Record;
+use crate::slab::Slab;
+use crate::space::Here;
+use crate::transfer::{Source, Transfer, Unfinished};
+
+/// A domain, but for its fid.
+#[derive(Debug)]
+pub struct Core {
+    pub here: &'static Here,
+    lock: Lock,
+    state: UnsafeCell<State>,
+    /// The state was changed by somebody who was killed meanwhile.
+    broken: AtomicBool,
+    /// Wakes those of us who wait.
+    pub bell: Bell,
+    /// Memory that others may reach.
+    pub regions: Regions,
+}
+
+// SAFETY: the state is reached under the lock only.
+unsafe impl Sync for Core {}
+// SAFETY: nothing in it belongs to a thread.
+unsafe impl Send for Core {}
+
+/// All that the lock guards.
+#[derive(Debug, Default)]
+pub struct State {
+    pub endpoints: Slab<Endpoint>,
+    pub queues: Slab<Queue>,
+    pub vectors: Slab<Vector>,
+}
+
+/// An address vector.
+#[derive(Debug, Default)]
+pub struct Vector {
+    /// By fi_addr_t.
+    pub peers: Vec<Option<Peer>>,
+    /// Places that were given up.
+    pub free: Vec<usize>,
+}
+
+/// What an operation was and what became of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Completion {
+    pub context: usize,
+    pub flags: u64,
+    pub length: u64,
+    pub buffer: u64,
+    pub data: u64,
+    pub tag: u64,
+    /// Who has sent it, and the vector in which that is found.
+    pub source: Option<(u32, usize)>,
+    /// 0, or an errno or number of libfabric's.
+    pub error: i32,
+    /// Bytes that there was no room for.
+    pub overflow: u64,
+}
+
+/// A completion queue.
+#[derive(Debug, Default)]
+pub struct Queue {
+    pub entries: VecDeque<Completion>,
+    /// Endpoints that bring something here.
+    pub endpoints: Vec<usize>,
+    pub news: Arc<News>,
+}
+
+/// What tells without the lock whether a queue is worth a look.
+#[derive(Debug, Default)]
+pub struct News {
+    /// Entries in it.
+    pub entries: AtomicUsize,
+    /// Its endpoints' ports, the rest null.
+    ports: [AtomicPtr<Watch>; PORTS],
+    /// There are more.
+    more: AtomicBool,
+}
+
+/// How many ports a queue looks at without the lock.
+const PORTS: usize = 4;
+
+impl News {
+    /// Whether something may have come.
+    #[inline]
+    pub fn any(&self) -> bool {
+        if self.entries.load(Relaxed) != 0 || self.more.load(Relaxed) {
+            return true;
+        }
+        let ports = self.ports.iter().map(|port| port.load(Relaxed));
+        // SAFETY: ports are never freed.
+        ports.take_while(|port| !port.is_null()).any(|port| unsafe { &*port }.any())
+    }
+}
+
+/// Where what an endpoint has done is told.
+#[derive(Debug, Default)]
+pub struct Outlet {
+    /// The queue.
+    pub queue: Option<usize>,
+    /// Only operations that ask for it complete there.
+    pub selective: bool,
+    pub counter: Option<Arc<Counts>>,
+}
+
+impl Outlet {
+    /// Tells of it.
+    #[inline]
+    pub fn complete(&self, queues: &mut Slab<Queue>, completion: Completion, wanted: bool) {
+        if let Some(counter) = &self.counter {
+            counter.count(completion.error != 0);
+        }
+        let Some(queue) = self.queue.and_then(|queue| queues.get_mut(queue)) else { return };
+        if wanted || completion.error != 0 {
+            queue.entries.push_back(completion);
+            queue.news.entries.store(queue.entries.len(), Relaxed);
+        }
+    }
+
+    /// Whether an operation with these flags completes there.
+    #[inline]
+    pub fn wants(&self, flags: u64) -> bool {
+        !self.selective || flags & abi::COMPLETION != 0
+    }
+}
+
+/// The body of a message that nobody has asked for.
+#[derive(Debug)]
+pub enum Body {
+    /// It came by the ring.
+    Bytes(Box<[u8]>),
+    /// It lies in its sender's memory.
+    Offer(Source),
+}
+
+/// A large message of ours that somebody is to take.
+#[derive(Debug)]
+pub struct Sent {
+    pub record: Box<Record>,
+    pub peer: Peer,
+    pub completion: Completion,
+    pub wanted: bool,
+    /// A thread of ours helps to copy it: it must not go before that is over.
+    pub is_helped: bool,
+    /// It is done meanwhile, or will never be: the error.
+    pub done: Option<i32>,
+}
+
+/// An endpoint.
+#[derive(Debug)]
+pub struct Endpoint {
+    pub port: Port,
+    /// What our messages say that they are from.
+    pub source: u32,
+    pub vector: Option<usize>,
+    pub send: Outlet,
+    pub receive: Outlet,
+    pub read: Outlet,
+    pub write: Outlet,
+    /// Others have read or written our memory.
+    pub remote_read: Option<Arc<Counts>>,
+    pub remote_write: Option<Arc<Counts>>,
+    pub plain: Matching<Body>,
+    pub tagged: Matching<Body>,
+    /// Bytes of messages that nobody has asked for.
+    pub kept: usize,
+    /// Large messages of ours.
+    pub sent: Slab<Sent>,
+    /// Records that are used again.
+    #[expect(clippy::vec_box, reason = "they move on to `sent`, where others know their places")]
+    pub records: Vec<Box<Record>>,
+    /// Large messages that are to be copied.
+    pub transfers: VecDeque<Transfer>,
+    /// Large messages of which their senders are still copying a piece.
+    pub unfinished: Vec<Unfinished>,
+    /// Large messages of ours that we may help to copy, by their numbers.
+    pub helping: VecDeque<usize>,
+    pub send_flags: u64,
+    pub receive_flags: u64,
+    /// What a receive of several messages must have left.
+    pub min_multiple: u64,
+    /// Receives are from whom they say (FI_DIRECTED_RECV).
+    pub directed: bool,
+    pub enabled: bool,
+}
+
+impl State {
+    /// Says which ports a queue looks at: those of its endpoints.
+    pub fn watch(&self, queue: usize) {
+        let Some(queue) = self.queues.get(queue) else { return };
+        let endpoints = queue.endpoints.iter().filter_map(|&number| self.endpoints.get(number));
+        let mut ports = endpoints.map(|endpoint| std::ptr::from_ref(endpoint.port.watch));
+        for place in &queue.news.ports {
+            place.store(ports.next().unwrap_or(std::ptr::null()).cast_mut(), Relaxed);
+        }
+        queue.news.more.store(ports.next().is_some(), Relaxed);
+    }
+
+    /// Where messages to this address go.
+    #[inline]
+    pub fn peer(&self, endpoint: usize, address: u64) -> Result<Peer, i32> {
+        let vector = self.endpoints.get(endpoint).and_then(|endpoint| endpoint.vector);
+        let vector = vector.and_then(|vector| self.vectors.get(vector)).ok_or(abi::ENOAV)?;
+        let peer = vector.peers.get(address as usize).copied().flatten();
+        peer.ok_or(abi::EINVAL)
+    }
+}
+
+/// The state, while we have the lock.
+#[derive(Debug)]
+pub struct Locked<'a>(&'a Core);
+
+impl Deref for Locked<'_> {
+    type Target = State;
+    #[inline]
+    fn deref(&self) -> &State {
+        // SAFETY: we have the lock.
+        unsafe { &*self.0.state.get() }
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut State {
+        // SAFETY: we have the lock.
+        unsafe { &mut *self.0.state.get() }
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.lock.give();
+    }
+}
+
+impl Core {
+    /// An empty domain. `None` without memory.
+    pub fn new(here: &'static Here) -> Option<Self> {
+        Some(Self {
+            here,
+            lock: Lock::default(),
+            state: UnsafeCell::default(),
+            broken: AtomicBool::new(false),
+            bell: Bell::default(),
+            regions: Regions::new()?,
+        })
+    }
+
+    /// Takes the lock.
+    #[inline]
+    pub fn lock(&self) -> Locked<'_> {
+        let lives = |id| self.here.task.control.identity(id).is_some();
+        if self.lock.take(self.here.us.id, lives).is_err() && !self.broken.swap(true, Release) {
+            log::say(abi::LOG_WARN, abi::LOG_CORE, || {
+                "a task was killed while it worked in our endpoint, which is lost".to_owned()
+            });
+        }
+        Locked(self)
+    }
+
+    /// Whether the state can be relied upon.
+    pub fn is_broken(&self) -> bool {
+        self.broken.load(Acquire)
+    }
+
+    /// Waits until `look` finds something, or for so long: looks for a while, then sleeps.
+    pub fn wait<T>(
+        &self,
+        until: Option<Instant>,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let looked = Patience::default().look(&mut look);
+        if looked.is_some() {
+            return looked;
+        }
+        loop {
+            let rings = self.bell.about_to_sleep();
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left == Some(Duration::ZERO) {
+                return None;
+            }
+            // Not for ever: who should ring may have been killed before.
+            self.bell.sleep(rings, left.map_or(DOUBT, |left| left.min(DOUBT)));
+            self.tend();
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What stands in a ring behind the ring's own header: an envelope, then the message, or word
+//! of where it lies.
+
+use crate::abi;
+
+/// Longest message that travels in the ring, and longest that can be injected.
+pub const EAGER_MAX: usize = 4096;
+
+/// Bytes of an envelope.
+pub const ENVELOPE: usize = 24;
+/// Bytes of an offer.
+pub const OFFER: usize = 32;
+
+/// By which calls a message was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `fi_send` and its like.
+    Plain = 1,
+    /// `fi_tsend` and its like.
+    Tagged = 2,
+    /// No message: remote memory was read or written, and the target wants to know.
+    Event = 3,
+}
+
+impl Kind {
+    /// `FI_MSG` or `FI_TAGGED`, as completions say it.
+    pub fn flag(self) -> u64 {
+        match self {
+            Self::Plain => abi::MSG,
+            Self::Tagged => abi::TAGGED,
+            Self::Event => abi::RMA,
+        }
+    }
+}
+
+/// Data for the completion come along.
+const HAS_DATA: u8 = 1;
+/// What follows is an offer.
+const IS_OFFER: u8 = 2;
+/// The sender's buffer has several parts: its record tells.
+const IN_PARTS: u8 = 4;
+/// An event: memory was read.
+const WAS_READ: u8 = 8;
+
+/// What is known of a message before its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Envelope {
+    pub kind: Kind,
+    pub tag: u64,
+    pub data: Option<u64>,
+    /// What follows is an [`Offer`].
+    pub is_offer: bool,
+    /// Of an offer: look into the record.
+    pub in_parts: bool,
+    /// Of an event: memory was read, not written.
+    pub was_read: bool,
+}
+
+impl Envelope {
+    /// As it lies in the ring.
+    #[inline]
+    pub fn bytes(self) -> [u8; ENVELOPE] {
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(self.data.is_some(), HAS_DATA)
+            | flag(self.is_offer, IS_OFFER)
+            | flag(self.in_parts, IN_PARTS)
+            | flag(self.was_read, WAS_READ);
+        let first = u64::from(self.kind as u8) | u64::from(flags) << 8;
+        let words = [first, self.tag, self.data.unwrap_or(0)].map(u64::to_le_bytes);
+        std::array::from_fn(|i| words[i / 8][i % 8])
+    }
+
+    /// From there; `None` if no sender writes that.
+    #[inline]
+    pub fn parse(bytes: &[u8; ENVELOPE]) -> Option<Self> {
+        let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[n * 8 + i]));
+        let kind = match bytes[0] {
+            1 => Kind::Plain,
+            2 => Kind::Tagged,
+            3 => Kind::Event,
+            _ => return None,
+        };
+        let has = |flag| bytes[1] & flag != 0;
+        Some(Self {
+            kind,
+            tag: word(1),
+            data: has(HAS_DATA).then(|| word(2)),
+            is_offer: has(IS_OFFER),
+            in_parts: has(IN_PARTS),
+            was_read: has(WAS_READ),
+        })
+    }
+}
+
+/// Where a message lies that does not travel in the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Offer {
+    /// Address of the sender's record.
+    pub record: u64,
+    /// Address of the message, if it is in one part.
+    pub address: u64,
+    /// Its bytes.
+    pub length: u64,
+    /// Which of the tasks that had the sender's ID.
+    pub generation: u32,
+}
+
+impl Offer {
+    /// As it lies in the ring.
+    #[inline]
+    pub fn bytes(self) -> [u8; OFFER] {
+        let words = [self.record, self.address, self.length, self.generation.into()];
+        let words = words.map(u64::to_le_bytes);
+        std::array::from_fn(|i| words[i / 8][i % 8])
+    }
+
+    /// From there.
+    #[inline]
+    pub fn parse(bytes: &[u8; OFFER]) -> Self {
+        let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[n * 8 + i]));
+        let generation = word(3) as u32;
+        Self { record: word(0), address: word(1), length: word(2), generation }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn envelopes_come_back() {
+        for kind in [Kind::Plain, Kind::Tagged, Kind::Event] {
+            for data in [None, Some(0), Some(u64::MAX)] {
+                for bits in 0..8 {
+                    let (is_offer, in_parts, was_read) =
+                        (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+                    let tag = 0x1234_5678_9abc_def0;
+                    let envelope = Envelope { kind, tag, data, is_offer, in_parts, was_read };
+                    assert_eq!(Envelope::parse(&envelope.bytes()), Some(envelope));
+                }
+            }
+        }
+        assert_eq!(Envelope::parse(&[0; ENVELOPE]), None);
+        let offer = Offer { record: 1, address: u64::MAX, length: 3, generation: u32::MAX };
+        assert_eq!(Offer::parse(&offer.bytes()), offer);
+        // Word of a large message is one cache line.
+        assert_eq!(fcp::ring::HEADER_SIZE + ENVELOPE + OFFER, fcp::ring::LINE_SIZE);
+    }
+}
