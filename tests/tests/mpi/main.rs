@@ -2,6 +2,7 @@
 //!
 //! The cells of the matrix (an MPI, what it does) are tests of their own, such as
 //! `openmpi5::collectives`; the columns are in [`matrix`], [`copies`], [`ends`] and [`nodes`].
+//! Rows that end in `_ofi` are over Nagaya's provider for libfabric ([`provider`]).
 
 mod applications;
 mod copies;
@@ -9,6 +10,7 @@ mod ends;
 mod jobs;
 mod matrix;
 mod nodes;
+mod provider;
 
 use nagaya_tests::mpi::{INTEL_MPI, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5};
 
@@ -87,4 +89,50 @@ cells! {
     mpich4: MPICH_4,
     mpich5: MPICH_5,
     impi: INTEL_MPI,
+}
+
+/// The MPIs that know libfabric, with our provider in place of their own ways.
+macro_rules! cells_over_the_provider {
+    ($($module:ident: $mpi:ident),* $(,)?) => {
+        $(mod $module {
+            use super::*;
+
+            #[test]
+            fn messages() {
+                provider::messages($mpi);
+            }
+
+            #[test]
+            fn modes() {
+                matrix::modes($mpi.over_provider());
+            }
+
+            #[test]
+            fn collectives() {
+                matrix::collectives($mpi.over_provider());
+            }
+
+            #[test]
+            fn one_sided() {
+                matrix::one_sided($mpi.over_provider());
+            }
+
+            #[test]
+            fn threads() {
+                matrix::threads($mpi.over_provider());
+            }
+
+            #[test]
+            fn a_rank_killed_while_messages_fly() {
+                ends::while_messages_fly($mpi.over_provider());
+            }
+        })*
+    };
+}
+
+cells_over_the_provider! {
+    openmpi4_ofi: OPEN_MPI_4,
+    openmpi5_ofi: OPEN_MPI_5,
+    mpich5_ofi: MPICH_5,
+    impi_ofi: INTEL_MPI,
 }

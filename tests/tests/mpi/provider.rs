@@ -1,0 +1,15 @@
+//! All messages of an MPI over Nagaya's provider for libfabric.
+
+use nagaya_tests::mpi::Mpi;
+
+/// Point-to-point messages of all sizes. Ordinary processes, told to use nothing else, cannot
+/// start: so it is the provider that they go by.
+pub fn messages(mpi: Mpi) {
+    let mpi = mpi.over_provider();
+    let program = mpi.compile("mpi_messages.c");
+    for ranks in [2, 4] {
+        mpi.launch_tasks(ranks, &program).run().prints("messages arrived\n");
+    }
+    let plain = mpi.launch(2).arg(&program).run();
+    assert_ne!(plain.code(), 0, "{plain}");
+}
