@@ -128,15 +128,24 @@ fn the_stock_intel_mpi_benchmarks_run() {
 
 /// A job whose first program can share page tables has made its space for those.
 #[test]
-fn one_that_comes_too_late_is_refused_in_one_line() {
+fn those_that_come_later_have_a_space_of_their_own() {
     let job = job();
-    let first = exec(&job, "sleep").arg("100").spawn();
-    nagaya_tests::wait_until("it runs", Duration::from_secs(20), || {
-        nagaya_tests::tasks_of(&job).len() == 1
-    });
-    exec(&job, PYTHON).args(["-c", "0"]).run().refused(126, &[PYTHON, "PVAS_SHARED=1"]);
-    first.signal(rustix::process::Signal::TERM);
-    first.wait();
+    let stay = |program: &Path| {
+        let mut task = exec(&job, program).arg("stay").spawn();
+        let line = task.wait_for_lines(1).remove(0);
+        (task, line.split("owner ").nth(1).expect("an owner").to_owned())
+    };
+    let (other, late) = (program::c_pvas("who.c"), fixed("who.c", &["pvas"]));
+    let tasks = [stay(&other), stay(&late), stay(&late), stay(&other)];
+    let owners: Vec<_> = tasks.iter().map(|(_, owner)| owner).collect();
+    assert_eq!((owners[0], owners[1]), (owners[3], owners[2]));
+    assert_ne!(owners[0], owners[1]);
+    for job in [job.clone(), format!("{job}.fixed")] {
+        assert_eq!(nagaya_tests::tasks_of(&job).len(), 2, "{job}");
+    }
+    exec(&job, PYTHON).args(["-c", "print(7)"]).run().prints("7\n");
+    // What is wrong otherwise is said once.
+    exec(&job, fixed("who.c", &["pvas"]).with_extension("c")).run().refused(127, &["who.c"]);
 }
 
 #[test]

@@ -523,9 +523,6 @@ impl Running {
 
     /// The space's server has said this of a task.
     fn act_in_space(&mut self, number: u64, tid: Tid, fate: Fate) {
-        if let Some(space) = &mut self.space {
-            space.is_known();
-        }
         match fate {
             Fate::Started(pid, output) => {
                 self.processes.has_output(tid, output, &mut self.poll);

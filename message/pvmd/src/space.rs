@@ -3,7 +3,9 @@
 //! not the daemon, which starts another server for the next task.
 //!
 //! The daemon stands for each task towards the server, by a connection, as `nagaya exec` does
-//! for one: a [`Stub`]. What cannot be a task of a space runs as an ordinary process.
+//! for one: a [`Stub`]. What cannot be a task of a space runs as an ordinary process. Programs
+//! that are linked to fixed addresses need a space that is made for such: where the first
+//! program was none, they have a server of their own.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -29,6 +31,8 @@ pub(crate) struct Space {
     segment_size: Option<u64>,
     inheritance: Inheritance,
     server: Option<Server>,
+    /// Of programs linked to fixed addresses, where the other has none of these.
+    apart: Option<Server>,
 }
 
 /// The node server that there is.
@@ -36,9 +40,9 @@ pub(crate) struct Space {
 struct Server {
     /// Keeps it from ending between tasks.
     connection: Connection,
-    /// The same until it knows of the connection.
-    lock: Option<File>,
     child: Option<Child>,
+    /// For certain, it takes programs that are linked to fixed addresses.
+    takes_fixed: bool,
 }
 
 /// What has become of a task.
@@ -58,6 +62,8 @@ pub(crate) struct Stub {
     connection: Connection,
     /// Until the server says that it runs: what was to be run, and where its output is read.
     waits: Option<(Box<Recipe>, OwnedFd)>,
+    /// Of a server's first task: keeps it from ending until it knows of our connections.
+    lock: Option<File>,
 }
 
 impl Space {
@@ -68,21 +74,25 @@ impl Space {
         let job = Job { name, local_tasks: None, local_rank: None, expected_tasks: None };
         // The daemon reads its signals from a descriptor; programs do not.
         let inheritance = Inheritance::of_children(0);
-        Space { job, segment_size, inheritance, server: None }
+        Space { job, segment_size, inheritance, server: None, apart: None }
     }
 
     /// Has the server start a program; its [`Stub`] tells what comes of it. Never waits for
     /// the program, and for the server only while it begins. If that fails: the reason, and
     /// the recipe.
     pub fn start(&mut self, recipe: Box<Recipe>) -> Result<Stub, (Box<Recipe>, String)> {
-        let tried = self.try_start(&recipe);
-        match tried {
-            Ok((connection, output)) => Ok(Stub { connection, waits: Some((recipe, output)) }),
+        match self.try_start(&recipe) {
+            Ok((connection, lock, output)) => {
+                Ok(Stub { connection, lock, waits: Some((recipe, output)) })
+            }
             Err(failure) => Err((recipe, failure.message)),
         }
     }
 
-    fn try_start(&mut self, recipe: &Recipe) -> Result<(Connection, OwnedFd), Failure> {
+    fn try_start(
+        &mut self,
+        recipe: &Recipe,
+    ) -> Result<(Connection, Option<File>, OwnedFd), Failure> {
         let failed = |what: &str| {
             let what = what.to_string();
             move |error: io::Error| Failure::ours(format!("{what}: {error}"))
@@ -105,37 +115,40 @@ impl Space {
             outlives_stub: true,
             inheritance: self.inheritance.clone(),
         };
-        let connection = self.connect()?;
+        // What is wrong with it the server says.
+        let is_fixed = nagaya_server::is_fixed(&recipe.file);
+        let (connection, lock) = self.connect(is_fixed)?;
         let fds = [directory.as_fd(), input.as_fd(), writer.as_fd(), too.as_fd()];
         let sent = connection.send(&Request::Start(Box::new(start)), &fds);
         sent.map_err(failed("the node server"))?;
-        Ok((connection, output))
+        Ok((connection, lock, output))
     }
 
-    /// A new connection to the server, which is started if there is none.
-    fn connect(&mut self) -> Result<Connection, Failure> {
-        let gone = |server: &mut Server| !server.connection.fill().unwrap_or(false);
-        if let Some(mut server) = self.server.take_if(gone)
-            && let Some(child) = &mut server.child
-        {
-            let _ = child.try_wait();
+    /// A new connection to the server for such programs, which is started if there is none; the
+    /// first has a lock.
+    fn connect(&mut self, is_fixed: bool) -> Result<(Connection, Option<File>), Failure> {
+        for server in [&mut self.server, &mut self.apart] {
+            let gone = |server: &mut Server| !server.connection.fill().unwrap_or(false);
+            if let Some(mut server) = server.take_if(gone)
+                && let Some(child) = &mut server.child
+            {
+                let _ = child.try_wait();
+            }
         }
-        if self.server.is_some() {
-            return nonblocking(connect(&self.job)?);
+        let is_apart = is_fixed && self.server.as_ref().is_some_and(|it| !it.takes_fixed);
+        let (job, place) = match is_apart {
+            true => (&self.job.apart(), &mut self.apart),
+            false => (&self.job, &mut self.server),
+        };
+        if place.is_some() {
+            return Ok((nonblocking(connect(job)?)?, None));
         }
         // A server that cannot begin says why to who comes first.
-        let Reached { connection: first, lock, started } =
-            reach(&self.job, self.segment_size, false)?;
-        let connection = nonblocking(connect(&self.job)?)?;
-        self.server = Some(Server { connection, lock: Some(lock), child: started });
-        nonblocking(first)
-    }
-
-    /// The server has answered somebody, so it knows of our connection.
-    pub fn is_known(&mut self) {
-        if let Some(server) = &mut self.server {
-            server.lock = None;
-        }
+        let Reached { connection: first, lock, started } = reach(job, self.segment_size, is_fixed)?;
+        let connection = nonblocking(connect(job)?)?;
+        let takes_fixed = is_fixed && started.is_some();
+        *place = Some(Server { connection, child: started, takes_fixed });
+        Ok((nonblocking(first)?, Some(lock)))
     }
 }
 
@@ -183,6 +196,9 @@ impl Stub {
                 Err(_) => break true,
             }
         };
+        if gone || !fates.is_empty() {
+            self.lock = None;
+        }
         if gone {
             // A server that goes away takes its tasks along.
             let refused = |(recipe, _)| Fate::Refused(recipe, "the node server has gone".into());

@@ -65,6 +65,12 @@ impl Job {
         }
     }
 
+    /// The same job's programs that are linked to fixed addresses, where the job's space was made
+    /// for others.
+    pub fn apart(&self) -> Self {
+        Self { name: format!("{}.fixed", self.name), ..self.clone() }
+    }
+
     /// Path of the job's socket (`sock`) or lock file (`lock`) in `directory`: a readable
     /// part and a number that stands for name and rights.
     pub fn file(&self, directory: &Path, rights: &str, suffix: &str) -> PathBuf {

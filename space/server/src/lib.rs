@@ -59,6 +59,11 @@ impl From<&pvas::Error> for Failure {
     }
 }
 
+/// Whether the program is linked to fixed addresses; what is wrong with it is seen later.
+pub fn is_fixed(path: &std::path::Path) -> bool {
+    pvas::is_fixed(path).unwrap_or(false)
+}
+
 /// Release of the running kernel, major and minor.
 pub fn kernel_version() -> (u32, u32) {
     let name = rustix::system::uname();

@@ -63,15 +63,9 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         unblock_signals(exec.sigmask);
         Ok(Outcome::Refused(failure))
     };
-    // What is wrong with it the server says.
-    let is_fixed = pvas::is_fixed(&exec.path).unwrap_or(false);
-    let (mut connection, lock) = match reach(&exec.job, exec.segment_size, is_fixed) {
-        Ok(Reached { connection, lock, .. }) => (connection, lock),
-        Err(failure) => return refuse(failure),
-    };
     let mut environment = inherit::environment();
     environment.extend(settings::missing(&environment));
-    let start = Start {
+    let start = Request::Start(Box::new(Start {
         path: exec.path.as_os_str().as_bytes().to_vec(),
         arguments: exec.arguments.iter().map(|a| a.as_bytes().to_vec()).collect(),
         environment,
@@ -81,35 +75,69 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         preferred_id: exec.job.local_rank,
         outlives_stub: false,
         inheritance,
-    };
+    }));
     let mut sent: Vec<BorrowedFd<'_>> = vec![cwd.as_fd()];
     sent.extend(&fds);
-    let gone = || Failure::ours(format!("the node server of job {} is gone", exec.job.name));
-    // A server that refuses may not have read it all: its reply is there all the same.
-    if connection.send(&Request::Start(Box::new(start)), &sent).is_err() {
-        let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Write);
+    // What is wrong with it the server says.
+    let is_fixed = crate::is_fixed(&exec.path);
+    let ask = |job: &Job| ask(job, exec.segment_size, is_fixed, &start, &sent);
+    let mut asked = ask(&exec.job)?;
+    let mut job = exec.job.clone();
+    // The job's space may have been made for programs that share page tables.
+    if is_fixed && asked.is_err() {
+        job = job.apart();
+        asked = ask(&job)?;
     }
-    let (id, pid, in_group) = match connection.receive::<Reply>() {
-        Ok(Some(Reply::Started { id, pid, in_group })) => (id, pid, in_group),
-        Ok(Some(Reply::Refused(message, status))) => {
-            return refuse(Failure { message, status });
-        }
-        Ok(_) | Err(_) => return Err(gone()),
+    let Started { mut connection, id, pid, in_group } = match asked {
+        Ok(started) => started,
+        Err(failure) => return refuse(failure),
     };
-    drop(lock);
     if exec.verbose {
-        eprintln!("nagaya: job {}: task {id}, PID {pid}", exec.job.name);
+        eprintln!("nagaya: job {}: task {id}, PID {pid}", job.name);
     }
     // What we keep open, its readers would wait for: all but standard error, which the
     // last line of a lost server needs.
     drop((fds, cwd));
     close_all_but(&[2, connection.as_fd().as_raw_fd(), signals.as_raw_fd()]);
     stand_for(&mut connection, &signals, in_group).ok_or_else(|| {
-        Failure::ours(format!(
-            "the node server of job {} is gone, and task {id} with it",
-            exec.job.name
-        ))
+        Failure::ours(format!("the node server of job {} is gone, and task {id} with it", job.name))
     })
+}
+
+/// A task, as its server told of it.
+struct Started {
+    connection: Connection,
+    id: u32,
+    pid: u32,
+    in_group: bool,
+}
+
+/// Asks the job's server to start the task: what it says, or why not.
+fn ask(
+    job: &Job,
+    segment_size: Option<u64>,
+    is_fixed: bool,
+    start: &Request,
+    fds: &[BorrowedFd<'_>],
+) -> Result<Result<Started, Failure>, Failure> {
+    // The lock is held until the server has answered.
+    let (mut connection, _lock) = match reach(job, segment_size, is_fixed) {
+        Ok(Reached { connection, lock, .. }) => (connection, lock),
+        Err(failure) => return Ok(Err(failure)),
+    };
+    // A server that refuses may not have read it all: its reply is there all the same.
+    if connection.send(start, fds).is_err() {
+        let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Write);
+    }
+    match connection.receive::<Reply>() {
+        Ok(Some(Reply::Started { id, pid, in_group })) => {
+            Ok(Ok(Started { connection, id, pid, in_group }))
+        }
+        Ok(Some(Reply::Refused(message, status))) => Ok(Err(Failure { message, status })),
+        Ok(_) | Err(_) => {
+            Err(Failure::ours(format!("the node server of job {} is gone", job.name)))
+        }
+    }
 }
 
 /// Forwards signals and waits for the end. `None` if the server has gone.

@@ -1,6 +1,6 @@
 /* Tasks of one space that send each other long messages, of all encodings, straight from their
  * memory; started by one outside, which may kill some. What comes is whole, also the second
- * time that it is unpacked or handed on. Arguments: "flood", how many, largest size; or
+ * time that it is unpacked or handed on. Arguments: "flood" or "turns", how many, largest size; or
  * "senders" or "receivers", how many of these are killed, seed. */
 #include "say.h"
 #include <signal.h>
@@ -71,6 +71,22 @@ static int flood(int other, int n, int max)
 	return wrong;
 }
 
+/* A message of this size goes to the other and comes back, so often. */
+static int take_turns(int other, int n, int size)
+{
+	int wrong = 0, begins = pvm_mytid() < other;
+
+	for (int i = 0; i < n; i++) {
+		if (begins)
+			send_one(other, i, size);
+		pvm_recv(other, BALL);
+		wrong += unpack(size) != i;
+		if (!begins)
+			send_one(other, i, size);
+	}
+	return wrong;
+}
+
 static int seen[64][2], tasks;
 
 /* Receives a message and checks it: 1 if it is broken, or was told to be. */
@@ -96,12 +112,16 @@ static int child(int parent, const char *role)
 
 	data = malloc(4 << 20);
 	tell(parent, PID, getpid());
-	if (!strcmp(role, "flood")) {
+	if (!strcmp(role, "flood") || !strcmp(role, "turns")) {
 		pvm_recv(parent, START);
 		pvm_upkint(others, 1, 1);
 		pvm_upkint(&n, 1, 1);
 		pvm_upkint(&max, 1, 1);
-		tell(parent, REPORT, flood(others[0], n, max));
+		wrong = (*role == 'f' ? flood : take_turns)(others[0], n, max);
+		tell(parent, REPORT, wrong);
+		/* So that it can be asked for its copies. */
+		if (!strcmp(role, "turns"))
+			pvm_recv(parent, START);
 	} else if (!strcmp(role, "sender")) {
 		int to = hear(parent, START);
 		for (n = 0; pvm_probe(parent, START) <= 0; n++)
@@ -196,7 +216,7 @@ int main(int argc, char **argv)
 	} else if (!strcmp(argv[1], "receivers")) {
 		kill_receivers(n, max);
 	} else {
-		start(2, tids, "flood", pids);
+		start(2, tids, argv[1], pids);
 		for (int i = 0; i < 2; i++) {
 			pvm_initsend(PvmDataDefault);
 			pvm_pkint(&tids[!i], 1, 1);

@@ -2,11 +2,13 @@
 //! others, the server and the daemon when one of these ends. (`conformance` runs PVM's own
 //! programs in a space.)
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use nagaya_tests::pvm::Machine;
-use nagaya_tests::{Cmd, program, same_lines, wait_until};
+use nagaya_tests::{Cmd, WorkDir, program, ps, same_lines, wait_until};
 
 /// How long anything may take.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -61,19 +63,42 @@ fn tasks_outlive_a_killed_daemon_and_are_told_and_nothing_is_left() {
 }
 
 #[test]
-fn a_program_that_is_not_position_independent_runs_as_an_ordinary_process() {
-    let (machine, _) = machine("output", &[]);
-    let program = compiled("output", &["-no-pie"]);
-    let stock = Machine::stock(&[program.parent().expect("a directory")]);
+fn a_program_that_cannot_be_a_task_of_a_space_runs_as_an_ordinary_process() {
+    let work = WorkDir::new();
+    let program = work.join("output");
+    std::fs::copy(compiled("output", &[]), &program).expect("copy");
+    let mode = Permissions::from_mode(0o4755);
+    std::fs::set_permissions(&program, mode).expect("set-user-ID");
+    let stock = Machine::stock(&[work.path()]);
     let wanted = stock.task(&program).run().ok();
     // The program spawns itself, by its name.
-    let search = program.parent().expect("a directory");
-    let ours = Machine::in_space(&[search]);
+    let ours = Machine::in_space(&[work.path()]);
     same_lines("output", &ours.task(&program).run().ok(), &wanted);
     let log = ours.log();
     let line = log.lines().find(|line| line.contains("ordinary process")).unwrap_or(&log);
-    assert!(line.contains("output") && line.contains("linked to fixed addresses"), "{line}");
-    drop(machine);
+    assert!(line.contains("output") && line.contains("set-user-ID"), "{line}");
+}
+
+/// Whether the space is theirs, or one that was made for others.
+#[test]
+fn programs_linked_to_fixed_addresses_copy_out_of_each_others_memory() {
+    let program = compiled("neighbours", &["-O1", "-no-pie"]);
+    let first = compiled("space", &[]);
+    let search = [&program, &first].map(|path| path.parent().expect("a directory"));
+    for others_first in [false, true] {
+        let machine = Machine::in_space(&search);
+        if others_first {
+            same_lines("space", &machine.task(&first).run().ok(), LIVES);
+        }
+        let turns = machine.task(&program).args(["turns", "1000", "1000000"]);
+        let printed = turns.time_limit(Duration::from_secs(120)).run().ok();
+        same_lines("neighbours", &printed, "messages that are not what was sent: 0\n");
+        let tasks = ps(|command| command.env("XDG_RUNTIME_DIR", machine.dir()));
+        let turned = tasks.iter().filter(|task| task.command.contains("neighbours"));
+        // How many depends on who looks when.
+        assert!(turned.map(|task| task.copies).sum::<u64>() > 0, "{tasks:?}");
+        assert!(!machine.log().contains("ordinary process"), "{}", machine.log());
+    }
 }
 
 #[test]
