@@ -58,7 +58,7 @@ static char *make_arena(uint64_t salt)
 	for (size_t i = 26 * PAGE; i < 34 * PAGE; i++)
 		arena[i] = (char)(i * 31 + salt);
 	CHECK(mprotect(arena + 16 * PAGE, 2 * PAGE, PROT_NONE) == 0);
-	CHECK(mprotect(arena + 26 * PAGE, 8 * PAGE, PROT_READ) == 0);
+	CHECK(syscall(SYS_pkey_mprotect, arena + 26 * PAGE, 8 * PAGE, PROT_READ, -1) == 0);
 	CHECK(munmap(arena + 34 * PAGE, 2 * PAGE) == 0);
 	return arena;
 }

@@ -16,7 +16,7 @@ const u64 handled[8] = {
 	/* 256..319 */
 	BIT(SYS_openat) | BIT(SYS_newfstatat) | BIT(SYS_readlinkat) | BIT(SYS_process_vm_readv) | BIT(SYS_process_vm_writev) | BIT(SYS_kcmp),
 	/* 320..383 */
-	BIT(SYS_execveat) | BIT(SYS_statx) | BIT(SYS_rseq),
+	BIT(SYS_execveat) | BIT(SYS_pkey_mprotect) | BIT(SYS_statx) | BIT(SYS_rseq),
 	/* 384..447 */
 	BIT(SYS_clone3),
 	0,
@@ -27,7 +27,8 @@ enum verdict gate_dispatch(struct task *t, struct regs *r)
 	switch (r->nr) {
 	case SYS_brk: return gate_brk(t, r);
 	case SYS_mmap: return gate_mmap(t, r);
-	case SYS_mprotect: return gate_mprotect(t, r);
+	case SYS_mprotect:
+	case SYS_pkey_mprotect: return gate_mprotect(t, r);
 	case SYS_munmap: return gate_munmap(t, r);
 	case SYS_mremap: return gate_mremap(t, r);
 	case SYS_madvise: return gate_madvise(t, r);

@@ -81,6 +81,7 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 #define SYS_kcmp 312
 #define SYS_memfd_create 319
 #define SYS_execveat 322
+#define SYS_pkey_mprotect 329
 #define SYS_statx 332
 #define SYS_rseq 334
 #define SYS_clone3 435

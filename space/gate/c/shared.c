@@ -72,6 +72,7 @@ void grow_memory(struct task *t, u64 end, u64 more)
 	mark_memory(t, end, more, plain ? MAY_ALL : 0);
 }
 
+/* A protection key of the caller's does not count for others, nor for the kernel's copies. */
 enum verdict gate_mprotect(struct task *t, struct regs *r)
 {
 	u64 address = r->a1, size = align_up(r->a2, PAGE);
@@ -81,7 +82,7 @@ enum verdict gate_mprotect(struct task *t, struct regs *r)
 	int may_all = (r->a3 & MAY_ALL) == MAY_ALL;
 	if (!may_all)
 		clear_pages(t->plain, page_of(t, address), page_of(t, address + size));
-	long result = raw3(SYS_mprotect, address, r->a2, r->a3);
+	long result = raw6(r->nr, address, r->a2, r->a3, r->a4, 0, 0);
 	for (u64 page = page_of(t, address), end = page_of(t, address + size);
 	     !result && may_all && page < end; page++)
 		if (any_pages(t->memory, page, page + 1))
