@@ -16,7 +16,7 @@
 #include <sys/resource.h>
 
 #define ALL_CAPS                                                                              \
-	(FI_MSG | FI_TAGGED | FI_RMA | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE |         \
+	(FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC | FI_DIRECTED_RECV | FI_MULTI_RECV | FI_SOURCE |         \
 	 FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define LARGEST (4 << 20)
 
@@ -75,7 +75,7 @@ static void start(enum fi_wait_obj wait, uint64_t tx_flags, uint64_t selective)
 {
 	me = pvas_getid();
 	CHECK(me >= 0);
-	other = others > 1 ? 1 - me : me;
+	other = (me + 1) % others;
 	info = ask(ALL_CAPS, tx_flags);
 	CHECK_EQ(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
 	CHECK_EQ(fi_domain(fabric, info, &domain, NULL), 0);
@@ -494,6 +494,102 @@ static void memory(void)
 	finish();
 }
 
+/* All change each other's numbers at once, and none is lost. */
+static void atomics(void)
+{
+	start(FI_WAIT_NONE, 0, 0);
+	static struct {
+		uint64_t sum, swapped;
+		uint32_t bits, unused;
+		double real;
+		int8_t least, beside[7];
+	} numbers = {.least = 100};
+	const uint64_t key = 7;
+	struct fid_mr *region, *readable;
+	CHECK_EQ(fi_mr_reg(domain, &numbers, sizeof numbers, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key,
+	                   0, &region, NULL), 0);
+	CHECK_EQ(fi_mr_reg(domain, &numbers, 8, FI_REMOTE_READ, 0, 8, 0, &readable, NULL), 0);
+	CHECK_EQ(pvas_export("numbers", &numbers, sizeof numbers), 0);
+	meet();
+	enum { TURNS_EACH = 10000 };
+	uint64_t one = 1, before, last = 0;
+	char context;
+#define AT(field) ((uintptr_t)&numbers.field - (uintptr_t)&numbers)
+	for (int turn = 0; turn < TURNS_EACH; turn++) {
+		int whose = (me + turn) % others;
+		CHECK_EQ(fi_fetch_atomic(ep, &one, 1, NULL, &before, NULL, address[whose], AT(sum), key,
+		                         FI_UINT64, FI_SUM, &context), 0);
+		struct fi_cq_tagged_entry entry = next();
+		CHECK(entry.op_context == &context && entry.flags == (FI_ATOMIC | FI_READ));
+		if (whose == me) {
+			CHECK(before >= last);
+			last = before + 1;
+		}
+		/* The same by comparing and swapping. */
+		uint64_t old = 0, new, seen;
+		for (;; old = seen) {
+			new = old + 1;
+			CHECK_EQ(fi_compare_atomic(ep, &new, 1, NULL, &old, NULL, &seen, NULL,
+			                           address[whose], AT(swapped), key, FI_UINT64, FI_CSWAP,
+			                           &context), 0);
+			next();
+			if (seen == old)
+				break;
+		}
+		double half = 0.5;
+		CHECK_EQ(fi_atomic(ep, &half, 1, NULL, address[whose], AT(real), key, FI_DOUBLE, FI_SUM,
+		                   &context), 0);
+		CHECK_EQ(next().flags, FI_ATOMIC | FI_WRITE);
+	}
+	uint32_t bit = 1u << me;
+	int8_t least = (int8_t)(-me);
+	for (int whose = 0; whose < others; whose++) {
+		CHECK_EQ(fi_inject_atomic(ep, &bit, 1, address[whose], AT(bits), key, FI_UINT32, FI_BXOR), 0);
+		CHECK_EQ(fi_inject_atomic(ep, &least, 1, address[whose], AT(least), key, FI_INT8, FI_MIN), 0);
+	}
+	meet();
+	CHECK_EQ(numbers.sum, TURNS_EACH);
+	CHECK_EQ(numbers.swapped, TURNS_EACH);
+	CHECK(numbers.real == TURNS_EACH / 2);
+	CHECK_EQ(numbers.bits, (1u << others) - 1);
+	CHECK_EQ(numbers.least, 1 - others);
+	CHECK(numbers.unused == 0 && numbers.beside[0] == 0);
+	struct fi_ioc results[2] = {{&before, 1}, {&last, 1}};
+	struct fi_rma_ioc places[2] = {{AT(sum), 1, key}, {AT(swapped), 1, key}};
+	struct fi_msg_atomic message = {.rma_iov = places, .rma_iov_count = 2, .addr = address[other],
+	                                .datatype = FI_UINT64, .op = FI_ATOMIC_READ,
+	                                .context = &context};
+	CHECK_EQ(fi_fetch_atomicmsg(ep, &message, results, NULL, 2, FI_COMPLETION), 0);
+	next();
+	CHECK(before == TURNS_EACH && last == TURNS_EACH);
+	/* Not beyond the end, not across numbers, not what is not allowed or not there. */
+	size_t count;
+	struct fi_atomic_attr attr;
+	CHECK_EQ(fi_atomicvalid(ep, FI_DOUBLE, FI_BXOR, &count), -FI_EOPNOTSUPP);
+	CHECK_EQ(fi_query_atomic(domain, FI_INT32, FI_CSWAP, &attr, FI_COMPARE_ATOMIC), 0);
+	CHECK(attr.size == 4 && attr.count >= 1024);
+	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], 0, key, FI_LONG_DOUBLE, FI_SUM),
+	         -FI_EOPNOTSUPP);
+	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], 4, key, FI_UINT64, FI_SUM), -FI_EINVAL);
+	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], sizeof numbers, key, FI_UINT64, FI_SUM),
+	         -FI_EINVAL);
+	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], 0, 8, FI_UINT64, FI_SUM), -FI_EACCES);
+	CHECK_EQ(fi_fetch_atomic(ep, NULL, 1, NULL, &before, NULL, address[other], 0, 8, FI_UINT64,
+	                         FI_ATOMIC_READ, &context), 0);
+	next();
+	CHECK_EQ(before, TURNS_EACH);
+	meet();
+	CHECK_EQ(fi_close(&readable->fid), 0);
+	CHECK_EQ(fi_mr_reg(domain, NULL, SIZE_MAX, 0, 0, 8, 0, &readable, NULL), 0);
+	meet();
+	CHECK_EQ(fi_atomic(ep, &one, 1, NULL, address[other], 4096, 8, FI_UINT64, FI_SUM, &context), 0);
+	CHECK_EQ(next_error().err, EFAULT);
+	meet();
+	CHECK_EQ(fi_close(&region->fid), 0);
+	CHECK_EQ(fi_close(&readable->fid), 0);
+	finish();
+}
+
 /* Only what asks for it completes; and who wants to know is told when it is received. */
 static void completions(void)
 {
@@ -512,9 +608,12 @@ static void completions(void)
 	for (int n = 0; n < 1000; n++)
 		CHECK_EQ(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
 	meet();
-	CHECK_EQ(fi_recv(ep, &in, 1, NULL, FI_ADDR_UNSPEC, &in), 0);
-	entry = next();
-	CHECK(entry.op_context == &context && entry.flags == (FI_SEND | FI_MSG));
+	struct iovec place = {&in, 1};
+	struct fi_msg receive = {.msg_iov = &place, .iov_count = 1, .addr = FI_ADDR_UNSPEC,
+	                         .context = &in};
+	CHECK_EQ(fi_recvmsg(ep, &receive, FI_COMPLETION), 0);
+	both(&context, &in, &entry);
+	CHECK_EQ(entry.flags, FI_SEND | FI_MSG);
 	finish();
 }
 
@@ -760,7 +859,8 @@ int main(int argc, char **argv)
 		void (*run)(void);
 	} cases[] = {
 		{"messages", messages},       {"matching", matching}, {"multiple", multiple},
-		{"memory", memory},           {"completions", completions},
+		{"memory", memory},           {"atomics", atomics},
+		{"completions", completions},
 		{"waiting", waiting},         {"flood", flood},       {"threads", threads},
 		{"ends", ends},               {"chaos", chaos},
 	};

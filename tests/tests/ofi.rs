@@ -51,6 +51,12 @@ fn others_memory_is_read_and_written() {
 }
 
 #[test]
+fn others_numbers_are_changed_at_once() {
+    holds("atomics");
+    case("atomics", 5).run().ok();
+}
+
+#[test]
 fn completions_are_told_as_asked_for() {
     holds("completions");
 }
@@ -135,7 +141,7 @@ fn tasks_of_several_domains_exchange_messages() {
     let mut all = vec!["-pthread", "-no-pie", "-fno-pie"];
     all.extend(flags.iter().map(String::as_str));
     let fixed = program::c_with("ofi.c", &all);
-    for name in ["messages", "matching", "multiple", "memory", "flood"] {
+    for name in ["messages", "matching", "multiple", "memory", "atomics", "flood"] {
         let output = with_provider(tasks(2, &fixed)).args([name, "2"]).run();
         if output.stderr.contains("userfaultfd") {
             return skip("userfaultfd is not allowed here");

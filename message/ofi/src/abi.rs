@@ -62,6 +62,8 @@ constants! {
         SELECTIVE_COMPLETION = 1 << 59, "FI_SELECTIVE_COMPLETION";
         CONTEXT = 1 << 59, "FI_CONTEXT";
         ORDER_SAS = 1 << 8, "FI_ORDER_SAS";
+        FETCH_ATOMIC = 1 << 58, "FI_FETCH_ATOMIC";
+        COMPARE_ATOMIC = 1 << 59, "FI_COMPARE_ATOMIC";
     }
 }
 
@@ -115,6 +117,35 @@ constants! {
         MR_VIRT_ADDR = 1 << 4, "FI_MR_VIRT_ADDR";
         MR_ALLOCATED = 1 << 5, "FI_MR_ALLOCATED";
         MR_PROV_KEY = 1 << 6, "FI_MR_PROV_KEY";
+        INT8 = 0, "FI_INT8";
+        UINT8 = 1, "FI_UINT8";
+        INT16 = 2, "FI_INT16";
+        UINT16 = 3, "FI_UINT16";
+        INT32 = 4, "FI_INT32";
+        UINT32 = 5, "FI_UINT32";
+        INT64 = 6, "FI_INT64";
+        UINT64 = 7, "FI_UINT64";
+        FLOAT = 8, "FI_FLOAT";
+        DOUBLE = 9, "FI_DOUBLE";
+        MIN = 0, "FI_MIN";
+        MAX = 1, "FI_MAX";
+        SUM = 2, "FI_SUM";
+        PROD = 3, "FI_PROD";
+        LOR = 4, "FI_LOR";
+        LAND = 5, "FI_LAND";
+        BOR = 6, "FI_BOR";
+        BAND = 7, "FI_BAND";
+        LXOR = 8, "FI_LXOR";
+        BXOR = 9, "FI_BXOR";
+        ATOMIC_READ = 10, "FI_ATOMIC_READ";
+        ATOMIC_WRITE = 11, "FI_ATOMIC_WRITE";
+        CSWAP = 12, "FI_CSWAP";
+        CSWAP_NE = 13, "FI_CSWAP_NE";
+        CSWAP_LE = 14, "FI_CSWAP_LE";
+        CSWAP_LT = 15, "FI_CSWAP_LT";
+        CSWAP_GE = 16, "FI_CSWAP_GE";
+        CSWAP_GT = 17, "FI_CSWAP_GT";
+        MSWAP = 18, "FI_MSWAP";
         LOG_WARN = 0, "FI_LOG_WARN";
         LOG_INFO = 2, "FI_LOG_INFO";
         LOG_CORE = 0, "FI_LOG_CORE";

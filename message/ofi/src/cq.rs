@@ -39,8 +39,11 @@ struct Descriptor {
     stop: Arc<AtomicBool>,
 }
 
-/// So many looks in vain, and we let others have the processor.
+/// So many looks in vain, and we let others have the processor, where there are more tasks than
+/// processors.
 const YIELD_EACH: u32 = 256;
+/// The same, where there are not: two may still have to share one.
+const YIELD_ALONE_EACH: u32 = 1 << 13;
 /// So many, and we look after the dead.
 const TEND_EACH: u32 = 1 << 16;
 
@@ -174,20 +177,24 @@ impl CompletionQueue {
             }
             // SAFETY: as the caller says.
             let read = unsafe { self.take(&mut state, to, count, sources) };
-            if read != 0 {
-                drop(state);
-                // What has come may be for another thread.
-                core.bell.ring();
-                return read;
-            }
-            if core.is_broken() {
-                return -(abi::EIO as ssize_t);
-            }
             let work = (0..endpoints).find_map(|n| {
                 let number = state.queues.get(self.number)?.endpoints[n];
                 state.work(number)
             });
+            let is_broken = read == 0 && core.is_broken();
             drop(state);
+            if read != 0 {
+                // Others wait for it, and the program may not look again soon.
+                if let Some(work) = work {
+                    work.run(core);
+                }
+                // What has come may be for another thread.
+                core.bell.ring();
+                return read;
+            }
+            if is_broken {
+                return -(abi::EIO as ssize_t);
+            }
             let Some(work) = work else { return -(abi::EAGAIN as ssize_t) };
             work.run(core);
         }
@@ -247,7 +254,9 @@ impl CompletionQueue {
         if idle.is_multiple_of(TEND_EACH) {
             self.core.tend();
         }
-        rustix::thread::sched_yield();
+        if idle.is_multiple_of(YIELD_ALONE_EACH) || self.core.here.is_crowded() {
+            rustix::thread::sched_yield();
+        }
     }
 
     /// The same, and waits for the first entry.

@@ -9,7 +9,7 @@ use libc::size_t;
 
 use crate::space::here;
 use crate::state::Core;
-use crate::{abi, av, counter, cq, endpoint, mr};
+use crate::{abi, atomic, av, counter, cq, endpoint, mr};
 
 /// libfabric's object.
 #[repr(C)]
@@ -50,7 +50,7 @@ static OPS: abi::OpsDomain = abi::OpsDomain {
     poll_open: Some(no_poll_set),
     stx_ctx: Some(no_shared_send),
     srx_ctx: Some(no_shared_receive),
-    query_atomic: Some(no_atomics),
+    query_atomic: Some(atomic::query),
     query_collective: None,
 };
 
@@ -128,14 +128,4 @@ unsafe extern "C" fn no_shared_receive(
     _: *mut c_void,
 ) -> c_int {
     -abi::ENOSYS
-}
-
-unsafe extern "C" fn no_atomics(
-    _: *mut abi::FidDomain,
-    _: u32,
-    _: u32,
-    _: *mut abi::AtomicAttr,
-    _: u64,
-) -> c_int {
-    -abi::EOPNOTSUPP
 }

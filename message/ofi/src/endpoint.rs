@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{size_t, ssize_t};
 
@@ -17,7 +17,7 @@ use crate::matching::Matching;
 use crate::port::Port;
 use crate::slab::Slab;
 use crate::state::{Completion, Core, Endpoint, Outlet, State};
-use crate::{abi, message, rma};
+use crate::{abi, atomic, message, rma};
 
 /// libfabric's object.
 #[repr(C)]
@@ -95,8 +95,6 @@ pub unsafe extern "C" fn open(
         receive: Outlet::default(),
         read: Outlet::default(),
         write: Outlet::default(),
-        remote_read: None,
-        remote_write: None,
         plain: Matching::default(),
         tagged: Matching::default(),
         kept: 0,
@@ -119,7 +117,7 @@ pub unsafe extern "C" fn open(
         msg: &message::PLAIN,
         rma: &rma::OPS,
         tagged: &message::TAGGED,
-        atomic: std::ptr::null(),
+        atomic: &atomic::OPS,
         collective: std::ptr::null(),
     };
     let made = EndpointObject { fid, core, number };
@@ -196,18 +194,17 @@ unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) 
                 (abi::RECV, &mut endpoint.receive.counter),
                 (abi::READ, &mut endpoint.read.counter),
                 (abi::WRITE, &mut endpoint.write.counter),
-                (abi::REMOTE_READ, &mut endpoint.remote_read),
-                (abi::REMOTE_WRITE, &mut endpoint.remote_write),
             ];
             for (flag, place) in places {
                 if flags & flag != 0 {
                     *place = Some(counts.clone());
                 }
             }
-            let reads = endpoint.remote_read.is_some();
-            let writes = endpoint.remote_write.is_some();
-            let wants = u32::from(reads) | u32::from(writes) << 1;
-            endpoint.port.head().wants_events.store(wants, Release);
+            for (flag, was_read) in [(abi::REMOTE_READ, true), (abi::REMOTE_WRITE, false)] {
+                if flags & flag != 0 {
+                    endpoint.port.head().count_remote(counts, was_read);
+                }
+            }
         }
         abi::CLASS_EQ => {}
         _ => return -abi::EINVAL,

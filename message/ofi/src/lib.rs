@@ -15,6 +15,7 @@
 
 pub mod abi;
 mod address;
+mod atomic;
 mod av;
 pub mod bell;
 mod copy;

@@ -9,6 +9,7 @@ use crate::abi::{self, Context, Desc, Descs, Ep};
 use crate::endpoint::{self, EndpointObject};
 use crate::matching::{Head, Match, PARTS, Parts, Receive};
 use crate::progress::{completion, scatter, ticket};
+use crate::rma::list;
 use crate::state::{Body, Completion, Sent, State};
 use crate::transfer::Transfer;
 use crate::wire::{EAGER_MAX, Envelope, Kind, Offer};
@@ -64,15 +65,6 @@ fn answer(result: Result) -> ssize_t {
     result.map_or_else(|error| -(error as ssize_t), |()| 0)
 }
 
-/// A program's list.
-///
-/// # Safety
-/// There are so many.
-unsafe fn list<'a, T>(at: *const T, count: usize) -> &'a [T] {
-    // SAFETY: as the caller says.
-    if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
-}
-
 fn part(buffer: *const c_void, length: usize) -> iovec {
     iovec { iov_base: buffer.cast_mut(), iov_len: length }
 }
@@ -117,7 +109,6 @@ impl Sending<'_> {
             data: self.data,
             is_offer: offered,
             in_parts: false,
-            was_read: false,
         };
         let mut sender = Sender::new(ticket(core.here.us), endpoint.source);
         if !offered {

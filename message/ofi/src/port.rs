@@ -3,9 +3,9 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
-use std::sync::Mutex;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use std::sync::{Arc, Mutex};
 
 use fcp::mapped::{Mapped, size_of_ring};
 use fcp::ring::{Buffer as _, LINE_SIZE, Receiver};
@@ -13,6 +13,7 @@ use pvas::hold::Identity;
 
 use crate::address::Address;
 use crate::bell::Bell;
+use crate::counter::Counts;
 use crate::mr::Regions;
 use crate::space::Here;
 
@@ -34,8 +35,8 @@ pub struct Head {
     bell: AtomicU64,
     /// Address of the memory that others may reach.
     regions: AtomicU64,
-    /// The endpoint wants to know when its memory is read or written.
-    pub wants_events: AtomicU32,
+    /// Addresses of what counts others' writes and reads; 0: nothing does.
+    remote_counts: [AtomicU64; 2],
     /// Records of ours that others are done with.
     pub stack: Stack,
 }
@@ -101,7 +102,9 @@ impl Port {
         let head = port.head();
         head.bell.store(std::ptr::from_ref(bell) as u64, Relaxed);
         head.regions.store(std::ptr::from_ref(regions) as u64, Relaxed);
-        head.wants_events.store(0, Relaxed);
+        for counts in &head.remote_counts {
+            counts.store(0, Relaxed);
+        }
         head.source.store(source, Release);
         Some(port)
     }
@@ -173,6 +176,24 @@ pub struct Peer {
 unsafe impl Send for Peer {}
 
 impl Head {
+    /// Counts others' reads or writes there from now on.
+    pub fn count_remote(&self, counts: &Arc<Counts>, was_read: bool) {
+        // For as long as the task lives: others may be about to count.
+        let counts = Arc::into_raw(counts.clone());
+        self.remote_counts[usize::from(was_read)].store(counts as u64, Release);
+    }
+
+    /// What counts others' reads or writes. The caller holds whose port it is.
+    pub fn remote_counts(&self, here: &Here, whom: Identity, was_read: bool) -> Option<&Counts> {
+        let at = self.remote_counts[usize::from(was_read)].load(Acquire);
+        let segment = here.task.control.layout().segment(whom.id)?;
+        let end = at.checked_add(size_of::<Counts>() as u64)?;
+        let is_there = at >= segment.start() && end <= segment.end();
+        let is_aligned = at.is_multiple_of(align_of::<Counts>() as u64);
+        // SAFETY: the task says so, and never takes it back.
+        (is_there && is_aligned).then(|| unsafe { &*(at as *const Counts) })
+    }
+
     /// Wakes the port's task, if it sleeps. The caller holds it.
     pub fn ring_bell(&self) {
         let bell = self.bell.load(Relaxed) as *const Bell;

@@ -109,7 +109,7 @@ impl Endpoint {
         let Envelope { kind, tag, data, .. } = envelope;
         let source = message.header.source;
         if kind == Kind::Event {
-            self.memory_was_used(queues, &envelope, source);
+            self.memory_was_written(queues, &envelope, source);
             return true;
         }
         let mut head = Head { source, tag, data, length: length as u64 };
@@ -159,25 +159,20 @@ impl Endpoint {
         true
     }
 
-    /// Somebody has read or written our memory.
+    /// Somebody has written to our memory, and sends data with it.
     #[cold]
-    fn memory_was_used(&mut self, queues: &mut Slab<Queue>, envelope: &Envelope, source: u32) {
-        let counter = if envelope.was_read { &self.remote_read } else { &self.remote_write };
-        if let Some(counter) = counter {
-            counter.count(false);
-        }
-        if let Some(data) = envelope.data {
-            let completion = Completion {
-                flags: abi::RMA | abi::REMOTE_WRITE | abi::REMOTE_CQ_DATA,
-                length: envelope.tag as usize as u64,
-                data,
-                source: self.vector.map(|vector| (source, vector)),
-                ..Completion::default()
-            };
-            let counter = self.receive.counter.take();
-            self.receive.complete(queues, completion, true);
-            self.receive.counter = counter;
-        }
+    fn memory_was_written(&mut self, queues: &mut Slab<Queue>, envelope: &Envelope, source: u32) {
+        let completion = Completion {
+            flags: abi::RMA | abi::REMOTE_WRITE | abi::REMOTE_CQ_DATA,
+            length: envelope.tag,
+            data: envelope.data.unwrap_or(0),
+            source: self.vector.map(|vector| (source, vector)),
+            ..Completion::default()
+        };
+        // No receive has been done.
+        let counter = self.receive.counter.take();
+        self.receive.complete(queues, completion, true);
+        self.receive.counter = counter;
     }
 
     /// Takes the records that have come back.

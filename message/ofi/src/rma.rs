@@ -5,12 +5,15 @@ use std::ffi::c_void;
 
 use fcp::ring::{self, Sender};
 use libc::{iovec, size_t, ssize_t};
+use pvas::hold::Hold;
 
 use crate::abi::{self, Context, Desc, Descs, Ep, RmaIov};
 use crate::copy::{self, Way};
 use crate::endpoint::{self, EndpointObject};
 use crate::matching::{PARTS, Part, Parts};
+use crate::port::Peer;
 use crate::progress::ticket;
+use crate::space::Here;
 use crate::state::{Completion, State};
 use crate::wire::{EAGER_MAX, Envelope, Kind};
 
@@ -42,26 +45,84 @@ struct Access<'a> {
     injected: bool,
 }
 
-impl Access<'_> {
-    fn run(&self, object: &EndpointObject) -> Result<(), i32> {
+/// A peer whose memory is to be reached, held.
+pub struct Reached {
+    /// The peer.
+    pub peer: Peer,
+    source: u32,
+    _held: Hold,
+}
+
+impl Reached {
+    /// The one at this address.
+    pub fn new(object: &EndpointObject, to: u64) -> Result<Self, i32> {
         let core = &*object.core;
-        let here = core.here;
         let (peer, source) = {
             let state = core.lock();
             let endpoint = state.endpoints.get(object.number).ok_or(abi::EINVAL)?;
             if !endpoint.enabled {
                 return Err(abi::EOPBADSTATE);
             }
-            (state.peer(object.number, self.to)?, endpoint.source)
+            (state.peer(object.number, to)?, endpoint.source)
         };
+        let held = core.here.hold(peer.whom).ok_or(abi::ECONNRESET)?;
+        if !peer.is_open() {
+            return Err(abi::ECONNRESET);
+        }
+        Ok(Self { peer, source, _held: held })
+    }
+
+    /// Counts at the target that its memory was read or written, if it wants to know.
+    pub fn count(&self, here: &Here, was_read: bool) {
+        if let Some(counts) = self.peer.head().remote_counts(here, self.peer.whom, was_read) {
+            counts.count(false);
+            self.peer.ring_bell();
+        }
+    }
+
+    /// Sends data to the target's queue. Where there is no room, all is done once more.
+    fn tell(&self, here: &Here, bytes: u64, data: u64) -> Result<(), i32> {
+        let (kind, tag, data) = (Kind::Event, bytes, Some(data));
+        let envelope = Envelope { kind, tag, data, is_offer: false, in_parts: false }.bytes();
+        let mut sender = Sender::new(ticket(here.us), self.source);
+        let sent = sender.send(&self.peer.ring, ring::Kind::Inline, &[&envelope]);
+        sent.map_err(|_| abi::EAGAIN)?;
+        self.peer.ring_bell();
+        Ok(())
+    }
+
+    /// Tells ourselves that it is done. `wanted`: what the call's flags say; `None`: nothing.
+    pub fn complete(
+        self,
+        object: &EndpointObject,
+        way: Way,
+        flags: u64,
+        context: Context,
+        wanted: Option<Option<u64>>,
+        error: i32,
+    ) -> Result<(), i32> {
+        drop(self);
+        let mut state = object.core.lock();
+        let State { endpoints, queues, .. } = &mut *state;
+        let endpoint = endpoints.get_mut(object.number).ok_or(abi::EINVAL)?;
+        let outlet = if way == Way::Pull { &endpoint.read } else { &endpoint.write };
+        let asked = |flags: Option<u64>| outlet.wants(flags.unwrap_or(endpoint.send_flags));
+        let wanted = wanted.is_some_and(asked);
+        let context = context as usize;
+        outlet.complete(queues, Completion { context, flags, error, ..Default::default() }, wanted);
+        Ok(())
+    }
+}
+
+impl Access<'_> {
+    fn run(&self, object: &EndpointObject) -> Result<(), i32> {
+        let here = object.core.here;
+        let reached = Reached::new(object, self.to)?;
+        let peer = &reached.peer;
         let ours = Parts::of(self.parts).ok_or(abi::EINVAL)?;
         let bytes = ours.length();
         if self.injected && bytes > EAGER_MAX as u64 {
             return Err(abi::EMSGSIZE);
-        }
-        let held = here.hold(peer.whom).ok_or(abi::ECONNRESET)?;
-        if !peer.is_open() {
-            return Err(abi::ECONNRESET);
         }
         let access = if self.way == Way::Pull { abi::REMOTE_READ } else { abi::REMOTE_WRITE };
         let mut theirs = [Part::default(); PARTS];
@@ -79,33 +140,15 @@ impl Access<'_> {
         }
         let copied = copy::copy(here, peer.whom, peer.is_far, self.way, ours.list(), theirs, bytes);
         let error = copied.err().map_or(0, rustix::io::Errno::raw_os_error);
-        // A bit for each way.
-        let wants = peer.head().wants_events.load(std::sync::atomic::Ordering::Relaxed);
-        let was_read = self.way == Way::Pull;
-        if error == 0 && (self.data.is_some() || wants & if was_read { 1 } else { 2 } != 0) {
-            let (kind, tag, data) = (Kind::Event, bytes, self.data);
-            let (is_offer, in_parts) = (false, false);
-            let envelope = Envelope { kind, tag, data, is_offer, in_parts, was_read }.bytes();
-            let mut sender = Sender::new(ticket(here.us), source);
-            // It is all done once more where there was no room.
-            let sent = sender.send(&peer.ring, ring::Kind::Inline, &[&envelope]);
-            sent.map_err(|_| abi::EAGAIN)?;
-            peer.ring_bell();
+        if error == 0 {
+            if let Some(data) = self.data {
+                reached.tell(here, bytes, data)?;
+            }
+            reached.count(here, self.way == Way::Pull);
         }
-        drop(held);
-        let mut state = core.lock();
-        let State { endpoints, queues, .. } = &mut *state;
-        let endpoint = endpoints.get_mut(object.number).ok_or(abi::EINVAL)?;
-        let (outlet, flag) = match self.way {
-            Way::Pull => (&endpoint.read, abi::READ),
-            Way::Push => (&endpoint.write, abi::WRITE),
-        };
-        let flags = self.flags.unwrap_or(endpoint.send_flags);
-        let wanted = !self.injected && outlet.wants(flags);
-        let context = self.context as usize;
-        let flags = abi::RMA | flag;
-        outlet.complete(queues, Completion { context, flags, error, ..Default::default() }, wanted);
-        Ok(())
+        let flags = abi::RMA | if self.way == Way::Pull { abi::READ } else { abi::WRITE };
+        let wanted = if self.injected { None } else { Some(self.flags) };
+        reached.complete(object, self.way, flags, self.context, wanted, error)
     }
 }
 
@@ -117,9 +160,11 @@ unsafe fn run(ep: Ep, access: &Access<'_>) -> ssize_t {
     access.run(object).map_or_else(|error| -(error as ssize_t), |()| 0)
 }
 
+/// A program's list.
+///
 /// # Safety
 /// There are so many.
-unsafe fn list<'a, T>(at: *const T, count: usize) -> &'a [T] {
+pub unsafe fn list<'a, T>(at: *const T, count: usize) -> &'a [T] {
     // SAFETY: as the caller says.
     if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(at, count) } }
 }

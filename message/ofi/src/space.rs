@@ -19,6 +19,8 @@ pub struct Here {
     pub pid: libc::pid_t,
     /// The same for all tasks of a space, and for nobody else.
     pub mark: u64,
+    /// Processors of the machine.
+    processors: u32,
 }
 
 /// We are a child by fork(2) of a task: no task.
@@ -37,7 +39,9 @@ pub fn here() -> Option<&'static Here> {
         let task = pvas::this_task()?;
         let us = task.control.identity(task.id)?;
         let pid = std::process::id() as libc::pid_t;
-        Some(Here { task, us, pid, mark: mark(&task) })
+        // SAFETY: a plain question.
+        let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u32;
+        Some(Here { task, us, pid, mark: mark(&task), processors })
     });
     here.as_ref().filter(|_| !FORKED.load(Relaxed))
 }
@@ -71,6 +75,11 @@ impl Here {
     #[inline]
     pub fn is_living(&self, whom: Identity) -> bool {
         self.task.control.is_living(whom)
+    }
+
+    /// Whether there are, or were, more tasks than processors.
+    pub fn is_crowded(&self) -> bool {
+        self.task.control.tasks_high() > self.processors
     }
 
     /// Whether a task has an mm of its own.

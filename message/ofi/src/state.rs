@@ -177,9 +177,6 @@ pub struct Endpoint {
     pub receive: Outlet,
     pub read: Outlet,
     pub write: Outlet,
-    /// Others have read or written our memory.
-    pub remote_read: Option<Arc<Counts>>,
-    pub remote_write: Option<Arc<Counts>>,
     pub plain: Matching<Body>,
     pub tagged: Matching<Body>,
     /// Bytes of messages that nobody has asked for.

@@ -18,7 +18,7 @@ pub enum Kind {
     Plain = 1,
     /// `fi_tsend` and its like.
     Tagged = 2,
-    /// No message: remote memory was read or written, and the target wants to know.
+    /// No message: data of who has written to remote memory.
     Event = 3,
 }
 
@@ -39,8 +39,6 @@ const HAS_DATA: u8 = 1;
 const IS_OFFER: u8 = 2;
 /// The sender's buffer has several parts: its record tells.
 const IN_PARTS: u8 = 4;
-/// An event: memory was read.
-const WAS_READ: u8 = 8;
 
 /// What is known of a message before its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +50,6 @@ pub struct Envelope {
     pub is_offer: bool,
     /// Of an offer: look into the record.
     pub in_parts: bool,
-    /// Of an event: memory was read, not written.
-    pub was_read: bool,
 }
 
 impl Envelope {
@@ -63,8 +59,7 @@ impl Envelope {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.data.is_some(), HAS_DATA)
             | flag(self.is_offer, IS_OFFER)
-            | flag(self.in_parts, IN_PARTS)
-            | flag(self.was_read, WAS_READ);
+            | flag(self.in_parts, IN_PARTS);
         let first = u64::from(self.kind as u8) | u64::from(flags) << 8;
         let words = [first, self.tag, self.data.unwrap_or(0)].map(u64::to_le_bytes);
         std::array::from_fn(|i| words[i / 8][i % 8])
@@ -87,7 +82,6 @@ impl Envelope {
             data: has(HAS_DATA).then(|| word(2)),
             is_offer: has(IS_OFFER),
             in_parts: has(IN_PARTS),
-            was_read: has(WAS_READ),
         })
     }
 }
@@ -131,11 +125,10 @@ mod tests {
     fn envelopes_come_back() {
         for kind in [Kind::Plain, Kind::Tagged, Kind::Event] {
             for data in [None, Some(0), Some(u64::MAX)] {
-                for bits in 0..8 {
-                    let (is_offer, in_parts, was_read) =
-                        (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
+                for bits in 0..4 {
+                    let (is_offer, in_parts) = (bits & 1 != 0, bits & 2 != 0);
                     let tag = 0x1234_5678_9abc_def0;
-                    let envelope = Envelope { kind, tag, data, is_offer, in_parts, was_read };
+                    let envelope = Envelope { kind, tag, data, is_offer, in_parts };
                     assert_eq!(Envelope::parse(&envelope.bytes()), Some(envelope));
                 }
             }
