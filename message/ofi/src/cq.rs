@@ -42,8 +42,9 @@ struct Descriptor {
 /// So many looks in vain, and we let others have the processor, where there are more tasks than
 /// processors.
 const YIELD_EACH: u32 = 256;
-/// The same, where there are not: two may still have to share one.
-const YIELD_ALONE_EACH: u32 = 1 << 13;
+/// The same, where there are not: two may still have to share one. Seldom: whoever else would
+/// like to run may then do so for a millisecond.
+const YIELD_ALONE_EACH: u32 = 1 << 20;
 /// So many, and we look after the dead.
 const TEND_EACH: u32 = 1 << 16;
 

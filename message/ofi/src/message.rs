@@ -10,6 +10,7 @@ use crate::endpoint::{self, EndpointObject};
 use crate::matching::{Head, Match, PARTS, Parts, Receive};
 use crate::progress::{completion, scatter, ticket};
 use crate::rma::list;
+use crate::space::Here;
 use crate::state::{Body, Completion, Sent, State};
 use crate::transfer::Transfer;
 use crate::wire::{EAGER_MAX, Envelope, Kind, Offer};
@@ -130,7 +131,7 @@ impl Sending<'_> {
                 }
                 Err(_) => {
                     drop((held, state));
-                    Err(full())
+                    Err(full(core.here))
                 }
             };
         }
@@ -159,7 +160,7 @@ impl Sending<'_> {
                     endpoint.records.push(sent.record);
                 }
                 drop((held, state));
-                Err(full())
+                Err(full(core.here))
             }
         }
     }
@@ -167,8 +168,10 @@ impl Sending<'_> {
 
 /// There is no room at the receiver's, who may need our processor.
 #[cold]
-fn full() -> i32 {
-    rustix::thread::sched_yield();
+fn full(here: &Here) -> i32 {
+    if here.is_crowded() {
+        rustix::thread::sched_yield();
+    }
     abi::EAGAIN
 }
 
