@@ -172,7 +172,7 @@ fn memory_of_job(
         let mut counted = descendants(launcher.id());
         match mode {
             // All tasks, and the server, whose children they are, are one address space.
-            Mode::Space => {
+            Mode::Space | Mode::Provider => {
                 counted.retain(|pid| !pids.contains(pid) && Some(*pid) != parent(pids[0]));
                 counted.insert(pids[0]);
             }
@@ -286,7 +286,7 @@ fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Fail
 fn figure(measured: &Measured, options: &Options) -> Figure {
     let look = |mode: Mode| match mode {
         Mode::Space => Look { colour: COLOURS[0], kind: Kind::Solid },
-        other => Look { colour: COLOURS[other as usize + 1], kind: Kind::Dashed },
+        other => Look { colour: COLOURS[(other as usize + 1) % COLOURS.len()], kind: Kind::Dashed },
     };
     let panel = |mpi: Mpi, caption: &str, of: fn(&Memory) -> u64| {
         let line = |mode: &Mode| {

@@ -90,6 +90,25 @@ impl Nagaya {
     }
 }
 
+impl Nagaya {
+    /// The directory of the provider for libfabric: that of the build, or as it is installed.
+    pub fn provider(&self) -> Result<PathBuf, Failure> {
+        let library = self.library()?;
+        if library.join("libnagaya_fi.so").is_file() {
+            return Ok(library.to_path_buf());
+        }
+        let installed = library.join("nagaya/libfabric");
+        let is_there = installed.join("libnagaya-fi.so").is_file();
+        let missing = || {
+            Failure::new(format!(
+                "libnagaya-fi.so: not in {}; build it with `cargo build --release`",
+                installed.display()
+            ))
+        };
+        is_there.then_some(installed.clone()).ok_or_else(missing)
+    }
+}
+
 /// Where `program` stands on PATH.
 pub fn on_path(program: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;

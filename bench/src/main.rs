@@ -26,6 +26,7 @@ mod mode;
 mod modes;
 mod mpi;
 mod netpipe;
+mod ofi;
 mod pagetables;
 mod pingpong;
 mod programs;
@@ -94,6 +95,8 @@ enum Topic {
     Memop(memop::Options),
     /// FCP's protocols, plain shared memory, sockets; and the machine's limits
     Fcp(fcp::Options),
+    /// Messages through libfabric: our provider beside its own for shared memory
+    Ofi(ofi::Options),
     /// Delegation between two tasks: requests beside a cache line, writes beside direct ones
     Delegate(delegate::Options),
     /// Another domain's memory read, and page faults of many tasks, in one domain and in several
@@ -157,6 +160,7 @@ fn one(topic: Topic, quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Fai
         Topic::Pagetables(options) => pagetables::run(adjusted!(options), nagaya, out),
         Topic::Memop(options) => memop::run(adjusted!(options), nagaya, out),
         Topic::Fcp(options) => fcp::run(adjusted!(options), nagaya, out),
+        Topic::Ofi(options) => ofi::run(adjusted!(options), nagaya, out),
         Topic::Delegate(options) => delegate::run(adjusted!(options), nagaya, out),
         Topic::Domains(options) => domains::run(adjusted!(options), nagaya, out),
         Topic::Pvm(options) => pvm::run(adjusted!(options), nagaya, out),
@@ -181,6 +185,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("collectives", Topic::Collectives(collectives::Options::full())),
         ("memop", Topic::Memop(memop::Options::full())),
         ("fcp", Topic::Fcp(fcp::Options::full())),
+        ("ofi", Topic::Ofi(ofi::Options::full())),
         ("delegate", Topic::Delegate(delegate::Options::full())),
         ("domains", Topic::Domains(domains::Options::full())),
         ("pvm", Topic::Pvm(pvm::Options::full())),

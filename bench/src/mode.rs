@@ -19,6 +19,8 @@ pub enum Mode {
     Space,
     /// No MPI: one copy of what the other core holds, by the best loop of `copy`
     Limit,
+    /// Under `nagaya exec`, by libfabric and our provider for it
+    Provider,
 }
 
 /// Eager messages up to this size: what we measure, and room for headers.
@@ -38,6 +40,7 @@ impl Mode {
             Mode::Cma => "CMA",
             Mode::Space => "space",
             Mode::Limit => "limit",
+            Mode::Provider => "provider",
         }
     }
 
@@ -57,6 +60,7 @@ impl Mode {
             Mode::Cma => "single copy by the kernel (CMA)",
             Mode::Space => "one space (nagaya exec)",
             Mode::Limit => "limit: one copy",
+            Mode::Provider => "one space, by libfabric",
         }
     }
 
@@ -65,6 +69,24 @@ impl Mode {
     pub fn settings(self, mpi: Mpi) -> Option<Settings> {
         Some(match (mpi, self) {
             (_, Mode::Limit) => return None,
+            (Mpi::Ompi4, Mode::Provider) => &[
+                ("OMPI_MCA_pml", "cm"),
+                ("OMPI_MCA_mtl", "ofi"),
+                ("OMPI_MCA_mtl_ofi_provider_include", "nagaya"),
+            ],
+            (Mpi::Ompi5, Mode::Provider) => &[
+                ("OMPI_MCA_pml", "cm"),
+                ("OMPI_MCA_mtl", "ofi"),
+                ("OMPI_MCA_opal_common_ofi_provider_include", "nagaya"),
+            ],
+            // Debian's is built without libfabric.
+            (Mpi::Mpich4, Mode::Provider) => return None,
+            (Mpi::Mpich5, Mode::Provider) => &[
+                ("MPIR_CVAR_CH4_NETMOD", "ofi"),
+                ("MPIR_CVAR_NOLOCAL", "1"),
+                ("FI_PROVIDER", "nagaya"),
+            ],
+            (Mpi::Intel, Mode::Provider) => &[("I_MPI_FABRICS", "ofi"), ("FI_PROVIDER", "nagaya")],
             // An eager limit below some 100 bytes is refused.
             (Mpi::Ompi4, Mode::Eager) => &[
                 ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),

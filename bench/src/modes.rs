@@ -68,7 +68,8 @@ impl Counted {
             Mode::Cma => self.by_kernel.is_some_and(|n| n >= self.messages),
             // ps may have looked last some time before the end.
             Mode::Space => self.in_space >= self.messages / 4 && self.in_space > PROBES_MAX,
-            Mode::Limit => true,
+            // It is alone in what its MPI may use.
+            Mode::Limit | Mode::Provider => true,
         }
     }
 }
@@ -128,6 +129,7 @@ fn count(mpi: Mpi, mode: Mode, nagaya: &Nagaya, out: &Path) -> Result<Option<Cou
     let program = programs::compile_with_mpi("pingpong", mpi, out)?;
     match mode {
         Mode::Space => count_in_space(mpi, nagaya, &program),
+        Mode::Provider => Ok(None),
         _ => count_by_kernel(mpi, mode, nagaya, &program, out),
     }
 }

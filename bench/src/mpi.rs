@@ -202,7 +202,10 @@ impl Mpi {
         if self == Mpi::Intel {
             command.env("LD_LIBRARY_PATH", self.environment().join("lib"));
         }
-        if mode == Mode::Space {
+        if mode == Mode::Provider {
+            command.env("FI_PROVIDER_PATH", nagaya.provider()?);
+        }
+        if matches!(mode, Mode::Space | Mode::Provider) {
             command.arg(&nagaya.command).arg("exec");
         }
         command.arg(program);

@@ -13,7 +13,7 @@ use crate::launch::{Nagaya, on_path, output_of};
 use crate::mpi::Mpi;
 
 /// Sources, by file name.
-const SOURCES: [(&str, &str); 53] = [
+const SOURCES: [(&str, &str); 54] = [
     ("collectives.c", include_str!("../programs/collectives.c")),
     ("copy.c", include_str!("../programs/copy.c")),
     ("cores.h", include_str!("../programs/cores.h")),
@@ -45,6 +45,7 @@ const SOURCES: [(&str, &str); 53] = [
     ("memop_pages.c", include_str!("../programs/memop_pages.c")),
     ("nagaya_span.h", include_str!("../../include/nagaya_span.h")),
     ("noop.c", include_str!("../programs/noop.c")),
+    ("ofi_messages.c", include_str!("../programs/ofi_messages.c")),
     ("pvm_halt.c", include_str!("../programs/pvm_halt.c")),
     ("pvm_job.h", include_str!("../programs/pvm_job.h")),
     ("pvm_many.c", include_str!("../programs/pvm_many.c")),
@@ -157,6 +158,14 @@ pub fn compile_with_delegate_ucx(
     flags.extend(flags_of("pvas", nagaya, out)?);
     flags.extend(["-lucp", "-lucs"].map(str::to_string));
     compile_with(&c_compiler()?, name, name, out, &flags)
+}
+
+/// Compiles `name`.c and links it with libfabric.
+pub fn compile_with_libfabric(name: &str, out: &Path) -> Result<PathBuf, Failure> {
+    if !Path::new("/usr/include/rdma/fabric.h").exists() {
+        return Err(Failure::new("rdma/fabric.h: not installed; apt-get install libfabric-dev"));
+    }
+    compile_with(&c_compiler()?, name, name, out, &["-lfabric", "-lm"].map(str::to_string))
 }
 
 /// A directory to put into LD_LIBRARY_PATH, in which programs find our libraries for PVM.

@@ -216,6 +216,17 @@ fn fcp_compares_its_protocols_with_plain_memory_and_sockets() {
 }
 
 #[test]
+fn ofi_compares_our_provider_with_libfabrics_own() {
+    let out = quick(&["ofi"]);
+    let times = lines(&out, "ofi.csv");
+    for (way, count) in [("line", 1), ("nagaya", 5), ("shm", 5)] {
+        assert_eq!(times.iter().filter(|line| line[2] == way).count(), count, "{way}: {times:?}");
+    }
+    let targets = lines(&out, "ofi-targets.csv");
+    assert!(targets.iter().all(|line| line[6] != "not measured"), "{targets:?}");
+}
+
+#[test]
 fn delegate_compares_requests_with_a_line_and_writes_with_direct_ones() {
     let out = quick(&["delegate"]);
     let times = lines(&out, "delegate.csv");

@@ -89,6 +89,7 @@ fn look_of_mode(mode: Mode) -> Look {
         Mode::Rendezvous => Look { colour: COLOURS[3], kind: Kind::Dashed },
         Mode::Cma => Look { colour: COLOURS[1], kind: Kind::Dashed },
         Mode::Space => Look { colour: COLOURS[0], kind: Kind::Solid },
+        Mode::Provider => Look { colour: COLOURS[4], kind: Kind::Solid },
         Mode::Limit => GREY,
     }
 }
