@@ -192,7 +192,8 @@ int pvas_ntasks(int pvd);
 /* Describes the space. Errors: as pvas_ntasks, EFAULT (info is NULL). */
 int pvas_getspace(int pvd, struct pvas_space_info *info);
 
-/* PID of the living task `pvid`. Errors: as pvas_ntasks, EINVAL, ESRCH (none lives). */
+/* PID of the living task `pvid`. Errors: as pvas_ntasks, EINVAL, ESRCH (none lives), EREMOTE (it
+ * lives on another machine). */
 pid_t pvas_getpid(int pvd, int pvid);
 
 /* ID of the living task with this PID, such as one that PVAS_ANY_ID gave.

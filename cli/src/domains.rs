@@ -13,8 +13,23 @@ pub struct Domains(Vec<Wanted>);
 /// A domain, as the user says it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wanted {
+    /// Another machine's host; none: this one.
+    host: Option<String>,
     place: Place,
+    /// As it was said, for that machine.
+    text: String,
     tasks: u32,
+}
+
+/// A machine's part of a job over several machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// As ssh finds it; none: this one.
+    pub host: Option<String>,
+    /// What `--domains` says there.
+    pub domains: String,
+    /// How many tasks.
+    pub tasks: u32,
 }
 
 /// Processors, as the user says them.
@@ -56,7 +71,8 @@ impl Domain {
 impl FromStr for Domains {
     type Err = String;
 
-    /// `PLACE:TASKS,PLACE:TASKS…`, where a place may have commas, too.
+    /// `PLACE:TASKS,PLACE:TASKS…`, where a place may have commas, too, and one of another machine is
+    /// `@HOST` or `@HOST/PLACE`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut all = Vec::new();
         let mut place = String::new();
@@ -71,7 +87,7 @@ impl FromStr for Domains {
             place.push_str(end);
             let tasks = tasks.parse().ok().filter(|&tasks| tasks > 0);
             let tasks = tasks.ok_or_else(|| format!("{part}: no number of tasks behind the :"))?;
-            all.push(Wanted { place: place.parse()?, tasks });
+            all.push(wanted(&place, tasks)?);
             place.clear();
         }
         match place.as_str() {
@@ -80,6 +96,21 @@ impl FromStr for Domains {
             rest => Err(format!("{rest}: how many tasks? (such as {rest}:4)")),
         }
     }
+}
+
+fn wanted(text: &str, tasks: u32) -> Result<Wanted, String> {
+    let (host, place) = match text.strip_prefix('@') {
+        None => (None, text),
+        Some(far) => {
+            let (host, place) = far.split_once('/').unwrap_or((far, "all"));
+            // ssh would take it for an option.
+            if host.is_empty() || host.starts_with('-') {
+                return Err(format!("{text}: no host (such as @b, or @b/0-3)"));
+            }
+            (Some(host.to_owned()), place)
+        }
+    };
+    Ok(Wanted { host, place: place.parse()?, text: place.to_owned(), tasks })
 }
 
 impl FromStr for Place {
@@ -129,6 +160,35 @@ impl Domains {
     /// How many tasks there are in all.
     pub fn tasks(&self) -> u32 {
         self.0.iter().fold(0, |sum: u32, domain| sum.saturating_add(domain.tasks))
+    }
+
+    /// The machines, this one first, if there are others.
+    pub fn machines(&self) -> Result<Option<Vec<Machine>>, Failure> {
+        let machine = |Wanted { host, text, tasks, .. }: &Wanted| Machine {
+            host: host.clone(),
+            domains: format!("{text}:{tasks}"),
+            tasks: *tasks,
+        };
+        let failed = |line: String| Failure::ours(format!("--domains: {line}"));
+        let all: Vec<Machine> = self.0.iter().map(machine).collect();
+        if all.iter().all(|it| it.host.is_none()) {
+            return Ok(None);
+        }
+        if all[0].host.is_some() || all[1..].iter().any(|it| it.host.is_none()) {
+            return Err(failed(
+                "with other machines, the first domain is this one's, and there is one a machine"
+                    .into(),
+            ));
+        }
+        for (at, it) in all.iter().enumerate() {
+            if all[..at].iter().any(|other| other.host == it.host) {
+                let host = it.host.as_deref().unwrap_or_default();
+                return Err(failed(format!(
+                    "@{host} is named twice: there is one domain a machine"
+                )));
+            }
+        }
+        Ok(Some(all))
     }
 
     /// Their processors, each of which must be ours.
@@ -218,9 +278,9 @@ mod tests {
     use super::*;
 
     /// Files of a machine's /sys.
-    struct Machine(PathBuf);
+    struct System(PathBuf);
 
-    impl Machine {
+    impl System {
         fn of(name: &str, files: &[(&str, &str)]) -> Self {
             let root = std::env::temp_dir().join(format!("nagaya-{name}-{}", std::process::id()));
             for (path, text) in files {
@@ -232,20 +292,20 @@ mod tests {
         }
     }
 
-    impl Drop for Machine {
+    impl Drop for System {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
     }
 
-    fn on(machine: &Machine, ours: &[usize], text: &str) -> Result<Vec<Vec<usize>>, String> {
+    fn on(machine: &System, ours: &[usize], text: &str) -> Result<Vec<Vec<usize>>, String> {
         let domains = text.parse::<Domains>()?.within(ours, &machine.0)?;
         Ok(domains.into_iter().map(|domain| domain.processors).collect())
     }
 
     #[test]
     fn a_list_of_domains_may_have_lists_of_processors() {
-        let machine = Machine::of("lists", &[]);
+        let machine = System::of("lists", &[]);
         let ours: Vec<usize> = (0..10).collect();
         let domains: Domains = "0-1:4,2,4-5:3,all:1".parse().unwrap();
         assert_eq!(domains.tasks(), 8);
@@ -257,13 +317,37 @@ mod tests {
     }
 
     #[test]
+    fn domains_may_be_on_other_machines() {
+        let machines = |text: &str| text.parse::<Domains>().unwrap().machines();
+        assert!(machines("0:1,1:1").unwrap().is_none());
+        let found = machines("0-1,3:4,@b:2,@me@c/0,2:3").unwrap().unwrap();
+        let machine = |host: Option<&str>, domains: &str, tasks| Machine {
+            host: host.map(str::to_owned),
+            domains: domains.to_owned(),
+            tasks,
+        };
+        let wanted = [
+            machine(None, "0-1,3:4", 4),
+            machine(Some("b"), "all:2", 2),
+            machine(Some("me@c"), "0,2:3", 3),
+        ];
+        assert_eq!(found, wanted);
+        for text in ["@b:1,0:1", "0:1,@b:1,1:1", "0:1,@b:1,@b/0:1"] {
+            assert!(machines(text).is_err(), "{text}");
+        }
+        for text in ["@:1", "@-oProxyCommand=x:1", "@b/fast:1"] {
+            assert!(text.parse::<Domains>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_domain_is_refused() {
         for text in
             ["", "0-1", "0:0", "0:x", "3-1:2", "node:1", "fast:1", "0:1,2", ":1", "0-99999999:1"]
         {
             assert!(text.parse::<Domains>().is_err(), "{text}");
         }
-        let machine = Machine::of("refused", &[("devices/system/node/node1/cpulist", "4-7\n")]);
+        let machine = System::of("refused", &[("devices/system/node/node1/cpulist", "4-7\n")]);
         for text in ["2:1", "node0:1", "node1:1", "big:1", "cgroup=/none:1"] {
             assert!(on(&machine, &[0, 1], text).is_err(), "{text}");
         }
@@ -271,7 +355,7 @@ mod tests {
 
     #[test]
     fn processors_are_found_by_node_speed_and_cgroup() {
-        let machine = Machine::of(
+        let machine = System::of(
             "found",
             &[
                 ("devices/system/node/node1/cpulist", "2-3\n"),
@@ -286,7 +370,7 @@ mod tests {
         let found = on(&machine, &ours, "node1:1,big:1,little:1,cgroup=/a/b:1").unwrap();
         assert_eq!(found, [vec![2, 3], vec![0, 2], vec![1, 3], vec![1, 3]]);
         assert_eq!(on(&machine, &[0, 3], "node1:1").unwrap(), [vec![3]]);
-        let hybrid = Machine::of(
+        let hybrid = System::of(
             "hybrid",
             &[("devices/cpu_core/cpus", "0-1"), ("devices/cpu_atom/cpus", "2-3")],
         );

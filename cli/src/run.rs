@@ -7,11 +7,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use coherence::ride::Policy;
 use dsm::rendezvous::Host;
+use fabric::control::Control;
+use machines::join::Joined;
+use machines::{Machines, Outcome};
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
 use nagaya_server::inherit::{self, Inheritance};
@@ -20,6 +24,7 @@ use nagaya_server::server::{Server, segment_size_for};
 use pvas::Attributes;
 
 use crate::domains::Domains;
+use crate::machines as launch;
 use crate::nodes;
 use crate::program;
 use crate::server::raise_open_files;
@@ -31,9 +36,23 @@ pub struct Options {
     #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) n: u32,
     /// Domains: so many tasks with page tables of their own on each of these processors, such as
-    /// 0-1:4,2-3:4. Also all, node0 (NUMA), big, little, cgroup=PATH
+    /// 0-1:4,2-3:4. Also all, node0 (NUMA), big, little, cgroup=PATH; and of other machines @HOST or
+    /// @HOST/PLACE, reached by ssh (or NAGAYA_RSH)
     #[arg(long, value_name = "PLACE:TASKS,...", conflicts_with_all = ["n", "nodes"])]
     pub(super) domains: Option<Domains>,
+    /// With other machines: the program nagaya there (else where it is here, or where PATH says)
+    #[arg(long, value_name = "PATH", requires = "domains")]
+    pub(super) nagaya: Option<String>,
+    /// With other machines: seconds in which they must begin, and after which one that does not
+    /// answer is given up; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    pub(super) timeout: u32,
+    /// One of several machines, which is told the rest over this descriptor
+    #[arg(long, hide = true, value_name = "DESCRIPTOR")]
+    pub(super) control: Option<i32>,
+    /// One of several machines, which is told the rest by standard input
+    #[arg(long, hide = true)]
+    pub(super) join: bool,
     /// Number of nodes, each with a space of its own, over which the tasks are divided
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) nodes: u32,
@@ -72,7 +91,11 @@ pub struct Options {
     #[arg(long, value_name = "NAME")]
     pub(super) job: Option<String>,
     /// Program and its arguments
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    #[arg(
+        required_unless_present_any = ["control", "join"],
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
     pub(super) program: Vec<OsString>,
 }
 
@@ -144,23 +167,67 @@ pub const FORWARDED: &[i32] = &[
 ];
 
 /// Runs the tasks; returns the first failing status, or 0.
-pub fn run(mut options: Options) -> Result<i32, Failure> {
+pub fn run(options: Options) -> Result<i32, Failure> {
+    if let Some(descriptor) = options.control {
+        return launch::machine(launch::control(descriptor));
+    }
+    if options.join {
+        // SAFETY: this process does nothing else.
+        return launch::machine(Ok(unsafe { Control::standard() }));
+    }
     if options.nodes > 1 {
         return nodes::run(&options);
     }
+    let machines = options.domains.as_ref().map(Domains::machines).transpose()?.flatten();
+    match machines {
+        Some(machines) => launch::run(&options, &machines),
+        None => run_tasks(options, Given::now(), None),
+    }
+}
+
+/// What this process was started with, and its tasks will be.
+pub struct Given {
+    mask: u64,
+    fds: Vec<RawFd>,
+}
+
+impl Given {
+    /// Before there is anything else in this process.
+    pub fn now() -> Self {
+        let fds = inherit::fds().unwrap_or_else(|_| vec![0, 1, 2]);
+        Self { mask: program::signal_mask(), fds }
+    }
+}
+
+/// One of several machines: runs its tasks, and returns when all machines' have ended.
+pub fn run_machine(options: Options, given: Given, joined: &mut Joined) -> Result<i32, Failure> {
+    run_tasks(options, given, Some(joined))
+}
+
+fn run_tasks(
+    mut options: Options,
+    given: Given,
+    mut joined: Option<&mut Joined>,
+) -> Result<i32, Failure> {
     let domains = options.domains.as_ref().map(Domains::found).transpose()?;
     if let Some(domains) = &options.domains {
         options.n = domains.tasks();
     }
     let options = options;
-    let inheritance = Inheritance::of_this_process(program::signal_mask());
-    let inherited = inherit::fds().unwrap_or_else(|_| vec![0, 1, 2]);
+    let inheritance = Inheritance::of_this_process(given.mask);
     program::check_name(&options.program[0])?;
     let path = find(&options)?;
-    let environment = environment(&options)?;
+    let environment = match &joined {
+        None => environment(&options)?,
+        Some(joined) => {
+            let entries = joined.order.environment.iter();
+            entries.filter_map(|entry| CString::new(entry.clone()).ok()).collect()
+        }
+    };
     if let StdinChoice::Task(task) = options.stdin
         && task >= options.n
         && task != 0
+        && joined.is_none()
     {
         let n = options.n;
         return Err(Failure::ours(format!("--stdin {task}: no such task (there are {n})")));
@@ -189,6 +256,9 @@ pub fn run(mut options: Options) -> Result<i32, Failure> {
     let heard = FORWARDED.iter().filter(|&&signal| !inheritance.ignores(signal));
     let signals = heard.fold(0, |set, signal| set | 1u64 << (signal - 1));
     let is_fixed = pvas::is_fixed(&path).map_err(|e| Failure::from(&e))?;
+    if is_fixed && joined.is_some() {
+        return Err((&pvas::Error::OverMachines).into());
+    }
     let shared = domains.is_some() || is_fixed;
     let mut server = Server::new(&job.name, socket.listener()?, size, shared, signals)?;
     let domains = domains.unwrap_or_default();
@@ -206,10 +276,18 @@ pub fn run(mut options: Options) -> Result<i32, Failure> {
         }
     }
 
-    // Its thread takes no signal: they are blocked from here on.
-    let part = match &options.part {
-        Some(part) => part.clone(),
-        None => {
+    // Threads of ours take no signal: they are blocked from here on.
+    let over = match &mut joined {
+        None => None,
+        Some(joined) => Some(Arc::new(joined.begin(server.space()).map_err(Failure::ours)?)),
+    };
+    let ids = joined.as_ref().map_or(0..options.n, |joined| joined.ids());
+    // Of other machines' tasks the first prints what they write.
+    let is_far = ids.start > 0;
+    let part = match (&options.part, &joined) {
+        (Some(part), _) => part.clone(),
+        (None, Some(joined)) => Part { first: 0, size: joined.tasks(), socket: String::new() },
+        (None, None) => {
             let socket = meeting(options.n)?.name().to_owned();
             Part { first: 0, size: options.n, socket }
         }
@@ -222,8 +300,9 @@ pub fn run(mut options: Options) -> Result<i32, Failure> {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
     // SAFETY: a plain read.
     let base = inheritance.attributes(unsafe { libc::getsid(0) }, None);
-    for id in 0..options.n {
-        let mut fds: Vec<(RawFd, RawFd)> = inherited.iter().map(|&fd| (fd, fd)).collect();
+    for id in ids.clone() {
+        let own = given.fds.iter().filter(|_| !is_far);
+        let mut fds: Vec<(RawFd, RawFd)> = own.map(|&fd| (fd, fd)).collect();
         let mut pipes: Vec<OwnedFd> = Vec::new();
         let new_pipe = || pipe().map_err(|e| Failure::ours(format!("pipe: {e} (raise ulimit -n)")));
         let input = match options.stdin {
@@ -241,24 +320,29 @@ pub fn run(mut options: Options) -> Result<i32, Failure> {
             fds.retain(|fd| fd.1 != 0);
             fds.push((input, 0));
         }
-        if options.label {
+        if options.label || is_far {
             for stream in [1, 2] {
                 let (reader, writer) = new_pipe()?;
                 fds.retain(|fd| fd.1 != stream);
                 fds.push((writer.as_raw_fd(), stream));
                 pipes.push(writer);
-                labels.push(label(part.first + id, stream, reader));
+                let prefix = options.label.then(|| format!("[{}] ", part.first + id));
+                let printer = Printer { stream, over: over.clone().filter(|_| is_far) };
+                labels.push(copy_output(prefix, printer, reader));
             }
         }
-        let affinity = processors.get(id as usize).unwrap_or(&base.affinity).clone();
+        let affinity = processors.get((id - ids.start) as usize).unwrap_or(&base.affinity).clone();
         let attributes =
             Attributes { fds: Some(fds), cwd: cwd(&options)?, affinity, ..base.clone() };
         let mut environment = environment.clone();
         let rank = part.first + id;
         set(&mut environment, "NAGAYA_TASK_ID", &rank.to_string());
         set(&mut environment, "NAGAYA_TASKS", &part.size.to_string());
-        for (name, value) in Host::environment(&part.socket, rank, part.size) {
-            set(&mut environment, name, &value);
+        // libjia's tasks meet on one machine.
+        if joined.is_none() {
+            for (name, value) in Host::environment(&part.socket, rank, part.size) {
+                set(&mut environment, name, &value);
+            }
         }
         let arguments = arguments(&options)?;
         if let Err(failure) = server.spawn(Some(id), &path, arguments, &environment, &attributes) {
@@ -273,12 +357,45 @@ pub fn run(mut options: Options) -> Result<i32, Failure> {
     if options.stdin == StdinChoice::All {
         std::thread::spawn(|| copy_input(readers));
     }
-    let status = wait(&mut server, &options);
-    for label in labels {
+    if let Some(joined) = joined {
+        joined.begun().map_err(Failure::ours)?;
+    }
+    let mut status = wait(&mut server, &options, over.as_deref());
+    // What tasks have left behind may keep their output open.
+    let killed = over.as_ref().is_some_and(|over| over.outcome().kill);
+    for label in labels.into_iter().filter(|_| !killed) {
         let _ = label.join();
+    }
+    if let Some(over) = over {
+        status = wait_for_others(&mut server, &over, status, is_far);
+        over.stop();
     }
     server.close();
     Ok(status)
+}
+
+/// Waits until the tasks of all machines have ended, ours with this status; returns the first
+/// failing status, or 0.
+fn wait_for_others(server: &mut Server, over: &Machines, status: i32, is_far: bool) -> i32 {
+    const LOOK: Duration = Duration::from_millis(500);
+    over.finish(status);
+    loop {
+        let Outcome { statuses, over: is_over, lost, failure, .. } = over.outcome();
+        if lost {
+            return 1;
+        }
+        if is_over {
+            return status;
+        }
+        if !is_far && !statuses.is_empty() && statuses.iter().all(Option::is_some) {
+            over.end();
+            let all = failure.into_iter().chain([status]).chain(statuses.into_iter().flatten());
+            return all.into_iter().find(|&status| status != 0).unwrap_or(0);
+        }
+        for (signal, _) in server.turn(Some(LOOK)).signals {
+            over.signal(signal);
+        }
+    }
 }
 
 /// Where so many tasks meet that share memory (libjia).
@@ -299,11 +416,13 @@ pub fn meeting(tasks: u32) -> Result<Host, Failure> {
 }
 
 /// Serves until all tasks have ended.
-fn wait(server: &mut Server, options: &Options) -> i32 {
+fn wait(server: &mut Server, options: &Options, over: Option<&Machines>) -> i32 {
     let first = options.part.as_ref().map_or(0, |part| part.first);
     let mut first_failure = 0;
     let mut interrupted: Option<Instant> = None;
     let mut termed = false;
+    let mut killed = false;
+    let is_far = over.is_some_and(|over| over.me() > 0);
     let all = |server: &Server, signal| {
         for pid in server.pids() {
             server.signal(pid, signal, None);
@@ -316,7 +435,8 @@ fn wait(server: &mut Server, options: &Options) -> i32 {
             if status == 0 {
                 continue;
             }
-            if libc::WIFSIGNALED(ended.status) && interrupted.is_none() && first_failure == 0 {
+            let is_news = interrupted.is_none() && first_failure == 0 && !killed;
+            if libc::WIFSIGNALED(ended.status) && is_news {
                 eprintln!(
                     "nagaya: task {} (PID {}) was killed by signal {}",
                     first + ended.id,
@@ -328,10 +448,16 @@ fn wait(server: &mut Server, options: &Options) -> i32 {
                 first_failure = status;
                 if options.kill_on_bad_exit {
                     all(server, libc::SIGKILL);
+                    over.inspect(|over| over.fail(status));
                 }
             }
         }
+        if over.is_some_and(|over| over.outcome().kill) {
+            killed = true;
+            all(server, libc::SIGKILL);
+        }
         for (signal, from_terminal) in turn.signals {
+            over.filter(|_| !is_far).inspect(|over| over.signal(signal));
             if signal == libc::SIGINT {
                 if interrupted.is_some() {
                     all(server, libc::SIGKILL);
@@ -399,7 +525,7 @@ fn copy_input(mut readers: Vec<File>) {
 }
 
 /// The program's absolute path; one with a slash is meant as seen from --chdir.
-fn find(options: &Options) -> Result<PathBuf, Failure> {
+pub fn find(options: &Options) -> Result<PathBuf, Failure> {
     let name = &options.program[0];
     let path = match &options.chdir {
         Some(directory) if name.as_encoded_bytes().contains(&b'/') => directory.join(name),
@@ -422,7 +548,7 @@ fn arguments(options: &Options) -> Result<Vec<CString>, Failure> {
 }
 
 /// Our environment with the variables of -x, and what options say by variables.
-fn environment(options: &Options) -> Result<Vec<CString>, Failure> {
+pub fn environment(options: &Options) -> Result<Vec<CString>, Failure> {
     let mut environment: Vec<CString> =
         inherit::environment().into_iter().filter_map(|entry| CString::new(entry).ok()).collect();
     for variable in &options.variables {
@@ -456,23 +582,50 @@ fn pipe() -> std::io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?)
 }
 
-/// Copies a task's output line by line, each behind its ID.
-fn label(id: u32, stream: i32, reader: OwnedFd) -> JoinHandle<()> {
+/// Where a task's output goes.
+struct Printer {
+    stream: i32,
+    /// The first machine prints it.
+    over: Option<Arc<Machines>>,
+}
+
+impl Printer {
+    /// Whether it could be printed.
+    fn print(&self, text: Vec<u8>) -> bool {
+        match (&self.over, self.stream) {
+            (Some(over), stream) => {
+                over.print(stream as u8, text);
+                true
+            }
+            (None, 1) => std::io::stdout().lock().write_all(&text).is_ok(),
+            (None, _) => std::io::stderr().lock().write_all(&text).is_ok(),
+        }
+    }
+}
+
+/// Copies a task's output: line by line behind this prefix, or as it comes.
+fn copy_output(prefix: Option<String>, printer: Printer, reader: OwnedFd) -> JoinHandle<()> {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(File::from(reader));
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
-            if !line.ends_with(b"\n") {
-                line.push(b'\n');
-            }
-            let mut text = format!("[{id}] ").into_bytes();
-            text.append(&mut line);
-            // One write a line, so that lines of several tasks do not mix.
-            let result = match stream {
-                1 => std::io::stdout().lock().write_all(&text),
-                _ => std::io::stderr().lock().write_all(&text),
+        loop {
+            let text = match &prefix {
+                None => reader.fill_buf().map(<[u8]>::to_vec),
+                Some(prefix) => reader.read_until(b'\n', &mut line).map(|_| {
+                    if !line.is_empty() && !line.ends_with(b"\n") {
+                        line.push(b'\n');
+                    }
+                    // One write a line, so that lines of several tasks do not mix.
+                    let mut text = if line.is_empty() { Vec::new() } else { prefix.clone().into() };
+                    text.append(&mut line);
+                    text
+                }),
             };
-            if result.is_err() {
+            let Some(text) = text.ok().filter(|text| !text.is_empty()) else { return };
+            if prefix.is_none() {
+                reader.consume(text.len());
+            }
+            if !printer.print(text) {
                 return;
             }
         }

@@ -1,25 +1,24 @@
 //! `nagaya span`: a program whose threads run on several machines. Each node is a process of
-//! its own, here or on another host, which is started by `start` and told where the others are.
+//! its own, here or on another host, which is started by `hosts` and told where the others are.
 
 mod report;
-mod start;
-mod way;
 
 use std::ffi::OsString;
 use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
+use fabric::control::Control;
+use fabric::talk::{Kind, Refusal};
 use nagaya_server::{Failure, processors};
-use span::control::Control;
 use span::hosts::{self, Host};
 use span::place::Policy;
-use span::talk::{Program, Refusal};
+use span::talk::{self, Everybody, Order, Program, Ready};
 
+use crate::hosts::start::{Addressee, Job, Nodes};
 use crate::nodes::{Signals, shares};
 use crate::program;
 use crate::run::Bind;
-use start::Nodes;
 
 /// The most nodes.
 const NODES_MAX: usize = 64;
@@ -124,7 +123,7 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
         return Err(Failure::ours(format!("span: {count} hosts; there can be {NODES_MAX}")));
     }
     let signals = Signals::block()?;
-    let mut nodes = Nodes::default();
+    let mut nodes = Nodes::new(program);
     match &hosts {
         Some(hosts) => {
             nodes.start_here(&signals, None, hosts[0].clone())?;
@@ -144,7 +143,7 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
             }
         }
     }
-    nodes.meet(&signals, options.timeout, &program)?;
+    nodes.meet(&signals, options.timeout)?;
     let status = nodes.wait(&signals)?;
     if let Some(wanted) = wanted {
         wanted.tell()?;
@@ -159,6 +158,37 @@ fn node(control: std::io::Result<Control>) -> Result<i32, Failure> {
         Some(refusal) => failure(refusal),
         None => Failure { message: String::new(), status: 125 },
     })
+}
+
+impl Job for Program {
+    const KIND: Kind = talk::KIND;
+    type Order = Order;
+    type Ready = Ready;
+    type Everybody = Everybody;
+
+    fn order(&self, to: Addressee<'_>) -> Order {
+        let variables = to.variables();
+        let Addressee { node, nodes, host, secret, timeout, .. } = to;
+        Order {
+            node,
+            nodes,
+            secret,
+            timeout,
+            host: (!host.name.is_empty()).then(|| host.name.clone()),
+            processors: host.processors,
+            variables,
+            program: (node == 0).then(|| self.clone()),
+        }
+    }
+
+    fn everybody(&self, nodes: Vec<Ready>) -> Result<Everybody, String> {
+        for other in &nodes[1..] {
+            if let [feature, ..] = talk::lacking(&nodes[0], other)[..] {
+                return Err(format!("{} has processors without {feature}", other.name));
+            }
+        }
+        Ok(Everybody { nodes })
+    }
 }
 
 fn failure(Refusal { line, is_of_program }: Refusal) -> Failure {

@@ -12,6 +12,7 @@ const SOURCES: &[&str] = &[
     "c/returns.c",
     "c/lock.c",
     "c/maps.c",
+    "c/machines.c",
     "c/private.c",
     "c/region.c",
     "c/copy.c",

@@ -51,7 +51,7 @@ static void part(void)
 {
 	meet();
 	for (int task = 1; !me && task < tasks; task++)
-		while (pvas_getpid(PVAS_SELF, task) >= 0)
+		while (pvas_getpid(PVAS_SELF, task) >= 0 || errno == EREMOTE)
 			usleep(500);
 }
 

@@ -2,7 +2,7 @@
 //! reaches them through a script that takes ssh's arguments.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -10,6 +10,9 @@ use crate::{Cmd, Running, Task, WorkDir, nagaya, ps, runtime_dir, tool, wait_unt
 
 /// What the nodes are called, for launchers and by themselves.
 pub const NAMES: [&str; 4] = ["node1", "node2", "node3", "node4"];
+
+/// Until all is over after something is lost: what the fabric takes, on a busy machine.
+pub const END_MAX: Duration = Duration::from_secs(30);
 
 /// The nodes. Dropped, they are gone.
 pub struct Nodes {
@@ -139,6 +142,19 @@ impl Nodes {
     /// How many there are.
     pub fn count(&self) -> usize {
         self.holders.len()
+    }
+
+    /// Nothing is left of a job on any node, soon.
+    #[track_caller]
+    pub fn all_is_gone(&self) {
+        let left = || (0..self.count()).flat_map(|node| self.processes(node));
+        let begin = Instant::now();
+        while left().next().is_some() {
+            let line = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
+            let lines: Vec<_> = left().map(|pid| (pid, line(pid))).collect();
+            assert!(begin.elapsed() < END_MAX, "left: {lines:?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// PIDs of all that runs on a node, and was started there.

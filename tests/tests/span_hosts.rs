@@ -5,15 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nagaya_tests::nodes::{NAMES, Nodes, Shares};
+use nagaya_tests::nodes::{END_MAX, NAMES, Nodes, Shares};
 use nagaya_tests::program::{c, c_with};
 use nagaya_tests::span::python_threads;
 use nagaya_tests::{Cmd, Running, WorkDir, is_alive, kill, nagaya, skip, tool};
 use rustix::process::Signal;
 
 const LIMIT: Duration = Duration::from_secs(100);
-/// Until all is over after something is lost: what the fabric takes, on a busy machine.
-const END_MAX: Duration = Duration::from_secs(30);
 
 fn machines(count: usize) -> Option<Nodes> {
     let nodes = Nodes::of(count, Shares::Files);
@@ -99,18 +97,6 @@ fn spans(nodes: &Nodes, node: usize) -> Vec<i32> {
     nodes.processes(node).into_iter().filter(is_span).collect()
 }
 
-/// Nothing is left of a job anywhere, soon.
-fn all_is_gone(nodes: &Nodes) {
-    let left = || (0..nodes.count()).flat_map(|node| nodes.processes(node));
-    let begin = Instant::now();
-    while left().next().is_some() {
-        let line = |pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline"));
-        let lines: Vec<_> = left().map(|pid| (pid, line(pid))).collect();
-        assert!(begin.elapsed() < END_MAX, "left: {lines:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Processes of a program that waits, with threads everywhere, on each machine.
 struct Job {
     running: Running,
@@ -147,7 +133,7 @@ fn a_node_that_is_killed_is_named_and_all_end() {
         let lines: Vec<_> = output.stderr.lines().filter(|it| it.contains("nagaya: ")).collect();
         let name = format!("node {victim} ({}) is lost: ", NAMES[victim]);
         assert!(lines.len() == 1 && lines[0].contains(&name), "{output}");
-        all_is_gone(&nodes);
+        nodes.all_is_gone();
     }
 }
 
@@ -162,7 +148,7 @@ fn a_machine_that_is_cut_off_is_named_and_ends_by_itself() {
         assert!(begin.elapsed() < Duration::from_secs(most), "{:?}", begin.elapsed());
         assert_eq!(output.code(), 1, "{output}");
         output.one_line(&["node 2 (node3)"]);
-        all_is_gone(&nodes);
+        nodes.all_is_gone();
     }
 }
 
@@ -178,7 +164,7 @@ fn whoever_of_those_who_started_it_is_killed_nothing_is_left() {
             "origin" => kill(origin, Signal::KILL),
             _ => job.running.signal_group(Signal::HUP),
         }
-        all_is_gone(&job.nodes);
+        job.nodes.all_is_gone();
         let output = job.running.wait();
         let signal = if what == "terminal" { libc::SIGHUP } else { libc::SIGKILL };
         assert_eq!(output.signal(), Some(signal), "{what}: {output}");
@@ -216,7 +202,7 @@ fn a_killed_ssh_takes_its_node_along_and_the_node_is_named() {
     let output = running.wait();
     assert_eq!(output.code(), 1, "{output}");
     output.one_line(&["node 1 (node2)", "lost", "started"]);
-    all_is_gone(&nodes);
+    nodes.all_is_gone();
 }
 
 #[test]
@@ -238,7 +224,7 @@ fn a_host_that_cannot_begin_is_named_with_the_reason() {
         let words = [&[name], words].concat();
         span_by(&nodes, agent, &options, tool("true")).run().refused(125, &words);
         assert!(begin.elapsed() < END_MAX, "{words:?}: {:?}", begin.elapsed());
-        all_is_gone(&nodes);
+        nodes.all_is_gone();
     };
     let away = agent("away", "echo banner >&2; echo \"ssh: $1: No route to host\" >&2; exit 255");
     refused(&away, &[], &["node2: No route to host"]);

@@ -23,7 +23,8 @@
 //! [`wireup`] the processes of a parallel job tell each other their addresses. [`mesh`] is for
 //! nodes that are connected each with each, [`patience`] how long a wait looks before it
 //! sleeps, [`mod@slice`] how soon a thread then gets a processor on which others compute;
-//! [`remote`] starts a command on another host.
+//! [`remote`] starts a command on another host, [`talk`] is what nodes and whoever starts them say
+//! to each other at the beginning, [`control`] the node's side of that.
 //!
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
 //! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
@@ -43,6 +44,7 @@
 //!   what UCX does. What differs between hosts must not be the size of TCP's segments.
 
 mod config;
+pub mod control;
 mod declare;
 pub mod error;
 pub mod event;
@@ -59,6 +61,7 @@ mod session;
 mod signals;
 pub mod slice;
 mod sockets;
+pub mod talk;
 pub mod ucp;
 pub mod wire;
 pub mod wireup;

@@ -17,6 +17,8 @@ pub type NodeId = u32;
 
 /// How often a node says that it lives, in the time after which it is given up.
 const BEATS: u32 = 4;
+/// How long nodes may take to meet.
+const MEET_MAX: Duration = Duration::from_secs(30);
 
 /// A node among others.
 pub struct Mesh {
@@ -99,6 +101,33 @@ impl Mesh {
     /// All others are connected.
     pub fn is_whole(&self) -> bool {
         self.peers.iter().flatten().count() + 1 == self.peers.len()
+    }
+
+    /// Waits until all others are connected, which are called so; what they have said meanwhile. An
+    /// error, in words, where one is not found in time, or when `is_over` says that nobody
+    /// waits for us any more.
+    pub fn meet(
+        &mut self,
+        names: &[&str],
+        is_over: impl Fn() -> bool,
+    ) -> Result<Vec<Said>, String> {
+        let (me, mut early) = (names[self.me as usize], Vec::new());
+        let until = Instant::now() + MEET_MAX;
+        while !self.is_whole() {
+            match self.hear() {
+                // Others may have found all before us.
+                Some(Ok(said)) => early.push(said),
+                Some(Err(Gone::Lost(node, why))) => {
+                    return Err(format!("{me} does not find {}: {why}", names[node as usize]));
+                }
+                _ if is_over() => return Err("who starts the nodes is gone".into()),
+                _ if Instant::now() > until => {
+                    return Err(format!("{me} does not find the others"));
+                }
+                _ => std::thread::yield_now(),
+            }
+        }
+        Ok(early)
     }
 
     /// No other is connected.

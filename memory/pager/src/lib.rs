@@ -22,8 +22,8 @@
 //! ```
 //!
 //! [`region`] is the memory in its two views, `userfault` the kernel's userfaultfd(2), which
-//! stops threads and tells who was stopped; [`holes`] only makes a page that is not there an
-//! error; [`error`] says what is missing where these cannot
+//! stops threads and tells who was stopped; [`shared`] is memory that others map; [`holes`] only
+//! makes a page that is not there an error; [`error`] says what is missing where these cannot
 //! be had.
 //!
 //! # For those who use it
@@ -35,7 +35,9 @@
 pub mod error;
 pub mod holes;
 pub mod region;
+pub mod shared;
 mod userfault;
 
 pub use error::PagerError;
 pub use region::{Access, Fault, Place, Region, Stops};
+pub use shared::Shared;

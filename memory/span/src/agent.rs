@@ -26,6 +26,7 @@ use std::time::{Duration, Instant};
 use coherence::message::{NodeId, Page};
 use coherence::sequential::message::{Pages, letters, parse};
 use coherence::sequential::{Action, Event, Node, Options};
+use fabric::control;
 use fabric::mesh::{Gone, Mesh, Said};
 use fabric::patience::Patience;
 use fabric::slice;
@@ -35,7 +36,6 @@ use rustix::mm::MprotectFlags;
 
 use crate::addresses::PAGE;
 use crate::context::Context;
-use crate::control;
 use crate::desk::{Call, Desk, Request};
 use crate::frame::{Frame, Question, Word};
 use crate::packing::Spent;

@@ -1,23 +1,13 @@
 //! What agents say to each other: the protocol's messages, calls for the origin, threads that
-//! begin and end, and what is done to the memory everywhere.
+//! begin and end, and what is done to the memory everywhere. Bodies: of `Begin`, `Move` and a `Call` that makes a thread
+//! or child the context, of `Signal` the signal, of `End` the line that says why, of `Text` the
+//! file, of `HasUsed` ranges of pages, of `Counted` a [`Counts`](crate::report::Counts).
 
 use crate::clocks::Times;
-use coherence::sequential::message::Header;
 use serde::{Deserialize, Serialize};
 
-/// What a message is. Bodies: of `Page` the protocol's, of `Letters` several of those, of `Begin`, `Move` and a `Call` that
-/// makes a thread or child the context, of `Signal` the signal, of `End` the line that says why, of
-/// `Text` the file, of `HasUsed` ranges of pages, of `Counted` a [`Counts`](crate::report::Counts).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// The protocol's.
-    Page(Header),
-    /// Several of the protocol's that bring no pages: see
-    /// [`letters`](coherence::sequential::message::letters).
-    Letters,
-    /// Anything else.
-    Word(Word),
-}
+/// What a message is.
+pub type Frame = coherence::sequential::frame::Frame<Word>;
 
 /// What is not the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -110,43 +100,6 @@ pub enum Question {
     Wake { word: u64, count: u32, bits: u32 },
     /// To wake, and move.
     Requeue { word: u64, count: u32, to: u64, moved: u32 },
-}
-
-const PAGE: u8 = 1;
-const WORD: u8 = 2;
-const LETTERS: u8 = 3;
-
-impl Frame {
-    /// As it is sent.
-    pub fn bytes(self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(1 + Header::BYTES);
-        match self {
-            Frame::Page(header) => {
-                bytes.push(PAGE);
-                bytes.extend(header.bytes());
-            }
-            Frame::Letters => bytes.push(LETTERS),
-            Frame::Word(word) => {
-                bytes.push(WORD);
-                bytes = postcard::to_extend(&word, bytes).expect("a vector has room");
-            }
-        }
-        bytes
-    }
-
-    /// Of what came: nothing if it is none of ours.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (kind, rest) = bytes.split_first()?;
-        match *kind {
-            PAGE => Header::parse(rest).map(Frame::Page),
-            LETTERS => rest.is_empty().then_some(Frame::Letters),
-            WORD => match postcard::take_from_bytes(rest) {
-                Ok((word, [])) => Some(Frame::Word(word)),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
 }
 
 #[cfg(test)]

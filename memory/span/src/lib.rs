@@ -32,7 +32,6 @@ mod balance;
 mod calls;
 mod clocks;
 mod context;
-pub mod control;
 mod desk;
 mod edges;
 pub mod estimate;

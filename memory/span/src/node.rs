@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use coherence::ride::Policy as Rides;
 use coherence::sequential::message::PAGES_MAX;
 use coherence::sequential::{MIGRATORY_MAX, Options};
+use fabric::control::{self, Control};
 use fabric::mesh::{Gone, Mesh, Said};
 use fabric::secret::Secret;
+use fabric::talk::{Begun, Refusal};
 use nagaya_loader::{LoadErrorKind, Program};
 use pager::{Place, Region, Stops};
 use rustix::event::{EventfdFlags, eventfd};
@@ -23,14 +25,13 @@ use rustix::mm::MprotectFlags;
 use crate::addresses::{Addresses, PAGE};
 use crate::agent::{Agent, HOLD, Orders, Origin, Parts, Wanted};
 use crate::clocks::{self, Times};
-use crate::control::{self, Control};
 use crate::desk::Desk;
 use crate::frame::{Frame, Word};
 use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::Room;
 use crate::snapshot::MemoryMap;
-use crate::talk::{self, Begun, Everybody, Order, Ready, Refusal};
+use crate::talk::{self, Everybody, KIND, Order, Ready};
 use crate::{actions, processors, threads, trap};
 
 /// The largest that it can become.
@@ -162,7 +163,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     }
     let desk =
         Desk::new(bell.as_raw_fd()).map_err(|why| format!("no memory for threads: {why}"))?;
-    control.greet()?;
+    control.greet(KIND)?;
     let order: Order = control.hear()?;
     for (name, value) in &order.variables {
         if std::env::var_os(name).is_none() {
@@ -201,22 +202,8 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     if let Some(mesh) = &mut mesh {
         let addresses: Vec<&[u8]> = everybody.nodes.iter().map(|it| &it.address[..]).collect();
         mesh.connect(&addresses).map_err(|why| why.to_string())?;
-        let until = Instant::now() + MEET_MAX;
-        while !mesh.is_whole() {
-            match mesh.hear() {
-                // Others may have found all before us.
-                Some(Ok(said)) => early.push(said),
-                Some(Err(Gone::Lost(node, why))) => {
-                    let name = &everybody.nodes[node as usize].name;
-                    return Err(format!("{} does not find {name}: {why}", ready.name).into());
-                }
-                _ if control::is_cut() => return Err("who starts the nodes is gone".into()),
-                _ if Instant::now() > until => {
-                    return Err(format!("{} does not find the others", ready.name).into());
-                }
-                _ => std::thread::yield_now(),
-            }
-        }
+        let names: Vec<&str> = everybody.nodes.iter().map(|it| &it.name[..]).collect();
+        early = mesh.meet(&names, control::is_cut)?;
     }
     let ahead = match (&mut mesh, &everybody.nodes[0]) {
         (Some(mesh), origin) if order.node != 0 && !clocks::are_same(&ready, origin) => {

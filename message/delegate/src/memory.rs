@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use pvas::ThisTask;
+use pvas::machines::FAR_PID;
 use rustix::io::Errno;
 
 /// Bytes of the smallest page.
@@ -32,6 +33,8 @@ impl Memory {
         let segment = task.control.layout().segment(id)?;
         let pid_of = |id| task.control.slot(id).pid.load(Relaxed) as libc::pid_t;
         let is_far = task.control.domain_of(id) != task.control.domain_of(task.id);
+        // What is on another machine this one's kernel does not know; there are no holes in it.
+        let is_far = is_far && pid_of(id) != FAR_PID as libc::pid_t;
         let (pid, far) = (pid_of(task.id), is_far.then(|| pid_of(id)));
         Some(Self { start: segment.start(), end: segment.end(), pid, far })
     }

@@ -22,7 +22,15 @@ pub fn this() -> Result<ThisTask, Error> {
     let task = TASK.get_or_init(|| {
         // SAFETY: the handler stores one word, and the library is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-        pvas::this_task()
+        let task = pvas::this_task();
+        if task.is_some_and(|task| task.is_over_machines()) {
+            fcp::wait::wake_elsewhere(|word| {
+                if let Ok(task) = this() {
+                    task.wake_elsewhere(word);
+                }
+            });
+        }
+        task
     });
     match task {
         Some(task) if !FORKED.load(Relaxed) => Ok(*task),

@@ -6,6 +6,7 @@
 //! at all. What is there at once, as for one that was just woken, says nothing of that. One
 //! wait in a few looks longer than it has learned to, in case the others have a core again.
 
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::time::{Duration, Instant};
@@ -111,10 +112,22 @@ pub(crate) fn low_half(word: &AtomicU64) -> &AtomicU32 {
 #[cfg(not(target_endian = "little"))]
 compile_error!("the low half of a word must come first");
 
+/// Who else is told that a word was changed, on which somebody may sleep whom the kernel does not
+/// know: on another machine.
+static ELSEWHERE: OnceLock<fn(&AtomicU32)> = OnceLock::new();
+
+/// From now on tells this of each word on which sleepers are woken, too. Once a process.
+pub fn wake_elsewhere(wake: fn(&AtomicU32)) {
+    let _ = ELSEWHERE.set(wake);
+}
+
 /// Wakes all who sleep on the word.
 pub fn wake(word: &AtomicU32) {
     // Nobody sleeping is no error, and memory that futexes do not know has no sleepers.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    if let Some(wake) = ELSEWHERE.get() {
+        wake(word);
+    }
 }
 
 /// The given time, or `at_most` from now, whichever comes first.

@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167u /* "gate" */
-#define GATE_ABI 3
+#define GATE_ABI 4
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -56,6 +56,23 @@ struct region {
 };
 enum region_state { REGION_FREE, REGION_MAKING, REGION_LIVE, REGION_REMOVING };
 #define REGIONS_MAX 64 /* bits of slot.regions */
+
+/* What a task asks the agent of a space over several machines; one an ID. See machines.c. */
+struct ask {
+	u32 state; /* futex: enum ask_state */
+	u32 lock;  /* futex: 1: a thread asks */
+	u32 what;  /* enum ask_what */
+	u32 unused;
+	u64 address, size;
+};
+enum ask_state { ASK_NONE, ASK_ASKED };
+enum ask_what {
+	ASK_MAPPED,  /* the memory was mapped here */
+	ASK_DISCARD, /* it is to read as zeros on all machines */
+	ASK_BRING,   /* the memory's file is to hold what it holds */
+	ASK_WAKE,    /* of another machine's: who sleeps at this futex is to be woken */
+};
+#define PUBLISHED_BLOCK (2ul << 20) /* a bit of space.published */
 
 /* A system-call site in an executable image, relative to the image's mapping. */
 struct site {
@@ -106,8 +123,12 @@ struct space {
 	u32 dump_marks;     /* 1: a dying task has kept others out of its core file */
 	u64 alias;          /* the memory of all segments, PROT_NONE; 0: segments are private */
 	u32 memory_fd;      /* the owner's descriptor of that memory */
-	u32 unused;
+	u32 agent_tid;      /* the owner's thread that is asked; 0: all is on this machine */
 	u64 memory_ino;     /* its inode, since an owner may close what it does not know */
+	struct ask *asks;
+	u64 *published;     /* bit n: other machines may have pages of block n of the segments */
+	u32 machine;        /* the number that others know this machine's domain by */
+	u32 unused;
 };
 
 /* The kernel's struct sigaction. */

@@ -5,7 +5,7 @@
 	.section .head, "a"
 	.globl gate_head
 gate_head: /* struct Head in src/lib.rs */
-	.long 0x65746167, 3 /* GATE_MAGIC, GATE_ABI */
+	.long 0x65746167, 4 /* GATE_MAGIC, GATE_ABI */
 	.long gate_entry - gate_head
 	.long gate_fault_entry - gate_head
 	.long gate_start - gate_head

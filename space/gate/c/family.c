@@ -63,6 +63,7 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 	__atomic_store_n(&t->forking, 1, __ATOMIC_RELEASE);
 	allow_fork(t->segment, t->segment_end);
 	int shared = has_shared(t);
+	ask_agent(t, ASK_BRING, t->segment, t->segment_end - t->segment);
 	if (stack && !shared) {
 		/* The child starts on another stack, where our frame is not: the stub must make
 		 * the call. Our segment stays DOFORK until our next fork: others' forks then

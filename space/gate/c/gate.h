@@ -160,6 +160,7 @@ long share(struct task *t, u64 address, u64 size, const struct regs *r);
 long open_memory(void);
 u64 view_memory(u64 from, u64 size);
 long copy_memory(u64 to, u64 from, u64 size, long memory, u64 view);
+long extend_memory(struct task *t, u64 address, u64 size, u64 more);
 long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int keep);
 enum verdict gate_madvise(struct task *t, struct regs *r);
 
@@ -188,6 +189,10 @@ void close_maps(struct maps *m);
 int next_mapping(struct maps *m, struct mapping *found);
 int mapping_at(u32 pid, u64 address, struct mapping *found);
 int protection_of(u64 address);
+
+/* machines.c */
+int is_published(u64 address, u64 size);
+int ask_agent(struct task *t, u32 what, u64 address, u64 size);
 
 /* private.c */
 long fork_shared(struct task *t, const struct regs *r, u64 flags, u64 mask);

@@ -375,11 +375,13 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 		int taken = take_exact(t, tail, more);
 		if (taken || tail < t->mmap_start) {
 			at = raw6(SYS_mremap, old, r->a2, r->a3, 0, 0, 0);
-			if (!is_error(at)) {
-				if (memory)
-					grow_memory(t, tail, more);
+			if (!is_error(at) && memory)
+				grow_memory(t, tail, more);
+			/* To the kernel memory of which a part is watched is several mappings. */
+			if (at == -EFAULT && memory && taken && !extend_memory(t, old, old_size, more))
+				at = old;
+			if (!is_error(at))
 				return answer(r, at);
-			}
 			if (taken)
 				release(t, tail, more);
 			if (at != -ENOMEM)

@@ -96,7 +96,8 @@ void give_back_soon(struct task *t, u64 address, u64 size)
 {
 	if (!size)
 		return;
-	int small = has_shared(t) && size <= PART_MAX * PAGE;
+	/* Other machines must not go on with it. */
+	int small = has_shared(t) && size <= PART_MAX * PAGE && !is_published(address, size);
 	/* Pages that are not taken might be somebody's when their turn comes. */
 	for (int tries = 0; tries < 2 && small && is_taken(t, address, size); tries++) {
 		forget_memory(t, address, size);

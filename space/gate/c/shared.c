@@ -70,6 +70,7 @@ void grow_memory(struct task *t, u64 end, u64 more)
 {
 	int plain = any_pages(t->plain, page_of(t, end) - 1, page_of(t, end));
 	mark_memory(t, end, more, plain ? MAY_ALL : 0);
+	ask_agent(t, ASK_MAPPED, end, more);
 }
 
 /* A protection key of the caller's does not count for others, nor for the kernel's copies. */
@@ -87,6 +88,8 @@ enum verdict gate_mprotect(struct task *t, struct regs *r)
 	     !result && may_all && page < end; page++)
 		if (any_pages(t->memory, page, page + 1))
 			set_pages(t->plain, page, page + 1);
+	if (!result && r->a3)
+		ask_agent(t, ASK_MAPPED, address, size);
 	r->nr = result;
 	return DONE;
 }
@@ -108,13 +111,16 @@ long map_memory(struct task *t, u64 address, u64 size, int prot)
 		keep_from_forks(t, address, size);
 	}
 	mark_memory(t, address, size, prot);
+	ask_agent(t, ASK_MAPPED, address, size);
 	return 0;
 }
 
 /* The pages of this range hold nothing any more. */
-static void discard(u64 address, u64 size)
+static void discard(struct task *t, u64 address, u64 size)
 {
 	u64 at = alias_of(address);
+	if (ask_agent(t, ASK_DISCARD, address, size))
+		return;
 	if (raw3(SYS_madvise, at, size, MADV_REMOVE) != -EACCES)
 		return;
 	/* Before Linux 6.7 the mapping must be writable. Nobody maps this part meanwhile. */
@@ -142,7 +148,7 @@ void give_back(struct task *t, u64 address, u64 size)
 	if (!has_shared(t) || address >= end)
 		return;
 	forget_memory(t, address, end - address);
-	discard(address, end - address);
+	discard(t, address, end - address);
 }
 
 /* Whether what this mmap asks for is to be shared memory: all that the program can write
@@ -264,6 +270,21 @@ u64 view_memory(u64 from, u64 size)
 	return is_error(view) || raw3(SYS_mprotect, view, size, PROT_READ) ? 0 : view;
 }
 
+/* Maps memory behind memory, where nothing is. Returns 0 or a negative errno. */
+long extend_memory(struct task *t, u64 address, u64 size, u64 more)
+{
+	u64 end = address + size;
+	if (!all_pages(t->memory, page_of(t, address), page_of(t, end)))
+		return -EFAULT;
+	long at = raw6(SYS_mmap, end, more, 0, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	if (is_error(at))
+		return at;
+	long error = map_memory(t, end, more, protection_of(end - PAGE));
+	if (error)
+		raw3(SYS_munmap, end, more, 0);
+	return error;
+}
+
 /* mremap of memory to another place, which is free or to be replaced: the offset must stay
  * the address, so the contents move. Returns 0 or a negative errno. */
 long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int keep)
@@ -274,6 +295,7 @@ long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int ke
 	long error = map_memory(t, to, size, filling), memory = open_memory();
 	if (memory < 0 && !error && !(view = view_memory(old, moved)))
 		error = -ENOMEM;
+	ask_agent(t, ASK_BRING, old, moved);
 	if (!error)
 		error = copy_memory(to, old, moved, memory, view);
 	if (memory >= 0)
@@ -287,7 +309,7 @@ long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int ke
 	if (error)
 		return error;
 	if (keep) {
-		discard(old, old_size);
+		discard(t, old, old_size);
 	} else {
 		raw3(SYS_munmap, old, old_size, 0);
 		give_back(t, old, old_size);
@@ -317,7 +339,7 @@ enum verdict gate_madvise(struct task *t, struct regs *r)
 	if (r->a3 == FREE && result == -EINVAL && is_memory(t, address, size))
 		result = 0; /* the kernel's answer for shared memory */
 	if (!result || result == -ENOMEM) /* there were gaps, and the rest is done */
-		discard(address, size);
+		discard(t, address, size);
 	r->nr = result;
 	return DONE;
 }

@@ -183,9 +183,58 @@ pub struct Space {
     pub alias: u64,
     /// The owner's descriptor of that memory.
     pub memory_fd: u32,
-    unused: u32,
+    /// The owner's thread that tasks [`Ask`]; 0: all is on this machine.
+    pub agent_tid: AtomicU32,
     /// Its inode.
     pub memory_ino: u64,
+    /// `tasks_max` entries.
+    pub asks: *mut Ask,
+    /// A bit a block of [`PUBLISHED_BLOCK`] bytes, from segment 0 on: other machines may have
+    /// pages of it.
+    pub published: *mut AtomicU64,
+    /// The number that other machines know the owner's domain by.
+    pub machine: AtomicU32,
+    unused: u32,
+}
+
+/// Bytes for which a bit of [`Space::published`] stands.
+pub const PUBLISHED_BLOCK: u64 = 2 << 20;
+
+/// What a task asks the agent of a space over several machines (`c/machines.c`).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Ask {
+    /// 1: it waits for an answer, by this futex; 0.
+    pub state: AtomicU32,
+    /// The TID of who asks, or 0; a futex.
+    pub lock: AtomicU32,
+    /// One of [`ask`].
+    pub what: AtomicU32,
+    unused: u32,
+    /// Where.
+    pub address: AtomicU64,
+    /// How many bytes.
+    pub size: AtomicU64,
+}
+
+impl Ask {
+    /// Nobody asks: who did has ended.
+    pub fn forget(&self) {
+        self.state.store(0, Ordering::Release);
+        self.lock.store(0, Ordering::Release);
+    }
+}
+
+/// What is asked, as it stands in [`Ask::what`].
+pub mod ask {
+    /// Memory was mapped.
+    pub const MAPPED: u32 = 0;
+    /// Memory is to read as zeros on all machines.
+    pub const DISCARD: u32 = 1;
+    /// The memory's file is to hold what it holds.
+    pub const BRING: u32 = 2;
+    /// Who sleeps at a futex in another machine's memory is to be woken.
+    pub const WAKE: u32 = 3;
 }
 
 /// The kernel's `struct sigaction`.
@@ -318,6 +367,10 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, alias),
         offset_of!(Space, memory_fd),
         offset_of!(Space, memory_ino),
+        offset_of!(Space, published),
+        offset_of!(Space, machine),
+        size_of::<Ask>(),
+        offset_of!(Ask, address),
         size_of::<Region>(),
         offset_of!(Region, address),
         offset_of!(Task, id),

@@ -16,7 +16,7 @@ use abi::{Space, Start, Task};
 /// `magic` of the head and of [`Space`].
 pub const MAGIC: u32 = 0x6574_6167;
 /// Version of `c/abi.h`.
-pub const ABI: u32 = 3;
+pub const ABI: u32 = 4;
 
 /// The code, to be mapped at the start of a space's control area.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate.bin"));

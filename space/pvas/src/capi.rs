@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::child::Attributes;
 use crate::control::Control;
 use crate::error::Error;
+use crate::machines::FAR_PID;
 use crate::space::{Space, SpaceOptions};
 use crate::{export, fork, this};
 
@@ -308,7 +309,7 @@ pub unsafe extern "C" fn pvas_add_domain(
 pub extern "C" fn pvas_domain_of(pvd: c_int, pvid: c_int) -> c_int {
     answer(control(pvd).and_then(|control| {
         let id = check_id(control, pvid)?;
-        Ok(control.domain_of(id) as c_int)
+        Ok(control.common_domain_of(id) as c_int)
     }))
 }
 
@@ -370,6 +371,9 @@ pub extern "C" fn pvas_getpid(pvd: c_int, pvid: c_int) -> libc::pid_t {
         let pid = slot.pid.load(Ordering::Acquire);
         if pid == 0 || !slot.is_announced() {
             return Err(Error::NoTask(id));
+        }
+        if pid == FAR_PID {
+            return Err(Error::Elsewhere(id));
         }
         Ok(pid as libc::pid_t)
     }))

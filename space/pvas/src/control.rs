@@ -9,8 +9,8 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nagaya_gate::abi::{
-    COPY_AVX512, COPY_FSGSBASE, IMAGES_MAX, Image, REGIONS_MAX, Region, SITES_MAX, Site, Slot,
-    Space, TEXT_SIZE, slot_state,
+    Ask, COPY_AVX512, COPY_FSGSBASE, IMAGES_MAX, Image, PUBLISHED_BLOCK, REGIONS_MAX, Region,
+    SITES_MAX, Site, Slot, Space, TEXT_SIZE, slot_state,
 };
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
 use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
@@ -19,6 +19,7 @@ use rustix::process::{Pid, test_kill_process};
 
 use crate::copy_plan::CopyPlan;
 use crate::error::{Error, last};
+use crate::machines::{self, FAR_PID};
 use crate::memory::{self, Memory};
 
 /// A view of a space's control area, from the owner or from a task.
@@ -38,8 +39,8 @@ const fn pages(bytes: usize) -> usize {
 }
 
 /// Bytes of the parts behind the gate's code: parameters, slots, images, sites, regions,
-/// PIDs.
-fn parts(tasks_max: u32) -> [usize; 6] {
+/// PIDs, and for spaces over several machines what tasks ask, and which memory others know.
+fn parts(tasks_max: u32) -> [usize; 8] {
     [
         pages(size_of::<Space>()),
         pages(tasks_max as usize * size_of::<Slot>()),
@@ -47,6 +48,8 @@ fn parts(tasks_max: u32) -> [usize; 6] {
         pages(SITES_MAX * size_of::<Site>()),
         pages(REGIONS_MAX * size_of::<Region>()),
         pages(PIDS_MAX as usize * size_of::<u32>()),
+        pages(tasks_max as usize * size_of::<Ask>()),
+        pages((memory::SIZE_MAX / PUBLISHED_BLOCK / 8) as usize),
     ]
 }
 
@@ -86,7 +89,8 @@ impl Control {
                 return Err(error);
             }
             let mut part = at.cast::<u8>().add(TEXT_SIZE);
-            let [space_size, slots, images, sites, regions, _] = parts(layout.tasks_max());
+            let [space_size, slots, images, sites, regions, pids, asks, _] =
+                parts(layout.tasks_max());
             let space = part.cast::<Space>();
             part = part.add(space_size);
             (*space).slots = part.cast();
@@ -98,6 +102,10 @@ impl Control {
             (*space).regions = part.cast();
             part = part.add(regions);
             (*space).pids = part.cast();
+            part = part.add(pids);
+            (*space).asks = part.cast();
+            part = part.add(asks);
+            (*space).published = part.cast();
             (*space).magic = MAGIC;
             (*space).abi = ABI;
             (*space).base = layout.base();
@@ -162,6 +170,9 @@ impl Control {
     /// watcher has heard of its end.
     fn lives(&self, id: u32) -> bool {
         let pid = self.slot(id).pid.load(Ordering::Acquire);
+        if pid == FAR_PID {
+            return self.is_announced(id);
+        }
         let gone = |pid| test_kill_process(pid) == Err(Errno::SRCH);
         self.is_announced(id) && Pid::from_raw(pid as i32).is_some_and(|pid| !gone(pid))
     }
@@ -327,6 +338,9 @@ impl Control {
     pub fn announce_end(&self, id: u32) {
         let pid = self.slot(id).pid.swap(0, Ordering::SeqCst);
         self.pid_entry(pid).store(0, Ordering::Release);
+        if let Some(agent) = machines::agent(self) {
+            agent.ended(id);
+        }
     }
 
     /// The memory of a task whose end was announced goes, its ID is free. The export area
@@ -383,6 +397,9 @@ impl Control {
                     libc::madvise(start as *mut _, (block - start) as usize, libc::MADV_DONTNEED);
                 }
                 true => {
+                    if let Some(agent) = machines::agent(self) {
+                        agent.cleared(id);
+                    }
                     self.give_back(block, segment.end() - block);
                     // Its pages stay: who looks at it from another domain must not find a hole.
                     ptr::write_bytes(start as *mut u8, 0, (block - start) as usize);

@@ -58,6 +58,10 @@ impl Domains {
         Self { others: Vec::new(), views: None, memory }
     }
 
+    pub fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
     pub fn infos(&self) -> impl Iterator<Item = DomainInfo> {
         self.others.iter().map(|domain| {
             let is_set = |&cpu: &u32| domain.processors[cpu as usize / 8] >> (cpu % 8) & 1 == 1;
@@ -253,23 +257,33 @@ impl Views {
         if ids.is_empty() {
             return Ok(());
         }
-        let start = layout.base() + u64::from(ids.start) * layout.segment_size();
-        let size = (ids.len() as u64 * layout.segment_size()) as usize;
-        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
-        let offset = start - layout.base();
-        // SAFETY: replaces nothing.
-        unsafe {
-            let protection = ProtFlags::READ | ProtFlags::WRITE;
-            mmap(start as *mut _, size, protection, flags, memory.file(), offset)
-                .map_err(|errno| Error::System("mmap of other domains' segments", errno))?;
-            // Neither a fork nor a core file of one task is everybody's.
-            for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
-                libc::madvise(start as *mut _, size, advice);
-            }
-        }
-        self.mapped.push((start as usize, size));
-        self.holes.watch(start as usize..start as usize + size).map_err(Error::Views)
+        let view = map_view(layout, memory, ids)?;
+        self.mapped.push((view.start, view.len()));
+        self.holes.watch(view).map_err(Error::Views)
     }
+}
+
+/// Maps the segments of these IDs, of which none is mapped; returns where.
+pub(crate) fn map_view(
+    layout: &SpaceLayout,
+    memory: &Memory,
+    ids: Range<u32>,
+) -> Result<Range<usize>, Error> {
+    let start = layout.base() + u64::from(ids.start) * layout.segment_size();
+    let size = (ids.len() as u64 * layout.segment_size()) as usize;
+    let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
+    let offset = start - layout.base();
+    // SAFETY: replaces nothing.
+    unsafe {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        mmap(start as *mut _, size, protection, flags, memory.file(), offset)
+            .map_err(|errno| Error::System("mmap of other domains' segments", errno))?;
+        // Neither a fork nor a core file of one task is everybody's.
+        for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
+            libc::madvise(start as *mut _, size, advice);
+        }
+    }
+    Ok(start as usize..start as usize + size)
 }
 
 /// What another process, whose child the task would have been, must be told: everything that it

@@ -67,6 +67,10 @@ pub enum Error {
     NoKeeper(u32),
     /// What the keeper of a domain says.
     Told(String, Errno),
+    /// A space over several machines has one domain on each.
+    OverMachines,
+    /// The task lives on another machine.
+    Elsewhere(u32),
 }
 
 impl Error {
@@ -82,9 +86,12 @@ impl Error {
             | Error::NoOwner
             | Error::Killed => Errno::SRCH,
             Error::IsATask | Error::NotOwner | Error::NotForked => Errno::PERM,
-            Error::IdRange(..) | Error::Invalid(_) | Error::NoSegment | Error::NotShared => {
-                Errno::INVAL
-            }
+            Error::IdRange(..)
+            | Error::Invalid(_)
+            | Error::NoSegment
+            | Error::NotShared
+            | Error::OverMachines => Errno::INVAL,
+            Error::Elsewhere(_) => Errno::REMOTE,
             Error::IdTaken(_) => Errno::BUSY,
             Error::Full(_) => Errno::AGAIN,
             Error::Null(_) => Errno::FAULT,
@@ -149,6 +156,12 @@ impl fmt::Display for Error {
                 write!(f, "the process that keeps the domain has ended (PID {pid}; was it killed?)")
             }
             Error::Told(message, _) => f.write_str(message),
+            Error::OverMachines => write!(
+                f,
+                "a space over several machines has one domain on each, and programs in it must be \
+                 position-independent (build them with -pie)"
+            ),
+            Error::Elsewhere(id) => write!(f, "task {id} lives on another machine"),
             Error::System(call, Errno::NOMEM) => {
                 write!(f, "{call}: out of memory{}", map_count_hint())
             }

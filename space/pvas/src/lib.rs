@@ -7,7 +7,8 @@
 //!
 //! `child` holds what a new task does before its program starts, `watcher` what happens
 //! when it ends, `control` what all sides share. `domain` makes parts of a space that have
-//! page tables of their own, each with a `keeper`, out of one `memory`. By a `hold` a task keeps the memory of
+//! page tables of their own, each with a `keeper`, out of one `memory`; `machines` those
+//! that are elsewhere. By a `hold` a task keeps the memory of
 //! another, in which it works, from going.
 
 mod capi;
@@ -21,6 +22,7 @@ pub mod export;
 mod fork;
 pub mod hold;
 mod keeper;
+pub mod machines;
 mod memory;
 mod regions;
 mod space;

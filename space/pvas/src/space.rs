@@ -21,6 +21,7 @@ use crate::control::Control;
 use crate::copy_plan;
 use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
+use crate::machines;
 use crate::memory::{self, Memory};
 use crate::watcher::{self, Watcher};
 
@@ -191,8 +192,18 @@ impl Space {
         if ids.is_empty() || ids.end > self.layout.tasks_max() {
             return Err(Error::IdRange(i64::from(ids.end), self.layout.tasks_max()));
         }
+        if machines::agent(&self.control).is_some() {
+            return Err(Error::OverMachines);
+        }
+        self.with_domains(|domains| domains.add(self.control, ids, processors))
+    }
+
+    pub(crate) fn with_domains<T>(
+        &self,
+        does: impl FnOnce(&mut Domains) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let mut domains = self.domains.write().expect("no panic while held");
-        domains.as_mut().ok_or(Error::NotShared)?.add(self.control, ids, processors)
+        does(domains.as_mut().ok_or(Error::NotShared)?)
     }
 
     /// All domains, this process's first.
@@ -325,6 +336,9 @@ impl Space {
         // SAFETY: we hold the slot.
         let task =
             unsafe { load_into(&self.control, id, &program, environment, segment_size, stack, 0) }?;
+        if let Some(agent) = machines::agent(&self.control) {
+            agent.loaded(id);
+        }
         // SAFETY: just loaded for this slot.
         let pid = unsafe { child::start(self.control, id, task, &comm(path), attributes) }?;
         Ok((pid, std::process::id()))

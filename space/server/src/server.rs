@@ -187,6 +187,11 @@ impl Server {
         self.peers.is_empty() && self.tasks.is_empty()
     }
 
+    /// The job's space.
+    pub fn space(&self) -> &Space {
+        &self.space
+    }
+
     /// PIDs of the living tasks.
     pub fn pids(&self) -> Vec<u32> {
         self.tasks.keys().copied().collect()

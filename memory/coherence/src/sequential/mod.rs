@@ -16,7 +16,7 @@
 //! it to go, over the same connection, a copy never comes after word that it is void.
 //!
 //! Pages' lives are in [`page`], the messages in [`message`]; [`node`] is what a driver uses,
-//! [`event`] what goes in and comes out; `ahead` says which pages move along with others, `migratory` which go
+//! [`event`] what goes in and comes out, [`frame`] a message between drivers; `ahead` says which pages move along with others, `migratory` which go
 //! as a whole to who asks for a copy.
 //!
 //! # What a driver owes, besides what the [crate] says
@@ -52,6 +52,7 @@
 mod ahead;
 mod copies;
 pub mod event;
+pub mod frame;
 pub mod message;
 mod migratory;
 pub mod node;

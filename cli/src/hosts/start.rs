@@ -10,12 +10,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
 use fabric::remote;
+use fabric::secret::Secret;
+use fabric::talk::{Kind, Refusal};
 use nagaya_server::Failure;
 use rustix::thread::CpuSet;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use span::hosts::Host;
-use span::talk::{self, Everybody, Order, Program, Ready};
 
-use super::failure;
 use super::way::{Said, Way, converse};
 use crate::nodes::{Signals, bind};
 use crate::program;
@@ -25,9 +27,53 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long nodes may take to end after the program.
 const END_MAX: Duration = Duration::from_secs(3);
 
+/// What is run on nodes, and what is said to them. A node is `nagaya NAME --control DESCRIPTOR`
+/// on this host, and `nagaya NAME --join` on others, by the kind's name.
+pub trait Job {
+    /// What nodes greet with.
+    const KIND: Kind;
+    /// To a node, at first.
+    type Order: Serialize + Send + 'static;
+    /// From a node: it is there.
+    type Ready: DeserializeOwned + Clone + Send + 'static;
+    /// To each node: where all are.
+    type Everybody: Serialize + Clone + Send + 'static;
+
+    /// What a node is to do.
+    fn order(&self, to: Addressee<'_>) -> Self::Order;
+
+    /// What is told to all when all are there; or why that cannot be.
+    fn everybody(&self, ready: Vec<Self::Ready>) -> Result<Self::Everybody, String>;
+}
+
+/// Whom an order is for.
+pub struct Addressee<'a> {
+    /// Which node it is.
+    pub node: u32,
+    /// How many there are.
+    pub nodes: u32,
+    /// Its host.
+    pub host: &'a Host,
+    /// Whether that is this one.
+    pub is_here: bool,
+    /// The job's secret.
+    pub secret: [u8; 32],
+    /// Seconds after which a silent node is lost; 0: never.
+    pub timeout: u32,
+}
+
+impl Addressee<'_> {
+    /// For its environment, where that is not ours: the network's settings.
+    pub fn variables(&self) -> Vec<(String, String)> {
+        if self.is_here { Vec::new() } else { network_settings() }
+    }
+}
+
 /// The nodes, the origin's first.
-#[derive(Default)]
-pub struct Nodes(Vec<Node>);
+pub struct Nodes<J: Job> {
+    job: J,
+    nodes: Vec<Node>,
+}
 
 struct Node {
     child: Option<Child>,
@@ -37,7 +83,12 @@ struct Node {
     is_here: bool,
 }
 
-impl Nodes {
+impl<J: Job> Nodes<J> {
+    /// None yet.
+    pub fn new(job: J) -> Self {
+        Self { job, nodes: Vec::new() }
+    }
+
     /// Starts a node on this host.
     pub fn start_here(
         &mut self,
@@ -45,12 +96,12 @@ impl Nodes {
         share: Option<CpuSet>,
         host: Host,
     ) -> Result<(), Failure> {
-        let failed = |why| Failure::ours(format!("span: cannot start a node: {why}"));
+        let failed = |why| failed(J::KIND, &format!("cannot start a node: {why}"));
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let from = ours.try_clone().map_err(failed)?;
         let mut command = Command::new("/proc/self/exe");
         let number = theirs.as_raw_fd();
-        command.args(["span", "--control", &number.to_string()]);
+        command.args([J::KIND.name, "--control", &number.to_string()]);
         signals.leave_to(&mut command);
         keep(&mut command, number);
         if let Some(share) = share {
@@ -58,7 +109,7 @@ impl Nodes {
         }
         let child = command.spawn().map_err(failed)?;
         let way = Way { from: Box::new(from), to: Box::new(ours), errors: None };
-        self.0.push(Node { child: Some(child), way: Some(way), host, is_here: true });
+        self.nodes.push(Node { child: Some(child), way: Some(way), host, is_here: true });
         Ok(())
     }
 
@@ -69,10 +120,11 @@ impl Nodes {
         host: Host,
         nagaya: Option<&str>,
     ) -> Result<(), Failure> {
+        let join = format!("{} --join", J::KIND.name);
         let script = match (nagaya, std::env::current_exe()) {
-            (Some(path), _) => format!("exec {} span --join", remote::quoted(path)),
-            (None, Ok(own)) => remote::nagaya(&own, "span --join"),
-            (None, Err(_)) => "exec nagaya span --join".to_owned(),
+            (Some(path), _) => format!("exec {} {join}", remote::quoted(path)),
+            (None, Ok(own)) => remote::nagaya(&own, &join),
+            (None, Err(_)) => format!("exec nagaya {join}"),
         };
         let mut command = remote::command("NAGAYA_RSH", None, &host.name, &script);
         signals.leave_to(&mut command);
@@ -80,7 +132,7 @@ impl Nodes {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|why| {
             let ssh = command.get_program().display();
-            Failure::ours(format!("span: cannot run {ssh}: {why} (NAGAYA_RSH names another)"))
+            failed(J::KIND, &format!("cannot run {ssh}: {why} (NAGAYA_RSH names another)"))
         })?;
         let way = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
             (Some(to), Some(from), Some(errors)) => {
@@ -88,71 +140,54 @@ impl Nodes {
             }
             _ => None,
         };
-        self.0.push(Node { child: Some(child), way, host, is_here: false });
+        self.nodes.push(Node { child: Some(child), way, host, is_here: false });
         Ok(())
     }
 
     /// What the node is called.
     fn name(&self, node: usize) -> String {
-        match &self.0[node].host.name {
+        match &self.nodes[node].host.name {
             name if name.is_empty() => format!("node {node}"),
             name => format!("node {node} ({name})"),
         }
     }
 
     /// Lets them find each other, and the program begin.
-    pub fn meet(
-        &mut self,
-        signals: &Signals,
-        timeout: u32,
-        program: &Program,
-    ) -> Result<(), Failure> {
-        let secret = *span::node::secret().bytes();
-        let nodes = self.0.len() as u32;
+    pub fn meet(&mut self, signals: &Signals, timeout: u32) -> Result<(), Failure> {
+        let secret = *Secret::random().bytes();
+        let nodes = self.nodes.len() as u32;
         let (say, hear) = channel();
         let mut tell = Vec::new();
-        for (node, it) in self.0.iter_mut().enumerate() {
-            let host = &it.host;
-            let order = Order {
-                node: node as u32,
-                nodes,
-                secret,
-                timeout,
-                host: (!host.name.is_empty()).then(|| host.name.clone()),
-                processors: host.processors,
-                variables: if it.is_here { Vec::new() } else { network_settings() },
-                program: (node == 0).then(|| program.clone()),
-            };
-            let (to, everybody): (Sender<Everybody>, Receiver<Everybody>) = channel();
+        for (node, it) in self.nodes.iter_mut().enumerate() {
+            let (node, host, is_here) = (node as u32, &it.host, it.is_here);
+            let to = Addressee { node, nodes, host, is_here, secret, timeout };
+            let order = self.job.order(to);
+            let (to, everybody): (Sender<J::Everybody>, Receiver<_>) = channel();
             tell.push(to);
             let (way, say) = (it.way.take().expect("nobody has it yet"), say.clone());
             let thread = std::thread::Builder::new();
             thread
-                .spawn(move || converse(way, node, &order, &everybody, &say))
-                .map_err(|why| Failure::ours(format!("span: cannot start a thread: {why}")))?;
+                .spawn(move || converse::<J>(way, node as usize, &order, &everybody, &say))
+                .map_err(|why| failed(J::KIND, &format!("cannot start a thread: {why}")))?;
         }
         drop(say);
-        let mut ready: Vec<Option<Ready>> = vec![None; self.0.len()];
+        let mut ready: Vec<Option<J::Ready>> = vec![None; self.nodes.len()];
         self.gather(signals, timeout, &hear, |_, node, said| match said {
             Said::Ready(it) => ready[node] = Some(it),
             _ => unreachable!("a node is ready before it begins"),
         })?;
-        let everybody = Everybody { nodes: ready.into_iter().flatten().collect() };
-        let origin = &everybody.nodes[0];
-        for other in &everybody.nodes[1..] {
-            if let [feature, ..] = talk::lacking(origin, other)[..] {
-                let line = format!("span: {} has processors without {feature}", other.name);
-                self.end();
-                return Err(Failure::ours(line));
-            }
-        }
+        let everybody = self.job.everybody(ready.into_iter().flatten().collect());
+        let everybody = everybody.map_err(|line| {
+            self.end();
+            failed(J::KIND, &line)
+        })?;
         tell.iter().for_each(|to| drop(to.send(everybody.clone())));
         self.gather(signals, timeout, &hear, |this, node, said| match said {
             Said::Begun(mut way) => {
                 if let Some(errors) = way.errors.take() {
-                    pass_on(errors, this.0[node].host.name.clone());
+                    pass_on(errors, this.nodes[node].host.name.clone());
                 }
-                this.0[node].way = Some(way);
+                this.nodes[node].way = Some(way);
             }
             _ => unreachable!("a node that is ready begins"),
         })
@@ -163,8 +198,8 @@ impl Nodes {
         &mut self,
         signals: &Signals,
         timeout: u32,
-        hear: &Receiver<(usize, Said)>,
-        take: impl FnMut(&mut Self, usize, Said),
+        hear: &Receiver<(usize, Said<J::Ready>)>,
+        take: impl FnMut(&mut Self, usize, Said<J::Ready>),
     ) -> Result<(), Failure> {
         let said = self.listen(signals, timeout, hear, take);
         said.inspect_err(|_| self.end())
@@ -174,11 +209,11 @@ impl Nodes {
         &mut self,
         signals: &Signals,
         timeout: u32,
-        hear: &Receiver<(usize, Said)>,
-        mut take: impl FnMut(&mut Self, usize, Said),
+        hear: &Receiver<(usize, Said<J::Ready>)>,
+        mut take: impl FnMut(&mut Self, usize, Said<J::Ready>),
     ) -> Result<(), Failure> {
         let begin = Instant::now();
-        let mut silent: Vec<usize> = (0..self.0.len()).collect();
+        let mut silent: Vec<usize> = (0..self.nodes.len()).collect();
         while !silent.is_empty() {
             match signals.pending() {
                 None | Some(libc::SIGCHLD | libc::SIGWINCH) => {}
@@ -190,11 +225,12 @@ impl Nodes {
             }
             match hear.recv_timeout(LOOK) {
                 Ok((node, Said::Refused(refusal))) => {
-                    let mut failure = failure(refusal.clone());
-                    if !refusal.is_of_program && self.0.len() > 1 {
-                        failure.message = format!("span: {}: {}", self.name(node), refusal.line);
+                    let Refusal { mut line, is_of_program } = refusal;
+                    if !is_of_program && self.nodes.len() > 1 {
+                        line = format!("{}: {line}", self.name(node));
                     }
-                    return Err(failure);
+                    let status = if is_of_program { 126 } else { 125 };
+                    return Err(Failure { status, ..failed(J::KIND, &line) });
                 }
                 Ok((node, said)) => {
                     silent.retain(|&it| it != node);
@@ -205,8 +241,7 @@ impl Nodes {
             }
             if timeout > 0 && begin.elapsed() > Duration::from_secs(timeout.into()) {
                 let name = self.name(silent[0]);
-                let line = format!("span: {name} does not begin within {timeout} s");
-                return Err(Failure::ours(line));
+                return Err(failed(J::KIND, &format!("{name} does not begin within {timeout} s")));
             }
         }
         Ok(())
@@ -215,7 +250,7 @@ impl Nodes {
     /// Passes signals on to the program until it has ended, and the nodes with it.
     pub fn wait(&mut self, signals: &Signals) -> Result<i32, Failure> {
         let status = loop {
-            let origin = self.0[0].child.as_mut().expect("it runs");
+            let origin = self.nodes[0].child.as_mut().expect("it runs");
             if let Ok(Some(status)) = origin.try_wait() {
                 break status.into_raw();
             }
@@ -225,13 +260,13 @@ impl Nodes {
                 unsafe { libc::kill(origin.id().cast_signed(), signal) };
             }
         };
-        self.0[0].child = None;
+        self.nodes[0].child = None;
         let until = Instant::now() + END_MAX;
         let runs = |node: &mut Node| {
             let child = node.child.as_mut();
             child.is_some_and(|child| matches!(child.try_wait(), Ok(None)))
         };
-        while Instant::now() < until && self.0.iter_mut().any(runs) {
+        while Instant::now() < until && self.nodes.iter_mut().any(runs) {
             std::thread::sleep(Duration::from_millis(5));
         }
         self.end();
@@ -240,19 +275,23 @@ impl Nodes {
 
     /// Ends those that run.
     fn end(&mut self) {
-        for child in self.0.iter_mut().filter_map(|node| node.child.as_mut()) {
+        for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
             let _ = child.kill();
             let _ = child.wait();
         }
         // With the ways end those on other hosts.
-        self.0.clear();
+        self.nodes.clear();
     }
 }
 
-impl Drop for Nodes {
+impl<J: Job> Drop for Nodes<J> {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+fn failed(kind: Kind, line: &str) -> Failure {
+    Failure::ours(format!("{}: {line}", kind.name))
 }
 
 /// The child has this descriptor, too.

@@ -4,7 +4,9 @@
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, Sender};
 
-use span::talk::{self, Answer, Begun, Everybody, Order, Ready, Refusal};
+use fabric::talk::{self, Answer, Begun, Refusal};
+
+use super::start::Job;
 
 /// A way, in both directions.
 pub struct Way {
@@ -15,8 +17,8 @@ pub struct Way {
 }
 
 /// How far a node has come.
-pub enum Said {
-    Ready(Ready),
+pub enum Said<R> {
+    Ready(R),
     /// The way is to be kept as long as the program runs: the node ends with it.
     Begun(Way),
     /// It will not begin. Empty: it has said why itself.
@@ -24,14 +26,14 @@ pub enum Said {
 }
 
 /// Tells a node what it is to do, hears where it is, and tells it where all are.
-pub fn converse(
+pub fn converse<J: Job>(
     mut way: Way,
     node: usize,
-    order: &Order,
-    everybody: &Receiver<Everybody>,
-    said: &Sender<(usize, Said)>,
+    order: &J::Order,
+    everybody: &Receiver<J::Everybody>,
+    said: &Sender<(usize, Said<J::Ready>)>,
 ) {
-    let ready = match begin(&mut way, order) {
+    let ready = match begin::<J>(&mut way, order) {
         Ok(ready) => ready,
         Err(refusal) => return drop(said.send((node, Said::Refused(refusal)))),
     };
@@ -48,18 +50,18 @@ pub fn converse(
     let _ = said.send((node, last));
 }
 
-fn begin(way: &mut Way, order: &Order) -> Answer<Ready> {
-    let version = match talk::greeted(&mut way.from) {
+fn begin<J: Job>(way: &mut Way, order: &J::Order) -> Answer<J::Ready> {
+    let version = match J::KIND.greeted(&mut way.from) {
         Ok(version) => version,
         Err(why) => return Err(last_words(way, &why)),
     };
-    if version != talk::VERSION {
-        let ours = talk::VERSION;
+    if version != J::KIND.version {
+        let ours = J::KIND.version;
         let line = format!("its nagaya is {version}, and here is {ours}: install the same");
         return Err(line.into());
     }
     talk::say(&mut way.to, order)
-        .and_then(|()| talk::hear::<Answer<Ready>>(&mut way.from))
+        .and_then(|()| talk::hear::<Answer<J::Ready>>(&mut way.from))
         .unwrap_or_else(|why| Err(last_words(way, &why)))
 }
 

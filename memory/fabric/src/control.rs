@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::talk::{self, Answer};
+use crate::talk::{self, Answer, Kind};
 
 /// How long the agent may take to tell the others.
 const TELL_MAX: Duration = Duration::from_secs(2);
@@ -43,26 +43,29 @@ impl Control {
     }
 
     /// Its descriptors.
-    pub(crate) fn numbers(&self) -> Vec<RawFd> {
+    pub fn numbers(&self) -> Vec<RawFd> {
         self.from.iter().chain([&self.to]).map(|it| it.as_raw_fd()).collect()
     }
 
-    pub(crate) fn greet(&mut self) -> Result<(), String> {
-        talk::greet(&mut self.to).map_err(silent)
+    /// Says what this is a node of.
+    pub fn greet(&mut self, kind: Kind) -> Result<(), String> {
+        kind.greet(&mut self.to).map_err(silent)
     }
 
-    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+    /// What is said next.
+    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
         let from = self.from.as_mut().ok_or("nothing more is said")?;
         talk::hear(from).map_err(silent)
     }
 
-    pub(crate) fn answer<T: Serialize>(&mut self, answer: Answer<T>) -> Result<(), String> {
+    /// Answers.
+    pub fn answer<T: Serialize>(&mut self, answer: Answer<T>) -> Result<(), String> {
         talk::say(&mut self.to, &answer).map_err(silent)
     }
 
     /// From now on nothing more is heard. Ends the process when the way is cut: the agent, if it
     /// can, which is woken by its bell.
-    pub(crate) fn watch(&mut self, bell: &OwnedFd) -> std::io::Result<()> {
+    pub fn watch(&mut self, bell: &OwnedFd) -> std::io::Result<()> {
         let Some(mut from) = self.from.take() else { return Ok(()) };
         let bell = bell.try_clone()?;
         let thread = std::thread::Builder::new().name("nagaya-control".into());
@@ -79,7 +82,7 @@ impl Control {
 }
 
 /// Whether who has started this node is gone.
-pub(crate) fn is_cut() -> bool {
+pub fn is_cut() -> bool {
     CUT.load(Ordering::Relaxed)
 }
 

@@ -1,0 +1,207 @@
+//! `nagaya run --domains 0-1:4,@host:4`: a space over several machines. Each machine is a `nagaya
+//! run` of its own, here or on another host, which has a domain; here they are started and waited
+//! for, and each learns what its part is.
+
+use std::ffi::{CString, OsString};
+use std::ops::Range;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+
+use clap::Parser;
+use fabric::control::Control;
+use fabric::talk::Kind;
+use machines::join::{self, Everybody, Joined, KIND, Order, Ready};
+use nagaya_server::Failure;
+use nagaya_server::server::segment_size_for;
+use span::hosts::Host;
+
+use crate::domains::Machine;
+use crate::hosts::start::{Addressee, Job, Nodes};
+use crate::nodes::Signals;
+use crate::program;
+use crate::run::{self, Given, Options, StdinChoice};
+
+/// Most memory that all segments take as addresses: the agents keep a table by pages.
+const BYTES_MAX: u64 = 1 << 40;
+
+/// What is run on machines.
+struct Space {
+    names: Vec<String>,
+    ids: Vec<Range<u32>>,
+    /// `--domains` on each.
+    domains: Vec<String>,
+    /// Other arguments of all, and those of the first, of the others.
+    arguments: Vec<OsString>,
+    stdin: [OsString; 2],
+    program: Vec<OsString>,
+    environment: Vec<Vec<u8>>,
+    directory: Vec<u8>,
+}
+
+impl Job for Space {
+    const KIND: Kind = KIND;
+    type Order = Order;
+    type Ready = Ready;
+    type Everybody = Everybody;
+
+    fn order(&self, to: Addressee<'_>) -> Order {
+        let at = to.node as usize;
+        let own = ["--stdin".into(), self.stdin[at.min(1)].clone()];
+        let domains = ["--domains".into(), self.domains[at].clone().into(), "--".into()];
+        let words = self.arguments.iter().chain(&own).chain(&domains).chain(&self.program);
+        Order {
+            machine: to.node,
+            secret: to.secret,
+            timeout: to.timeout,
+            names: self.names.clone(),
+            ids: self.ids.clone(),
+            arguments: words.map(|word| word.clone().into_vec()).collect(),
+            environment: self.environment.clone(),
+            directory: self.directory.clone(),
+            variables: to.variables(),
+        }
+    }
+
+    fn everybody(&self, machines: Vec<Ready>) -> Result<Everybody, String> {
+        Ok(Everybody { machines })
+    }
+}
+
+/// Runs the tasks; returns the first failing status, or 0.
+pub fn run(options: &Options, machines: &[Machine]) -> Result<i32, Failure> {
+    let signals = Signals::block()?;
+    let mut nodes = Nodes::new(space(options, machines)?);
+    for machine in machines {
+        let name = machine.host.clone().unwrap_or_default();
+        let host = Host { name, processors: None };
+        match &machine.host {
+            None => nodes.start_here(&signals, None, host)?,
+            Some(_) => nodes.start_there(&signals, host, options.nagaya.as_deref())?,
+        }
+    }
+    nodes.meet(&signals, options.timeout)?;
+    nodes.wait(&signals)
+}
+
+fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
+    program::check_name(&options.program[0])?;
+    let tasks = machines.iter().fold(0, |sum: u32, it| sum.saturating_add(it.tasks));
+    let border = |at: usize| machines[..at].iter().map(|it| it.tasks).sum();
+    let ids: Vec<Range<u32>> =
+        (0..machines.len()).map(|at| border(at)..border(at) + machines[at].tasks).collect();
+    match options.stdin {
+        StdinChoice::All => {
+            return Err(Failure::ours(
+                "--stdin all: tasks of one machine only; choose one, or none",
+            ));
+        }
+        StdinChoice::Task(task) if task != 0 && task >= machines[0].tasks => {
+            return Err(Failure::ours(format!(
+                "--stdin {task}: only tasks of this machine, 0 to {}, read standard input",
+                machines[0].tasks - 1
+            )));
+        }
+        _ => {}
+    }
+    let most = BYTES_MAX / u64::from(tasks);
+    let size = program::wanted_segment_size(options.segment_size)?
+        .unwrap_or_else(|| segment_size_for(Some(tasks)).min(1 << most.max(1).ilog2()));
+    if size > most {
+        return Err(Failure::ours(format!(
+            "{tasks} tasks do not fit: segments of {} take more than {} in all (choose a smaller \
+             --segment-size)",
+            crate::ps::human(size),
+            crate::ps::human(BYTES_MAX)
+        )));
+    }
+    let mut arguments: Vec<OsString> =
+        vec!["run".into(), "--segment-size".into(), size.to_string().into()];
+    let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+    if let Some(directory) = &options.chdir {
+        option("--chdir", directory.into());
+    }
+    if let Some(job) = &options.job {
+        option("--job", job.into());
+    }
+    for (flag, given) in [("--label", options.label), ("-K", options.kill_on_bad_exit)] {
+        if given {
+            arguments.push(flag.into());
+        }
+    }
+    let path = run::find(options)?;
+    if pvas::is_fixed(&path).map_err(|e| Failure::from(&e))? {
+        return Err((&pvas::Error::OverMachines).into());
+    }
+    let mut program = options.program.clone();
+    program[0] = path.into_os_string();
+    let first = match options.stdin {
+        StdinChoice::Task(task) => task.to_string(),
+        _ => "none".to_owned(),
+    };
+    let directory = std::env::current_dir().map(OsString::from).unwrap_or_else(|_| "/".into());
+    Ok(Space {
+        names: machines.iter().enumerate().map(name).collect(),
+        ids,
+        domains: machines.iter().map(|it| it.domains.clone()).collect(),
+        arguments,
+        stdin: [first.into(), "none".into()],
+        program,
+        environment: run::environment(options)?.into_iter().map(CString::into_bytes).collect(),
+        directory: directory.into_vec(),
+    })
+}
+
+fn name((at, machine): (usize, &Machine)) -> String {
+    match &machine.host {
+        Some(host) => format!("node {at} ({host})"),
+        None => {
+            let uname = rustix::system::uname();
+            format!("node {at} ({})", uname.nodename().to_string_lossy())
+        }
+    }
+}
+
+/// `nagaya run`, as it stands in an order.
+#[derive(Debug, Parser)]
+struct Words {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Is one of the machines; what is asked of it is heard over `control`.
+pub fn machine(control: std::io::Result<Control>) -> Result<i32, Failure> {
+    let control = control.map_err(|why| Failure::ours(format!("run: no way back: {why}")));
+    // Threads of ours, and of UCX, take no signal that is for tasks.
+    let given = Given::now();
+    let _blocked = Signals::block()?;
+    let said = |_| Failure { message: String::new(), status: 125 };
+    let (mut joined, options) = begin(control?).map_err(said)?;
+    run::run_machine(options, given, &mut joined).map_err(|failure| {
+        // Who has started us says it.
+        joined.refuse(failure.message);
+        Failure { message: String::new(), status: failure.status }
+    })
+}
+
+fn begin(mut control: Control) -> Result<(Joined, Options), String> {
+    let order = join::order(&mut control)?;
+    let words = order.arguments.iter().map(|word| OsString::from_vec(word.clone()));
+    let options = match Words::try_parse_from(words) {
+        Ok(Words { options }) => options,
+        Err(why) => return Err(join::refuse(&mut control, why.to_string())),
+    };
+    let directory = std::ffi::OsStr::from_bytes(&order.directory);
+    if let Err(why) = std::env::set_current_dir(directory) {
+        let line = format!("{}: {why}", directory.display());
+        return Err(join::refuse(&mut control, line));
+    }
+    Ok((join::meet(control, order)?, options))
+}
+
+/// The way to who has started this process, by this descriptor, which tasks shall not have.
+pub fn control(descriptor: i32) -> std::io::Result<Control> {
+    // SAFETY: what we were started with, for this.
+    let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Control::socket(socket)
+}

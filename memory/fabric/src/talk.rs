@@ -1,0 +1,138 @@
+//! What whoever starts the nodes of a job and each node say to each other, by a socket or by ssh,
+//! that is theirs alone. The node greets with its [`Kind`]; then comes an order, and the node's
+//! answer; then word of all nodes, and when the node is connected with all others, [`Begun`].
+
+use std::io::{Error, ErrorKind, Read, Write};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Bytes of one message, at most: arguments and environment are in it.
+const BYTES_MAX: u32 = 8 << 20;
+/// Bytes that a login may print before the greeting.
+const LOGIN_MAX: usize = 64 << 10;
+
+/// What nodes are of, and in which version: both sides must be of one kind. What is printed
+/// and compared is one word each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Kind {
+    /// A subcommand's name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+}
+
+/// A node's answer.
+pub type Answer<T> = Result<T, Refusal>;
+
+/// Why a node does not begin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// In a line.
+    pub line: String,
+    /// The program cannot be executed.
+    pub is_of_program: bool,
+}
+
+impl From<String> for Refusal {
+    fn from(line: String) -> Self {
+        Self { line, is_of_program: false }
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(line: &str) -> Self {
+        line.to_owned().into()
+    }
+}
+
+/// From a node: it is connected with all others.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Begun;
+
+impl Kind {
+    fn greeting(self) -> String {
+        format!("nagaya-{} ", self.name)
+    }
+
+    /// Says which this is.
+    pub fn greet(self, to: &mut impl Write) -> std::io::Result<()> {
+        to.write_all(format!("{}{}\n", self.greeting(), self.version).as_bytes())?;
+        to.flush()
+    }
+
+    /// The version of a node of this kind that greets, after whatever a login prints.
+    pub fn greeted(self, from: &mut impl Read) -> std::io::Result<String> {
+        let mut line = Vec::new();
+        for _ in 0..LOGIN_MAX {
+            let mut byte = [0];
+            from.read_exact(&mut byte)?;
+            match byte {
+                [b'\n'] => {
+                    let text = String::from_utf8_lossy(&line);
+                    if let Some(version) = text.strip_prefix(&self.greeting()) {
+                        return Ok(version.trim_end().to_owned());
+                    }
+                    line.clear();
+                }
+                [byte] => line.push(byte),
+            }
+        }
+        Err(Error::other(format!("no node of nagaya {}, but much text", self.name)))
+    }
+}
+
+/// Says something.
+pub fn say<T: Serialize>(to: &mut impl Write, what: &T) -> std::io::Result<()> {
+    let bytes = postcard::to_allocvec(what).map_err(Error::other)?;
+    let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= BYTES_MAX);
+    let length = length.ok_or_else(|| Error::from(ErrorKind::ArgumentListTooLong))?;
+    to.write_all(&length.to_le_bytes())?;
+    to.write_all(&bytes)?;
+    to.flush()
+}
+
+/// What is said next.
+pub fn hear<T: DeserializeOwned>(from: &mut impl Read) -> std::io::Result<T> {
+    let mut length = [0; 4];
+    from.read_exact(&mut length)?;
+    let length = u32::from_le_bytes(length);
+    if length > BYTES_MAX {
+        return Err(Error::other("something that makes no sense"));
+    }
+    let mut bytes = vec![0; length as usize];
+    from.read_exact(&mut bytes)?;
+    postcard::from_bytes(&bytes).map_err(Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: Kind = Kind { name: "test", version: "1.2-3" };
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let mut pipe = Vec::new();
+        let said = (vec![1u8, 2], "avx".to_owned());
+        say(&mut pipe, &said).unwrap();
+        assert_eq!(hear::<(Vec<u8>, String)>(&mut &pipe[..]).unwrap(), said);
+        for cut in 0..pipe.len() {
+            assert!(hear::<(Vec<u8>, String)>(&mut &pipe[..cut]).is_err());
+        }
+        pipe[3] = 0xff;
+        assert!(hear::<(Vec<u8>, String)>(&mut &pipe[..]).is_err());
+    }
+
+    #[test]
+    fn a_greeting_is_found_after_what_a_login_prints() {
+        let mut pipe = b"Welcome to nagaya-test\n\nDisk quota: \n".to_vec();
+        assert!(KIND.greeted(&mut &pipe[..]).is_err());
+        KIND.greet(&mut pipe).unwrap();
+        pipe.extend(b"more");
+        let mut rest = &pipe[..];
+        assert_eq!(KIND.greeted(&mut rest).unwrap(), KIND.version);
+        assert_eq!(rest, b"more");
+        assert!(KIND.greeted(&mut std::io::repeat(b'.')).is_err());
+    }
+}

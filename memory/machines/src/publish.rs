@@ -1,0 +1,208 @@
+//! Blocks of memory that other machines know. The first question about a block publishes it: from
+//! then on its memory is watched, and what is in use of it the protocol knows. What somebody has
+//! mapped privately and cannot write (text, constants) is copied to the memory's file, for others
+//! only.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
+
+use coherence::message::{NodeId, Page};
+use coherence::sequential::Event;
+use nagaya_gate::abi::PUBLISHED_BLOCK;
+use pager::PagerError;
+use pager::shared::PAGE;
+use rustix::io::Errno;
+
+use crate::agent::Agent;
+use crate::frame::{Frame, Word};
+use crate::mapped::{Mapping, mappings};
+
+/// Pages of a block.
+pub const BLOCK: u64 = PUBLISHED_BLOCK / PAGE;
+/// A bit a page of a block.
+pub type Bits = [u64; (BLOCK / 64) as usize];
+
+/// What is known of blocks.
+#[derive(Debug, Default)]
+pub struct Blocks {
+    /// Ours that others know.
+    pub published: BTreeSet<u64>,
+    /// Others' of which we know which pages are mapped there: those stay so until they begin
+    /// anew, and others may come.
+    pub known: HashMap<u64, Bits>,
+    /// Pages of ours that somebody has asked for when they were not mapped.
+    pub refused: BTreeSet<Page>,
+    /// Others' where somebody is stopped, to write or not; of the first page was asked whether it
+    /// is mapped.
+    pub looking: HashMap<u64, VecDeque<(Page, bool)>>,
+}
+
+pub fn block_of(page: Page) -> u64 {
+    page / BLOCK
+}
+
+pub fn pages_of(block: u64) -> Range<Page> {
+    block * BLOCK..(block + 1) * BLOCK
+}
+
+pub fn is_set(bits: &Bits, page: Page) -> bool {
+    let bit = page % BLOCK;
+    bits[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+}
+
+impl Agent {
+    /// Others ask for these pages.
+    pub(super) fn publish_asked(&mut self, pages: impl Iterator<Item = Page>) {
+        for page in pages {
+            if self.is_ours(page) {
+                self.publish(block_of(page));
+            }
+        }
+    }
+
+    /// Others know of a block of ours from now on.
+    fn publish(&mut self, block: u64) {
+        if !self.blocks.published.insert(block) {
+            return;
+        }
+        self.control.publish(block, true);
+        self.take_stock(pages_of(block));
+    }
+
+    /// Others know nothing any more of a block of ours.
+    pub(super) fn unpublish(&mut self, block: u64) {
+        self.blocks.published.remove(&block);
+        self.control.publish(block, false);
+    }
+
+    /// Watches what is mapped of these pages, whose blocks are published, and tells the protocol of
+    /// what is in use. What it knows already stays as it is.
+    pub(super) fn take_stock(&mut self, pages: Range<Page>) {
+        let done = self.mappings_of(&pages).and_then(|mappings| self.take(pages, &mappings));
+        if let Err(error) = done {
+            self.fails(&error.to_string());
+        }
+    }
+
+    fn mappings_of(&self, pages: &Range<Page>) -> Result<Vec<Mapping>, PagerError> {
+        let at = |page: Page| self.control.layout().base() + page * PAGE;
+        let failed = |error: std::io::Error| {
+            let why = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            PagerError::System { doing: "read /proc/self/maps", why }
+        };
+        mappings(&(at(pages.start)..at(pages.end))).map_err(failed)
+    }
+
+    /// The part of a mapping in these pages.
+    fn part(&self, mapping: &Mapping, pages: &Range<Page>) -> Range<Page> {
+        let page = |at: u64| at.saturating_sub(self.control.layout().base()) / PAGE;
+        page(mapping.at.start).max(pages.start)..page(mapping.at.end).min(pages.end)
+    }
+
+    fn take(&mut self, pages: Range<Page>, mappings: &[Mapping]) -> Result<(), PagerError> {
+        let base = self.control.layout().base();
+        for mapping in mappings {
+            let part = self.part(mapping, &pages);
+            if self.is_memory(mapping) {
+                let at = |page: Page| (base + page * PAGE) as usize;
+                self.shared.watch(at(part.start)..at(part.end))?;
+                for held in self.shared.held(part)? {
+                    for page in held.filter(|&page| !self.shared.knows(page)).collect::<Vec<_>>() {
+                        self.shared.are_used(page..page + 1);
+                        self.step(Event::Loaded(page..page + 1), None);
+                    }
+                }
+            } else if is_constant(mapping) {
+                for page in part {
+                    let mut bytes = [0; PAGE as usize];
+                    if !self.shared.knows(page) && look(base + page * PAGE, &mut bytes) {
+                        self.shared.is_apart(page, &bytes)?;
+                        self.step(Event::Loaded(page..page + 1), None);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn is_memory(&self, mapping: &Mapping) -> bool {
+        mapping.is_shared && mapping.inode == self.inode
+    }
+
+    /// Another machine asks whether a page is mapped.
+    pub(super) fn look(&mut self, from: NodeId, page: Page) {
+        if !self.is_ours(page) {
+            return self.nonsense(from, "a page that is not ours");
+        }
+        let block = block_of(page);
+        let is_news = !self.blocks.published.contains(&block);
+        self.publish(block);
+        let pages = pages_of(block);
+        let mappings = match self.mappings_of(&pages) {
+            Ok(mappings) => mappings,
+            Err(error) => return self.fails(&error.to_string()),
+        };
+        // Constants may have come since.
+        if !is_news && let Err(error) = self.take(pages.clone(), &mappings) {
+            return self.fails(&error.to_string());
+        }
+        let mut bits = Bits::default();
+        for mapping in &mappings {
+            let is_there = mapping.reads && self.is_memory(mapping) || is_constant(mapping);
+            for page in self.part(mapping, &pages).filter(|_| is_there) {
+                let bit = page % BLOCK;
+                bits[(bit / 64) as usize] |= 1 << (bit % 64);
+            }
+        }
+        if !is_set(&bits, page) {
+            self.blocks.refused.insert(page);
+        }
+        let body = bits.iter().flat_map(|word| word.to_le_bytes()).collect();
+        self.send(from, Frame::Word(Word::Seen { block }), body);
+    }
+
+    /// The answer.
+    pub(super) fn seen(&mut self, from: NodeId, block: u64, body: &[u8]) {
+        let mut bits = Bits::default();
+        if body.len() != size_of_val(&bits) || self.home(block * BLOCK) != Some(from) {
+            return self.nonsense(from, "what is mapped elsewhere");
+        }
+        for (word, bytes) in bits.iter_mut().zip(body.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        self.blocks.known.insert(block, bits);
+        let mut waiting = self.blocks.looking.remove(&block).unwrap_or_default();
+        let asked = waiting.front().map(|(page, _)| *page);
+        // What is not mapped is known of the page that was asked for only.
+        waiting.retain(|&(page, writes)| {
+            if self.is_closed(page) {
+                // Who is stopped there is let go when it opens.
+            } else if is_set(&bits, page) {
+                self.ask(page, writes);
+            } else if Some(page) == asked {
+                self.is_wrong(page);
+            } else {
+                return true;
+            }
+            false
+        });
+        if let Some(&(page, _)) = waiting.front() {
+            self.blocks.looking.insert(block, waiting);
+            self.ask_for(page);
+        }
+    }
+}
+
+/// What its owner only reads, and others may, too.
+fn is_constant(mapping: &Mapping) -> bool {
+    mapping.reads && !mapping.writes && !mapping.is_shared
+}
+
+/// Copies a page of this process, if that can be.
+fn look(at: u64, to: &mut [u8; PAGE as usize]) -> bool {
+    let here = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
+    let there = libc::iovec { iov_base: at as *mut _, iov_len: to.len() };
+    // SAFETY: writes the buffer; what cannot be read is an error.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &here, 1, &there, 1, 0) };
+    read == to.len() as isize
+}

@@ -1,0 +1,455 @@
+//! Memory of a file that others map in this process as they like, at fixed places: the page of the
+//! file that an address shows is always the same. Who brings and takes its pages reads and writes the
+//! file. Only what is *watched* stops threads, and of that only what was not let through.
+//!
+//! Where nobody maps a page, or something else lies at its address, the file has it all the
+//! same, and nothing is done to what lies there.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::with_exposed_provenance_mut;
+
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
+
+use crate::error::PagerError;
+use crate::region::{Access, Fault, Stops};
+use crate::userfault::{Stopped, Userfault};
+
+/// Bytes of a page: the system's.
+pub const PAGE: u64 = 4096;
+const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+
+/// What is known of a page; of others, that threads may do nothing with it.
+#[derive(Debug, Clone, Copy)]
+struct Page {
+    access: Access,
+    /// The file has something there.
+    is_there: bool,
+    /// Its address shows the file's page.
+    is_mapped: bool,
+}
+
+const NONE: Page = Page { access: Access::None, is_there: false, is_mapped: true };
+
+/// The file, and what threads may do with its pages.
+pub struct Shared {
+    userfault: Userfault,
+    file: OwnedFd,
+    /// The address of the file's first page.
+    base: usize,
+    pages: HashMap<u64, Page>,
+    stopped: Vec<Stopped>,
+}
+
+impl Shared {
+    /// Nothing of it is watched.
+    pub fn new(file: BorrowedFd<'_>, base: usize, stops: Stops) -> Result<Self, PagerError> {
+        let file = rustix::io::fcntl_dupfd_cloexec(file, 0).map_err(failed("copy a descriptor"))?;
+        let userfault = Userfault::new(stops)?;
+        Ok(Self { userfault, file, base, pages: HashMap::new(), stopped: Vec::new() })
+    }
+
+    /// From now on threads are stopped in this part of a mapping of the file, which the file's
+    /// place must be for. What is mapped there already stays so.
+    pub fn watch(&self, at: Range<usize>) -> Result<(), PagerError> {
+        match self.userfault.register(at) {
+            Ok(()) => Ok(()),
+            Err(Errno::NOMEM) => Err(PagerError::Mappings),
+            Err(why) => Err(failed("register shared memory with userfaultfd")(why)),
+        }
+    }
+
+    /// Whether pages can be given for reading only: see
+    /// [`Region::can_allow_read`](crate::Region::can_allow_read).
+    pub fn can_allow_read(&self) -> bool {
+        self.userfault.maps_to_read
+    }
+
+    /// Readable, for poll(2), when threads are stopped.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.userfault.descriptor()
+    }
+
+    /// Appends who was stopped since the last call. Never waits.
+    pub fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError> {
+        let mut all = std::mem::take(&mut self.stopped);
+        self.userfault.stopped(&mut all).map_err(failed("ask userfaultfd for faults"))?;
+        for Stopped { address, writes, thread } in all.drain(..) {
+            let offset = address - self.base;
+            let wants = if writes { Access::Write } else { Access::Read };
+            let (page, at) = (offset as u64 / PAGE, offset % PAGE as usize);
+            faults.push(Fault { page, at, wants, thread });
+        }
+        self.stopped = all;
+        Ok(())
+    }
+
+    /// The parts of a range in which the file has pages.
+    pub fn held(&self, pages: Range<u64>) -> Result<Vec<Range<u64>>, PagerError> {
+        let (mut at, end) = (pages.start * PAGE, pages.end * PAGE);
+        let mut held = Vec::new();
+        while at < end {
+            let data = match seek(&self.file, SeekFrom::Data(at)) {
+                Ok(data) if data < end => data,
+                Ok(_) | Err(Errno::NXIO) => break,
+                Err(why) => return Err(failed("look for pages in shared memory")(why)),
+            };
+            let hole = seek(&self.file, SeekFrom::Hole(data));
+            at = hole.map_err(failed("look for holes in shared memory"))?.min(end);
+            held.push(data / PAGE..at.div_ceil(PAGE));
+        }
+        Ok(held)
+    }
+
+    /// Threads may use these pages, which the file holds, as they do already.
+    pub fn are_used(&mut self, pages: Range<u64>) {
+        let used = Page { access: Access::Write, is_there: true, is_mapped: true };
+        self.pages.extend(pages.map(|page| (page, used)));
+    }
+
+    /// Of a page that is not mapped here, but something else at its address, the file holds this.
+    pub fn is_apart(&mut self, page: u64, bytes: &[u8]) -> Result<(), PagerError> {
+        let apart = Page { access: Access::Write, is_there: true, is_mapped: false };
+        self.pages.insert(page, apart);
+        self.store(page, bytes)
+    }
+
+    /// Whether anything was said of a page since it was forgotten.
+    pub fn knows(&self, page: u64) -> bool {
+        self.pages.contains_key(&page)
+    }
+
+    fn of(&self, page: u64) -> Page {
+        self.pages.get(&page).copied().unwrap_or(NONE)
+    }
+
+    fn at(&self, pages: Range<u64>) -> Range<usize> {
+        let at = |page: u64| self.base + (page * PAGE) as usize;
+        at(pages.start)..at(pages.end)
+    }
+
+    /// Threads may do at least that with a page from now on, and those go on that were stopped.
+    pub fn allow(&mut self, page: u64, access: Access) -> Result<(), PagerError> {
+        let before = self.of(page);
+        if !before.is_there {
+            return self.bring(page, None, access);
+        }
+        let access = access.max(before.access);
+        self.pages.insert(page, Page { access, ..before });
+        if before.is_mapped { self.show(page, access) } else { Ok(()) }
+    }
+
+    /// A page holds this from now on, or zeros; threads may do that with it, and those go on that
+    /// were stopped.
+    pub fn bring(
+        &mut self,
+        page: u64,
+        bytes: Option<&[u8]>,
+        access: Access,
+    ) -> Result<(), PagerError> {
+        let before = self.of(page);
+        let is_mapped = before.is_mapped;
+        self.pages.insert(page, Page { access, is_there: true, is_mapped });
+        let bytes = bytes.unwrap_or(&ZEROS);
+        if !is_mapped {
+            return self.store(page, bytes);
+        }
+        let at = self.at(page..page + 1);
+        loop {
+            let done = match before.is_there {
+                true => Err(Errno::EXIST),
+                false => self.userfault.copy(at.start, bytes, access == Access::Write),
+            };
+            match done {
+                Ok(_) => return Ok(()),
+                // The file has it already, or nobody maps it.
+                Err(Errno::EXIST | Errno::NOENT) => {
+                    self.store(page, bytes)?;
+                    return self.show(page, access);
+                }
+                Err(Errno::AGAIN) => {}
+                Err(Errno::NOMEM) => return Err(PagerError::Memory),
+                Err(why) => return Err(failed("bring a page by userfaultfd")(why)),
+            }
+        }
+    }
+
+    /// Maps a page that the file has where somebody wants it, as the access says.
+    fn show(&self, page: u64, access: Access) -> Result<(), PagerError> {
+        let (at, writable) = (self.at(page..page + 1), access == Access::Write);
+        loop {
+            match self.userfault.map(at.clone(), writable) {
+                Ok(_) | Err(Errno::NOENT) => return self.wake(page..page + 1),
+                // It is mapped already, perhaps for reading only.
+                Err(Errno::EXIST) => {
+                    if writable {
+                        self.set_protection(page, false)?;
+                    }
+                    return self.wake(page..page + 1);
+                }
+                // Somebody has given the memory back.
+                Err(Errno::FAULT) => self.store(page, &ZEROS)?,
+                Err(Errno::AGAIN) => {}
+                Err(Errno::NOMEM) => return Err(PagerError::Memory),
+                Err(why) => return Err(failed("map a page by userfaultfd")(why)),
+            }
+        }
+    }
+
+    fn set_protection(&self, page: u64, protects: bool) -> Result<(), PagerError> {
+        match self.userfault.protect(self.at(page..page + 1), protects) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(why) => Err(failed("protect a page by userfaultfd")(why)),
+        }
+    }
+
+    /// Threads that could write a page may only read it from now on.
+    pub fn protect(&mut self, page: u64) -> Result<(), PagerError> {
+        let before = self.of(page);
+        if before.access < Access::Write {
+            return Ok(());
+        }
+        self.pages.insert(page, Page { access: Access::Read, ..before });
+        if before.is_mapped { self.set_protection(page, true) } else { Ok(()) }
+    }
+
+    /// Threads may do nothing with a page from now on. What the file holds stays.
+    pub fn forbid(&mut self, page: u64) -> Result<(), PagerError> {
+        let before = self.of(page);
+        self.pages.insert(page, Page { access: Access::None, ..before });
+        if !before.is_mapped || before.access == Access::None {
+            return Ok(());
+        }
+        let at = self.at(page..page + 1);
+        let start = with_exposed_provenance_mut(at.start);
+        // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
+        match unsafe { madvise(start, at.len(), Advice::LinuxDontNeed) } {
+            Ok(()) | Err(Errno::NOMEM) => Ok(()),
+            Err(why) => Err(failed("take a page from threads")(why)),
+        }
+    }
+
+    /// The file has nothing of these pages any more, nothing is known of them, and threads may do
+    /// nothing with what is watched of them.
+    pub fn discard(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        self.forget(pages.clone());
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (at, bytes) = (pages.start * PAGE, (pages.end - pages.start) * PAGE);
+        fallocate(&self.file, flags, at, bytes).map_err(failed("give pages back to the system"))
+    }
+
+    /// Nothing is known of these pages any more.
+    pub fn forget(&mut self, pages: Range<u64>) {
+        if pages.end - pages.start < self.pages.len() as u64 {
+            pages.for_each(|page| {
+                self.pages.remove(&page);
+            });
+        } else {
+            self.pages.retain(|page, _| !pages.contains(page));
+        }
+    }
+
+    /// Appends what a page holds.
+    pub fn read(&self, page: u64, to: &mut Vec<u8>) -> Result<(), PagerError> {
+        let begin = to.len();
+        to.resize(begin + PAGE as usize, 0);
+        let mut done = 0;
+        while done < PAGE as usize {
+            match rustix::io::pread(&self.file, &mut to[begin + done..], page * PAGE + done as u64)
+            {
+                Ok(0) => return Err(PagerError::Memory),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(failed("read shared memory")(why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A page holds this, whatever threads may do with it.
+    pub fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), PagerError> {
+        let before = self.of(page);
+        self.pages.insert(page, Page { is_there: true, ..before });
+        self.store(page, bytes)
+    }
+
+    fn store(&self, page: u64, mut bytes: &[u8]) -> Result<(), PagerError> {
+        let mut at = page * PAGE;
+        while !bytes.is_empty() {
+            match rustix::io::pwrite(&self.file, bytes, at) {
+                Ok(count) => (bytes, at) = (&bytes[count..], at + count as u64),
+                Err(Errno::INTR) => {}
+                Err(Errno::NOMEM | Errno::NOSPC) => return Err(PagerError::Memory),
+                Err(why) => return Err(failed("write shared memory")(why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Threads that were stopped there try again.
+    pub fn wake(&self, pages: Range<u64>) -> Result<(), PagerError> {
+        self.userfault.wake(self.at(pages)).map_err(failed("wake threads by userfaultfd"))
+    }
+
+    /// Who uses a page gets SIGSEGV, until it is opened again.
+    pub fn close(&self, page: u64, closed: bool) -> Result<(), PagerError> {
+        let at = self.at(page..page + 1);
+        let to = if closed {
+            MprotectFlags::empty()
+        } else {
+            MprotectFlags::READ | MprotectFlags::WRITE
+        };
+        // SAFETY: who does what is not allowed is told by a signal.
+        match unsafe { mprotect(with_exposed_provenance_mut(at.start), at.len(), to) } {
+            Ok(()) => self.wake(page..page + 1),
+            Err(Errno::NOMEM) => Err(PagerError::Mappings),
+            Err(why) => Err(failed("close a page")(why)),
+        }
+    }
+}
+
+fn failed(doing: &'static str) -> impl Fn(Errno) -> PagerError {
+    move |why| PagerError::System { doing, why }
+}
+
+impl AsFd for Shared {
+    /// The file's.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd;
+
+    use super::*;
+
+    const PAGES: usize = 8;
+
+    struct Mapped {
+        shared: Shared,
+        at: usize,
+    }
+
+    /// A file of some pages, all of which are mapped here and none is watched.
+    fn mapped() -> Mapped {
+        let file = rustix::fs::memfd_create("shared", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&file, PAGES as u64 * PAGE).unwrap();
+        // SAFETY: a new mapping.
+        let at = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                PAGES * PAGE as usize,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        } as usize;
+        Mapped { shared: Shared::new(file.as_fd(), at, Stops::Programs).unwrap(), at }
+    }
+
+    impl Mapped {
+        fn byte(&self, page: usize) -> *mut u8 {
+            with_exposed_provenance_mut(self.at + page * PAGE as usize)
+        }
+
+        /// Threads do that with a byte, and are let go on as `answers` says for each of the faults.
+        fn faults(&mut self, page: usize, write: Option<u8>, wants: &[Access]) -> u8 {
+            let byte = self.byte(page).expose_provenance();
+            let other = std::thread::spawn(move || {
+                let byte = with_exposed_provenance_mut::<u8>(byte);
+                // SAFETY: mapped as long as the test.
+                unsafe {
+                    write.into_iter().for_each(|value| byte.write_volatile(value));
+                    byte.read_volatile()
+                }
+            });
+            let mut seen = Vec::new();
+            while !other.is_finished() || seen.len() < wants.len() {
+                let mut faults = Vec::new();
+                self.shared.faults(&mut faults).unwrap();
+                for fault in faults {
+                    assert_eq!(fault.page, page as u64);
+                    self.shared.allow(fault.page, fault.wants).unwrap();
+                    seen.push(fault.wants);
+                }
+            }
+            assert_eq!(seen, wants);
+            other.join().unwrap()
+        }
+    }
+
+    #[test]
+    fn what_was_there_goes_on_and_what_was_taken_stops() {
+        let mut it = mapped();
+        // SAFETY: nobody else uses it.
+        unsafe { it.byte(2).write(7) };
+        it.shared.watch(it.at..it.at + 4 * PAGE as usize).unwrap();
+        assert_eq!(it.shared.held(0..8).unwrap(), vec![2..3; 1]);
+        it.shared.are_used(2..3);
+        assert_eq!(it.faults(2, None, &[]), 7);
+        assert_eq!(it.faults(1, Some(5), &[Access::Write]), 5);
+        assert_eq!(it.faults(5, Some(5), &[]), 5, "it is not watched");
+        it.shared.protect(2).unwrap();
+        assert_eq!(it.faults(2, None, &[]), 7);
+        assert_eq!(it.faults(2, Some(8), &[Access::Write]), 8);
+        it.shared.forbid(2).unwrap();
+        let mut bytes = Vec::new();
+        it.shared.read(2, &mut bytes).unwrap();
+        assert_eq!((bytes.len(), bytes[0]), (PAGE as usize, 8));
+        assert_eq!(it.faults(2, None, &[Access::Read]), 8);
+        it.shared.forbid(2).unwrap();
+        it.shared.bring(2, Some(&[9; PAGE as usize]), Access::Read).unwrap();
+        assert_eq!(it.faults(2, None, &[]), 9);
+        it.shared.discard(0..4).unwrap();
+        assert_eq!(it.faults(2, None, &[Access::Read]), 0);
+        assert_eq!(it.shared.held(0..4).unwrap(), vec![2..3; 1]);
+    }
+
+    #[test]
+    fn what_lies_elsewhere_is_left_alone() {
+        let mut it = mapped();
+        let ours = it.byte(3).cast();
+        // SAFETY: over a page that nobody uses.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            assert_eq!(libc::mmap(ours, PAGE as usize, protection, flags, -1, 0), ours);
+            it.byte(3).write(1);
+        }
+        it.shared.is_apart(3, &[2; PAGE as usize]).unwrap();
+        it.shared.protect(3).unwrap();
+        it.shared.forbid(3).unwrap();
+        it.shared.allow(3, Access::Write).unwrap();
+        it.shared.bring(3, Some(&[4; PAGE as usize]), Access::Write).unwrap();
+        // SAFETY: as above.
+        assert_eq!(unsafe { it.byte(3).read() }, 1);
+        let mut bytes = Vec::new();
+        it.shared.read(3, &mut bytes).unwrap();
+        assert_eq!(bytes[0], 4);
+        // Nor where nothing is any more.
+        // SAFETY: nobody uses it.
+        unsafe { libc::munmap(it.byte(6).cast(), PAGE as usize) };
+        it.shared.are_used(6..7);
+        it.shared.protect(6).unwrap();
+        it.shared.forbid(6).unwrap();
+        it.shared.bring(6, None, Access::Write).unwrap();
+        it.shared.allow(6, Access::Write).unwrap();
+    }
+
+    #[test]
+    fn what_was_given_back_under_its_hands_is_zeros() {
+        let mut it = mapped();
+        it.shared.watch(it.at..it.at + PAGE as usize).unwrap();
+        it.shared.bring(0, Some(&[3; PAGE as usize]), Access::Write).unwrap();
+        // SAFETY: punches a hole.
+        let hole = unsafe { libc::madvise(it.byte(0).cast(), PAGE as usize, libc::MADV_REMOVE) };
+        assert_eq!(hole, 0);
+        assert_eq!(it.faults(0, None, &[Access::Read]), 0);
+    }
+}

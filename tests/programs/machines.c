@@ -1,0 +1,375 @@
+/* Tasks of several machines, that nagaya run has started, in one space: memory goes to and fro
+ * between machines while its owners change it, map and unmap it, fork and end.
+ *
+ * usage: machines CASE */
+#include "check.h"
+
+#include <pvas.h>
+#include <setjmp.h>
+#include <stdatomic.h>
+
+#define PAGE 4096ul
+#define WAIT_MS 60000
+#define TASKS_MAX 16
+
+static int me, tasks;
+
+static void *of(int task, const char *name)
+{
+	void *address;
+	if (pvas_import(PVAS_SELF, task, name, &address, NULL, WAIT_MS)) {
+		fprintf(stderr, "%d: %s of %d: %s\n", me, name, task, pvas_error());
+		_exit(1);
+	}
+	return address;
+}
+
+static void tell(const char *name, const void *address, size_t size)
+{
+	CHECK_EQ(pvas_export(name, address, size), 0);
+}
+
+/* ---- steps that all take together: task 0's board ---------------------------------------- */
+
+static struct board {
+	_Alignas(4096) _Atomic int arrived;
+	_Alignas(4096) _Atomic int ticket, serving;
+	long count;
+	_Alignas(4096) _Atomic int x;
+	_Alignas(4096) _Atomic int y;
+	_Alignas(4096) int seen[2];
+	long plain[TASKS_MAX];
+} own, *board = &own;
+
+static void meet(void)
+{
+	static int step;
+	step++;
+	atomic_fetch_add(&board->arrived, 1);
+	while (atomic_load(&board->arrived) < step * tasks) {
+		usleep(300);
+		check_parent();
+	}
+}
+
+static void begin(void)
+{
+	me = pvas_getid();
+	CHECK(me >= 0);
+	tasks = atoi(getenv("NAGAYA_TASKS"));
+	CHECK(tasks <= TASKS_MAX);
+	if (me == 0)
+		tell("board", &own, sizeof own);
+	else
+		board = of(0, "board");
+	meet();
+}
+
+/* Task 0, at whose board the others look, stays until they have gone. */
+static void part(void)
+{
+	meet();
+	for (int task = 1; !me && task < tasks; task++)
+		while (pvas_getpid(PVAS_SELF, task) >= 0 || errno == EREMOTE)
+			usleep(500);
+}
+
+static char *map(size_t size)
+{
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CHECK(at != MAP_FAILED);
+	return at;
+}
+
+/* ---- cases --------------------------------------------------------------------------- */
+
+/* Domains are machines, by the same number everywhere; PIDs are each machine's own. */
+static void who(void)
+{
+	begin();
+	CHECK_EQ(pvas_ntasks(PVAS_SELF), tasks);
+	int last = 0;
+	for (int task = 0; task < tasks; task++) {
+		int domain = pvas_domain_of(PVAS_SELF, task);
+		CHECK(domain == last || domain == last + 1);
+		last = domain;
+		if (domain == pvas_domain_of(PVAS_SELF, me))
+			CHECK(pvas_getpid(PVAS_SELF, task) > 0);
+		else
+			CHECK_FAILS(pvas_getpid(PVAS_SELF, task), EREMOTE);
+	}
+	CHECK(last > 0);
+	CHECK_EQ(pvas_getpid(PVAS_SELF, me), getpid());
+	CHECK_FAILS(pvas_getpid(PVAS_SELF, tasks), ESRCH);
+	part();
+}
+
+/* A lock that is made of loads and stores in memory of machine 0. */
+static void locks(void)
+{
+	begin();
+	const int rounds = 100;
+	for (int round = 0; round < rounds; round++) {
+		int mine = atomic_fetch_add(&board->ticket, 1);
+		while (atomic_load(&board->serving) != mine)
+			check_parent();
+		board->count += 1;
+		board->plain[me] += board->count;
+		atomic_store(&board->serving, mine + 1);
+	}
+	meet();
+	CHECK_EQ(board->count, (long)rounds * tasks);
+	part();
+}
+
+/* Dekker: of two who write and then look, one sees the other. */
+static void order(void)
+{
+	begin();
+	for (int round = 0; round < 100; round++) {
+		if (me == 0)
+			atomic_store(&board->x, 0), atomic_store(&board->y, 0);
+		meet();
+		if (me == 0) {
+			atomic_store(&board->x, 1);
+			board->seen[0] = atomic_load(&board->y);
+		} else if (me == tasks - 1) {
+			atomic_store(&board->y, 1);
+			board->seen[1] = atomic_load(&board->x);
+		}
+		meet();
+		CHECK(board->seen[0] || board->seen[1]);
+		meet();
+	}
+	part();
+}
+
+/* The kernel reads and writes other machines' memory in system calls, also what nobody has
+ * touched here. */
+static void calls(void)
+{
+	begin();
+	enum { SIZE = 5 * 4096 + 17 };
+	char *text = map(SIZE + PAGE), *room = map(SIZE + PAGE);
+	memset(text, 'a' + me, SIZE);
+	tell("text", text, SIZE);
+	tell("room", room, SIZE);
+	meet();
+	int next = (me + 1) % tasks, before = (me + tasks - 1) % tasks, ends[2];
+	const char *far = of(next, "text");
+	CHECK_EQ(pipe(ends), 0);
+	CHECK_EQ(write(ends[1], far, SIZE), SIZE);
+	char *to = of(before, "room");
+	CHECK_EQ(read(ends[0], to, SIZE), SIZE);
+	meet();
+	/* Who is after us has read what is after him. */
+	for (int at = 0; at < SIZE; at++)
+		CHECK_EQ(room[at], 'a' + (me + 2) % tasks);
+	CHECK_EQ(room[SIZE], 0);
+	/* Nothing is mapped there. */
+	struct pvas_space_info space;
+	CHECK_EQ(pvas_getspace(PVAS_SELF, &space), 0);
+	char *nothing = (char *)pvas_segment(PVAS_SELF, next) + space.segment_size / 2;
+	CHECK_FAILS(write(ends[1], nothing, 1), EFAULT);
+	close(ends[1]);
+	part();
+}
+
+static sigjmp_buf back;
+
+static volatile sig_atomic_t looks;
+
+static void caught(int signal, siginfo_t *information, void *context)
+{
+	(void)context;
+	if (!looks) {
+		fprintf(stderr, "%d: signal %d at %p\n", me, signal, information->si_addr);
+		_exit(1);
+	}
+	siglongjmp(back, signal);
+}
+
+static void catch(void)
+{
+	struct sigaction action = {.sa_sigaction = caught, .sa_flags = SA_SIGINFO};
+	CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
+}
+
+/* A call of its own: what the jump leaves in registers is nobody's. */
+__attribute__((noinline)) static int signal_at(const volatile char *address)
+{
+	int signal = sigsetjmp(back, 1);
+	looks = 1;
+	if (!signal)
+		(void)*address;
+	looks = 0;
+	return signal;
+}
+
+/* What is mapped, unmapped, discarded, moved and grown where others have pages of it. */
+static void maps(void)
+{
+	begin();
+	enum { SIZE = 64 * 4096 };
+	catch();
+	char *area = map(SIZE), *const first = area;
+	memset(area, 1 + me, SIZE);
+	tell("area", area, SIZE);
+	int next = (me + 1) % tasks, before = (me + tasks - 1) % tasks;
+	char *far = of(next, "area");
+	for (size_t at = 0; at < SIZE; at += PAGE)
+		CHECK_EQ(far[at], 1 + next);
+	far[0] = 100 + me;
+	meet();
+	CHECK_EQ(area[0], 100 + before);
+	meet();
+	CHECK_EQ(madvise(area, SIZE / 2, MADV_DONTNEED), 0);
+	CHECK_EQ(area[0], 0);
+	meet();
+	for (size_t at = 0; at < SIZE; at += PAGE)
+		CHECK_EQ(far[at], at < SIZE / 2 ? 0 : 1 + next);
+	far[PAGE] = 50 + me;
+	meet();
+	CHECK_EQ(area[PAGE], 50 + before);
+	CHECK_EQ(munmap(area, SIZE / 4), 0);
+	meet();
+	CHECK_EQ(signal_at(far), SIGSEGV);
+	CHECK_EQ(signal_at(far + SIZE / 4 - 1), SIGSEGV);
+	CHECK_EQ(signal_at(far + SIZE / 4), 0);
+	meet();
+	area = mmap(first, SIZE / 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+	CHECK(area == first);
+	area[2 * PAGE] = 70 + me;
+	meet();
+	CHECK_EQ(far[0], 0);
+	CHECK_EQ(far[2 * PAGE], 70 + next);
+	far[3 * PAGE] = 80 + me;
+	meet();
+	CHECK_EQ(area[3 * PAGE], 80 + before);
+	/* To another place, with what another machine has written. */
+	char *moved = mremap(area, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
+	CHECK(moved != MAP_FAILED);
+	CHECK_EQ(moved[3 * PAGE], 80 + before);
+	CHECK_EQ(moved[2 * PAGE], 70 + me);
+	CHECK_EQ(moved[SIZE], 0);
+	moved[SIZE] = 90 + me;
+	tell("moved", moved, 2 * SIZE);
+	meet();
+	char *there = of(next, "moved");
+	CHECK_EQ(there[SIZE], 90 + next);
+	CHECK_EQ(there[2 * PAGE], 70 + next);
+	part();
+}
+
+/* Owners allocate and free while others read and write what they have. */
+static void churn(void)
+{
+	begin();
+	static _Atomic(char *) block;
+	tell("block", &block, sizeof block);
+	_Atomic(char *) *far = of((me + 1) % tasks, "block");
+	uint64_t seed = 7 + me;
+	for (int round = 0; round < 60; round++) {
+		size_t size = 1 + check_random(&seed) % 300000;
+		char *mine = malloc(size);
+		memset(mine, 1, size);
+		atomic_store(&block, mine);
+		meet();
+		char *its = atomic_load(far);
+		CHECK_EQ(its[0], 1);
+		its[0] = 2;
+		meet();
+		CHECK_EQ(mine[0], 2);
+		CHECK_EQ(mine[size - 1], size == 1 ? 2 : 1);
+		free(mine);
+		char *fresh = calloc(1, 20000);
+		for (int at = 0; at < 20000; at++)
+			CHECK_EQ(fresh[at], 0);
+		free(fresh);
+	}
+	part();
+}
+
+/* A fork has what its parent had, wherever that was. */
+static void forks(void)
+{
+	begin();
+	enum { PAGES = 40 };
+	char *area = map(PAGES * PAGE);
+	for (int page = 0; page < PAGES; page++)
+		area[page * PAGE] = page;
+	tell("area", area, PAGES * PAGE);
+	meet();
+	char *far = of((me + 1) % tasks, "area");
+	for (int page = 0; page < PAGES; page += 2)
+		far[page * PAGE] += 100;
+	meet();
+	for (int round = 0; round < 3; round++) {
+		pid_t child = fork();
+		CHECK(child >= 0);
+		if (!child) {
+			for (int page = 0; page < PAGES; page++)
+				if ((unsigned char)area[page * PAGE] != (page % 2 ? page : page + 100))
+					_exit(2);
+			memset(area, 0, PAGES * PAGE);
+			_exit(0);
+		}
+		int status;
+		CHECK_EQ(waitpid(child, &status, 0), child);
+		CHECK_EQ(status, 0);
+	}
+	meet();
+	CHECK_EQ((unsigned char)far[2 * PAGE], 102);
+	part();
+}
+
+/* Who ends takes his memory along, and nobody finds him any more. */
+static void ends(void)
+{
+	begin();
+	static int word = 5;
+	tell("word", &word, sizeof word);
+	int last = tasks - 1;
+	const char *far = me ? NULL : of(last, "word");
+	if (!me)
+		CHECK_EQ(*far, 5);
+	meet();
+	if (me == last)
+		_exit(0);
+	if (!me) {
+		catch();
+		while (pvas_getpid(PVAS_SELF, last) >= 0 || errno == EREMOTE)
+			usleep(500);
+		CHECK_FAILS(pvas_getpid(PVAS_SELF, last), ESRCH);
+		CHECK_FAILS(pvas_import(PVAS_SELF, last, "word", NULL, NULL, 0), ENOENT);
+		double begin = check_seconds();
+		while (!signal_at(far) && check_seconds() - begin < 10)
+			usleep(1000);
+		CHECK_EQ(signal_at(far), SIGSEGV);
+	}
+}
+
+/* Says who it is, and stays until it is killed. */
+static void stays(void)
+{
+	begin();
+	static volatile int value;
+	tell("value", (int *)&value, sizeof value);
+	int *far = of((me + 1) % tasks, "value");
+	printf("%d stays\n", me);
+	fflush(stdout);
+	for (;;) {
+		++*far;
+		check_parent();
+	}
+}
+
+int main(int argc, char **argv)
+{
+	static const struct check_case cases[] = {
+		{"who", who},     {"locks", locks}, {"order", order}, {"calls", calls},
+		{"maps", maps},   {"churn", churn}, {"forks", forks}, {"ends", ends},
+		{"stays", stays}, {NULL, NULL},
+	};
+	return check_main(cases, argc, argv);
+}

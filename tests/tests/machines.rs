@@ -1,0 +1,260 @@
+//! A space over several machines, which are network namespaces here with nothing in common but files.
+//! The cases are in `programs/machines.c`; what else a user sees is here: output, statuses,
+//! signals, and that nothing is left when a task or a machine is lost.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nagaya_tests::nodes::{END_MAX, NAMES, Nodes, Shares};
+use nagaya_tests::{Cmd, Running, kill, nagaya, proc_status, program, seed, skip, tool};
+use rustix::process::Signal;
+
+fn machines(count: usize) -> Option<Nodes> {
+    let nodes = Nodes::of(count, Shares::Files);
+    if nodes.is_none() {
+        skip("only root can make network namespaces");
+    }
+    nodes
+}
+
+/// `nagaya run` on the first machine.
+fn run(nodes: &Nodes, domains: &str, options: &[&str], program: impl AsRef<Path>) -> Cmd {
+    let run = nagaya("run").args(["--domains", domains]).args(options);
+    let run = run.arg(program.as_ref()).env("NAGAYA_RSH", nodes.agent());
+    nodes.on(0, run).time_limit(Duration::from_secs(60))
+}
+
+fn cases(file: &str, cases: &[&str]) {
+    let Some(nodes) = machines(4) else { return };
+    let program = program::c_with_libraries(file, &["pvas_delegate", "pvas"]);
+    let two = format!("all:1,@{}:1", NAMES[1]);
+    let four = format!("all:2,@{}:2", NAMES[1]);
+    let all = format!("all:1,@{}:1,@{}/0:2,@{}:1", NAMES[1], NAMES[2], NAMES[3]);
+    for case in cases {
+        for domains in [&two, &four, &all] {
+            let output = run(&nodes, domains, &["-K"], &program).arg(case).run();
+            assert!(output.status.success(), "{domains}, {case}: {output}");
+        }
+    }
+}
+
+#[test]
+fn domains_of_machines_have_the_same_numbers_everywhere() {
+    cases("machines.c", &["who"]);
+}
+
+#[test]
+fn a_pointer_means_the_same_on_all_machines() {
+    cases("domains.c", &["pointers", "unmaps"]);
+}
+
+#[test]
+fn every_read_sees_the_last_write() {
+    cases("machines.c", &["order", "locks"]);
+}
+
+#[test]
+fn system_calls_use_memory_of_other_machines() {
+    cases("machines.c", &["calls"]);
+}
+
+#[test]
+fn what_owners_map_and_unmap_changes_for_all() {
+    cases("machines.c", &["maps", "churn"]);
+}
+
+#[test]
+fn a_fork_has_what_its_parent_had_wherever_that_was() {
+    cases("machines.c", &["forks"]);
+}
+
+#[test]
+fn who_ends_takes_his_memory_along() {
+    cases("machines.c", &["ends"]);
+}
+
+/// By memory that is fetched and futexes that are passed on.
+#[test]
+fn work_is_delegated_to_tasks_of_other_machines() {
+    let Some(nodes) = machines(2) else { return };
+    let program = program::c_with_libraries("delegate.c", &["pvas_delegate", "pvas"]);
+    for case in ["calls", "asynchronous", "later", "share"] {
+        for domains in ["all:1,@node2:2", "all:2,@node2:1"] {
+            let output = run(&nodes, domains, &["-K"], &program).arg(case).run();
+            assert!(output.status.success(), "{domains}, {case}: {output}");
+        }
+    }
+}
+
+#[test]
+fn output_status_and_surroundings_are_those_of_one_run() {
+    let Some(nodes) = machines(2) else { return };
+    let domains = "all:1,@node2:2";
+    let sh = |script: &str, options: &[&str]| {
+        run(&nodes, domains, options, tool("sh")).args(["-c", script])
+    };
+    let lines = |text: &str| {
+        let mut lines: Vec<&str> = text.lines().collect();
+        lines.sort_unstable();
+        lines.join(" ")
+    };
+    let who = "echo $NAGAYA_TASK_ID of $NAGAYA_TASKS on $(hostname); echo $X >&2";
+    let output = sh(who, &["-x", "X=there"]).run();
+    assert!(output.status.success(), "{output}");
+    assert_eq!(lines(&output.stdout), "0 of 3 on node1 1 of 3 on node2 2 of 3 on node2");
+    assert_eq!(lines(&output.stderr), "there there there");
+    let labelled = sh("printf '%s' a; echo b", &["--label"]).run().ok();
+    assert_eq!(lines(&labelled), "[0] ab [1] ab [2] ab");
+    let directory = sh("pwd", &["--chdir", "/usr"]).run().ok();
+    assert_eq!(lines(&directory), "/usr /usr /usr");
+    let input = sh("cat", &[]).stdin("text\n").run().ok();
+    assert_eq!(input, "text\n", "only the first task has any");
+    // Long output comes whole.
+    let long = sh("head -c 3000000 /dev/zero", &[]).run().ok();
+    assert_eq!(long.len(), 9_000_000);
+    let status = |script: &str, options: &[&str]| sh(script, options).run().code();
+    assert_eq!(status("exit 0", &[]), 0);
+    assert_eq!(status("[ $NAGAYA_TASK_ID != 2 ] || exit 7", &[]), 7);
+    let begin = Instant::now();
+    assert_eq!(status("[ $NAGAYA_TASK_ID = 2 ] && exit 7; exec sleep 50", &["-K"]), 7);
+    assert!(begin.elapsed() < Duration::from_secs(25), "{:?}", begin.elapsed());
+    let killed = sh("[ $NAGAYA_TASK_ID != 2 ] || kill -9 $$", &[]).run();
+    assert_eq!(killed.code(), 128 + 9);
+    assert!(killed.stderr.contains("nagaya: task 2 (PID "), "{killed}");
+    nodes.all_is_gone();
+}
+
+#[test]
+fn what_cannot_be_is_said_in_a_line() {
+    let Some(nodes) = machines(2) else { return };
+    let refused = |domains: &str, options: &[&str], program: &str, status, words: &[&str]| {
+        run(&nodes, domains, options, program).run().refused(status, words);
+    };
+    let both = "all:1,@node2:1";
+    refused(both, &[], "/nowhere", 127, &["/nowhere"]);
+    refused(both, &[], "/etc/passwd", 126, &["/etc/passwd"]);
+    refused("@node2:1", &[], "true", 125, &["--domains", "first domain"]);
+    refused("all:1,@node2:1,@node2:1", &[], "true", 125, &["@node2", "twice"]);
+    refused("all:1,@node2/77:1", &[], "true", 125, &["node 1 (node2)", "77"]);
+    refused(both, &["--stdin", "all"], "true", 125, &["--stdin all"]);
+    refused(both, &["--stdin", "1"], "true", 125, &["--stdin 1"]);
+    refused(both, &["--nagaya", "/nowhere/nagaya"], "true", 125, &["/nowhere/nagaya"]);
+    refused("all:1,@away:1", &[], "true", 125, &["node 1 (away)"]);
+    let fixed = program::c_with("span/ends.c", &["-no-pie", "-pthread"]);
+    refused(both, &[], fixed.to_str().expect("text"), 125, &["position-independent"]);
+    nodes.all_is_gone();
+}
+
+/// Tasks that stay, on each of these machines.
+struct Job {
+    running: Running,
+    nodes: Nodes,
+}
+
+impl Job {
+    fn new(count: usize, options: &[&str]) -> Option<Self> {
+        let nodes = machines(count)?;
+        let others = NAMES[1..count].iter().map(|name| format!(",@{name}:2"));
+        let domains = format!("all:2{}", others.collect::<String>());
+        let program = program::c_with_libraries("machines.c", &["pvas"]);
+        let mut running = run(&nodes, &domains, options, program).arg("stays").spawn();
+        for _ in 0..2 * count {
+            running.wait_for_word("stays");
+        }
+        Some(Self { running, nodes })
+    }
+
+    /// Processes of nagaya on a machine, but shells.
+    fn nagayas(&self, node: usize) -> Vec<i32> {
+        let is_ours = |&pid: &i32| proc_status(pid, "Name").is_some_and(|name| name == "nagaya");
+        self.nodes.processes(node).into_iter().filter(is_ours).collect()
+    }
+
+    fn tasks(&self, node: usize) -> Vec<i32> {
+        let is_task = |&pid: &i32| proc_status(pid, "Name").is_some_and(|name| name == "machines");
+        self.nodes.processes(node).into_iter().filter(is_task).collect()
+    }
+}
+
+#[test]
+fn a_machine_that_is_lost_is_named_and_all_end() {
+    let Some(job) = Job::new(3, &[]) else { return };
+    assert_eq!(job.tasks(2).len(), 2);
+    kill(job.nagayas(2)[0], Signal::KILL);
+    let Job { running, nodes } = job;
+    let output = running.wait();
+    assert_eq!(output.code(), 1, "{output}");
+    let lines: Vec<&str> = output.stderr.lines().filter(|it| it.contains("is lost")).collect();
+    assert!(lines.len() == 1 && lines[0].contains("node 2 (node3)"), "{output}");
+    nodes.all_is_gone();
+}
+
+#[test]
+fn a_machine_that_is_cut_off_is_named_and_ends_by_itself() {
+    let Some(job) = Job::new(2, &["--timeout", "2"]) else { return };
+    job.nodes.cut(1);
+    let Job { running, nodes } = job;
+    let begin = Instant::now();
+    let output = running.wait();
+    assert!(begin.elapsed() < END_MAX, "{:?}", begin.elapsed());
+    assert_eq!(output.code(), 1, "{output}");
+    assert!(output.stderr.contains("node 1 (node2) is lost"), "{output}");
+    nodes.all_is_gone();
+}
+
+#[test]
+fn whoever_of_those_who_started_it_is_killed_nothing_is_left() {
+    for who in ["starter", "first machine"] {
+        let Some(job) = Job::new(2, &[]) else { return };
+        let children = format!("/proc/{0}/task/{0}/children", job.running.pid());
+        let children = std::fs::read_to_string(children).expect("children");
+        let first = children.split_whitespace().next().expect("a child").parse().expect("a PID");
+        match who {
+            "starter" => job.running.signal(Signal::KILL),
+            _ => kill(first, Signal::KILL),
+        }
+        job.nodes.all_is_gone();
+        let output = job.running.wait();
+        assert_eq!(output.signal(), Some(libc::SIGKILL), "{who}: {output}");
+    }
+}
+
+#[test]
+fn signals_reach_all_tasks() {
+    for (signal, status) in [(Signal::TERM, 128 + 15), (Signal::INT, 128 + 2)] {
+        let Some(job) = Job::new(2, &[]) else { return };
+        job.running.signal(signal);
+        let Job { running, nodes } = job;
+        let output = running.wait();
+        assert_eq!(output.code(), status, "{output}");
+        nodes.all_is_gone();
+    }
+}
+
+/// Whoever is killed in whatever instant, tasks or machines: the job ends, and nothing is left.
+#[test]
+fn a_death_at_any_instant_ends_the_job() {
+    let mut random = seed();
+    let mut below = |bound: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (random >> 33) % bound
+    };
+    let Some(nodes) = machines(2) else { return };
+    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    for round in 0..8 {
+        let running = run(&nodes, "all:2,@node2:2", &["-K"], &program).arg("stays").spawn();
+        std::thread::sleep(Duration::from_millis(below(250)));
+        let node = below(2) as usize;
+        let pids = nodes.processes(node);
+        let shells = |pid: &i32| proc_status(*pid, "Name").is_none_or(|name| name != "sh");
+        let pids: Vec<i32> = pids.into_iter().filter(shells).collect();
+        if pids.is_empty() {
+            running.signal(Signal::TERM);
+        } else {
+            kill(pids[below(pids.len() as u64) as usize], Signal::KILL);
+        }
+        nodes.all_is_gone();
+        let output = running.wait();
+        assert!(!output.status.success(), "round {round}: {output}");
+    }
+}
