@@ -201,10 +201,15 @@ static void mark(struct task *t, u64 address, u64 size)
 		set_pages(t->bitmap, page, to);
 }
 
+static int is_in_area(struct task *t, u64 address, u64 size)
+{
+	return address % PAGE == 0 && address >= t->mmap_start &&
+	       size <= t->mmap_end - t->mmap_start && address <= t->mmap_end - size;
+}
+
 static int take_exact(struct task *t, u64 address, u64 size)
 {
-	if (address < t->mmap_start || size > t->mmap_end - t->mmap_start ||
-	    address > t->mmap_end - size)
+	if (!is_in_area(t, address, size))
 		return 0;
 	u64 page = (address - t->mmap_start) / PAGE, end = page + size / PAGE;
 	return !take_pages(t, page, end) || (end_returns(t) && !take_pages(t, page, end));
@@ -262,9 +267,18 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 			at = flags & MAP_FIXED ? 0 : region_map(t, r);
 			return answer(r, at ? at : flags & MAP_FIXED ? -ENOMEM : -EEXIST);
 		}
+		/* What is taken and not mapped waits to be given back, or is just given to another
+		 * thread: it would have what we unmap again. */
+		int taken = has_shared(t) && take_exact(t, hint, size);
+		if (has_shared(t) && !taken && !(flags & MAP_FIXED) && is_in_area(t, hint, size))
+			return answer(r, -EEXIST);
 		at = raw6(SYS_mmap, hint, r->a2, r->a3, flags, r->a5, r->a6);
-		if (!is_error(at)) {
-			end_returns(t);
+		if (is_error(at)) {
+			if (taken && at != -EEXIST)
+				release(t, hint, size);
+		} else {
+			if (!taken)
+				end_returns(t);
 			mark(t, at, size);
 			give_back(t, at, size);
 		}
