@@ -82,7 +82,7 @@ static int await(pid_t pid)
 }
 
 /* How a task may end: as it wishes, or killed by us. */
-static void check_status(const char *kind, int status)
+static void check_end(const char *kind, int status)
 {
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
 		return;
@@ -136,7 +136,7 @@ static void *run_spawner(void *argument)
 			}
 			int status = await(pid);
 			if (!forked || (random >> 16) % 8 > 1)
-				check_status(kind, status);
+				check_end(kind, status);
 			else if (WIFEXITED(status))
 				CHECK_EQ(WEXITSTATUS(status), 3);
 		}

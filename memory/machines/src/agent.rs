@@ -76,6 +76,7 @@ pub struct Agent {
     pub(super) wrong: VecDeque<(Instant, Page)>,
     pub(super) wrong_pages: HashSet<Page>,
     patience: Patience,
+    processors: usize,
     is_over: bool,
 }
 
@@ -122,6 +123,7 @@ impl Agent {
             wrong: VecDeque::new(),
             wrong_pages: HashSet::new(),
             patience: Patience::default(),
+            processors: std::thread::available_parallelism().map_or(1, |count| count.get()),
             is_over: false,
         };
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
@@ -151,7 +153,7 @@ impl Agent {
     fn may_look(&self) -> bool {
         let ours = self.plan.ids[self.plan.me as usize].clone();
         let alive = ours.filter(|&id| self.control.is_announced(id)).count();
-        std::thread::available_parallelism().is_ok_and(|count| count.get() > alive)
+        self.processors > alive
     }
 
     fn sleep(&mut self) {
@@ -317,14 +319,16 @@ impl Agent {
             Word::Task { .. } | Word::Forgotten { .. } | Word::Event => self.heard_of(from, word),
             Word::Wake { address } => self.wakes(from, address),
             Word::Print { stream } if self.plan.me == 0 => self.tasks.print(stream, body),
-            Word::Signal { signal } => {
+            Word::Signal { signal } if from == 0 => {
                 // SAFETY: as if somebody had sent it to us.
                 unsafe { libc::kill(libc::getpid(), signal) };
             }
             Word::Finish { status } if self.plan.me == 0 => self.finished(from, status),
             Word::Fail { status } if self.plan.me == 0 => self.kill_all(status),
             Word::Kill if from == 0 => self.desk.learn(|outcome| outcome.kill = true),
-            Word::Lost { machine } if self.plan.me == 0 => {
+            Word::Lost { machine }
+                if self.plan.me == 0 && self.others().any(|it| it == machine) =>
+            {
                 self.lost(machine, "another has lost it")
             }
             Word::End if from == 0 => {

@@ -48,3 +48,32 @@ pub enum Word {
     /// Still here.
     Alive,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn words_come_as_they_were_sent() {
+        for word in [
+            Word::Look { page: u64::MAX },
+            Word::Close { change: u64::MAX, first: 1 << 60, pages: 1 << 50 },
+            Word::Task { id: u32::MAX, generation: u64::MAX, lives: true },
+            Word::Fail { status: -1 },
+            Word::Alive,
+        ] {
+            let bytes = Frame::Word(word).bytes();
+            assert!(bytes.len() <= fabric::wire::USER_HEADER_BYTES_MAX);
+            assert_eq!(Frame::parse(&bytes), Some(Frame::Word(word)));
+            assert_eq!(Frame::parse(&[&bytes[..], &[0]].concat()), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = Frame::parse(&bytes);
+        }
+    }
+}
