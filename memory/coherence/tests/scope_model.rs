@@ -238,7 +238,12 @@ fn a_page_follows_its_writer() {
         script
     };
     explore(vec![vec![task(0)], vec![task(1)]], 1);
-    // Two write in turns, and the third reads in between.
+}
+
+/// Two write in turns, and the third reads in between.
+#[test]
+#[ignore = "half a minute: make soak"]
+fn a_page_follows_its_writers_and_a_third_reads() {
     let task = |me: usize| {
         let mut script = Vec::new();
         for round in 0..3 {

@@ -269,6 +269,13 @@ fn a_page_begins_anew() {
                 ..program(tasks([up.clone(), down.clone()]), &[HERE; 2])
             });
         }
+    }
+}
+
+#[test]
+#[ignore = "half a minute: make soak"]
+fn a_page_that_three_use_begins_anew() {
+    for owner in [0, 1] {
         let nodes = tasks([0, 1, 2].map(|_| vec![Do::Read(0, 0), Do::Add(0, 0)]));
         let renewed = Some((0, owner));
         explore_all(Program { renewed, ..program(nodes, &[Some(2)]) });
