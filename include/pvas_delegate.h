@@ -48,11 +48,15 @@ extern "C" {
 /* Ready-made operations, for pvas_delegate_open. */
 #define PVAS_DELEGATE_FILES   (1u << 0) /* PVAS_DELEGATE_PREADV, PVAS_DELEGATE_PWRITEV */
 #define PVAS_DELEGATE_SOCKETS (1u << 1) /* PVAS_DELEGATE_SENDMSG, PVAS_DELEGATE_RECVMSG */
+/* With either: they use descriptors that the requester has passed (pvas_delegate_pass_fd),
+ * not the caller's own. A thread looks after them. */
+#define PVAS_DELEGATE_PASSED  (1u << 2)
 
 /* Makes the calling task a delegatee. `requests` is how many small requests find room in
  * the queue, at most 32768, rounded up to a power of two; 0 means 256. If the queue is
  * opened again after pvas_delegate_close, it is as large as the first time. `flags` says
- * which ready-made operations others may ask for: they use the caller's descriptors.
+ * which ready-made operations others may ask for: they use the caller's descriptors, unless
+ * PVAS_DELEGATE_PASSED is among them.
  * Errors: EBUSY (open already), EINVAL, ENOMEM, ENOSPC (see pvas_export). */
 int pvas_delegate_open(size_t requests, unsigned flags);
 
@@ -118,9 +122,14 @@ int pvas_delegate_answer(const struct pvas_delegate_job *kept, long result);
 /* The way to a delegatee. All threads may use it. */
 typedef struct pvas_delegatee pvas_delegatee;
 
-/* Finds the queue of task `pvid`; waits until it is opened, also where no task with this
+/* The node server's delegatee, which nagaya run --delegatee starts: it does what is ready made,
+ * with passed descriptors. */
+#define PVAS_DELEGATE_SERVER (-2)
+
+/* Finds the queue of task `pvid`, or PVAS_DELEGATE_SERVER's; waits until it is opened, also where no task with this
  * ID has started yet. NULL on error. Errors: EINVAL (no such ID), ECONNREFUSED (not open,
- * and timeout_ms is 0), ETIMEDOUT, ESRCH (no such task, or it ended), EINTR. */
+ * and timeout_ms is 0), ETIMEDOUT, ESRCH (no such task, or it ended;
+ * the job has no delegatee of the node server's), EINTR. */
 pvas_delegatee *pvas_delegate_find(int pvid, int timeout_ms);
 
 /* Gives it back. Requests on their way keep what they need. NULL is allowed. */
@@ -159,9 +168,20 @@ int pvas_delegate_wait(pvas_delegate_request *request, long *result, int timeout
  * had not been begun; otherwise by what comes of it. */
 int pvas_delegate_cancel(pvas_delegate_request *request);
 
+/* Passes the delegatee a copy of a descriptor of ours, for ready-made operations. Returns its
+ * number there, by which our requests, and nobody else's, name it. It is closed there by
+ * pvas_delegate_close_fd, when the delegatee is released by us, and when we end. Errors: EBADF,
+ * EOPNOTSUPP (it takes none: no PVAS_DELEGATE_PASSED, or a task of another machine), ESRCH,
+ * ECONNREFUSED, ECONNRESET, ENFILE. */
+int pvas_delegate_pass_fd(pvas_delegatee *delegatee, int fd);
+
+/* Closes what was passed, once the requests that use it are done. Error: EBADF (nothing of this
+ * number was passed this way). */
+int pvas_delegate_close_fd(pvas_delegatee *delegatee, int number);
+
 /* ---- ready-made operations ------------------------------------------------------- */
 
-/* Numbers, and what their payload is. Descriptors are the delegatee's; all addresses must
+/* Numbers, and what their payload is. Descriptors are the delegatee's, or passed to it; all addresses must
  * be in the requester's segment (EFAULT), at most 1024 vectors (EINVAL). The answer is that
  * of the system call. Offsets are not negative. Sockets: no control data, no MSG_WAITALL
  * (EINVAL); MSG_NOSIGNAL is implied; stream sockets may send less than all. */

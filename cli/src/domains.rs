@@ -74,6 +74,13 @@ impl FromStr for Domains {
     /// `PLACE:TASKS,PLACE:TASKS…`, where a place may have commas, too, and one of another machine is
     /// `@HOST` or `@HOST/PLACE`.
     fn from_str(text: &str) -> Result<Self, String> {
+        Self::of(text, "tasks")
+    }
+}
+
+impl Domains {
+    /// The same, where what is counted in each place has this name.
+    pub fn of(text: &str, counted: &str) -> Result<Self, String> {
         let mut all = Vec::new();
         let mut place = String::new();
         for part in text.split(',') {
@@ -86,14 +93,14 @@ impl FromStr for Domains {
             };
             place.push_str(end);
             let tasks = tasks.parse().ok().filter(|&tasks| tasks > 0);
-            let tasks = tasks.ok_or_else(|| format!("{part}: no number of tasks behind the :"))?;
-            all.push(wanted(&place, tasks)?);
+            let none = || format!("{part}: no number of {counted} behind the :");
+            all.push(wanted(&place, tasks.ok_or_else(none)?)?);
             place.clear();
         }
         match place.as_str() {
             "" if all.is_empty() => Err("no domain (such as 0-1:4,2-3:4)".into()),
             "" => Ok(Self(all)),
-            rest => Err(format!("{rest}: how many tasks? (such as {rest}:4)")),
+            rest => Err(format!("{rest}: how many {counted}? (such as {rest}:4)")),
         }
     }
 }
@@ -162,6 +169,11 @@ impl Domains {
         self.0.iter().fold(0, |sum: u32, domain| sum.saturating_add(domain.tasks))
     }
 
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The machines, this one first, if there are others.
     pub fn machines(&self) -> Result<Option<Vec<Machine>>, Failure> {
         let machine = |Wanted { host, text, tasks, .. }: &Wanted| Machine {
@@ -192,11 +204,11 @@ impl Domains {
     }
 
     /// Their processors, each of which must be ours.
-    pub fn found(&self) -> Result<Vec<Domain>, Failure> {
+    pub fn found(&self, option: &str) -> Result<Vec<Domain>, Failure> {
         let ours = processors::ours();
-        let mut ours = ours.map_err(|e| Failure::ours(format!("--domains: processors: {e}")))?;
+        let mut ours = ours.map_err(|e| Failure::ours(format!("{option}: processors: {e}")))?;
         ours.sort_unstable();
-        self.within(&ours, Path::new("/sys")).map_err(|e| Failure::ours(format!("--domains {e}")))
+        self.within(&ours, Path::new("/sys")).map_err(|e| Failure::ours(format!("{option} {e}")))
     }
 
     fn within(&self, ours: &[usize], sys: &Path) -> Result<Vec<Domain>, String> {

@@ -1,6 +1,7 @@
 //! `nagaya exec`: a task of this job's space, under any launcher.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use nagaya_server::Failure;
 use nagaya_server::job::Job;
 use nagaya_server::stub::{self, Exec, Outcome};
 
+use crate::delegatee::Place;
 use crate::program;
 
 /// Options of `nagaya exec`.
@@ -22,6 +24,10 @@ pub struct Options {
     /// Size of a segment, such as 32G; counts for the first task of a job
     #[arg(long, value_name = "SIZE", value_parser = program::segment_size)]
     segment_size: Option<u64>,
+    /// A delegatee of the node server's: so many threads on these processors that do I/O for tasks
+    /// (see pvas_delegate(3)), such as 3:1; counts for the first task of a job
+    #[arg(long, value_name = "PLACE:THREADS")]
+    delegatee: Option<Place>,
     /// Run the program as an ordinary process where it cannot be a task
     #[arg(long)]
     fallback: bool,
@@ -46,6 +52,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         arguments: options.program.clone(),
         id: options.id,
         segment_size: program::wanted_segment_size(options.segment_size)?,
+        delegatee: options.delegatee.as_ref().map(|place| place.text().to_owned()),
         sigmask,
         verbose: options.verbose,
     };
@@ -56,7 +63,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     if !fallback || refused.status == 127 {
         return Err(refused);
     }
-    eprintln!("nagaya: {refused}; running it as an ordinary process");
+    let _ = writeln!(std::io::stderr(), "nagaya: {refused}; running it as an ordinary process");
     let error = Command::new(&path).arg0(&options.program[0]).args(&options.program[1..]).exec();
     Err(Failure { message: format!("{}: {error}", path.display()), status: 126 })
 }

@@ -6,6 +6,7 @@ use std::ffi::{CString, OsString};
 use std::ops::Range;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
 
 use clap::Parser;
 use fabric::control::Control;
@@ -18,6 +19,7 @@ use span::hosts::Host;
 use crate::domains::Machine;
 use crate::hosts::start::{Addressee, Job, Nodes};
 use crate::nodes::Signals;
+use crate::pool::{self, Pools};
 use crate::program;
 use crate::run::{self, Given, Options, StdinChoice};
 
@@ -28,6 +30,8 @@ const BYTES_MAX: u64 = 1 << 40;
 struct Space {
     names: Vec<String>,
     ids: Vec<Range<u32>>,
+    /// Memory that they have in common, by the path on each, and its mark.
+    pools: Option<(Vec<PathBuf>, u64)>,
     /// `--domains` on each.
     domains: Vec<String>,
     /// Other arguments of all, and those of the first, of the others.
@@ -55,6 +59,10 @@ impl Job for Space {
             timeout: to.timeout,
             names: self.names.clone(),
             ids: self.ids.clone(),
+            pool: self
+                .pools
+                .as_ref()
+                .map(|(paths, mark)| (paths[at].as_os_str().as_bytes().to_vec(), *mark)),
             arguments: words.map(|word| word.clone().into_vec()).collect(),
             environment: self.environment.clone(),
             directory: self.directory.clone(),
@@ -114,6 +122,7 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
             crate::ps::human(BYTES_MAX)
         )));
     }
+    let pools = options.pool.as_ref().map(|pools| found_pools(pools, machines)).transpose()?;
     let mut arguments: Vec<OsString> =
         vec!["run".into(), "--segment-size".into(), size.to_string().into()];
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -142,6 +151,7 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
     Ok(Space {
         names: machines.iter().enumerate().map(name).collect(),
         ids,
+        pools,
         domains: machines.iter().map(|it| it.domains.clone()).collect(),
         arguments,
         stdin: [first.into(), "none".into()],
@@ -149,6 +159,16 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
         environment: run::environment(options)?.into_iter().map(CString::into_bytes).collect(),
         directory: directory.into_vec(),
     })
+}
+
+/// Each machine's path.
+fn found_pools(pools: &Pools, machines: &[Machine]) -> Result<(Vec<PathBuf>, u64), Failure> {
+    let hosts: Vec<&str> = machines.iter().filter_map(|it| it.host.as_deref()).collect();
+    if let Some(stranger) = pools.stranger(&hosts) {
+        return Err(Failure::ours(format!("--pool: {stranger} is none of the machines")));
+    }
+    let paths = machines.iter().map(|it| pools.of(it.host.as_deref()).to_owned()).collect();
+    Ok((paths, pool::mark().map_err(Failure::ours)?))
 }
 
 fn name((at, machine): (usize, &Machine)) -> String {

@@ -4,6 +4,7 @@
 //! standard descriptors, and the programs that we start inherit both.
 #![no_main]
 
+mod delegatee;
 mod domains;
 mod dsm;
 mod exec;
@@ -15,6 +16,7 @@ mod machines;
 mod maps;
 mod mpi;
 mod nodes;
+mod pool;
 mod program;
 mod ps;
 mod pvmd;
@@ -74,6 +76,9 @@ enum Command {
     /// Serve a job (started by `nagaya exec`)
     #[command(hide = true)]
     Server(server::Options),
+    /// Do I/O for a job's tasks (started by the node server)
+    #[command(hide = true)]
+    Delegatee(delegatee::Options),
 }
 
 /// The command line; who calls us `pvmd3` or `pvmd` means `nagaya pvmd`, and who calls us `pvm`
@@ -130,6 +135,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Dsm(options) => dsm::dsm(&options),
         Command::Span(options) => span::span(&options),
         Command::Server(options) => server::server(options),
+        Command::Delegatee(options) => delegatee::delegatee(&options),
     };
     result.unwrap_or_else(|Failure { message, status }| {
         // Empty: a process of ours has said it.

@@ -3,6 +3,7 @@
 //! and waited for.
 
 use std::ffi::OsString;
+use std::io::Write as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
@@ -90,6 +91,9 @@ fn arguments(options: &Options, node: u32, part: &Part, tasks: u32) -> Vec<OsStr
     if let Some(size) = options.segment_size {
         option("--segment-size", size.to_string().into());
     }
+    if let Some(place) = &options.delegatee {
+        option("--delegatee", place.text().into());
+    }
     if let Some(policy) = options.rides {
         option("--rides", policy.name().into());
     }
@@ -149,7 +153,10 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
                     // Its tasks have gone with it, and could not say why.
                     if let Some(signal) = status.signal() {
                         let pid = child.id();
-                        eprintln!("nagaya: node {node} (PID {pid}) was killed by signal {signal}");
+                        let _ = writeln!(
+                            std::io::stderr(),
+                            "nagaya: node {node} (PID {pid}) was killed by signal {signal}"
+                        );
                     }
                     program::shell_status(status.into_raw())
                 }

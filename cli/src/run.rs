@@ -23,9 +23,11 @@ use nagaya_server::job::{Job, directory, listen, rights};
 use nagaya_server::server::{Server, segment_size_for};
 use pvas::Attributes;
 
+use crate::delegatee::Place;
 use crate::domains::Domains;
 use crate::machines as launch;
 use crate::nodes;
+use crate::pool::{self, Pools};
 use crate::program;
 use crate::server::raise_open_files;
 
@@ -40,6 +42,14 @@ pub struct Options {
     /// @HOST/PLACE, reached by ssh (or NAGAYA_RSH)
     #[arg(long, value_name = "PLACE:TASKS,...", conflicts_with_all = ["n", "nodes"])]
     pub(super) domains: Option<Domains>,
+    /// With other machines that have memory in common with this one, such as virtual machines of
+    /// one host: that memory, a file or a DAX device; HOST's own path where it differs
+    #[arg(long, value_name = "PATH[,HOST=PATH]...", requires = "domains")]
+    pub(super) pool: Option<Pools>,
+    /// A delegatee of the node server's: so many threads on these processors that do I/O for tasks
+    /// (see pvas_delegate(3)), such as 3:1
+    #[arg(long, value_name = "PLACE:THREADS")]
+    pub(super) delegatee: Option<Place>,
     /// With other machines: the program nagaya there (else where it is here, or where PATH says)
     #[arg(long, value_name = "PATH", requires = "domains")]
     pub(super) nagaya: Option<String>,
@@ -180,7 +190,13 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     }
     let machines = options.domains.as_ref().map(Domains::machines).transpose()?.flatten();
     match machines {
+        Some(_) if options.delegatee.is_some() => Err(Failure::ours(
+            "--delegatee: not with domains of other machines (a task of one can be the delegatee)",
+        )),
         Some(machines) => launch::run(&options, &machines),
+        None if options.pool.is_some() => Err(Failure::ours(
+            "--pool: only with domains of other machines (--domains ...,@HOST:4)",
+        )),
         None => run_tasks(options, Given::now(), None),
     }
 }
@@ -209,7 +225,7 @@ fn run_tasks(
     given: Given,
     mut joined: Option<&mut Joined>,
 ) -> Result<i32, Failure> {
-    let domains = options.domains.as_ref().map(Domains::found).transpose()?;
+    let domains = options.domains.as_ref().map(|it| it.found("--domains")).transpose()?;
     if let Some(domains) = &options.domains {
         options.n = domains.tasks();
     }
@@ -276,10 +292,19 @@ fn run_tasks(
         }
     }
 
+    if let Some(place) = &options.delegatee {
+        let place = place.found()?;
+        server.start_delegatee(place.mask(), place.tasks)?;
+    }
+
     // Threads of ours take no signal: they are blocked from here on.
     let over = match &mut joined {
         None => None,
-        Some(joined) => Some(Arc::new(joined.begin(server.space()).map_err(Failure::ours)?)),
+        Some(joined) => {
+            let pool = joined.order.pool.as_ref().map(|(path, mark)| pool::open(path, *mark));
+            let pool = pool.transpose().map_err(Failure::ours)?;
+            Some(Arc::new(joined.begin(server.space(), pool).map_err(Failure::ours)?))
+        }
     };
     let ids = joined.as_ref().map_or(0..options.n, |joined| joined.ids());
     // Of other machines' tasks the first prints what they write.
@@ -437,7 +462,8 @@ fn wait(server: &mut Server, options: &Options, over: Option<&Machines>) -> i32 
             }
             let is_news = interrupted.is_none() && first_failure == 0 && !killed;
             if libc::WIFSIGNALED(ended.status) && is_news {
-                eprintln!(
+                let _ = writeln!(
+                    std::io::stderr(),
                     "nagaya: task {} (PID {}) was killed by signal {}",
                     first + ended.id,
                     ended.pid,

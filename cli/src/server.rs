@@ -4,6 +4,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
+use crate::delegatee::Place;
 use nagaya_server::Failure;
 use nagaya_server::server::{Server, refuse, serve_job};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -21,6 +22,8 @@ pub struct Options {
     segment_size: u64,
     #[arg(long)]
     shared: bool,
+    #[arg(long)]
+    delegatee: Option<Place>,
 }
 
 /// Serves until the last task and the last stub have gone.
@@ -33,6 +36,13 @@ pub fn server(options: Options) -> Result<i32, Failure> {
     raise_open_files();
     let for_stub = listener.try_clone();
     let created = Server::new(&options.job, listener, options.segment_size, options.shared, 0);
+    let created = created.and_then(|mut server| {
+        if let Some(place) = &options.delegatee {
+            let place = place.found()?;
+            server.start_delegatee(place.mask(), place.tasks)?;
+        }
+        Ok(server)
+    });
     let mut server = created.inspect_err(|failure| {
         if let Ok(listener) = for_stub {
             refuse(listener, &options.lock, &options.socket, failure);

@@ -5,6 +5,7 @@ mod plot;
 
 use std::cell::Cell;
 use std::fs;
+use std::io::Write as _;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -191,7 +192,8 @@ fn run(
         let began = Instant::now();
         let outcome = machine.run().map_err(|stuck| failure(name, nodes, stuck))?;
         let took = began.elapsed().as_secs_f64();
-        eprintln!("{nodes} nodes: {} events in {took:.1} s", outcome.events);
+        let _ =
+            writeln!(std::io::stderr(), "{nodes} nodes: {} events in {took:.1} s", outcome.events);
         runs.push(outcome);
         if let (Some(file), Some(trace)) = (&options.trace, machine.drawn()) {
             write(file, trace.finish().as_bytes())?;
@@ -308,7 +310,10 @@ fn soak(seed: u64, programs: u64) -> Result<i32, Failure> {
     let hook = panic::take_hook();
     panic::set_hook(Box::new(move |panic| {
         let seed = SEED.get();
-        eprintln!("nagaya: random program {seed} (--soak 1 --seed {seed}) panics:");
+        let _ = writeln!(
+            std::io::stderr(),
+            "nagaya: random program {seed} (--soak 1 --seed {seed}) panics:"
+        );
         hook(panic);
     }));
     let run = || {
@@ -338,7 +343,11 @@ fn soak(seed: u64, programs: u64) -> Result<i32, Failure> {
         return Err(Failure::ours(what));
     }
     let seconds = began.elapsed().as_secs_f64();
-    eprintln!("{cores} at once, in {seconds:.0} s: {:.0} a second", programs as f64 / seconds);
+    let _ = writeln!(
+        std::io::stderr(),
+        "{cores} at once, in {seconds:.0} s: {:.0} a second",
+        programs as f64 / seconds
+    );
     println!("{programs} random programs from {seed} on: all as promised");
     Ok(0)
 }

@@ -1,6 +1,7 @@
 //! The console itself: what it remembers, how it runs a line, how it says that something is
 //! wrong.
 
+use std::io::Write as _;
 use std::path::Path;
 
 use pvm::error::{Error, text};
@@ -138,9 +139,9 @@ impl Console {
     pub fn complain(&mut self, what: &str) {
         self.failed = true;
         if self.place.is_empty() {
-            eprintln!("pvm: {what}");
+            let _ = writeln!(std::io::stderr(), "pvm: {what}");
         } else {
-            eprintln!("pvm: {}: {what}", self.place);
+            let _ = writeln!(std::io::stderr(), "pvm: {}: {what}", self.place);
         }
     }
 

@@ -593,7 +593,10 @@ impl Agent {
         if recorder.waiting() > more_than
             && let Err(error) = file.write_all(&recorder.take())
         {
-            eprintln!("nagaya: NAGAYA_DSM_RECORD: {error}; nothing more is recorded");
+            let _ = writeln!(
+                std::io::stderr(),
+                "nagaya: NAGAYA_DSM_RECORD: {error}; nothing more is recorded"
+            );
             self.record = None;
         }
     }

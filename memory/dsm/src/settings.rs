@@ -1,6 +1,7 @@
 //! Settings: environment variables, each with its default. What all nodes must agree on, the
 //! first task's say.
 
+use std::io::Write as _;
 use std::time::Duration;
 
 use coherence::ride::Policy;
@@ -86,7 +87,10 @@ impl Settings {
                 continue;
             };
             if !VARIABLES.iter().any(|variable| variable.0 == name) {
-                eprintln!("nagaya: {PREFIX}{name} is no setting; see jia(7) for those that are");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "nagaya: {PREFIX}{name} is no setting; see jia(7) for those that are"
+                );
             }
         }
         Self::of(|name| std::env::var(format!("{PREFIX}{name}")).ok())

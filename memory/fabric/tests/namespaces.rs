@@ -136,7 +136,9 @@ fn ordinary_users_need_nothing_else() {
     std::fs::create_dir(&directory).unwrap();
     std::fs::set_permissions(&directory, std::fs::Permissions::from_mode(0o755)).unwrap();
     let program = directory.join("node");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: what we had open to write, children of other threads would have, too.
+    let own = std::env::current_exe().unwrap();
+    assert!(std::process::Command::new("cp").args([&own, &program]).status().unwrap().success());
     let nobody = || {
         let mut command = Command::new(&program);
         command.uid(65534).gid(65534).current_dir("/");

@@ -3,6 +3,7 @@
 //! file behind it: nobody would answer its own faults.
 
 use std::collections::{HashSet, VecDeque};
+use std::io::Write as _;
 use std::iter;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
-use coherence::sequential::message::{Pages, letters, parse};
+use coherence::sequential::message::{PAGES_MAX, Pages, letters, parse};
 use coherence::sequential::{Action, Event, MIGRATORY_MAX, Node, Options};
 use fabric::control;
 use fabric::mesh::{Gone, Mesh, Said};
@@ -26,6 +27,8 @@ use crate::Plan;
 use crate::changes::Changes;
 use crate::desk::{Desk, Order};
 use crate::frame::{Frame, Word};
+use crate::pool::Pool;
+use crate::pooled::Pooled;
 use crate::publish::Blocks;
 use crate::tasks::Tasks;
 
@@ -41,8 +44,8 @@ pub struct Parts {
     pub control: Control,
     /// The memory of all segments; those of other machines are watched.
     pub shared: Shared,
-    /// By which its mappings are known.
-    pub inode: u64,
+    /// Where published blocks lie, if machines share memory.
+    pub pool: Option<Pool>,
     pub plan: Plan,
     /// All are connected.
     pub mesh: Mesh,
@@ -53,7 +56,9 @@ pub struct Agent {
     pub(super) node: Node,
     pub(super) shared: Shared,
     pub(super) control: Control,
-    pub(super) inode: u64,
+    /// Device and inode by which mappings of the memory are known.
+    pub(super) identity: (u64, u64),
+    pub(super) pooled: Option<Pooled>,
     pub(super) plan: Plan,
     mesh: Mesh,
     pub(super) desk: Arc<Desk>,
@@ -83,19 +88,21 @@ pub struct Agent {
 impl Agent {
     /// For the calling thread; also its ID, by which it is asked.
     pub fn new(parts: Parts) -> Result<(Self, u32), String> {
-        let Parts { control, shared, inode, plan, mesh, desk } = parts;
+        let Parts { control, shared, pool, plan, mesh, desk } = parts;
+        let stat = rustix::fs::fstat(&shared).map_err(|why| format!("fstat: {why}"))?;
         let signals = questions().map_err(|why| format!("signalfd: {why}"))?;
         let segment_pages = control.layout().segment_size() / PAGE;
         let mut node = Node::new(Options {
             nodes: plan.names.len() as u32,
             me: plan.me,
-            pages_max: 1,
+            pages_max: PAGES_MAX,
             copies_max: u64::MAX,
-            // What is not published the protocol must not touch.
-            rides: Policy::Normal,
+            rides: Policy::Runs,
             migratory: MIGRATORY_MAX,
             rest: HOLD,
         });
+        // What is not published the protocol must not touch.
+        node.foresee_only_told();
         for (owner, ids) in (0..).zip(&plan.ids) {
             let pages = ids.len() as u64 * segment_pages;
             node.step(Event::Allocate { pages, owner, everywhere: false }, 0, &mut Vec::new())
@@ -105,7 +112,8 @@ impl Agent {
             node,
             shared,
             control,
-            inode,
+            identity: (stat.st_dev, stat.st_ino),
+            pooled: pool.map(Pooled::new),
             plan,
             mesh,
             desk,
@@ -160,7 +168,8 @@ impl Agent {
         let now = Instant::now();
         let held = self.holds.front().map(|(until, _)| self.begin + Duration::from_nanos(*until));
         let wrong = self.wrong.front().map(|(until, _)| *until);
-        let until = held.into_iter().chain(wrong).chain(self.mesh.deadline()).min();
+        let pooled = self.pooled.as_ref().and_then(Pooled::due);
+        let until = held.into_iter().chain(wrong).chain(pooled).chain(self.mesh.deadline()).min();
         let left = until.map(|until| until.saturating_duration_since(now));
         let left = left.and_then(|left| Timespec::try_from(left).ok());
         let mut fds = [
@@ -213,6 +222,7 @@ impl Agent {
         self.open_wrong();
         self.say_quiet();
         self.go_on_bringing();
+        self.go_on_pooling();
         if let Some((machine, silent)) = self.mesh.beat(Instant::now()) {
             self.lost(machine, &format!("it has not answered for {:.1} s", silent.as_secs_f64()));
         }
@@ -229,8 +239,13 @@ impl Agent {
 
     /// Whose segment a page is in.
     pub(super) fn home(&self, page: Page) -> Option<NodeId> {
-        let id = (page / self.segment_pages) as u32;
+        let id = self.id_of(page);
         self.plan.ids.iter().position(|ids| ids.contains(&id)).map(|machine| machine as NodeId)
+    }
+
+    /// In whose segment it is.
+    pub(super) fn id_of(&self, page: Page) -> u32 {
+        (page / self.segment_pages) as u32
     }
 
     pub(super) fn is_ours(&self, page: Page) -> bool {
@@ -282,10 +297,13 @@ impl Agent {
     fn heard(&mut self, said: Said) {
         let Said { from, header, body } = said;
         match Frame::parse(&header) {
+            Some(Frame::Page(_) | Frame::Letters) if self.pooled.is_some() => {
+                self.nonsense(from, "pages, which lie in the pool");
+            }
             Some(Frame::Page(header)) if header.from == from && header.to == self.plan.me => {
-                self.publish_asked(iter::once(header.page));
                 match parse(&header, &body, PAGE as usize) {
                     Some((content, pages)) => {
+                        self.publish_asked(&header, &content);
                         self.step(Event::Message(header, content), Some(pages));
                     }
                     None => self.nonsense(from, header.op.name()),
@@ -295,7 +313,9 @@ impl Agent {
                 Some(letters)
                     if letters.iter().all(|(it, _)| (it.from, it.to) == (from, self.plan.me)) =>
                 {
-                    self.publish_asked(letters.iter().map(|(header, _)| header.page));
+                    for (header, content) in &letters {
+                        self.publish_asked(header, content);
+                    }
                     let event = |(header, content)| Event::Message(header, content);
                     self.steps(letters.into_iter().map(event), None);
                 }
@@ -310,7 +330,7 @@ impl Agent {
         match word {
             Word::Alive => {}
             Word::Look { page } => self.look(from, page),
-            Word::Seen { block } => self.seen(from, block, &body),
+            Word::Seen { block, chunk } => self.seen(from, block, chunk, &body),
             Word::Close { change, first, pages } => self.close(from, change, first, pages),
             Word::Renew { change, first, pages } => self.renew(from, change, first, pages),
             Word::Mapped { change, first, pages } => self.mapped(from, change, first, pages),
@@ -405,7 +425,7 @@ impl Agent {
         }
         match self.plan.me {
             0 => {
-                eprintln!("nagaya: {name} is lost: {why}");
+                let _ = writeln!(std::io::stderr(), "nagaya: {name} is lost: {why}");
                 self.tell_others(Word::End);
                 self.flush();
             }
@@ -417,7 +437,11 @@ impl Agent {
 
     /// This machine cannot go on.
     pub(super) fn fails(&mut self, why: &str) {
-        eprintln!("nagaya: {}: {why}", self.plan.names[self.plan.me as usize]);
+        let _ = writeln!(
+            std::io::stderr(),
+            "nagaya: {}: {why}",
+            self.plan.names[self.plan.me as usize]
+        );
         self.give_up();
     }
 

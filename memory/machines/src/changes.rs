@@ -12,7 +12,7 @@ use coherence::sequential::Event;
 
 use crate::agent::Agent;
 use crate::frame::Word;
-use crate::publish::block_of;
+use crate::publish::{block_of, pages_of};
 
 /// What begins anew, and who waits for it.
 #[derive(Debug)]
@@ -138,7 +138,10 @@ impl Agent {
                         let blocks = block_of(range.start)..=block_of(range.end - 1);
                         let published: Vec<u64> =
                             self.blocks.published.range(blocks).copied().collect();
-                        published.into_iter().for_each(|block| self.unpublish(block));
+                        for block in published {
+                            self.leave_pool(block);
+                            self.unpublish(block);
+                        }
                         self.open(me, first, pages);
                         drop(done);
                     }
@@ -153,7 +156,7 @@ impl Agent {
         let blocks = block_of(pages.start)..=block_of(pages.end - 1);
         let published: Vec<u64> = self.blocks.published.range(blocks).copied().collect();
         for block in published {
-            let of = crate::publish::pages_of(block);
+            let of = pages_of(block);
             self.take_stock(of.start.max(pages.start)..of.end.min(pages.end));
         }
     }
@@ -175,6 +178,9 @@ impl Agent {
     pub(super) fn close(&mut self, home: NodeId, change: u64, first: Page, pages: u64) {
         let Some(pages) = self.range_of(home, first, pages) else { return };
         self.step(Event::Close(pages.clone()), None);
+        if home != self.plan.me {
+            self.hide_pooled(&pages);
+        }
         let busy = pages.start;
         self.changes.closed.push(Closed { home, change, pages, busy, is_said: false });
         self.say_quiet();
@@ -198,10 +204,15 @@ impl Agent {
         // What nobody knows of, nobody has.
         let blocks = block_of(pages.start)..=block_of(pages.end - 1);
         self.blocks.known.retain(|block, _| !blocks.contains(block));
+        let unknown = pages_of(*blocks.start()).start..pages_of(*blocks.end()).end;
+        self.node.may_not_foresee(unknown);
         if let Err(error) = self.shared.discard(pages.clone()) {
             self.fails(&error.to_string());
         }
         self.are_right(&pages);
+        if home == self.plan.me {
+            self.clear_pooled(&pages);
+        }
         let is_quiet = self.node.is_quiet(&pages);
         if !is_quiet {
             return self.nonsense(home, "that pages begin anew which are under way");

@@ -28,7 +28,7 @@ impl Agent {
                 self.fails(&error.to_string());
             }
         } else if ours || known.is_some_and(|mapped| is_set(mapped, page)) {
-            self.ask(page, writes);
+            self.wants(page, writes);
         } else {
             let waiting = self.blocks.looking.entry(block).or_default();
             waiting.push_back((page, writes));
@@ -42,6 +42,19 @@ impl Agent {
     pub(super) fn ask_for(&mut self, page: Page) {
         if let Some(home) = self.home(page) {
             self.say(home, Word::Look { page });
+        }
+    }
+
+    /// Somebody wants a page that is mapped.
+    pub(super) fn wants(&mut self, page: Page, writes: bool) {
+        match self.pooled {
+            None => self.ask(page, writes),
+            // It is there, or has been since.
+            Some(_) => {
+                if let Err(error) = self.shared.wake(page..page + 1) {
+                    self.fails(&error.to_string());
+                }
+            }
         }
     }
 

@@ -11,8 +11,8 @@ pub type Frame = coherence::sequential::frame::Frame<Word>;
 pub enum Word {
     /// To whose segment it is: is this page mapped, and what else in its block?
     Look { page: u64 },
-    /// The answer.
-    Seen { block: u64 },
+    /// The answer; in which chunk of the pool the block is, if there is a pool.
+    Seen { block: u64, chunk: u64 },
     /// From whose segment it is: these pages will begin anew.
     Close { change: u64, first: u64, pages: u64 },
     /// From the same: they are zeros, and its.

@@ -14,10 +14,11 @@ use pvas::Space;
 use serde::{Deserialize, Serialize};
 
 use crate::frame::{Frame, Word};
+use crate::pool::Memory;
 use crate::{Machines, Plan};
 
 /// Both sides must be of one kind: the number rises with every change here and of frames.
-pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-1") };
+pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-2") };
 
 /// To a machine, at first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +33,8 @@ pub struct Order {
     pub names: Vec<String>,
     /// The IDs of each machine's tasks.
     pub ids: Vec<Range<u32>>,
+    /// What machines have in common as memory, by its path, and the mark by which they know it.
+    pub pool: Option<(Vec<u8>, u64)>,
     /// The arguments of `nagaya run` there.
     pub arguments: Vec<Vec<u8>>,
     /// The environment of tasks.
@@ -117,13 +120,13 @@ fn find(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Said>, OwnedF
 
 impl Joined {
     /// Makes the space, which nobody has used yet, one with those of the others. Once.
-    pub fn begin(&mut self, space: &Space) -> Result<Machines, String> {
+    pub fn begin(&mut self, space: &Space, pool: Option<Memory>) -> Result<Machines, String> {
         let Order { machine, names, ids, .. } = self.order.clone();
         if space.layout().window() != REGION_START {
             return Err("the addresses of the space are in use here".into());
         }
         let (mesh, early) = self.met.take().ok_or("it has begun already")?;
-        Machines::begin(space, Plan { me: machine, names, ids }, mesh, early)
+        Machines::begin(space, Plan { me: machine, names, ids }, pool, mesh, early)
     }
 
     /// The IDs of this machine's tasks.

@@ -9,6 +9,9 @@
 //! mappings are watched by userfaultfd, what is in use of it is told to the protocol, and a bit tells
 //! the gate to ask the agent before memory there changes (`space/gate/c/machines.c`).
 //!
+//! Machines that share memory, too, say, virtual ones of one host, have a [`pool`]: published blocks lie there,
+//! and all map them (`pooled`, `sleepers`).
+//!
 //! `agent` is the thread, `faults` what tasks are stopped at, `pages` what the protocol wants done,
 //! `publish` which blocks others know, `mapped` what is mapped in them, `changes` how memory begins
 //! anew everywhere, `tasks` what tasks ask and what machines tell each other of them, `desk` what
@@ -27,7 +30,10 @@ mod frame;
 pub mod join;
 mod mapped;
 mod pages;
+pub mod pool;
+mod pooled;
 mod publish;
+mod sleepers;
 mod tasks;
 
 use std::ops::Range;
@@ -43,6 +49,7 @@ use pvas::{Control, Space};
 use agent::{Agent, Parts};
 use desk::Desk;
 pub use desk::Outcome;
+use pool::Pool;
 
 /// Which machines there are, and which is this.
 #[derive(Debug, Clone)]
@@ -64,10 +71,20 @@ pub struct Machines {
 }
 
 impl Machines {
-    /// Begins to bring pages of a space that nobody has used yet. `early` is what others have said
-    /// already.
-    pub fn begin(space: &Space, plan: Plan, mesh: Mesh, early: Vec<Said>) -> Result<Self, String> {
+    /// Begins to bring pages of a space that nobody has used yet, or to move them to a pool, if
+    /// there is one. `early` is what others have said already.
+    pub fn begin(
+        space: &Space,
+        plan: Plan,
+        pool: Option<pool::Memory>,
+        mesh: Mesh,
+        early: Vec<Said>,
+    ) -> Result<Self, String> {
         let words = |why: &dyn std::fmt::Display| why.to_string();
+        let pool = pool.map(|it| Pool::meet(it, plan.me as usize, &plan.names)).transpose()?;
+        if let Some(pool) = &pool {
+            space.control().set_pool(pool.identity.0, pool.identity.1);
+        }
         let divided = space.divide(plan.me, &plan.ids).map_err(|why| words(&why))?;
         let base = space.layout().base() as usize;
         let shared = Shared::new(std::os::fd::AsFd::as_fd(&divided.file), base, Stops::All);
@@ -78,8 +95,8 @@ impl Machines {
         let me = plan.me;
         let desk = Arc::new(Desk::new());
         let (tell, told) = channel();
-        let (control, inode) = (space.control(), divided.inode);
-        let parts = Parts { control, shared, inode, plan, mesh, desk: desk.clone() };
+        let control = space.control();
+        let parts = Parts { control, shared, pool, plan, mesh, desk: desk.clone() };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let failed = |why| format!("cannot start a thread: {why}");
         let agent = thread("nagaya-machine")

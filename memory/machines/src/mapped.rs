@@ -9,10 +9,11 @@ pub struct Mapping {
     pub at: Range<u64>,
     pub reads: bool,
     pub writes: bool,
+    pub executes: bool,
     /// It is shared memory.
     pub is_shared: bool,
-    /// The file's, or 0.
-    pub inode: u64,
+    /// Device and inode of the file, or zeros.
+    pub identity: (u64, u64),
 }
 
 /// All that touch these addresses, in order.
@@ -29,10 +30,13 @@ fn parse(line: &str) -> Option<Mapping> {
     let number = |text| u64::from_str_radix(text, 16).ok();
     let at = number(start)?..number(end)?;
     let permissions = words.next()?.as_bytes();
-    let inode = words.nth(2)?.parse().ok()?;
+    let (major, minor) = words.nth(1)?.split_once(':')?;
+    let number = |text| u32::from_str_radix(text, 16).ok();
+    let device = rustix::fs::makedev(number(major)?, number(minor)?);
+    let identity = (device, words.next()?.parse().ok()?);
     let has = |place: usize, letter: u8| permissions.get(place) == Some(&letter);
-    let (reads, writes, is_shared) = (has(0, b'r'), has(1, b'w'), has(3, b's'));
-    Some(Mapping { at, reads, writes, is_shared, inode })
+    let (reads, writes, executes) = (has(0, b'r'), has(1, b'w'), has(2, b'x'));
+    Some(Mapping { at, reads, writes, executes, is_shared: has(3, b's'), identity })
 }
 
 #[cfg(test)]
@@ -41,11 +45,13 @@ mod tests {
 
     #[test]
     fn lines_are_read() {
-        let line = "7f00a000-7f00c000 rw-s 00002000 00:01 1027  /memfd:pvas (deleted)";
-        let (reads, writes, is_shared, inode) = (true, true, true, 1027);
-        let at = 0x7f00_a000..0x7f00_c000;
-        assert_eq!(parse(line), Some(Mapping { at, reads, writes, is_shared, inode }));
-        assert_eq!(parse("7f00a000-7f00c000 ---p 0 00:00 0").map(|it| it.inode), Some(0));
+        let line = "7f00a000-7f00c000 rw-s 00002000 fd:01 1027  /memfd:pvas (deleted)";
+        let found = parse(line).unwrap();
+        assert_eq!(found.at, 0x7f00_a000..0x7f00_c000);
+        assert!(found.reads && found.writes && found.is_shared && !found.executes);
+        assert_eq!(found.identity, (rustix::fs::makedev(0xfd, 1), 1027));
+        let other = parse("7f00a000-7f00c000 ---p 0 00:00 0").unwrap();
+        assert_eq!((other.identity, other.reads, other.is_shared), ((0, 0), false, false));
         assert_eq!(parse("nothing"), None);
     }
 
@@ -53,6 +59,9 @@ mod tests {
     fn we_are_mapped() {
         let here = we_are_mapped as *const () as u64;
         let found = mappings(&(here..here + 1)).unwrap();
-        assert!(matches!(&found[..], [it] if it.reads && !it.writes && it.inode > 0), "{found:?}");
+        assert!(
+            matches!(&found[..], [it] if it.reads && it.executes && it.identity.1 > 0),
+            "{found:?}"
+        );
     }
 }

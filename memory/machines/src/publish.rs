@@ -7,7 +7,9 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
+use coherence::run::Run;
 use coherence::sequential::Event;
+use coherence::sequential::message::{Content, Header};
 use nagaya_gate::abi::PUBLISHED_BLOCK;
 use pager::PagerError;
 use pager::shared::PAGE;
@@ -20,7 +22,31 @@ use crate::mapped::{Mapping, mappings};
 /// Pages of a block.
 pub const BLOCK: u64 = PUBLISHED_BLOCK / PAGE;
 /// A bit a page of a block.
-pub type Bits = [u64; (BLOCK / 64) as usize];
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Bits([u64; (BLOCK / 64) as usize]);
+
+impl Bits {
+    /// As another machine reads them.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut bits = Self::default();
+        if bytes.len() != size_of_val(&bits.0) {
+            return None;
+        }
+        for (word, bytes) in bits.0.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+        }
+        Some(bits)
+    }
+
+    fn set(&mut self, page: Page) {
+        let bit = page % BLOCK;
+        self.0[(bit / 64) as usize] |= 1 << (bit % 64);
+    }
+}
 
 /// What is known of blocks.
 #[derive(Debug, Default)]
@@ -47,13 +73,14 @@ pub fn pages_of(block: u64) -> Range<Page> {
 
 pub fn is_set(bits: &Bits, page: Page) -> bool {
     let bit = page % BLOCK;
-    bits[(bit / 64) as usize] >> (bit % 64) & 1 == 1
+    bits.0[(bit / 64) as usize] >> (bit % 64) & 1 == 1
 }
 
 impl Agent {
-    /// Others ask for these pages.
-    pub(super) fn publish_asked(&mut self, pages: impl Iterator<Item = Page>) {
-        for page in pages {
+    /// Others ask for the pages that a message names.
+    pub(super) fn publish_asked(&mut self, header: &Header, content: &Content) {
+        let named = content.iter().flat_map(Run::range);
+        for page in std::iter::once(header.page).chain(named) {
             if self.is_ours(page) {
                 self.publish(block_of(page));
             }
@@ -78,13 +105,19 @@ impl Agent {
     /// Watches what is mapped of these pages, whose blocks are published, and tells the protocol of
     /// what is in use. What it knows already stays as it is.
     pub(super) fn take_stock(&mut self, pages: Range<Page>) {
-        let done = self.mappings_of(&pages).and_then(|mappings| self.take(pages, &mappings));
+        let done = self.mappings_of(&pages).and_then(|mappings| match self.pooled {
+            Some(_) => {
+                self.move_to_pool(pages, &mappings);
+                Ok(())
+            }
+            None => self.take(pages, &mappings),
+        });
         if let Err(error) = done {
             self.fails(&error.to_string());
         }
     }
 
-    fn mappings_of(&self, pages: &Range<Page>) -> Result<Vec<Mapping>, PagerError> {
+    pub(super) fn mappings_of(&self, pages: &Range<Page>) -> Result<Vec<Mapping>, PagerError> {
         let at = |page: Page| self.control.layout().base() + page * PAGE;
         let failed = |error: std::io::Error| {
             let why = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -94,7 +127,7 @@ impl Agent {
     }
 
     /// The part of a mapping in these pages.
-    fn part(&self, mapping: &Mapping, pages: &Range<Page>) -> Range<Page> {
+    pub(super) fn part(&self, mapping: &Mapping, pages: &Range<Page>) -> Range<Page> {
         let page = |at: u64| at.saturating_sub(self.control.layout().base()) / PAGE;
         page(mapping.at.start).max(pages.start)..page(mapping.at.end).min(pages.end)
     }
@@ -125,14 +158,30 @@ impl Agent {
         Ok(())
     }
 
-    fn is_memory(&self, mapping: &Mapping) -> bool {
-        mapping.is_shared && mapping.inode == self.inode
+    /// Whether it is a task's memory, and not in a pool.
+    pub(super) fn is_memory(&self, mapping: &Mapping) -> bool {
+        mapping.is_shared && mapping.identity == self.identity
+    }
+
+    /// Which of these pages of a block others may use.
+    pub(super) fn bits(&self, pages: &Range<Page>, mappings: &[Mapping]) -> Bits {
+        let mut bits = Bits::default();
+        for mapping in mappings {
+            let is_pooled = self.pooled.as_ref().is_some_and(|it| it.has(mapping));
+            if mapping.reads && (is_pooled || self.is_memory(mapping)) || is_constant(mapping) {
+                self.part(mapping, pages).for_each(|page| bits.set(page));
+            }
+        }
+        bits
     }
 
     /// Another machine asks whether a page is mapped.
     pub(super) fn look(&mut self, from: NodeId, page: Page) {
         if !self.is_ours(page) {
             return self.nonsense(from, "a page that is not ours");
+        }
+        if self.pooled.is_some() {
+            return self.look_pooled(from, page);
         }
         let block = block_of(page);
         let is_news = !self.blocks.published.contains(&block);
@@ -146,31 +195,22 @@ impl Agent {
         if !is_news && let Err(error) = self.take(pages.clone(), &mappings) {
             return self.fails(&error.to_string());
         }
-        let mut bits = Bits::default();
-        for mapping in &mappings {
-            let is_there = mapping.reads && self.is_memory(mapping) || is_constant(mapping);
-            for page in self.part(mapping, &pages).filter(|_| is_there) {
-                let bit = page % BLOCK;
-                bits[(bit / 64) as usize] |= 1 << (bit % 64);
-            }
-        }
+        let bits = self.bits(&pages, &mappings);
         if !is_set(&bits, page) {
             self.blocks.refused.insert(page);
         }
-        let body = bits.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.send(from, Frame::Word(Word::Seen { block }), body);
+        self.send(from, Frame::Word(Word::Seen { block, chunk: 0 }), bits.bytes());
     }
 
     /// The answer.
-    pub(super) fn seen(&mut self, from: NodeId, block: u64, body: &[u8]) {
-        let mut bits = Bits::default();
-        if body.len() != size_of_val(&bits) || self.home(block * BLOCK) != Some(from) {
+    pub(super) fn seen(&mut self, from: NodeId, block: u64, chunk: u64, body: &[u8]) {
+        let is_its = block.checked_mul(BLOCK).and_then(|page| self.home(page)) == Some(from);
+        let Some(bits) = Bits::parse(body).filter(|_| is_its) else {
             return self.nonsense(from, "what is mapped elsewhere");
-        }
-        for (word, bytes) in bits.iter_mut().zip(body.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-        }
+        };
         self.blocks.known.insert(block, bits);
+        self.node.may_foresee(pages_of(block).filter(|&page| is_set(&bits, page)));
+        self.show_pooled(from, block, chunk, &bits);
         let mut waiting = self.blocks.looking.remove(&block).unwrap_or_default();
         let asked = waiting.front().map(|(page, _)| *page);
         // What is not mapped is known of the page that was asked for only.
@@ -178,7 +218,7 @@ impl Agent {
             if self.is_closed(page) {
                 // Who is stopped there is let go when it opens.
             } else if is_set(&bits, page) {
-                self.ask(page, writes);
+                self.wants(page, writes);
             } else if Some(page) == asked {
                 self.is_wrong(page);
             } else {
@@ -194,12 +234,12 @@ impl Agent {
 }
 
 /// What its owner only reads, and others may, too.
-fn is_constant(mapping: &Mapping) -> bool {
+pub fn is_constant(mapping: &Mapping) -> bool {
     mapping.reads && !mapping.writes && !mapping.is_shared
 }
 
 /// Copies a page of this process, if that can be.
-fn look(at: u64, to: &mut [u8; PAGE as usize]) -> bool {
+pub fn look(at: u64, to: &mut [u8; PAGE as usize]) -> bool {
     let here = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let there = libc::iovec { iov_base: at as *mut _, iov_len: to.len() };
     // SAFETY: writes the buffer; what cannot be read is an error.

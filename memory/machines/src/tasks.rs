@@ -23,6 +23,8 @@ const BRINGS: usize = 32;
 pub struct Tasks {
     /// Which of ours others know, and the so-manieth with its ID each is.
     told: HashMap<u32, u64>,
+    /// Ours that have ended, until the next with the same ID is about to begin.
+    gone: HashSet<u32>,
     /// Ours that have ended: who has not forgotten them yet, and who waits for that.
     ending: HashMap<u32, (Vec<NodeId>, Sender<()>)>,
     /// Who has asked that memory begin anew.
@@ -122,8 +124,14 @@ impl Agent {
         }
     }
 
+    /// Whether a task of ours runs: its memory is its own affair.
+    pub(super) fn runs(&self, id: u32) -> bool {
+        self.control.is_announced(id) && !self.tasks.gone.contains(&id)
+    }
+
     /// A task of ours has ended.
     pub(super) fn ended(&mut self, id: u32, done: Sender<()>) {
+        self.tasks.gone.insert(id);
         self.control.ask(id).forget();
         self.tasks.bringing.retain(|(other, _)| *other != id);
         self.tasks.asked.remove(&id);
@@ -148,11 +156,12 @@ impl Agent {
 
     /// Memory was mapped for a task that is about to begin.
     pub(super) fn loaded(&mut self, id: u32) {
+        self.tasks.gone.remove(&id);
         let segment = self.segment(id);
         self.take_stock_of_published(segment);
     }
 
-    fn segment(&self, id: u32) -> Range<Page> {
+    pub(super) fn segment(&self, id: u32) -> Range<Page> {
         let first = u64::from(id) * self.segment_pages;
         first..first + self.segment_pages
     }

@@ -12,7 +12,7 @@ use std::ptr::with_exposed_provenance_mut;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
-use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
+use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect};
 
 use crate::error::PagerError;
 use crate::region::{Access, Fault, Stops};
@@ -97,9 +97,12 @@ impl Shared {
                 Ok(_) | Err(Errno::NXIO) => break,
                 Err(why) => return Err(failed("look for pages in shared memory")(why)),
             };
-            let hole = seek(&self.file, SeekFrom::Hole(data));
-            at = hole.map_err(failed("look for holes in shared memory"))?.min(end);
-            held.push(data / PAGE..at.div_ceil(PAGE));
+            // SEEK_HOLE would look at all that the file has beyond the end, too.
+            at = data + PAGE;
+            while at < end && seek(&self.file, SeekFrom::Data(at)) == Ok(at) {
+                at += PAGE;
+            }
+            held.push(data / PAGE..at / PAGE);
         }
         Ok(held)
     }
@@ -256,17 +259,7 @@ impl Shared {
     pub fn read(&self, page: u64, to: &mut Vec<u8>) -> Result<(), PagerError> {
         let begin = to.len();
         to.resize(begin + PAGE as usize, 0);
-        let mut done = 0;
-        while done < PAGE as usize {
-            match rustix::io::pread(&self.file, &mut to[begin + done..], page * PAGE + done as u64)
-            {
-                Ok(0) => return Err(PagerError::Memory),
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
-                Err(why) => return Err(failed("read shared memory")(why)),
-            }
-        }
-        Ok(())
+        self.copy(page..page + 1, &mut to[begin..])
     }
 
     /// A page holds this, whatever threads may do with it.
@@ -287,6 +280,76 @@ impl Shared {
             }
         }
         Ok(())
+    }
+
+    /// Whoever uses these pages, which are watched, is stopped from now on. What the file holds
+    /// stays.
+    pub fn stop(&self, pages: Range<u64>) -> Result<(), PagerError> {
+        let at = self.at(pages);
+        // SAFETY: of shared memory it only ends the mapping.
+        unsafe { madvise(with_exposed_provenance_mut(at.start), at.len(), Advice::LinuxDontNeed) }
+            .map_err(failed("take pages from threads"))
+    }
+
+    /// Copies what pages of the file hold.
+    pub fn copy(&self, pages: Range<u64>, to: &mut [u8]) -> Result<(), PagerError> {
+        let (at, mut done) = (pages.start * PAGE, 0);
+        assert_eq!(to.len() as u64, (pages.end - pages.start) * PAGE);
+        while done < to.len() {
+            match rustix::io::pread(&self.file, &mut to[done..], at + done as u64) {
+                Ok(0) => return Err(PagerError::Memory),
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(failed("read shared memory")(why)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps other memory in place of these pages, which nobody is told of then. Threads that
+    /// were stopped there use that.
+    pub fn lay(
+        &self,
+        pages: Range<u64>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        protection: ProtFlags,
+    ) -> Result<(), PagerError> {
+        self.map(pages.clone(), file, offset, protection)?;
+        self.wake(pages)
+    }
+
+    /// Maps the file again, in place of what was laid there.
+    pub fn cover(&self, pages: Range<u64>) -> Result<(), PagerError> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        self.map(pages.clone(), self.file.as_fd(), pages.start * PAGE, protection)?;
+        let at = self.at(pages);
+        // SAFETY: changes what a core file holds.
+        unsafe { madvise(with_exposed_provenance_mut(at.start), at.len(), Advice::LinuxDontDump) }
+            .map_err(failed("keep memory from core files"))
+    }
+
+    fn map(
+        &self,
+        pages: Range<u64>,
+        file: BorrowedFd<'_>,
+        offset: u64,
+        protection: ProtFlags,
+    ) -> Result<(), PagerError> {
+        let at = self.at(pages);
+        let start = with_exposed_provenance_mut(at.start);
+        let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: in place of memory that is ours to replace, as the caller says. No fork's child
+        // has it.
+        unsafe {
+            match mmap(start, at.len(), protection, flags, file, offset) {
+                Ok(_) => {}
+                Err(Errno::NOMEM) => return Err(PagerError::Mappings),
+                Err(why) => return Err(failed("map other memory in its place")(why)),
+            }
+            madvise(start, at.len(), Advice::LinuxDontFork)
+                .map_err(failed("keep memory from forks"))
+        }
     }
 
     /// Threads that were stopped there try again.

@@ -419,7 +419,9 @@ fn role(name: &str, change: impl Fn(&mut std::process::Command)) -> String {
     let directory = std::env::temp_dir().join(format!("pager-{name}-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
     let program = directory.join("role");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    // By another process: what we had open to write, children of other threads would have, too.
+    let own = std::env::current_exe().unwrap();
+    assert!(std::process::Command::new("cp").args([&own, &program]).status().unwrap().success());
     let mut command = std::process::Command::new(&program);
     command.args(["--exact", "role_of_another", "--nocapture"]).current_dir("/");
     command.env("PAGER_ROLE", name);

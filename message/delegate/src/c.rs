@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
+use std::os::fd::BorrowedFd;
 use std::slice;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,13 +11,17 @@ use rustix::io::Errno;
 
 use crate::delegatee::{self, Job, Operation};
 use crate::error::Error;
-use crate::io;
+use crate::io::{self, Whose};
 use crate::kept::Kept;
+use crate::passed;
 use crate::requester::{Request, Way};
 
-/// `PVAS_DELEGATE_FILES`, `PVAS_DELEGATE_SOCKETS`.
+/// `PVAS_DELEGATE_FILES`, `PVAS_DELEGATE_SOCKETS`, `PVAS_DELEGATE_PASSED`.
 const FILES: u32 = 1;
 const SOCKETS: u32 = 2;
+const PASSED: u32 = 4;
+/// `PVAS_DELEGATE_SERVER`.
+const SERVER: c_int = -2;
 
 thread_local! {
     static REASON: RefCell<Option<CString>> = const { RefCell::new(None) };
@@ -114,17 +119,26 @@ impl Context {
 #[unsafe(no_mangle)]
 pub extern "C" fn pvas_delegate_open(requests: usize, flags: u32) -> c_int {
     answer((|| {
-        if flags & !(FILES | SOCKETS) != 0 {
-            return Err(Error::Invalid("flags (unknown)"));
+        if flags & !(FILES | SOCKETS | PASSED) != 0 || flags == PASSED {
+            return Err(Error::Invalid("flags"));
         }
         let requests = if requests == 0 { 256 } else { requests };
-        let delegatee = delegatee::open(u32::try_from(requests).unwrap_or(u32::MAX))?;
-        if flags & FILES != 0 {
-            io::serve_files(delegatee)?;
-        }
-        if flags & SOCKETS != 0 {
-            io::serve_sockets(delegatee)?;
-        }
+        let whose = match flags & PASSED {
+            0 => Whose::Ours,
+            _ => Whose::Passed,
+        };
+        delegatee::open(u32::try_from(requests).unwrap_or(u32::MAX), |delegatee| {
+            if whose == Whose::Passed {
+                passed::accept(delegatee)?;
+            }
+            if flags & FILES != 0 {
+                io::serve_files(delegatee, whose)?;
+            }
+            if flags & SOCKETS != 0 {
+                io::serve_sockets(delegatee, whose)?;
+            }
+            Ok(())
+        })?;
         Ok(0)
     })())
 }
@@ -290,8 +304,12 @@ pub unsafe extern "C" fn pvas_delegate_cancelled(job: *const CJob) -> c_int {
 #[unsafe(no_mangle)]
 pub extern "C" fn pvas_delegate_find(pvid: c_int, timeout_ms: c_int) -> *const Way {
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    let id = u32::try_from(pvid).map_err(|_| Error::Invalid("the delegatee's ID"));
-    match id.and_then(|id| Way::find(id, timeout)) {
+    let way = match u32::try_from(pvid) {
+        Ok(id) => Way::find(id, timeout),
+        Err(_) if pvid == SERVER => Way::find_server(timeout),
+        Err(_) => Err(Error::Invalid("the delegatee's ID")),
+    };
+    match way {
         Ok(way) => Arc::into_raw(Arc::new(way)),
         Err(error) => {
             fail(error);
@@ -317,6 +335,34 @@ pub unsafe extern "C" fn pvas_delegate_release(way: *const Way) {
 unsafe fn way<'a>(way: *const Way) -> Result<&'a Way, Error> {
     // SAFETY: as the caller says.
     unsafe { way.as_ref() }.ok_or(Error::Null("delegatee"))
+}
+
+/// See `include/pvas_delegate.h`.
+///
+/// # Safety
+/// The way is from `pvas_delegate_find` and not yet released, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_delegate_pass_fd(way: *const Way, fd: c_int) -> c_int {
+    answer((|| {
+        // SAFETY: as the caller says.
+        let way = unsafe { self::way(way)? };
+        // SAFETY: no arguments in memory.
+        if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
+            return Err(Error::System(Errno::BADF));
+        }
+        // SAFETY: it is open, and the caller's meanwhile.
+        way.pass(unsafe { BorrowedFd::borrow_raw(fd) })
+    })())
+}
+
+/// See `include/pvas_delegate.h`.
+///
+/// # Safety
+/// The way is from `pvas_delegate_find` and not yet released, or null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pvas_delegate_close_fd(way: *const Way, number: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    answer(unsafe { self::way(way) }.and_then(|way| way.close_passed(number)).map(|()| 0))
 }
 
 /// See `include/pvas_delegate.h`.

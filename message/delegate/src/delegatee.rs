@@ -18,7 +18,7 @@ use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::memory::Memory;
-use crate::queue::{self, ENVELOPE_SIZE, Envelope, NAME, Queue};
+use crate::queue::{self, ENVELOPE_SIZE, Envelope, Head, NAME, Queue};
 use crate::record::Record;
 use crate::task;
 use crate::turn::Turn;
@@ -122,8 +122,12 @@ pub fn this() -> Result<&'static Delegatee, Error> {
 }
 
 /// Makes the calling task known as a delegatee. Its queue has room for so many small
-/// requests; when it is opened again, as many as the first time.
-pub fn open(requests: u32) -> Result<&'static Delegatee, Error> {
+/// requests; when it is opened again, as many as the first time. `prepare` comes before others
+/// can find it.
+pub fn open(
+    requests: u32,
+    prepare: impl FnOnce(&Delegatee) -> Result<(), Error>,
+) -> Result<&'static Delegatee, Error> {
     let task = task::this()?;
     let lines = requests.checked_next_power_of_two().unwrap_or(u32::MAX).max(16);
     if requests == 0 || lines > LINES_MAX {
@@ -149,15 +153,26 @@ pub fn open(requests: u32) -> Result<&'static Delegatee, Error> {
         return Err(Error::Open);
     }
     let (address, size) = delegatee.queue.place();
-    let known = pvas::export::export(&task.control, task.id, NAME, address, size);
-    known.map_err(|error| {
-        head.closed.store(1, SeqCst);
-        Error::System(error.errno())
-    })?;
+    let export = || {
+        let known = pvas::export::export(&task.control, task.id, NAME, address, size);
+        known.map_err(|error| Error::System(error.errno()))
+    };
+    let known = prepare(delegatee).and_then(|()| export());
+    known.inspect_err(|_| head.closed.store(1, SeqCst))?;
     Ok(delegatee)
 }
 
 impl Delegatee {
+    /// What requesters read.
+    pub(crate) fn head(&self) -> &Head {
+        self.queue.head()
+    }
+
+    /// Which task it is.
+    pub(crate) fn task(&self) -> ThisTask {
+        self.task
+    }
+
     /// Does this for requests of that number from now on; with `None` refuses them.
     pub fn register(&self, number: u32, operation: Option<Operation>) -> Result<(), Error> {
         let place = self.operations.get(number as usize);

@@ -23,6 +23,10 @@ pub enum Error {
     Cancelled,
     /// The payload is longer than a request can carry.
     TooLong(usize),
+    /// The delegatee takes no descriptors, or is on another machine.
+    TakesNone,
+    /// The job has no delegatee of the node server's.
+    NoServer,
     /// The queue is full, or the caller has its share of it.
     Full,
     /// The time was over first.
@@ -43,13 +47,14 @@ impl Error {
     /// The errno for a C caller.
     pub fn errno(self) -> Errno {
         match self {
-            Self::NotATask | Self::NoTask(_) => Errno::SRCH,
+            Self::NotATask | Self::NoTask(_) | Self::NoServer => Errno::SRCH,
             Self::Invalid(_) => Errno::INVAL,
             Self::Null(_) => Errno::FAULT,
             Self::NoDelegatee(_) => Errno::CONNREFUSED,
             Self::Died(_) => Errno::CONNRESET,
             Self::Cancelled => Errno::CANCELED,
             Self::TooLong(_) => Errno::MSGSIZE,
+            Self::TakesNone => Errno::OPNOTSUPP,
             Self::Full => Errno::AGAIN,
             Self::TimedOut => Errno::TIMEDOUT,
             Self::Open => Errno::BUSY,
@@ -74,6 +79,15 @@ impl fmt::Display for Error {
             }
             Self::Cancelled => write!(f, "the request was cancelled before it was begun"),
             Self::TooLong(most) => write!(f, "a request carries {most} bytes; pass an address"),
+            Self::TakesNone => {
+                write!(
+                    f,
+                    "the delegatee takes no descriptors (PVAS_DELEGATE_PASSED), or none of ours"
+                )
+            }
+            Self::NoServer => {
+                write!(f, "the node server is no delegatee in this job: nagaya run --delegatee")
+            }
             Self::Full => write!(f, "too many requests are on their way; wait for one of them"),
             Self::TimedOut => write!(f, "the time was over first"),
             Self::Open => write!(f, "this task serves requests already"),

@@ -1,16 +1,20 @@
-//! Ready-made operations: files and sockets that the delegatee has open, read and written
-//! on the requester's memory by the kernel, with no copy in between.
+//! Ready-made operations: files and sockets that the delegatee has open, or requesters have
+//! passed to it, read and written on the requester's memory by the kernel, with no copy in between.
 //!
 //! All addresses, of vectors, names and buffers, must be in the requester's segment, which
 //! the delegatee holds: elsewhere it could not tell whose memory it is by the time that the
 //! kernel writes there. The kernel says EFAULT where there is nothing. What waits for a
 //! socket looks now and then whether anybody still wants the result.
 
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
 use libc::{c_int, c_void, iovec, msghdr};
 use rustix::io::Errno;
 
 use crate::delegatee::{Delegatee, Job, OPERATIONS, READY_MADE};
 use crate::error::Error;
+use crate::passed;
 
 /// `PVAS_DELEGATE_PREADV` and so on.
 pub const PREADV: u32 = OPERATIONS - READY_MADE;
@@ -30,7 +34,7 @@ const LOOK_MS: c_int = 20;
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct FileIo {
-    /// Descriptor of the delegatee's.
+    /// [`Whose`] descriptor.
     pub fd: c_int,
     /// As preadv2(2) and pwritev2(2) have them.
     pub flags: c_int,
@@ -46,7 +50,7 @@ pub struct FileIo {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct SocketIo {
-    /// Descriptor of the delegatee's.
+    /// [`Whose`] descriptor.
     pub fd: c_int,
     /// As sendmsg(2) and recvmsg(2) have them.
     pub flags: c_int,
@@ -54,16 +58,47 @@ pub struct SocketIo {
     pub message: u64,
 }
 
-/// Lets requesters read and write the files that we have open.
-pub fn serve_files(delegatee: &Delegatee) -> Result<(), Error> {
-    delegatee.register(PREADV, Some(Box::new(|job| file(job, libc::preadv2))))?;
-    delegatee.register(PWRITEV, Some(Box::new(|job| file(job, libc::pwritev2))))
+/// Which descriptors requesters may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Whose {
+    /// Those of the delegatee.
+    Ours,
+    /// Those that the requester has passed; no others.
+    Passed,
 }
 
-/// Lets requesters use the sockets that we have open.
-pub fn serve_sockets(delegatee: &Delegatee) -> Result<(), Error> {
-    delegatee.register(SENDMSG, Some(Box::new(send)))?;
-    delegatee.register(RECVMSG, Some(Box::new(receive)))
+/// A descriptor that stays open while it is worked with.
+enum Descriptor {
+    Ours(c_int),
+    Passed(Arc<OwnedFd>),
+}
+
+impl Descriptor {
+    fn of(job: &Job<'_>, whose: Whose, number: c_int) -> Result<Self, Errno> {
+        match whose {
+            Whose::Ours => Ok(Self::Ours(number)),
+            Whose::Passed => passed::descriptor(job.requester, number).map(Self::Passed),
+        }
+    }
+
+    fn raw(&self) -> c_int {
+        match self {
+            Self::Ours(number) => *number,
+            Self::Passed(descriptor) => descriptor.as_raw_fd(),
+        }
+    }
+}
+
+/// Lets requesters read and write files.
+pub fn serve_files(delegatee: &Delegatee, whose: Whose) -> Result<(), Error> {
+    delegatee.register(PREADV, Some(Box::new(move |job| file(job, whose, libc::preadv2))))?;
+    delegatee.register(PWRITEV, Some(Box::new(move |job| file(job, whose, libc::pwritev2))))
+}
+
+/// Lets requesters use sockets.
+pub fn serve_sockets(delegatee: &Delegatee, whose: Whose) -> Result<(), Error> {
+    delegatee.register(SENDMSG, Some(Box::new(move |job| send(job, whose))))?;
+    delegatee.register(RECVMSG, Some(Box::new(move |job| receive(job, whose))))
 }
 
 /// The payload as what it should be.
@@ -106,30 +141,35 @@ fn last() -> Errno {
 
 type FileCall = unsafe extern "C" fn(c_int, *const iovec, c_int, i64, c_int) -> isize;
 
-fn file(job: &Job<'_>, call: FileCall) -> Result<i64, Errno> {
+fn file(job: &Job<'_>, whose: Whose, call: FileCall) -> Result<i64, Errno> {
     // SAFETY: integers.
     let FileIo { fd, flags, offset, vectors: at, count } = unsafe { arguments(job)? };
     if offset < 0 {
         return Err(Errno::INVAL); // -1 would be the descriptor's place, and let pipes pass
     }
+    let descriptor = Descriptor::of(job, whose, fd)?;
     let vectors = vectors(job, at, usize::try_from(count).map_err(|_| Errno::INVAL)?)?;
     // SAFETY: the kernel reads or writes the requester's memory, which we hold.
-    answer(unsafe { call(fd, vectors.as_ptr(), vectors.len() as c_int, offset, flags) })
+    answer(unsafe {
+        call(descriptor.raw(), vectors.as_ptr(), vectors.len() as c_int, offset, flags)
+    })
 }
 
 /// A socket operation: descriptor, flags, where the message's header is, a header of ours for
 /// the kernel, and the vectors that it names.
 struct Message {
     fd: c_int,
+    _descriptor: Descriptor,
     flags: c_int,
     at: u64,
     header: msghdr,
     _vectors: Vec<iovec>,
 }
 
-fn message(job: &Job<'_>) -> Result<Message, Errno> {
+fn message(job: &Job<'_>, whose: Whose) -> Result<Message, Errno> {
     // SAFETY: integers.
     let SocketIo { fd, flags, message: at } = unsafe { arguments(job)? };
+    let descriptor = Descriptor::of(job, whose, fd)?;
     // SAFETY: integers and addresses, which may all be zero.
     let mut header: msghdr = unsafe { std::mem::zeroed() };
     // SAFETY: as above.
@@ -147,7 +187,8 @@ fn message(job: &Job<'_>) -> Result<Message, Errno> {
     let mut vectors = vectors(job, header.msg_iov as u64, header.msg_iovlen)?;
     header.msg_iov = vectors.as_mut_ptr();
     header.msg_control = std::ptr::null_mut();
-    Ok(Message { fd, flags, at, header, _vectors: vectors })
+    let (fd, _descriptor) = (descriptor.raw(), descriptor);
+    Ok(Message { fd, _descriptor, flags, at, header, _vectors: vectors })
 }
 
 /// Tries again and again while the socket would wait and the caller would.
@@ -176,16 +217,16 @@ fn patiently(
     }
 }
 
-fn send(job: &Job<'_>) -> Result<i64, Errno> {
-    let message = message(job)?;
+fn send(job: &Job<'_>, whose: Whose) -> Result<i64, Errno> {
+    let message = message(job, whose)?;
     patiently(job, &message, libc::POLLOUT, |flags| {
         // SAFETY: the header is ours; what it names is the requester's, whom we hold.
         unsafe { libc::sendmsg(message.fd, &raw const message.header, flags) }
     })
 }
 
-fn receive(job: &Job<'_>) -> Result<i64, Errno> {
-    let message = message(job)?;
+fn receive(job: &Job<'_>, whose: Whose) -> Result<i64, Errno> {
+    let message = message(job, whose)?;
     let mut header = message.header;
     let received = patiently(job, &message, libc::POLLIN, |flags| {
         header = message.header;

@@ -5,7 +5,7 @@
 //! requesters write into and that its threads take requests from, in order. A request is
 //! one cache line; its answer goes into the `record`, a line in the requester's segment,
 //! where the `requester` waits. What operations there are the delegatee says; `io` has
-//! those for files and sockets, `memory` what reaches the requester's memory and fails
+//! those for files and sockets, also such as requesters have `passed`, `memory` what reaches the requester's memory and fails
 //! where there is none. A request may be `kept`, and answered later.
 //!
 //! Each side *holds* the other (`pvas::hold`) while it works in the other's memory: a
@@ -21,6 +21,7 @@ pub mod error;
 pub mod io;
 pub mod kept;
 pub mod memory;
+pub mod passed;
 mod queue;
 pub mod record;
 pub mod requester;

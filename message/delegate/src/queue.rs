@@ -2,7 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use fcp::mapped::{Mapped, size_of_ring};
 use fcp::ring::{Buffer as _, HEADER_SIZE, LINE_SIZE};
@@ -14,7 +14,7 @@ use crate::error::Error;
 pub const NAME: &[u8] = b"pvas_delegate";
 
 /// The first word of a queue, with the version of what follows.
-const MAGIC: u64 = u64::from_le_bytes(*b"delegat\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"delegat\x02");
 
 /// Most bytes that a request carries.
 pub const PAYLOAD_MAX: usize = 1024 - HEADER_SIZE - ENVELOPE_SIZE;
@@ -25,9 +25,9 @@ pub const ENVELOPE_SIZE: usize = 16;
 /// which it holds whom it will answer later.
 pub const SERVE: std::ops::Range<usize> = pvas::hold::WORK;
 /// See [`SERVE`].
-pub const SEND: std::ops::Range<usize> = SERVE.end..15;
+pub const SEND: std::ops::Range<usize> = SERVE.end..KEEP.start;
 /// See [`SERVE`].
-pub const KEEP: std::ops::Range<usize> = 15..pvas::hold::WORDS;
+pub const KEEP: std::ops::Range<usize> = pvas::hold::KEEP;
 
 /// What a requester reads. The ring follows.
 #[repr(C, align(64))]
@@ -40,6 +40,8 @@ pub struct Head {
     /// How many requests of those on their way are to be cancelled, or once were, of tasks
     /// that have ended since: while it is 0, nobody looks for them.
     pub cancels: AtomicU32,
+    /// The name of the socket by which descriptors are passed (`passed`); 0: there is none.
+    pub socket: AtomicU64,
 }
 
 /// A request, in the ring behind the ring's own header. The header's source is the

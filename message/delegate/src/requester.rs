@@ -1,9 +1,10 @@
 //! The requester's side: the way to a delegatee, requests, and waiting for their answers.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fcp::ring::{Buffer, Kind, SendError, Sender, rouse};
@@ -13,6 +14,7 @@ use pvas::hold::{Attempt, Hold, Identity};
 use rustix::io::Errno;
 
 use crate::error::Error;
+use crate::passed::Passing;
 use crate::queue::{self, Envelope, NAME, PAYLOAD_MAX, Queue};
 use crate::record::{self, Record};
 use crate::task;
@@ -41,6 +43,8 @@ pub struct Way {
     lines: u32,
     /// Requests that were submitted and not waited for.
     in_flight: AtomicU32,
+    /// By which it gets descriptors of ours, once one has been passed.
+    passing: Mutex<Option<Passing>>,
 }
 
 impl Way {
@@ -74,7 +78,59 @@ impl Way {
         let queue = unsafe { Queue::find(address, bytes) }.ok_or(Error::NoDelegatee(id))?;
         let lines = queue.ring.lines();
         drop(held);
-        Ok(Self { task, us, whom, queue, lines, in_flight: AtomicU32::new(0) })
+        Ok(Self {
+            task,
+            us,
+            whom,
+            queue,
+            lines,
+            in_flight: AtomicU32::new(0),
+            passing: Mutex::default(),
+        })
+    }
+
+    /// The way to the node server's delegatee, if the job has one: the task with the last ID
+    /// ([`pvas::Control::tasks_max`]).
+    pub fn find_server(timeout: Option<Duration>) -> Result<Self, Error> {
+        let control = task::this()?.control;
+        let id = control.tasks_max() - 1;
+        control.identity(id).ok_or(Error::NoServer)?;
+        Self::find(id, timeout)
+    }
+
+    /// Passes a descriptor of ours to the delegatee: the number by which requests name it. It is
+    /// closed there by [`close_passed`](Self::close_passed), with this way, or when we end. Error:
+    /// it takes none.
+    pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Result<i32, Error> {
+        self.with_passing(|passing| passing.pass(descriptor))
+    }
+
+    /// Closes a descriptor that was passed this way. Error: EBADF.
+    pub fn close_passed(&self, number: i32) -> Result<(), Error> {
+        self.with_passing(|passing| passing.close(number)).map(drop)
+    }
+
+    fn with_passing(&self, ask: impl FnOnce(&mut Passing) -> Option<i32>) -> Result<i32, Error> {
+        task::this()?;
+        let mut passing = self.passing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if passing.is_none() {
+            let held = self.hold_open()?;
+            let socket = self.queue.head().socket.load(Acquire);
+            drop(held);
+            if socket == 0 {
+                return Err(Error::TakesNone);
+            }
+            let pid = self.task.control.slot(self.whom.id).pid.load(SeqCst);
+            *passing = Some(Passing::connect(socket, pid)?);
+        }
+        match passing.as_mut().and_then(ask) {
+            Some(number @ 0..) => Ok(number),
+            Some(errno) => Err(Error::System(Errno::from_raw_os_error(-errno))),
+            None => {
+                *passing = None;
+                Err(Error::Died(self.whom.id))
+            }
+        }
     }
 
     /// The delegatee's ID.

@@ -8,7 +8,7 @@
 #define NAGAYA_GATE_ABI_H
 
 #define GATE_MAGIC 0x65746167u /* "gate" */
-#define GATE_ABI 4
+#define GATE_ABI 5
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul
 #define HUGE_PAGE (2ul << 20)
@@ -62,7 +62,7 @@ struct ask {
 	u32 state; /* futex: enum ask_state */
 	u32 lock;  /* futex: 1: a thread asks */
 	u32 what;  /* enum ask_what */
-	u32 unused;
+	u32 mappings; /* futex: a thread maps or unmaps memory of the task, or the agent moves it */
 	u64 address, size;
 };
 enum ask_state { ASK_NONE, ASK_ASKED };
@@ -71,6 +71,11 @@ enum ask_what {
 	ASK_DISCARD, /* it is to read as zeros on all machines */
 	ASK_BRING,   /* the memory's file is to hold what it holds */
 	ASK_WAKE,    /* of another machine's: who sleeps at this futex is to be woken */
+};
+/* As /proc/PID/maps names a file. */
+struct file_identity {
+	u64 device; /* major << 32 | minor */
+	u64 inode;
 };
 #define PUBLISHED_BLOCK (2ul << 20) /* a bit of space.published */
 
@@ -129,6 +134,7 @@ struct space {
 	u64 *published;     /* bit n: other machines may have pages of block n of the segments */
 	u32 machine;        /* the number that others know this machine's domain by */
 	u32 unused;
+	struct file_identity pool; /* what published blocks lie in; inode 0: the memory */
 };
 
 /* The kernel's struct sigaction. */

@@ -22,19 +22,39 @@ const u64 handled[8] = {
 	0,
 };
 
-enum verdict gate_dispatch(struct task *t, struct regs *r)
+/* What changes the task's mappings. */
+static enum verdict change_mappings(struct task *t, struct regs *r)
 {
 	switch (r->nr) {
 	case SYS_brk: return gate_brk(t, r);
 	case SYS_mmap: return gate_mmap(t, r);
-	case SYS_mprotect:
-	case SYS_pkey_mprotect: return gate_mprotect(t, r);
 	case SYS_munmap: return gate_munmap(t, r);
 	case SYS_mremap: return gate_mremap(t, r);
 	case SYS_madvise: return gate_madvise(t, r);
-	case SYS_rseq: return gate_rseq(t, r);
 	case SYS_shmat: return gate_shmat(t, r);
 	case SYS_shmdt: return gate_shmdt(t, r);
+	}
+	return gate_mprotect(t, r);
+}
+
+enum verdict gate_dispatch(struct task *t, struct regs *r)
+{
+	switch (r->nr) {
+	case SYS_brk:
+	case SYS_mmap:
+	case SYS_mprotect:
+	case SYS_pkey_mprotect:
+	case SYS_munmap:
+	case SYS_mremap:
+	case SYS_madvise:
+	case SYS_shmat:
+	case SYS_shmdt: {
+		u64 mask = hold_mappings(t);
+		enum verdict verdict = change_mappings(t, r);
+		let_go_mappings(t, mask);
+		return verdict;
+	}
+	case SYS_rseq: return gate_rseq(t, r);
 	case SYS_process_vm_readv:
 	case SYS_process_vm_writev: return gate_process_vm(t, r);
 	case SYS_kcmp: return gate_kcmp(t, r);
@@ -69,7 +89,7 @@ const u32 gate_offsets[] = {
 	AT(image, unreached), AT(space, base), AT(space, tasks_max), AT(space, event),
 	AT(space, slots), AT(space, sites), AT(space, regions), AT(space, copy), AT(space, copy.features), COPY_FEATURES_AT,
 	AT(space, tasks_expected), AT(space, alias), AT(space, memory_fd), AT(space, memory_ino),
-	AT(space, published), AT(space, machine), sizeof(struct ask), AT(ask, address), sizeof(struct region),
+	AT(space, published), AT(space, machine), AT(space, pool), sizeof(struct ask), AT(ask, address), sizeof(struct region),
 	AT(region, address), AT(task, id), AT(task, returns), AT(task, brk_start), AT(task, mmap_start),
 	AT(task, bitmap), AT(task, memory), AT(task, stub_next), AT(task, fault_actions), AT(task, copies),
 	AT(task, start), AT(task, shms), AT(task, exe_length), AT(task, exe),

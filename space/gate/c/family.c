@@ -60,15 +60,17 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 		return PASS; /* a thread or a vfork: shares our segment as in any process */
 
 	u64 mask = lock(&t->fork_lock);
+	u64 held = hold_mappings(t);
+	ask_agent(t, ASK_BRING, t->segment, t->segment_end - t->segment);
 	__atomic_store_n(&t->forking, 1, __ATOMIC_RELEASE);
 	allow_fork(t->segment, t->segment_end);
 	int shared = has_shared(t);
-	ask_agent(t, ASK_BRING, t->segment, t->segment_end - t->segment);
 	if (stack && !shared) {
 		/* The child starts on another stack, where our frame is not: the stub must make
 		 * the call. Our segment stays DOFORK until our next fork: others' forks then
 		 * copy it, which costs time and harms nobody. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
+		let_go_mappings(t, held);
 		unlock(&t->fork_lock, mask);
 		return PASS;
 	}
@@ -81,6 +83,7 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 		/* First the flag: what is mapped from here on is marked by its maker. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
 		raw3(SYS_madvise, t->segment, t->segment_end - t->segment, MADV_DONTFORK);
+		let_go_mappings(t, held);
 		unlock(&t->fork_lock, mask);
 	}
 	r->nr = child;

@@ -158,6 +158,7 @@ int wants_memory(struct task *t, const struct regs *r);
 u64 without_pages(u64 flags);
 long share(struct task *t, u64 address, u64 size, const struct regs *r);
 long open_memory(void);
+void copy_but_zeros(u64 to, u64 from, u64 size);
 u64 view_memory(u64 from, u64 size);
 long copy_memory(u64 to, u64 from, u64 size, long memory, u64 view);
 long extend_memory(struct task *t, u64 address, u64 size, u64 more);
@@ -182,6 +183,7 @@ struct maps {
 };
 struct mapping {
 	u64 start, end, offset;
+	struct file_identity file; /* zeros: none */
 	int prot, shared;
 };
 long open_maps(struct maps *m, u32 pid);
@@ -193,6 +195,9 @@ int protection_of(u64 address);
 /* machines.c */
 int is_published(u64 address, u64 size);
 int ask_agent(struct task *t, u32 what, u64 address, u64 size);
+u64 hold_mappings(struct task *t);
+void let_go_mappings(struct task *t, u64 mask);
+int is_pooled(const struct mapping *m);
 
 /* private.c */
 long fork_shared(struct task *t, const struct regs *r, u64 flags, u64 mask);

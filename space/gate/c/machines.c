@@ -3,7 +3,11 @@
  * In a space over several machines an agent in the owner's process brings pages. Of each
  * block of memory of which it has told another machine it sets a bit; what is mapped,
  * unmapped or discarded there it is asked to see to. Who maps first and then looks at the
- * bit, while the agent sets the bit and then looks what is mapped, is not missed. */
+ * bit, while the agent sets the bit and then looks what is mapped, is not missed.
+ *
+ * Machines that share memory have a pool: the agent moves published blocks there, which
+ * keep their addresses. What it maps must not come back to life when a thread unmaps it at
+ * the same instant, so both take a lock. */
 #include "gate.h"
 
 #define FUTEX_WAIT_PRIVATE 128
@@ -36,4 +40,24 @@ int ask_agent(struct task *t, u32 what, u64 address, u64 size)
 		raw6(SYS_futex, (long)&a->state, FUTEX_WAIT_PRIVATE, ASK_ASKED, 0, 0, 0);
 	unlock(&a->lock, mask);
 	return 1;
+}
+
+/* To be held by who maps or unmaps memory of its task; what this returns is for its end. */
+u64 hold_mappings(struct task *t)
+{
+	return space.pool.inode && has_shared(t) ? lock(&space.asks[t->id].mappings) : 0;
+}
+
+/* Not in the child of a fork: the lock is its parent's. */
+void let_go_mappings(struct task *t, u64 mask)
+{
+	if (space.pool.inode && has_shared(t))
+		unlock(&space.asks[t->id].mappings, mask);
+}
+
+/* Whether it is a part of a published block that has been moved. */
+int is_pooled(const struct mapping *m)
+{
+	return m->shared && space.pool.inode && m->file.inode == space.pool.inode &&
+	       m->file.device == space.pool.device;
 }

@@ -64,10 +64,18 @@ static u64 get_hex(struct maps *m)
 	return number;
 }
 
+static u64 get_decimal(struct maps *m, char *end)
+{
+	u64 number = 0;
+	while ((*end = get(m)) >= '0' && *end <= '9')
+		number = number * 10 + (u64)(*end - '0');
+	return number;
+}
+
 /* The next mapping; 0 at the end. Mappings that were seen already may change meanwhile. */
 int next_mapping(struct maps *m, struct mapping *found)
 {
-	/* start-end rwxp offset ... */
+	/* start-end rwxp offset major:minor inode ... */
 	found->start = get_hex(m);
 	found->end = get_hex(m);
 	found->prot = get(m) == 'r' ? PROT_READ : 0;
@@ -76,7 +84,11 @@ int next_mapping(struct maps *m, struct mapping *found)
 	found->shared = get(m) == 's';
 	get(m);
 	found->offset = get_hex(m);
-	for (char c = 1; c && c != '\n';)
+	found->file.device = get_hex(m) << 32;
+	found->file.device |= get_hex(m);
+	char c;
+	found->file.inode = get_decimal(m, &c);
+	while (c && c != '\n')
 		c = get(m);
 	return found->end != 0;
 }

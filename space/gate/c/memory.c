@@ -388,7 +388,9 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 		u64 tail = old + old_size, more = new_size - old_size;
 		int taken = take_exact(t, tail, more);
 		if (taken || tail < t->mmap_start) {
-			at = raw6(SYS_mremap, old, r->a2, r->a3, 0, 0, 0);
+			/* A pool is not longer where a block of it ends. */
+			int pooled = memory && space.pool.inode && is_published(old, old_size);
+			at = !pooled ? raw6(SYS_mremap, old, r->a2, r->a3, 0, 0, 0) : taken ? -EFAULT : -ENOMEM;
 			if (!is_error(at) && memory)
 				grow_memory(t, tail, more);
 			/* To the kernel memory of which a part is watched is several mappings. */

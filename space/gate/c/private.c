@@ -62,6 +62,8 @@ static struct rseq_place unregister_rseq(struct call *c)
 static int is_its_own(struct task *t, const struct mapping *m)
 {
 	u64 from = space.base + m->offset;
+	if (is_pooled(m))
+		return m->start >= t->segment && m->end <= t->segment_end;
 	if (!m->shared || from < t->segment || from >= t->segment_end)
 		return 0;
 	return m->start == from ||
@@ -73,14 +75,14 @@ static int is_its_own(struct task *t, const struct mapping *m)
 static long replace(const struct mapping *m, long memory)
 {
 	u64 size = m->end - m->start, view = 0;
-	int filling = PROT_READ | PROT_WRITE;
-	if (memory < 0 && !(view = view_memory(m->start, size)))
+	int filling = PROT_READ | PROT_WRITE, pooled = is_pooled(m);
+	if ((pooled || memory < 0) && !(view = view_memory(m->start, size)))
 		return -ENOMEM;
 	long at = raw6(SYS_mmap, m->start, size, filling,
 	               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
-	long error = is_error(at)
-	                     ? at
-	                     : copy_memory(m->start, space.base + m->offset, size, memory, view);
+	long error = is_error(at) ? at
+	             : pooled     ? (copy_but_zeros(m->start, view, size), 0)
+	                          : copy_memory(m->start, space.base + m->offset, size, memory, view);
 	if (view)
 		raw3(SYS_munmap, view, size, 0);
 	if (!error && m->prot != filling)

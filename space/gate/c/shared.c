@@ -270,6 +270,45 @@ u64 view_memory(u64 from, u64 size)
 	return is_error(view) || raw3(SYS_mprotect, view, size, PROT_READ) ? 0 : view;
 }
 
+/* Copies memory to zeros: its pages that are not zeros themselves. */
+void copy_but_zeros(u64 to, u64 from, u64 size)
+{
+	for (u64 page = 0; page < size; page += PAGE) {
+		const u64 *word = (const u64 *)(from + page), *end = word + PAGE / sizeof *word;
+		while (word < end && !*word)
+			word++;
+		if (word < end)
+			copy_string((void *)(to + page), (void *)(from + page), PAGE);
+	}
+}
+
+/* Copies what a range of the caller's memory holds to `to`, which is zero. */
+static long copy_own(struct task *t, u64 to, u64 from, u64 size)
+{
+	ask_agent(t, ASK_BRING, from, size);
+	long memory = open_memory(), error = 0;
+	for (u64 done = 0, part; !error && done < size; done += part) {
+		u64 at = from + done, view = 0;
+		part = size - done;
+		if (space.pool.inode) {
+			u64 left = PUBLISHED_BLOCK - (at - space.base) % PUBLISHED_BLOCK;
+			part = part < left ? part : left;
+		}
+		int pooled = space.pool.inode && is_published(at, part);
+		if ((pooled || memory < 0) && !(view = view_memory(at, part)))
+			error = -ENOMEM;
+		else if (pooled)
+			copy_but_zeros(to + done, view, part);
+		else
+			error = copy_memory(to + done, at, part, memory, view);
+		if (view)
+			raw3(SYS_munmap, view, part, 0);
+	}
+	if (memory >= 0)
+		raw1(SYS_close, memory);
+	return error;
+}
+
 /* Maps memory behind memory, where nothing is. Returns 0 or a negative errno. */
 long extend_memory(struct task *t, u64 address, u64 size, u64 more)
 {
@@ -289,19 +328,12 @@ long extend_memory(struct task *t, u64 address, u64 size, u64 more)
  * the address, so the contents move. Returns 0 or a negative errno. */
 long move_memory(struct task *t, u64 old, u64 old_size, u64 to, u64 size, int keep)
 {
-	u64 moved = old_size < size ? old_size : size, view = 0;
+	u64 moved = old_size < size ? old_size : size;
 	int prot = protection_of(old), filling = PROT_READ | PROT_WRITE;
 	give_back(t, to, size);
-	long error = map_memory(t, to, size, filling), memory = open_memory();
-	if (memory < 0 && !error && !(view = view_memory(old, moved)))
-		error = -ENOMEM;
-	ask_agent(t, ASK_BRING, old, moved);
+	long error = map_memory(t, to, size, filling);
 	if (!error)
-		error = copy_memory(to, old, moved, memory, view);
-	if (memory >= 0)
-		raw1(SYS_close, memory);
-	if (view)
-		raw3(SYS_munmap, view, moved, 0);
+		error = copy_own(t, to, old, moved);
 	if (!error && prot != filling) {
 		mark_plain(t, to, size, prot);
 		error = raw3(SYS_mprotect, to, size, prot);

@@ -195,6 +195,18 @@ pub struct Space {
     /// The number that other machines know the owner's domain by.
     pub machine: AtomicU32,
     unused: u32,
+    /// What published blocks lie in, where machines share memory; else zeros.
+    pub pool: Pool,
+}
+
+/// A file or device, as /proc/PID/maps names it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Pool {
+    /// Its device: the major number in the upper half, the minor one in the lower.
+    pub device: AtomicU64,
+    /// Its inode; 0: there is none.
+    pub inode: AtomicU64,
 }
 
 /// Bytes for which a bit of [`Space::published`] stands.
@@ -210,7 +222,8 @@ pub struct Ask {
     pub lock: AtomicU32,
     /// One of [`ask`].
     pub what: AtomicU32,
-    unused: u32,
+    /// The TID of who maps or unmaps memory of the task, where there is a [`Pool`], or 0; a futex.
+    pub mappings: AtomicU32,
     /// Where.
     pub address: AtomicU64,
     /// How many bytes.
@@ -222,6 +235,7 @@ impl Ask {
     pub fn forget(&self) {
         self.state.store(0, Ordering::Release);
         self.lock.store(0, Ordering::Release);
+        self.mappings.store(0, Ordering::Release);
     }
 }
 
@@ -369,6 +383,7 @@ pub(crate) fn offsets() -> Vec<usize> {
         offset_of!(Space, memory_ino),
         offset_of!(Space, published),
         offset_of!(Space, machine),
+        offset_of!(Space, pool),
         size_of::<Ask>(),
         offset_of!(Ask, address),
         size_of::<Region>(),

@@ -21,6 +21,9 @@ pub const WORDS: usize = export::HOLDS;
 /// Those of them for what is over soon: a delegatee's work, a message of libfabric's.
 pub const WORK: Range<usize> = 0..11;
 
+/// Those of them for what lasts: answers that are owed, the ranks of a communicator.
+pub const KEEP: Range<usize> = 15..WORDS;
+
 /// One of the tasks that had an ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {

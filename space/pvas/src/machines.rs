@@ -51,10 +51,21 @@ pub(crate) fn agent(control: &Control) -> Option<&'static dyn Agent> {
 pub struct Shared {
     /// The memory of all segments: its offset is the address less the space's base.
     pub file: OwnedFd,
-    /// The inode by which its mappings are known.
-    pub inode: u64,
     /// Where segments of other machines are mapped.
     pub views: Vec<Range<usize>>,
+}
+
+/// A task maps and unmaps nothing as long as there is this.
+#[derive(Debug)]
+pub struct Still<'a>(Option<&'a AtomicU32>);
+
+impl Drop for Still<'_> {
+    fn drop(&mut self) {
+        if let Some(lock) = self.0 {
+            lock.store(0, Ordering::Release);
+            let _ = futex::wake(lock, futex::Flags::PRIVATE, 1);
+        }
+    }
 }
 
 impl Space {
@@ -100,7 +111,7 @@ impl Domains {
         }
         let file = rustix::io::fcntl_dupfd_cloexec(memory.file(), 0);
         let file = file.map_err(|errno| Error::System("dup", errno))?;
-        Ok(Shared { file, inode: memory.inode(), views })
+        Ok(Shared { file, views })
     }
 }
 
@@ -177,6 +188,43 @@ impl Control {
         let state = &self.ask(id).state;
         state.store(0, Ordering::Release);
         let _ = futex::wake(state, futex::Flags::PRIVATE, 1);
+    }
+
+    /// Tells the gate of the file or device in which published blocks lie from now on; so tasks map
+    /// and unmap nothing while they are kept [still](Self::keep_still).
+    pub fn set_pool(&self, device: u64, inode: u64) {
+        let pool = &self.space().pool;
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        pool.device.store(u64::from(major) << 32 | u64::from(minor), Ordering::Release);
+        pool.inode.store(inode, Ordering::Release);
+    }
+
+    /// Keeps a task from mapping and unmapping anything. `me` is the thread that does. None: the
+    /// task is just doing that.
+    pub fn keep_still(&self, id: u32, me: u32) -> Option<Still<'_>> {
+        let it = self.ask(id);
+        // Who asks such a thing has the lock, and waits.
+        let waits = it.state.load(Ordering::Acquire) != 0;
+        if waits && it.what.load(Ordering::Relaxed) != ask::WAKE {
+            return Some(Still(None));
+        }
+        let take = |from| {
+            it.mappings.compare_exchange(from, me, Ordering::Acquire, Ordering::Relaxed).err()
+        };
+        // SAFETY: only asks whether there is such a thread.
+        let is_gone = |tid: u32| unsafe {
+            libc::syscall(libc::SYS_tkill, tid, 0) != 0
+                && rustix::io::Errno::from_io_error(&std::io::Error::last_os_error())
+                    == Some(rustix::io::Errno::SRCH)
+        };
+        match take(0) {
+            None => Some(Still(Some(&it.mappings))),
+            // It has died with it.
+            Some(holder) if is_gone(holder) && take(holder).is_none() => {
+                Some(Still(Some(&it.mappings)))
+            }
+            Some(_) => None,
+        }
     }
 
     /// Says whether other machines may have pages of a block of [`PUBLISHED_BLOCK`] bytes, counted

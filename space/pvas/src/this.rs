@@ -1,5 +1,6 @@
 //! Who the calling process is: whether it is a task, and which.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
@@ -56,6 +57,19 @@ impl ThisTask {
         let [start, end, to] = fixed;
         let is_fixed = read == size as isize && (start..end).contains(&address);
         if is_fixed { address - start + to } else { address }
+    }
+
+    /// The same for all tasks of a space, and for nobody else on any machine: made of the machine
+    /// since it was started, the PIDs that it counts in, and the space's owner and place.
+    pub fn mark(&self) -> u64 {
+        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let pids = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
+        let numbers = [pids, self.control.owner_pid().into(), self.control.layout().window()];
+        let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
+        // FNV-1a.
+        boot.into_iter().chain(bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+        })
     }
 
     /// Transfers of this task that were one copy in user space.

@@ -7,10 +7,12 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
+
+use pvas::connection::peer_credentials;
 
 use crate::Failure;
 
@@ -100,24 +102,6 @@ fn peer_pid(fd: i32) -> Option<i32> {
     // SAFETY: only asked for its peer; a number that is no descriptor gives EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     peer_credentials(fd).ok().map(|peer| peer.pid).filter(|&pid| pid > 0)
-}
-
-/// Who is at the other end of a local socket. The PID is 0 for a process of another PID
-/// namespace, which rustix's type cannot hold.
-fn peer_credentials(socket: impl AsFd) -> io::Result<libc::ucred> {
-    let mut credentials = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
-    let mut size = size_of_val(&credentials) as u32;
-    // SAFETY: the kernel writes at most `size` bytes to `credentials`.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut credentials).cast(),
-            &raw mut size,
-        )
-    };
-    if result == 0 { Ok(credentials) } else { Err(io::Error::last_os_error()) }
 }
 
 fn parent_pid() -> i32 {

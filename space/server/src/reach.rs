@@ -16,6 +16,17 @@ use crate::Failure;
 use crate::job::{Job, check_peer, directory, listen, rights};
 use crate::protocol::connection;
 
+/// What a server is like that has to be started.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wanted<'a> {
+    /// The size of segments; `None`: one that suits the job.
+    pub segment_size: Option<u64>,
+    /// Tasks' memory is shared, as they need domains.
+    pub shared: bool,
+    /// What `--delegatee` says.
+    pub delegatee: Option<&'a str>,
+}
+
 /// A job's server.
 #[derive(Debug)]
 pub struct Reached {
@@ -27,9 +38,8 @@ pub struct Reached {
     pub started: Option<Child>,
 }
 
-/// Connects to the job's server, and starts it if there is none, with segments of this size,
-/// or of one that suits the job, and with tasks whose memory is `shared`, if they need domains.
-pub fn reach(job: &Job, segment_size: Option<u64>, shared: bool) -> Result<Reached, Failure> {
+/// Connects to the job's server, and starts it if there is none.
+pub fn reach(job: &Job, wanted: Wanted<'_>) -> Result<Reached, Failure> {
     let directory = directory()?;
     let rights = rights();
     let socket = job.file(&directory, &rights, "sock");
@@ -38,7 +48,7 @@ pub fn reach(job: &Job, segment_size: Option<u64>, shared: bool) -> Result<Reach
     let (stream, started) = match UnixStream::connect(&socket) {
         Ok(stream) => (stream, None),
         Err(_) => {
-            let (stream, child) = start_server(job, segment_size, shared, &socket, &lock_path)?;
+            let (stream, child) = start_server(job, wanted, &socket, &lock_path)?;
             (stream, Some(child))
         }
     };
@@ -82,8 +92,7 @@ fn lock_file(path: &Path) -> Result<File, Failure> {
 /// Starts the node server, listening on `socket`, and connects to it.
 fn start_server(
     job: &Job,
-    segment_size: Option<u64>,
-    shared: bool,
+    wanted: Wanted<'_>,
     socket: &Path,
     lock: &Path,
 ) -> Result<(UnixStream, Child), Failure> {
@@ -93,11 +102,13 @@ fn start_server(
     let mut command = Command::new("/proc/self/exe");
     command.arg("server").arg("--job").arg(&job.name).arg("--socket").arg(socket);
     command.arg("--lock").arg(lock);
-    let size = segment_size.unwrap_or_else(|| crate::server::segment_size_for(job.local_tasks));
+    let size =
+        wanted.segment_size.unwrap_or_else(|| crate::server::segment_size_for(job.local_tasks));
     command.arg("--segment-size").arg(size.to_string());
-    if shared {
+    if wanted.shared {
         command.arg("--shared");
     }
+    command.args(wanted.delegatee.into_iter().flat_map(|place| ["--delegatee", place]));
     command.env_clear();
     // What says how copies are made, see pvas::copy_plan, and how tasks have their memory.
     for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY", "PVAS_SHARED"] {

@@ -7,6 +7,7 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
+use std::io::Write as _;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -82,6 +83,8 @@ pub struct Server {
     peers: HashMap<u64, Peer>,
     /// By PID.
     tasks: HashMap<u32, Running>,
+    /// Our delegatee among them: nobody waits for its end.
+    delegatee: Option<u32>,
     next_key: u64,
     session: i32,
     cgroup: Option<Vec<u8>>,
@@ -174,6 +177,7 @@ impl Server {
             signals,
             peers: HashMap::new(),
             tasks: HashMap::new(),
+            delegatee: None,
             next_key: FIRST_PEER,
             // SAFETY: a plain read.
             session: unsafe { libc::getsid(0) },
@@ -184,7 +188,7 @@ impl Server {
 
     /// Whether nobody needs this server any more.
     pub fn is_idle(&self) -> bool {
-        self.peers.is_empty() && self.tasks.is_empty()
+        self.peers.is_empty() && self.pids().is_empty()
     }
 
     /// The job's space.
@@ -192,14 +196,44 @@ impl Server {
         &self.space
     }
 
-    /// PIDs of the living tasks.
+    /// PIDs of the living tasks of the job.
     pub fn pids(&self) -> Vec<u32> {
-        self.tasks.keys().copied().collect()
+        self.tasks.keys().copied().filter(|&pid| Some(pid) != self.delegatee).collect()
     }
 
     /// Makes a domain of the IDs, on the processors of a CPU mask as sched_setaffinity takes it.
     pub fn add_domain(&mut self, ids: Range<u32>, processors: Vec<u8>) -> Result<(), Failure> {
         self.space.add_domain(ids, processors).map(drop).map_err(|e| Failure::from(&e))
+    }
+
+    /// Starts the delegatee of this server: a task of our own program, with the last ID, that does
+    /// the I/O of others in so many threads, on the processors of a CPU mask. It has a domain of
+    /// its own where that can be.
+    pub fn start_delegatee(&mut self, processors: Vec<u8>, threads: u32) -> Result<(), Failure> {
+        let failed = |e: std::io::Error| Failure::ours(format!("the node server's delegatee: {e}"));
+        let id = self.space.layout().tasks_max() - 1;
+        if self.space.control().is_shared() {
+            self.add_domain(id..id + 1, processors.clone())?;
+        }
+        let program = std::env::current_exe().map_err(failed)?;
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null");
+        let null = null.map_err(failed)?;
+        let fds = [(null.as_raw_fd(), 0), (null.as_raw_fd(), 1), (2, 2)];
+        let arguments = ["nagaya", "delegatee", "--threads", &threads.to_string()]
+            .map(|word| CString::new(word).expect("no zero byte"));
+        let attributes = Attributes {
+            fds: Some(fds.to_vec()),
+            cwd: Some(c"/".into()),
+            affinity: processors,
+            sigmask: Some(0),
+            // What the terminal sends is for tasks.
+            process_group: Some(0),
+            parent_death_signal: Some(libc::SIGKILL),
+            ..Attributes::default()
+        };
+        let (_, pid) = self.spawn(Some(id), &program, arguments.to_vec(), &[], &attributes)?;
+        self.delegatee = Some(pid);
+        Ok(())
     }
 
     /// Starts a task that no stub stands for.
@@ -296,6 +330,13 @@ impl Server {
                 self.end_domain(pid);
                 continue;
             };
+            if self.delegatee == Some(pid) {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "nagaya: the node server's delegatee (PID {pid}) has ended: nobody asks it now"
+                );
+                continue;
+            }
             turn.ended.push(Ended { id: task.id, pid, status });
             if let Some(stub) = task.stub {
                 if let Some(peer) = self.peers.get_mut(&stub) {
@@ -311,7 +352,10 @@ impl Server {
     fn end_domain(&self, keeper: u32) {
         let domains = self.space.domains();
         let Some(number) = domains.iter().position(|domain| domain.pid == keeper) else { return };
-        eprintln!("nagaya: domain {number} has lost its keeper (PID {keeper}): its tasks end");
+        let _ = writeln!(
+            std::io::stderr(),
+            "nagaya: domain {number} has lost its keeper (PID {keeper}): its tasks end"
+        );
         for (&pid, task) in &self.tasks {
             if self.space.domain_of(task.id) == number as u32 {
                 self.signal(pid, libc::SIGKILL, None);

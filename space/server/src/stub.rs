@@ -2,10 +2,11 @@
 //! stands for its task until the task ends.
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use pvas::connection::Connection;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -15,7 +16,7 @@ use crate::Failure;
 use crate::inherit::{self, Inheritance};
 use crate::job::Job;
 use crate::protocol::{Reply, Request, SI_KERNEL, Start};
-use crate::reach::{Reached, reach};
+use crate::reach::{Reached, Wanted, reach};
 use crate::settings;
 
 /// What `nagaya exec` was asked to do.
@@ -31,6 +32,8 @@ pub struct Exec {
     pub id: Option<u32>,
     /// Segment size, where this stub starts the server.
     pub segment_size: Option<u64>,
+    /// What `--delegatee` says, where this stub starts the server.
+    pub delegatee: Option<String>,
     /// Signal mask that this process was started with.
     pub sigmask: u64,
     /// Say what happens.
@@ -80,7 +83,12 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     sent.extend(&fds);
     // What is wrong with it the server says.
     let is_fixed = crate::is_fixed(&exec.path);
-    let ask = |job: &Job| ask(job, exec.segment_size, is_fixed, &start, &sent);
+    let wanted = Wanted {
+        segment_size: exec.segment_size,
+        shared: is_fixed,
+        delegatee: exec.delegatee.as_deref(),
+    };
+    let ask = |job: &Job| ask(job, wanted, &start, &sent);
     let mut asked = ask(&exec.job)?;
     let mut job = exec.job.clone();
     // The job's space may have been made for programs that share page tables.
@@ -93,7 +101,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         Err(failure) => return refuse(failure),
     };
     if exec.verbose {
-        eprintln!("nagaya: job {}: task {id}, PID {pid}", job.name);
+        let _ = writeln!(io::stderr(), "nagaya: job {}: task {id}, PID {pid}", job.name);
     }
     // What we keep open, its readers would wait for: all but standard error, which the
     // last line of a lost server needs.
@@ -115,27 +123,41 @@ struct Started {
 /// Asks the job's server to start the task: what it says, or why not.
 fn ask(
     job: &Job,
-    segment_size: Option<u64>,
-    is_fixed: bool,
+    wanted: Wanted<'_>,
     start: &Request,
     fds: &[BorrowedFd<'_>],
 ) -> Result<Result<Started, Failure>, Failure> {
-    // The lock is held until the server has answered.
-    let (mut connection, _lock) = match reach(job, segment_size, is_fixed) {
-        Ok(Reached { connection, lock, .. }) => (connection, lock),
-        Err(failure) => return Ok(Err(failure)),
-    };
-    // A server that refuses may not have read it all: its reply is there all the same.
-    if connection.send(start, fds).is_err() {
-        let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Write);
-    }
-    match connection.receive::<Reply>() {
-        Ok(Some(Reply::Started { id, pid, in_group })) => {
-            Ok(Ok(Started { connection, id, pid, in_group }))
+    /// How long the end of a server that was killed may take: its socket goes after its memory.
+    const DYING: Duration = Duration::from_secs(5);
+    const NAP: Duration = Duration::from_millis(1);
+    let until = Instant::now() + DYING;
+    loop {
+        // The lock is held until the server has answered.
+        let Reached { mut connection, lock: _lock, started } = match reach(job, wanted) {
+            Ok(reached) => reached,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        // A server that refuses may not have read it all: its reply is there all the same.
+        if connection.send(start, fds).is_err() {
+            let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Write);
         }
-        Ok(Some(Reply::Refused(message, status))) => Ok(Err(Failure { message, status })),
-        Ok(_) | Err(_) => {
-            Err(Failure::ours(format!("the node server of job {} is gone", job.name)))
+        match connection.receive::<Reply>() {
+            Ok(Some(Reply::Started { id, pid, in_group })) => {
+                return Ok(Ok(Started { connection, id, pid, in_group }));
+            }
+            Ok(Some(Reply::Refused(message, status))) => {
+                return Ok(Err(Failure { message, status }));
+            }
+            Err(error) if error.kind() != io::ErrorKind::ConnectionReset => {
+                return Err(Failure::ours(format!("the node server of job {}: {error}", job.name)));
+            }
+            // One that was there before us may have been killed.
+            Ok(None) | Err(_) if started.is_none() && Instant::now() < until => {
+                std::thread::sleep(NAP);
+            }
+            Ok(_) | Err(_) => {
+                return Err(Failure::ours(format!("the node server of job {} is gone", job.name)));
+            }
         }
     }
 }

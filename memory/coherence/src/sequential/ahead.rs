@@ -20,11 +20,15 @@
 //! no more than a bit each; and where the owner's own tasks use it first, more of it is mapped at
 //! once.
 //!
+//! **What may be foreseen** is every page, unless whoever looks after the memory knows of some only
+//! that there is anything to use ([`Node::foresee_only_told`]).
+//!
 //! **What comes of it.** Pages that came along are mapped, all but the one that was foreseen
 //! last, the *mark*. The first use of it is a fault that costs no message, and says that all of
 //! them were of use; if it is taken away unused, none was.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use super::event::Action;
 use super::message::PAGES_MAX;
@@ -46,6 +50,38 @@ const WHOLE_MAX: usize = 32;
 /// Pages that were read and become writable together, at most: others lose their copies.
 const WRITES_MAX: Page = 16;
 
+/// Pages, a bit each.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Told(BTreeMap<Page, u64>);
+
+impl Told {
+    const WORD: Page = u64::BITS as Page;
+
+    fn has(&self, page: Page) -> bool {
+        let word = self.0.get(&(page / Self::WORD));
+        word.is_some_and(|bits| bits >> (page % Self::WORD) & 1 == 1)
+    }
+
+    fn add(&mut self, page: Page) {
+        *self.0.entry(page / Self::WORD).or_default() |= 1 << (page % Self::WORD);
+    }
+
+    fn remove(&mut self, pages: Range<Page>) {
+        let words = pages.start / Self::WORD..pages.end.div_ceil(Self::WORD);
+        let words: Vec<(Page, u64)> =
+            self.0.range(words).map(|(&word, &bits)| (word, bits)).collect();
+        for (word, mut bits) in words {
+            let begin = word * Self::WORD;
+            let of = begin.max(pages.start)..(begin + Self::WORD).min(pages.end);
+            of.for_each(|page| bits &= !(1 << (page - begin)));
+            match bits {
+                0 => self.0.remove(&word),
+                _ => self.0.insert(word, bits),
+            };
+        }
+    }
+}
+
 /// What a node foresees of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
@@ -56,6 +92,8 @@ pub(super) struct Ahead {
     writes: Sweeps,
     /// Instead of that, for the next step.
     suggested: Vec<Page>,
+    /// What may be foreseen, if that is told.
+    told: Option<Told>,
     /// What is asked for now was foreseen itself.
     hopes_for_nothing: bool,
     /// What is hoped to come along with a page, in the order in which it will be wanted.
@@ -78,6 +116,26 @@ impl Ahead {
 }
 
 impl Node {
+    /// From now on only those pages are foreseen that [`may_foresee`](Self::may_foresee) tells of:
+    /// of others nobody knows here whether there is anything to use.
+    pub fn foresee_only_told(&mut self) {
+        self.ahead.told = Some(Told::default());
+    }
+
+    /// These pages may be foreseen.
+    pub fn may_foresee(&mut self, pages: impl Iterator<Item = Page>) {
+        if let Some(told) = &mut self.ahead.told {
+            pages.for_each(|page| told.add(page));
+        }
+    }
+
+    /// These may not, any more.
+    pub fn may_not_foresee(&mut self, pages: Range<Page>) {
+        if let Some(told) = &mut self.ahead.told {
+            told.remove(pages);
+        }
+    }
+
     /// For checks: hopes for these pages with requests that the next step makes, if it may, and
     /// not for what is foreseen.
     pub fn suggest(&mut self, pages: Vec<Page>) {
@@ -107,18 +165,20 @@ impl Node {
             return Vec::new();
         }
         let (pages, closed) = (&self.pages, &self.closed);
+        let Ahead { forecast, suggested, told, .. } = &mut self.ahead;
         let can = |page: Page| {
             let is_there = |it: Entry| it.state == State::None && it.owner == at;
             page != asked
+                && told.as_ref().is_none_or(|told| told.has(page))
                 && pages.get(page).is_some_and(is_there)
                 && !closed.iter().any(|closed| closed.contains(&page))
         };
-        let mut hopes: Vec<Ride> = if self.ahead.suggested.is_empty() {
+        let mut hopes: Vec<Ride> = if suggested.is_empty() {
             let none = std::iter::empty();
-            let foreseen = self.ahead.forecast.foresee(me, Carrier::Page, room, none, can);
+            let foreseen = forecast.foresee(me, Carrier::Page, room, none, can);
             foreseen.rides.into_iter().take(foreseen.sent).collect()
         } else {
-            let suggested = self.ahead.suggested.iter().copied().filter(|&page| can(page));
+            let suggested = suggested.iter().copied().filter(|&page| can(page));
             let ride = |page| Ride { page, by: By::Chance, fate: Fate::Aboard };
             suggested.map(ride).take(room).collect()
         };
@@ -142,21 +202,23 @@ impl Node {
     pub(super) fn use_ahead(&mut self, used: Page, actions: &mut Vec<Action>) {
         let first = actions.len() - 1;
         let (table, closed) = (&self.pages, &self.closed);
+        let Ahead { forecast, uses, patches, suggested, told, .. } = &mut self.ahead;
         let is_new = |page: &Page| {
-            table.get(*page).is_some_and(|entry| entry.is_new)
+            told.as_ref().is_none_or(|told| told.has(*page))
+                && table.get(*page).is_some_and(|entry| entry.is_new)
                 && !closed.iter().any(|closed| closed.contains(page))
         };
-        let pages: Vec<Page> = if self.ahead.forecast.is_on() {
-            let ready = self.ahead.uses.first_use(used, PAGES_MAX.into());
+        let pages: Vec<Page> = if forecast.is_on() {
+            let ready = uses.first_use(used, PAGES_MAX.into());
             if ready == (used..used + 1) {
-                let patch = self.ahead.patches.first_use(used);
+                let patch = patches.first_use(used);
                 patch.filter(|&page| page != used && is_new(&page)).collect()
             } else {
                 let below = (ready.start..used).rev().take_while(is_new);
                 below.chain((used + 1..ready.end).take_while(is_new)).collect()
             }
         } else {
-            self.ahead.suggested.iter().copied().filter(is_new).collect()
+            suggested.iter().copied().filter(is_new).collect()
         };
         for page in pages {
             self.happens(page, Happens::Write, None, actions);
@@ -363,4 +425,23 @@ pub(super) fn runs(pages: impl Iterator<Item = Page>) -> Vec<Run> {
     let mut pages: Vec<Page> = pages.collect();
     pages.sort_unstable();
     run::of(pages.into_iter().map(|page| (page, NOBODY)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_was_told_is_there_until_it_is_taken_back() {
+        let mut told = Told::default();
+        [3, 63, 64, 65, 200].into_iter().for_each(|page| told.add(page));
+        let has = |told: &Told| (0..300).filter(|&page| told.has(page)).collect::<Vec<_>>();
+        assert_eq!(has(&told), [3, 63, 64, 65, 200]);
+        told.remove(10..65);
+        assert_eq!(has(&told), [3, 65, 200]);
+        told.remove(65..201);
+        assert_eq!(has(&told), [3]);
+        told.remove(0..64);
+        assert_eq!(told, Told::default());
+    }
 }

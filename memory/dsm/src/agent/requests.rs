@@ -159,7 +159,11 @@ impl Agent {
         let json = |seen| report::json(node, me, traffic, page_bytes, now, seen);
         match &self.statistics {
             Statistics::None => {}
-            Statistics::Print => eprint!("{}", report::text(node, me, traffic, page_bytes, now)),
+            Statistics::Print => drop(write!(
+                std::io::stderr(),
+                "{}",
+                report::text(node, me, traffic, page_bytes, now)
+            )),
             Statistics::Files(beginning) => write("STATISTICS", beginning, me, &json(None)),
         }
         if let Some((observer, beginning)) = &self.observer {
@@ -182,7 +186,7 @@ fn write(variable: &str, beginning: &str, me: NodeId, json: &str) {
     let path = format!("{beginning}.{me}.json");
     let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
     if let Err(error) = file.and_then(|mut file| file.write_all(json.as_bytes())) {
-        eprintln!("nagaya: NAGAYA_DSM_{variable}: {path}: {error}");
+        let _ = writeln!(std::io::stderr(), "nagaya: NAGAYA_DSM_{variable}: {path}: {error}");
     }
 }
 

@@ -104,7 +104,8 @@ impl Agent {
         let placed = self.packing.take().map_or(Vec::new(), |packer| packer.placed);
         let report = Report { seconds, nodes, areas, placed };
         if let Err(why) = file.write_all(&report.bytes()) {
-            eprintln!("nagaya: span: the report cannot be written: {why}");
+            let _ =
+                writeln!(std::io::stderr(), "nagaya: span: the report cannot be written: {why}");
         }
     }
 

@@ -30,6 +30,18 @@ static long made_up_kernel(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
 		(void)t, (void)r; \
 		abort(); \
 	}
+u64 hold_mappings(struct task *t)
+{
+	(void)t;
+	abort();
+}
+
+void let_go_mappings(struct task *t, u64 mask)
+{
+	(void)t, (void)mask;
+	abort();
+}
+
 UNUSED(gate_brk)
 UNUSED(gate_mmap)
 UNUSED(gate_munmap)

@@ -1,0 +1,82 @@
+//! `nagaya delegatee`: the node server's delegatee, a task of our own that does I/O on other
+//! tasks' memory, with descriptors that they pass (pvas_delegate.h). Started by the node server.
+
+use std::str::FromStr;
+
+use nagaya_server::Failure;
+use pvas_delegate::delegatee::{self, Delegatee};
+use pvas_delegate::error::Error;
+use pvas_delegate::io::{self, Whose};
+use pvas_delegate::passed;
+
+use crate::domains::{Domain, Domains};
+use crate::server::raise_open_files;
+
+/// Options of `nagaya delegatee`.
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    threads: u32,
+}
+
+/// Small requests that find room in the queue.
+const REQUESTS: u32 = 1024;
+
+/// Where the node server's delegatee runs, and in how many threads: what `--delegatee` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place(Domains, String);
+
+impl FromStr for Place {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let domains = Domains::of(text, "threads")?;
+        if domains.count() != 1 || !matches!(domains.machines(), Ok(None)) {
+            return Err("one place of this machine (such as 3:1)".into());
+        }
+        let most = pvas::hold::WORK.len() as u32;
+        if domains.tasks() > most {
+            return Err(format!("at most {most} threads"));
+        }
+        Ok(Self(domains, text.to_owned()))
+    }
+}
+
+impl Place {
+    /// As it was said.
+    pub fn text(&self) -> &str {
+        &self.1
+    }
+
+    /// The processors, and the number of threads.
+    pub fn found(&self) -> Result<Domain, Failure> {
+        let found = self.0.found("--delegatee")?;
+        found.into_iter().next().ok_or_else(|| Failure::ours("--delegatee: no place"))
+    }
+}
+
+/// Serves until the node server ends.
+pub fn delegatee(options: &Options) -> Result<i32, Failure> {
+    let failed = |error: Error| Failure::ours(format!("the node server's delegatee: {error}"));
+    raise_open_files();
+    // A file that grows beyond a limit is its owner's affair.
+    // SAFETY: changes what a signal does to this process.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    let ready = |delegatee: &Delegatee| {
+        passed::accept(delegatee)?;
+        io::serve_files(delegatee, Whose::Passed)?;
+        io::serve_sockets(delegatee, Whose::Passed)
+    };
+    let delegatee = delegatee::open(REQUESTS, ready).map_err(failed)?;
+    let serve = || loop {
+        if let Err(error) = delegatee.serve(None) {
+            return error;
+        }
+    };
+    for _ in 1..options.threads {
+        std::thread::Builder::new().spawn(serve).map_err(|why| {
+            Failure::ours(format!("the node server's delegatee: a thread: {why}"))
+        })?;
+    }
+    Err(failed(serve()))
+}

@@ -1,0 +1,216 @@
+//! Descriptors that requesters pass to the delegatee, which reads and writes what they stand for
+//! as if it had opened it: a node server has opened nothing that its tasks want.
+//!
+//! They go over a socket with an abstract name, of which the queue's head tells. The kernel vouches
+//! for who is at either end: the delegatee takes descriptors of living tasks of its space only, and
+//! a requester gives them to the delegatee only. A number is good for the requester that passed it,
+//! until that closes it, releases the way that it went, or ends.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use pvas::ThisTask;
+use pvas::connection::{Connection, peer_credentials};
+use pvas::hold::Identity;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::rand::{GetRandomFlags, getrandom};
+use serde::{Deserialize, Serialize};
+
+use crate::delegatee::Delegatee;
+use crate::error::Error;
+
+/// Of what is said here.
+const VERSION: u32 = 1;
+
+/// What a requester says; the answer is a number that is not negative, or a negative errno.
+#[derive(Debug, Serialize, Deserialize)]
+enum Ask {
+    /// A descriptor comes along.
+    Take,
+    /// This number is not needed any more.
+    Close(i32),
+}
+
+/// A descriptor, and whose it is.
+struct Passed {
+    owner: Identity,
+    descriptor: Arc<OwnedFd>,
+}
+
+static PASSED: Mutex<BTreeMap<i32, Passed>> = Mutex::new(BTreeMap::new());
+
+fn passed() -> std::sync::MutexGuard<'static, BTreeMap<i32, Passed>> {
+    PASSED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// What the requester means by a number. It stays open as long as this is kept. Error: EBADF.
+pub(crate) fn descriptor(owner: Identity, number: i32) -> Result<Arc<OwnedFd>, Errno> {
+    let passed = passed();
+    let found = passed.get(&number).filter(|it| it.owner == owner);
+    found.map(|it| it.descriptor.clone()).ok_or(Errno::BADF)
+}
+
+fn address(name: u64) -> std::io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("nagaya-delegatee-{name:016x}"))
+}
+
+fn system(error: &std::io::Error) -> Error {
+    Error::System(Errno::from_io_error(error).unwrap_or(Errno::IO))
+}
+
+/// Lets requesters pass descriptors to the delegatee, from now on; a thread looks after them.
+pub fn accept(delegatee: &Delegatee) -> Result<(), Error> {
+    let socket = &delegatee.head().socket;
+    if socket.load(Acquire) != 0 {
+        return Ok(());
+    }
+    let mut name = [0; 8];
+    getrandom(&mut name[..], GetRandomFlags::empty())?;
+    let name = u64::from_le_bytes(name) | 1;
+    let listener = address(name).and_then(|at| UnixListener::bind_addr(&at));
+    let listener = listener.map_err(|error| system(&error))?;
+    let task = delegatee.task();
+    let thread = std::thread::Builder::new().name("descriptors".into());
+    thread.spawn(move || look_after(&task, &listener)).map_err(|error| system(&error))?;
+    socket.store(name, Release);
+    Ok(())
+}
+
+/// A requester that has connected.
+struct Peer {
+    connection: Connection,
+    /// Readable when it has ended: a child of it may keep the connection open.
+    process: OwnedFd,
+    owner: Identity,
+    /// What it has passed this way.
+    numbers: Vec<i32>,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let mut passed = passed();
+        self.numbers.iter().for_each(|number| drop(passed.remove(number)));
+    }
+}
+
+fn look_after(task: &ThisTask, listener: &UnixListener) {
+    // No descriptors are left: those who ask must wait until somebody gives some back.
+    const NAP: Duration = Duration::from_millis(20);
+    let mut peers: Vec<Peer> = Vec::new();
+    loop {
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
+        for Peer { connection, process, .. } in &peers {
+            fds.extend([
+                PollFd::new(connection, PollFlags::IN),
+                PollFd::new(process, PollFlags::IN),
+            ]);
+        }
+        if poll(&mut fds, None).is_err() {
+            continue; // EINTR
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        let mut spoke = ready[1..].chunks(2).map(|ready| (ready[0], ready[1]));
+        peers.retain_mut(|peer| {
+            let (has_spoken, has_ended) = spoke.next().unwrap_or_default();
+            !has_ended && (!has_spoken || peer.hear())
+        });
+        if ready[0] {
+            match connected(task, listener) {
+                Ok(peer) => peers.extend(peer),
+                Err(_) => std::thread::sleep(NAP),
+            }
+        }
+    }
+}
+
+/// Somebody new; `None` for who is gone already, or is no task of the space.
+fn connected(task: &ThisTask, listener: &UnixListener) -> std::io::Result<Option<Peer>> {
+    let (stream, _) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    let pid = peer_credentials(&stream)?.pid;
+    let Some(process) = Pid::from_raw(pid) else { return Ok(None) };
+    let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return Ok(None) };
+    let Some(owner) = living(task, pid as u32) else { return Ok(None) };
+    let connection = Connection::new(stream.into(), VERSION);
+    Ok(Some(Peer { connection, process, owner, numbers: Vec::new() }))
+}
+
+/// The task that has this PID.
+fn living(task: &ThisTask, pid: u32) -> Option<Identity> {
+    let owner = task.control.identity(task.task_of(pid)?)?;
+    (task.control.slot(owner.id).pid.load(SeqCst) == pid).then_some(owner)
+}
+
+impl Peer {
+    /// Does what it asks; whether it is still to be heard.
+    fn hear(&mut self) -> bool {
+        let Ok(is_open) = self.connection.fill() else { return false };
+        loop {
+            let answer = match self.connection.take::<Ask>() {
+                Ok(Some((Ask::Take, descriptors))) => self.take(descriptors),
+                Ok(Some((Ask::Close(number), _))) => self.close(number),
+                Ok(None) => return is_open,
+                Err(_) => return false,
+            };
+            let answer = answer.unwrap_or_else(|errno| -errno.raw_os_error());
+            if self.connection.send(&answer, &[]).is_err() {
+                return false;
+            }
+        }
+    }
+
+    fn take(&mut self, mut descriptors: Vec<OwnedFd>) -> Result<i32, Errno> {
+        let descriptor = descriptors.pop().ok_or(Errno::BADF)?;
+        let number = descriptor.as_raw_fd();
+        passed().insert(number, Passed { owner: self.owner, descriptor: Arc::new(descriptor) });
+        self.numbers.push(number);
+        Ok(number)
+    }
+
+    fn close(&mut self, number: i32) -> Result<i32, Errno> {
+        let at = self.numbers.iter().position(|&it| it == number).ok_or(Errno::BADF)?;
+        self.numbers.swap_remove(at);
+        passed().remove(&number);
+        Ok(0)
+    }
+}
+
+/// A requester's connection to the delegatee that listens there, which is this process.
+#[derive(Debug)]
+pub(crate) struct Passing(Connection);
+
+impl Passing {
+    pub(crate) fn connect(name: u64, delegatee: u32) -> Result<Self, Error> {
+        let stream = address(name).and_then(|at| UnixStream::connect_addr(&at));
+        // Of another machine's delegatee nobody here knows the name.
+        let stream = stream.map_err(|_| Error::TakesNone)?;
+        let peer = peer_credentials(&stream).map_err(|error| system(&error))?;
+        if peer.pid as u32 != delegatee {
+            return Err(Error::TakesNone);
+        }
+        Ok(Self(Connection::new(stream.into(), VERSION)))
+    }
+
+    /// Passes one; its number there. `None` if the delegatee has gone.
+    pub(crate) fn pass(&mut self, descriptor: BorrowedFd<'_>) -> Option<i32> {
+        self.ask(&Ask::Take, &[descriptor])
+    }
+
+    /// Closes one there.
+    pub(crate) fn close(&mut self, number: i32) -> Option<i32> {
+        self.ask(&Ask::Close(number), &[])
+    }
+
+    fn ask(&mut self, ask: &Ask, descriptors: &[BorrowedFd<'_>]) -> Option<i32> {
+        self.0.send(ask, descriptors).ok()?;
+        self.0.receive().ok()?
+    }
+}
