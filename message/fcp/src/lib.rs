@@ -20,7 +20,7 @@
 //! costs by each.
 //!
 //! `mail` sends and receives messages of any length (`parts` puts them together, `faster`
-//! chooses); the `bell` ends a wait.
+//! chooses); the `bell` ends a wait. The `doorbell` wakes who waits for several things.
 //!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
@@ -36,6 +36,7 @@ pub mod bell;
 mod classic;
 mod computed;
 pub mod counts;
+pub mod doorbell;
 pub mod error;
 mod faster;
 mod fork;

@@ -244,6 +244,19 @@ pub struct Reserved {
     tail: u64,
 }
 
+impl Reserved {
+    /// The message's number: 1 more than that of the message before it, modulo 2³².
+    #[inline]
+    pub fn number(&self) -> u32 {
+        Place::parse(self.tail).number
+    }
+}
+
+/// The number that the next message gets.
+pub fn next_number<B: Buffer>(buffer: &B) -> u32 {
+    Place::parse(buffer.tail().load(Acquire)).number
+}
+
 /// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
@@ -283,6 +296,22 @@ impl Sender {
             return Err(SendError::TooLong);
         }
         let reserved = self.reserve(buffer, lines_of(length))?;
+        Ok(self.fill(buffer, &reserved, kind, parts))
+    }
+
+    /// Sends the concatenation of `parts` in lines that were reserved for as many bytes. Returns
+    /// whether the receiver sleeps, and must be woken.
+    // Always: so the number of parts and the length of a header are known.
+    #[inline(always)]
+    pub fn fill<B: Buffer>(
+        &self,
+        buffer: &B,
+        reserved: &Reserved,
+        kind: Kind,
+        parts: &[&[u8]],
+    ) -> bool {
+        let length: usize = parts.iter().map(|part| part.len()).sum();
+        assert!(lines_of(length) <= reserved.lines);
         let mut offset = 0;
         for part in parts {
             // SAFETY: reserved for `length` bytes, and not published.
@@ -295,11 +324,12 @@ impl Sender {
         buffer.header(reserved.line).store(header.word(), Release);
         advance(buffer, reserved.tail, reserved.lines);
         buffer.fence();
-        Ok(buffer.head().load(Relaxed) & WAITS != 0)
+        buffer.head().load(Relaxed) & WAITS != 0
     }
 
     /// Claims the next message number and this many lines in a row.
-    #[inline]
+    // Always: what it returns would go by memory, and be read before it can be.
+    #[inline(always)]
     pub fn reserve<B: Buffer>(&mut self, buffer: &B, wanted: u32) -> Result<Reserved, SendError> {
         let ring = buffer.lines();
         loop {
@@ -433,6 +463,12 @@ impl Receiver {
                 _ => return Found::Message(Message { header, line }),
             }
         }
+    }
+
+    /// The number of the next message: those with numbers before it were consumed.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
     /// The line that the next message begins in: while its header is 0, there is none.

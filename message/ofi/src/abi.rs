@@ -85,10 +85,12 @@ constants! {
         PROGRESS_MANUAL = 2, "FI_PROGRESS_MANUAL";
         THREAD_UNSPEC = 0, "FI_THREAD_UNSPEC";
         THREAD_SAFE = 1, "FI_THREAD_SAFE";
+        THREAD_DOMAIN = 3, "FI_THREAD_DOMAIN";
         RM_ENABLED = 2, "FI_RM_ENABLED";
         CLASS_FABRIC = 1, "FI_CLASS_FABRIC";
         CLASS_DOMAIN = 2, "FI_CLASS_DOMAIN";
         CLASS_EP = 3, "FI_CLASS_EP";
+        CLASS_SRX_CTX = 6, "FI_CLASS_SRX_CTX";
         CLASS_AV = 11, "FI_CLASS_AV";
         CLASS_MR = 12, "FI_CLASS_MR";
         CLASS_EQ = 13, "FI_CLASS_EQ";
@@ -127,6 +129,10 @@ constants! {
         UINT64 = 7, "FI_UINT64";
         FLOAT = 8, "FI_FLOAT";
         DOUBLE = 9, "FI_DOUBLE";
+        FLOAT_COMPLEX = 10, "FI_FLOAT_COMPLEX";
+        DOUBLE_COMPLEX = 11, "FI_DOUBLE_COMPLEX";
+        LONG_DOUBLE = 12, "FI_LONG_DOUBLE";
+        LONG_DOUBLE_COMPLEX = 13, "FI_LONG_DOUBLE_COMPLEX";
         MIN = 0, "FI_MIN";
         MAX = 1, "FI_MAX";
         SUM = 2, "FI_SUM";
@@ -205,6 +211,8 @@ macro_rules! structures {
         }
     };
 }
+
+pub mod peer;
 
 type Call<T> = Option<T>;
 type Missing = Option<unsafe extern "C" fn()>;
@@ -549,5 +557,14 @@ structures! {
         writevalid: Call<unsafe extern "C" fn(Ep, u32, u32, *mut size_t) -> c_int>,
         readwritevalid: Call<unsafe extern "C" fn(Ep, u32, u32, *mut size_t) -> c_int>,
         compwritevalid: Call<unsafe extern "C" fn(Ep, u32, u32, *mut size_t) -> c_int>,
+    }
+}
+
+impl OpsFid {
+    /// What objects of libfabric's have in common.
+    pub const fn of(close: Close, bind: Call<Bind>, control: Call<Control>) -> Self {
+        let size = size_of::<Self>();
+        let (ops_open, tostr, ops_set) = (None, None, None);
+        Self { size, close: Some(close), bind, control, ops_open, tostr, ops_set }
     }
 }

@@ -1,6 +1,7 @@
-//! Atomics: fi_atomic, fi_fetch_atomic, fi_compare_atomic and their like, on integers and
-//! floating-point numbers of up to eight bytes. Who asks does it, at once, by compare-and-swap
+//! Atomics: fi_atomic, fi_fetch_atomic, fi_compare_atomic and their like. Who asks does it, at
+//! once. Integers and floating-point numbers of up to eight bytes are changed by compare-and-swap
 //! on the target's memory: so they are atomic with the target's own atomic instructions, too.
+//! Longer ones are `wide`.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -13,6 +14,8 @@ use crate::copy::{self, Way};
 use crate::endpoint;
 use crate::matching::Part;
 use crate::rma::{Reached, list};
+use crate::wide;
+use crate::wire::Kind;
 
 /// The calls.
 pub static OPS: abi::OpsAtomic = abi::OpsAtomic {
@@ -156,9 +159,37 @@ fn change<N: Number>(op: u32, old: u64, operand: u64, compare: u64) -> Option<u6
 
 type Change = fn(u32, u64, u64, u64) -> Option<u64>;
 
-/// How numbers of this type change, and their bytes.
-fn numbers(datatype: u32) -> Option<(Change, usize)> {
-    Some(match datatype {
+/// How numbers of a type change.
+#[derive(Clone, Copy)]
+enum How {
+    /// As words.
+    Word(Change),
+    /// Under the target's lock.
+    Wide(wide::Change),
+}
+
+impl How {
+    fn has(self, op: u32) -> bool {
+        let none = wide::Bytes::default();
+        match self {
+            Self::Word(change) => change(op, 0, 0, 0).is_some(),
+            Self::Wide(change) => change(op, &none, &none, &none).is_some(),
+        }
+    }
+}
+
+/// Numbers of one type.
+#[derive(Clone, Copy)]
+struct Numbers {
+    how: How,
+    size: usize,
+    /// What their addresses are multiples of.
+    align: usize,
+}
+
+/// Those of this type.
+fn numbers(datatype: u32) -> Option<Numbers> {
+    let (change, size): (Change, usize) = match datatype {
         abi::INT8 => (change::<i8>, 1),
         abi::UINT8 => (change::<u8>, 1),
         abi::INT16 => (change::<i16>, 2),
@@ -169,19 +200,22 @@ fn numbers(datatype: u32) -> Option<(Change, usize)> {
         abi::UINT64 => (change::<u64>, 8),
         abi::FLOAT => (change::<f32>, 4),
         abi::DOUBLE => (change::<f64>, 8),
-        _ => return None,
-    })
+        _ => {
+            let (change, size, align) = wide::numbers(datatype)?;
+            return Some(Numbers { how: How::Wide(change), size, align });
+        }
+    };
+    Some(Numbers { how: How::Word(change), size, align: size })
 }
 
-/// Whether there is such an operation.
-fn is_valid(form: Form, datatype: u32, op: u32) -> Option<usize> {
-    let (change, size) = numbers(datatype)?;
+/// The numbers that an operation is on; `None`: there is no such operation.
+fn valid_numbers(form: Form, datatype: u32, op: u32) -> Option<Numbers> {
     let belongs = match form {
         Form::Change => op <= abi::BXOR || op == abi::ATOMIC_WRITE,
         Form::Fetch => op <= abi::ATOMIC_WRITE,
         Form::Compare => (abi::CSWAP..=abi::MSWAP).contains(&op),
     };
-    (belongs && change(op, 0, 0, 0).is_some()).then_some(size)
+    numbers(datatype).filter(|numbers| belongs && numbers.how.has(op))
 }
 
 /// Changes what is there by compare-and-swap; what was there before.
@@ -263,7 +297,7 @@ struct Atomic<'a> {
     to: u64,
     datatype: u32,
     op: u32,
-    has_data: bool,
+    data: Option<u64>,
     context: Context,
     /// `None`: the endpoint's.
     flags: Option<u64>,
@@ -277,11 +311,8 @@ impl Atomic<'_> {
         // SAFETY: as the caller says.
         let object = unsafe { endpoint::of(ep) };
         let Self { op, .. } = *self;
-        let size = is_valid(self.form, self.datatype, op).ok_or(abi::EOPNOTSUPP)?;
-        let (change, _) = numbers(self.datatype).ok_or(abi::EOPNOTSUPP)?;
-        if self.has_data {
-            return Err(abi::EOPNOTSUPP); // it could not be told where there is no room for it
-        }
+        let numbers = valid_numbers(self.form, self.datatype, op).ok_or(abi::EOPNOTSUPP)?;
+        let Numbers { how, size, align } = numbers;
         let reached = Reached::new(object, self.to)?;
         let here = object.core.here;
         let count: usize = self.remote.iter().map(|remote| remote.count).sum();
@@ -296,6 +327,8 @@ impl Atomic<'_> {
             abi::ATOMIC_READ => abi::REMOTE_READ,
             _ => abi::REMOTE_WRITE,
         };
+        // Once the numbers are changed it is too late to find that there is no room.
+        let mut announced = self.data.map(|_| reached.announce(here)).transpose()?;
         let mut error = 0;
         let mut operands = each(self.operands, size);
         let mut compares = each(self.compares, size);
@@ -303,7 +336,7 @@ impl Atomic<'_> {
         for remote in self.remote {
             let bytes = (remote.count * size) as u64;
             let at = reached.peer.regions().look_up(remote.key, remote.addr, bytes, access)?;
-            if !at.is_multiple_of(size as u64) {
+            if !at.is_multiple_of(align as u64) {
                 return Err(abi::EINVAL);
             }
             if !self.is_there(here, &reached, at, bytes) {
@@ -311,28 +344,52 @@ impl Atomic<'_> {
                 break;
             }
             let at = here.task.found_at(reached.peer.whom.id, at);
+            let _one = matches!(how, How::Wide(_)).then(|| reached.peer.regions().change(here));
             for n in 0..remote.count {
                 let at = at + (n * size) as u64;
-                // SAFETY: the program's numbers, as the caller says; the target's were just seen.
+                let (operand, compare) = (operands.next(), compares.next());
+                // SAFETY: the program's numbers, as the caller says; the target's were just seen,
+                // and are locked where they are wide.
                 unsafe {
-                    let operand = operands.next().map_or(0, |at| load(at, size));
-                    let compare = compares.next().map_or(0, |at| load(at, size));
-                    let old = match op {
-                        abi::ATOMIC_READ => look(at, size),
-                        _ => {
-                            update(at, size, |old| change(op, old, operand, compare).unwrap_or(old))
+                    match how {
+                        How::Word(change) => {
+                            let operand = operand.map_or(0, |at| load(at, size));
+                            let compare = compare.map_or(0, |at| load(at, size));
+                            let old = match op {
+                                abi::ATOMIC_READ => look(at, size),
+                                _ => update(at, size, |old| {
+                                    change(op, old, operand, compare).unwrap_or(old)
+                                }),
+                            };
+                            if let Some(result) = results.next() {
+                                store(result, size, old);
+                            }
                         }
-                    };
-                    if let Some(result) = results.next() {
-                        store(result, size, old);
+                        How::Wide(change) => {
+                            let of = |at: Option<u64>| at.map(|at| wide::load(at, size));
+                            let operand = of(operand).unwrap_or_default();
+                            let compare = of(compare).unwrap_or_default();
+                            let old = wide::load(at, size);
+                            let new = change(op, &old, &operand, &compare);
+                            if let Some(new) = new.filter(|_| op != abi::ATOMIC_READ) {
+                                wide::store(at, size, &new);
+                            }
+                            if let Some(result) = results.next() {
+                                wide::store(result, size, &old);
+                            }
+                        }
                     }
                 }
             }
         }
         let reads = self.form != Form::Change;
         if error == 0 {
+            if let Some((announced, data)) = announced.as_mut().zip(self.data) {
+                announced.tell(Kind::Changed, (count * size) as u64, data);
+            }
             reached.count(here, op == abi::ATOMIC_READ);
         }
+        drop(announced);
         let flags = abi::ATOMIC | if reads { abi::READ } else { abi::WRITE };
         let way = if reads { Way::Pull } else { Way::Push };
         let wanted = if self.injected { None } else { Some(self.flags) };
@@ -394,7 +451,7 @@ unsafe fn one(
     let longest = if op == abi::ATOMIC_READ { results } else { operands };
     let count = longest.iter().map(|ioc| ioc.count).sum();
     let remote = &[RmaIoc { addr: address, count, key }];
-    let (has_data, flags, injected) = (false, None, context.is_none());
+    let (data, flags, injected) = (None, None, context.is_none());
     let context = context.unwrap_or(std::ptr::null_mut());
     // SAFETY: as the caller says.
     unsafe {
@@ -409,7 +466,7 @@ unsafe fn one(
                 to,
                 datatype,
                 op,
-                has_data,
+                data,
                 context,
                 flags,
                 injected,
@@ -440,7 +497,7 @@ unsafe fn message(
             to: message.addr,
             datatype: message.datatype,
             op: message.op,
-            has_data: flags & abi::REMOTE_CQ_DATA != 0,
+            data: (flags & abi::REMOTE_CQ_DATA != 0).then_some(message.data),
             context: message.context,
             flags: Some(flags),
             injected: false,
@@ -633,7 +690,9 @@ unsafe extern "C" fn compwritemsg(
 /// # Safety
 /// `count` may be written.
 unsafe fn valid(form: Form, datatype: u32, op: u32, count: *mut size_t) -> c_int {
-    let Some(size) = is_valid(form, datatype, op) else { return -abi::EOPNOTSUPP };
+    let Some(Numbers { size, .. }) = valid_numbers(form, datatype, op) else {
+        return -abi::EOPNOTSUPP;
+    };
     if !count.is_null() {
         // SAFETY: as the caller says.
         unsafe { count.write(BYTES_MAX / size) };
@@ -670,7 +729,9 @@ pub unsafe extern "C" fn query(
         0 => Form::Change,
         _ => return -abi::EINVAL,
     };
-    let Some(size) = is_valid(form, datatype, op) else { return -abi::EOPNOTSUPP };
+    let Some(Numbers { size, .. }) = valid_numbers(form, datatype, op) else {
+        return -abi::EOPNOTSUPP;
+    };
     // SAFETY: as libfabric's manual has it.
     unsafe { attr.write(abi::AtomicAttr { count: BYTES_MAX / size, size }) };
     0
@@ -700,11 +761,15 @@ mod tests {
         assert_eq!(change::<u8>(abi::MIN, plus, minus, 0), Some(plus));
         assert_eq!(change::<i8>(abi::SUM, 127, 1, 0), Some(0x80));
         assert_eq!(change::<u16>(abi::PROD, 0x8001, 2, 0), Some(2));
-        assert!(is_valid(Form::Change, abi::DOUBLE, abi::BXOR).is_none());
-        assert!(is_valid(Form::Change, abi::INT64, abi::ATOMIC_READ).is_none());
-        assert_eq!(is_valid(Form::Fetch, abi::INT64, abi::ATOMIC_READ), Some(8));
-        assert_eq!(is_valid(Form::Compare, abi::FLOAT, abi::CSWAP), Some(4));
-        assert!(is_valid(Form::Compare, abi::FLOAT, abi::SUM).is_none());
+        let size = |form, datatype, op| valid_numbers(form, datatype, op).map(|it| it.size);
+        assert_eq!(size(Form::Change, abi::DOUBLE, abi::BXOR), None);
+        assert_eq!(size(Form::Change, abi::INT64, abi::ATOMIC_READ), None);
+        assert_eq!(size(Form::Fetch, abi::INT64, abi::ATOMIC_READ), Some(8));
+        assert_eq!(size(Form::Compare, abi::FLOAT, abi::CSWAP), Some(4));
+        assert_eq!(size(Form::Compare, abi::FLOAT, abi::SUM), None);
+        assert_eq!(size(Form::Change, abi::DOUBLE_COMPLEX, abi::SUM), Some(16));
+        assert_eq!(size(Form::Change, abi::DOUBLE_COMPLEX, abi::MAX), None);
+        assert_eq!(size(Form::Fetch, abi::LONG_DOUBLE, abi::MAX), Some(16));
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Address vectors: other endpoints by number, whichever type was asked for.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use libc::size_t;
 
-use crate::abi;
+use crate::abi::peer::{AV_USER_ID, PEER};
 use crate::address::{Address, SIZE};
 use crate::domain::Domain;
-use crate::log;
 use crate::port::Peer;
 use crate::state::{Core, Vector};
+use crate::{abi, log, peer};
 
 /// libfabric's object.
 #[repr(C)]
@@ -21,15 +21,7 @@ pub struct AddressVector {
     pub number: usize,
 }
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: None,
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, Some(bind), None);
 
 static OPS: abi::OpsAv = abi::OpsAv {
     size: size_of::<abi::OpsAv>(),
@@ -53,6 +45,9 @@ pub unsafe extern "C" fn open(
     let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), &mut *attr) };
     if !attr.name.is_null() {
         return -abi::ENOSYS;
+    }
+    if attr.flags & (PEER | AV_USER_ID) != 0 {
+        return -abi::EINVAL;
     }
     if attr.r#type == 0 {
         attr.r#type = abi::AV_TABLE;
@@ -89,43 +84,49 @@ unsafe extern "C" fn insert(
     addresses: *const c_void,
     count: size_t,
     numbers: *mut u64,
-    _flags: u64,
+    flags: u64,
     _context: *mut c_void,
 ) -> c_int {
     // SAFETY: as the caller of libfabric says.
     let vector = unsafe { of(vector) };
+    let is_named = flags & AV_USER_ID != 0;
+    if is_named && numbers.is_null() {
+        return -abi::EINVAL;
+    }
     let mut inserted = 0;
     for n in 0..count {
-        // SAFETY: as above: so many addresses, of the size that fi_getname told.
-        let bytes = unsafe { &*addresses.cast::<[u8; SIZE]>().add(n) };
-        let number = add(vector, bytes);
+        // SAFETY: as above: so many addresses, of the size that fi_getname told, and names.
+        let (bytes, name) = unsafe {
+            let bytes = &*addresses.cast::<[u8; SIZE]>().add(n);
+            (bytes, is_named.then(|| numbers.add(n).read()))
+        };
+        let number = add(vector, bytes, name);
         inserted += c_int::from(number.is_some());
         if !numbers.is_null() {
             // SAFETY: as above: room for as many numbers.
             unsafe { numbers.add(n).write(number.unwrap_or(abi::ADDR_UNSPEC)) };
         }
     }
-    inserted
+    peer::look_again();
+    // `lnx` takes 0 for a peer that is there.
+    if is_named && inserted == 0 && count != 0 { -abi::EADDRNOTAVAIL } else { inserted }
 }
 
 /// The number of a new peer.
-fn add(vector: &AddressVector, bytes: &[u8; SIZE]) -> Option<u64> {
+fn add(vector: &AddressVector, bytes: &[u8; SIZE], name: Option<u64>) -> Option<u64> {
     let here = vector.core.here;
     let peer = Address::parse(bytes).and_then(|address| Peer::find(here, &address));
     if peer.is_none() {
-        log::say(abi::LOG_WARN, abi::LOG_AV, || {
-            "a peer cannot be reached: it is not in this space, or has ended".to_owned()
+        static SAID: Once = Once::new();
+        SAID.call_once(|| {
+            log::say(abi::LOG_WARN, abi::LOG_AV, || {
+                "a peer cannot be reached: it is not in this space, or has ended".to_owned()
+            });
         });
     }
     let peer = peer?;
     let mut state = vector.core.lock();
-    let vector = state.vectors.get_mut(vector.number)?;
-    let number = vector.free.pop().unwrap_or_else(|| {
-        vector.peers.push(None);
-        vector.peers.len() - 1
-    });
-    vector.peers[number] = Some(peer);
-    Some(number as u64)
+    Some(state.vectors.get_mut(vector.number)?.add(peer, name))
 }
 
 unsafe extern "C" fn insert_service(
@@ -165,11 +166,9 @@ unsafe extern "C" fn remove(
     for n in 0..count {
         // SAFETY: as above: so many numbers.
         let number = unsafe { numbers.add(n).read() } as usize;
-        match vector.peers.get_mut(number) {
-            Some(peer) if peer.is_some() => *peer = None,
-            _ => return -abi::EINVAL,
+        if vector.remove(number).is_none() {
+            return -abi::EINVAL;
         }
-        vector.free.push(number);
     }
     0
 }

@@ -35,15 +35,7 @@ pub struct Counter {
     core: Arc<Core>,
 }
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: None,
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, None, Some(control));
 
 static OPS: abi::OpsCntr = abi::OpsCntr {
     size: size_of::<abi::OpsCntr>(),
@@ -59,12 +51,15 @@ static OPS: abi::OpsCntr = abi::OpsCntr {
 /// fi_cntr_open(3).
 pub unsafe extern "C" fn open(
     domain: *mut abi::FidDomain,
-    _attr: *mut abi::CntrAttr,
+    attr: *mut abi::CntrAttr,
     counter: *mut *mut abi::FidCntr,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: an open domain of ours.
-    let domain = unsafe { &*domain.cast::<Domain>() };
+    // SAFETY: the caller's, if there is one, and an open domain of ours.
+    let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), attr.as_ref()) };
+    if attr.is_some_and(|attr| attr.flags & abi::peer::PEER != 0) {
+        return -abi::EINVAL;
+    }
     let fid = abi::Fid { fclass: abi::CLASS_CNTR as size_t, context, ops: &FID };
     let fid = abi::FidCntr { fid, ops: &OPS };
     let made = Counter { fid, counts: Arc::default(), core: domain.core.clone() };

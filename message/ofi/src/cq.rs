@@ -3,16 +3,17 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use libc::{size_t, ssize_t};
 
-use crate::abi;
+use crate::abi::peer::PEER;
 use crate::domain::Domain;
 use crate::state::{Completion, Core, News, Queue, State};
+use crate::{abi, peer};
 
 /// libfabric's object.
 #[repr(C)]
@@ -48,15 +49,7 @@ const YIELD_ALONE_EACH: u32 = 1 << 20;
 /// So many, and we look after the dead.
 const TEND_EACH: u32 = 1 << 16;
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: None,
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, None, Some(control));
 
 static OPS: abi::OpsCq = abi::OpsCq {
     size: size_of::<abi::OpsCq>(),
@@ -90,7 +83,15 @@ pub unsafe extern "C" fn open(
     if ![abi::WAIT_NONE, abi::WAIT_UNSPEC, abi::WAIT_FD, abi::WAIT_YIELD].contains(&attr.wait_obj) {
         return -abi::ENOSYS;
     }
-    let made = Queue::default();
+    let owner = match attr.flags & PEER {
+        0 => None,
+        // SAFETY: with this flag an owner passes its queue as the context.
+        _ => match unsafe { peer::Queue::import(context) } {
+            Ok(owner) => Some(owner),
+            Err(error) => return error,
+        },
+    };
+    let made = Queue { owner, ..Queue::default() };
     let news = made.news.clone();
     let core = domain.core.clone();
     let number = core.lock().queues.add(made);
@@ -136,7 +137,7 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
 }
 
 /// An entry in the largest format.
-fn entry(done: &Completion) -> abi::CqTaggedEntry {
+pub fn entry(done: &Completion) -> abi::CqTaggedEntry {
     abi::CqTaggedEntry {
         op_context: done.context as *mut c_void,
         flags: done.flags,
@@ -147,13 +148,34 @@ fn entry(done: &Completion) -> abi::CqTaggedEntry {
     }
 }
 
+/// Writes as much of an entry as the queue's format has: smaller ones are beginnings of the largest.
+///
+/// # Safety
+/// There is room for `bytes` at `to`, which is aligned for words.
+#[inline]
+unsafe fn write(done: &Completion, to: *mut abi::CqTaggedEntry, bytes: usize) {
+    // Word by word: what has just been written so cannot be read in larger pieces at once.
+    // SAFETY: as the caller says.
+    unsafe {
+        (&raw mut (*to).op_context).write(done.context as *mut c_void);
+        if bytes > mem::offset_of!(abi::CqTaggedEntry, flags) {
+            (&raw mut (*to).flags).write(done.flags);
+            (&raw mut (*to).len).write(done.length as usize);
+        }
+        if bytes > mem::offset_of!(abi::CqTaggedEntry, buf) {
+            (&raw mut (*to).buf).write(done.buffer as *mut c_void);
+            (&raw mut (*to).data).write(done.data);
+        }
+        if bytes > mem::offset_of!(abi::CqTaggedEntry, tag) {
+            (&raw mut (*to).tag).write(done.tag);
+        }
+    }
+}
+
 /// Who has sent it, as the vector calls him.
 fn sender(state: &State, done: &Completion) -> u64 {
-    let find = |(source, vector)| {
-        let peers = &state.vectors.get(vector)?.peers;
-        peers.iter().position(|peer| peer.as_ref().is_some_and(|peer| peer.source == source))
-    };
-    done.source.and_then(find).map_or(abi::ADDR_UNSPEC, |number| number as u64)
+    let find = |(source, vector)| state.vectors.get(vector)?.name(source);
+    done.source.and_then(find).unwrap_or(abi::ADDR_UNSPEC)
 }
 
 impl CompletionQueue {
@@ -190,7 +212,7 @@ impl CompletionQueue {
                     work.run(core);
                 }
                 // What has come may be for another thread.
-                core.bell.ring();
+                core.ring();
                 return read;
             }
             if is_broken {
@@ -215,20 +237,18 @@ impl CompletionQueue {
         let mut read = 0;
         while read < count {
             let Some(queue) = state.queues.get_mut(self.number) else { break };
-            let Some(done) = queue.entries.front().copied() else { break };
+            let Some(done) = queue.entries.front() else { break };
             if done.error != 0 {
                 if read == 0 {
                     return -(abi::EAVAIL as ssize_t);
                 }
                 break;
             }
-            queue.entries.pop_front();
+            let Some(done) = queue.entries.pop_front() else { break };
             queue.news.entries.store(queue.entries.len(), Relaxed);
-            let all = entry(&done);
-            // SAFETY: as the caller says; smaller formats are beginnings of the largest.
+            // SAFETY: as the caller says.
             unsafe {
-                let place = to.cast::<u8>().add(read * self.entry);
-                std::ptr::copy_nonoverlapping((&raw const all).cast(), place, self.entry);
+                write(&done, to.cast::<u8>().add(read * self.entry).cast(), self.entry);
                 if !sources.is_null() {
                     sources.add(read).write(sender(state, &done));
                 }
@@ -318,7 +338,7 @@ impl CompletionQueue {
         if let Some(descriptor) = self.descriptor.get() {
             let mut count = [0; 8];
             let _ = rustix::io::read(&*descriptor.event, &mut count);
-            descriptor.armed.store(true, Release);
+            descriptor.armed.swap(true, AcqRel);
             self.core.bell.ring();
         }
         self.core.tend();

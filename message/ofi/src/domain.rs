@@ -9,7 +9,7 @@ use libc::size_t;
 
 use crate::space::here;
 use crate::state::Core;
-use crate::{abi, atomic, av, counter, cq, endpoint, mr};
+use crate::{abi, atomic, av, counter, cq, endpoint, mr, peer};
 
 /// libfabric's object.
 #[repr(C)]
@@ -30,15 +30,7 @@ impl Domain {
     }
 }
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, Some(bind), Some(control));
 
 static OPS: abi::OpsDomain = abi::OpsDomain {
     size: size_of::<abi::OpsDomain>(),
@@ -49,7 +41,7 @@ static OPS: abi::OpsDomain = abi::OpsDomain {
     cntr_open: Some(counter::open),
     poll_open: Some(no_poll_set),
     stx_ctx: Some(no_shared_send),
-    srx_ctx: Some(no_shared_receive),
+    srx_ctx: Some(peer::open),
     query_atomic: Some(atomic::query),
     query_collective: None,
 };
@@ -62,9 +54,10 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     let Some(here) = here() else { return -abi::ENODATA };
-    let Some(core) = Core::new(here) else { return -abi::ENOMEM };
     // SAFETY: an answer of fi_getinfo, whose parts may be missing.
     let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
+    let in_turns = attr.is_some_and(|attr| attr.threading == abi::THREAD_DOMAIN);
+    let Some(core) = Core::new(here, in_turns) else { return -abi::ENOMEM };
     let basic = attr.is_some_and(|attr| attr.mr_mode == abi::MR_BASIC as c_int);
     let fid = abi::Fid { fclass: abi::CLASS_DOMAIN as size_t, context, ops: &FID };
     let fid = abi::FidDomain { fid, ops: &OPS, mr: &mr::OPS };
@@ -116,15 +109,6 @@ unsafe extern "C" fn no_shared_send(
     _: *mut abi::FidDomain,
     _: *mut abi::TxAttr,
     _: *mut *mut c_void,
-    _: *mut c_void,
-) -> c_int {
-    -abi::ENOSYS
-}
-
-unsafe extern "C" fn no_shared_receive(
-    _: *mut abi::FidDomain,
-    _: *mut abi::RxAttr,
-    _: *mut *mut abi::FidEp,
     _: *mut c_void,
 ) -> c_int {
     -abi::ENOSYS

@@ -14,7 +14,9 @@ use crate::counter::Counter;
 use crate::cq::CompletionQueue;
 use crate::domain::Domain;
 use crate::matching::Matching;
+use crate::peer::SharedReceive;
 use crate::port::Port;
+use crate::posted::Place;
 use crate::slab::Slab;
 use crate::state::{Completion, Core, Endpoint, Outlet, State};
 use crate::{abi, atomic, message, rma};
@@ -31,15 +33,7 @@ pub struct EndpointObject {
 /// What a receive of several messages has left at least, unless the program says otherwise.
 const MIN_MULTIPLE: u64 = 64;
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, Some(bind), Some(control));
 
 static OPS: abi::OpsEp = abi::OpsEp {
     size: size_of::<abi::OpsEp>(),
@@ -108,6 +102,9 @@ pub unsafe extern "C" fn open(
         min_multiple: MIN_MULTIPLE,
         directed: caps & abi::DIRECTED_RECV != 0,
         enabled: false,
+        receives: false,
+        owner: None,
+        last: None,
     };
     let number = core.lock().endpoints.add(made);
     let fid = abi::FidEp {
@@ -138,7 +135,18 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     // SAFETY: made by `open`, and closed once.
     let object = unsafe { Box::from_raw(fid.cast::<EndpointObject>()) };
     let mut state = object.core.lock();
+    while state.endpoints.get_mut(object.number).is_some_and(|endpoint| !endpoint.withdraw()) {
+        // Somebody writes into the program's memory.
+        drop(state);
+        object.core.progress_all();
+        object.core.tend();
+        rustix::thread::sched_yield();
+        state = object.core.lock();
+    }
     let Some(endpoint) = state.endpoints.remove(object.number) else { return -abi::EINVAL };
+    if let Some(owner) = &endpoint.owner {
+        owner.close();
+    }
     let queues: Vec<_> = state.queues.numbers().collect();
     for number in queues {
         if let Some(queue) = state.queues.get_mut(number) {
@@ -206,6 +214,11 @@ unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) 
                 }
             }
         }
+        abi::CLASS_SRX_CTX => {
+            // SAFETY: it says that it is one.
+            let shared = unsafe { &*other.cast::<SharedReceive>() };
+            endpoint.owner = Some(shared.of(&object.core, object.number));
+        }
         abi::CLASS_EQ => {}
         _ => return -abi::EINVAL,
     }
@@ -222,7 +235,7 @@ unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut 
             if endpoint.vector.is_none() {
                 return -abi::ENOAV;
             }
-            endpoint.enabled = true;
+            (endpoint.enabled, endpoint.receives) = (true, endpoint.owner.is_none());
         }
         abi::GETOPSFLAG | abi::SETOPSFLAG => {
             // SAFETY: the caller's flags.
@@ -252,9 +265,11 @@ unsafe extern "C" fn cancel(fid: *mut abi::Fid, context: *mut c_void) -> ssize_t
         return -(abi::EINVAL as ssize_t);
     };
     let context = context as usize;
-    let (receive, flag) = match endpoint.tagged.cancel(context) {
+    let table = &endpoint.port.head().posted.table;
+    let withdraw = |place: Place| table.withdraw(place);
+    let (receive, flag) = match endpoint.tagged.cancel(context, withdraw) {
         Some(receive) => (receive, abi::TAGGED),
-        None => match endpoint.plain.cancel(context) {
+        None => match endpoint.plain.cancel(context, withdraw) {
             Some(receive) => (receive, abi::MSG),
             None => return -(abi::ENOENT as ssize_t),
         },

@@ -8,15 +8,7 @@ use libc::{size_t, ssize_t};
 
 use crate::abi;
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: None,
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, None, Some(control));
 
 static OPS: abi::OpsEq = abi::OpsEq {
     size: size_of::<abi::OpsEq>(),

@@ -7,15 +7,7 @@ use libc::size_t;
 
 use crate::{abi, cq, domain, eq};
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: None,
-    control: None,
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, None, None);
 
 static OPS: abi::OpsFabric = abi::OpsFabric {
     size: size_of::<abi::OpsFabric>(),

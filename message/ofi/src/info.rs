@@ -4,8 +4,9 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 use std::sync::Once;
 
+use crate::abi::peer::{AV_USER_ID, PEER};
 use crate::space::here;
-use crate::{abi, address, log, provider, wire};
+use crate::{abi, address, log, peer, provider, wire};
 
 /// Of provider, fabric and domain.
 pub const NAME: &CStr = c"nagaya";
@@ -25,6 +26,16 @@ const RX_CAPS: u64 = abi::MSG
     | abi::SOURCE
     | abi::DIRECTED_RECV;
 const DOMAIN_CAPS: u64 = abi::LOCAL_COMM | abi::REMOTE_COMM;
+
+/// What it can do as a peer, for those who ask for it (`peer`): an owner has no use for more.
+const PEER_CAPS: u64 = abi::MSG
+    | abi::TAGGED
+    | abi::SEND
+    | abi::RECV
+    | abi::DIRECTED_RECV
+    | DOMAIN_CAPS
+    | PEER
+    | AV_USER_ID;
 
 /// What of that must be asked for: all else is given unasked.
 const ASKED: u64 =
@@ -64,9 +75,9 @@ fn new<T>(value: T) -> *mut T {
     }
 }
 
-fn name() -> *mut c_char {
+fn copy(name: &CStr) -> *mut c_char {
     // SAFETY: a C string.
-    unsafe { libc::strdup(NAME.as_ptr()) }
+    unsafe { libc::strdup(name.as_ptr()) }
 }
 
 /// What has been asked for, as far as we have a choice.
@@ -79,6 +90,11 @@ struct Wanted {
     mr_mode: c_int,
     control_progress: u32,
     data_progress: u32,
+    /// As a peer: what is said of us may be said of all that are joined, so nothing is promised
+    /// but what was asked of each.
+    peer: bool,
+    tx_order: u64,
+    rx_order: u64,
 }
 
 /// Why not.
@@ -90,8 +106,9 @@ type No = &'static str;
 /// `hints` is NULL, or as fi_getinfo(3) wants it.
 unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, No> {
     let mut wanted = Wanted {
-        // Intel MPI's windows on memory of the program's own fail where it finds atomics, and
-        // MPIs that ask for nothing take what there is.
+        // Intel MPI 2021.18 takes what there is, and where it finds atomics it writes into windows
+        // of MPI_Win_allocate_shared that it has registered with nobody: FI_ENOKEY here, with
+        // libfabric's own `shm` lost data.
         caps: CAPS & !abi::ATOMIC,
         tx_flags: 0,
         rx_flags: 0,
@@ -100,13 +117,23 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
         mr_mode: if version < abi::version(1, 5) { abi::MR_SCALABLE as c_int } else { 0 },
         control_progress: abi::PROGRESS_AUTO,
         data_progress: abi::PROGRESS_MANUAL,
+        peer: false,
+        tx_order: ORDER,
+        rx_order: ORDER,
     };
     // SAFETY: as the caller says; parts may be missing.
     let Some(hints) = (unsafe { hints.as_ref() }) else { return Ok(wanted) };
-    if hints.caps & !CAPS != 0 {
+    wanted.peer = hints.caps & PEER != 0;
+    let caps = if wanted.peer { PEER_CAPS } else { CAPS };
+    if hints.caps & !caps != 0 {
         return Err("capabilities");
     }
-    if hints.caps & ASKED != 0 {
+    if wanted.peer {
+        if !peer::is_known() {
+            return Err("a peer of this libfabric");
+        }
+        (wanted.caps, wanted.tx_order, wanted.rx_order) = (PEER_CAPS, 0, 0);
+    } else if hints.caps & ASKED != 0 {
         wanted.caps = hints.caps & ASKED | CAPS & !ASKED;
     }
     if ![0, address::FORMAT].contains(&hints.addr_format) {
@@ -138,6 +165,9 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
             return Err("the attributes for sending");
         }
         wanted.tx_flags = tx.op_flags;
+        if wanted.peer {
+            wanted.tx_order = tx.msg_order;
+        }
     }
     // SAFETY: as above.
     if let Some(rx) = unsafe { hints.rx_attr.as_ref() } {
@@ -150,6 +180,9 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
             return Err("the attributes for receiving");
         }
         wanted.rx_flags = rx.op_flags;
+        if wanted.peer {
+            wanted.rx_order = rx.msg_order;
+        }
     }
     // SAFETY: as above.
     if let Some(domain) = unsafe { hints.domain_attr.as_ref() } {
@@ -162,7 +195,7 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
         }
         let fits = domain.cq_data_size <= size_of::<u64>()
             && domain.mr_key_size <= size_of::<u64>()
-            && domain.caps & !DOMAIN_CAPS == 0
+            && domain.caps & !(caps & (DOMAIN_CAPS | PEER | AV_USER_ID)) == 0
             && domain.auth_key_size == 0;
         if !fits {
             return Err("the domain's attributes");
@@ -192,14 +225,15 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
 
 /// An answer; `None` without memory.
 fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
+    let size = if wanted.peer { peer::QUEUE } else { QUEUE };
     let tx = new(abi::TxAttr {
         caps: wanted.caps & TX_CAPS,
         mode: 0,
         op_flags: wanted.tx_flags,
-        msg_order: ORDER,
+        msg_order: wanted.tx_order,
         comp_order: 0,
         inject_size: wire::EAGER_MAX,
-        size: QUEUE,
+        size,
         iov_limit: IOV_MAX,
         rma_iov_limit: IOV_MAX,
         tclass: 0,
@@ -208,10 +242,10 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
         caps: wanted.caps & RX_CAPS,
         mode: 0,
         op_flags: wanted.rx_flags,
-        msg_order: ORDER,
+        msg_order: wanted.rx_order,
         comp_order: 0,
         total_buffered_recv: 0,
-        size: QUEUE,
+        size,
         iov_limit: IOV_MAX,
     });
     let ep = new(abi::EpAttr {
@@ -231,7 +265,7 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
     });
     let domain = new(abi::DomainAttr {
         domain: ptr::null_mut(),
-        name: name(),
+        name: copy(NAME),
         threading: wanted.threading,
         control_progress: wanted.control_progress,
         data_progress: wanted.data_progress,
@@ -250,7 +284,7 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
         max_ep_srx_ctx: 0,
         cntr_cnt: 1 << 16,
         mr_iov_limit: 1,
-        caps: DOMAIN_CAPS,
+        caps: wanted.caps & (DOMAIN_CAPS | PEER | AV_USER_ID),
         mode: 0,
         auth_key: ptr::null_mut(),
         auth_key_size: 0,
@@ -260,7 +294,7 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
     });
     let fabric = new(abi::FabricAttr {
         fabric: ptr::null_mut(),
-        name: name(),
+        name: copy(if wanted.peer { peer::FABRIC } else { NAME }),
         // libfabric writes these.
         prov_name: ptr::null_mut(),
         prov_version: provider::VERSION,

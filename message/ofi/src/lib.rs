@@ -5,19 +5,22 @@
 //! messages travel in it, most of them in one cache line; of large ones it carries word, and
 //! the receiver copies straight from the sender's buffer into its own (`transfer`), then hands
 //! the sender's `record` back. Receives and messages meet in `matching`, which is pure. Remote
-//! memory operations and atomics (`rma`, `atomic`) are done by who asks for them, at once.
+//! memory operations and atomics (`rma`, `atomic`, `wide`) are done by who asks for them, at once.
 //!
 //! `abi` is libfabric's binary interface; `provider` and `info` are how libfabric finds us and
 //! what we say of ourselves; `fabric`, `domain`, `av`, `cq`, `counter`, `eq`, `mr` and
-//! `endpoint` are its objects, `message` its calls for messages. All that changes in a domain
+//! `endpoint` are its objects, `message` its calls for messages, `peer` what another provider
+//! owns in our place. All that changes in a domain
 //! and its objects is one `state` behind one `lock`. `space` says who we are, `address` where
-//! an endpoint is, `copy` reaches others' memory, `bell` wakes who sleeps, `log` says why not.
+//! an endpoint is, `copy` reaches others' memory, `cache` has lines of it come early, `library` is who has loaded us, `log` says why
+//! not. (FCP's doorbell wakes who
+//! sleeps.)
 
 pub mod abi;
 mod address;
 mod atomic;
 mod av;
-pub mod bell;
+mod cache;
 mod copy;
 mod counter;
 mod cq;
@@ -26,12 +29,16 @@ mod endpoint;
 mod eq;
 mod fabric;
 mod info;
+mod library;
 mod lock;
 mod log;
 pub mod matching;
 mod message;
 mod mr;
+mod peer;
+pub mod pieces;
 mod port;
+pub mod posted;
 mod progress;
 mod provider;
 pub mod record;
@@ -40,4 +47,5 @@ mod slab;
 mod space;
 mod state;
 mod transfer;
-mod wire;
+mod wide;
+pub mod wire;

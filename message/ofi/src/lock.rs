@@ -2,7 +2,8 @@
 //!
 //! Others than the owner of what it guards may take it, too, and may be killed in between. Who
 //! waits looks for a while, then sleeps, and asks now and then whether the holder lives; whoever
-//! inherits the lock from a dead task learns that what it guards is in doubt.
+//! inherits the lock from a dead task learns that what it guards is in doubt. Where a program
+//! promises that its threads take turns, taking and giving it are plain stores.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,6 +20,16 @@ const WANTED: u32 = 1 << 31;
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU32);
 
+/// The lock, while somebody has it.
+#[derive(Debug)]
+pub struct Held<'a>(&'a Lock);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.give();
+    }
+}
+
 /// The lock's former holder has ended without giving it back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inherited;
@@ -30,10 +41,26 @@ impl Lock {
         if self.try_take(id) { Ok(()) } else { self.wait(id, lives) }
     }
 
+    /// Takes it for this task until the answer is dropped, inherited or not.
+    pub fn hold(&self, id: u32, lives: impl Fn(u32) -> bool) -> Held<'_> {
+        let _ = self.take(id, lives);
+        Held(self)
+    }
+
     /// Takes it if nobody has it.
     #[inline]
     pub fn try_take(&self, id: u32) -> bool {
         self.0.compare_exchange(FREE, id + 1, Acquire, Relaxed).is_ok()
+    }
+
+    /// The same, where nobody else takes it meanwhile.
+    #[inline]
+    pub fn take_alone(&self, id: u32, lives: impl Fn(u32) -> bool) -> Result<(), Inherited> {
+        if self.0.load(Acquire) == FREE {
+            self.0.store(id + 1, Relaxed);
+            return Ok(());
+        }
+        self.wait(id, lives)
     }
 
     #[cold]
@@ -75,6 +102,15 @@ impl Lock {
             let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
         }
     }
+
+    /// The same, after [`take_alone`](Self::take_alone).
+    #[inline]
+    pub fn give_alone(&self) {
+        if self.0.load(Relaxed) & WANTED != 0 {
+            return self.give();
+        }
+        self.0.store(FREE, Release);
+    }
 }
 
 #[cfg(test)]
@@ -109,5 +145,10 @@ mod tests {
         assert_eq!(lock.take(4, |id| id != 3), Err(Inherited));
         lock.give();
         assert_eq!(lock.take(5, |_| true), Ok(()));
+        lock.give();
+        assert_eq!(lock.take_alone(6, |_| true), Ok(()));
+        assert_eq!(lock.take_alone(7, |id| id != 6), Err(Inherited));
+        lock.give_alone();
+        assert!(lock.try_take(8));
     }
 }

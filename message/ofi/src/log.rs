@@ -1,13 +1,9 @@
 //! One line for who asks libfabric to log (FI_LOG_LEVEL).
-//!
-//! The libfabric that has loaded us may be any, and private to an MPI's plug-in. So its calls
-//! are not linked, but looked up in what is loaded.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use crate::abi;
-use crate::provider;
+use crate::{abi, library, provider};
 
 type Enabled = unsafe extern "C" fn(*const abi::Provider, c_int, c_int) -> c_int;
 type Log = unsafe extern "C" fn(
@@ -29,14 +25,7 @@ struct Calls {
 fn calls() -> Option<Calls> {
     static CALLS: OnceLock<Option<Calls>> = OnceLock::new();
     *CALLS.get_or_init(|| {
-        // SAFETY: finds what is loaded, and loads nothing.
-        let library = unsafe {
-            libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD)
-        };
-        let library = if library.is_null() { libc::RTLD_DEFAULT } else { library };
-        // SAFETY: a handle, and a name.
-        let find = |name: &std::ffi::CStr| unsafe { libc::dlsym(library, name.as_ptr()) };
-        let (enabled, log) = (find(c"fi_log_enabled"), find(c"fi_log"));
+        let (enabled, log) = (library::find(c"fi_log_enabled"), library::find(c"fi_log"));
         if enabled.is_null() || log.is_null() {
             return None;
         }

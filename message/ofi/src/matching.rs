@@ -8,8 +8,13 @@ use std::collections::VecDeque;
 
 use libc::iovec;
 
+use crate::posted::Place;
+
 /// Most parts of a buffer.
 pub const PARTS: usize = crate::info::IOV_MAX;
+
+/// Where more receives than this wait, no more are published: to compare them would take long.
+const SEARCH_MAX: usize = 128;
 
 /// A stretch of memory.
 #[repr(C)]
@@ -39,7 +44,11 @@ impl Parts {
     }
 
     /// These; `None` if they are too many.
+    #[inline]
     pub fn of(parts: &[iovec]) -> Option<Self> {
+        if let [part] = parts {
+            return Some(Self::one(part.iov_base as u64, part.iov_len as u64));
+        }
         let mut made = Self::default();
         for part in parts {
             let place = made.list.get_mut(made.count as usize)?;
@@ -84,11 +93,25 @@ pub struct Receive {
     pub completes: bool,
     /// Takes messages until less than this is left; 0: takes one.
     pub multiple: u64,
+    /// Senders find it there.
+    pub place: Option<Place>,
+}
+
+/// Whether a tag is the one that is wanted, but for the bits that may be any.
+#[inline]
+pub fn fits(tag: u64, wanted: u64, ignore: u64) -> bool {
+    (tag ^ wanted) & !ignore == 0
 }
 
 impl Receive {
     fn fits(&self, source: u32, tag: u64) -> bool {
-        (tag ^ self.tag) & !self.ignore == 0 && self.source.is_none_or(|only| only == source)
+        fits(tag, self.tag, self.ignore) && self.source.is_none_or(|only| only == source)
+    }
+
+    /// Whether there are messages that fit both.
+    fn overlaps(&self, other: &Self) -> bool {
+        let differs = self.source.zip(other.source).is_some_and(|(one, other)| one != other);
+        fits(self.tag, other.tag, self.ignore | other.ignore) && !differs
     }
 
     /// Takes room for a message. Whether that was the last.
@@ -162,16 +185,58 @@ impl<B> Default for Matching<B> {
 }
 
 impl<B> Matching<B> {
-    /// The receive that a message gets.
+    /// The receive that a message gets. One that is published must be withdrawn; if it cannot
+    /// be, it is another message's.
     #[inline]
-    pub fn arrive(&mut self, head: &Head) -> Option<Match> {
-        let fits = |receive: &Receive| receive.fits(head.source, head.tag);
+    pub fn arrive(
+        &mut self,
+        head: &Head,
+        mut withdraw: impl FnMut(Place) -> bool,
+    ) -> Option<Match> {
+        let fits = |receive: &Receive| {
+            receive.fits(head.source, head.tag) && receive.place.is_none_or(&mut withdraw)
+        };
         let at = self.receives.iter().position(fits)?;
         let taken = self.receives[at].take(head.length);
         if taken.last {
             self.receives.remove(at);
         }
         Some(taken)
+    }
+
+    /// The receive in this slot, which a sender has claimed for a message.
+    pub fn placed(&mut self, slot: usize, length: u64) -> Option<(Match, Place)> {
+        let is_there = |receive: &Receive| receive.place.is_some_and(|place| place.slot() == slot);
+        let at = self.receives.iter().position(is_there)?;
+        let mut receive = self.receives.remove(at)?;
+        Some((receive.take(length), receive.place?))
+    }
+
+    /// Publishes the receive that was posted last, if no older one that is not published can
+    /// get one of its messages.
+    pub fn publish(&mut self, publish: impl FnOnce(&Receive) -> Option<Place>) {
+        if self.receives.len() > SEARCH_MAX {
+            return;
+        }
+        let Some(mut last) = self.receives.pop_back() else { return };
+        let hides = |older: &Receive| older.place.is_none() && older.overlaps(&last);
+        if !self.receives.iter().any(hides) {
+            last.place = publish(&last);
+        }
+        self.receives.push_back(last);
+    }
+
+    /// Where receives are published.
+    pub fn published(&self) -> impl Iterator<Item = Place> {
+        self.receives.iter().filter_map(|receive| receive.place)
+    }
+
+    /// Takes out the receives that are published, and of which this is true.
+    pub fn take_published(&mut self, mut which: impl FnMut(Place) -> bool) -> Vec<Receive> {
+        let is_one = |receive: &Receive| receive.place.is_some_and(&mut which);
+        let (taken, left) = self.receives.drain(..).partition(is_one);
+        self.receives = left;
+        taken.into()
     }
 
     /// Keeps a message for which there is no receive.
@@ -224,20 +289,32 @@ impl<B> Matching<B> {
         self.messages.remove(at).map(|message| (message.head, message.body))
     }
 
-    /// Takes back the oldest receive with this context.
-    pub fn cancel(&mut self, context: usize) -> Option<Receive> {
-        let at = self.receives.iter().position(|receive| receive.context == context)?;
+    /// Takes back the oldest receive with this context; see [`arrive`](Self::arrive).
+    pub fn cancel(
+        &mut self,
+        context: usize,
+        mut withdraw: impl FnMut(Place) -> bool,
+    ) -> Option<Receive> {
+        let is_it = |receive: &Receive| {
+            receive.context == context && receive.place.is_none_or(&mut withdraw)
+        };
+        let at = self.receives.iter().position(is_it)?;
         self.receives.remove(at)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use super::*;
+    use crate::posted::Table;
+    use crate::wire::Kind;
 
     fn receive(context: usize, source: Option<u32>, tag: u64, ignore: u64) -> Receive {
         let buffer = Parts::one(0x1000, 100);
-        Receive { context, source, tag, ignore, buffer, completes: true, multiple: 0 }
+        let (completes, multiple, place) = (true, 0, None);
+        Receive { context, source, tag, ignore, buffer, completes, multiple, place }
     }
 
     fn head(source: u32, tag: u64, length: u64) -> Head {
@@ -252,7 +329,8 @@ mod tests {
         {
             assert!(matching.receive(&mut posted).is_none());
         }
-        let mut arrive = |source, tag| matching.arrive(&head(source, tag, 1)).map(|m| m.context);
+        let mut arrive =
+            |source, tag| matching.arrive(&head(source, tag, 1), |_| true).map(|m| m.context);
         assert_eq!(arrive(8, 5), Some(1));
         assert_eq!(arrive(8, 5), Some(3));
         assert_eq!(arrive(8, 5), None);
@@ -265,8 +343,53 @@ mod tests {
         assert_eq!(body(receive(5, None, 6, 0)), Some("third"));
         assert_eq!(body(receive(6, None, 4, 1)), Some("first"));
         assert_eq!(body(receive(7, None, 4, 1)), None);
-        assert_eq!(matching.cancel(7).map(|receive| receive.context), Some(7));
-        assert!(matching.cancel(7).is_none());
+        assert_eq!(matching.cancel(7, |_| true).map(|receive| receive.context), Some(7));
+        assert!(matching.cancel(7, |_| true).is_none());
+    }
+
+    #[test]
+    fn what_an_older_receive_may_take_is_not_published() {
+        let table = Table::<AtomicU64, 8>::new(AtomicU64::default);
+        let mut matching = Matching::<()>::default();
+        let mut post = |mut posted: Receive, publishes: bool| {
+            assert!(matching.receive(&mut posted).is_none());
+            if !publishes {
+                return false;
+            }
+            matching.publish(|receive| table.publish(Kind::Tagged, receive, |_| {}));
+            let last = matching.receives.back().expect("it was posted");
+            last.place.is_some()
+        };
+        assert!(post(receive(1, None, 0x50, 0xf), true));
+        assert!(post(receive(2, None, 0x50, 0xf), true), "an older one is published");
+        post(receive(3, Some(7), 0x60, 0), false);
+        assert!(!post(receive(4, None, 0x60, 0), true), "an older one is not");
+        assert!(!post(receive(5, Some(7), 0, !0), true));
+        assert!(post(receive(6, Some(8), 0x80, 0xf), true), "from another");
+        assert!(!post(receive(7, None, 0x60, 0), true), "nor is that one");
+        assert!(post(receive(8, Some(8), 0x70, 0), true), "another tag");
+        // The oldest that fits, of whom it may be, and of this kind.
+        let claim = |source, tag| table.claim(Kind::Tagged, source, tag, 9);
+        let slot = |source, tag| claim(source, tag).map(|claimed| claimed.place.slot());
+        assert_eq!(table.claim(Kind::Plain, 1, 0x5a, 9), None);
+        assert_eq!([slot(1, 0x5a), slot(1, 0x50), slot(1, 0x50)], [Some(0), Some(1), None]);
+        assert_eq!([slot(7, 0x85), slot(8, 0x85)], [None, Some(2)]);
+        // A message takes what is left; its receive is withdrawn.
+        let mut arrive = |source, tag| {
+            let taken = matching.arrive(&head(source, tag, 1), |place| table.withdraw(place));
+            taken.map(|taken| taken.context)
+        };
+        assert_eq!(arrive(1, 0x50), None, "both are claimed");
+        assert_eq!(arrive(7, 0x60), Some(3));
+        assert_eq!(arrive(8, 0x70), Some(8));
+        assert_eq!(claim(8, 0x70), None);
+        // Who has claimed it brings the message.
+        let (taken, place) = matching.placed(1, 1000).expect("it was claimed");
+        assert_eq!((taken.context, table.claimed_by(place)), (2, Some(9)));
+        table.release(place);
+        assert_eq!(matching.placed(1, 1000), None);
+        assert!(matching.cancel(1, |place| table.withdraw(place)).is_none());
+        assert_eq!(matching.take_published(|_| true).len(), 2);
     }
 
     #[test]
@@ -274,7 +397,8 @@ mod tests {
         let mut matching = Matching::<()>::default();
         let mut posted = Receive { multiple: 30, ..receive(1, None, 0, !0) };
         assert!(matching.receive(&mut posted).is_none());
-        let mut arrive = |length| matching.arrive(&head(1, 0, length)).map(|m| (m.buffer, m.last));
+        let mut arrive =
+            |length| matching.arrive(&head(1, 0, length), |_| true).map(|m| (m.buffer, m.last));
         assert_eq!(arrive(40), Some((Parts::one(0x1000, 40), false)));
         assert_eq!(arrive(0), Some((Parts::one(0x1028, 0), false)));
         assert_eq!(arrive(31), Some((Parts::one(0x1028, 31), true)));

@@ -2,18 +2,19 @@
 
 use std::ffi::c_void;
 
-use fcp::ring::{self, Sender};
+use fcp::ring::{self, Sender, lines_of};
 use libc::{iovec, size_t, ssize_t};
 
 use crate::abi::{self, Context, Desc, Descs, Ep};
 use crate::endpoint::{self, EndpointObject};
 use crate::matching::{Head, Match, PARTS, Parts, Receive};
-use crate::progress::{completion, scatter, ticket};
+use crate::pieces;
+use crate::progress::{Work, completion, scatter, ticket};
 use crate::rma::list;
 use crate::space::Here;
-use crate::state::{Body, Completion, Sent, State};
-use crate::transfer::Transfer;
-use crate::wire::{EAGER_MAX, Envelope, Kind, Offer};
+use crate::state::{self, Body, Completion, Sent, State};
+use crate::transfer::{Help, Transfer};
+use crate::wire::{EAGER_MAX, ENVELOPE, Envelope, Kind, OFFER, Offer};
 
 /// The calls for messages without tags.
 pub static PLAIN: abi::OpsMsg = abi::OpsMsg {
@@ -79,9 +80,9 @@ impl Sending<'_> {
     unsafe fn send(&self, object: &EndpointObject) -> Result {
         let core = &*object.core;
         let mut state = core.lock();
-        let peer = state.peer(object.number, self.to)?;
-        let State { endpoints, queues, .. } = &mut *state;
+        let State { endpoints, queues, vectors } = &mut *state;
         let endpoint = endpoints.get_mut(object.number).ok_or(abi::EINVAL)?;
+        let peer = state::peer(vectors, endpoint.vector, self.to)?;
         if !endpoint.enabled {
             return Err(abi::EOPBADSTATE);
         }
@@ -91,78 +92,97 @@ impl Sending<'_> {
         if injected && length > EAGER_MAX {
             return Err(abi::EMSGSIZE);
         }
-        let held = core.here.hold(peer.whom).ok_or(abi::ECONNRESET)?;
+        let held = match endpoint.has_last(core.here, peer.whom) {
+            true => None,
+            false => Some(core.here.hold(peer.whom).ok_or(abi::ECONNRESET)?),
+        };
         if !peer.is_open() {
             return Err(abi::ECONNRESET);
         }
         // Who wants to know when it is received cannot let it go.
         let waits = flags & (abi::DELIVERY_COMPLETE | abi::MATCH_COMPLETE) != 0 && !self.injected;
         let offered = length > EAGER_MAX || waits && !injected;
-        let completes = !self.injected && endpoint.send.wants(flags);
+        let wanted = !self.injected && endpoint.send.wants(flags);
         let completion = Completion {
             context: self.context as usize,
             flags: abi::SEND | self.kind.flag(),
             ..Completion::default()
         };
-        let mut envelope = Envelope {
-            kind: self.kind,
-            tag: self.tag,
-            data: self.data,
-            is_offer: offered,
-            in_parts: false,
-        };
-        let mut sender = Sender::new(ticket(core.here.us), endpoint.source);
+        let envelope = Envelope::of(self.kind, self.tag, self.data);
+        let (ticket, ring) = (ticket(core.here.us), peer.ring);
+        let mut sender = Sender::new(ticket, endpoint.source);
         if !offered {
-            let mut pieces: [&[u8]; 1 + PARTS] = [&[]; 1 + PARTS];
             let bytes = envelope.bytes();
-            pieces[0] = &bytes;
-            let mut count = 1;
-            for part in self.parts {
-                // SAFETY: as the caller says.
-                *pieces.get_mut(count).ok_or(abi::EINVAL)? =
-                    unsafe { list(part.iov_base.cast(), part.iov_len) };
-                count += 1;
-            }
-            return match sender.send(&peer.ring, ring::Kind::Inline, &pieces[..count]) {
-                Ok(_) => {
-                    peer.ring_bell();
-                    endpoint.send.complete(queues, completion, completes);
-                    Ok(())
-                }
-                Err(_) => {
-                    drop((held, state));
-                    Err(full(core.here))
+            // SAFETY: as the caller says.
+            let piece = |part: &iovec| unsafe { list(part.iov_base.cast(), part.iov_len) };
+            let mut pieces: [&[u8]; 1 + PARTS] = [&[]; 1 + PARTS];
+            let places = pieces.get_mut(1..=self.parts.len()).ok_or(abi::EINVAL)?;
+            places.iter_mut().zip(self.parts).for_each(|(place, part)| *place = piece(part));
+            let Ok(reserved) = sender.reserve(&ring, lines_of(ENVELOPE + length)) else {
+                drop((held, state));
+                return Err(full(core.here));
+            };
+            match self.parts {
+                [one] => sender.fill(&ring, &reserved, ring::Kind::Inline, &[&bytes, piece(one)]),
+                all => {
+                    pieces[0] = &bytes;
+                    let pieces = &pieces[..=all.len()];
+                    sender.fill(&ring, &reserved, ring::Kind::Inline, pieces)
                 }
             };
+            peer.queued = reserved.number().wrapping_add(1);
+            peer.ring_bell();
+            endpoint.send.complete(queues, completion, wanted);
+            return Ok(());
         }
         let parts = Parts::of(self.parts).ok_or(abi::EINVAL)?;
-        envelope.in_parts = parts.list().len() != 1;
+        let in_parts = parts.list().len() != 1;
+        let table = &peer.head().posted.table;
+        // Where we find its receive we begin to copy.
+        let is_long = (pieces::BYTES_MIN..=pieces::BYTES_MAX).contains(&(length as u64));
+        let looks = is_long && !in_parts && peer.is_alone;
+        if looks {
+            table.prepare();
+        }
+        let Ok(reserved) = sender.reserve(&ring, lines_of(ENVELOPE + OFFER)) else {
+            drop((held, state));
+            return Err(full(core.here));
+        };
+        let claim = || table.claim(self.kind, endpoint.source, self.tag, ticket);
+        let claimed = (looks && table.has_taken(peer.queued)).then(claim).flatten();
         let mut record = endpoint.records.pop().unwrap_or_default();
         let at = std::ptr::from_mut(&mut *record);
-        let (wanted, is_helped, done) = (completes, false, None);
-        let number = endpoint.sent.add(Sent { record, peer, completion, wanted, is_helped, done });
+        let completion = Some(completion);
+        let (is_helped, done) = (claimed.is_some(), None);
+        let number =
+            endpoint.sent.add(Sent { record, peer: *peer, completion, wanted, is_helped, done });
         // SAFETY: boxed, and nobody else knows of it yet.
         unsafe { (*at).begin(number as u64, endpoint.port.address(), parts) };
+        let help = claimed.map(|claimed| {
+            // SAFETY: as above.
+            unsafe { (*at).place() };
+            let bytes = claimed.length.min(length as u64);
+            Work::Help(object.number, number, Help::placed(&claimed, *peer, parts.address(), bytes))
+        });
         let offer = Offer {
             record: at as u64,
             address: parts.address(),
             length: length as u64,
             generation: core.here.us.generation,
+            slot: claimed.map_or(0, |claimed| claimed.place.slot() as u32),
         };
-        let (envelope, offer) = (envelope.bytes(), offer.bytes());
-        match sender.send(&peer.ring, ring::Kind::Inline, &[&envelope, &offer]) {
-            Ok(_) => {
-                peer.ring_bell();
-                Ok(())
-            }
-            Err(_) => {
-                if let Some(sent) = endpoint.sent.remove(number) {
-                    endpoint.records.push(sent.record);
-                }
-                drop((held, state));
-                Err(full(core.here))
-            }
-        }
+        let envelope =
+            Envelope { is_offer: true, in_parts, is_placed: claimed.is_some(), ..envelope };
+        let pieces: [&[u8]; 2] = [&envelope.bytes(), &offer.bytes()];
+        sender.fill(&ring, &reserved, ring::Kind::Inline, &pieces);
+        peer.ring_bell();
+        let Some(help) = help else {
+            peer.queued = reserved.number().wrapping_add(1);
+            return Ok(());
+        };
+        drop((held, state));
+        help.run(core);
+        Ok(())
     }
 }
 
@@ -192,7 +212,7 @@ impl Receiving<'_> {
         let core = &*object.core;
         let mut state = core.lock();
         let endpoint = state.endpoints.get(object.number).ok_or(abi::EINVAL)?;
-        if !endpoint.enabled {
+        if !endpoint.receives {
             return Err(abi::EOPBADSTATE);
         }
         let flags = if self.flags == DEFAULTS { endpoint.receive_flags } else { self.flags };
@@ -222,6 +242,7 @@ impl Receiving<'_> {
             buffer,
             completes: endpoint.receive.wants(flags),
             multiple,
+            place: None,
         };
         if flags & abi::PEEK != 0 {
             return self.peek(core.here, endpoint, queues, &receive, flags);
@@ -248,23 +269,19 @@ impl Receiving<'_> {
             deliver(here, endpoint, queues, self.kind, &taken, &head, body);
         } else {
             // A receive of several messages may get some at once.
-            while let Some((taken, head, body)) = endpoint.matching(self.kind).receive(&mut receive)
-            {
+            loop {
+                let found = endpoint.matching(self.kind).receive(&mut receive);
+                let Some((taken, head, body)) = found else {
+                    endpoint.publish(self.kind, &receive);
+                    break;
+                };
                 deliver(here, endpoint, queues, self.kind, &taken, &head, body);
                 if taken.last {
                     break;
                 }
             }
         }
-        if endpoint.transfers.is_empty() {
-            return Ok(());
-        }
-        // The message waits in its sender's memory: copy it now.
-        let work = state.work(object.number);
-        drop(state);
-        if let Some(work) = work {
-            work.run(core);
-        }
+        state.work_off(core, object.number);
         Ok(())
     }
 
@@ -311,7 +328,7 @@ fn nothing(receive: &Receive) -> Match {
 }
 
 /// Nobody wants a message any more.
-fn drop_body(here: &crate::space::Here, endpoint: &mut crate::state::Endpoint, body: Body) {
+pub fn drop_body(here: &crate::space::Here, endpoint: &mut crate::state::Endpoint, body: Body) {
     match body {
         Body::Bytes(bytes) => endpoint.kept -= bytes.len() + ring::HEADER_SIZE,
         Body::Offer(source) => {
@@ -322,7 +339,7 @@ fn drop_body(here: &crate::space::Here, endpoint: &mut crate::state::Endpoint, b
 }
 
 /// A message that was kept has found its receive.
-fn deliver(
+pub fn deliver(
     here: &crate::space::Here,
     endpoint: &mut crate::state::Endpoint,
     queues: &mut crate::slab::Slab<crate::state::Queue>,
@@ -343,7 +360,7 @@ fn deliver(
         Body::Offer(source) => {
             endpoint.kept -= crate::wire::OFFER + ring::HEADER_SIZE;
             let (to, wanted) = (taken.buffer, taken.completes);
-            let transfer = Transfer { source, to, completion, wanted };
+            let transfer = Transfer { source, to, completion, wanted, placed: None };
             endpoint.transfer(here, queues, transfer, taken.multiple);
         }
     }

@@ -11,6 +11,8 @@ use libc::{iovec, size_t};
 
 use crate::abi;
 use crate::domain::Domain;
+use crate::lock::{Held, Lock};
+use crate::space::Here;
 
 /// Most registered regions of a domain: a chain of entries must not become long.
 pub const REGIONS_MAX: usize = 1 << 16;
@@ -39,6 +41,8 @@ const GONE: u64 = u64::MAX;
 pub struct Regions {
     /// Address of the entries: most tables stay empty, and pages come when they are touched.
     entries: AtomicU64,
+    /// Has others wait who would change a number that no single instruction changes.
+    changing: Lock,
 }
 
 impl Regions {
@@ -56,7 +60,14 @@ impl Regions {
                 0,
             )
         };
-        (at != libc::MAP_FAILED).then(|| Self { entries: AtomicU64::new(at as u64) })
+        let entries = AtomicU64::new(at as u64);
+        (at != libc::MAP_FAILED).then(|| Self { entries, changing: Lock::default() })
+    }
+
+    /// Has others wait who would change a number there that no single instruction changes. The
+    /// caller holds the task whose regions these are.
+    pub fn change(&self, here: &Here) -> Held<'_> {
+        self.changing.hold(here.us.id, |id| here.has_task(id))
     }
 
     #[inline]
@@ -135,17 +146,11 @@ impl Regions {
 struct Region {
     fid: abi::FidMr,
     domain: *const Domain,
+    /// Others may reach it: it is in the table.
+    is_listed: bool,
 }
 
-static FID: abi::OpsFid = abi::OpsFid {
-    size: size_of::<abi::OpsFid>(),
-    close: Some(close),
-    bind: Some(bind),
-    control: Some(control),
-    ops_open: None,
-    tostr: None,
-    ops_set: None,
-};
+static FID: abi::OpsFid = abi::OpsFid::of(close, Some(bind), Some(control));
 
 /// A domain's calls for regions.
 pub static OPS: abi::OpsMr = abi::OpsMr {
@@ -175,16 +180,16 @@ unsafe extern "C" fn reg(
     let serial = domain.next_key();
     let access = if access == 0 { u64::MAX } else { access };
     let words = [start, length as u64, base, access];
-    let added = {
-        let _one = domain.core.lock();
-        domain.core.regions.add(serial, key, words)
-    };
-    if !added {
-        return -abi::EINVAL; // libfabric: the key is in use
+    let is_listed = access & (abi::REMOTE_READ | abi::REMOTE_WRITE) != 0;
+    if is_listed {
+        let _one = domain.core.register();
+        if !domain.core.regions.add(serial, key, words) {
+            return -abi::EINVAL; // libfabric: the key is in use
+        }
     }
     let fid = abi::Fid { fclass: abi::CLASS_MR as size_t, context, ops: &FID };
     let fid = abi::FidMr { fid, mem_desc: std::ptr::null_mut(), key };
-    let made = Box::new(Region { fid, domain });
+    let made = Box::new(Region { fid, domain, is_listed });
     // SAFETY: the caller waits for it there.
     unsafe { region.write(Box::into_raw(made).cast()) };
     0
@@ -231,8 +236,10 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     let region = unsafe { Box::from_raw(fid.cast::<Region>()) };
     // SAFETY: a domain outlives its regions.
     let core = unsafe { &(*region.domain).core };
-    let _one = core.lock();
-    core.regions.remove(region.fid.key);
+    if region.is_listed {
+        let _one = core.register();
+        core.regions.remove(region.fid.key);
+    }
     0
 }
 

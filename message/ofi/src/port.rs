@@ -7,18 +7,19 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
+use fcp::doorbell::Doorbell;
 use fcp::mapped::{Mapped, size_of_ring};
-use fcp::ring::{Buffer as _, LINE_SIZE, Receiver};
+use fcp::ring::{Buffer as _, LINE_SIZE, Receiver, next_number};
 use pvas::hold::Identity;
 
 use crate::address::Address;
-use crate::bell::Bell;
 use crate::counter::Counts;
 use crate::mr::Regions;
+use crate::posted::Posted;
 use crate::space::Here;
 
 /// The first word of a port, with the version of what follows.
-const MAGIC: u64 = u64::from_le_bytes(*b"ofiport\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"ofiport\x02");
 
 /// Lines of a ring: 256 KiB.
 const LINES: u32 = 4096;
@@ -39,6 +40,8 @@ pub struct Head {
     remote_counts: [AtomicU64; 2],
     /// Records of ours that others are done with.
     pub stack: Stack,
+    /// Receives that senders may claim.
+    pub posted: Posted,
 }
 
 /// A line of its own: others write it.
@@ -96,7 +99,7 @@ static USED: Mutex<Vec<Port>> = Mutex::new(Vec::new());
 
 impl Port {
     /// One for messages to `source`. `None` without memory.
-    pub fn open(source: u32, bell: &Bell, regions: &Regions) -> Option<Self> {
+    pub fn open(source: u32, bell: &Doorbell, regions: &Regions) -> Option<Self> {
         let used = USED.lock().expect("no panic while held").pop();
         let port = used.or_else(Self::make)?;
         let head = port.head();
@@ -163,13 +166,19 @@ pub struct Peer {
     pub whom: Identity,
     /// What its messages say that they are from.
     pub source: u32,
+    /// What completions call it.
+    pub name: u64,
     /// Its task has an mm of its own.
     pub is_far: bool,
     head: NonNull<Head>,
     /// Where messages go.
     pub ring: Mapped,
-    bell: NonNull<Bell>,
+    bell: NonNull<Doorbell>,
     regions: NonNull<Regions>,
+    /// The number in its ring behind our last message for which its receiver has to look.
+    pub queued: u32,
+    /// It stands in its vector once: `queued` counts all that we send there.
+    pub is_alone: bool,
 }
 
 // SAFETY: as for `Port`.
@@ -196,7 +205,7 @@ impl Head {
 
     /// Wakes the port's task, if it sleeps. The caller holds it.
     pub fn ring_bell(&self) {
-        let bell = self.bell.load(Relaxed) as *const Bell;
+        let bell = self.bell.load(Relaxed) as *const Doorbell;
         // SAFETY: a held task's bell stays.
         unsafe { &*bell }.ring();
     }
@@ -228,17 +237,22 @@ impl Peer {
             return None;
         }
         let (bell, regions) = (seen.bell.load(Relaxed), seen.regions.load(Relaxed));
-        if !has(bell, size_of::<Bell>()) || !has(regions, size_of::<Regions>()) {
+        if !has(bell, size_of::<Doorbell>()) || !has(regions, size_of::<Regions>()) {
             return None;
         }
+        // SAFETY: as above.
+        let ring = unsafe { Mapped::at(head.add(1).cast(), LINES) };
         Some(Self {
             whom,
             source: address.source,
+            name: 0,
             is_far: here.is_far(whom.id),
             head,
-            // SAFETY: as above.
-            ring: unsafe { Mapped::at(head.add(1).cast(), LINES) },
-            bell: NonNull::new(bell as *mut Bell)?,
+            ring,
+            // We may have sent there before.
+            queued: next_number(&ring),
+            is_alone: true,
+            bell: NonNull::new(bell as *mut Doorbell)?,
             regions: NonNull::new(regions as *mut Regions)?,
         })
     }

@@ -6,12 +6,15 @@ use fcp::ring::{Found, HEADER_SIZE, Message};
 use pvas::hold::Identity;
 
 use crate::abi;
-use crate::matching::{Head, Match, Matching, Parts};
+use crate::matching::{Head, Match, Matching, Parts, Receive};
+use crate::peer::{Entry, Got};
+use crate::pieces;
+use crate::posted::{Place, Posted};
 use crate::record::{self, Called, Record};
 use crate::slab::Slab;
 use crate::space::Here;
-use crate::state::{Body, Completion, Core, Endpoint, Queue, Sent, State};
-use crate::transfer::{Help, Outcome, Source, Transfer};
+use crate::state::{Body, Completion, Core, Endpoint, Locked, Queue, Sent, State, Vector};
+use crate::transfer::{Help, Outcome, Placed, Source, Transfer};
 use crate::wire::{ENVELOPE, Envelope, Kind, OFFER, Offer};
 
 /// Most bytes of messages that nobody has asked for. More stay in the ring, and when that is full
@@ -79,27 +82,64 @@ impl Endpoint {
             self.transfers.push_back(transfer);
             return;
         }
-        match transfer.run(here) {
-            Outcome::Done(Transfer { completion, wanted, .. }) => {
+        self.received(queues, transfer.run(here));
+    }
+
+    /// What came of a transfer.
+    fn received(&mut self, queues: &mut Slab<Queue>, outcome: Outcome) {
+        match outcome {
+            Outcome::Done(Transfer { completion, wanted, placed, .. }) => {
+                if let Some(Placed { place, .. }) = placed {
+                    self.port.head().posted.table.release(place);
+                }
                 self.receive.complete(queues, completion, wanted);
             }
-            Outcome::Unfinished(unfinished) => self.unfinished.push(unfinished),
+            Outcome::Unfinished(unfinished) => {
+                self.unfinished.push(unfinished);
+                // A receive that was just posted may bring us here.
+                self.looked();
+            }
         }
     }
 
+    /// Lets senders find the receive that was posted last, if it is for large messages.
+    #[inline]
+    pub fn publish(&mut self, kind: Kind, posted: &Receive) {
+        let is_long = posted.buffer.length() >= pieces::BYTES_MIN;
+        if !is_long || posted.buffer.list().len() != 1 || posted.multiple != 0 {
+            return;
+        }
+        let matching = if kind == Kind::Plain { &mut self.plain } else { &mut self.tagged };
+        let Posted { table, .. } = &self.port.head().posted;
+        // The first piece is that of the sender who claims the receive.
+        let begin = |place: Place| self.port.head().posted.pieces(place).begin(place.tag(), 1);
+        matching.publish(|receive| table.publish(kind, receive, begin));
+    }
+
     /// Takes in what the ring has.
-    fn take_in(&mut self, here: &Here, queues: &mut Slab<Queue>) {
+    fn take_in(&mut self, here: &Here, queues: &mut Slab<Queue>, vectors: &Slab<Vector>) {
+        let before = self.port.receiver.number();
         while let Found::Message(message) = self.port.receiver.look(&self.port.ring) {
-            if !self.take(here, queues, &message) {
+            if !self.take(here, queues, vectors, &message) {
                 break;
             }
             self.port.receiver.consume(&self.port.ring, &message);
+        }
+        let number = self.port.receiver.number();
+        if number != before {
+            self.port.head().posted.table.take_in(number);
         }
     }
 
     /// Takes one message, unless it has to stay.
     #[inline]
-    fn take(&mut self, here: &Here, queues: &mut Slab<Queue>, message: &Message) -> bool {
+    fn take(
+        &mut self,
+        here: &Here,
+        queues: &mut Slab<Queue>,
+        vectors: &Slab<Vector>,
+        message: &Message,
+    ) -> bool {
         let length = message.header.length as usize;
         let Some(length) = length.checked_sub(ENVELOPE) else { return true };
         let mut bytes = [0; ENVELOPE];
@@ -107,16 +147,65 @@ impl Endpoint {
         // What no sender writes is dropped.
         let Some(envelope) = Envelope::parse(&bytes) else { return true };
         let Envelope { kind, tag, data, .. } = envelope;
-        let source = message.header.source;
-        if kind == Kind::Event {
-            self.memory_was_written(queues, &envelope, source);
+        let head = Head { source: message.header.source, tag, data, length: length as u64 };
+        let is_short = !envelope.is_offer && matches!(kind, Kind::Plain | Kind::Tagged);
+        if !is_short || self.owner.is_some() {
+            return self.take_other(here, queues, vectors, message, &envelope, head);
+        }
+        match self.arrive(kind, &head) {
+            Some(taken) => self.take_short(queues, kind, message, &head, &taken),
+            None => return self.keep(kind, head, message, None, None),
+        }
+        true
+    }
+
+    /// The receive of ours that a message gets.
+    #[inline]
+    fn arrive(&mut self, kind: Kind, head: &Head) -> Option<Match> {
+        let matching = if kind == Kind::Plain { &mut self.plain } else { &mut self.tagged };
+        let table = &self.port.head().posted.table;
+        matching.arrive(head, |place| table.withdraw(place))
+    }
+
+    /// Takes a message that travels in the ring, and has found its receive.
+    #[inline]
+    fn take_short(
+        &mut self,
+        queues: &mut Slab<Queue>,
+        kind: Kind,
+        message: &Message,
+        head: &Head,
+        taken: &Match,
+    ) {
+        let completion = completion(kind, head, taken, self.vector);
+        let (receiver, ring) = (&self.port.receiver, &self.port.ring);
+        scatter(&taken.buffer, completion.length as usize, |at, to| {
+            receiver.read(ring, message, ENVELOPE + at, to);
+        });
+        self.receive.complete(queues, completion, taken.completes);
+    }
+
+    /// Takes what is not just a short message for us. Apart: those then find their way in the
+    /// processor's cache.
+    #[inline(never)]
+    fn take_other(
+        &mut self,
+        here: &Here,
+        queues: &mut Slab<Queue>,
+        vectors: &Slab<Vector>,
+        message: &Message,
+        envelope: &Envelope,
+        mut head: Head,
+    ) -> bool {
+        let (kind, source) = (envelope.kind, head.source);
+        if matches!(kind, Kind::Written | Kind::Changed) {
+            self.memory_was_written(queues, envelope, source);
             return true;
         }
-        let mut head = Head { source, tag, data, length: length as u64 };
         let mut from = None;
         if envelope.is_offer {
             let mut bytes = [0; OFFER];
-            if length != OFFER {
+            if head.length != OFFER as u64 {
                 return true;
             }
             self.port.receiver.read(&self.port.ring, message, ENVELOPE, &mut bytes);
@@ -125,45 +214,104 @@ impl Endpoint {
             let whom = Identity { id: source >> 16, generation: offer.generation };
             from = Some(Source { whom, offer, in_parts: envelope.in_parts });
         }
-        let Some(taken) = self.matching(kind).arrive(&head) else {
-            if self.kept > KEPT_MAX {
-                return false;
+        if envelope.is_placed {
+            if let Some(source) = from {
+                self.placed(kind, &head, source);
             }
-            let body = match from {
-                Some(source) => Body::Offer(source),
-                None => {
-                    let mut bytes = vec![0; length].into_boxed_slice();
-                    self.port.receiver.read(&self.port.ring, message, ENVELOPE, &mut bytes);
-                    Body::Bytes(bytes)
-                }
-            };
-            self.kept += length + HEADER_SIZE;
-            self.matching(kind).keep(head, body);
             return true;
+        }
+        let mut entry = None;
+        let taken = match &self.owner {
+            None => self.arrive(kind, &head),
+            Some(owner) => {
+                let vector = self.vector.and_then(|vector| vectors.get(vector));
+                match owner.get(kind, &head, vector, |flags| self.receive.wants(flags)) {
+                    Got::Receive(taken) => Some(taken),
+                    Got::Entry(left) => {
+                        entry = Some(left);
+                        None
+                    }
+                    Got::Nothing => return false,
+                    Got::Refusal => {
+                        if let Some(source) = from {
+                            source.refuse(here);
+                        }
+                        return true;
+                    }
+                }
+            }
         };
-        let completion = completion(kind, &head, &taken, self.vector);
+        let Some(taken) = taken else {
+            return self.keep(kind, head, message, from, entry);
+        };
         match from {
             Some(source) => {
+                let completion = completion(kind, &head, &taken, self.vector);
                 let (to, wanted) = (taken.buffer, taken.completes);
-                let transfer = Transfer { source, to, completion, wanted };
+                let transfer = Transfer { source, to, completion, wanted, placed: None };
                 self.transfer(here, queues, transfer, taken.multiple);
             }
-            None => {
-                let (receiver, ring) = (&self.port.receiver, &self.port.ring);
-                scatter(&taken.buffer, completion.length as usize, |at, to| {
-                    receiver.read(ring, message, ENVELOPE + at, to);
-                });
-                self.receive.complete(queues, completion, taken.completes);
-            }
+            None => self.take_short(queues, kind, message, &head, &taken),
         }
         true
+    }
+
+    /// Keeps a message that nobody has asked for; with another provider's receives, in `entry`.
+    /// `false`: there are too many, it has to stay.
+    #[inline(never)]
+    fn keep(
+        &mut self,
+        kind: Kind,
+        head: Head,
+        message: &Message,
+        from: Option<Source>,
+        entry: Option<Entry>,
+    ) -> bool {
+        if self.kept > KEPT_MAX {
+            if let Some(entry) = entry {
+                entry.free();
+            }
+            return false;
+        }
+        let length = message.header.length as usize - ENVELOPE;
+        let body = match from {
+            Some(source) => Body::Offer(source),
+            None => {
+                let mut bytes = vec![0; length].into_boxed_slice();
+                self.port.receiver.read(&self.port.ring, message, ENVELOPE, &mut bytes);
+                Body::Bytes(bytes)
+            }
+        };
+        let is_kept = match entry {
+            Some(entry) => entry.keep(head, body),
+            None => {
+                self.matching(kind).keep(head, body);
+                true
+            }
+        };
+        if is_kept {
+            self.kept += length + HEADER_SIZE;
+        }
+        is_kept
+    }
+
+    /// A message came whose sender has claimed its receive.
+    fn placed(&mut self, kind: Kind, head: &Head, source: Source) {
+        let slot = source.offer.slot as usize;
+        let Some((taken, place)) = self.matching(kind).placed(slot, head.length) else { return };
+        let completion = completion(kind, head, &taken, self.vector);
+        // SAFETY: a port is never freed.
+        let pieces = unsafe { &*std::ptr::from_ref(self.port.head().posted.pieces(place)) };
+        let placed = Some(Placed { place, pieces });
+        let (to, wanted) = (taken.buffer, taken.completes);
+        self.transfers.push_back(Transfer { source, to, completion, wanted, placed });
     }
 
     /// Somebody has written to our memory, and sends data with it.
     #[cold]
     fn memory_was_written(&mut self, queues: &mut Slab<Queue>, envelope: &Envelope, source: u32) {
         let completion = Completion {
-            flags: abi::RMA | abi::REMOTE_WRITE | abi::REMOTE_CQ_DATA,
+            flags: envelope.kind.flag() | abi::REMOTE_WRITE | abi::REMOTE_CQ_DATA,
             length: envelope.tag,
             data: envelope.data.unwrap_or(0),
             source: self.vector.map(|vector| (source, vector)),
@@ -202,12 +350,29 @@ impl Endpoint {
         if sent.is_helped {
             return;
         }
+        self.tell(queues, number, error);
         self.helping.retain(|&helped| helped != number);
         let Some(sent) = self.sent.remove(number) else { return };
-        let Sent { record, mut completion, wanted, .. } = sent;
-        completion.error = error;
-        self.send.complete(queues, completion, wanted);
-        self.records.push(record);
+        self.records.push(sent.record);
+    }
+
+    /// Tells that a large message of ours is done, if it was not told.
+    fn tell(&mut self, queues: &mut Slab<Queue>, number: usize, error: i32) {
+        let Some(sent) = self.sent.get_mut(number) else { return };
+        let Some(completion) = sent.completion.take() else { return };
+        self.send.complete(queues, Completion { error, ..completion }, sent.wanted);
+    }
+
+    /// We have helped to copy a large message of ours. `copied`: nothing is left to copy.
+    fn helped(&mut self, queues: &mut Slab<Queue>, number: usize, copied: Option<i32>) {
+        let Some(sent) = self.sent.get_mut(number) else { return };
+        sent.is_helped = false;
+        if let Some(error) = sent.done {
+            self.sent(queues, number, Some(error));
+        } else if let Some(error) = copied {
+            // The receiver may come later for his part: the record stays.
+            self.tell(queues, number, error);
+        }
     }
 
     /// Ends what its senders have finished.
@@ -218,22 +383,63 @@ impl Endpoint {
                 at += 1;
                 continue;
             }
-            match self.unfinished.swap_remove(at).finish(here) {
-                Outcome::Done(Transfer { completion, wanted, .. }) => {
-                    self.receive.complete(queues, completion, wanted);
-                }
-                Outcome::Unfinished(unfinished) => self.unfinished.push(unfinished),
-            }
+            let outcome = self.unfinished.swap_remove(at).finish(here);
+            self.received(queues, outcome);
         }
     }
 
-    /// Looks for what the dead have left: a gap in the ring, and messages that nobody will take.
-    fn tend(&mut self, here: &Here, queues: &mut Slab<Queue>) {
-        if let Found::Unfinished(claimed) = self.port.receiver.look_closely(&self.port.ring) {
-            let now = here.task.control.identity(claimed >> 16);
-            if now.is_none_or(|now| ticket(now) != claimed) {
+    /// Receives whose senders have ended after they had claimed them.
+    fn lose(&mut self, queues: &mut Slab<Queue>, kind: Kind, receives: Vec<Receive>) {
+        for receive in receives {
+            if let Some(place) = receive.place {
+                self.port.head().posted.table.release(place);
+            }
+            let completion = Completion {
+                context: receive.context,
+                flags: abi::RECV | kind.flag(),
+                tag: receive.tag,
+                error: abi::ECONNRESET,
+                ..Completion::default()
+            };
+            self.receive.complete(queues, completion, true);
+        }
+    }
+
+    /// Takes all receives back from senders. `false`: some of them copy still.
+    pub fn withdraw(&mut self) -> bool {
+        let table = &self.port.head().posted.table;
+        for matching in [&mut self.plain, &mut self.tagged] {
+            matching.take_published(|place| table.withdraw(place));
+        }
+        let mut published = self.plain.published().chain(self.tagged.published());
+        published.next().is_none() && self.transfers.is_empty() && self.unfinished.is_empty()
+    }
+
+    /// Looks for what the dead have left: a gap in the ring, receives that they have claimed,
+    /// and messages that nobody will take.
+    fn tend(&mut self, here: &Here, queues: &mut Slab<Queue>, vectors: &Slab<Vector>) {
+        let lives = |whose: u32| {
+            here.task.control.identity(whose >> 16).is_some_and(|now| ticket(now) == whose)
+        };
+        let table = &self.port.head().posted.table;
+        let is_orphan = |place: &Place| table.claimed_by(*place).is_some_and(|who| !lives(who));
+        let published = self.plain.published().chain(self.tagged.published());
+        let orphans: Vec<_> = published.filter(is_orphan).collect();
+        if !orphans.is_empty() {
+            // Who is dead has sent all that he will.
+            self.take_in(here, queues, vectors);
+        }
+        match self.port.receiver.look_closely(&self.port.ring) {
+            Found::Unfinished(claimed) if !lives(claimed) => {
                 self.port.receiver.skip_dead(&self.port.ring, claimed);
             }
+            Found::Nothing => {
+                for kind in [Kind::Plain, Kind::Tagged] {
+                    let lost = self.matching(kind).take_published(|place| orphans.contains(&place));
+                    self.lose(queues, kind, lost);
+                }
+            }
+            _ => {}
         }
         let dead = |sent: &Sent| !here.is_living(sent.peer.whom);
         let lost: Vec<_> =
@@ -244,6 +450,9 @@ impl Endpoint {
         }
         for number in lost {
             self.sent(queues, number, Some(abi::ECONNRESET));
+        }
+        if self.last.as_ref().is_some_and(|&(last, _)| !here.is_living(last)) {
+            self.last = None;
         }
     }
 }
@@ -261,9 +470,9 @@ impl State {
     /// Takes in what has come to an endpoint.
     #[inline]
     pub fn progress(&mut self, here: &Here, number: usize) {
-        let State { endpoints, queues, .. } = self;
+        let State { endpoints, queues, vectors } = self;
         let Some(endpoint) = endpoints.get_mut(number) else { return };
-        endpoint.take_in(here, queues);
+        endpoint.take_in(here, queues, vectors);
         endpoint.take_back(queues);
         if !endpoint.unfinished.is_empty() {
             endpoint.finish(here, queues);
@@ -272,12 +481,16 @@ impl State {
     }
 
     /// Something that is to be done without the lock.
+    #[inline]
     pub fn work(&mut self, number: usize) -> Option<Work> {
         let endpoint = self.endpoints.get_mut(number)?;
+        if endpoint.helping.is_empty() && endpoint.transfers.is_empty() {
+            return None;
+        }
         let work = match endpoint.helping.pop_front() {
             Some(message) => endpoint.sent.get_mut(message).map(|sent| {
                 sent.is_helped = true;
-                let help = Help { record: &raw const *sent.record, peer: sent.peer };
+                let help = Help::shared(&sent.record, sent.peer);
                 Work::Help(number, message, help)
             }),
             None => endpoint.transfers.pop_front().map(|transfer| Work::Receive(number, transfer)),
@@ -303,32 +516,37 @@ impl Work {
     pub fn run(self, core: &Core) {
         match self {
             Self::Help(number, message, help) => {
-                help.run(core.here);
+                let copied = help.run(core.here);
                 let mut state = core.lock();
                 let State { endpoints, queues, .. } = &mut *state;
                 let Some(endpoint) = endpoints.get_mut(number) else { return };
-                let Some(sent) = endpoint.sent.get_mut(message) else { return };
-                sent.is_helped = false;
-                if let Some(error) = sent.done {
-                    endpoint.sent(queues, message, Some(error));
-                }
+                endpoint.helped(queues, message, copied);
             }
             Self::Receive(number, transfer) => {
                 let outcome = transfer.run(core.here);
                 let mut state = core.lock();
                 let State { endpoints, queues, .. } = &mut *state;
                 let Some(endpoint) = endpoints.get_mut(number) else { return };
-                match outcome {
-                    Outcome::Done(Transfer { completion, wanted, .. }) => {
-                        endpoint.receive.complete(queues, completion, wanted);
-                    }
-                    Outcome::Unfinished(unfinished) => endpoint.unfinished.push(unfinished),
-                }
+                endpoint.received(queues, outcome);
                 endpoint.looked();
                 drop(state);
                 // Another thread may be waiting for it.
-                core.bell.ring();
+                core.ring();
             }
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// Gives the lock back, and copies what has just found its receive.
+    pub fn work_off(mut self, core: &Core, number: usize) {
+        if self.endpoints.get(number).is_none_or(|endpoint| endpoint.transfers.is_empty()) {
+            return;
+        }
+        let work = self.work(number);
+        drop(self);
+        if let Some(work) = work {
+            work.run(core);
         }
     }
 }
@@ -355,11 +573,11 @@ impl Core {
     #[cold]
     pub fn tend(&self) {
         let mut state = self.lock();
-        let State { endpoints, queues, .. } = &mut *state;
+        let State { endpoints, queues, vectors } = &mut *state;
         let numbers: Vec<_> = endpoints.numbers().collect();
         for number in numbers {
             if let Some(endpoint) = endpoints.get_mut(number) {
-                endpoint.tend(self.here, queues);
+                endpoint.tend(self.here, queues, vectors);
                 // Where word is only given back in large pieces, senders may wait for a small one.
                 endpoint.port.receiver.publish(&endpoint.port.ring);
                 endpoint.looked();

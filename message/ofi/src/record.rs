@@ -3,12 +3,14 @@
 //!
 //! The receiver copies the message out of the sender's memory, then puts the record onto a stack
 //! of the sender's port, from which the sender takes all at once. Both copy if the receiver says
-//! so: then the message is cut into pieces, which each side claims one by one.
+//! so, or if the sender has found the receive himself (`posted`): then the message is cut into
+//! `pieces`.
 //!
 //! ```text
 //! offered ─share→ shared ─join→ joined ─close→ done      (on the stack at share and close)
 //!    │                └────────close────────→ done      (on the stack since share)
-//!    └──────────────────────close──────────→ done       (on the stack at close)
+//!    ├──────────────────────close──────────→ done       (on the stack at close)
+//!    └─────────place──────────→ joined                   (before anybody has word of it)
 //! ```
 //! It is the receiver who closes, when all is copied. The steps are generic, so that loom can
 //! model them (`tests/record_model.rs`).
@@ -19,14 +21,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use fcp::ring::{Word32, Word64};
 
 use crate::matching::Parts;
+use crate::pieces::Pieces;
 
 const OFFERED: u32 = 0;
 const SHARED: u32 = 1;
 const JOINED: u32 = 2;
 const DONE: u32 = 3;
-
-/// Bytes of a piece.
-pub const PIECE: u64 = 64 << 10;
 
 /// The record.
 #[repr(C, align(64))]
@@ -37,10 +37,8 @@ pub struct Record {
     state: AtomicU32,
     /// What the receiver could not do: an errno.
     pub error: AtomicU32,
-    /// Pieces that somebody copies or has copied.
-    claimed: AtomicU64,
-    /// Pieces that are copied.
-    copied: AtomicU64,
+    /// How far it is, if the receiver shares it.
+    pub pieces: Pieces,
     /// Where they are to go: written by the receiver before it shares.
     pub to: AtomicU64,
     /// How many bytes of the message.
@@ -122,6 +120,11 @@ impl Record {
         debug_assert_eq!(self.state.load(Relaxed), OFFERED);
     }
 
+    /// The sender has found the receive, and copies.
+    pub fn place(&self) {
+        self.state.store(JOINED, Relaxed);
+    }
+
     /// See [`join`].
     pub fn join(&self) -> Called {
         join(&self.state)
@@ -137,22 +140,5 @@ impl Record {
         self.to.store(to, Relaxed);
         self.bytes.store(bytes, Relaxed);
         share(&self.state);
-    }
-
-    /// Claims a piece: where it begins, and its bytes.
-    pub fn claim(&self, bytes: u64) -> Option<(u64, u64)> {
-        let piece = self.claimed.fetch_add(1, Relaxed);
-        let begin = piece.checked_mul(PIECE).filter(|&begin| begin < bytes)?;
-        Some((begin, PIECE.min(bytes - begin)))
-    }
-
-    /// A piece is copied. Whether that was the last.
-    pub fn copied(&self, bytes: u64) -> bool {
-        self.copied.fetch_add(1, AcqRel) + 1 == bytes.div_ceil(PIECE)
-    }
-
-    /// Whether all pieces are copied.
-    pub fn is_copied(&self, bytes: u64) -> bool {
-        self.copied.load(Acquire) >= bytes.div_ceil(PIECE)
     }
 }

@@ -3,7 +3,7 @@
 
 use std::ffi::c_void;
 
-use fcp::ring::{self, Sender};
+use fcp::ring::{self, Reserved, Sender, lines_of};
 use libc::{iovec, size_t, ssize_t};
 use pvas::hold::Hold;
 
@@ -15,7 +15,7 @@ use crate::port::Peer;
 use crate::progress::ticket;
 use crate::space::Here;
 use crate::state::{Completion, State};
-use crate::wire::{EAGER_MAX, Envelope, Kind};
+use crate::wire::{EAGER_MAX, ENVELOPE, Envelope, Kind};
 
 /// The calls.
 pub static OPS: abi::OpsRma = abi::OpsRma {
@@ -58,12 +58,13 @@ impl Reached {
     pub fn new(object: &EndpointObject, to: u64) -> Result<Self, i32> {
         let core = &*object.core;
         let (peer, source) = {
-            let state = core.lock();
+            let mut state = core.lock();
             let endpoint = state.endpoints.get(object.number).ok_or(abi::EINVAL)?;
             if !endpoint.enabled {
                 return Err(abi::EOPBADSTATE);
             }
-            (state.peer(object.number, to)?, endpoint.source)
+            let source = endpoint.source;
+            (state.peer(object.number, to)?, source)
         };
         let held = core.here.hold(peer.whom).ok_or(abi::ECONNRESET)?;
         if !peer.is_open() {
@@ -80,15 +81,12 @@ impl Reached {
         }
     }
 
-    /// Sends data to the target's queue. Where there is no room, all is done once more.
-    fn tell(&self, here: &Here, bytes: u64, data: u64) -> Result<(), i32> {
-        let (kind, tag, data) = (Kind::Event, bytes, Some(data));
-        let envelope = Envelope { kind, tag, data, is_offer: false, in_parts: false }.bytes();
+    /// Makes sure that data can be told to the target's queue. Error: no room.
+    pub fn announce(&self, here: &Here) -> Result<Announced<'_>, i32> {
         let mut sender = Sender::new(ticket(here.us), self.source);
-        let sent = sender.send(&self.peer.ring, ring::Kind::Inline, &[&envelope]);
-        sent.map_err(|_| abi::EAGAIN)?;
-        self.peer.ring_bell();
-        Ok(())
+        let reserved = sender.reserve(&self.peer.ring, lines_of(ENVELOPE));
+        let reserved = reserved.map_err(|_| abi::EAGAIN)?;
+        Ok(Announced { peer: &self.peer, sender, reserved, envelope: [0; ENVELOPE] })
     }
 
     /// Tells ourselves that it is done. `wanted`: what the call's flags say; `None`: nothing.
@@ -111,6 +109,30 @@ impl Reached {
         let context = context as usize;
         outlet.complete(queues, Completion { context, flags, error, ..Default::default() }, wanted);
         Ok(())
+    }
+}
+
+/// Data for the target's queue, for which there is room: sent when dropped. If nothing is told
+/// until then, the target drops it.
+pub struct Announced<'a> {
+    peer: &'a Peer,
+    sender: Sender,
+    reserved: Reserved,
+    envelope: [u8; ENVELOPE],
+}
+
+impl Announced<'_> {
+    /// So many bytes were written or changed.
+    pub fn tell(&mut self, kind: Kind, bytes: u64, data: u64) {
+        self.envelope = Envelope::of(kind, bytes, Some(data)).bytes();
+    }
+}
+
+impl Drop for Announced<'_> {
+    fn drop(&mut self) {
+        let Self { peer, sender, reserved, envelope } = self;
+        sender.fill(&peer.ring, reserved, ring::Kind::Inline, &[envelope]);
+        peer.ring_bell();
     }
 }
 
@@ -141,8 +163,9 @@ impl Access<'_> {
         let copied = copy::copy(here, peer.whom, peer.is_far, self.way, ours.list(), theirs, bytes);
         let error = copied.err().map_or(0, rustix::io::Errno::raw_os_error);
         if error == 0 {
+            // Where there is no room, all is done once more: others' messages shall not wait.
             if let Some(data) = self.data {
-                reached.tell(here, bytes, data)?;
+                reached.announce(here)?.tell(Kind::Written, bytes, data);
             }
             reached.count(here, self.way == Way::Pull);
         }

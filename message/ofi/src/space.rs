@@ -1,6 +1,5 @@
 //! The calling task, and the space that it is in.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -41,21 +40,9 @@ pub fn here() -> Option<&'static Here> {
         let pid = std::process::id() as libc::pid_t;
         // SAFETY: a plain question.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u32;
-        Some(Here { task, us, pid, mark: mark(&task), processors })
+        Some(Here { task, us, pid, mark: task.mark(), processors })
     });
     here.as_ref().filter(|_| !FORKED.load(Relaxed))
-}
-
-/// The machine since it was started, the PIDs that it counts in, and the space's owner and place.
-fn mark(task: &ThisTask) -> u64 {
-    let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let pids = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
-    let numbers = [pids, task.control.owner_pid().into(), task.control.layout().window()];
-    let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
-    // FNV-1a.
-    boot.into_iter().chain(bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    })
 }
 
 impl Here {
@@ -75,6 +62,11 @@ impl Here {
     #[inline]
     pub fn is_living(&self, whom: Identity) -> bool {
         self.task.control.is_living(whom)
+    }
+
+    /// Whether somebody has this ID, who may have a lock.
+    pub fn has_task(&self, id: u32) -> bool {
+        self.task.control.identity(id).is_some()
     }
 
     /// Whether there are, or were, more tasks than processors.

@@ -9,15 +9,17 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use std::time::{Duration, Instant};
 
+use fcp::doorbell::Doorbell;
 use fcp::wait::{DOUBT, Patience};
+use pvas::hold::{Hold, Identity, KEEP};
 
 use crate::abi;
-use crate::bell::Bell;
 use crate::counter::Counts;
-use crate::lock::Lock;
+use crate::lock::{Held, Lock};
 use crate::log;
 use crate::matching::Matching;
 use crate::mr::Regions;
+use crate::peer;
 use crate::port::{Peer, Port, Watch};
 use crate::record::Record;
 use crate::slab::Slab;
@@ -29,13 +31,17 @@ use crate::transfer::{Source, Transfer, Unfinished};
 pub struct Core {
     pub here: &'static Here,
     lock: Lock,
+    /// The program's threads take turns in calling us (FI_THREAD_DOMAIN).
+    pub in_turns: bool,
     state: UnsafeCell<State>,
     /// The state was changed by somebody who was killed meanwhile.
     broken: AtomicBool,
     /// Wakes those of us who wait.
-    pub bell: Bell,
+    pub bell: Doorbell,
     /// Memory that others may reach.
     pub regions: Regions,
+    /// Only one thread at a time registers memory.
+    registering: Lock,
 }
 
 // SAFETY: the state is reached under the lock only.
@@ -57,7 +63,54 @@ pub struct Vector {
     /// By fi_addr_t.
     pub peers: Vec<Option<Peer>>,
     /// Places that were given up.
-    pub free: Vec<usize>,
+    free: Vec<usize>,
+    /// What their owners are called in completions, by their sources, in order.
+    names: Vec<(u32, u64)>,
+}
+
+impl Vector {
+    /// Adds a peer; its number. Without a name it is called by its number. Whoever is there twice
+    /// is called as he was named last, otherwise by his first number.
+    pub fn add(&mut self, mut peer: Peer, name: Option<u64>) -> u64 {
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.peers.push(None);
+            self.peers.len() - 1
+        });
+        peer.name = name.unwrap_or(number as u64);
+        for other in self.peers.iter_mut().flatten().filter(|other| other.source == peer.source) {
+            (other.is_alone, peer.is_alone) = (false, false);
+        }
+        match self.find(peer.source) {
+            Ok(at) if name.is_some() => self.names[at].1 = peer.name,
+            Ok(_) => {}
+            Err(at) => self.names.insert(at, (peer.source, peer.name)),
+        }
+        self.peers[number] = Some(peer);
+        number as u64
+    }
+
+    /// Takes one out, if it is there.
+    pub fn remove(&mut self, number: usize) -> Option<()> {
+        let Peer { source, name, .. } = self.peers.get_mut(number)?.take()?;
+        self.free.push(number);
+        let at = self.find(source).ok()?;
+        let mut others = self.peers.iter().flatten();
+        match others.find(|other| other.source == source) {
+            Some(other) if self.names[at].1 == name => self.names[at].1 = other.name,
+            Some(_) => {}
+            None => drop(self.names.remove(at)),
+        }
+        Some(())
+    }
+
+    fn find(&self, source: u32) -> Result<usize, usize> {
+        self.names.binary_search_by_key(&source, |&(source, _)| source)
+    }
+
+    /// What messages of this source are said to be from.
+    pub fn name(&self, source: u32) -> Option<u64> {
+        self.find(source).ok().map(|at| self.names[at].1)
+    }
 }
 
 /// What an operation was and what became of it.
@@ -84,6 +137,8 @@ pub struct Queue {
     /// Endpoints that bring something here.
     pub endpoints: Vec<usize>,
     pub news: Arc<News>,
+    /// It is another provider's, who is told in place of `entries`.
+    pub owner: Option<peer::Queue>,
 }
 
 /// What tells without the lock whether a queue is worth a look.
@@ -131,10 +186,14 @@ impl Outlet {
             counter.count(completion.error != 0);
         }
         let Some(queue) = self.queue.and_then(|queue| queues.get_mut(queue)) else { return };
-        if wanted || completion.error != 0 {
-            queue.entries.push_back(completion);
-            queue.news.entries.store(queue.entries.len(), Relaxed);
+        if !wanted && completion.error == 0 {
+            return;
         }
+        if let Some(owner) = &queue.owner {
+            return owner.tell(&completion);
+        }
+        queue.entries.push_back(completion);
+        queue.news.entries.store(queue.entries.len(), Relaxed);
     }
 
     /// Whether an operation with these flags completes there.
@@ -158,7 +217,8 @@ pub enum Body {
 pub struct Sent {
     pub record: Box<Record>,
     pub peer: Peer,
-    pub completion: Completion,
+    /// What is told when it is sent; `None`: it was.
+    pub completion: Option<Completion>,
     pub wanted: bool,
     /// A thread of ours helps to copy it: it must not go before that is over.
     pub is_helped: bool,
@@ -199,6 +259,27 @@ pub struct Endpoint {
     /// Receives are from whom they say (FI_DIRECTED_RECV).
     pub directed: bool,
     pub enabled: bool,
+    /// It is enabled, and receives are its own.
+    pub receives: bool,
+    /// Receives are another provider's.
+    pub owner: Option<peer::Receives>,
+    /// To whom we have sent last.
+    pub last: Option<(Identity, Hold)>,
+}
+
+impl Endpoint {
+    /// Whether a task is held from now on until we send to another: to hold one for each message
+    /// takes an atomic exchange each. `false`: it has ended, or as many are held as can be.
+    #[inline]
+    pub fn has_last(&mut self, here: &Here, whom: Identity) -> bool {
+        let is_last = self.last.as_ref().is_some_and(|&(last, _)| last == whom);
+        if is_last && here.is_living(whom) {
+            return true;
+        }
+        self.last = None;
+        self.last = here.task.hold(whom, KEEP).ok().map(|hold| (whom, hold));
+        self.last.is_some()
+    }
 }
 
 impl State {
@@ -213,14 +294,22 @@ impl State {
         queue.news.more.store(ports.next().is_some(), Relaxed);
     }
 
-    /// Where messages to this address go.
-    #[inline]
-    pub fn peer(&self, endpoint: usize, address: u64) -> Result<Peer, i32> {
+    /// Where messages of this endpoint to this address go.
+    pub fn peer(&mut self, endpoint: usize, address: u64) -> Result<Peer, i32> {
         let vector = self.endpoints.get(endpoint).and_then(|endpoint| endpoint.vector);
-        let vector = vector.and_then(|vector| self.vectors.get(vector)).ok_or(abi::ENOAV)?;
-        let peer = vector.peers.get(address as usize).copied().flatten();
-        peer.ok_or(abi::EINVAL)
+        peer(&mut self.vectors, vector, address).copied()
     }
+}
+
+/// Where messages to this address go, by this vector.
+#[inline]
+pub fn peer(
+    vectors: &mut Slab<Vector>,
+    vector: Option<usize>,
+    address: u64,
+) -> Result<&mut Peer, i32> {
+    let vector = vector.and_then(|vector| vectors.get_mut(vector)).ok_or(abi::ENOAV)?;
+    vector.peers.get_mut(address as usize).and_then(Option::as_mut).ok_or(abi::EINVAL)
 }
 
 /// The state, while we have the lock.
@@ -247,33 +336,56 @@ impl DerefMut for Locked<'_> {
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.lock.give();
+        match self.0.in_turns {
+            true => self.0.lock.give_alone(),
+            false => self.0.lock.give(),
+        }
     }
 }
 
 impl Core {
     /// An empty domain. `None` without memory.
-    pub fn new(here: &'static Here) -> Option<Self> {
+    pub fn new(here: &'static Here, in_turns: bool) -> Option<Self> {
         Some(Self {
             here,
             lock: Lock::default(),
+            in_turns,
             state: UnsafeCell::default(),
             broken: AtomicBool::new(false),
-            bell: Bell::default(),
+            bell: Doorbell::default(),
             regions: Regions::new()?,
+            registering: Lock::default(),
         })
     }
 
     /// Takes the lock.
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
-        let lives = |id| self.here.task.control.identity(id).is_some();
-        if self.lock.take(self.here.us.id, lives).is_err() && !self.broken.swap(true, Release) {
+        let (us, lives) = (self.here.us.id, |id| self.here.has_task(id));
+        let taken = match self.in_turns {
+            true => self.lock.take_alone(us, lives),
+            false => self.lock.take(us, lives),
+        };
+        if taken.is_err() && !self.broken.swap(true, Release) {
             log::say(abi::LOG_WARN, abi::LOG_CORE, || {
                 "a task was killed while it worked in our endpoint, which is lost".to_owned()
             });
         }
         Locked(self)
+    }
+
+    /// Wakes other threads of ours that wait, after the lock was given back.
+    #[inline]
+    pub fn ring(&self) {
+        // Where threads take turns, none of them waits now.
+        if !self.in_turns {
+            self.bell.ring();
+        }
+    }
+
+    /// Has others wait who would register memory.
+    pub fn register(&self) -> Held<'_> {
+        self.registering.hold(self.here.us.id, |id| self.here.has_task(id))
     }
 
     /// Whether the state can be relied upon.

@@ -1,20 +1,22 @@
 //! Large messages: copied straight from the sender's buffer into the receiver's, without the
 //! domain's lock. Of the largest, sender and receiver copy pieces at the same time.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use pvas::hold::{Hold, Identity};
 use rustix::io::Errno;
 
 use crate::abi;
+use crate::cache;
 use crate::copy::{self, Way};
 use crate::matching::{Part, Parts};
+use crate::pieces::{self, Pieces, Shares};
 use crate::port::{Head, Peer};
+use crate::posted::{Claimed, Place};
 use crate::record::{self, Record};
 use crate::space::Here;
 use crate::state::Completion;
 use crate::wire::Offer;
-
-/// From how many bytes on both sides copy.
-const SHARED_MIN: u64 = 2 * record::PIECE;
 
 /// Where a message lies in its sender's memory.
 #[derive(Debug, Clone, Copy)]
@@ -35,19 +37,26 @@ pub struct Transfer {
     /// What is told when it is done.
     pub completion: Completion,
     pub wanted: bool,
+    /// The sender has claimed the receive, and copies.
+    pub placed: Option<Placed>,
+}
+
+/// A receive of ours that a sender has claimed.
+#[derive(Debug, Clone, Copy)]
+pub struct Placed {
+    pub place: Place,
+    /// How far it is.
+    pub pieces: &'static Pieces,
 }
 
 /// A message of which the sender has still to copy a piece; he is held meanwhile.
 #[derive(Debug)]
 pub struct Unfinished {
     transfer: Transfer,
-    record: *const Record,
+    shares: Shares<'static>,
     bytes: u64,
     held: Hold,
 }
-
-// SAFETY: the record is the held sender's.
-unsafe impl Send for Unfinished {}
 
 /// What came of a transfer.
 #[derive(Debug)]
@@ -82,7 +91,7 @@ impl Source {
 
     /// Gives the message back to its sender. The caller holds him.
     fn close(&self, record: &Record, port: &Head, error: i32) {
-        record.error.store(error as u32, std::sync::atomic::Ordering::Relaxed);
+        record.error.store(error as u32, Relaxed);
         if record.close() {
             self.put_back(record, port);
         } else {
@@ -108,26 +117,41 @@ impl Source {
 
 impl Transfer {
     /// Copies the message, as much of it as there is room for.
-    pub fn run(mut self, here: &Here) -> Outcome {
+    pub fn run(self, here: &Here) -> Outcome {
         let source = self.source;
-        let Some(held) = here.hold(source.whom) else { return self.failed(abi::ECONNRESET) };
-        let Some((record, port)) = source.record(here, &held) else {
-            return self.failed(abi::EIO);
+        let bytes = self.completion.length;
+        let Some(held) = here.hold(source.whom) else {
+            // Who has copied all may go.
+            let copied = self.placed.and_then(|placed| placed.shares(bytes).finished());
+            return self.ended(copied.unwrap_or(abi::ECONNRESET));
         };
+        let Some((record, port)) = source.record(here, &held) else {
+            return self.ended(abi::EIO);
+        };
+        // It is given back when all is copied.
+        cache::will_write(record);
         let from = match source.in_parts {
             true => record.parts,
             false => Parts::one(source.offer.address, source.offer.length),
         };
-        let bytes = from.length().min(self.to.length());
         let is_far = here.is_far(source.whom.id);
-        if bytes >= SHARED_MIN && !is_far && from.list().len() == 1 && self.to.list().len() == 1 {
+        let is_whole = from.list().len() == 1 && self.to.list().len() == 1;
+        let is_long = (pieces::BYTES_MIN..=pieces::BYTES_MAX).contains(&bytes);
+        let shares = match self.placed {
+            Some(placed) => Some(placed.shares(bytes)),
+            None if is_long && is_whole && !is_far => {
+                record.share(self.to.address(), bytes);
+                source.put_back(record, port);
+                // SAFETY: the sender is held, and keeps his record until we have closed it.
+                Some(unsafe { &*std::ptr::from_ref(&record.pieces) }.of(0, bytes))
+            }
+            None => None,
+        };
+        if let Some(shares) = shares {
             // Together with the sender.
-            let to = self.to.address();
-            record.share(to, bytes);
-            source.put_back(record, port);
-            pieces(here, source.whom, Way::Pull, record, to, source.offer.address, bytes);
-            let record = std::ptr::from_ref(record);
-            return Unfinished { transfer: self, record, bytes, held }.finish(here);
+            let (to, from) = (self.to.address(), source.offer.address);
+            copy_pieces(here, (source.whom, is_far), Way::Pull, shares, None, to, from);
+            return Unfinished { transfer: self, shares, bytes, held }.leave(here);
         }
         let (to, to_count) = copy::cut(self.to.list(), bytes);
         let (from, from_count) = copy::cut(from.list(), bytes);
@@ -142,91 +166,129 @@ impl Transfer {
         );
         let error = copied.err().map_or(0, Errno::raw_os_error);
         source.close(record, port, error);
+        self.ended(error)
+    }
+
+    /// Nobody is to be told but the program: an errno, or 0.
+    fn ended(mut self, error: i32) -> Outcome {
         if error != 0 {
             self.completion.error = error;
         }
         Outcome::Done(self)
     }
+}
 
-    fn failed(mut self, error: i32) -> Outcome {
-        self.completion.error = error;
-        Outcome::Done(self)
+impl Placed {
+    fn shares(&self, bytes: u64) -> Shares<'static> {
+        self.pieces.of(self.place.tag(), bytes)
     }
 }
 
-/// Copies pieces until there are no more. Whether one of ours was the last to be copied.
-fn pieces(
+/// Copies pieces until there are no more, first the one that is claimed, if one is. Whether one
+/// of ours was the last to be copied.
+fn copy_pieces(
     here: &Here,
-    whom: Identity,
+    (whom, is_far): (Identity, bool),
     way: Way,
-    record: &Record,
+    shares: Shares<'_>,
+    mut claimed: Option<(u64, u64)>,
     ours: u64,
     theirs: u64,
-    bytes: u64,
 ) -> bool {
     let mut was_last = false;
-    while let Some((begin, length)) = record.claim(bytes) {
+    while let Some((begin, length)) = claimed.take().or_else(|| shares.claim()) {
         let at = |address: u64| [Part { address: address + begin, length }];
-        if let Err(error) = copy::copy(here, whom, false, way, &at(ours), &at(theirs), length) {
-            let error = error.raw_os_error() as u32;
-            record.error.store(error, std::sync::atomic::Ordering::Relaxed);
-        }
-        was_last |= record.copied(bytes);
+        let copied = copy::copy(here, whom, is_far, way, &at(ours), &at(theirs), length);
+        was_last |= shares.finish(copied.err().map(Errno::raw_os_error));
     }
     was_last
 }
 
 impl Unfinished {
+    /// Ends the transfer, or leaves it for later: then not under one of the few holds for what is
+    /// over soon. There may be many that are left, and who waits for one of those does not get to
+    /// end them.
+    fn leave(mut self, here: &Here) -> Outcome {
+        while !self.is_ready(here) {
+            let whom = self.transfer.source.whom;
+            if let Ok(held) = here.task.hold_on(whom, pvas::hold::KEEP) {
+                self.held = held;
+                return Outcome::Unfinished(self);
+            }
+            // The sender copies his last piece without us.
+            rustix::thread::sched_yield();
+        }
+        self.finish(here)
+    }
+
     /// Whether looking again is worth it.
     pub fn is_ready(&self, here: &Here) -> bool {
-        // SAFETY: the sender is held, and keeps his record until we have closed it.
-        unsafe { &*self.record }.is_copied(self.bytes) || !here.is_living(self.transfer.source.whom)
+        self.shares.finished().is_some() || !here.is_living(self.transfer.source.whom)
     }
 
     /// Ends the transfer, if all is copied.
-    pub fn finish(mut self, here: &Here) -> Outcome {
+    pub fn finish(self, here: &Here) -> Outcome {
         if !self.is_ready(here) {
             return Outcome::Unfinished(self);
         }
         let source = self.transfer.source;
         let Some((record, port)) = source.record(here, &self.held) else {
-            return self.transfer.failed(abi::EIO);
+            return self.transfer.ended(abi::EIO);
         };
-        let mut error = record.error.load(std::sync::atomic::Ordering::Relaxed) as i32;
-        if !record.is_copied(self.bytes) {
+        let error = self.shares.finished().unwrap_or_else(|| {
             // He was killed in the middle of a piece; his memory is still there.
             let to = [Part { address: self.transfer.to.address(), length: self.bytes }];
             let from = [Part { address: source.offer.address, length: self.bytes }];
-            let copied = copy::copy(here, source.whom, false, Way::Pull, &to, &from, self.bytes);
-            error = copied.err().map_or(0, Errno::raw_os_error);
-        }
+            let is_far = here.is_far(source.whom.id);
+            let way = Way::Pull;
+            let copied = copy::copy(here, source.whom, is_far, way, &to, &from, self.bytes);
+            copied.err().map_or(0, Errno::raw_os_error)
+        });
         source.close(record, port, error);
-        if error != 0 {
-            self.transfer.completion.error = error;
-        }
-        Outcome::Done(self.transfer)
+        self.transfer.ended(error)
     }
 }
 
 /// The sender's part of copying a message of his.
 #[derive(Debug)]
 pub struct Help {
-    pub record: *const Record,
     pub peer: Peer,
+    /// Where from,
+    pub from: u64,
+    /// and where to, in the receiver's memory.
+    pub to: u64,
+    pub shares: Shares<'static>,
+    /// The first piece is ours from the beginning.
+    pub is_first: bool,
 }
 
 impl Help {
-    /// Copies pieces. The record stays ours until the receiver has closed it, and it is not taken
-    /// off the stack before this returns.
-    pub fn run(&self, here: &Here) {
-        use std::sync::atomic::Ordering::Relaxed;
-        let Some(_held) = here.hold(self.peer.whom) else { return };
-        // SAFETY: as above.
-        let record = unsafe { &*self.record };
+    /// Helps with a message whose receiver shares it. The record stays ours until the receiver
+    /// has closed it, and it is not taken off the stack before this has run.
+    pub fn shared(record: &Record, peer: Peer) -> Self {
         let (to, bytes) = (record.to.load(Relaxed), record.bytes.load(Relaxed));
+        // SAFETY: as above.
+        let pieces = unsafe { &*std::ptr::from_ref(&record.pieces) };
         let from = record.parts.address();
-        if pieces(here, self.peer.whom, Way::Push, record, from, to, bytes) {
+        Self { peer, from, to, shares: pieces.of(0, bytes), is_first: false }
+    }
+
+    /// Helps with a message whose receive we have claimed. The caller holds the receiver.
+    pub fn placed(claimed: &Claimed, peer: Peer, from: u64, bytes: u64) -> Self {
+        // SAFETY: a port is never freed while its task is held; `run` holds it again.
+        let pieces = unsafe { &*std::ptr::from_ref(peer.head().posted.pieces(claimed.place)) };
+        let shares = pieces.of(claimed.place.tag(), bytes);
+        Self { peer, from, to: claimed.address, shares, is_first: true }
+    }
+
+    /// Copies pieces. If all are copied then: what hindered it, or 0.
+    pub fn run(&self, here: &Here) -> Option<i32> {
+        let _held = here.hold(self.peer.whom)?;
+        let whose = (self.peer.whom, self.peer.is_far);
+        let first = self.is_first.then(|| self.shares.first());
+        if copy_pieces(here, whose, Way::Push, self.shares, first, self.from, self.to) {
             self.peer.ring_bell();
         }
+        self.shares.finished()
     }
 }

@@ -3,8 +3,9 @@
 
 use crate::abi;
 
-/// Longest message that travels in the ring, and longest that can be injected.
-pub const EAGER_MAX: usize = 4096;
+/// Longest message that travels in the ring, and longest that can be injected. Between two cores
+/// a longer one is copied once in less time than it is brought there and taken out.
+pub const EAGER_MAX: usize = 3072;
 
 /// Bytes of an envelope.
 pub const ENVELOPE: usize = 24;
@@ -19,16 +20,19 @@ pub enum Kind {
     /// `fi_tsend` and its like.
     Tagged = 2,
     /// No message: data of who has written to remote memory.
-    Event = 3,
+    Written = 3,
+    /// The same of who has changed numbers there.
+    Changed = 4,
 }
 
 impl Kind {
-    /// `FI_MSG` or `FI_TAGGED`, as completions say it.
+    /// `FI_MSG` or another, as completions say it.
     pub fn flag(self) -> u64 {
         match self {
             Self::Plain => abi::MSG,
             Self::Tagged => abi::TAGGED,
-            Self::Event => abi::RMA,
+            Self::Written => abi::RMA,
+            Self::Changed => abi::ATOMIC,
         }
     }
 }
@@ -39,27 +43,41 @@ const HAS_DATA: u8 = 1;
 const IS_OFFER: u8 = 2;
 /// The sender's buffer has several parts: its record tells.
 const IN_PARTS: u8 = 4;
+/// The sender has found the receive.
+const IS_PLACED: u8 = 8;
 
 /// What is known of a message before its bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
+    /// By which call it was sent.
     pub kind: Kind,
+    /// Its tag; 0 where there are none.
     pub tag: u64,
+    /// Data for the completion.
     pub data: Option<u64>,
     /// What follows is an [`Offer`].
     pub is_offer: bool,
     /// Of an offer: look into the record.
     pub in_parts: bool,
+    /// Of an offer: the sender has claimed its receive.
+    pub is_placed: bool,
 }
 
 impl Envelope {
+    /// That of a message that travels in the ring.
+    #[inline]
+    pub fn of(kind: Kind, tag: u64, data: Option<u64>) -> Self {
+        Self { kind, tag, data, is_offer: false, in_parts: false, is_placed: false }
+    }
+
     /// As it lies in the ring.
     #[inline]
     pub fn bytes(self) -> [u8; ENVELOPE] {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.data.is_some(), HAS_DATA)
             | flag(self.is_offer, IS_OFFER)
-            | flag(self.in_parts, IN_PARTS);
+            | flag(self.in_parts, IN_PARTS)
+            | flag(self.is_placed, IS_PLACED);
         let first = u64::from(self.kind as u8) | u64::from(flags) << 8;
         let words = [first, self.tag, self.data.unwrap_or(0)].map(u64::to_le_bytes);
         std::array::from_fn(|i| words[i / 8][i % 8])
@@ -72,7 +90,8 @@ impl Envelope {
         let kind = match bytes[0] {
             1 => Kind::Plain,
             2 => Kind::Tagged,
-            3 => Kind::Event,
+            3 => Kind::Written,
+            4 => Kind::Changed,
             _ => return None,
         };
         let has = |flag| bytes[1] & flag != 0;
@@ -82,6 +101,7 @@ impl Envelope {
             data: has(HAS_DATA).then(|| word(2)),
             is_offer: has(IS_OFFER),
             in_parts: has(IN_PARTS),
+            is_placed: has(IS_PLACED),
         })
     }
 }
@@ -97,13 +117,16 @@ pub struct Offer {
     pub length: u64,
     /// Which of the tasks that had the sender's ID.
     pub generation: u32,
+    /// The slot of the receive, if the sender has claimed it.
+    pub slot: u32,
 }
 
 impl Offer {
     /// As it lies in the ring.
     #[inline]
     pub fn bytes(self) -> [u8; OFFER] {
-        let words = [self.record, self.address, self.length, self.generation.into()];
+        let last = u64::from(self.slot) << 32 | u64::from(self.generation);
+        let words = [self.record, self.address, self.length, last];
         let words = words.map(u64::to_le_bytes);
         std::array::from_fn(|i| words[i / 8][i % 8])
     }
@@ -112,8 +135,8 @@ impl Offer {
     #[inline]
     pub fn parse(bytes: &[u8; OFFER]) -> Self {
         let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[n * 8 + i]));
-        let generation = word(3) as u32;
-        Self { record: word(0), address: word(1), length: word(2), generation }
+        let (generation, slot) = (word(3) as u32, (word(3) >> 32) as u32);
+        Self { record: word(0), address: word(1), length: word(2), generation, slot }
     }
 }
 
@@ -123,18 +146,19 @@ mod tests {
 
     #[test]
     fn envelopes_come_back() {
-        for kind in [Kind::Plain, Kind::Tagged, Kind::Event] {
+        for kind in [Kind::Plain, Kind::Tagged, Kind::Written, Kind::Changed] {
             for data in [None, Some(0), Some(u64::MAX)] {
-                for bits in 0..4 {
-                    let (is_offer, in_parts) = (bits & 1 != 0, bits & 2 != 0);
+                for bits in 0..8 {
+                    let [is_offer, in_parts, is_placed] = [1, 2, 4].map(|bit| bits & bit != 0);
                     let tag = 0x1234_5678_9abc_def0;
-                    let envelope = Envelope { kind, tag, data, is_offer, in_parts };
+                    let envelope = Envelope { kind, tag, data, is_offer, in_parts, is_placed };
                     assert_eq!(Envelope::parse(&envelope.bytes()), Some(envelope));
                 }
             }
         }
         assert_eq!(Envelope::parse(&[0; ENVELOPE]), None);
-        let offer = Offer { record: 1, address: u64::MAX, length: 3, generation: u32::MAX };
+        let (generation, slot) = (u32::MAX, 5);
+        let offer = Offer { record: 1, address: u64::MAX, length: 3, generation, slot };
         assert_eq!(Offer::parse(&offer.bytes()), offer);
         // Word of a large message is one cache line.
         assert_eq!(fcp::ring::HEADER_SIZE + ENVELOPE + OFFER, fcp::ring::LINE_SIZE);

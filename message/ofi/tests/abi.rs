@@ -17,20 +17,19 @@ fn structures_and_numbers_are_libfabrics() {
          #include <rdma/providers/fi_log.h>\n\
          #define SAME(a, b) _Static_assert((unsigned long long)(a) == (b), #a)\n",
     );
-    let mut checks = 0;
-    for &(name, value) in [abi::FLAGS, abi::NUMBERS, abi::ERRORS].into_iter().flatten() {
-        writeln!(source, "SAME({name}, {value}ULL);").unwrap();
-        checks += 1;
-    }
-    for (name, size, fields) in abi::layouts() {
-        writeln!(source, "_Static_assert(sizeof({name}) >= {size}, \"{name}\");").unwrap();
-        for (field, offset) in fields {
-            let field = field.trim_start_matches("r#");
-            writeln!(source, "SAME(offsetof({name}, {field}), {offset});").unwrap();
-            checks += 1;
-        }
-    }
+    let checks = compare(
+        &mut source,
+        [abi::FLAGS, abi::NUMBERS, abi::ERRORS].into_iter().flatten(),
+        abi::layouts(),
+    );
     assert!(checks > 300, "only {checks}");
+    // Distributions may leave this one out, and old ones have another.
+    source.push_str(
+        "#if __has_include(<rdma/providers/fi_peer.h>)\n#include <rdma/providers/fi_peer.h>\n\
+         #if FI_MAJOR_VERSION > 2 || FI_MAJOR_VERSION == 2 && FI_MINOR_VERSION >= 3\n",
+    );
+    compare(&mut source, abi::peer::FLAGS.iter(), abi::peer::layouts());
+    source.push_str("#endif\n#endif\n");
     let file = std::env::temp_dir().join(format!("nagaya-fi-abi-{}.c", std::process::id()));
     std::fs::write(&file, source).expect("a file");
     let output = Command::new("gcc")
@@ -43,4 +42,29 @@ fn structures_and_numbers_are_libfabrics() {
         if Path::new("/usr/include/rdma/fabric.h").exists() { "" } else { "run scripts/deps" };
     assert!(output.status.success(), "{errors}{hint}");
     std::fs::remove_file(file).expect("it is there");
+}
+
+/// A structure's name, its size, and its fields with their offsets.
+type Layout<'a> = (&'a str, usize, Vec<(&'a str, usize)>);
+
+/// Appends checks of numbers and of structures. How many.
+fn compare<'a>(
+    source: &mut String,
+    numbers: impl Iterator<Item = &'a (&'a str, u64)>,
+    structures: Vec<Layout<'_>>,
+) -> usize {
+    let mut checks = 0;
+    for &(name, value) in numbers {
+        writeln!(source, "SAME({name}, {value}ULL);").unwrap();
+        checks += 1;
+    }
+    for (name, size, fields) in structures {
+        writeln!(source, "_Static_assert(sizeof({name}) >= {size}, \"{name}\");").unwrap();
+        for (field, offset) in fields {
+            let field = field.trim_start_matches("r#");
+            writeln!(source, "SAME(offsetof({name}, {field}), {offset});").unwrap();
+            checks += 1;
+        }
+    }
+    checks
 }

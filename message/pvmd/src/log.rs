@@ -43,7 +43,7 @@ impl Log {
     /// Writes what the daemon has to say.
     pub fn say(&mut self, line: &str) {
         if self.aloud {
-            eprintln!("pvmd: {line}");
+            let _ = writeln!(std::io::stderr(), "pvmd: {line}");
         }
         self.write(&format!("pvmd: {line}"));
     }

@@ -19,7 +19,7 @@ use nagaya_server::Failure;
 use nagaya_server::inherit::{self, Inheritance};
 use nagaya_server::job::Job;
 use nagaya_server::protocol::{Connection, Reply, Request, Start};
-use nagaya_server::reach::{Reached, connect, reach};
+use nagaya_server::reach::{Reached, Wanted, connect, reach};
 use rustix::fs::{Mode, OFlags};
 
 use crate::program::{Recipe, Streams};
@@ -143,8 +143,9 @@ impl Space {
         if place.is_some() {
             return Ok((nonblocking(connect(job)?)?, None));
         }
+        let wanted = Wanted { segment_size: self.segment_size, shared: is_fixed, delegatee: None };
         // A server that cannot begin says why to who comes first.
-        let Reached { connection: first, lock, started } = reach(job, self.segment_size, is_fixed)?;
+        let Reached { connection: first, lock, started } = reach(job, wanted)?;
         let connection = nonblocking(connect(job)?)?;
         let takes_fixed = is_fixed && started.is_some();
         *place = Some(Server { connection, child: started, takes_fixed });

@@ -2,19 +2,19 @@
 //!
 //! Who is about to sleep says so, then looks at everything once more, and sleeps on the count as
 //! it was before that; who has brought something looks whether anybody sleeps, behind a full
-//! fence on each side. `tests/bell_model.rs` has it under loom.
+//! fence on each side. `tests/doorbell_model.rs` has it under loom.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
-use fcp::ring::Word32;
-use fcp::wait;
+use crate::ring::Word32;
+use crate::wait;
 
 /// In a task's own memory, where others ring it.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub struct Bell {
+pub struct Doorbell {
     rings: AtomicU32,
     sleepers: AtomicU32,
 }
@@ -40,7 +40,7 @@ pub fn ring<W: Word32>(rings: &W, sleepers: &W, fence: impl Fn()) -> bool {
     true
 }
 
-impl Bell {
+impl Doorbell {
     /// See [`about_to_sleep`].
     pub fn about_to_sleep(&self) -> u32 {
         about_to_sleep(&self.rings, &self.sleepers, || fence(SeqCst))

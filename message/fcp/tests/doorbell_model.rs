@@ -1,21 +1,20 @@
-//! The bell under loom: one who sleeps for two things, brought by two who ring.
+//! The doorbell under loom: one who sleeps for two things, brought by two who ring.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-ofi --test bell_model --release`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-fcp --test doorbell_model --release`.
 #![cfg(loom)]
 
-#[path = "../../fcp/tests/model/mod.rs"]
 mod model;
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
+use fcp::doorbell::{about_to_sleep, ring};
 use fcp::ring::Word32;
 use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use model::Small;
-use nagaya_fi::bell::{about_to_sleep, ring};
 
-/// A bell, a futex, and the things.
+/// A doorbell, a futex, and the things.
 struct Model {
     rings: Small,
     sleepers: Small,

@@ -1,0 +1,215 @@
+//! MPI's operations under their names. What is wrong with a call, and what is not ours, the MPI
+//! is to say and to do.
+//!
+//! Also under those of the profiling interface, by which tools that stand before us hand calls
+//! on, and by which Open MPI's Fortran functions call those of C.
+
+use std::ffi::{c_char, c_int};
+
+use crate::buffer::{Elements, Failed};
+use crate::exchange::Block;
+use crate::kernel::Kernel;
+use crate::mpi::{Handle, Mpi, SUCCESS, mpi};
+use crate::reduce::Whose;
+use crate::roll;
+use crate::team::{self, Team};
+
+/// What a call comes to; `None`: the MPI is to answer it.
+type Answer = Option<Result<(), Failed>>;
+
+#[inline]
+fn answer(answer: Answer, mpis: impl FnOnce() -> c_int) -> c_int {
+    match answer {
+        Some(Ok(())) => SUCCESS,
+        Some(Err(error)) => error,
+        None => mpis(),
+    }
+}
+
+fn rank_of(team: &Team, root: c_int) -> Option<usize> {
+    usize::try_from(root).ok().filter(|&root| root < team.ranks)
+}
+
+/// A function under both of its names.
+macro_rules! both {
+    ($name:ident $profiled:ident ($($argument:ident: $type:ty),* $(,)?) $body:block) => {
+        /// # Safety
+        /// As MPI's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int $body
+
+        /// # Safety
+        /// As MPI's.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
+            // SAFETY: the caller's.
+            unsafe { $name($($argument),*) }
+        }
+    };
+}
+
+both! { MPI_Init PMPI_Init (argc: *mut c_int, argv: *mut *mut *mut c_char) {
+    roll::enter();
+    // SAFETY: the caller's.
+    unsafe { (mpi().init)(argc, argv) }
+} }
+
+both! { MPI_Init_thread PMPI_Init_thread (
+    argc: *mut c_int,
+    argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) {
+    roll::enter();
+    // SAFETY: the caller's.
+    unsafe { (mpi().init_thread)(argc, argv, required, provided) }
+} }
+
+both! { MPI_Barrier PMPI_Barrier (comm: Handle) {
+    let mpi = mpi();
+    match team::of(mpi.handle(comm)) {
+        Some(team) => {
+            team.barrier();
+            SUCCESS
+        }
+        // SAFETY: the caller's.
+        None => unsafe { (mpi.barrier)(comm) },
+    }
+} }
+
+#[inline]
+fn bcast(
+    mpi: &Mpi,
+    buffer: *mut u8,
+    count: i64,
+    kind: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Answer {
+    let team = team::of(mpi.handle(comm))?;
+    let (count, root) = (usize::try_from(count).ok()?, rank_of(team, root)?);
+    Some(Elements::new(mpi, buffer, count, kind).and_then(|data| team.bcast(mpi, data, root)))
+}
+
+#[inline]
+fn allreduce(
+    mpi: &Mpi,
+    [from, to]: [*mut u8; 2],
+    count: i64,
+    kind: Handle,
+    operator: Handle,
+    comm: Handle,
+) -> Answer {
+    let team = team::of(mpi.handle(comm))?;
+    let count = usize::try_from(count).ok().filter(|&count| count > 0)?;
+    let kernel = match Kernel::new(mpi, kind, operator) {
+        Ok(kernel) => kernel?,
+        Err(error) => return Some(Err(error)),
+    };
+    let from = if from.addr() == mpi.in_place() { to } else { from };
+    Some(team.reduce(mpi, &kernel, from, to, count, Whose::All))
+}
+
+#[inline]
+fn reduce(
+    mpi: &Mpi,
+    [from, to]: [*mut u8; 2],
+    count: i64,
+    kind: Handle,
+    operator: Handle,
+    root: c_int,
+    comm: Handle,
+) -> Answer {
+    let team = team::of(mpi.handle(comm))?;
+    let root = rank_of(team, root)?;
+    let count = usize::try_from(count).ok().filter(|&count| count > 0)?;
+    let kernel = match Kernel::new(mpi, kind, operator) {
+        Ok(kernel) => kernel?,
+        Err(error) => return Some(Err(error)),
+    };
+    let from = if from.addr() == mpi.in_place() { to } else { from };
+    Some(team.reduce(mpi, &kernel, from, to, count, Whose::Root(root)))
+}
+
+/// A buffer, and what is in each rank's part of it.
+type Parts = (*mut u8, i64, Handle);
+
+#[inline]
+fn exchange(mpi: &Mpi, [given, taken]: [Parts; 2], comm: Handle, block: Block) -> Answer {
+    let team = team::of(mpi.handle(comm))?;
+    let elements = |(address, count, kind): Parts, parts: usize| {
+        let count = usize::try_from(count).ok()?.checked_mul(parts)?;
+        Some(Elements::new(mpi, address, count, kind))
+    };
+    let parts = if block == Block::Whole { 1 } else { team.ranks };
+    let is_in_place = given.0.addr() == mpi.in_place();
+    let given = if is_in_place { None } else { Some(elements(given, parts)?) };
+    let taken = elements(taken, team.ranks)?;
+    Some(given.transpose().and_then(|given| team.exchange(mpi, given, taken?, block)))
+}
+
+/// The operations with counts of this type.
+macro_rules! calls {
+    ($count:ty, $mpis:expr; $bcast:ident $pbcast:ident, $reduce:ident $preduce:ident,
+     $allreduce:ident $pallreduce:ident, $allgather:ident $pallgather:ident,
+     $alltoall:ident $palltoall:ident) => {
+        both! { $bcast $pbcast (
+            buffer: *mut u8, count: $count, kind: Handle, root: c_int, comm: Handle,
+        ) {
+            let mpi = mpi();
+            answer(bcast(mpi, buffer, count.into(), kind, root, comm), || {
+                // SAFETY: the caller's.
+                unsafe { ($mpis(mpi).bcast)(buffer, count, kind, root, comm) }
+            })
+        } }
+
+        both! { $reduce $preduce (
+            from: *mut u8, to: *mut u8, count: $count, kind: Handle, operator: Handle,
+            root: c_int, comm: Handle,
+        ) {
+            let mpi = mpi();
+            answer(reduce(mpi, [from, to], count.into(), kind, operator, root, comm), || {
+                // SAFETY: the caller's.
+                unsafe { ($mpis(mpi).reduce)(from, to, count, kind, operator, root, comm) }
+            })
+        } }
+
+        both! { $allreduce $pallreduce (
+            from: *mut u8, to: *mut u8, count: $count, kind: Handle, operator: Handle,
+            comm: Handle,
+        ) {
+            let mpi = mpi();
+            answer(allreduce(mpi, [from, to], count.into(), kind, operator, comm), || {
+                // SAFETY: the caller's.
+                unsafe { ($mpis(mpi).allreduce)(from, to, count, kind, operator, comm) }
+            })
+        } }
+
+        calls!(@exchange $count, $mpis; $allgather $pallgather allgather, Block::Whole);
+        calls!(@exchange $count, $mpis; $alltoall $palltoall alltoall, Block::Ours);
+    };
+    (@exchange $count:ty, $mpis:expr; $name:ident $profiled:ident $operation:ident, $block:expr) => {
+        both! { $name $profiled (
+            from: *mut u8, gives: $count, given: Handle, to: *mut u8, takes: $count,
+            taken: Handle, comm: Handle,
+        ) {
+            let mpi = mpi();
+            let parts = [(from, gives.into(), given), (to, takes.into(), taken)];
+            answer(exchange(mpi, parts, comm, $block), || {
+                // SAFETY: the caller's.
+                unsafe { ($mpis(mpi).$operation)(from, gives, given, to, takes, taken, comm) }
+            })
+        } }
+    };
+}
+
+calls! {
+    c_int, |mpi: &'static Mpi| &mpi.short;
+    MPI_Bcast PMPI_Bcast, MPI_Reduce PMPI_Reduce, MPI_Allreduce PMPI_Allreduce,
+    MPI_Allgather PMPI_Allgather, MPI_Alltoall PMPI_Alltoall
+}
+calls! {
+    i64, Mpi::long;
+    MPI_Bcast_c PMPI_Bcast_c, MPI_Reduce_c PMPI_Reduce_c, MPI_Allreduce_c PMPI_Allreduce_c,
+    MPI_Allgather_c PMPI_Allgather_c, MPI_Alltoall_c PMPI_Alltoall_c
+}

@@ -1,0 +1,104 @@
+//! How a rank waits for another: it looks for a while, lets the MPI go on with what else there
+//! is, and then sleeps.
+//!
+//! A peer may be late since it waits for a message of ours, which the MPI can only bring to an
+//! end while somebody calls it. So whoever waits does, now and then; and no sleep is long.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use fcp::wait::Patience;
+
+use crate::mpi::{Handle, Mpi, SUCCESS, mpi};
+use crate::seat::Seat;
+
+/// How long to look before sleeping, where there is a processor for each rank.
+const BUSY: Duration = Duration::from_micros(200);
+/// Looks between two calls of the MPI meanwhile.
+const LOOKS: u32 = 64;
+/// How often to leave the processor to others before sleeping, where there is not.
+const YIELDS: u32 = 50;
+/// The first sleep, and the longest.
+const NAP: Duration = Duration::from_micros(100);
+const SLEEP: Duration = Duration::from_millis(1);
+
+/// Waits until the rank of this seat is ready.
+#[inline]
+pub fn wait(seat: &Seat, patience: &mut Patience, is_crowded: bool, ready: impl Fn(&Seat) -> bool) {
+    if patience.look(|| ready(seat).then_some(())).is_none() {
+        wait_long(seat, is_crowded, ready);
+    }
+}
+
+#[cold]
+fn wait_long(seat: &Seat, is_crowded: bool, ready: impl Fn(&Seat) -> bool) {
+    // Where tasks share processors, the one that we wait for mostly waits for ours.
+    for _ in 0..if is_crowded { YIELDS } else { 0 } {
+        rustix::thread::sched_yield();
+        if ready(seat) {
+            return;
+        }
+    }
+    let begin = Instant::now();
+    let mut nap = NAP;
+    loop {
+        progress();
+        if !is_crowded && begin.elapsed() < BUSY {
+            for _ in 0..LOOKS {
+                std::hint::spin_loop();
+                if ready(seat) {
+                    return;
+                }
+            }
+            continue;
+        }
+        let rings = seat.bell.about_to_sleep();
+        if ready(seat) {
+            return;
+        }
+        seat.bell.sleep(rings, nap);
+        if ready(seat) {
+            return;
+        }
+        nap = (2 * nap).min(SLEEP);
+    }
+}
+
+/// A request that is never complete: to test it is to let the MPI go on. (To probe would not do:
+/// a message that is there already is found without.)
+static NEVER: Mutex<Option<Handle>> = Mutex::new(None);
+
+extern "C" fn query(_: *mut c_void, _: *mut c_void) -> c_int {
+    SUCCESS
+}
+extern "C" fn free(_: *mut c_void) -> c_int {
+    SUCCESS
+}
+extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
+    SUCCESS
+}
+
+/// Makes the request. Once more does nothing.
+pub fn prepare(mpi: &Mpi) {
+    let mut never = NEVER.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if never.is_none() {
+        let mut request: Handle = 0;
+        // SAFETY: the callbacks need nothing; a request is written that has room.
+        let made =
+            unsafe { (mpi.grequest_start)(query, free, cancel, ptr::null_mut(), &mut request) };
+        *never = (made == SUCCESS).then_some(request);
+    }
+}
+
+/// Lets the MPI go on, unless another thread does.
+fn progress() {
+    let Ok(mut never) = NEVER.try_lock() else { return };
+    if let Some(request) = never.as_mut() {
+        let mpi = mpi();
+        let mut done: c_int = 0;
+        // SAFETY: a request that is not complete.
+        unsafe { (mpi.test)(request, &mut done, mpi.status_ignore()) };
+    }
+}

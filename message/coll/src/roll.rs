@@ -1,0 +1,83 @@
+//! Who has this library, and is a task of our space.
+//!
+//! Ranks may be ordinary processes, on this node or another, or lack the library: they would
+//! not answer. So each rank enters its name in its export area before it begins with MPI, and by
+//! the time that MPI_Init is over, which waits for all, those of the space are there to be read.
+//! A communicator all of whose ranks are on the roll can ask them; all its ranks read the same.
+
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::os::fd::BorrowedFd;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use pvas::{ThisTask, export, this_task};
+use rustix::net::sockopt::socket_peercred;
+
+use crate::mpi::{Handle, Mpi, SUCCESS};
+use crate::seat::VERSION;
+
+/// The variables by which launchers tell a process its rank.
+const RANKS: [&str; 3] = ["PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+
+/// The name under which the ranks of our launcher's job are: two may share a space.
+fn name() -> String {
+    let job = std::env::var("PMIX_NAMESPACE").ok().filter(|name| !name.is_empty());
+    let job = job.unwrap_or_else(|| format!("pmi {}", launcher().unwrap_or(0)));
+    // Names have an end, and a job's may be long: FNV-1a.
+    let job = job.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
+    });
+    format!("nagaya-coll {VERSION} {job:016x}")
+}
+
+/// The process that has the other end of PMI's socket.
+fn launcher() -> Option<i32> {
+    let fd: i32 = std::env::var("PMI_FD").ok()?.parse().ok().filter(|&fd| fd > 2)?;
+    // SAFETY: borrowed for one question, to which a closed one is an error.
+    let fd = unsafe { BorrowedFd::borrow_raw(fd) };
+    Some(socket_peercred(fd).ok()?.pid.as_raw_nonzero().get())
+}
+
+/// Enters this task's rank. Once more does nothing new.
+pub fn enter() {
+    let Some(task) = this_task() else { return };
+    let given = RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
+    if let Some(rank) = given {
+        // Without it, the job does as if we were not here.
+        let _ = export::export(&task.control, task.id, name().as_bytes(), rank.into(), 0);
+    }
+}
+
+/// The tasks of the space by their rank in `MPI_COMM_WORLD`. For use after `MPI_Init`.
+fn entries(task: &ThisTask) -> &'static HashMap<u32, u32> {
+    static ENTRIES: OnceLock<HashMap<u32, u32>> = OnceLock::new();
+    ENTRIES.get_or_init(|| {
+        let name = name();
+        let rank = |id: u32| {
+            let found = export::import(&task.control, id, name.as_bytes(), Some(Duration::ZERO));
+            Some((u32::try_from(found.ok()?.0).ok()?, id))
+        };
+        (0..task.control.tasks_high()).filter_map(rank).collect()
+    })
+}
+
+/// The tasks that a communicator's ranks are; `None` if some are not on the roll.
+pub fn tasks(mpi: &Mpi, comm: Handle, ranks: usize) -> Option<Vec<u32>> {
+    let entries = entries(&this_task()?);
+    let in_group: Vec<c_int> = (0..ranks as c_int).collect();
+    let mut in_world = vec![-1; ranks];
+    let (mut group, mut world): (Handle, Handle) = (0, 0);
+    // SAFETY: handles are written that have room, and a number for each rank.
+    let asked = unsafe {
+        (mpi.comm_group)(comm, &mut group);
+        (mpi.comm_group)(mpi.comm_world(), &mut world);
+        let (from, to) = (in_group.as_ptr(), in_world.as_mut_ptr());
+        let asked = (mpi.group_translate_ranks)(group, ranks as c_int, from, world, to);
+        (mpi.group_free)(&mut group);
+        (mpi.group_free)(&mut world);
+        asked
+    };
+    let task = |rank: &c_int| entries.get(&u32::try_from(*rank).ok()?).copied();
+    in_world.iter().map(task).collect::<Option<Vec<_>>>().filter(|_| asked == SUCCESS)
+}

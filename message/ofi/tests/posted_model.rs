@@ -1,0 +1,214 @@
+//! Published receives under loom: senders and the receiver match at the same time, and every
+//! message gets the receive that it would get if the receiver did so alone.
+//!
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-ofi --test posted_model --release`.
+#![cfg(loom)]
+
+#[path = "../../fcp/tests/model/mod.rs"]
+mod model;
+
+use std::sync::atomic::Ordering::SeqCst;
+
+use fcp::ring::Word64 as _;
+use loom::sync::atomic::AtomicU64;
+use loom::sync::{Arc, Mutex};
+use loom::thread;
+use model::Wide;
+use nagaya_fi::matching::{Head, Matching, Parts, Receive};
+use nagaya_fi::pieces;
+use nagaya_fi::posted::Table;
+use nagaya_fi::wire::Kind;
+
+const ROOM: u64 = 1 << 20;
+
+/// A message in the ring.
+struct Message {
+    source: u32,
+    number: u32,
+    /// The slot of its receive, if the sender has claimed it.
+    slot: Option<usize>,
+}
+
+struct Model {
+    table: Table<Wide, 2>,
+    ring: Mutex<Vec<Message>>,
+}
+
+fn receive(number: u64, tag: u64) -> Receive {
+    let (completes, multiple, place) = (true, 0, None);
+    let (context, buffer) = (number as usize, Parts::one(number * ROOM, ROOM));
+    Receive { context, source: None, tag, ignore: 0, buffer, completes, multiple, place }
+}
+
+impl Model {
+    fn new() -> Arc<Self> {
+        let table = Table::new(|| Wide(AtomicU64::new(0)));
+        Arc::new(Self { table, ring: Mutex::new(Vec::new()) })
+    }
+
+    /// Sends messages, large or small, with these numbers; returns which receives were claimed.
+    fn send(&self, source: u32, messages: &[(u32, bool)]) -> Vec<(u32, u64)> {
+        let (mut queued, mut claims) = (0, Vec::new());
+        for &(number, is_large) in messages {
+            let has_taken = is_large && self.table.has_taken(queued);
+            let claim = || self.table.claim(Kind::Tagged, source, 5, source);
+            let claimed = has_taken.then(claim).flatten();
+            let slot = claimed.map(|claimed| claimed.place.slot());
+            let mut ring = self.ring.lock().unwrap();
+            ring.push(Message { source, number, slot });
+            match claimed {
+                Some(claimed) => claims.push((number, claimed.address / ROOM)),
+                None => queued = ring.len() as u32,
+            }
+        }
+        claims
+    }
+
+    fn post(&self, matching: &mut Matching<()>, number: u64, tag: u64) -> Option<u32> {
+        let found = matching.receive(&mut receive(number, tag));
+        if found.is_none() {
+            matching.publish(|receive| self.table.publish(Kind::Tagged, receive, |_| {}));
+        }
+        found.map(|(_, head, ())| head.data.unwrap() as u32)
+    }
+
+    /// Takes in the next messages, up to so many; who got which receive.
+    fn take(&self, matching: &mut Matching<()>, next: &mut usize) -> Vec<(u32, usize)> {
+        let ring = self.ring.lock().unwrap();
+        let mut found = Vec::new();
+        while let Some(&Message { source, number, slot }) = ring.get(*next) {
+            *next += 1;
+            let head = Head { source, tag: 5, data: Some(number.into()), length: 1 };
+            let taken = match slot {
+                Some(slot) => {
+                    let (taken, place) = matching.placed(slot, 1).expect("it was claimed");
+                    assert_eq!(self.table.claimed_by(place), Some(source));
+                    self.table.release(place);
+                    Some(taken)
+                }
+                None => matching.arrive(&head, |place| self.table.withdraw(place)),
+            };
+            match taken {
+                Some(taken) => found.push((number, taken.context)),
+                None => matching.keep(head, ()),
+            }
+        }
+        self.table.take_in(*next as u32);
+        found
+    }
+}
+
+/// One sender's messages, among another's, get receives in their order.
+fn in_order(ours: &'static [(u32, bool)], others: &'static [(u32, bool)]) {
+    model::model(2, move || {
+        let model = Model::new();
+        let senders = [(1, ours), (2, others)].map(|(source, messages)| {
+            let model = model.clone();
+            thread::spawn(move || model.send(source, messages))
+        });
+        let (mut matching, mut next, mut got) = (Matching::<()>::default(), 0, Vec::new());
+        let count = ours.len() + others.len();
+        for number in 1..=count {
+            got.extend(model.take(&mut matching, &mut next));
+            let found = model.post(&mut matching, number as u64, 5);
+            got.extend(found.map(|message| (message, number)));
+        }
+        let claims = senders.map(|sender| sender.join().unwrap());
+        got.extend(model.take(&mut matching, &mut next));
+        // Each has one receive, and who claimed one has got that.
+        got.sort_unstable();
+        let messages: Vec<_> = got.iter().map(|(message, _)| *message).collect();
+        assert_eq!(messages, (1..=count as u32).collect::<Vec<_>>());
+        for (message, number) in claims.into_iter().flatten() {
+            assert!(got.contains(&(message, number as usize)));
+        }
+        let of = |message: u32| got[message as usize - 1].1;
+        assert!(ours.windows(2).all(|pair| of(pair[0].0) < of(pair[1].0)), "{got:?}");
+    });
+}
+
+#[test]
+fn a_large_message_does_not_overtake_a_small_one() {
+    in_order(&[(1, false), (2, true)], &[]);
+}
+
+#[test]
+fn a_small_message_does_not_overtake_a_large_one() {
+    in_order(&[(1, true), (2, false)], &[]);
+}
+
+#[test]
+fn large_messages_keep_their_order() {
+    in_order(&[(1, true), (2, true)], &[]);
+}
+
+#[test]
+fn anothers_message_comes_between() {
+    in_order(&[(1, true), (2, true)], &[(3, false)]);
+}
+
+#[test]
+fn two_senders_do_not_get_one_receive() {
+    in_order(&[(1, true)], &[(2, true)]);
+}
+
+/// A slot that is used again is not mistaken for what it was.
+#[test]
+fn a_slot_is_used_again() {
+    model::model(3, || {
+        let model = Model::new();
+        let sender = {
+            let model = model.clone();
+            thread::spawn(move || model.table.claim(Kind::Tagged, 1, 5, 1))
+        };
+        let posted = |number, tag| {
+            let receive = receive(number, tag);
+            model.table.publish(Kind::Tagged, &receive, |_| {}).expect("there is a slot")
+        };
+        let mut place = posted(1, 5);
+        let is_back = model.table.withdraw(place);
+        if is_back {
+            place = posted(2, 6);
+        }
+        let claimed = sender.join().unwrap();
+        assert_eq!(claimed.is_some(), !is_back);
+        assert_eq!(model.table.claimed_by(place).is_some(), !is_back);
+        if let Some(claimed) = claimed {
+            assert_eq!(claimed.address, ROOM);
+        }
+    });
+}
+
+/// Two copy a message in pieces; the first who is done uses the words for another.
+#[test]
+fn who_comes_late_gets_no_piece_of_another_message() {
+    const COUNT: u32 = 2;
+    model::model(3, || {
+        let words = Arc::new([0, 0].map(|_| Wide(AtomicU64::new(1 << 32))));
+        let copies = Arc::new(Mutex::new([0; 2]));
+        let copy = |words: &[Wide; 2], copies: &Mutex<[u32; 2]>| {
+            while let Some(piece) = pieces::claim(&words[0], 1, COUNT) {
+                copies.lock().unwrap()[piece as usize] += 1;
+                pieces::finish(&words[1], 1, COUNT);
+            }
+        };
+        let sender = {
+            let (words, copies) = (words.clone(), copies.clone());
+            thread::spawn(move || {
+                copy(&words, &copies);
+                pieces::is_finished(&words[1], 1, COUNT)
+            })
+        };
+        copy(&words, &copies);
+        if pieces::is_finished(&words[1], 1, COUNT) {
+            for word in words.iter().rev() {
+                word.store(2 << 32, SeqCst);
+            }
+            sender.join().unwrap();
+            assert_eq!(words.each_ref().map(|word| word.load(SeqCst)), [2 << 32; 2]);
+        } else {
+            assert!(sender.join().unwrap(), "who copies the last piece knows");
+        }
+        assert_eq!(*copies.lock().unwrap(), [1; 2]);
+    });
+}
