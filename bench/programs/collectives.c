@@ -10,7 +10,8 @@
  *     OPERATION SIZE ITERATIONS US
  *
  * SIZE is what one rank gives to one other (bcast, reduce, allreduce: the whole vector; the
- * rest: a block, of which there are as many as ranks). An iteration begins when all ranks
+ * rest: a block, of which there are as many as ranks; sizes with more than 64 MB of blocks are
+ * left out). An iteration begins when all ranks
  * have freshly written what they give and left a barrier, and counts with the time of the
  * rank for which it took longest. US is the mean of the middle half of the iterations.
  *
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ITERATIONS_MIN = 2, ITERATIONS_MAX = 400 };
+enum { ITERATIONS_MIN = 2, ITERATIONS_MAX = 400, BLOCKS_MAX = 64 << 20 };
 
 static int rank, ranks;
 static uint32_t *give, *take;
@@ -196,8 +197,11 @@ int main(int argc, char **argv)
 			fail("a size must be a positive multiple of 4", argv[a]);
 		largest = size > largest ? size : largest;
 	}
-	give = malloc(largest * (size_t)ranks);
-	take = malloc(largest * (size_t)ranks);
+	size_t room = largest * (size_t)ranks;
+	if (room > BLOCKS_MAX)
+		room = largest > BLOCKS_MAX ? largest : BLOCKS_MAX;
+	give = malloc(room);
+	take = malloc(room);
 	if (!give || !take)
 		fail("malloc", "no memory for the buffers");
 	for (const struct operation *op = operations; op < operations + OPERATIONS; op++) {
@@ -207,8 +211,12 @@ int main(int argc, char **argv)
 			measure(op, 0, atoi(argv[1]));
 			continue;
 		}
-		for (int a = 3; a < argc; a++)
-			measure(op, (size_t)atol(argv[a]), atoi(argv[1]));
+		for (int a = 3; a < argc; a++) {
+			size_t size = (size_t)atol(argv[a]);
+			int has_blocks = op->given == BLOCKS || op->taken == BLOCKS;
+			if (!has_blocks || size * (size_t)ranks <= BLOCKS_MAX)
+				measure(op, size, atoi(argv[1]));
+		}
 	}
 	MPI_Finalize();
 	return 0;

@@ -8,6 +8,11 @@
  *             touch NS_A_PAGE NS_AGAIN PAGE_TABLES_KIB
  *             scan  NS_A_PAGE NS_AGAIN PAGE_TABLES_KIB
  *         The scan is of other memory, so that its first pass maps it, too.
+ *     domains maps_of MEGABYTES
+ *         Task 1 reads a word of every hundredth page, of other memory a word of each page, and
+ *         lets the kernel map other memory whole. Prints for each, in all,
+ *             hundredth|each|whole MICROSECONDS PAGE_TABLES_KIB
+ *         where the page tables are what came to be.
  *     domains faults MILLISECONDS
  *         All tasks map 1 MiB, touch each page, and unmap it, for so long. Each prints
  *             faults PAGES_A_SECOND
@@ -19,6 +24,7 @@
 #define _GNU_SOURCE
 #include "times.h"
 
+#include <errno.h>
 #include <pvas.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -118,6 +124,36 @@ static void reads(size_t megabytes)
 	}
 }
 
+static void maps_of(size_t megabytes)
+{
+	size_t bytes = megabytes << 20, count = bytes / sizeof(long);
+	const char *names[3] = {"hundredth", "each", "whole"};
+	for (int i = 0; i < 3; i++) {
+		if (me == 0) {
+			/* Apart: what lies next to it is not in its page tables. */
+			long *own = pages(bytes + (4ul << 20)) + (2ul << 20) / sizeof(long);
+			memset(own, 1, bytes);
+			pvas_export(names[i], own, bytes);
+		}
+		meet();
+		if (me == 1) {
+			long *words = of(0, names[i]), tables = page_tables_kib();
+			double start = now_ns();
+			if (i == 2) {
+				if (madvise(words, bytes, MADV_POPULATE_READ)) {
+					perror("domains: madvise");
+					exit(1);
+				}
+			} else {
+				pass(words, count, PAGE / sizeof(long) * (i ? 1 : 100));
+			}
+			double us = (now_ns() - start) / 1e3;
+			printf("%s %.1f %ld\n", names[i], us, page_tables_kib() - tables);
+		}
+		meet();
+	}
+}
+
 static double rate(double ms, size_t bytes, size_t unit)
 {
 	long done = 0;
@@ -138,7 +174,7 @@ int main(int argc, char **argv)
 	const char *count = getenv("NAGAYA_TASKS");
 	me = pvas_getid();
 	if (me < 0 || !count || argc != 3) {
-		fprintf(stderr, "usage: nagaya run ... domains reads|faults|maps AMOUNT\n");
+		fprintf(stderr, "usage: nagaya run ... domains reads|maps_of|faults|maps AMOUNT\n");
 		return 2;
 	}
 	tasks = atoi(count);
@@ -147,6 +183,8 @@ int main(int argc, char **argv)
 	double amount = atof(argv[2]);
 	if (!strcmp(argv[1], "reads"))
 		reads(amount);
+	else if (!strcmp(argv[1], "maps_of"))
+		maps_of(amount);
 	else if (!strcmp(argv[1], "faults"))
 		printf("faults %.0f\n", rate(amount, 1 << 20, PAGE));
 	else
@@ -155,7 +193,7 @@ int main(int argc, char **argv)
 	/* Task 0, at whose count the others look, stays until they have gone. */
 	meet();
 	for (int task = 1; !me && task < tasks; task++)
-		while (pvas_getpid(PVAS_SELF, task) >= 0)
+		while (pvas_getpid(PVAS_SELF, task) >= 0 || errno == EREMOTE)
 			usleep(200);
 	return 0;
 }

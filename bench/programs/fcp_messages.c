@@ -13,10 +13,6 @@
 #include "pair.h"
 
 #include <fcp.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 static FCP_port *port;
 
@@ -76,13 +72,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: %s FILE WAYS REPETITIONS MILLISECONDS SIZE...\n", argv[0]);
 		return 1;
 	}
-	int are_tasks = getenv("NAGAYA_TASKS") != NULL;
-	pid_t child = are_tasks ? 0 : fork();
-	if (child < 0)
-		fail("fork");
-	if (child == 0 && !are_tasks)
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it waits for its partner for ever */
-	pair_begin(argv[1]);
+	pid_t child = pair_begin_both(argv[1]);
 	int repetitions = atoi(argv[3]), milliseconds = atoi(argv[4]);
 	for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
 		struct VCL_plan plan = { .fields = VCL_PLAN_PROTOCOL, .protocol = ways[w].window };
@@ -105,8 +95,5 @@ int main(int argc, char **argv)
 		if (me == 0)
 			unlink(where);
 	}
-	if (child == 0)
-		return 0;
-	int status = 0;
-	return waitpid(child, &status, 0) != child || status != 0;
+	return pair_end(child);
 }

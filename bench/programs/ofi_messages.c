@@ -4,8 +4,9 @@
  *
  *     ofi_messages FILE PROVIDER REPETITIONS MILLISECONDS SIZE...
  *
- * FILE is empty, and in memory (/dev/shm). A line for each, as pair.h says; and one for a stream
- * of messages of 8 bytes, PROVIDER rate 8 NS_EACH 0 0. Under `nagaya run -n 2` the two tasks are
+ * FILE is empty, and in memory (/dev/shm). A line for each, as pair.h says; one for a stream of
+ * messages of 8 bytes, PROVIDER rate 8 NS_EACH 0 0; and one for a message to somebody who
+ * computes, PROVIDER away 1048576 NS_UNTIL_SENT 0 0. Under `nagaya run -n 2` the two tasks are
  * the pair; otherwise the program forks.
  */
 #include "pair.h"
@@ -15,9 +16,6 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_tagged.h>
-#include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 
 static struct fid_ep *endpoint;
 static struct fid_cq *queue;
@@ -66,13 +64,18 @@ static inline void ofi_send(size_t bytes)
 	sent--;
 }
 
-static inline void ofi_receive(size_t bytes)
+static inline void ofi_post(size_t bytes)
 {
 	ssize_t status;
 	while ((status = fi_trecv(endpoint, in_buffer, bytes, NULL, FI_ADDR_UNSPEC, 1, 0,
 	                          &receive_context)) == -FI_EAGAIN)
 		progress();
 	check(status, "fi_trecv");
+}
+
+static inline void ofi_receive(size_t bytes)
+{
+	ofi_post(bytes);
 	while (!received)
 		progress();
 	received--;
@@ -132,19 +135,39 @@ static double stream_ns(int milliseconds)
 	return (double)(now_ns() - begin) / (double)count;
 }
 
+/* One has posted a receive and computes; until the other's message is sent. */
+static double away_ns(size_t bytes)
+{
+	enum { TIMES = 5, COMPUTES_NS = 5000000 };
+	double each[TIMES];
+	for (int n = 0; n < TIMES; n++) {
+		if (me == 1)
+			ofi_post(bytes);
+		meet();
+		int64_t begin = now_ns();
+		if (me == 0) {
+			ofi_send(bytes);
+			each[n] = (double)(now_ns() - begin);
+		} else {
+			while (now_ns() - begin < COMPUTES_NS)
+				relax();
+			while (!received)
+				progress();
+			received--;
+		}
+		meet();
+	}
+	qsort(each, me == 0 ? TIMES : 0, sizeof *each, by_value);
+	return each[TIMES / 2];
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 6) {
 		fprintf(stderr, "usage: %s FILE PROVIDER REPETITIONS MILLISECONDS SIZE...\n", argv[0]);
 		return 1;
 	}
-	int are_tasks = getenv("NAGAYA_TASKS") != NULL;
-	pid_t child = are_tasks ? 0 : fork();
-	if (child < 0)
-		fail("fork");
-	if (child == 0 && !are_tasks)
-		prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it waits for its partner for ever */
-	pair_begin(argv[1]);
+	pid_t child = pair_begin_both(argv[1]);
 	int repetitions = atoi(argv[3]), milliseconds = atoi(argv[4]);
 	start(argv[2]);
 	for (int a = 5; a < argc; a++)
@@ -155,10 +178,12 @@ int main(int argc, char **argv)
 		if (me == 0)
 			printf("%s rate 8 %.1f 0 0\n", argv[2], ns);
 	}
+	for (int r = 0; r < repetitions; r++) {
+		double ns = away_ns(1 << 20);
+		if (me == 0)
+			printf("%s away %d %.1f 0 0\n", argv[2], 1 << 20, ns);
+	}
 	fflush(stdout);
 	meet();
-	if (child == 0)
-		return 0;
-	int status = 0;
-	return waitpid(child, &status, 0) != child || status != 0;
+	return pair_end(child);
 }

@@ -24,16 +24,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { LINE = 128, BATCHES_MAX = 400, FRESH_MAX = 2000, MESSAGE_MAX = 4 << 20 };
+enum { LINE = 128, BATCHES_MAX = 400, FRESH_MAX = 2000, MESSAGE_MAX = 16 << 20 };
 
 /* What both see; zero at first. The rest of the file is for the ways. */
 struct shared {
@@ -86,6 +89,27 @@ static void pair_begin(const char *file)
 	memset(in_buffer, 2, MESSAGE_MAX);
 	me = (int)atomic_fetch_add(&shared->numbered, 1);
 	stay_on(me);
+}
+
+/* The same of a program that is both, unless two tasks of it run: then it forks. Returns what
+ * pair_end is to be told. */
+__attribute__((unused)) static pid_t pair_begin_both(const char *file)
+{
+	int are_tasks = getenv("NAGAYA_TASKS") != NULL;
+	pid_t child = are_tasks ? 0 : fork();
+	if (child < 0)
+		fail("fork");
+	if (child == 0 && !are_tasks)
+		prctl(PR_SET_PDEATHSIG, SIGKILL); /* or it waits for its partner for ever */
+	pair_begin(file);
+	return child;
+}
+
+/* The program's status. */
+__attribute__((unused)) static int pair_end(pid_t child)
+{
+	int status = 0;
+	return child != 0 && (waitpid(child, &status, 0) != child || status != 0);
 }
 
 /* Waits until both are here. */

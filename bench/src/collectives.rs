@@ -1,4 +1,5 @@
-//! MPI's collective operations, as the library does them by itself and under `nagaya exec`.
+//! MPI's collective operations, as the library does them by itself and under `nagaya exec`, and
+//! in place: by our library, which reads peers' buffers.
 //!
 //! More ranks than cores share them, and then a time is mostly that of the scheduler: the
 //! tables say where that is so.
@@ -18,6 +19,7 @@ use crate::mpi::Mpi;
 use crate::progress::progress;
 use crate::spread::Spread;
 use crate::table::{Table, three_digits, write_lines};
+use crate::target::{self, Asked, Target};
 use crate::{machine, programs, sizes};
 
 /// What is run, how often.
@@ -36,7 +38,7 @@ pub struct Options {
     operation: Vec<String>,
     /// Sizes of what one rank gives another: bytes, or with K or M
     #[arg(long, value_delimiter = ',', value_parser = sizes::parse,
-          default_value = "8,1K,16K,128K,1M,4M")]
+          default_value = "8,1K,4K,16K,128K,1M,4M,16M")]
     sizes: Vec<usize>,
     /// How often each side is run, in turns; once where ranks share cores
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
@@ -65,15 +67,73 @@ impl Options {
     }
 }
 
-/// The library as it is, and in one space.
-const SIDES: [Mode; 2] = [Mode::Cma, Mode::Space];
+/// How the operations are done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    /// By the library as it is; of Intel MPI with single copy on.
+    Cma,
+    /// The same in one space.
+    Space,
+    /// In one space by our library.
+    InPlace,
+    /// By Intel MPI as it is, which copies twice. For the others it is the first.
+    TwoCopies,
+}
+
+const SIDES: [Side; 4] = [Side::Cma, Side::Space, Side::InPlace, Side::TwoCopies];
+
+impl Side {
+    fn words(self) -> &'static str {
+        match self {
+            Self::InPlace => "in place",
+            side => side.mode().words(),
+        }
+    }
+
+    fn mode(self) -> Mode {
+        match self {
+            Self::Cma => Mode::Cma,
+            Self::Space | Self::InPlace => Mode::Space,
+            Self::TwoCopies => Mode::Rendezvous,
+        }
+    }
+
+    fn is_of(self, mpi: Mpi) -> bool {
+        self != Self::TwoCopies || mpi == Mpi::Intel
+    }
+}
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Times in µs of both sides, one a round, by MPI, ranks, operation and size.
-type Measured = BTreeMap<(Mpi, u32, usize, usize), [Vec<f64>; 2]>;
+/// Times in µs, one a round.
+#[derive(Default)]
+struct Times([Vec<f64>; SIDES.len()]);
 
-/// Measures, prints tables, writes `collectives.csv` and `collectives.svg`.
+impl Times {
+    fn of(&self, side: Side) -> &[f64] {
+        &self.0[side as usize]
+    }
+
+    /// The MPI's own, the faster of its ways.
+    fn own(&self) -> Vec<f64> {
+        let others = self.of(Side::TwoCopies);
+        let faster = |(round, us): (usize, &f64)| others.get(round).map_or(*us, |of| us.min(*of));
+        self.of(Side::Cma).iter().enumerate().map(faster).collect()
+    }
+
+    /// How many times faster one is than the MPI's library as it is.
+    fn gain(&self, side: Side) -> Spread {
+        match side {
+            Side::InPlace => Spread::of_quotients(&self.own(), self.of(side)),
+            _ => Spread::of_quotients(self.of(Side::Cma), self.of(side)),
+        }
+    }
+}
+
+/// By MPI, ranks, operation and size.
+type Measured = BTreeMap<(Mpi, u32, usize, usize), Times>;
+
+/// Measures, prints tables and what was asked, writes `collectives.csv`, figures and targets.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     let mut failures = Vec::new();
     let mut measured = Measured::new();
@@ -90,14 +150,16 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     }
     progress("");
     // What one side lacks, since it failed, is not compared.
-    measured.retain(|_, times| times.iter().all(|side| !side.is_empty()));
+    measured.retain(|(mpi, ..), times| {
+        SIDES.iter().filter(|side| side.is_of(*mpi)).all(|side| !times.of(*side).is_empty())
+    });
     if !measured.is_empty() {
         report(&measured, options, out)?;
     }
     Failure::of_all(failures)
 }
 
-/// Both sides in turns.
+/// All sides in turns.
 fn rounds(
     mpi: Mpi,
     ranks: u32,
@@ -108,14 +170,16 @@ fn rounds(
 ) -> Result<(), Failure> {
     let rounds = rounds_of(ranks, options);
     for round in 1..=rounds {
-        for (side, mode) in SIDES.into_iter().enumerate() {
-            let (name, words) = (mpi.name(), mode.words());
+        for side in SIDES.into_iter().filter(|side| side.is_of(mpi)) {
+            let (name, words) = (mpi.name(), side.words());
             progress(&format!(
                 "collectives: {name}, {ranks} ranks, round {round} of {rounds}, {words}"
             ));
-            let Some(mut command) = mpi.ranks(ranks as usize, mode, nagaya, program)? else {
-                return Ok(());
-            };
+            let command = mpi.ranks(ranks as usize, side.mode(), nagaya, program)?;
+            let Some(mut command) = command else { return Ok(()) };
+            if side == Side::InPlace {
+                command.env("LD_PRELOAD", nagaya.collectives()?);
+            }
             command.arg(options.milliseconds.to_string()).arg(options.operation.join(","));
             command.args(options.sizes.iter().map(usize::to_string));
             let output = output_of(&mut command, PATIENCE)?;
@@ -124,7 +188,8 @@ fn rounds(
                 .filter(|times| !times.is_empty())
                 .ok_or_else(|| Failure::new(format!("collectives: unexpected output: {output}")))?;
             for (operation, bytes, us) in times {
-                measured.entry((mpi, ranks, operation, bytes)).or_default()[side].push(us);
+                measured.entry((mpi, ranks, operation, bytes)).or_default().0[side as usize]
+                    .push(us);
             }
         }
     }
@@ -154,28 +219,67 @@ fn rounds_of(ranks: u32, options: &Options) -> u32 {
 
 fn report(measured: &Measured, options: &Options, out: &Path) -> Result<(), Failure> {
     let headings = "mpi,ranks,oversubscribed,operation,bytes,cma_us,cma_us_min,cma_us_max,\
-                    space_us,space_us_min,space_us_max,ratio,ratio_min,ratio_max";
+                    space_us,space_us_min,space_us_max,ratio,ratio_min,ratio_max,\
+                    own_us,own_us_min,own_us_max,in_place_us,in_place_us_min,in_place_us_max,\
+                    in_place_ratio,in_place_ratio_min,in_place_ratio_max";
     let mut lines = vec![headings.to_string()];
     for &mpi in &options.mpi {
         for &ranks in &options.ranks {
-            print_table(mpi, ranks, measured, options);
+            for side in [Side::Space, Side::InPlace] {
+                print_table(mpi, ranks, side, measured, options);
+            }
         }
     }
-    for ((mpi, ranks, operation, bytes), [cma, space]) in measured {
+    for ((mpi, ranks, operation, bytes), times) in measured {
         let (mpi, operation) = (mpi.key(), OPERATIONS[*operation]);
         let crowded = !oversubscribed(*ranks).is_empty();
-        let spreads = [Spread::of(cma), Spread::of(space), Spread::of_quotients(cma, space)];
+        let (cma, space) = (Spread::of(times.of(Side::Cma)), Spread::of(times.of(Side::Space)));
+        let (own, in_place) = (Spread::of(&times.own()), Spread::of(times.of(Side::InPlace)));
+        let gains = [Side::Space, Side::InPlace].map(|side| times.gain(side));
+        let spreads = [cma, space, gains[0], own, in_place, gains[1]];
         let numbers = spreads.map(|s| format!("{:.3},{:.3},{:.3}", s.median, s.min, s.max));
         let numbers = numbers.join(",");
         lines.push(format!("{mpi},{ranks},{crowded},{operation},{bytes},{numbers}"));
     }
-    figure(measured, options).write(&out.join("collectives.svg"))?;
-    println!("\nwritten: collectives.csv, collectives.svg in {}", out.display());
-    write_lines(&out.join("collectives.csv"), &lines)
+    figure(measured, options, Side::Space).write(&out.join("collectives.svg"))?;
+    figure(measured, options, Side::InPlace).write(&out.join("collectives-in-place.svg"))?;
+    write_lines(&out.join("collectives.csv"), &lines)?;
+    println!("\nwritten: collectives.csv and two figures in {}", out.display());
+    let targets = targets(measured, options);
+    target::report("what was asked", &targets, &out.join("collectives-targets.csv"))
+}
+
+/// In place each of these is to be no slower than the MPI's own, at no size.
+const ASKED: [&str; 3] = ["barrier", "bcast", "allreduce"];
+
+fn targets(measured: &Measured, options: &Options) -> Vec<Target> {
+    let mut targets = Vec::new();
+    for &mpi in &options.mpi {
+        for &ranks in &options.ranks {
+            let asked = (0..OPERATIONS.len()).filter(|&at| ASKED.contains(&OPERATIONS[at]));
+            for operation in asked {
+                let all = measured
+                    .range((mpi, ranks, operation, 0)..=(mpi, ranks, operation, usize::MAX));
+                let slowness = all
+                    .map(|(_, times)| Spread::of_quotients(times.of(Side::InPlace), &times.own()));
+                let worst = slowness.max_by(|a, b| a.median.total_cmp(&b.median));
+                let (name, operation) = (mpi.name(), OPERATIONS[operation]);
+                let crowded = oversubscribed(ranks);
+                targets.push(Target {
+                    what: format!(
+                        "{name}, {ranks} ranks{crowded}, {operation}: in place / own, worst size"
+                    ),
+                    asked: Asked::AtMost(1.0),
+                    ratio: worst,
+                });
+            }
+        }
+    }
+    targets
 }
 
 /// Operations by sizes: both times, and their ratio.
-fn print_table(mpi: Mpi, ranks: u32, measured: &Measured, options: &Options) {
+fn print_table(mpi: Mpi, ranks: u32, side: Side, measured: &Measured, options: &Options) {
     let range = (mpi, ranks, 0, 0)..=(mpi, ranks, usize::MAX, usize::MAX);
     if measured.range(range).next().is_none() {
         return; // it failed
@@ -185,11 +289,15 @@ fn print_table(mpi: Mpi, ranks: u32, measured: &Measured, options: &Options) {
     let mut table = Table::new(headings.chain([""]));
     for (operation, name) in OPERATIONS.iter().enumerate() {
         let cell = |bytes: usize| match measured.get(&(mpi, ranks, operation, bytes)) {
-            Some([cma, space]) => {
-                let times = [cma, space].map(|side| three_digits(Spread::of(side).median));
-                let ratio = Spread::of_quotients(cma, space);
+            Some(times) => {
+                let own = match side {
+                    Side::InPlace => times.own(),
+                    _ => times.of(Side::Cma).to_vec(),
+                };
+                let us = [&own, times.of(side)].map(|of| three_digits(Spread::of(of).median));
+                let ratio = times.gain(side);
                 let same = if ratio.min <= 1.0 && ratio.max >= 1.0 { "≈" } else { "" };
-                format!("{}→{} {same}{:.2}", times[0], times[1], ratio.median)
+                format!("{}→{} {same}{:.2}", us[0], us[1], ratio.median)
             }
             None => String::new(),
         };
@@ -200,22 +308,23 @@ fn print_table(mpi: Mpi, ranks: u32, measured: &Measured, options: &Options) {
         }
     }
     let (crowded, rounds) = (oversubscribed(ranks), rounds_of(ranks, options));
+    let way = if side == Side::InPlace { "own→in place" } else { "plain→space" };
     table.print(&format!(
-        "{}, {ranks} ranks{crowded}; µs plain→space, and ratio (≈: not to be told from 1); \
+        "{}, {ranks} ranks{crowded}; µs {way}, and ratio (≈: not to be told from 1); \
          rounds: {rounds}",
         mpi.name()
     ));
 }
 
 /// A row for each MPI, a panel for each number of ranks: the ratio of each operation.
-fn figure(measured: &Measured, options: &Options) -> Figure {
+fn figure(measured: &Measured, options: &Options, side: Side) -> Figure {
     let look = |operation: usize| Look { colour: COLOURS[operation], kind: Kind::Solid };
     let panel = |mpi: Mpi, ranks: u32| {
         let ratios = |operation: usize| {
             let range = (mpi, ranks, operation, 1)..=(mpi, ranks, operation, usize::MAX);
-            let points = measured.range(range).map(|((_, _, _, bytes), [cma, space])| {
-                (log2(*bytes), Spread::of_quotients(cma, space).median)
-            });
+            let points = measured
+                .range(range)
+                .map(|((_, _, _, bytes), times)| (log2(*bytes), times.gain(side).median));
             Line { points: points.collect(), look: look(operation) }
         };
         let ends = [options.sizes.iter().min(), options.sizes.iter().max()];
@@ -230,8 +339,9 @@ fn figure(measured: &Measured, options: &Options) -> Figure {
             lines,
         }
     };
+    let way = if side == Side::InPlace { "own / in place" } else { "plain / space" };
     let row = |mpi: &Mpi| Row {
-        title: format!("{}: collective operations, plain / space", mpi.name()),
+        title: format!("{}: collective operations, {way}", mpi.name()),
         panels: options.ranks.iter().map(|&ranks| panel(*mpi, ranks)).collect(),
     };
     let seen = |mpi: &&Mpi| measured.keys().any(|key| key.0 == **mpi);
@@ -246,6 +356,16 @@ fn figure(measured: &Measured, options: &Options) -> Figure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mpis_own_is_the_faster_of_its_ways() {
+        let mut times = Times([vec![4.0, 6.0], vec![2.0, 2.0], vec![1.0, 2.0], vec![]]);
+        assert_eq!(times.own(), [4.0, 6.0]);
+        times.0[Side::TwoCopies as usize] = vec![3.0, 8.0];
+        assert_eq!(times.own(), [3.0, 6.0]);
+        assert_eq!(times.gain(Side::InPlace).median, 3.0);
+        assert_eq!(times.gain(Side::Space).median, 2.5);
+    }
 
     #[test]
     fn a_line_is_read_and_others_are_refused() {

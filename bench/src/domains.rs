@@ -1,7 +1,9 @@
-//! Domains: memory of another task read in one domain and from another, and how many pages a
-//! second many tasks touch and map where they share page tables and where they do not.
+//! Domains: memory of another task read in one domain and from another, also one that is another
+//! machine's, and how many pages a second many tasks touch and map where they share page tables and
+//! where they do not.
 
-use std::path::Path;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -57,16 +59,27 @@ enum Way {
     One,
     /// One each.
     Several,
+    /// As machines that have nothing in common: two processes, over loopback.
+    Machines,
+    /// As machines that share memory.
+    Pool,
 }
 
+/// What a page of another machine's costs is known after so many MiB.
+const FETCHED_MAX: u32 = 32;
+
 impl Way {
-    const ALL: [Self; 3] = [Self::Private, Self::One, Self::Several];
+    /// For tasks of one machine.
+    const HERE: [Self; 3] = [Self::Private, Self::One, Self::Several];
+    const ALL: [Self; 5] = [Self::Private, Self::One, Self::Several, Self::Machines, Self::Pool];
 
     fn name(self) -> &'static str {
         match self {
             Self::Private => "one domain, private memory",
             Self::One => "one domain",
             Self::Several => "a domain each",
+            Self::Machines => "a machine each",
+            Self::Pool => "a machine each, a pool",
         }
     }
 
@@ -75,11 +88,13 @@ impl Way {
             Self::Private => "private",
             Self::One => "one",
             Self::Several => "several",
+            Self::Machines => "machines",
+            Self::Pool => "pool",
         }
     }
 
-    /// `nagaya run` of so many tasks.
-    fn command(self, nagaya: &Nagaya, tasks: u32) -> Command {
+    /// `nagaya run` of so many tasks; two machines have one each.
+    fn command(self, nagaya: &Nagaya, tasks: u32, host: &Host) -> Command {
         let mut command = Command::new(&nagaya.command);
         command.arg("run").env_remove("PVAS_SHARED");
         match self {
@@ -89,8 +104,49 @@ impl Way {
                 let each = vec!["all:1"; tasks as usize].join(",");
                 command.args(["--domains", &each])
             }
+            Self::Machines => host.second(&mut command),
+            Self::Pool => host.second(&mut command).arg("--pool").arg(&host.pool),
         };
         command
+    }
+}
+
+/// This machine as another one, too.
+struct Host {
+    /// Stands for ssh.
+    shell: PathBuf,
+    pool: PathBuf,
+}
+
+impl Host {
+    /// With a pool that has room for what is read.
+    fn new(megabytes: u32, out: &Path) -> Result<Self, Failure> {
+        let shell = out.join("here");
+        let failed = |path: &Path, why| Failure::new(format!("{}: {why}", path.display()));
+        let text = "#!/bin/sh\nwhile :; do case $1 in -*) shift ;; *) break ;; esac; done\n\
+                    shift\nexec sh -c \"$*\"\n";
+        std::fs::write(&shell, text).map_err(|why| failed(&shell, why))?;
+        let mode = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&shell, mode).map_err(|why| failed(&shell, why))?;
+        let pool = PathBuf::from(format!("/dev/shm/nagaya-bench.{}", std::process::id()));
+        let mut new = std::fs::OpenOptions::new();
+        let file = new.write(true).create_new(true).mode(0o600).open(&pool);
+        // Half of it is each machine's.
+        let size = u64::from(megabytes * 4 + 128) << 20;
+        file.and_then(|file| file.set_len(size)).map_err(|why| failed(&pool, why))?;
+        Ok(Self { shell, pool })
+    }
+
+    fn second<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        // Where it is called from the shell may be anywhere.
+        let shell = std::path::absolute(&self.shell).unwrap_or_else(|_| self.shell.clone());
+        command.env("NAGAYA_RSH", shell).args(["--domains", "all:1,@here:1"])
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.pool);
     }
 }
 
@@ -103,6 +159,21 @@ struct Read {
     page_tables_kib: f64,
 }
 
+/// What it takes to have another domain's memory mapped: by touching some of it, all of it, or at
+/// once.
+struct Mapped {
+    what: String,
+    microseconds: f64,
+    page_tables_kib: f64,
+}
+
+/// As the program calls them, and in words.
+const MAPPED: [(&str, &str); 3] = [
+    ("hundredth", "on demand, one page in 100 touched"),
+    ("each", "on demand, each page touched"),
+    ("whole", "all at once (MADV_POPULATE_READ)"),
+];
+
 /// Pages or mappings of all tasks together, a second.
 struct Rate {
     what: &'static str,
@@ -111,7 +182,7 @@ struct Rate {
     per_second: f64,
 }
 
-/// Measures, prints tables, writes `domains-reads.csv` and `domains-rates.csv`.
+/// Measures, prints tables, writes `domains-reads.csv`, `domains-mapped.csv` and `domains-rates.csv`.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     // Two pieces, each of which is there once.
     let needed = u64::from(options.megabytes) * 2 + 256;
@@ -122,18 +193,26 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
         )));
     }
     let program = programs::compile_with_pvas("domains", nagaya, out)?;
-    let (mut reads, mut rates) = (Vec::new(), Vec::new());
+    let host = Host::new(options.megabytes, out)?;
+    let (mut reads, mut mapped, mut rates) = (Vec::new(), Vec::new(), Vec::new());
     for round in 1..=options.rounds {
         progress(&format!("domains, round {round} of {}", options.rounds));
         for way in Way::ALL {
-            let mut command = way.command(nagaya, 2);
-            command.arg(&program).args(["reads", &options.megabytes.to_string()]);
+            let megabytes = match way {
+                Way::Machines => options.megabytes.min(FETCHED_MAX),
+                _ => options.megabytes,
+            };
+            let mut command = way.command(nagaya, 2, &host);
+            command.arg(&program).args(["reads", &megabytes.to_string()]);
             reads.extend(read(&output_of(&mut command, PATIENCE)?, way)?);
         }
+        let mut command = Way::Several.command(nagaya, 2, &host);
+        command.arg(&program).args(["maps_of", &options.megabytes.to_string()]);
+        mapped.extend(mapped_of(&output_of(&mut command, PATIENCE)?)?);
         for what in ["faults", "maps"] {
             for &tasks in &options.tasks {
-                for way in Way::ALL {
-                    let mut command = way.command(nagaya, tasks);
+                for way in Way::HERE {
+                    let mut command = way.command(nagaya, tasks, &host);
                     command.arg(&program).args([what, &options.milliseconds.to_string()]);
                     let output = output_of(&mut command, PATIENCE)?;
                     let per_second = sum(&output, what, tasks)?;
@@ -144,6 +223,7 @@ pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure
     }
     progress("");
     report_reads(&reads, options, out)?;
+    report_mapped(&mapped, options, out)?;
     report_rates(&rates, options, out)
 }
 
@@ -162,6 +242,19 @@ fn read(output: &str, way: Way) -> Result<Vec<Read>, Failure> {
     };
     let read: Option<Vec<Read>> = output.lines().map(one).collect();
     read.filter(|read| read.len() == 2).ok_or_else(|| unexpected(output))
+}
+
+/// Lines of kind, microseconds and page tables (KiB).
+fn mapped_of(output: &str) -> Result<Vec<Mapped>, Failure> {
+    let one = |(line, (what, _)): (&str, &(&str, &str))| {
+        let mut words = line.split_whitespace();
+        words.next().filter(|word| word == what)?;
+        let mut next = || words.next()?.parse().ok();
+        let (microseconds, page_tables_kib) = (next()?, next()?);
+        Some(Mapped { what: what.to_string(), microseconds, page_tables_kib })
+    };
+    let mapped: Option<Vec<Mapped>> = output.lines().zip(&MAPPED).map(one).collect();
+    mapped.filter(|it| it.len() == MAPPED.len()).ok_or_else(|| unexpected(output))
 }
 
 /// The sum of what each task says.
@@ -209,10 +302,34 @@ fn report_reads(reads: &[Read], options: &Options, out: &Path) -> Result<(), Fai
         }
     }
     table.print(&format!(
-        "{} MiB of another task's memory: a word of each page, all words",
+        "{} MiB of another task's memory: a word of each page, all words (at most {FETCHED_MAX} MiB \
+         are fetched from another machine)",
         options.megabytes
     ));
     write_lines(&out.join("domains-reads.csv"), &lines)
+}
+
+fn report_mapped(mapped: &[Mapped], options: &Options, out: &Path) -> Result<(), Failure> {
+    let mut table = Table::new(["", "ms", "(min..max)", "VmPTE KiB"]);
+    let mut lines = vec!["what,us,us_min,us_max,vmpte_kib".to_string()];
+    for (what, name) in MAPPED {
+        let of = |field: fn(&Mapped) -> f64| {
+            let mine = mapped.iter().filter(|it| it.what == what);
+            Spread::of(&mine.map(field).collect::<Vec<f64>>())
+        };
+        let (time, tables) = (of(|it| it.microseconds), of(|it| it.page_tables_kib));
+        table.row([
+            name.to_string(),
+            format!("{:.2}", time.median / 1e3),
+            format!("({:.2}..{:.2})", time.min / 1e3, time.max / 1e3),
+            format!("{:.0}", tables.median),
+        ]);
+        let Spread { median, min, max, .. } = time;
+        lines.push(format!("{what},{median:.1},{min:.1},{max:.1},{:.0}", tables.median));
+    }
+    let title = format!("{} MiB of another domain's memory, mapped", options.megabytes);
+    table.print(&title);
+    write_lines(&out.join("domains-mapped.csv"), &lines)
 }
 
 fn report_rates(rates: &[Rate], options: &Options, out: &Path) -> Result<(), Failure> {
@@ -222,7 +339,7 @@ fn report_rates(rates: &[Rate], options: &Options, out: &Path) -> Result<(), Fai
         ("maps", "pages mapped and unmapped a second, thousands"),
     ] {
         let headings =
-            ["tasks"].into_iter().chain(Way::ALL.map(Way::name)).chain(["each over one"]);
+            ["tasks"].into_iter().chain(Way::HERE.map(Way::name)).chain(["each over one"]);
         let mut table = Table::new(headings);
         for &tasks in &options.tasks {
             let of = |way: Way| {
@@ -232,7 +349,7 @@ fn report_rates(rates: &[Rate], options: &Options, out: &Path) -> Result<(), Fai
                 mine.map(|rate| rate.per_second).collect::<Vec<f64>>()
             };
             let mut cells = vec![tasks.to_string()];
-            for way in Way::ALL {
+            for way in Way::HERE {
                 let rate = Spread::of(&of(way));
                 cells.push(format!("{:.0}", rate.median / 1000.0));
                 lines.push(format!(

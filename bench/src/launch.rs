@@ -93,19 +93,24 @@ impl Nagaya {
 impl Nagaya {
     /// The directory of the provider for libfabric: that of the build, or as it is installed.
     pub fn provider(&self) -> Result<PathBuf, Failure> {
-        let library = self.library()?;
-        if library.join("libnagaya_fi.so").is_file() {
-            return Ok(library.to_path_buf());
+        let found = self.extension("libnagaya_fi.so", "nagaya/libfabric/libnagaya-fi.so")?;
+        Ok(found.parent().expect("a file's directory").to_path_buf())
+    }
+
+    /// The library of MPI's collective operations, likewise.
+    pub fn collectives(&self) -> Result<PathBuf, Failure> {
+        self.extension("libnagaya_coll.so", "nagaya/mpi/libnagaya-coll.so")
+    }
+
+    fn extension(&self, built: &str, installed: &str) -> Result<PathBuf, Failure> {
+        let places = [built, installed].map(|name| self.library().map(|place| place.join(name)));
+        for place in places {
+            let place = place?;
+            if place.is_file() {
+                return Ok(place);
+            }
         }
-        let installed = library.join("nagaya/libfabric");
-        let is_there = installed.join("libnagaya-fi.so").is_file();
-        let missing = || {
-            Failure::new(format!(
-                "libnagaya-fi.so: not in {}; build it with `cargo build --release`",
-                installed.display()
-            ))
-        };
-        is_there.then_some(installed.clone()).ok_or_else(missing)
+        Err(Failure::new(format!("{installed}: missing; build it with `cargo build --release`")))
     }
 }
 

@@ -105,13 +105,19 @@ fn copy_tries_all_loops() {
 #[test]
 fn domains_are_read_and_page_in_all_ways() {
     let out = quick(&["domains"]);
-    for (file, rows) in [("domains-reads.csv", 6), ("domains-rates.csv", 6)] {
+    let ways = ["private", "one", "several", "machines", "pool"];
+    for (file, ways) in [("domains-reads.csv", &ways[..]), ("domains-rates.csv", &ways[..3])] {
         let lines = lines(&out, file);
-        assert_eq!(lines.len(), rows, "{lines:?}");
-        for way in ["private", "one", "several"] {
+        assert_eq!(lines.len(), 2 * ways.len(), "{lines:?}");
+        for way in ways {
             assert!(lines.iter().any(|line| line.iter().any(|word| word == way)), "{lines:?}");
         }
     }
+    let mapped = lines(&out, "domains-mapped.csv");
+    assert_eq!(
+        mapped.iter().map(|line| &line[0]).collect::<Vec<_>>(),
+        ["hundredth", "each", "whole"]
+    );
 }
 
 #[test]
@@ -219,7 +225,7 @@ fn fcp_compares_its_protocols_with_plain_memory_and_sockets() {
 fn ofi_compares_our_provider_with_libfabrics_own() {
     let out = quick(&["ofi"]);
     let times = lines(&out, "ofi.csv");
-    for (way, count) in [("line", 1), ("nagaya", 5), ("shm", 5)] {
+    for (way, count) in [("line", 1), ("nagaya", 6), ("shm", 6)] {
         assert_eq!(times.iter().filter(|line| line[2] == way).count(), count, "{way}: {times:?}");
     }
     let targets = lines(&out, "ofi-targets.csv");
