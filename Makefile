@@ -4,13 +4,19 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 CARGO ?= cargo
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+RELEASE := $(TARGET)/release
+# What is installed: `dev` is what the tests have used.
+PROFILE ?= release
+BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
+# With the tests, since what tests need beside would else have everything built twice.
+BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm install-ofi uninstall clean
+.PHONY: all deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
-all: $(RELEASE)/libfpvm3.a
-	$(CARGO) build --release --workspace
+all: $(BUILT)/libfpvm3.a
+	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
 
 # Fortran's view of PVM, in any directory.
 %/libfpvm3.a: $(wildcard message/fpvm3/*.[ch] include/pvm3/*.h)
@@ -29,7 +35,8 @@ demo: deps
 	$(CARGO) build --release --quiet
 	$(RELEASE)/nagaya-bench demo
 
-check: deps lint test model check-install
+check: deps lint test model
+	scripts/check-install dev
 
 lint:
 	$(CARGO) fmt --all --check
@@ -38,19 +45,19 @@ lint:
 	scripts/check-man
 
 test:
-	$(CARGO) build --workspace
+	$(BUILD_DEV)
 	$(CARGO) test --workspace --no-fail-fast
 
 # Every interleaving of what has no lock, as far as loom goes.
 model:
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
-		$(CARGO) test -p nagaya-fcp --test ring_model --test window_model --release
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
+		$(CARGO) test -p nagaya-fcp --test ring_model --test window_model --test doorbell_model --release
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		$(CARGO) test -p nagaya-pvm --test slots_model --release
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		$(CARGO) test -p nagaya-delegate --test record_model --test hold_model --release
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(or $(CARGO_TARGET_DIR),target)/loom \
-		$(CARGO) test -p nagaya-ofi --test bell_model --test record_model --release
+	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
+		$(CARGO) test -p nagaya-ofi --test record_model --test posted_model --release
 
 # Installs into a scratch directory, builds the examples against that, and runs them.
 check-install:
@@ -68,7 +75,7 @@ reproduce: deps
 # Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn, larger models of the
 # consistency protocol, SOAK_PROGRAMS random programs, millions of litmus tests.
 soak: deps
-	$(CARGO) build --workspace
+	$(BUILD_DEV)
 	NAGAYA_SOAK_MINUTES=$(or $(SOAK_MINUTES),30) $(CARGO) test -p nagaya-tests --test soak -- --ignored --nocapture
 	$(CARGO) test -p nagaya-tests --test span_programs -- --ignored --nocapture
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
@@ -76,20 +83,20 @@ soak: deps
 
 install: all
 	install -d $(STAGE)/bin $(STAGE)/lib/pkgconfig $(STAGE)/include
-	install -m 755 $(RELEASE)/nagaya $(STAGE)/bin/nagaya
-	install -m 755 $(RELEASE)/libpvas.so $(STAGE)/lib/libpvas.so.$(VERSION)
+	install -m 755 $(BUILT)/nagaya $(STAGE)/bin/nagaya
+	install -m 755 $(BUILT)/libpvas.so $(STAGE)/lib/libpvas.so.$(VERSION)
 	ln -sf libpvas.so.$(VERSION) $(STAGE)/lib/libpvas.so.0
 	ln -sf libpvas.so.0 $(STAGE)/lib/libpvas.so
-	install -m 755 $(RELEASE)/libfcp.so $(STAGE)/lib/libfcp.so.$(VERSION)
+	install -m 755 $(BUILT)/libfcp.so $(STAGE)/lib/libfcp.so.$(VERSION)
 	ln -sf libfcp.so.$(VERSION) $(STAGE)/lib/libfcp.so.0
 	ln -sf libfcp.so.0 $(STAGE)/lib/libfcp.so
-	install -m 755 $(RELEASE)/libpvas_delegate.so $(STAGE)/lib/libpvas_delegate.so.$(VERSION)
+	install -m 755 $(BUILT)/libpvas_delegate.so $(STAGE)/lib/libpvas_delegate.so.$(VERSION)
 	ln -sf libpvas_delegate.so.$(VERSION) $(STAGE)/lib/libpvas_delegate.so.0
 	ln -sf libpvas_delegate.so.0 $(STAGE)/lib/libpvas_delegate.so
-	install -m 755 $(RELEASE)/libjia.so $(STAGE)/lib/libjia.so.$(VERSION)
+	install -m 755 $(BUILT)/libjia.so $(STAGE)/lib/libjia.so.$(VERSION)
 	ln -sf libjia.so.$(VERSION) $(STAGE)/lib/libjia.so.0
 	ln -sf libjia.so.0 $(STAGE)/lib/libjia.so
-	install -m 755 $(RELEASE)/libmemop.so $(STAGE)/lib/libmemop.so.$(VERSION)
+	install -m 755 $(BUILT)/libmemop.so $(STAGE)/lib/libmemop.so.$(VERSION)
 	ln -sf libmemop.so.$(VERSION) $(STAGE)/lib/libmemop.so.0
 	ln -sf libmemop.so.0 $(STAGE)/lib/libmemop.so
 	install -m 644 $(filter-out include/xpmem.h,$(wildcard include/*.h)) $(STAGE)/include/
@@ -107,7 +114,7 @@ install: install-xpmem
 install-xpmem: all
 	install -d $(DESTDIR)$(XPMEM)/include $(DESTDIR)$(XPMEM)/lib/pkgconfig
 	install -m 644 include/xpmem.h $(DESTDIR)$(XPMEM)/include/
-	install -m 755 $(RELEASE)/libxpmem.so $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0.0.0
+	install -m 755 $(BUILT)/libxpmem.so $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0.0.0
 	ln -sf libxpmem.so.0.0.0 $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0
 	ln -sf libxpmem.so.0 $(DESTDIR)$(XPMEM)/lib/libxpmem.so
 	sed -e 's|@PREFIX@|$(XPMEM)|' message/xpmem/cray-xpmem.pc.in \
@@ -118,7 +125,14 @@ OFI = $(PREFIX)/lib/nagaya/libfabric
 install: install-ofi
 install-ofi: all
 	install -d $(DESTDIR)$(OFI)
-	install -m 755 $(RELEASE)/libnagaya_fi.so $(DESTDIR)$(OFI)/libnagaya-fi.so
+	install -m 755 $(BUILT)/libnagaya_fi.so $(DESTDIR)$(OFI)/libnagaya-fi.so
+
+# MPI's collective operations, where only LD_PRELOAD finds them.
+COLL = $(PREFIX)/lib/nagaya/mpi
+install: install-coll
+install-coll: all
+	install -d $(DESTDIR)$(COLL)
+	install -m 755 $(BUILT)/libnagaya_coll.so $(DESTDIR)$(COLL)/libnagaya-coll.so
 
 # PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I say whose they are.
 PVM = $(PREFIX)/lib/nagaya/pvm
@@ -127,14 +141,14 @@ install-pvm: all
 	install -d $(DESTDIR)$(PVM)/include $(DESTDIR)$(PVM)/lib $(DESTDIR)$(PVM)/bin
 	ln -sf ../../../../bin/nagaya $(DESTDIR)$(PVM)/bin/pvm
 	install -m 644 include/pvm3/*.h $(DESTDIR)$(PVM)/include/
-	install -m 644 $(RELEASE)/libfpvm3.a $(DESTDIR)$(PVM)/lib/
-	install -m 755 $(RELEASE)/libpvm3.so $(DESTDIR)$(PVM)/lib/libpvm3.so.3
+	install -m 644 $(BUILT)/libfpvm3.a $(DESTDIR)$(PVM)/lib/
+	install -m 755 $(BUILT)/libpvm3.so $(DESTDIR)$(PVM)/lib/libpvm3.so.3
 	ln -sf libpvm3.so.3 $(DESTDIR)$(PVM)/lib/libpvm3.so
-	install -m 755 $(RELEASE)/libgpvm3.so $(DESTDIR)$(PVM)/lib/libgpvm3.so.3
+	install -m 755 $(BUILT)/libgpvm3.so $(DESTDIR)$(PVM)/lib/libgpvm3.so.3
 	ln -sf libgpvm3.so.3 $(DESTDIR)$(PVM)/lib/libgpvm3.so
 
 uninstall:
-	rm -rf $(DESTDIR)$(XPMEM) $(DESTDIR)$(PVM) $(DESTDIR)$(OFI)
+	rm -rf $(DESTDIR)$(XPMEM) $(DESTDIR)$(PVM) $(DESTDIR)$(OFI) $(DESTDIR)$(COLL)
 	rmdir $(STAGE)/lib/nagaya 2>/dev/null || true
 	rm -f $(STAGE)/bin/nagaya $(STAGE)/lib/libpvas.so* $(STAGE)/lib/pkgconfig/pvas.pc
 	rm -f $(STAGE)/lib/libfcp.so* $(STAGE)/lib/pkgconfig/fcp.pc

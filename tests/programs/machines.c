@@ -349,6 +349,233 @@ static void ends(void)
 	}
 }
 
+enum { BLOCK = 2 << 20 };
+
+static char *map_aligned(size_t size)
+{
+	char *room = map(size + BLOCK);
+	return (char *)(((uintptr_t)room + BLOCK - 1) / BLOCK * BLOCK);
+}
+
+/* Memory that others have grows where it is, into memory that nobody has. */
+static void grows(void)
+{
+	begin();
+	char *area = map_aligned(3 * BLOCK), *other = area + 2 * BLOCK;
+	memset(area, 1, BLOCK);
+	memset(other, 2, BLOCK);
+	CHECK_EQ(munmap(area + BLOCK, BLOCK), 0);
+	tell("area", area, BLOCK);
+	tell("other", other, BLOCK);
+	meet();
+	/* One after the other: they may lie side by side elsewhere. */
+	int next = (me + 1) % tasks;
+	const volatile char *far = of(next, "area"), *beyond = of(next, "other");
+	CHECK_EQ(*far, 1);
+	CHECK_EQ(*beyond, 2);
+	meet();
+	CHECK(mremap(area, BLOCK, 2 * BLOCK, 0) == area);
+	for (size_t at = BLOCK; at < 2 * BLOCK; at += PAGE)
+		CHECK_EQ(area[at], 0);
+	memset(area + BLOCK, 3, BLOCK);
+	meet();
+	CHECK_EQ(far[BLOCK], 3);
+	CHECK_EQ(far[BLOCK - 1], 1);
+	CHECK_EQ(*beyond, 2);
+	CHECK_EQ(*other, 2);
+	/* And where it cannot, it takes along what others have written. */
+	((volatile char *)far)[PAGE] = 4;
+	meet();
+	char *moved = mremap(area, 2 * BLOCK, 3 * BLOCK, MREMAP_MAYMOVE);
+	CHECK(moved != MAP_FAILED && moved != area);
+	CHECK_EQ(moved[0], 1);
+	CHECK_EQ(moved[PAGE], 4);
+	CHECK_EQ(moved[2 * BLOCK - 1], 3);
+	CHECK_EQ(moved[2 * BLOCK], 0);
+	part();
+}
+
+/* Memory is read and written from one end to the other, with parts that nobody has touched, and
+ * one that is not there. */
+static void streams(void)
+{
+	enum { PAGES = 1024, GONE = 700 };
+	begin();
+	char *area = map(PAGES * PAGE), *new = map(PAGES * PAGE);
+	for (long page = 0; page < PAGES; page++)
+		if (page % 37)
+			*(long *)(area + page * PAGE) = page + 1;
+	CHECK_EQ(munmap(area + GONE * PAGE, PAGE), 0);
+	tell("area", area, GONE * PAGE);
+	tell("new", new, PAGES * PAGE);
+	meet();
+	int next = (me + 1) % tasks;
+	char *far = of(next, "area"), *far_new = of(next, "new");
+	for (int round = 0; round < 3; round++) {
+		for (long page = 0; page < PAGES; page++) {
+			volatile long *word = (volatile long *)(far + page * PAGE);
+			if (page == GONE)
+				continue;
+			CHECK_EQ(*word, page % 37 || round ? page + 1 + round : 0);
+		}
+		meet();
+		for (long page = 0; page < PAGES; page++)
+			if (page != GONE)
+				*(volatile long *)(far + page * PAGE) = page + 2 + round;
+		meet();
+		/* We come back to our own. */
+		for (long page = round; page < PAGES; page += 3)
+			if (page != GONE)
+				CHECK_EQ(*(volatile long *)(area + page * PAGE), page + 2 + round);
+		meet();
+	}
+	for (long page = 0; page < PAGES; page++)
+		*(volatile long *)(far_new + page * PAGE) = page;
+	meet();
+	for (long page = 0; page < PAGES; page++)
+		CHECK_EQ(*(volatile long *)(new + page * PAGE), page);
+	part();
+}
+
+struct sleep {
+	pthread_mutex_t mutex;
+	pthread_cond_t cond;
+	int awake;
+	pthread_t sleeper;
+};
+
+static void *sleep_well(void *argument)
+{
+	struct sleep *it = argument;
+	pthread_mutex_lock(&it->mutex);
+	while (!it->awake)
+		pthread_cond_wait(&it->cond, &it->mutex);
+	pthread_mutex_unlock(&it->mutex);
+	return NULL;
+}
+
+static void *join_sleeper(void *argument)
+{
+	CHECK_EQ(pthread_join(((struct sleep *)argument)->sleeper, NULL), 0);
+	return NULL;
+}
+
+/* Threads sleep at futexes that are not private when others come to their memory first. */
+static void sleeps(void)
+{
+	begin();
+	struct sleep *it = (struct sleep *)map(4ul << 20);
+	pthread_mutexattr_t mutex;
+	pthread_condattr_t cond;
+	pthread_mutexattr_init(&mutex);
+	pthread_mutexattr_setpshared(&mutex, PTHREAD_PROCESS_SHARED);
+	pthread_mutex_init(&it->mutex, &mutex);
+	pthread_condattr_init(&cond);
+	pthread_condattr_setpshared(&cond, PTHREAD_PROCESS_SHARED);
+	pthread_cond_init(&it->cond, &cond);
+	pthread_t joiner;
+	CHECK_EQ(pthread_create(&it->sleeper, NULL, sleep_well, it), 0);
+	CHECK_EQ(pthread_create(&joiner, NULL, join_sleeper, it), 0);
+	usleep(20000);
+	tell("sleep", it, sizeof *it);
+	/* What pthread_join sleeps at lies there. */
+	tell("thread", (void *)it->sleeper, PAGE / 4);
+	meet();
+	struct sleep *its = of((me + 1) % tasks, "sleep");
+	CHECK_EQ(its->awake, 0);
+	const volatile char *thread = of((me + 1) % tasks, "thread");
+	(void)*thread;
+	meet();
+	pthread_mutex_lock(&it->mutex);
+	it->awake = 1;
+	pthread_cond_broadcast(&it->cond);
+	pthread_mutex_unlock(&it->mutex);
+	CHECK_EQ(pthread_join(joiner, NULL), 0);
+	part();
+}
+
+enum { MOVES = 12, MOVE_PAGES = 8, WORKERS = 2 };
+
+static struct moves {
+	char *area;
+	_Atomic int is_over;
+	/* Only the owner's. */
+	long rounds[WORKERS];
+} moves;
+
+/* Of a page of the area: a worker's, or with WORKERS the other machine's. */
+static volatile long *count_of(char *area, int page, int who)
+{
+	return (volatile long *)(area + page / MOVE_PAGES * BLOCK + page % MOVE_PAGES * PAGE) + who;
+}
+
+static void *work(void *argument)
+{
+	int me = (int)(intptr_t)argument;
+	while (!atomic_load(&moves.is_over)) {
+		for (int page = 0; page < MOVES * MOVE_PAGES; page++)
+			++*count_of(moves.area, page, me);
+		moves.rounds[me]++;
+	}
+	return NULL;
+}
+
+/* Maps and unmaps the upper half of each block. */
+static void *remap(void *argument)
+{
+	uint64_t seed = 11 + (uintptr_t)argument;
+	while (!atomic_load(&moves.is_over)) {
+		char *at = moves.area + check_random(&seed) % MOVES * BLOCK + BLOCK / 2 +
+		           check_random(&seed) % 100 * PAGE;
+		size_t size = (1 + check_random(&seed) % 20) * PAGE;
+		CHECK_EQ(munmap(at, size), 0);
+		/* What moves at this moment must not bring it back. */
+		unsigned char pages[20];
+		for (int look = 0; look < 10; look++)
+			CHECK_FAILS(mincore(at, size, pages), ENOMEM);
+		int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+		CHECK(mmap(at, size, PROT_READ | PROT_WRITE, flags, -1, 0) == at);
+		CHECK_EQ(*at, 0);
+		memset(at, 1, size);
+		CHECK_EQ(mprotect(at, PAGE, PROT_READ), 0);
+		CHECK_EQ(*at, 1);
+		CHECK_EQ(mprotect(at, PAGE, PROT_READ | PROT_WRITE), 0);
+		at[size - 1] = 2;
+	}
+	return NULL;
+}
+
+/* Others come to memory in which threads work, and which they map and unmap. */
+static void works(void)
+{
+	begin();
+	moves.area = map_aligned((size_t)MOVES * BLOCK);
+	tell("moves", &moves, sizeof moves);
+	pthread_t threads[WORKERS + 1];
+	for (int at = 0; at <= WORKERS; at++)
+		CHECK_EQ(pthread_create(&threads[at], NULL, at < WORKERS ? work : remap,
+		                        (void *)(intptr_t)at), 0);
+	meet();
+	struct moves *its = of((me + 1) % tasks, "moves");
+	char *far = its->area;
+	long rounds = 0;
+	for (; rounds < 5; rounds++)
+		for (int page = 0; page < MOVES * MOVE_PAGES; page++) {
+			++*count_of(far, page, WORKERS);
+			usleep(100);
+		}
+	meet();
+	atomic_store(&moves.is_over, 1);
+	for (int at = 0; at <= WORKERS; at++)
+		CHECK_EQ(pthread_join(threads[at], NULL), 0);
+	for (int page = 0; page < MOVES * MOVE_PAGES; page++) {
+		for (int at = 0; at < WORKERS; at++)
+			CHECK_EQ(*count_of(moves.area, page, at), moves.rounds[at]);
+		CHECK_EQ(*count_of(moves.area, page, WORKERS), rounds);
+	}
+	part();
+}
+
 /* Says who it is, and stays until it is killed. */
 static void stays(void)
 {
@@ -369,7 +596,8 @@ int main(int argc, char **argv)
 	static const struct check_case cases[] = {
 		{"who", who},     {"locks", locks}, {"order", order}, {"calls", calls},
 		{"maps", maps},   {"churn", churn}, {"forks", forks}, {"ends", ends},
-		{"stays", stays}, {NULL, NULL},
+		{"stays", stays}, {"sleeps", sleeps}, {"works", works}, {"grows", grows},
+		{"streams", streams}, {NULL, NULL},
 	};
 	return check_main(cases, argc, argv);
 }

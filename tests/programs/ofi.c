@@ -1,18 +1,12 @@
 /* What the provider for libfabric claims, case by case: tasks of one space exchange messages
  * and reach each other's memory. Every task runs the same case; names of endpoints go by
  * pvas_export. */
-#include "check.h"
+#include "ofi.h"
 
+#include <complex.h>
 #include <poll.h>
-#include <pvas.h>
-#include <rdma/fabric.h>
 #include <rdma/fi_atomic.h>
-#include <rdma/fi_cm.h>
-#include <rdma/fi_domain.h>
-#include <rdma/fi_endpoint.h>
-#include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
-#include <rdma/fi_tagged.h>
 #include <sys/resource.h>
 
 #define ALL_CAPS                                                                              \
@@ -20,41 +14,8 @@
 	 FI_LOCAL_COMM | FI_REMOTE_COMM)
 #define LARGEST (4 << 20)
 
-static int me, others, other;
-static struct fi_info *info;
-static struct fid_fabric *fabric;
-static struct fid_domain *domain;
-static struct fid_av *av;
-static struct fid_cq *cq;
 static struct fid_cntr *reads, *writes, *remote_writes;
-static struct fid_ep *ep;
-static fi_addr_t address[256];
 static char name[256][64];
-
-/* An address of the other tasks' that a name stands for. */
-static void *theirs(int task, const char *what)
-{
-	void *at;
-	CHECK_EQ(pvas_import(PVAS_SELF, task, what, &at, NULL, 60000), 0);
-	return at;
-}
-
-/* All meet here. */
-static void meet(void)
-{
-	static int times;
-	static char words[32][32];
-	char *what = words[times % 32];
-	snprintf(what, 32, "meet%d", times++);
-	CHECK_EQ(pvas_export(what, what, 1), 0);
-	for (int task = 0; task < others; task++)
-		theirs(task, what);
-	if (times > 2) {
-		char old[32];
-		snprintf(old, sizeof old, "meet%d", times - 3);
-		pvas_unexport(old);
-	}
-}
 
 static struct fi_info *ask(uint64_t caps, uint64_t tx_flags)
 {
@@ -64,9 +25,13 @@ static struct fi_info *ask(uint64_t caps, uint64_t tx_flags)
 	hints->fabric_attr->prov_name = strdup("nagaya");
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->domain_attr->cq_data_size = 8;
+	/* Threads take turns, by our word: then there is no lock. */
+	const enum fi_threading threading = getenv("TURNS") ? FI_THREAD_DOMAIN : FI_THREAD_SAFE;
+	hints->domain_attr->threading = threading;
 	hints->tx_attr->op_flags = tx_flags;
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
 	CHECK_EQ(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &found), 0);
+	CHECK_EQ(found->domain_attr->threading, threading);
 	fi_freeinfo(hints);
 	return found;
 }
@@ -111,20 +76,6 @@ static void start(enum fi_wait_obj wait, uint64_t tx_flags, uint64_t selective)
 	meet();
 }
 
-/* The last meeting: who has been there may be gone. */
-static void part(void)
-{
-	static const char *const what[] = {"done", "bye"};
-	for (int n = 0; n < 2; n++) {
-		CHECK_EQ(pvas_export(what[n], what, 1), 0);
-		for (int task = 0; task < others; task++)
-			while (n == 0 ? theirs(task, what[n]) == NULL
-			              : pvas_import(PVAS_SELF, task, what[n], NULL, NULL, 0) != 0 &&
-			                        pvas_getpid(PVAS_SELF, task) > 0)
-				sched_yield();
-	}
-}
-
 static void finish(void)
 {
 	meet();
@@ -134,44 +85,7 @@ static void finish(void)
 	CHECK_EQ(fi_close(&reads->fid), 0);
 	CHECK_EQ(fi_close(&writes->fid), 0);
 	CHECK_EQ(fi_close(&remote_writes->fid), 0);
-	CHECK_EQ(fi_close(&cq->fid), 0);
-	CHECK_EQ(fi_close(&av->fid), 0);
-	CHECK_EQ(fi_close(&domain->fid), 0);
-	CHECK_EQ(fi_close(&fabric->fid), 0);
-	fi_freeinfo(info);
-	part();
-}
-
-static unsigned char byte(size_t at, unsigned salt)
-{
-	return (unsigned char)((at * 2654435761u >> 11) + salt);
-}
-
-static void fill(unsigned char *at, size_t length, unsigned salt)
-{
-	for (size_t i = 0; i < length; i++)
-		at[i] = byte(i, salt);
-}
-
-static void check(const unsigned char *at, size_t length, unsigned salt)
-{
-	for (size_t i = 0; i < length; i++)
-		if (at[i] != byte(i, salt)) {
-			fprintf(stderr, "byte %zu of %zu is wrong\n", i, length);
-			_exit(1);
-		}
-}
-
-/* The next completion. */
-static struct fi_cq_tagged_entry next(void)
-{
-	struct fi_cq_tagged_entry entry;
-	ssize_t read;
-	do
-		read = fi_cq_read(cq, &entry, 1);
-	while (read == -FI_EAGAIN);
-	CHECK_EQ(read, 1);
-	return entry;
+	leave();
 }
 
 static struct fi_cq_err_entry next_error(void)
@@ -187,32 +101,6 @@ static struct fi_cq_err_entry next_error(void)
 	CHECK_EQ(fi_cq_readerr(cq, &error, 0), -FI_EAGAIN);
 	return error;
 }
-
-/* Waits for these two, in whatever order. */
-static void both(void *one, void *two, struct fi_cq_tagged_entry *entry_of_one)
-{
-	struct fi_cq_tagged_entry a = next(), b = next();
-	CHECK((a.op_context == one && b.op_context == two) ||
-	      (a.op_context == two && b.op_context == one));
-	*entry_of_one = a.op_context == one ? a : b;
-}
-
-static ssize_t again(ssize_t result)
-{
-	if (result == -FI_EAGAIN) {
-		/* To make room takes progress, of ours too. */
-		fi_cq_read(cq, NULL, 0);
-	}
-	return result;
-}
-
-#define UNTIL_DONE(call)                                                                      \
-	do {                                                                                  \
-		ssize_t result_;                                                              \
-		while ((result_ = again(call)) == -FI_EAGAIN)                                 \
-			;                                                                     \
-		CHECK_EQ(result_, 0);                                                         \
-	} while (0)
 
 /* Messages of all sizes, posted first and not, by each call. */
 static void messages(void)
@@ -503,7 +391,10 @@ static void atomics(void)
 		uint32_t bits, unused;
 		double real;
 		int8_t least, beside[7];
-	} numbers = {.least = 100};
+		long double longer;
+		double complex plane;
+		float complex turned; /* by a right angle at each turn */
+	} numbers = {.least = 100, .turned = 1};
 	const uint64_t key = 7;
 	struct fid_mr *region, *readable;
 	CHECK_EQ(fi_mr_reg(domain, &numbers, sizeof numbers, FI_REMOTE_READ | FI_REMOTE_WRITE, 0, key,
@@ -540,6 +431,21 @@ static void atomics(void)
 		CHECK_EQ(fi_atomic(ep, &half, 1, NULL, address[whose], AT(real), key, FI_DOUBLE, FI_SUM,
 		                   &context), 0);
 		CHECK_EQ(next().flags, FI_ATOMIC | FI_WRITE);
+		/* What no single instruction changes. */
+		const long double more = 0.25L;
+		const double complex both = 1 - 2 * I;
+		const float complex angle = I;
+		CHECK_EQ(fi_atomic(ep, &more, 1, NULL, address[whose], AT(longer), key, FI_LONG_DOUBLE,
+		                   FI_SUM, &context), 0);
+		next();
+		CHECK_EQ(fi_atomic(ep, &both, 1, NULL, address[whose], AT(plane), key,
+		                   FI_DOUBLE_COMPLEX, FI_SUM, &context), 0);
+		next();
+		float complex before_turn;
+		CHECK_EQ(fi_fetch_atomic(ep, &angle, 1, NULL, &before_turn, NULL, address[whose],
+		                         AT(turned), key, FI_FLOAT_COMPLEX, FI_PROD, &context), 0);
+		next();
+		CHECK(crealf(before_turn * conjf(before_turn)) == 1);
 	}
 	uint32_t bit = 1u << me;
 	int8_t least = (int8_t)(-me);
@@ -551,6 +457,9 @@ static void atomics(void)
 	CHECK_EQ(numbers.sum, TURNS_EACH);
 	CHECK_EQ(numbers.swapped, TURNS_EACH);
 	CHECK(numbers.real == TURNS_EACH / 2);
+	CHECK(numbers.longer == TURNS_EACH / 4);
+	CHECK(numbers.plane == TURNS_EACH - 2.0 * TURNS_EACH * I);
+	CHECK(numbers.turned == 1); /* a multiple of four times */
 	CHECK_EQ(numbers.bits, (1u << others) - 1);
 	CHECK_EQ(numbers.least, 1 - others);
 	CHECK(numbers.unused == 0 && numbers.beside[0] == 0);
@@ -562,13 +471,31 @@ static void atomics(void)
 	CHECK_EQ(fi_fetch_atomicmsg(ep, &message, results, NULL, 2, FI_COMPLETION), 0);
 	next();
 	CHECK(before == TURNS_EACH && last == TURNS_EACH);
+	/* Data go to the target's queue, if it is done. */
+	uint64_t none = 0;
+	struct fi_ioc operand = {&none, 1};
+	struct fi_rma_ioc place = {AT(sum) + 4, 1, key};
+	struct fi_msg_atomic telling = {.msg_iov = &operand, .iov_count = 1, .addr = address[other],
+	                                .rma_iov = &place, .rma_iov_count = 1, .datatype = FI_UINT64,
+	                                .op = FI_SUM, .context = &context, .data = 55};
+	CHECK_EQ(fi_atomicmsg(ep, &telling, FI_REMOTE_CQ_DATA), -FI_EINVAL);
+	place.addr = AT(sum);
+	telling.data = 66 + (uint64_t)me;
+	CHECK_EQ(fi_atomicmsg(ep, &telling, FI_REMOTE_CQ_DATA), 0);
+	for (int told = 0; told < 2; told++) {
+		struct fi_cq_tagged_entry entry = next();
+		if (entry.op_context == &context)
+			continue;
+		CHECK_EQ(entry.flags, FI_ATOMIC | FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA);
+		CHECK(entry.data == 66 + (uint64_t)((me + others - 1) % others) && entry.len == 8);
+	}
 	/* Not beyond the end, not across numbers, not what is not allowed or not there. */
 	size_t count;
 	struct fi_atomic_attr attr;
 	CHECK_EQ(fi_atomicvalid(ep, FI_DOUBLE, FI_BXOR, &count), -FI_EOPNOTSUPP);
 	CHECK_EQ(fi_query_atomic(domain, FI_INT32, FI_CSWAP, &attr, FI_COMPARE_ATOMIC), 0);
 	CHECK(attr.size == 4 && attr.count >= 1024);
-	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], 0, key, FI_LONG_DOUBLE, FI_SUM),
+	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], 0, key, FI_LONG_DOUBLE, FI_BOR),
 	         -FI_EOPNOTSUPP);
 	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], 4, key, FI_UINT64, FI_SUM), -FI_EINVAL);
 	CHECK_EQ(fi_inject_atomic(ep, &one, 1, address[other], sizeof numbers, key, FI_UINT64, FI_SUM),
@@ -688,7 +615,7 @@ static void flood(void)
 			if (sent_to[to] == EACH)
 				continue;
 			uint32_t header[2] = {(uint32_t)me, sent_to[to]};
-			size_t length = 8 + (random >> 8) % (sizeof out - 8);
+			size_t length = 8 + (random >> 8) % (info->tx_attr->inject_size - 8);
 			memcpy(out, header, sizeof header);
 			memset(out + 8, (int)(header[1] & 0xff), length - 8);
 			ssize_t sent = fi_tinject(ep, out, length, address[to], header[1]);
@@ -713,6 +640,37 @@ static void flood(void)
 	}
 	struct fi_cq_tagged_entry entry;
 	CHECK_EQ(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
+	finish();
+}
+
+/* Many large messages find their receives one after the other, before anybody looks what has
+ * become of them; their sender helps to copy them all. */
+static void heap(void)
+{
+	enum { MANY = 64, BYTES = 80000 };
+	start(FI_WAIT_NONE, 0, 0);
+	static unsigned char out[MANY][BYTES], in[MANY][BYTES];
+	for (unsigned round = 0; round < 100; round++) {
+		int left = MANY;
+		for (unsigned n = 0; n < MANY; n++)
+			fill(out[n], BYTES, n + round);
+		for (int n = 0; me == 0 && n < MANY; n++)
+			UNTIL_DONE(fi_tsend(ep, out[n], BYTES, NULL, address[1], n, out[n]));
+		meet();
+		if (me == 1) {
+			fi_cq_read(cq, NULL, 0);
+			for (int n = MANY - 1; n >= 0; n--)
+				CHECK_EQ(fi_trecv(ep, in[n], BYTES, NULL, address[0], n, 0, in[n]), 0);
+		}
+		while (me < 2 && left > 0) {
+			struct fi_cq_tagged_entry entry;
+			if (fi_cq_read(cq, &entry, 1) == 1)
+				left--;
+		}
+		for (unsigned n = 0; me == 1 && n < MANY; n++)
+			check(in[n], BYTES, n + round);
+		meet();
+	}
 	finish();
 }
 
@@ -782,15 +740,27 @@ static void ends(void)
 	CHECK_EQ(fi_av_remove(av, &twice, 1, 0), 0);
 	CHECK_EQ(fi_inject(ep, wrong, 1, twice), -FI_EINVAL);
 	static unsigned char large[1 << 20];
+	CHECK_EQ(pvas_export("large", large, sizeof large), 0);
 	meet();
 	if (me == 1) {
 		sleep(60);
 		return;
 	}
+	const void *memory = theirs(other, "large");
 	UNTIL_DONE(fi_tsend(ep, large, sizeof large, NULL, address[other], 1, large));
 	CHECK_EQ(kill(pvas_getpid(PVAS_SELF, other), SIGKILL), 0);
 	struct fi_cq_err_entry error = next_error();
 	CHECK(error.op_context == large && error.err == ECONNRESET);
+	/* Nobody keeps what the dead had. */
+	int pipes[2], looks = 0;
+	CHECK_EQ(pipe(pipes), 0);
+	for (struct fi_cq_tagged_entry entry; write(pipes[1], memory, 1) == 1; usleep(1000)) {
+		for (int n = 0; n < 1000; n++)
+			CHECK_EQ(fi_cq_read(cq, &entry, 1), -FI_EAGAIN);
+		CHECK(++looks < 10000);
+	}
+	const int why = errno;
+	CHECK_EQ(why, EFAULT);
 	ssize_t sent;
 	while ((sent = fi_tinject(ep, large, 1, address[other], 1)) == 0 || sent == -FI_EAGAIN)
 		usleep(1000);
@@ -852,6 +822,313 @@ static void chaos(void)
 	printf("ended well\n");
 }
 
+/* The next completion, of any of these operations. Returns its number among the contexts. */
+static int next_of(char *contexts, struct fi_cq_tagged_entry *entry)
+{
+	*entry = next();
+	return (int)((char *)entry->op_context - contexts);
+}
+
+/* A large message is there though its receiver does nothing but to look at its memory. */
+static void nobody_looks(unsigned char *out, unsigned char *in, size_t size)
+{
+	struct fi_cq_tagged_entry entry;
+	if (me == 1) {
+		in[size - 1] = (unsigned char)~byte(size - 1, 7);
+		CHECK_EQ(fi_trecv(ep, in, size, NULL, FI_ADDR_UNSPEC, 0x10, 0xf, in), 0);
+		meet();
+		while (((volatile unsigned char *)in)[size - 1] != byte(size - 1, 7))
+			;
+		meet(); /* the sender has been told */
+		check(in, size, 7);
+		entry = next();
+		CHECK(entry.op_context == in && entry.len == size && entry.data == 70);
+		CHECK_EQ(entry.tag, 0x17);
+	} else {
+		fill(out, size, 7);
+		meet();
+		UNTIL_DONE(fi_tsenddata(ep, out, size, NULL, 70, address[1], 0x17, out));
+		CHECK(next().op_context == out);
+		meet();
+	}
+	meet();
+}
+
+/* Large messages find the receives that are posted, and are there, though the receiver does not
+ * look; and each finds the one that it would find if he did. Task 0 sends, task 1 receives. */
+static void placed(void)
+{
+	start(FI_WAIT_NONE, 0, 0);
+	enum { LARGE = 1 << 20, LESS = 300000, MANY = 100 };
+	static unsigned char out[LARGE], in[3][LARGE];
+	static unsigned char(*many)[LESS], small[8] = "smaller";
+	static char contexts[MANY + 1];
+	struct fi_cq_tagged_entry entry;
+	struct fi_cq_err_entry error;
+#define POST(n, size, tag, ignore)                                                            \
+	CHECK_EQ(fi_trecv(ep, in[n], size, NULL, FI_ADDR_UNSPEC, tag, ignore, &contexts[n]), 0)
+#define SEND(n, size, tag)                                                                    \
+	do {                                                                                  \
+		fill(out, size, n);                                                           \
+		UNTIL_DONE(fi_tsenddata(ep, out, size, NULL, n, address[1], tag, &contexts[n])); \
+		CHECK_EQ(next_of(contexts, &entry), n);                                       \
+	} while (0)
+#define GOT(n, size, sent)                                                                    \
+	do {                                                                                  \
+		CHECK_EQ(next_of(contexts, &entry), n);                                       \
+		CHECK(entry.len == (size) && entry.data == (sent));                           \
+		check(in[n], size, sent);                                                     \
+	} while (0)
+
+	/* Places are used again. */
+	for (int n = 0; n < MANY; n++)
+		nobody_looks(out, in[0], 1 << 16);
+	nobody_looks(out, in[0], LARGE);
+
+	/* Two, then a small one: in order, and there before they are looked for. */
+	if (me == 1) {
+		for (int n = 0; n < 3; n++)
+			POST(n, n == 1 ? LESS : LARGE, 1, 0);
+		meet();
+		meet();
+		check(in[0], LARGE, 1);
+		check(in[1], LESS, 2);
+		for (int n = 0; n < 3; n++) {
+			int which = next_of(contexts, &entry);
+			CHECK_EQ(entry.data, which + 1);
+		}
+		check(in[2], 8, 3);
+	} else {
+		meet();
+		SEND(1, LARGE, 1);
+		SEND(2, LESS, 1);
+		SEND(3, 8, 1);
+		meet();
+	}
+	meet();
+
+	/* A small one that waits is not overtaken, whatever its receiver is called. */
+	for (int twice = 0; twice < 2; twice++) {
+		fi_addr_t other_name = address[1];
+		if (twice)
+			CHECK_EQ(fi_av_insert(av, theirs(1, "name"), 1, &other_name, 0, NULL), 1);
+		if (me == 1) {
+			POST(0, LARGE, 1, 0);
+			POST(1, LARGE, 1, 0);
+			meet();
+			meet();
+			GOT(0, 8, 3);
+			GOT(1, LARGE, 4);
+		} else {
+			meet();
+			SEND(3, 8, 1);
+			fill(out, LARGE, 4);
+			UNTIL_DONE(fi_tsenddata(ep, out, LARGE, NULL, 4, other_name, 1, contexts));
+			meet();
+			CHECK_EQ(next_of(contexts, &entry), 0);
+		}
+		if (twice)
+			CHECK_EQ(fi_av_remove(av, &other_name, 1, 0), 0);
+		meet();
+	}
+	CHECK_EQ(fi_av_remove(av, &address[1], 1, 0), 0);
+	CHECK_EQ(fi_av_insert(av, theirs(1, "name"), 1, &address[1], 0, NULL), 1);
+	meet();
+
+	/* An older receive that is too small gets it all the same; one with another tag does not. */
+	if (me == 1) {
+		POST(0, 8, 2, 0);
+		POST(2, LARGE, 3, 0);
+		POST(1, LARGE, 0, ~0ull);
+		meet();
+		error = next_error();
+		CHECK(error.op_context == &contexts[0] && error.err == FI_ETRUNC && error.len == 8);
+		GOT(2, LESS, 6);
+		CHECK_EQ(fi_cancel(&ep->fid, &contexts[1]), 0);
+		CHECK_EQ(next_error().err, FI_ECANCELED);
+	} else {
+		meet();
+		SEND(5, LARGE, 2);
+		SEND(6, LESS, 3);
+	}
+	meet();
+
+	/* Too long. */
+	if (me == 1) {
+		memset(in[0], 0xee, LARGE);
+		POST(0, LESS, 1, 0);
+		meet();
+		meet();
+		error = next_error();
+		CHECK(error.op_context == &contexts[0] && error.err == FI_ETRUNC);
+		CHECK(error.len == LESS && error.olen == LARGE - LESS);
+		check(in[0], LESS, 7);
+		CHECK_EQ(in[0][LESS], 0xee);
+	} else {
+		meet();
+		SEND(7, LARGE, 1);
+		meet();
+	}
+	meet();
+
+	/* Cancelled in time, and not. */
+	if (me == 1) {
+		POST(0, LARGE, 1, 0);
+		CHECK_EQ(fi_cancel(&ep->fid, &contexts[0]), 0);
+		CHECK_EQ(next_error().err, FI_ECANCELED);
+		memset(in[0], 0xee, LARGE);
+		POST(1, LARGE, 1, 0);
+		meet();
+		meet();
+		CHECK_EQ(fi_cancel(&ep->fid, &contexts[1]), -FI_ENOENT);
+		GOT(1, LARGE, 8);
+		CHECK(in[0][0] == 0xee && in[0][LARGE - 1] == 0xee);
+	} else {
+		meet();
+		SEND(8, LARGE, 1);
+		meet();
+	}
+	meet();
+
+	/* More than there are places, some of them for small messages. */
+	many = calloc(MANY, sizeof *many);
+	if (me == 1) {
+		for (int n = 0; n < MANY; n++)
+			CHECK_EQ(fi_trecv(ep, many[n], LESS, NULL, address[0], 1, 0, &contexts[n]), 0);
+		meet();
+		for (int n = 0; n < MANY; n++) {
+			int which = next_of(contexts, &entry);
+			CHECK_EQ(entry.data, which);
+			check(many[which], entry.len, (unsigned)which);
+		}
+	} else {
+		meet();
+		for (int n = 0; n < MANY; n++) {
+			size_t size = n % 7 == 3 ? 100 : LESS;
+			fill(many[n], size, (unsigned)n);
+			UNTIL_DONE(fi_tsenddata(ep, many[n], size, NULL, (uint64_t)n, address[1], 1,
+			                        &contexts[n]));
+		}
+		for (int n = 0; n < MANY; n++)
+			next();
+	}
+	free(many);
+	meet();
+	nobody_looks(out, in[0], LARGE);
+
+	/* One that came before, from another, gets the receive that is left. */
+	if (me == 1) {
+		POST(0, LARGE, 1, 0);
+		POST(1, LARGE, 1, 0);
+		UNTIL_DONE(fi_tinjectdata(ep, small, 8, 2, address[1], 1));
+		meet();
+		meet();
+		for (int n = 0; n < 2; n++) {
+			int which = next_of(contexts, &entry);
+			CHECK_EQ(entry.data, which + 1);
+			CHECK_EQ(entry.len, which == 0 ? LARGE : 8);
+		}
+	} else {
+		meet();
+		SEND(1, LARGE, 1);
+		meet();
+	}
+	meet();
+
+	/* A receive that nobody wants any more is nobody's. */
+	if (me == 1) {
+		POST(0, LARGE, 1, 0);
+		meet();
+		CHECK_EQ(fi_close(&ep->fid), 0);
+		memset(in[0], 0xee, LARGE);
+		meet();
+		CHECK(in[0][0] == 0xee && in[0][LARGE - 1] == 0xee);
+		part();
+		return;
+	}
+	meet();
+	meet();
+	CHECK_EQ(fi_tsend(ep, out, LARGE, NULL, address[1], 1, contexts), -ECONNRESET);
+	part();
+}
+
+/* Who has been told that it is sent may go. */
+static void gone(void)
+{
+	start(FI_WAIT_NONE, 0, 0);
+	enum { LARGE = 1 << 20 };
+	static unsigned char out[LARGE], in[LARGE];
+	if (me == 1) {
+		CHECK_EQ(fi_recv(ep, in, LARGE, NULL, FI_ADDR_UNSPEC, in), 0);
+		CHECK_EQ(pvas_export("posted", in, 1), 0);
+		while (pvas_getpid(PVAS_SELF, 0) > 0)
+			sched_yield();
+		struct fi_cq_tagged_entry entry = next();
+		CHECK(entry.op_context == in && entry.len == LARGE);
+		check(in, LARGE, 9);
+		printf("ended well\n");
+		return;
+	}
+	fill(out, LARGE, 9);
+	theirs(1, "posted");
+	UNTIL_DONE(fi_send(ep, out, LARGE, NULL, address[1], out));
+	CHECK(next().op_context == out);
+	_exit(0);
+}
+
+/* Task 1 is killed while it receives; task 0 is told. */
+static void chaos_receiver(void)
+{
+	static unsigned char in[4][300000];
+	for (int n = 0; n < 4; n++)
+		CHECK_EQ(fi_trecv(ep, in[n], sizeof in[n], NULL, FI_ADDR_UNSPEC, 1, 0, in[n]), 0);
+	for (;;) {
+		struct fi_cq_tagged_entry entry = next();
+		check(entry.op_context, entry.len, 3);
+		CHECK_EQ(fi_trecv(ep, entry.op_context, sizeof in[0], NULL, FI_ADDR_UNSPEC, 1, 0,
+		                  entry.op_context), 0);
+	}
+}
+
+static void *kill_later(void *unused)
+{
+	usleep((useconds_t)(getpid() % 97) * 200);
+	CHECK_EQ(kill(pvas_getpid(PVAS_SELF, 1), SIGKILL), 0);
+	return unused;
+}
+
+static void deaf(void)
+{
+	start(FI_WAIT_UNSPEC, 0, 0);
+	if (me == 1)
+		chaos_receiver();
+	static unsigned char out[300000];
+	fill(out, sizeof out, 3);
+	pthread_t thread;
+	CHECK_EQ(pthread_create(&thread, NULL, kill_later, NULL), 0);
+	for (;;) {
+		ssize_t sent = fi_tsend(ep, out, sizeof out, NULL, address[1], 1, out);
+		if (sent == -FI_EAGAIN) {
+			fi_cq_read(cq, NULL, 0);
+			continue;
+		}
+		if (sent == -ECONNRESET)
+			break;
+		CHECK_EQ(sent, 0);
+		struct fi_cq_tagged_entry entry;
+		ssize_t read;
+		while ((read = fi_cq_sread(cq, &entry, 1, NULL, 1000)) == -FI_EAGAIN)
+			;
+		if (read == -FI_EAVAIL) {
+			struct fi_cq_err_entry error = {0};
+			CHECK_EQ(fi_cq_readerr(cq, &error, 0), 1);
+			CHECK_EQ(error.err, ECONNRESET);
+		}
+	}
+	CHECK_EQ(pthread_join(thread, NULL), 0);
+	printf("ended well\n");
+}
+
 int main(int argc, char **argv)
 {
 	static const struct {
@@ -862,7 +1139,9 @@ int main(int argc, char **argv)
 		{"memory", memory},           {"atomics", atomics},
 		{"completions", completions},
 		{"waiting", waiting},         {"flood", flood},       {"threads", threads},
+		{"heap", heap},
 		{"ends", ends},               {"chaos", chaos},
+		{"placed", placed},           {"gone", gone},         {"deaf", deaf},
 	};
 	CHECK(argc == 3);
 	others = atoi(argv[2]);

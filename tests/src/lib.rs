@@ -34,6 +34,7 @@ mod random;
 pub mod slurm;
 pub mod span;
 pub mod user;
+pub mod vm;
 
 pub use command::{Cmd, Output, Running};
 pub use random::Random;
@@ -164,9 +165,8 @@ impl WorkDir {
 
     /// Writes an executable file in it.
     pub fn write_executable(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt as _;
-        let path = self.write(name, content);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("chmod");
+        let path = self.join(name);
+        write_program(&path, content);
         path
     }
 }
@@ -231,6 +231,22 @@ pub fn same_lines(what: &str, ours: &str, theirs: &str) {
     let (a, b) = (work.write("theirs", theirs), work.write("ours", ours));
     let diff = Cmd::new("diff").args(["-U3"]).arg(a).arg(b).run().stdout;
     panic!("{what}: ours differs\n{diff}");
+}
+
+/// Writes a script that is to be run, with no descriptor of it among ours: see [`copy_program`].
+pub fn write_program(path: &Path, content: impl AsRef<[u8]>) {
+    use std::os::unix::fs::PermissionsExt as _;
+    let draft = path.with_extension("draft");
+    fs::write(&draft, content).unwrap_or_else(|error| panic!("{}: {error}", draft.display()));
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755)).expect("chmod");
+    copy_program(&draft, path);
+    fs::remove_file(&draft).expect("remove a file");
+}
+
+/// Copies a program that is to be run. Another process does it: what a thread of ours has open to
+/// write, children that other threads start just then have, too, and nobody can run it (ETXTBSY).
+pub fn copy_program(from: &Path, to: &Path) {
+    Cmd::new("cp").args(["-p", "--"]).arg(from).arg(to).run().ok();
 }
 
 /// Polls `condition` until it holds; panics with `what` after `limit`.

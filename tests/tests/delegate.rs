@@ -73,6 +73,84 @@ fn a_delegatee_that_ends_leaves_nobody_waiting() {
     holds("delegatee_dies");
 }
 
+/// A case of `programs/delegate_server.c` under `nagaya run` with these options.
+fn server(dir: &WorkDir, options: &[&str], case: &str) -> Cmd {
+    let program = program::c_with_libraries("delegate_server.c", &["pvas_delegate", "pvas"]);
+    let run = nagaya("run").args(options).arg(program).arg(case);
+    run.dir(dir.path()).time_limit(Duration::from_secs(60))
+}
+
+#[test]
+fn the_node_server_does_io_with_what_is_passed_to_it_and_nothing_else() {
+    let domains = ["--domains", "all:1,all:1"];
+    for options in [&["-n", "2"][..], &domains] {
+        let dir = WorkDir::new();
+        let options = [options, &["--delegatee", "all:2"]].concat();
+        // Task 1 kills itself, with something passed.
+        let output = server(&dir, &options, "works").run().ends_with(128 + 9);
+        let mut lines: Vec<_> = output.stdout.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["passed", "works"], "{output}");
+        output.one_line(&["task 1", "signal 9"]);
+    }
+}
+
+#[test]
+fn programs_that_are_linked_to_their_addresses_ask_the_node_server_too() {
+    let dir = WorkDir::new();
+    dir.write("alone", "");
+    let flags = program::library_flags(&["pvas_delegate", "pvas"]);
+    let flags: Vec<&str> =
+        ["-pthread", "-no-pie"].into_iter().chain(flags.iter().map(String::as_str)).collect();
+    let program = program::c_with("delegate_server.c", &flags);
+    let run = nagaya("run").args(["--delegatee", "all:1"]).arg(program).arg("works");
+    run.dir(dir.path()).run().prints("works\n");
+}
+
+#[test]
+fn a_job_under_a_launcher_has_a_delegatee_and_ends_with_its_last_task() {
+    let dir = WorkDir::new();
+    dir.write("alone", "");
+    let job = nagaya_tests::job();
+    let program = program::c_with_libraries("delegate_server.c", &["pvas_delegate", "pvas"]);
+    let exec = nagaya("exec").args(["--job", &job, "--delegatee", "all:1"]).arg(program);
+    exec.arg("works").dir(dir.path()).run().prints("works\n");
+    let is_over = || nagaya_tests::tasks_of(&job).is_empty();
+    nagaya_tests::wait_until("the node server to end", Duration::from_secs(10), is_over);
+}
+
+#[test]
+fn a_node_server_whose_delegatee_is_killed_says_so_and_its_tasks_go_on() {
+    let dir = WorkDir::new();
+    let job = nagaya_tests::job();
+    let mut run = server(&dir, &["--job", &job, "--delegatee", "all:2"], "dies").spawn();
+    run.wait_for_word("works");
+    let tasks = nagaya_tests::tasks_of(&job);
+    let its = tasks.iter().find(|task| task.command.contains("delegatee --threads 2"));
+    nagaya_tests::kill(its.expect("it runs").pid, rustix::process::Signal::KILL);
+    let output = run.wait().ends_with(0);
+    output.one_line(&["delegatee", "has ended"]);
+    assert_eq!(output.stdout, "works\non\n");
+}
+
+#[test]
+fn who_asks_a_node_server_that_is_no_delegatee_learns_so() {
+    let dir = WorkDir::new();
+    server(&dir, &[], "absent").run().ok();
+    for (place, words) in [
+        ("all", &["threads"][..]),
+        ("all:0", &["threads"]),
+        ("all:99", &["at most"]),
+        ("all:1,all:1", &["one place"]),
+        ("@b:1", &["one place"]),
+        ("9999:1", &["--delegatee", "9999"]),
+    ] {
+        server(&dir, &["--delegatee", place], "absent").run().refused(125, words);
+    }
+    let options = ["--delegatee", "all:1", "--domains", "all:1,@b:1"];
+    server(&dir, &options, "absent").run().refused(125, &["--delegatee", "machines"]);
+}
+
 /// Runs a case of `programs/delegate_faults.c`, which owns a space.
 #[track_caller]
 fn survives(arguments: &[String], seconds: u64) -> String {

@@ -1,11 +1,13 @@
 //! A space over several machines, which are network namespaces here with nothing in common but files.
 //! The cases are in `programs/machines.c`; what else a user sees is here: output, statuses,
-//! signals, and that nothing is left when a task or a machine is lost.
+//! signals, and that nothing is left when a task or a machine is lost. Some have memory in common:
+//! a file, or that of a virtual machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use nagaya_tests::nodes::{END_MAX, NAMES, Nodes, Shares};
+use nagaya_tests::vm::VirtualMachine;
 use nagaya_tests::{Cmd, Running, kill, nagaya, proc_status, program, seed, skip, tool};
 use rustix::process::Signal;
 
@@ -38,6 +40,119 @@ fn cases(file: &str, cases: &[&str]) {
     }
 }
 
+/// A file that all see, as memory.
+fn pool(nodes: &Nodes, bytes: u64) -> String {
+    let path = nodes.dir().join("pool");
+    let file = std::fs::File::create(&path).expect("a file");
+    file.set_len(bytes).expect("its size");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    file.set_permissions(mode).expect("its mode");
+    path.to_str().expect("text").to_owned()
+}
+
+fn pooled_cases(file: &str, all_domains: [&str; 2], cases: &[&str]) {
+    let Some(nodes) = machines(4) else { return };
+    let program = program::c_with_libraries(file, &["pvas_delegate", "pvas"]);
+    let pool = pool(&nodes, 512 << 20);
+    for case in cases {
+        for domains in all_domains {
+            let options = ["-K", "--pool", &pool];
+            let output = run(&nodes, domains, &options, &program).arg(case).run();
+            assert!(output.status.success(), "{domains}, {case}: {output}");
+        }
+    }
+    nodes.all_is_gone();
+}
+
+/// Cases for machines that have memory in common.
+const POOLED: [&str; 12] = [
+    "who", "order", "locks", "calls", "maps", "churn", "forks", "ends", "sleeps", "works", "grows",
+    "streams",
+];
+
+/// Where machines have memory in common, all is as where they have none.
+#[test]
+fn machines_that_share_memory_are_one_space() {
+    let domains = ["all:2,@node2:2", "all:1,@node2:1,@node3/0:2,@node4:1"];
+    pooled_cases("machines.c", domains, &POOLED);
+    pooled_cases("domains.c", domains, &["pointers", "unmaps"]);
+    pooled_cases("delegate.c", ["all:1,@node2:2", "all:2,@node2:1"], &["calls", "later"]);
+}
+
+/// A virtual machine's memory begins behind where ours begins, and has no holes.
+#[test]
+fn a_virtual_machine_and_its_host_are_one_space() {
+    let Some(nodes) = machines(3) else { return };
+    let pool = pool(&nodes, 256 << 20);
+    let vm = match VirtualMachine::new(&nodes, Path::new(&pool)) {
+        Ok(vm) => vm,
+        Err(why) => return skip(&why),
+    };
+    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    let pools = format!("{pool},vm=/dev/dax0.0");
+    for case in POOLED {
+        let options = ["-K", "--pool", &pools];
+        let command = run(&nodes, "all:2,@vm:2", &options, &program).arg(case);
+        let output = command.env("NAGAYA_RSH", vm.agent()).run();
+        assert!(output.status.success(), "{case}: {output}");
+    }
+    // All of these: the host, a node beside it that maps the same file, and the virtual machine.
+    let command = run(&nodes, "all:1,@node2:1,@vm:2", &["-K", "--pool", &pools], &program);
+    let output = command.arg("works").env("NAGAYA_RSH", vm.agent()).run();
+    assert!(output.status.success(), "{output}");
+}
+
+#[test]
+fn a_pool_that_is_none_is_said_in_a_line() {
+    let Some(nodes) = machines(2) else { return };
+    let pool = pool(&nodes, 64 << 20);
+    let refused = |domains: &str, pools: &str, words: &[&str]| {
+        let words = [&["--pool"], words].concat();
+        run(&nodes, domains, &["--pool", pools], "true").run().refused(125, &words);
+    };
+    let both = "all:1,@node2:1";
+    refused("all:1", &pool, &["@HOST"]);
+    refused(both, &format!("{pool},node3={pool}"), &["node3", "none of the machines"]);
+    refused(both, "/nowhere/pool", &["/nowhere/pool"]);
+    refused(both, &format!("{pool},node2=/dev/null"), &["node 1 (node2)", "/dev/null"]);
+    std::fs::write(nodes.dir().join("open"), [0; 8192]).expect("a file");
+    refused(both, &nodes.dir().join("open").display().to_string(), &["open"]);
+    let refused = |pools: &str, words: &[&str]| {
+        run(&nodes, both, &["--pool", pools], "true").run().refused(125, words);
+    };
+    // Two files are not one memory.
+    let other = nodes.dir().join("other");
+    std::fs::copy(&pool, &other).expect("a copy");
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&other, mode).expect("its mode");
+    refused(&format!("{pool},node2={}", other.display()), &["is not the memory that node"]);
+    std::fs::File::options()
+        .write(true)
+        .open(&other)
+        .and_then(|it| it.set_len(1 << 20))
+        .expect("a size");
+    refused(&other.display().to_string(), &["too small"]);
+    // One job at a time.
+    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    let mut running = run(&nodes, both, &["--pool", &pool], program).arg("stays").spawn();
+    running.wait_for_word("stays");
+    refused(&pool, &["in use by another job"]);
+    drop(running);
+    nodes.all_is_gone();
+}
+
+/// More than the pool has room for.
+#[test]
+fn a_pool_that_is_full_ends_the_job_with_a_line() {
+    let Some(nodes) = machines(2) else { return };
+    let pool = pool(&nodes, 10 << 20);
+    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    let output = run(&nodes, "all:1,@node2:1", &["--pool", &pool], program).arg("works").run();
+    assert!(!output.status.success(), "{output}");
+    assert!(output.stderr.contains("is full: take a larger pool"), "{output}");
+    nodes.all_is_gone();
+}
+
 #[test]
 fn domains_of_machines_have_the_same_numbers_everywhere() {
     cases("machines.c", &["who"]);
@@ -55,7 +170,18 @@ fn every_read_sees_the_last_write() {
 
 #[test]
 fn system_calls_use_memory_of_other_machines() {
-    cases("machines.c", &["calls"]);
+    cases("machines.c", &["calls", "sleeps", "works", "grows"]);
+}
+
+/// Pages that lie behind each other come together: one after the other they are 16,700 packets.
+#[test]
+fn what_is_used_from_one_end_to_the_other_is_fetched_ahead() {
+    cases("machines.c", &["streams"]);
+    let Some(nodes) = machines(2) else { return };
+    let program = program::c_with_libraries("machines.c", &["pvas_delegate", "pvas"]);
+    run(&nodes, "all:1,@node2:1", &["-K"], program).arg("streams").run().ok();
+    let [here, there] = [0, 1].map(|node| nodes.received(node).1);
+    assert!(here < 12_000 && there < 12_000, "{here} and {there} packets");
 }
 
 #[test]
@@ -241,8 +367,12 @@ fn a_death_at_any_instant_ends_the_job() {
     };
     let Some(nodes) = machines(2) else { return };
     let program = program::c_with_libraries("machines.c", &["pvas"]);
-    for round in 0..8 {
-        let running = run(&nodes, "all:2,@node2:2", &["-K"], &program).arg("stays").spawn();
+    let pool = pool(&nodes, 64 << 20);
+    for round in 0..10 {
+        let options = ["-K", "--pool", &pool];
+        // With and without memory in common.
+        let options = if round % 2 == 0 { &options } else { &options[..1] };
+        let running = run(&nodes, "all:2,@node2:2", options, &program).arg("stays").spawn();
         std::thread::sleep(Duration::from_millis(below(250)));
         let node = below(2) as usize;
         let pids = nodes.processes(node);

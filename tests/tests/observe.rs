@@ -76,7 +76,7 @@ fn a_name_that_the_kernel_cuts_within_a_letter_hides_no_state() {
     let (job, work) = (job(), WorkDir::new());
     // The kernel keeps 15 bytes.
     let program = work.join("a長屋長屋長屋");
-    std::fs::copy(tool("sleep"), &program).expect("copy");
+    nagaya_tests::copy_program(&tool("sleep"), &program);
     let running = exec(&job, program).arg("600").spawn();
     wait_until("it sleeps", std::time::Duration::from_secs(30), || {
         tasks_of(&job).iter().any(|task| task.state == "S")

@@ -1,9 +1,10 @@
 //! The provider for libfabric: what it claims, case by case (`programs/ofi.c`), and libfabric's
-//! own programs over it. What MPIs do over it is in `mpi_ofi.rs`.
+//! own programs over it. What MPIs do over it is in `mpi/provider.rs`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nagaya_tests::mpi::libfabric_with_lnx;
 use nagaya_tests::{Cmd, bin_dir, exec, job, program, skip, task, tasks, tool};
 
 /// With the provider where libfabric looks for it.
@@ -11,11 +12,16 @@ fn with_provider(command: Cmd) -> Cmd {
     command.env("FI_PROVIDER_PATH", bin_dir())
 }
 
-fn cases() -> PathBuf {
+/// A program that is linked with libfabric.
+fn linked(source: &str) -> PathBuf {
     let flags = program::library_flags(&["pvas", "fabric"]);
     let mut all = vec!["-pthread"];
     all.extend(flags.iter().map(String::as_str));
-    program::c_with("ofi.c", &all)
+    program::c_with(source, &all)
+}
+
+fn cases() -> PathBuf {
+    linked("ofi.c")
 }
 
 fn case(name: &str, ranks: usize) -> Cmd {
@@ -38,6 +44,26 @@ fn messages_of_all_sizes_arrive() {
 #[test]
 fn messages_find_their_receives() {
     holds("matching");
+}
+
+/// The sender copies them, whatever the receiver does.
+#[test]
+fn large_messages_are_there_though_nobody_looks() {
+    holds("placed");
+}
+
+/// The receiver does not wait for room in which those would be that it is to end itself.
+#[test]
+fn many_large_messages_are_copied_by_both_sides_before_anybody_looks() {
+    holds("heap");
+    // More tasks than processors: both stop in the middle of a message.
+    case("heap", 5).run().ok();
+}
+
+#[test]
+fn who_has_sent_may_go() {
+    let output = case("gone", 2).run().ok();
+    assert_eq!(output, "ended well\n");
 }
 
 #[test]
@@ -78,10 +104,32 @@ fn threads_share_an_endpoint() {
     holds("threads");
 }
 
+/// Then there is no lock.
+#[test]
+fn threads_may_take_turns() {
+    let case = |name, ranks| case(name, ranks).env("TURNS", "1");
+    for name in ["messages", "matching", "completions", "waiting", "heap"] {
+        case(name, 2).run().ok();
+    }
+    case("flood", 9).time_limit(Duration::from_secs(300)).run().ok();
+    case("chaos", 2).run().ends_with(128 + 9);
+}
+
 #[test]
 fn who_has_gone_is_told_of() {
     let output = case("ends", 2).run().ends_with(128 + 9);
     assert_eq!(output.stdout, "ended well\n", "{output}");
+}
+
+/// Each task by one line, though it has asked for several; and only if that is wanted.
+#[test]
+fn who_cannot_be_reached_is_told_of() {
+    let lines = |command: Cmd| {
+        let output = command.run().ends_with(128 + 9);
+        output.stderr.lines().filter(|line| line.contains("is not in this space")).count()
+    };
+    assert_eq!(lines(case("ends", 2).env("FI_LOG_LEVEL", "warn")), 2);
+    assert_eq!(lines(case("ends", 2)), 0);
 }
 
 #[test]
@@ -90,6 +138,32 @@ fn a_sender_that_is_killed_harms_nobody() {
         let output = case("chaos", 2).run().ends_with(128 + 9);
         assert_eq!(output.stdout, "ended well\n", "{output}");
     }
+}
+
+#[test]
+fn a_receiver_that_is_killed_harms_nobody() {
+    for _ in 0..10 {
+        let output = case("deaf", 2).run().ends_with(128 + 9);
+        assert_eq!(output.stdout, "ended well\n", "{output}");
+    }
+}
+
+/// What another provider owns: `lnx`, of a newer libfabric than the distribution's.
+#[test]
+fn another_provider_may_own_queue_and_receives() {
+    let command = with_provider(tasks(2, linked("ofi_lnx.c")));
+    let command = command.env("LD_LIBRARY_PATH", libfabric_with_lnx());
+    command.env("FI_LNX_PROV_LINKS", "nagaya").run().ok();
+}
+
+/// Older and newer libfabrics may have other ideas of how.
+#[test]
+fn a_libfabric_whose_peers_are_unknown_is_told_so() {
+    let command = with_provider(task(linked("ofi_lnx.c"))).arg("alone");
+    let output = command.env("FI_LOG_LEVEL", "warn").run();
+    assert_eq!(output.code(), 0, "{output}");
+    let said = output.stderr.lines().filter(|line| line.contains("none of 2.3 to 2.6")).count();
+    assert_eq!(said, 1, "{output}");
 }
 
 /// fi_info, with as much said as libfabric can.
@@ -141,7 +215,7 @@ fn tasks_of_several_domains_exchange_messages() {
     let mut all = vec!["-pthread", "-no-pie", "-fno-pie"];
     all.extend(flags.iter().map(String::as_str));
     let fixed = program::c_with("ofi.c", &all);
-    for name in ["messages", "matching", "multiple", "memory", "atomics", "flood"] {
+    for name in ["messages", "matching", "multiple", "placed", "memory", "atomics", "flood"] {
         let output = with_provider(tasks(2, &fixed)).args([name, "2"]).run();
         if output.stderr.contains("userfaultfd") {
             return skip("userfaultfd is not allowed here");

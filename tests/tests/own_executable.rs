@@ -16,7 +16,7 @@ fn origin() -> WorkDir {
         program::c_with("origin.c", &[&search, "-lorigin", "-Wl,-rpath,$ORIGIN/lib", "-ldl"]);
     fs::create_dir(dir.join("lib")).expect("make a directory");
     fs::rename(built, dir.join("lib/liborigin.so")).expect("move the library");
-    fs::copy(program, dir.join("origin")).expect("copy the program");
+    nagaya_tests::copy_program(&program, &dir.join("origin"));
     dir
 }
 

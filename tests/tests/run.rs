@@ -342,3 +342,13 @@ fn ordinary_tools_run_as_tasks() {
     same_as_plain(&["git", "--version"]);
     same_as_plain(&["false"]).ends_with(1);
 }
+
+#[test]
+fn nobody_need_read_what_is_said() {
+    // `nagaya run … 2>&1 | head`: its line of the task comes when the pipe is closed.
+    let script = "{ sleep 0.3; \"$0\" run bash -c 'kill -9 $$' 2>&1; echo $? >&3; } 3>&1 >&4 4>&- | \
+                  cat";
+    let closed = format!("exec 4> >(true); sleep 0.1; {script}");
+    let output = Cmd::new("bash").args(["-c", &closed]).arg(nagaya_tests::nagaya_path()).run().ok();
+    assert_eq!(output, "137\n");
+}

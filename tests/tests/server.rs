@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
+use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -264,6 +265,30 @@ fn a_stale_socket_does_not_hinder_the_next_job() {
 }
 
 #[test]
+fn who_reaches_a_server_that_is_just_being_killed_starts_the_next_one() {
+    let runtime = WorkDir::short();
+    let job = job();
+    let echo = || exec(&job, "echo").arg("works").env("XDG_RUNTIME_DIR", runtime.path());
+    let dir = runtime.join("nagaya");
+    let first = exec(&job, "sleep").arg("600").env("XDG_RUNTIME_DIR", runtime.path()).spawn();
+    let tasks = || ps(|command| command.env("XDG_RUNTIME_DIR", runtime.path()));
+    wait_until("the task runs", SOON, || tasks().len() == 1);
+    let socket = sockets(&dir).remove(0);
+    nagaya_tests::kill(server_of(&tasks()[0]), Signal::KILL);
+    let _ = first.wait();
+    // As the kernel does when it takes a process apart: connections end before they are refused.
+    fs::remove_file(&socket).expect("remove the socket");
+    let listener = UnixListener::bind(&socket).expect("listen");
+    let dying = std::thread::spawn(move || {
+        for _ in 0..3 {
+            drop(listener.accept());
+        }
+    });
+    echo().run().prints("works\n");
+    dying.join().expect("the dying server");
+}
+
+#[test]
 fn a_directory_that_others_can_enter_is_refused() {
     let short = WorkDir::short();
     let dir = short.join("nagaya");
@@ -309,7 +334,7 @@ fn another_user_is_kept_out() {
     let readable = WorkDir::short();
     let open = |name: &str, from: &std::path::Path| {
         let path = readable.join(name);
-        fs::copy(from, &path).expect("copy");
+        nagaya_tests::copy_program(from, &path);
         path
     };
     let (nagaya, who) = (open("nagaya", &nagaya_tests::nagaya_path()), program::c("uid.c"));

@@ -181,9 +181,7 @@ fn agent_between(nodes: &Nodes) -> PathBuf {
         agent.display()
     );
     let path = nodes.dir().join("between");
-    std::fs::write(&path, script).expect("a script");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&path, mode).expect("it may run");
+    nagaya_tests::write_program(&path, script);
     path
 }
 
@@ -211,9 +209,7 @@ fn a_host_that_cannot_begin_is_named_with_the_reason() {
     let agent = |name: &str, script: &str| {
         let path = nodes.dir().join(name);
         let script = format!("#!/bin/sh\nagent='{}'\n{script}\n", nodes.agent().display());
-        std::fs::write(&path, script).expect("a script");
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(&path, mode).expect("it may run");
+        nagaya_tests::write_program(&path, script);
         path
     };
     let refused = |agent: &Path, options: &[&str], words: &[&str]| {
@@ -238,7 +234,9 @@ fn a_host_that_cannot_begin_is_named_with_the_reason() {
         "stranger",
         "exec python3 -c '\nimport os, sys, subprocess\n\
          node = subprocess.Popen(sys.argv[1:], stdin=subprocess.PIPE)\n\
-         order = bytearray(os.read(0, 65536)); order[20] ^= 1\n\
+         order = bytearray()\n\
+         while len(order) <= 20: order += os.read(0, 65536)\n\
+         order[20] ^= 1\n\
          node.stdin.write(order); node.stdin.flush()\n\
          while order: order = os.read(0, 65536); node.stdin.write(order); node.stdin.flush()\n\
          ' \"$agent\" \"$@\"",
@@ -283,13 +281,6 @@ fn hosts_are_named_in_a_list_or_a_file() {
     }
 }
 
-/// Bytes that have come to a machine.
-fn received(nodes: &Nodes, node: usize) -> u64 {
-    let text = nodes.on(node, Cmd::new(tool("cat")).arg("/proc/net/dev")).run().ok();
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("eth0:")).expect("a device");
-    line.split_whitespace().next().expect("a number").parse().expect("bytes")
-}
-
 /// The program has 8 MiB of text that a thread on the other machine reads; and writes, later.
 #[test]
 fn text_is_read_from_the_same_file_and_fetched_where_there_is_another() {
@@ -302,9 +293,9 @@ fn text_is_read_from_the_same_file_and_fetched_where_there_is_another() {
     let (ours, other) = (program("1"), program("2"));
     let right = format!("{} 8 7 18\n", 1 << 20);
     let fetched = || {
-        let before = received(&nodes, 1);
+        let before = nodes.received(1).0;
         span(&nodes, &["-H", "node1:1,node2"], &ours).run().prints(&right);
-        received(&nodes, 1) - before
+        nodes.received(1).0 - before
     };
     let same = fetched();
     assert!(same < 3 << 20, "{same} bytes came where the file is the same");

@@ -131,9 +131,16 @@ impl Remains {
     /// Asserts that none is left, soon.
     #[track_caller]
     pub fn none(&self, what: &str) {
+        self.none_of(what, |_| true);
+    }
+
+    /// Asserts that none is left, soon, of programs with such paths.
+    #[track_caller]
+    pub fn none_of(&self, what: &str, is_one: impl Fn(&str) -> bool) {
         let limit = Duration::from_secs(20);
+        let program = |command: &str| command.split(' ').next().map(&is_one).unwrap_or_default();
         wait_until(&format!("after {what} all processes are gone"), limit, || {
-            self.processes().is_empty()
+            !self.processes().iter().any(|(_, command)| program(command))
         });
     }
 }

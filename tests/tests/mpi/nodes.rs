@@ -1,11 +1,11 @@
 //! One job on two nodes: what stays on a node goes through its space, what does not through
 //! the MPI's own network.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nagaya_tests::mpi::{Mpi, OPEN_MPI_4};
 use nagaya_tests::nodes::{NAMES, Nodes, Shares};
-use nagaya_tests::{Cmd, Task, kill, nagaya, skip};
+use nagaya_tests::{Cmd, Running, Task, kill, nagaya, skip, wait_until};
 use rustix::process::Signal;
 
 use crate::ends::{MARK, Remains};
@@ -56,6 +56,62 @@ pub fn messages_and_collectives(mpi: Mpi) {
     }
 }
 
+/// Ranks that are told to go by our provider only, and are not all in one space, end and say
+/// why.
+pub fn out_of_reach(mpi: Mpi) {
+    let Some(nodes) = Nodes::new(Shares::Files) else {
+        return skip(NEEDS_ROOT);
+    };
+    let program = Cmd::new(mpi.compile("mpi_messages.c"));
+    let remains = Remains::new();
+    let job = launch(&nodes, mpi.over_provider(), program).env("FI_LOG_LEVEL", "warn");
+    let job = job.env(MARK, remains.mark());
+    let mut job = job.time_limit(Duration::from_secs(120)).spawn();
+    let line = "it is not in this space";
+    let said = |job: &Running| [job.stdout(), job.stderr()].iter().any(|it| it.contains(line));
+    wait_until("our line is there", Duration::from_secs(60), || said(&job) || !job.is_running());
+    assert!(said(&job), "{}", job.stderr());
+    fails(job, &remains);
+}
+
+/// The job ends with a status that says so. Open MPI 5's launcher does not end at times where a rank
+/// has given up or was killed: then it waits for nothing of ours.
+fn fails(mut job: Running, remains: &Remains) {
+    let begin = Instant::now();
+    while job.is_running() && begin.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    if job.is_running() {
+        // Tasks have their server's command line.
+        let ours = ["/nagaya", "/proc/self/exe"];
+        let is_ours = |path: &str| ours.iter().any(|it| path.ends_with(it));
+        return remains.none_of("a launcher that does not end", is_ours);
+    }
+    let output = job.wait();
+    assert_ne!(output.code(), 0, "{output}");
+}
+
+/// Two ranks on each of two nodes, joined by libfabric's `lnx`: our provider within a node, and
+/// TCP between them.
+pub fn linked(mpi: Mpi) {
+    let Some(nodes) = Nodes::new(Shares::Files) else {
+        return skip(NEEDS_ROOT);
+    };
+    let mpi = mpi.over_lnx("nagaya+tcp;ofi_rxm:eth0");
+    for tasks in messages(&nodes, mpi) {
+        assert_copies_within(&tasks);
+    }
+    // Each node has sent one rank's messages by the network, and none to itself.
+    for node in [0, 1] {
+        let [between, within] = ["eth0", "lo"].map(|device| nodes.sent(node, device));
+        assert!(between > 20 * (4 << 20), "{between} bytes");
+        assert!(within < 4 << 20, "{within} bytes");
+    }
+    let program = Cmd::new(mpi.compile("mpi_collectives.c"));
+    let job = launch(&nodes, mpi, program).time_limit(Duration::from_secs(300));
+    job.run().prints("collectives agree\n");
+}
+
 /// The launcher ends, and no process remains on either node.
 pub fn a_rank_is_killed(mpi: Mpi) {
     let Some(nodes) = Nodes::new(Shares::Files) else {
@@ -67,8 +123,7 @@ pub fn a_rank_is_killed(mpi: Mpi) {
     let mut job = job.time_limit(Duration::from_secs(60)).spawn();
     job.wait_for_lines(4);
     kill(nodes.tasks(1)[0].pid, Signal::KILL);
-    let output = job.wait();
-    assert_ne!(output.code(), 0, "{output}");
+    fails(job, &remains);
     remains.none("a rank on the other node");
 }
 

@@ -1,11 +1,11 @@
-//! All messages of an MPI over Nagaya's provider for libfabric.
+//! All messages of an MPI over Nagaya's provider for libfabric, alone or joined to others
+//! (`mpi` says how).
 
 use nagaya_tests::mpi::Mpi;
 
 /// Point-to-point messages of all sizes. Ordinary processes, told to use nothing else, cannot
 /// start: so it is the provider that they go by.
 pub fn messages(mpi: Mpi) {
-    let mpi = mpi.over_provider();
     let program = mpi.compile("mpi_messages.c");
     for ranks in [2, 4] {
         mpi.launch_tasks(ranks, &program).run().prints("messages arrived\n");

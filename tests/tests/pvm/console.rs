@@ -168,8 +168,7 @@ fn same(lines: &[&str]) {
     let stock = Machine::stock(&[]);
     let ours = Ours::new();
     for dir in [stock.dir(), ours.work.path()] {
-        std::fs::write(dir.join("talker"), TALKER).expect("our directory");
-        Cmd::new("chmod").arg("+x").arg(dir.join("talker")).run().ok();
+        nagaya_tests::write_program(&dir.join("talker"), TALKER);
     }
     let home = |dir: &Path, shell: Cmd| shell.env("HOME", dir);
     let mut consoles = [

@@ -66,7 +66,7 @@ fn tasks_outlive_a_killed_daemon_and_are_told_and_nothing_is_left() {
 fn a_program_that_cannot_be_a_task_of_a_space_runs_as_an_ordinary_process() {
     let work = WorkDir::new();
     let program = work.join("output");
-    std::fs::copy(compiled("output", &[]), &program).expect("copy");
+    nagaya_tests::copy_program(&compiled("output", &[]), &program);
     let mode = Permissions::from_mode(0o4755);
     std::fs::set_permissions(&program, mode).expect("set-user-ID");
     let stock = Machine::stock(&[work.path()]);
@@ -90,13 +90,16 @@ fn programs_linked_to_fixed_addresses_copy_out_of_each_others_memory() {
         if others_first {
             same_lines("space", &machine.task(&first).run().ok(), LIVES);
         }
-        let turns = machine.task(&program).args(["turns", "1000", "1000000"]);
-        let printed = turns.time_limit(Duration::from_secs(120)).run().ok();
-        same_lines("neighbours", &printed, "messages that are not what was sent: 0\n");
-        let tasks = ps(|command| command.env("XDG_RUNTIME_DIR", machine.dir()));
-        let turned = tasks.iter().filter(|task| task.command.contains("neighbours"));
+        let copies = || {
+            let turns = machine.task(&program).args(["turns", "1000", "1000000"]);
+            let printed = turns.time_limit(Duration::from_secs(120)).run().ok();
+            same_lines("neighbours", &printed, "messages that are not what was sent: 0\n");
+            let tasks = ps(|command| command.env("XDG_RUNTIME_DIR", machine.dir()));
+            let turned = tasks.iter().filter(|task| task.command.contains("neighbours"));
+            turned.map(|task| task.copies).sum::<u64>()
+        };
         // How many depends on who looks when.
-        assert!(turned.map(|task| task.copies).sum::<u64>() > 0, "{tasks:?}");
+        assert!((0..10).any(|_| copies() > 0), "{}", machine.log());
         assert!(!machine.log().contains("ordinary process"), "{}", machine.log());
     }
 }

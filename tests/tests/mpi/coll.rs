@@ -1,0 +1,131 @@
+//! Collective operations by Nagaya's library (LD_PRELOAD), in which ranks read their peers'
+//! buffers in place.
+
+use std::time::Duration;
+
+use nagaya_tests::mpi::{Mpi, OPEN_MPI_4};
+use nagaya_tests::program::build;
+use nagaya_tests::{Cmd, bin_dir, kill, nagaya, seed};
+use rustix::process::Signal;
+
+use crate::ends::{MARK, Remains};
+
+const TIME_LIMIT: Duration = Duration::from_secs(300);
+
+/// The library, before the MPI of whatever runs.
+fn with_library(command: Cmd) -> Cmd {
+    command.env("LD_PRELOAD", bin_dir().join("libnagaya_coll.so")).time_limit(TIME_LIMIT)
+}
+
+fn tasks(mpi: Mpi, ranks: usize) -> Cmd {
+    with_library(mpi.launch_tasks(ranks, mpi.compile("mpi_coll.c")))
+}
+
+fn case(mpi: Mpi, ranks: usize, name: &str) -> Cmd {
+    tasks(mpi, ranks).arg(name)
+}
+
+/// More ranks than processors, where they leave them to each other.
+fn many(mpi: Mpi) -> usize {
+    if mpi.yields { 5 } else { 3 }
+}
+
+/// Random operations, buffers and communicators: the results are those of the MPI's own.
+pub fn agrees_with_the_mpis_own(mpi: Mpi) {
+    let place = case(mpi, 2, "place").env("NAGAYA_COLL_LOG", "1").run();
+    let said = place.stderr.matches("nagaya-coll: operations of 2 ranks: in place").count();
+    assert_eq!(said, 1, "{place}");
+    place.prints("in place\n");
+    let seed = seed().to_string();
+    for (ranks, rounds) in [(2, "400"), (many(mpi), "150")] {
+        let random = case(mpi, ranks, "random").args([&seed, rounds]);
+        random.run().prints("both agree\n");
+    }
+    // All of MPI's, also those that it does not have.
+    let program = mpi.compile("mpi_collectives.c");
+    let ranks = if mpi.yields { 4 } else { 3 };
+    with_library(mpi.launch_tasks(ranks, program)).run().prints("collectives agree\n");
+}
+
+/// What has each MPI bring large messages piece by piece, which both sides must call it for.
+const PIECE_BY_PIECE: [(&str, &str); 4] = [
+    ("OMPI_MCA_btl_vader_single_copy_mechanism", "none"),
+    ("OMPI_MCA_smsc", "^cma,xpmem,knem"),
+    ("MPIR_CVAR_CH4_CMA_ENABLE", "0"),
+    ("UCX_TLS", "posix,self"),
+];
+
+/// A rank that waits lets the MPI's messages go on, threads do not disturb each other, seats are
+/// taken again, and errors are the MPI's.
+pub fn goes_with_the_rest(mpi: Mpi) {
+    for ranks in [2, many(mpi)] {
+        let progress = case(mpi, ranks, "progress");
+        progress.clone().run().prints("messages went on\n");
+        let pieces = PIECE_BY_PIECE.into_iter();
+        let progress = pieces.fold(progress, |command, (name, value)| command.env(name, value));
+        progress.run().prints("messages went on\n");
+        case(mpi, ranks, "ahead").run().prints("nobody is disturbed\n");
+        case(mpi, ranks, "threads").run().prints("threads agree\n");
+    }
+    case(mpi, 2, "churn").run().prints("all have gone\n");
+    case(mpi, 2, "errors").run().prints("errors are told\n");
+}
+
+/// A rank is killed while all are in operations: the launcher ends, and nobody remains.
+pub fn a_rank_is_killed(mpi: Mpi) {
+    let mut random = seed();
+    for ranks in [2, 3] {
+        let remains = Remains::new();
+        let job = case(mpi, ranks, "forever").env(MARK, remains.mark());
+        let mut job = job.time_limit(Duration::from_secs(60)).spawn();
+        let text = job.wait_for_lines(ranks).join("\n");
+        let pids: Vec<i32> =
+            text.lines().filter_map(|line| line.rsplit(' ').next()?.parse().ok()).collect();
+        assert_eq!(pids.len(), ranks, "{text}");
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        std::thread::sleep(Duration::from_micros(random >> 48));
+        kill(pids[usize::try_from(random % 2).expect("small")], Signal::KILL);
+        let output = job.wait();
+        assert_ne!(output.code(), 0, "{output}");
+        // Wrong results would be said; nor do the others fail by what has vanished.
+        assert!(!output.stderr.contains("not so"), "{output}");
+        assert!(!output.stderr.contains("ignal 11"), "{output}");
+        assert!(!output.stderr.contains("Segmentation"), "{output}");
+        remains.none("a rank in an operation");
+    }
+}
+
+/// Open MPI's functions for Fortran call those of C by their second names.
+#[test]
+fn programs_in_fortran_have_it_too() {
+    let program = build("mpif90.openmpi", "coll.f90", &[]);
+    let job = with_library(OPEN_MPI_4.launch_tasks(3, program)).env("NAGAYA_COLL_LOG", "1").run();
+    assert!(job.stderr.contains("nagaya-coll: operations of 3 ranks: in place"), "{job}");
+    job.prints("Fortran agrees\n");
+}
+
+/// Whoever is outside the space, with the library or without, is not waited for in vain.
+#[test]
+fn ranks_outside_the_space_use_the_mpis_own() {
+    let mpi = OPEN_MPI_4;
+    let program = mpi.compile("mpi_coll.c");
+    with_library(mpi.launch(2).arg(&program).arg("place")).run().prints("by the MPI\n");
+    let library = format!("LD_PRELOAD={}", bin_dir().join("libnagaya_coll.so").display());
+    let inside = Cmd::new("env").arg(&library).command(nagaya("exec").arg(&program));
+    let processes = [
+        Cmd::new("env").arg(&library).arg(&program),
+        Cmd::new(&program),
+        // In the space, and without the library.
+        nagaya("exec").arg(&program),
+    ];
+    for outside in processes {
+        let job = |arguments: &[&str]| {
+            let first = mpi.launch(2).command(inside.clone()).args(arguments);
+            let both = first.args([":", "-n", "1"]).command(outside.clone()).args(arguments);
+            both.time_limit(TIME_LIMIT).run()
+        };
+        job(&["place"]).prints("by the MPI\n");
+        // Some communicators have no rank of those outside.
+        job(&["random", &seed().to_string(), "150"]).prints("both agree\n");
+    }
+}
