@@ -1,4 +1,4 @@
-//! Running a command: with a time limit, in a process group of its own, its output captured
+//! Running a command: with a time limit, in a session of its own, its output captured
 //! in files (a pipe that some forgotten grandchild holds open would keep us waiting).
 
 use std::ffi::{OsStr, OsString};
@@ -128,7 +128,6 @@ impl Cmd {
             .stdin(File::open(&paths[0]).expect("open standard input"))
             .stdout(append(&paths[1]))
             .stderr(append(&paths[2]))
-            .process_group(0)
             .env("XDG_RUNTIME_DIR", runtime_dir())
             // mpirun refuses root otherwise.
             .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -146,6 +145,11 @@ impl Cmd {
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
+        // The kernel shares the processors among sessions (CONFIG_SCHED_AUTOGROUP). In one with
+        // all other tests, ranks that yield while they wait would at times let Linux 6.18 run
+        // nobody else for up to a minute, launchers' daemons among them.
+        // SAFETY: setsid may be called between fork and exec.
+        unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
         let line = self.line();
         let child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));

@@ -187,10 +187,12 @@ impl Nodes {
         self.on(node, Cmd::new(tool("ip")).args(["link", "set", "eth0", "down"])).run().ok();
     }
 
-    /// The command, on a node.
+    /// The command, on a node. What launchers keep under their host's name in a directory for
+    /// all is apart: other tests' nodes have the same names.
     pub fn on(&self, node: usize, command: Cmd) -> Cmd {
         let pid = self.holders[node].pid().to_string();
-        Cmd::new(tool("nsenter")).args(["-t", &pid, "-m", "-u", "-n", "--"]).command(command)
+        let nsenter = Cmd::new(tool("nsenter")).args(["-t", &pid, "-m", "-u", "-n", "--"]);
+        nsenter.command(command).env("TMPDIR", self.dir())
     }
 
     /// What `nagaya ps` lists there.

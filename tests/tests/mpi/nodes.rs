@@ -121,8 +121,11 @@ pub fn a_rank_is_killed(mpi: Mpi) {
     let program = Cmd::new(mpi.compile("mpi_ends.c")).arg("fly");
     let job = launch(&nodes, mpi, program).env(MARK, remains.mark());
     let mut job = job.time_limit(Duration::from_secs(60)).spawn();
-    job.wait_for_lines(4);
-    kill(nodes.tasks(1)[0].pid, Signal::KILL);
+    job.wait_for("`flying` four times", |text| text.matches("flying").count() == 4);
+    let tasks = nodes.tasks(1);
+    let victim =
+        tasks.first().unwrap_or_else(|| panic!("no task: {}{}", job.stdout(), job.stderr()));
+    kill(victim.pid, Signal::KILL);
     fails(job, &remains);
     remains.none("a rank on the other node");
 }
