@@ -1076,6 +1076,31 @@ static void gone(void)
 	_exit(0);
 }
 
+/* Who has received may go, too, before its sender looks, who has sent to another by then. */
+static void received(void)
+{
+	start(FI_WAIT_NONE, 0, 0);
+	enum { LARGE = 1 << 20 };
+	static unsigned char out[LARGE], in[LARGE];
+	if (me != 0) {
+		size_t size = me == 1 ? LARGE : 8;
+		CHECK_EQ(fi_recv(ep, in, size, NULL, FI_ADDR_UNSPEC, in), 0);
+		CHECK_EQ(pvas_export("posted", in, 1), 0);
+		struct fi_cq_tagged_entry entry = next();
+		CHECK(entry.op_context == in && entry.len == size);
+		check(in, size, 9);
+		_exit(0);
+	}
+	fill(out, LARGE, 9);
+	theirs(1, "posted");
+	UNTIL_DONE(fi_send(ep, out, LARGE, NULL, address[1], out));
+	UNTIL_DONE(fi_inject(ep, out, 8, address[2]));
+	while (pvas_getpid(PVAS_SELF, 1) > 0)
+		sched_yield();
+	CHECK(next().op_context == out);
+	printf("ended well\n");
+}
+
 /* Task 1 is killed while it receives; task 0 is told. */
 static void chaos_receiver(void)
 {
@@ -1141,7 +1166,8 @@ int main(int argc, char **argv)
 		{"waiting", waiting},         {"flood", flood},       {"threads", threads},
 		{"heap", heap},
 		{"ends", ends},               {"chaos", chaos},
-		{"placed", placed},           {"gone", gone},         {"deaf", deaf},
+		{"placed", placed},           {"gone", gone},         {"received", received},
+		{"deaf", deaf},
 	};
 	CHECK(argc == 3);
 	others = atoi(argv[2]);

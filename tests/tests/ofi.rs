@@ -67,6 +67,15 @@ fn who_has_sent_may_go() {
 }
 
 #[test]
+fn who_has_received_may_go() {
+    // Either of the two may be the last to copy.
+    for _ in 0..10 {
+        let output = case("received", 3).run().ok();
+        assert_eq!(output, "ended well\n");
+    }
+}
+
+#[test]
 fn one_receive_takes_many_messages() {
     holds("multiple");
 }

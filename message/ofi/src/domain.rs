@@ -70,7 +70,7 @@ pub unsafe extern "C" fn open(
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     // SAFETY: a domain of ours.
     let core = &unsafe { &*fid.cast::<Domain>() }.core;
-    if core.lock().endpoints.len() != 0 {
+    if !core.lock().endpoints.is_empty() {
         return -abi::EBUSY;
     }
     // SAFETY: made by `open`, and closed once.

@@ -93,6 +93,7 @@ pub unsafe extern "C" fn open(
         tagged: Matching::default(),
         kept: 0,
         sent: Slab::default(),
+        placing: Slab::default(),
         records: Vec::new(),
         transfers: VecDeque::new(),
         unfinished: Vec::new(),
@@ -105,6 +106,7 @@ pub unsafe extern "C" fn open(
         receives: false,
         owner: None,
         last: None,
+        holds: Vec::new(),
     };
     let number = core.lock().endpoints.add(made);
     let fid = abi::FidEp {

@@ -179,6 +179,8 @@ pub struct Peer {
     pub queued: u32,
     /// It stands in its vector once: `queued` counts all that we send there.
     pub is_alone: bool,
+    /// The last large message for which we have looked has found its receive.
+    pub finds: bool,
 }
 
 // SAFETY: as for `Port`.
@@ -252,6 +254,7 @@ impl Peer {
             // We may have sent there before.
             queued: next_number(&ring),
             is_alone: true,
+            finds: false,
             bell: NonNull::new(bell as *mut Doorbell)?,
             regions: NonNull::new(regions as *mut Regions)?,
         })

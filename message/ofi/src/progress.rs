@@ -375,6 +375,38 @@ impl Endpoint {
         }
     }
 
+    /// We have copied what we could of a message whose receive we have claimed.
+    fn placed_helped(&mut self, here: &Here, queues: &mut Slab<Queue>, number: usize) {
+        if let Some(placing) = self.placing.get_mut(number) {
+            placing.is_helped = false;
+            self.end_placing(here, queues, number);
+        }
+    }
+
+    /// Tells of messages whose receives we have claimed, and of which all is copied.
+    fn finish_placing(&mut self, here: &Here, queues: &mut Slab<Queue>) {
+        for number in 0..self.placing.end() {
+            self.end_placing(here, queues, number);
+        }
+    }
+
+    /// Tells of one of these, if all is copied.
+    #[inline]
+    fn end_placing(&mut self, here: &Here, queues: &mut Slab<Queue>, number: usize) {
+        let Some(placing) = self.placing.get(number).filter(|it| !it.is_helped) else { return };
+        // Who lives no more has copied all that he will.
+        let lives = here.is_living(placing.whom);
+        let Some(error) = placing.shares.finished().or((!lives).then_some(abi::ECONNRESET)) else {
+            return;
+        };
+        let Some(placing) = self.placing.remove(number) else { return };
+        let completion = Completion { error, ..placing.completion };
+        self.send.complete(queues, completion, placing.wanted);
+        if self.placing.is_empty() {
+            self.holds.clear();
+        }
+    }
+
     /// Ends what its senders have finished.
     fn finish(&mut self, here: &Here, queues: &mut Slab<Queue>) {
         let mut at = 0;
@@ -451,8 +483,9 @@ impl Endpoint {
         for number in lost {
             self.sent(queues, number, Some(abi::ECONNRESET));
         }
+        self.finish_placing(here, queues);
         if self.last.as_ref().is_some_and(|&(last, _)| !here.is_living(last)) {
-            self.last = None;
+            self.let_last_go();
         }
     }
 }
@@ -464,6 +497,8 @@ pub enum Work {
     Receive(usize, Transfer),
     /// Help to copy what we have sent.
     Help(usize, usize, Help),
+    /// Copy what we send, whose receive we have claimed.
+    Place(usize, usize, Help),
 }
 
 impl State {
@@ -476,6 +511,9 @@ impl State {
         endpoint.take_back(queues);
         if !endpoint.unfinished.is_empty() {
             endpoint.finish(here, queues);
+        }
+        if !endpoint.placing.is_empty() {
+            endpoint.finish_placing(here, queues);
         }
         endpoint.looked();
     }
@@ -506,6 +544,7 @@ impl Endpoint {
         let busy = !self.transfers.is_empty()
             || !self.helping.is_empty()
             || !self.unfinished.is_empty()
+            || !self.placing.is_empty()
             || self.kept > KEPT_MAX;
         self.port.looked(busy);
     }
@@ -521,6 +560,14 @@ impl Work {
                 let State { endpoints, queues, .. } = &mut *state;
                 let Some(endpoint) = endpoints.get_mut(number) else { return };
                 endpoint.helped(queues, message, copied);
+            }
+            Self::Place(number, message, help) => {
+                help.run(core.here);
+                let mut state = core.lock();
+                let State { endpoints, queues, .. } = &mut *state;
+                let Some(endpoint) = endpoints.get_mut(number) else { return };
+                endpoint.placed_helped(core.here, queues, message);
+                endpoint.looked();
             }
             Self::Receive(number, transfer) => {
                 let outcome = transfer.run(core.here);

@@ -3,14 +3,13 @@
 //!
 //! The receiver copies the message out of the sender's memory, then puts the record onto a stack
 //! of the sender's port, from which the sender takes all at once. Both copy if the receiver says
-//! so, or if the sender has found the receive himself (`posted`): then the message is cut into
-//! `pieces`.
+//! so: then the message is cut into `pieces`. (A message whose receive the sender has found
+//! himself, `posted`, has no record: he sees by its pieces when it is done.)
 //!
 //! ```text
 //! offered ─share→ shared ─join→ joined ─close→ done      (on the stack at share and close)
 //!    │                └────────close────────→ done      (on the stack since share)
-//!    ├──────────────────────close──────────→ done       (on the stack at close)
-//!    └─────────place──────────→ joined                   (before anybody has word of it)
+//!    └──────────────────────close──────────→ done       (on the stack at close)
 //! ```
 //! It is the receiver who closes, when all is copied. The steps are generic, so that loom can
 //! model them (`tests/record_model.rs`).
@@ -118,11 +117,6 @@ impl Record {
     pub fn begin(&mut self, number: u64, port: u64, parts: Parts) {
         *self = Self { number: AtomicU64::new(number), port, parts, ..Self::default() };
         debug_assert_eq!(self.state.load(Relaxed), OFFERED);
-    }
-
-    /// The sender has found the receive, and copies.
-    pub fn place(&self) {
-        self.state.store(JOINED, Relaxed);
     }
 
     /// See [`join`].

@@ -52,9 +52,15 @@ impl<T> Slab<T> {
         (0..self.places.len()).filter(|&number| self.places[number].is_some())
     }
 
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.places.len() - self.free.len()
+    /// One more than the greatest number that something has had.
+    pub fn end(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Whether there is nothing.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.places.len() == self.free.len()
     }
 }
 
@@ -67,8 +73,10 @@ mod tests {
         let mut slab = Slab::default();
         let (a, b) = (slab.add('a'), slab.add('b'));
         assert_eq!(slab.remove(a), Some('a'));
-        assert_eq!((slab.remove(a), slab.get(b), slab.len()), (None, Some(&'b'), 1));
+        assert_eq!((slab.remove(a), slab.get(b), slab.is_empty()), (None, Some(&'b'), false));
         assert_eq!(slab.add('c'), a);
-        assert_eq!(slab.numbers().collect::<Vec<_>>(), [a, b]);
+        assert_eq!((slab.numbers().collect::<Vec<_>>(), slab.end()), (vec![a, b], 2));
+        assert_eq!((slab.remove(a), slab.remove(b)), (Some('c'), Some('b')));
+        assert!(slab.is_empty());
     }
 }

@@ -20,6 +20,7 @@ use crate::log;
 use crate::matching::Matching;
 use crate::mr::Regions;
 use crate::peer;
+use crate::pieces::Shares;
 use crate::port::{Peer, Port, Watch};
 use crate::record::Record;
 use crate::slab::Slab;
@@ -226,6 +227,20 @@ pub struct Sent {
     pub done: Option<i32>,
 }
 
+/// A large message of ours whose receive we have claimed, and which we and its receiver copy.
+#[derive(Debug)]
+pub struct Placing {
+    /// The receiver: he is held by [`Endpoint::last`] or [`Endpoint::holds`].
+    pub whom: Identity,
+    /// How far it is, in the receiver's memory.
+    pub shares: Shares<'static>,
+    /// What is told when all is copied.
+    pub completion: Completion,
+    pub wanted: bool,
+    /// A thread of ours copies: the message must not be told of before that is over.
+    pub is_helped: bool,
+}
+
 /// An endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
@@ -243,6 +258,8 @@ pub struct Endpoint {
     pub kept: usize,
     /// Large messages of ours.
     pub sent: Slab<Sent>,
+    /// Large messages of ours whose receives we have claimed.
+    pub placing: Slab<Placing>,
     /// Records that are used again.
     #[expect(clippy::vec_box, reason = "they move on to `sent`, where others know their places")]
     pub records: Vec<Box<Record>>,
@@ -265,6 +282,8 @@ pub struct Endpoint {
     pub owner: Option<peer::Receives>,
     /// To whom we have sent last.
     pub last: Option<(Identity, Hold)>,
+    /// To whom we have sent before that, while there is something in `placing`.
+    pub holds: Vec<(Identity, Hold)>,
 }
 
 impl Endpoint {
@@ -276,9 +295,17 @@ impl Endpoint {
         if is_last && here.is_living(whom) {
             return true;
         }
-        self.last = None;
+        self.let_last_go();
         self.last = here.task.hold(whom, KEEP).ok().map(|hold| (whom, hold));
         self.last.is_some()
+    }
+
+    /// Holds him no longer than until all is told whose receives we have claimed.
+    pub fn let_last_go(&mut self) {
+        let last = self.last.take();
+        if !self.placing.is_empty() {
+            self.holds.extend(last);
+        }
     }
 }
 

@@ -68,25 +68,25 @@ pub enum Outcome {
 }
 
 impl Source {
-    /// The sender's record, and his port. The caller holds him. `None` if it cannot be there.
-    fn record<'a>(&self, here: &Here, _held: &'a Hold) -> Option<(&'a Record, &'a Head)> {
+    /// Where the sender has something of this type. `None` if it cannot be there.
+    fn place<T>(&self, here: &Here, at: u64) -> Option<*const T> {
         let segment = here.task.control.layout().segment(self.whom.id)?;
-        let has = |at: u64, bytes: usize| {
-            let end = at.checked_add(bytes as u64);
-            at.is_multiple_of(align_of::<Record>() as u64)
-                && at >= segment.start()
-                && end.is_some_and(|end| end <= segment.end())
-        };
-        if !has(self.offer.record, size_of::<Record>()) {
-            return None;
-        }
+        let end = at.checked_add(size_of::<T>() as u64)?;
+        let is_there = at >= segment.start() && end <= segment.end();
+        (is_there && at.is_multiple_of(align_of::<T>() as u64)).then_some(at as *const T)
+    }
+
+    /// The sender's record, and his port. The caller holds him.
+    fn record<'a>(&self, here: &Here, held: &'a Hold) -> Option<(&'a Record, &'a Head)> {
         // SAFETY: the sender keeps it until we have closed it.
-        let record = unsafe { &*(self.offer.record as *const Record) };
-        if !has(record.port, size_of::<Head>()) {
-            return None;
-        }
+        let record: &Record = unsafe { &*self.place(here, self.offer.at)? };
+        Some((record, self.port(here, held, record.port)?))
+    }
+
+    /// The sender's port. The caller holds him.
+    fn port<'a>(&self, here: &Here, _held: &'a Hold, at: u64) -> Option<&'a Head> {
         // SAFETY: ports are never freed.
-        Some((record, unsafe { &*(record.port as *const Head) }))
+        Some(unsafe { &*self.place(here, at)? })
     }
 
     /// Gives the message back to its sender. The caller holds him.
@@ -101,7 +101,7 @@ impl Source {
 
     /// Puts the record onto the sender's stack.
     fn put_back(&self, record: &Record, port: &Head) {
-        record::push(&port.stack.0, &record.next, self.offer.record);
+        record::push(&port.stack.0, &record.next, self.offer.at);
         port.ring_bell();
     }
 
@@ -118,12 +118,14 @@ impl Source {
 impl Transfer {
     /// Copies the message, as much of it as there is room for.
     pub fn run(self, here: &Here) -> Outcome {
+        if let Some(placed) = self.placed {
+            let shares = placed.shares(self.completion.length);
+            return self.run_placed(here, shares);
+        }
         let source = self.source;
         let bytes = self.completion.length;
         let Some(held) = here.hold(source.whom) else {
-            // Who has copied all may go.
-            let copied = self.placed.and_then(|placed| placed.shares(bytes).finished());
-            return self.ended(copied.unwrap_or(abi::ECONNRESET));
+            return self.ended(abi::ECONNRESET);
         };
         let Some((record, port)) = source.record(here, &held) else {
             return self.ended(abi::EIO);
@@ -137,17 +139,11 @@ impl Transfer {
         let is_far = here.is_far(source.whom.id);
         let is_whole = from.list().len() == 1 && self.to.list().len() == 1;
         let is_long = (pieces::BYTES_MIN..=pieces::BYTES_MAX).contains(&bytes);
-        let shares = match self.placed {
-            Some(placed) => Some(placed.shares(bytes)),
-            None if is_long && is_whole && !is_far => {
-                record.share(self.to.address(), bytes);
-                source.put_back(record, port);
-                // SAFETY: the sender is held, and keeps his record until we have closed it.
-                Some(unsafe { &*std::ptr::from_ref(&record.pieces) }.of(0, bytes))
-            }
-            None => None,
-        };
-        if let Some(shares) = shares {
+        if is_long && is_whole && !is_far {
+            record.share(self.to.address(), bytes);
+            source.put_back(record, port);
+            // SAFETY: the sender is held, and keeps his record until we have closed it.
+            let shares = unsafe { &*std::ptr::from_ref(&record.pieces) }.of(0, bytes);
             // Together with the sender.
             let (to, from) = (self.to.address(), source.offer.address);
             copy_pieces(here, (source.whom, is_far), Way::Pull, shares, None, to, from);
@@ -167,6 +163,26 @@ impl Transfer {
         let error = copied.err().map_or(0, Errno::raw_os_error);
         source.close(record, port, error);
         self.ended(error)
+    }
+
+    /// Copies a message together with its sender, who has claimed the receive. He sees by the
+    /// pieces when all is copied.
+    fn run_placed(self, here: &Here, shares: Shares<'static>) -> Outcome {
+        let source = self.source;
+        let bytes = self.completion.length;
+        let Some(held) = here.hold(source.whom) else {
+            // Who has copied all may go.
+            return self.ended(shares.finished().unwrap_or(abi::ECONNRESET));
+        };
+        let Some(port) = source.port(here, &held, source.offer.at) else {
+            return self.ended(abi::EIO);
+        };
+        let whose = (source.whom, here.is_far(source.whom.id));
+        let (to, from) = (self.to.address(), source.offer.address);
+        if copy_pieces(here, whose, Way::Pull, shares, None, to, from) {
+            port.ring_bell();
+        }
+        Unfinished { transfer: self, shares, bytes, held }.leave(here)
     }
 
     /// Nobody is to be told but the program: an errno, or 0.
@@ -232,9 +248,6 @@ impl Unfinished {
             return Outcome::Unfinished(self);
         }
         let source = self.transfer.source;
-        let Some((record, port)) = source.record(here, &self.held) else {
-            return self.transfer.ended(abi::EIO);
-        };
         let error = self.shares.finished().unwrap_or_else(|| {
             // He was killed in the middle of a piece; his memory is still there.
             let to = [Part { address: self.transfer.to.address(), length: self.bytes }];
@@ -244,7 +257,12 @@ impl Unfinished {
             let copied = copy::copy(here, source.whom, is_far, way, &to, &from, self.bytes);
             copied.err().map_or(0, Errno::raw_os_error)
         });
-        source.close(record, port, error);
+        if self.transfer.placed.is_none() {
+            let Some((record, port)) = source.record(here, &self.held) else {
+                return self.transfer.ended(abi::EIO);
+            };
+            source.close(record, port, error);
+        }
         self.transfer.ended(error)
     }
 }
@@ -252,14 +270,15 @@ impl Unfinished {
 /// The sender's part of copying a message of his.
 #[derive(Debug)]
 pub struct Help {
-    pub peer: Peer,
+    peer: Peer,
     /// Where from,
-    pub from: u64,
+    from: u64,
     /// and where to, in the receiver's memory.
-    pub to: u64,
+    to: u64,
+    /// How far it is.
     pub shares: Shares<'static>,
     /// The first piece is ours from the beginning.
-    pub is_first: bool,
+    is_first: bool,
 }
 
 impl Help {

@@ -109,8 +109,8 @@ impl Envelope {
 /// Where a message lies that does not travel in the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Offer {
-    /// Address of the sender's record.
-    pub record: u64,
+    /// Address of the sender's record; where the sender has claimed the receive, of his port.
+    pub at: u64,
     /// Address of the message, if it is in one part.
     pub address: u64,
     /// Its bytes.
@@ -126,7 +126,7 @@ impl Offer {
     #[inline]
     pub fn bytes(self) -> [u8; OFFER] {
         let last = u64::from(self.slot) << 32 | u64::from(self.generation);
-        let words = [self.record, self.address, self.length, last];
+        let words = [self.at, self.address, self.length, last];
         let words = words.map(u64::to_le_bytes);
         std::array::from_fn(|i| words[i / 8][i % 8])
     }
@@ -136,7 +136,7 @@ impl Offer {
     pub fn parse(bytes: &[u8; OFFER]) -> Self {
         let word = |n: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[n * 8 + i]));
         let (generation, slot) = (word(3) as u32, (word(3) >> 32) as u32);
-        Self { record: word(0), address: word(1), length: word(2), generation, slot }
+        Self { at: word(0), address: word(1), length: word(2), generation, slot }
     }
 }
 
@@ -158,7 +158,7 @@ mod tests {
         }
         assert_eq!(Envelope::parse(&[0; ENVELOPE]), None);
         let (generation, slot) = (u32::MAX, 5);
-        let offer = Offer { record: 1, address: u64::MAX, length: 3, generation, slot };
+        let offer = Offer { at: 1, address: u64::MAX, length: 3, generation, slot };
         assert_eq!(Offer::parse(&offer.bytes()), offer);
         // Word of a large message is one cache line.
         assert_eq!(fcp::ring::HEADER_SIZE + ENVELOPE + OFFER, fcp::ring::LINE_SIZE);
