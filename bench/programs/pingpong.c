@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * pingpong.c - one-way time of MPI messages between two ranks of one machine.
+ * pingpong.c - one-way time of MPI messages between two ranks of one machine, and the time
+ * of a message in a stream.
  *
- *     pingpong BUFFERS REPETITIONS MILLISECONDS SIZE...
+ *     pingpong WHAT REPETITIONS MILLISECONDS SIZE...
  *
- * BUFFERS is "unchanged", "fresh", or both with a comma. For each SIZE (bytes, a
- * multiple of 4) the ranks send a message to and fro for about MILLISECONDS, REPETITIONS
+ * WHAT is "unchanged", "fresh", "stream", or some of these with commas. For each SIZE (bytes,
+ * a multiple of 4, or 0) the ranks send messages for about MILLISECONDS, REPETITIONS
  * times; rank 0 prints one line for each repetition:
  *
- *     BUFFERS SIZE ITERATIONS ONE_WAY_NS DISTANCE_BEFORE_NS DISTANCE_AFTER_NS
+ *     WHAT SIZE ITERATIONS NS DISTANCE_BEFORE_NS DISTANCE_AFTER_NS
+ *
+ * "unchanged" and "fresh" buffers go to and fro, one message at a time; "stream" is a rate.
  *
  * How the time is taken. Both ranks read the same clock (CLOCK_MONOTONIC is one for the
  * machine). The sender stamps just before MPI_Send, the receiver just after its MPI_Recv
@@ -25,13 +28,19 @@
  *    must fetch lines that the other core has just modified, as in a real program. The
  *    writing is done before the stamp, while the partner already waits in MPI_Recv.
  *
+ * A "stream" goes one way, as the field's message rates do: rank 0 sends a window of messages,
+ * to a receive each that rank 1 has posted or posts, and waits for a word of rank 1's that it
+ * has them all. An iteration is a window; what a repetition reports is the time of all, by
+ * their messages. The buffers are unchanged, each message has its own at both sides.
+ *
  * The distances tell where the two ranks ran: the time from one core's write to the
  * other's read, seen on a shared cache line just before and after the repetition. On a
  * virtual machine it changes with the host's placement of our processors, by a factor of
  * five, and everything else with it; only what was measured at one distance compares.
  *
  * Every message is checked after the stamp: three of its words in measured iterations,
- * all of them in the warm-up. A wrong word ends the program with status 1.
+ * all of them in the warm-up; of a stream those of the last window, into cleared buffers. A
+ * wrong word ends the program with status 1.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -47,6 +56,8 @@
 
 enum { ITERATIONS_MIN = 4, ITERATIONS_MAX = 4000, SIZES_MAX = 64 };
 enum { HAND_OVERS = 400, BATCHES = 5 };
+/* Messages of a window, fewer where their buffers would take more memory than this. */
+enum { WINDOW_MAX = 64, WINDOW_BYTES = 16 << 20 };
 
 static int rank;
 static uint32_t *send_buffer, *receive_buffer;
@@ -73,25 +84,27 @@ static uint32_t first_word(int sender, int iteration)
 	return ((uint32_t)iteration << 20) + (uint32_t)(sender + 1);
 }
 
-static void write_message(size_t words, int iteration)
+static void write_message(uint32_t *buffer, size_t words, int iteration)
 {
 	uint32_t first = first_word(rank, iteration);
 	for (size_t k = 0; k < words; k++)
-		send_buffer[k] = first + (uint32_t)k;
+		buffer[k] = first + (uint32_t)k;
 }
 
-static void check_message(size_t words, int iteration, int every_word)
+static void check_message(const uint32_t *buffer, size_t words, int iteration, int every_word)
 {
 	uint32_t first = first_word(!rank, iteration);
+	if (words == 0)
+		return;
 	if (every_word) {
 		for (size_t k = 0; k < words; k++)
-			if (receive_buffer[k] != first + (uint32_t)k)
+			if (buffer[k] != first + (uint32_t)k)
 				fail("a message arrived with wrong contents");
 		return;
 	}
 	size_t places[3] = { 0, words / 2, words - 1 };
 	for (int p = 0; p < 3; p++)
-		if (receive_buffer[places[p]] != first + (uint32_t)places[p])
+		if (buffer[places[p]] != first + (uint32_t)places[p])
 			fail("a message arrived with wrong contents");
 }
 
@@ -100,24 +113,67 @@ static void round_trips(int size, int n, int fresh, int warm_up)
 {
 	size_t words = (size_t)size / sizeof(uint32_t);
 	if (!fresh)
-		write_message(words, 0);
+		write_message(send_buffer, words, 0);
 	MPI_Barrier(MPI_COMM_WORLD);
 	for (int i = 0; i < n; i++) {
 		if (rank == 1) {
 			MPI_Recv(receive_buffer, size, MPI_BYTE, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 			received[i] = now_ns();
-			check_message(words, fresh ? i : 0, warm_up);
+			check_message(receive_buffer, words, fresh ? i : 0, warm_up);
 		}
 		if (fresh)
-			write_message(words, i);
+			write_message(send_buffer, words, i);
 		sent[i] = now_ns();
 		MPI_Send(send_buffer, size, MPI_BYTE, !rank, 0, MPI_COMM_WORLD);
 		if (rank == 0) {
 			MPI_Recv(receive_buffer, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 			received[i] = now_ns();
-			check_message(words, fresh ? i : 0, warm_up);
+			check_message(receive_buffer, words, fresh ? i : 0, warm_up);
 		}
 	}
+}
+
+/* Messages of so many bytes that go at once. */
+static int window_of(int size)
+{
+	int fit = size ? WINDOW_BYTES / size : WINDOW_MAX;
+	return fit < 1 ? 1 : fit > WINDOW_MAX ? WINDOW_MAX : fit;
+}
+
+/* `n` windows of messages of `size` bytes from rank 0 to rank 1; returns the time of a message,
+ * in ns. */
+static double stream_ns(int size, int n, int warm_up)
+{
+	MPI_Request requests[WINDOW_MAX];
+	size_t words = (size_t)size / sizeof(uint32_t);
+	int window = window_of(size);
+	for (int m = 0; m < window; m++) {
+		if (rank == 0)
+			write_message(send_buffer + (size_t)m * words, words, m);
+		else
+			memset(receive_buffer + (size_t)m * words, 0, (size_t)size);
+	}
+	MPI_Barrier(MPI_COMM_WORLD);
+	int64_t begin = now_ns();
+	for (int i = 0; i < n; i++) {
+		for (int m = 0; m < window; m++) {
+			if (rank == 0)
+				MPI_Isend(send_buffer + (size_t)m * words, size, MPI_BYTE, 1, 0, MPI_COMM_WORLD,
+				          &requests[m]);
+			else
+				MPI_Irecv(receive_buffer + (size_t)m * words, size, MPI_BYTE, 0, 0,
+				          MPI_COMM_WORLD, &requests[m]);
+		}
+		MPI_Waitall(window, requests, MPI_STATUSES_IGNORE);
+		if (rank == 0)
+			MPI_Recv(NULL, 0, MPI_BYTE, 1, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+		else
+			MPI_Send(NULL, 0, MPI_BYTE, 0, 1, MPI_COMM_WORLD);
+	}
+	double ns = (double)(now_ns() - begin) / n / window;
+	for (int m = 0; rank == 1 && m < window; m++)
+		check_message(receive_buffer + (size_t)m * words, words, m, warm_up);
+	return ns;
 }
 
 static int by_value(const void *a, const void *b)
@@ -203,25 +259,35 @@ static double distance_ns(void)
 	return fastest;
 }
 
-static void measure(int size, int fresh, int repetitions, int milliseconds)
+enum what { UNCHANGED, FRESH, STREAM, WHATS };
+static const char *const whats[WHATS] = { "unchanged", "fresh", "stream" };
+
+/* `n` iterations; returns on rank 0 the time of a message, in ns. */
+static double iterate(enum what what, int size, int n, int warm_up)
+{
+	if (what == STREAM)
+		return stream_ns(size, n, warm_up);
+	round_trips(size, n, what == FRESH, warm_up);
+	return usual_one_way_ns(n);
+}
+
+static void measure(enum what what, int size, int repetitions, int milliseconds)
 {
 	int64_t start = 0;
 	int warm_up = size < 1 << 20 ? 10 : 3;
 	for (int pass = 0; pass < 2; pass++) { /* the first one meets page faults and set-up */
 		start = now_ns();
-		round_trips(size, warm_up, fresh, 1);
+		iterate(what, size, warm_up, 1);
 	}
-	double round_trip_ns = (double)(now_ns() - start) / warm_up;
-	double fit = milliseconds * 1e6 / round_trip_ns;
+	double each_ns = (double)(now_ns() - start) / warm_up;
+	double fit = milliseconds * 1e6 / each_ns;
 	int n = fit < ITERATIONS_MIN ? ITERATIONS_MIN : fit > ITERATIONS_MAX ? ITERATIONS_MAX : (int)fit;
 	MPI_Bcast(&n, 1, MPI_INT, 0, MPI_COMM_WORLD);
 	double before = distance_ns();
 	for (int r = 0; r < repetitions; r++) {
-		round_trips(size, n, fresh, 0);
-		double after = distance_ns(), ns = usual_one_way_ns(n);
+		double ns = iterate(what, size, n, 0), after = distance_ns();
 		if (rank == 0) {
-			printf("%s %d %d %.1f %.1f %.1f\n", fresh ? "fresh" : "unchanged", size, n, ns, before,
-			       after);
+			printf("%s %d %d %.1f %.1f %.1f\n", whats[what], size, n, ns, before, after);
 			fflush(stdout);
 		}
 		before = after;
@@ -230,20 +296,20 @@ static void measure(int size, int fresh, int repetitions, int milliseconds)
 
 int main(int argc, char **argv)
 {
-	int ranks, sizes[SIZES_MAX], n_sizes = 0, largest = 0;
+	int ranks, sizes[SIZES_MAX], n_sizes = 0, largest = 1;
 	MPI_Init(&argc, &argv);
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (ranks != 2)
 		fail("needs two ranks");
 	if (argc < 5 || argc - 4 > SIZES_MAX)
-		fail("usage: pingpong unchanged,fresh REPETITIONS MILLISECONDS SIZE...");
+		fail("usage: pingpong unchanged,fresh,stream REPETITIONS MILLISECONDS SIZE...");
 	for (int a = 4; a < argc; a++) {
-		int size = atoi(argv[a]);
-		if (size <= 0 || size % (int)sizeof(uint32_t))
-			fail("a size must be a positive multiple of 4");
+		int size = atoi(argv[a]), window = strstr(argv[1], whats[STREAM]) ? window_of(size) : 1;
+		if (size < 0 || size % (int)sizeof(uint32_t))
+			fail("a size must be a multiple of 4");
 		sizes[n_sizes++] = size;
-		largest = size > largest ? size : largest;
+		largest = size * window > largest ? size * window : largest;
 	}
 	int repetitions = atoi(argv[2]), milliseconds = atoi(argv[3]);
 	send_buffer = aligned_alloc(4096, ((size_t)largest + 4095) / 4096 * 4096);
@@ -251,10 +317,10 @@ int main(int argc, char **argv)
 	if (!send_buffer || !receive_buffer)
 		fail("no memory for the buffers");
 	share_a_word();
-	for (int fresh = 0; fresh < 2; fresh++)
-		if (strstr(argv[1], fresh ? "fresh" : "unchanged"))
+	for (enum what what = 0; what < WHATS; what++)
+		if (strstr(argv[1], whats[what]))
 			for (int s = 0; s < n_sizes; s++)
-				measure(sizes[s], fresh, repetitions, milliseconds);
+				measure(what, sizes[s], repetitions, milliseconds);
 	MPI_Finalize();
 	return 0;
 }

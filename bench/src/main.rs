@@ -194,6 +194,7 @@ fn all(quick: bool, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
         ("ainori", Topic::Ainori(ainori::Options::full())),
         ("apps", Topic::Apps(apps::Options::full())),
         ("pingpong", Topic::Pingpong(pingpong::Options::full())),
+        ("pingpong over libfabric", Topic::Pingpong(pingpong::Options::over_the_provider())),
     ];
     let mut failed = Vec::new();
     for (name, topic) in topics {

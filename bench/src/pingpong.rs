@@ -1,5 +1,5 @@
 //! Messages between two MPI ranks of one machine, by every way that each MPI has: Figures 9
-//! and 10 of the PVAS paper.
+//! and 10 of the PVAS paper; and streams of messages.
 //!
 //! The same binary under the same MPI is run in each [`Mode`], in turns for several rounds,
 //! and beside it the machine's limit is measured. Tables compare the medians; a ratio is the
@@ -33,11 +33,12 @@ pub struct Options {
     /// Ways of a message
     #[arg(long, value_delimiter = ',', default_value = "eager,rendezvous,cma,space,limit")]
     mode: Vec<Mode>,
-    /// Our program with unchanged or freshly written buffers, and NetPIPE's (CMA and space)
-    #[arg(long, value_delimiter = ',', default_value = "unchanged,fresh,netpipe")]
+    /// Our program with unchanged or freshly written buffers, or a stream one way; and NetPIPE's
+    /// (CMA and space)
+    #[arg(long, value_delimiter = ',', default_value = "unchanged,fresh,stream,netpipe")]
     workload: Vec<Workload>,
-    /// Message sizes: bytes, or with K or M [default: 8 to 4M]
-    #[arg(long, value_delimiter = ',', value_parser = sizes::parse)]
+    /// Message sizes: 0, bytes, or with K or M [default: 8 to 4M]
+    #[arg(long, value_delimiter = ',', value_parser = sizes::parse_or_none)]
     sizes: Vec<usize>,
     /// Link our program to fixed addresses (not PIE): each task then has page tables of its own
     #[arg(long)]
@@ -51,6 +52,9 @@ pub struct Options {
     /// How long a repetition lasts for each size, in our program
     #[arg(long, default_value_t = 12, value_parser = clap::value_parser!(u32).range(1..))]
     milliseconds: u32,
+    /// Where results go, in the directory for all
+    #[arg(skip)]
+    folder: Option<&'static str>,
 }
 
 impl Options {
@@ -64,6 +68,15 @@ impl Options {
         let words = "pingpong --mpi openmpi,mpich --mode cma,space,limit \
                      --workload unchanged,fresh";
         Self::parse_from(words.split_whitespace())
+    }
+
+    /// MPIs over our provider for libfabric, beside their own shared memory.
+    pub fn over_the_provider() -> Self {
+        let words = "pingpong --mpi openmpi,openmpi5,mpich5,impi --mode cma,space,provider,limit \
+                     --workload unchanged,fresh,stream --rounds 3 \
+                     --sizes 0,8,64,1K,4K,16K,64K,128K,256K,1M,4M,16M";
+        let options = Self::parse_from(words.split_whitespace());
+        Self { folder: Some("libfabric"), ..options }
     }
 
     /// As little as shows that everything runs.
@@ -88,6 +101,8 @@ enum Workload {
     Unchanged,
     /// Our program; buffers are written anew before every send.
     Fresh,
+    /// Our program; windows of messages in one direction.
+    Stream,
     /// NetPIPE, with its defaults: buffers unchanged.
     #[value(name = "netpipe")]
     NetPipe,
@@ -98,6 +113,7 @@ impl Workload {
         match self {
             Workload::Unchanged => "own ping-pong, unchanged buffers",
             Workload::Fresh => "own ping-pong, freshly written buffers",
+            Workload::Stream => "own stream",
             Workload::NetPipe => "NetPIPE",
         }
     }
@@ -106,6 +122,7 @@ impl Workload {
         match self {
             Workload::Unchanged => "unchanged",
             Workload::Fresh => "fresh",
+            Workload::Stream => "stream",
             Workload::NetPipe => "netpipe",
         }
     }
@@ -134,6 +151,9 @@ const PATIENCE: Duration = Duration::from_secs(180);
 /// the end; the others are measured all the same.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     two_cores()?;
+    let out = &out.join(options.folder.unwrap_or_default());
+    std::fs::create_dir_all(out)
+        .map_err(|error| Failure::new(format!("{}: cannot be made: {error}", out.display())))?;
     let mut failures = Vec::new();
     let mut runners = Vec::new();
     for &mpi in &options.mpi {
@@ -247,11 +267,13 @@ impl<'a> Runner<'a> {
             .ok_or_else(|| Failure::new(format!("pingpong: unexpected output: {output}")))
     }
 
-    /// What the machine can do: a copy by the best loop, with the same buffers.
+    /// What the machine can do: a copy by the best loop, with the same buffers. A stream has
+    /// none: both sides may copy at once.
     fn limit(&self) -> Result<Vec<Sample>, Failure> {
         let mut samples = Vec::new();
-        for workload in self.buffers() {
-            let times = copy::limit(workload.key(), &self.options.sizes(), self.out)?;
+        let sizes: Vec<_> = self.options.sizes().into_iter().filter(|&bytes| bytes > 0).collect();
+        for workload in self.buffers().into_iter().filter(|&it| it != Workload::Stream) {
+            let times = copy::limit(workload.key(), &sizes, self.out)?;
             samples.extend(times.into_iter().map(|time| Sample {
                 workload,
                 bytes: time.bytes,

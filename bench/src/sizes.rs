@@ -20,6 +20,11 @@ pub fn parse(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| "a size is a multiple of 8 bytes".to_string())
 }
 
+/// The same, or 0.
+pub fn parse_or_none(text: &str) -> Result<usize, String> {
+    if text == "0" { Ok(0) } else { parse(text) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

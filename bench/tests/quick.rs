@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Ranks spin: one subcommand at a time.
@@ -12,7 +13,9 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Runs `nagaya-bench --quick` with these words; returns the directory of the results.
 fn quick(words: &[&str]) -> PathBuf {
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("quick-{}", words[0]));
+    static RUNS: AtomicUsize = AtomicUsize::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("quick-{run}-{}", words[0]));
     let _ = fs::remove_dir_all(&out);
     let mut command = Command::new(env!("CARGO_BIN_EXE_nagaya-bench"));
     let output = command.args(["--quick", "--out"]).arg(&out).args(words).output().unwrap();
@@ -59,7 +62,8 @@ fn pingpong_compares_all_modes_and_the_limit() {
     let times = lines(&out, "pingpong.csv");
     for mode in ["eager", "rendezvous", "cma", "space", "limit"] {
         let of_mode = times.iter().filter(|line| line[3] == mode && line[2] == "65536");
-        assert_eq!(of_mode.count(), 4, "two MPIs, unchanged and fresh, in mode {mode}");
+        let workloads = if mode == "limit" { 2 } else { 3 };
+        assert_eq!(of_mode.count(), 2 * workloads, "two MPIs in mode {mode}");
     }
     let targets = lines(&out, "pingpong-targets.csv");
     for aim in ["faster_than_cma", "not_slower_than_cma", "near_limit"] {
@@ -68,6 +72,18 @@ fn pingpong_compares_all_modes_and_the_limit() {
     for file in ["latency-openmpi.svg", "bandwidth-mpich.svg", "pingpong.svg"] {
         is_drawn(&out, file);
     }
+}
+
+#[test]
+fn pingpong_goes_over_libfabric_and_judges_streams() {
+    let words =
+        "pingpong --mpi openmpi --mode cma,provider --workload unchanged,stream --sizes 0,8";
+    let out = quick(&words.split(' ').collect::<Vec<_>>());
+    let times = lines(&out, "pingpong.csv");
+    assert_eq!(times.len(), 8, "{times:?}");
+    let targets = lines(&out, "pingpong-targets.csv");
+    let judged = targets.iter().filter(|line| line[3] == "provider_not_slower");
+    assert_eq!(judged.count(), 3, "{targets:?}");
 }
 
 #[test]

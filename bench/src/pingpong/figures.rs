@@ -26,10 +26,12 @@ pub struct Series {
     pub points: Points,
 }
 
-/// The medians of what was measured, for drawing.
+/// The medians of what was measured, for drawing. Sizes are drawn by their logarithms, so 0
+/// has no place.
 pub fn points(all: &[(usize, &Times)], modes: &[Mode]) -> Points {
     let of_mode = |mode: Mode| {
-        let points = all.iter().filter_map(|(bytes, times)| Some((*bytes, times.of(mode)?.median)));
+        let all = all.iter().filter(|(bytes, _)| *bytes > 0);
+        let points = all.filter_map(|(bytes, times)| Some((*bytes, times.of(mode)?.median)));
         (mode, points.collect::<Vec<_>>())
     };
     modes.iter().map(|mode| of_mode(*mode)).filter(|(_, points)| !points.is_empty()).collect()
@@ -61,7 +63,7 @@ pub fn write(
 type Draw = fn(&str, Vec<(Look, &[(usize, f64)])>) -> Panel;
 
 fn latency(title: &str, lines: Vec<(Look, &[(usize, f64)])>) -> Panel {
-    panel(format!("one-way time, µs; {title}"), lines, |_, us| us.log10())
+    panel(format!("time a message, µs; {title}"), lines, |_, us| us.log10())
 }
 
 fn bandwidth(title: &str, lines: Vec<(Look, &[(usize, f64)])>) -> Panel {
@@ -154,7 +156,7 @@ fn overview(series: &[Series], mpis: &[Mpi], distance_ns: Option<f64>) -> Figure
         let title = workload.title().to_string();
         let panels = vec![
             bandwidth("", looks().collect()).captioned("bandwidth, MB/s"),
-            latency("", looks().collect()).captioned("one-way time, µs"),
+            latency("", looks().collect()).captioned("time a message, µs"),
             ratio(*workload, &of_workload),
         ];
         Row { title, panels }

@@ -78,8 +78,16 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
     for mode in &modes {
         headings.extend([format!("{} µs", mode.name()), "(min..max)".to_string()]);
     }
-    let ratios = ["CMA/space", "(min..max)", "space/limit", ""].map(str::to_string);
-    headings.extend(ratios);
+    // What users have beside each of ours.
+    let ours = [
+        (Mode::Space, ["CMA/space", "space/limit"]),
+        (Mode::Provider, ["CMA/provider", "provider/limit"]),
+    ];
+    let ours: Vec<_> = ours.into_iter().filter(|(mode, _)| modes.contains(mode)).collect();
+    for (_, [over, of_limit]) in &ours {
+        headings.extend([over, "(min..max)", of_limit].map(|it| it.to_string()));
+    }
+    headings.push(String::new());
     let mut table = Table::new(headings.iter().map(String::as_str));
     for (bytes, times) in all {
         let mut cells = vec![sizes::shown(*bytes)];
@@ -90,19 +98,21 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
             });
         }
         let two = |value: f64| format!("{value:.2}");
-        cells.extend(match times.quotient(Mode::Cma, Mode::Space) {
-            Some(of) => [format!("{}{:.2}", same(of), of.median), range(of, two)],
-            None => ["".to_string(), "".to_string()],
-        });
-        let over_limit = times.quotient(Mode::Space, Mode::Limit);
-        cells.push(over_limit.map(|of| two(of.median)).unwrap_or_default());
+        for (mode, _) in &ours {
+            cells.extend(match times.quotient(Mode::Cma, *mode) {
+                Some(of) => [format!("{}{:.2}", same(of), of.median), range(of, two)],
+                None => ["".to_string(), "".to_string()],
+            });
+            let over_limit = times.quotient(*mode, Mode::Limit);
+            cells.push(over_limit.map(|of| two(of.median)).unwrap_or_default());
+        }
         let verdicts = targets::aimed(workload, *bytes, times);
         let worst = verdicts.iter().map(|aimed| aimed.verdict).max();
         cells.push(worst.map(Verdict::name).unwrap_or_default().to_string());
         table.row(cells);
     }
     let rounds = options.rounds;
-    table.print(&format!("{}, {}; one way, {rounds} rounds", mpi.name(), workload.title()));
+    table.print(&format!("{}, {}; time a message, {rounds} rounds", mpi.name(), workload.title()));
 }
 
 fn range(of: Spread, shown: impl Fn(f64) -> String) -> String {
