@@ -1,4 +1,4 @@
-//! Running a command: with a time limit, in a session of its own, its output captured
+//! Running a command: with a time limit, in a process group of its own, its output captured
 //! in files (a pipe that some forgotten grandchild holds open would keep us waiting).
 
 use std::ffi::{OsStr, OsString};
@@ -20,6 +20,7 @@ pub struct Cmd {
     env: Vec<(OsString, Option<OsString>)>,
     dir: Option<PathBuf>,
     stdin: Vec<u8>,
+    own_session: bool,
     time_limit: Duration,
 }
 
@@ -31,6 +32,7 @@ impl Cmd {
             env: Vec::new(),
             dir: None,
             stdin: Vec::new(),
+            own_session: false,
             time_limit: TIME_LIMIT,
         }
     }
@@ -54,6 +56,17 @@ impl Cmd {
     pub fn command(mut self, inner: Self) -> Self {
         self.argv.extend(inner.argv);
         self.env.extend(inner.env);
+        self.own_session |= inner.own_session;
+        self
+    }
+
+    /// Runs it in a session of its own: for launchers whose ranks yield while they wait. The
+    /// kernel shares the processors among sessions (CONFIG_SCHED_AUTOGROUP); in one with all
+    /// other tests such ranks would at times let Linux 6.18 run nobody else for up to a minute,
+    /// their launcher's daemons among them.
+    #[must_use]
+    pub fn own_session(mut self) -> Self {
+        self.own_session = true;
         self
     }
 
@@ -145,11 +158,12 @@ impl Cmd {
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
-        // The kernel shares the processors among sessions (CONFIG_SCHED_AUTOGROUP). In one with
-        // all other tests, ranks that yield while they wait would at times let Linux 6.18 run
-        // nobody else for up to a minute, launchers' daemons among them.
-        // SAFETY: setsid may be called between fork and exec.
-        unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
+        if self.own_session {
+            // SAFETY: setsid may be called between fork and exec.
+            unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
+        } else {
+            command.process_group(0);
+        }
         let line = self.line();
         let child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));

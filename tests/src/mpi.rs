@@ -294,7 +294,7 @@ impl Mpi {
     }
 
     fn launcher(self) -> Cmd {
-        let mut launcher = Cmd::new(self.launcher.path()).args(self.launch);
+        let mut launcher = Cmd::new(self.launcher.path()).args(self.launch).own_session();
         for (name, value) in self.env {
             launcher = launcher.env(name, value);
         }
