@@ -78,6 +78,7 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
     for mode in &modes {
         headings.extend([format!("{} µs", mode.name()), "(min..max)".to_string()]);
     }
+    let has_limit = modes.contains(&Mode::Limit);
     // What users have beside each of ours.
     let ours = [
         (Mode::Space, ["CMA/space", "space/limit"]),
@@ -85,7 +86,8 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
     ];
     let ours: Vec<_> = ours.into_iter().filter(|(mode, _)| modes.contains(mode)).collect();
     for (_, [over, of_limit]) in &ours {
-        headings.extend([over, "(min..max)", of_limit].map(|it| it.to_string()));
+        headings.extend([over, "(min..max)"].map(|it| it.to_string()));
+        headings.extend(has_limit.then(|| of_limit.to_string()));
     }
     headings.push(String::new());
     let mut table = Table::new(headings.iter().map(String::as_str));
@@ -104,7 +106,8 @@ fn print_table(mpi: Mpi, workload: Workload, options: &Options, all: &[(usize, &
                 None => ["".to_string(), "".to_string()],
             });
             let over_limit = times.quotient(*mode, Mode::Limit);
-            cells.push(over_limit.map(|of| two(of.median)).unwrap_or_default());
+            let over_limit = over_limit.map(|of| two(of.median)).unwrap_or_default();
+            cells.extend(has_limit.then_some(over_limit));
         }
         let verdicts = targets::aimed(workload, *bytes, times);
         let worst = verdicts.iter().map(|aimed| aimed.verdict).max();
