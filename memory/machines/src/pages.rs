@@ -62,6 +62,7 @@ impl Agent {
             read = pages.try_for_each(|page| shared.read(page, bytes));
         });
         read?;
+        self.tell_in_time();
         self.send(header.to, Frame::Page(*header), body);
         Ok(())
     }

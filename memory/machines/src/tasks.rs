@@ -96,6 +96,14 @@ impl Agent {
         }
     }
 
+    /// Before others see what a task of ours has written, they are told that it lives: a request
+    /// of somebody of whom they have not heard would seem a dead task's.
+    pub(super) fn tell_in_time(&mut self) {
+        if self.control.event().load(Ordering::Acquire) != self.tasks.events {
+            self.look_at_tasks();
+        }
+    }
+
     pub(super) fn heard_of(&mut self, from: NodeId, word: Word) {
         match word {
             Word::Task { id, generation, lives } => {
