@@ -33,6 +33,8 @@ pub type Operation = Box<dyn Fn(&Job<'_>) -> Result<i64, Errno> + Send + Sync>;
 
 /// How long to wait for somebody who will not be long.
 const NAP: Duration = Duration::from_micros(100);
+/// How often to wait for word that a requester has begun: a second or two.
+const WAITS_MAX: u32 = 10_000;
 
 /// Room for a request out of the queue, so aligned that its payload is, too. A small one
 /// needs no memory of its own.
@@ -223,7 +225,9 @@ impl Delegatee {
     /// Whether the task that sends by this ticket has ended (`ticket`).
     fn is_dead(&self, ticket: u32) -> bool {
         let now = self.task.control.identity(ticket >> 16);
+        let whom = Identity { id: ticket >> 16, generation: ticket & 0xffff };
         now.is_none_or(|now| queue::ticket(now) != ticket)
+            && !self.task.control.is_to_come(whom, 16)
     }
 
     /// Works on a request, while its requester is held, and answers, unless the request is
@@ -240,9 +244,17 @@ impl Delegatee {
             return;
         }
         let requester = Identity { id: requester, generation };
+        let mut waits = 0;
         let hold = loop {
             match self.task.hold(requester, queue::SERVE) {
                 Ok(hold) => break hold,
+                // Not for ever: nobody may have begun it.
+                Err(Attempt::Gone)
+                    if waits < WAITS_MAX && self.task.control.is_to_come(requester, 32) =>
+                {
+                    waits += 1;
+                    std::thread::sleep(NAP);
+                }
                 Err(Attempt::Gone) => return,
                 Err(_) => std::thread::sleep(NAP), // as many threads as there are words
             }

@@ -127,6 +127,17 @@ impl Control {
         self.is_living(identity).then_some(identity)
     }
 
+    /// Whether the task is still to begin, as far as this machine has heard: word of another
+    /// machine's tasks may come after what they have written. `bits` of its generation are known.
+    pub fn is_to_come(&self, whom: Identity, bits: u32) -> bool {
+        if whom.id >= self.tasks_max() {
+            return false;
+        }
+        let known = self.slot(whom.id).generation.load(Acquire) as u32;
+        let ahead = whom.generation.wrapping_sub(known) << (u32::BITS - bits);
+        ahead.cast_signed() > 0
+    }
+
     /// Whether the task lives: its end has not been announced.
     #[inline]
     pub fn is_living(&self, whom: Identity) -> bool {
