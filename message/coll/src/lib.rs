@@ -3,7 +3,8 @@
 //!
 //! The library stands before the MPI, as the standard's profiling interface allows: it has the
 //! operations under their names (`calls`), and what it does not do itself it hands to the MPI's
-//! own (`mpi`). So any MPI will do, unchanged.
+//! own (`mpi`). So any MPI will do, unchanged. A program sees only names that its MPI has, too
+//! (`visibility`).
 //!
 //! A communicator whose ranks are all tasks of one space (`roll` says so) has a `team` from its
 //! first operation on. Each rank has a `seat` there, in its own memory, on which it shows what the others are to
@@ -13,9 +14,11 @@
 
 mod buffer;
 mod calls;
+mod elf;
 mod exchange;
 mod kernel;
 mod mpi;
+mod narrow;
 mod reduce;
 mod rest;
 mod roll;
@@ -23,3 +26,4 @@ mod seat;
 mod spread;
 mod team;
 mod types;
+mod visibility;

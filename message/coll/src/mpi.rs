@@ -7,6 +7,7 @@ use std::mem::transmute_copy;
 use std::ptr;
 use std::sync::OnceLock;
 
+use crate::narrow;
 use crate::types::Types;
 
 /// A communicator, type or operator: a pointer in Open MPI, a number in MPICH.
@@ -61,7 +62,8 @@ pub struct Mpi {
     pub barrier: unsafe extern "C" fn(Handle) -> c_int,
     /// Those that count in `int`.
     pub short: Operations<c_int>,
-    long: Option<Operations<i64>>,
+    /// Those that count in 64 bits, from MPI 4 on.
+    pub long: Operations<i64>,
     pub init: unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char) -> c_int,
     pub init_thread:
         unsafe extern "C" fn(*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int,
@@ -225,13 +227,13 @@ pub fn mpi() -> &'static Mpi {
 impl Mpi {
     fn load() -> Self {
         let library = Library::find().unwrap_or_else(|| die("no MPI is loaded"));
-        let is_open_mpi = library.object("ompi_mpi_comm_world").is_some();
-        // The ABI that MPI 5 standardises has handles of its own.
+        // The ABI that MPI 5 standardises has handles of its own, also in Open MPI.
         let is_standard = library.file().is_none_or(|file| file.contains("mpi_abi"));
-        let abi = match (is_open_mpi, is_standard) {
-            (true, _) => Some(Abi::OpenMpi),
+        let is_open_mpi = library.object("ompi_mpi_comm_world").is_some();
+        let abi = match (is_standard, is_open_mpi) {
+            (true, _) => None,
+            (false, true) => Some(Abi::OpenMpi),
             (false, false) => Some(Abi::Mpich),
-            (false, true) => None,
         };
         let types = Types::new(abi, |name| library.object(name));
         // SAFETY: the types are those of the standard, with handles as a register holds them.
@@ -242,7 +244,7 @@ impl Mpi {
                 library,
                 barrier: library.function("PMPI_Barrier"),
                 short: library.operations("").unwrap_or_else(|| die("this is no MPI")),
-                long: library.operations("_c"),
+                long: library.operations("_c").unwrap_or(narrow::OPERATIONS),
                 init: library.function("PMPI_Init"),
                 init_thread: library.function("PMPI_Init_thread"),
                 initialized: library.function("PMPI_Initialized"),
@@ -270,11 +272,6 @@ impl Mpi {
                 test: library.function("PMPI_Test"),
             }
         }
-    }
-
-    /// Those that count in 64 bits, from MPI 4 on.
-    pub fn long(&self) -> &Operations<i64> {
-        self.long.as_ref().unwrap_or_else(|| die("this MPI has no large counts"))
     }
 
     /// The handle as we compare it: of a number the upper half of a register is nobody's.

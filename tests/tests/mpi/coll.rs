@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use nagaya_tests::mpi::{Mpi, OPEN_MPI_4};
-use nagaya_tests::program::build;
-use nagaya_tests::{Cmd, bin_dir, kill, nagaya, seed};
+use nagaya_tests::mpi::{INTEL_MPI_ABI, MPICH_5_ABI, Mpi, OPEN_MPI_4};
+use nagaya_tests::program::{build, c_with};
+use nagaya_tests::{Cmd, bin_dir, kill, nagaya, nagaya_path, seed};
 use rustix::process::Signal;
 
 use crate::ends::{MARK, Remains};
@@ -28,6 +28,34 @@ fn case(mpi: Mpi, ranks: usize, name: &str) -> Cmd {
 /// More ranks than processors, where they leave them to each other.
 fn many(mpi: Mpi) -> usize {
     if mpi.yields { 5 } else { 3 }
+}
+
+/// A program that looks for MPI's functions, by weak symbols or dlsym(3), finds the same as
+/// without the library, be it linked to the MPI or a plug-in of a program that is not. What it
+/// finds works, also below wrappers of its own.
+pub fn has_the_functions_of_the_mpi_and_no_others(mpi: Mpi) {
+    let linked = Cmd::new(mpi.compile("mpi_names.c"));
+    let plugin = mpi.compile_with("mpi_names.c", &["-DPLUGIN", "-shared", "-fPIC"]);
+    let host = Cmd::new(c_with("mpi_names.c", &["-DHOST", "-ldl"])).arg(plugin);
+    for program in [linked, host] {
+        let run = |command: Cmd| command.time_limit(TIME_LIMIT).run().ok();
+        let without = run(mpi.launch(2).command(program.clone()));
+        assert!(without.contains("PMPI_Alltoall weak dlsym\n"), "{without}");
+        let library = format!("LD_PRELOAD={}", bin_dir().join("libnagaya_coll.so").display());
+        let with = || mpi.launch(2).args(["env", &library]);
+        assert_eq!(without, run(with().command(program.clone())));
+        assert_eq!(without, run(with().arg(nagaya_path()).arg("exec").command(program)));
+    }
+}
+
+/// Programs for the interface that MPI 5 standardises use the MPI's own operations.
+#[test]
+fn the_standard_abi_is_left_to_the_mpi() {
+    for mpi in [MPICH_5_ABI, INTEL_MPI_ABI] {
+        has_the_functions_of_the_mpi_and_no_others(mpi);
+        let program = mpi.compile("mpi_collectives.c");
+        with_library(mpi.launch_tasks(3, program)).run().prints("collectives agree\n");
+    }
 }
 
 /// Random operations, buffers and communicators: the results are those of the MPI's own.
@@ -99,8 +127,10 @@ pub fn a_rank_is_killed(mpi: Mpi) {
 #[test]
 fn programs_in_fortran_have_it_too() {
     let program = build("mpif90.openmpi", "coll.f90", &[]);
-    let job = with_library(OPEN_MPI_4.launch_tasks(3, program)).env("NAGAYA_COLL_LOG", "1").run();
-    assert!(job.stderr.contains("nagaya-coll: operations of 3 ranks: in place"), "{job}");
+    let job = with_library(OPEN_MPI_4.launch_tasks(3, program)).env("NAGAYA_COLL_LOG", "1");
+    // Libraries that are bound before ours make the dynamic linker say nothing.
+    let job = job.env("LD_BIND_NOW", "1").run();
+    assert_eq!(job.stderr, "nagaya-coll: operations of 3 ranks: in place\n", "{job}");
     job.prints("Fortran agrees\n");
 }
 

@@ -73,6 +73,11 @@ macro_rules! cells {
             }
 
             #[test]
+            fn in_place_has_the_functions_of_the_mpi_and_no_others() {
+                coll::has_the_functions_of_the_mpi_and_no_others($mpi);
+            }
+
+            #[test]
             fn in_place_agrees_with_the_mpis_own() {
                 coll::agrees_with_the_mpis_own($mpi);
             }
