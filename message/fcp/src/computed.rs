@@ -276,7 +276,8 @@ impl Computed {
         if fork::happened_since(self.ways.forks) {
             return Err(Broken::Forked);
         }
-        Ok(self.inbox.try_receive()?)
+        let members = self.ways.membership.members();
+        Ok(self.inbox.try_receive(|ticket| members.is_dead(ticket))?)
     }
 
     #[inline]

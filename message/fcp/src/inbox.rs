@@ -17,6 +17,10 @@ use crate::window::Window;
 /// killed between its message and waking us.
 const IDLE: Duration = Duration::from_secs(1);
 
+/// Largest number of empty polls between two reads of the clock. A poll takes 4 ns, a read of the
+/// clock some 25 ns.
+const POLLS_MAX: u32 = 256;
+
 /// The ring holds what no sender writes: some process has overwritten it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt;
@@ -27,6 +31,7 @@ pub struct Inbox {
     ring: Mapped,
     receiver: Receiver,
     patience: Patience,
+    polls: Polls,
     /// Somebody has rung, and no wait has ended by it yet.
     rung: Arc<AtomicBool>,
     /// Who takes loans and offers.
@@ -81,6 +86,7 @@ impl Inbox {
             ring,
             receiver: Receiver::default(),
             patience: Patience::default(),
+            polls: Polls::default(),
             rung: Arc::default(),
             membership: None,
         }
@@ -96,10 +102,14 @@ impl Inbox {
         Bell::of_ring(self.ring, self.rung.clone(), window)
     }
 
-    /// The next message, if one is there.
+    /// The next message, if one is there. `is_dead` is as in [`Inbox::receive`]: a receiver
+    /// that only polls drops the message of a dead sender, too.
     #[inline]
-    pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Corrupt> {
-        match self.receiver.look(&self.ring) {
+    pub fn try_receive(
+        &mut self,
+        is_dead: impl Fn(u32) -> bool,
+    ) -> Result<Option<Arrived<'_>>, Corrupt> {
+        match self.poll(&is_dead) {
             Found::Message(message) if is_short(&message) => Err(Corrupt),
             Found::Message(message) => Ok(Some(Arrived::by_ring(InRing { inbox: self, message }))),
             Found::Corrupt => Err(Corrupt),
@@ -163,7 +173,7 @@ impl Inbox {
     ) -> Result<Option<Message>, Corrupt> {
         // Who only asks learns nothing about waiting, and does not look for a while.
         let asks = until.is_some_and(|until| Instant::now() >= until);
-        if asks && matches!(self.receiver.look(&self.ring), Found::Nothing) {
+        if asks && matches!(self.poll(is_dead), Found::Nothing) {
             self.publish();
             self.rung.store(false, SeqCst);
             return Ok(None);
@@ -194,6 +204,35 @@ impl Inbox {
                 };
             }
         }
+    }
+
+    /// Looks for the next message once. Every [`DOUBT`] an empty poll also passes the gaps of
+    /// dead senders and returns consumed lines, as a receiver does before it sleeps.
+    #[inline]
+    fn poll(&mut self, is_dead: &dyn Fn(u32) -> bool) -> Found {
+        let found = self.receiver.look(&self.ring);
+        if found == Found::Nothing && self.polls.is_clock_due() {
+            return self.poll_closely(is_dead);
+        }
+        found
+    }
+
+    #[cold]
+    fn poll_closely(&mut self, is_dead: &dyn Fn(u32) -> bool) -> Found {
+        if !self.polls.is_doubt_over(Instant::now()) {
+            return Found::Nothing;
+        }
+        let found = loop {
+            match self.receiver.look_closely(&self.ring) {
+                Found::Unfinished(ticket) if is_dead(ticket) => {
+                    self.receiver.skip_dead(&self.ring, ticket);
+                }
+                Found::Unfinished(_) => break Found::Nothing,
+                found => break found,
+            }
+        };
+        self.publish();
+        found
     }
 
     #[cold]
@@ -250,6 +289,49 @@ impl Inbox {
         if self.receiver.publish(&self.ring) {
             wait::wake(self.ring.head());
         }
+    }
+}
+
+/// Tells empty polls when to look closely: every [`DOUBT`]. To read the clock takes longer than
+/// a poll, so fast polls read it less often than slow ones.
+#[derive(Debug)]
+struct Polls {
+    /// Empty polls until the next look at the clock, and between two looks.
+    left: u32,
+    between: u32,
+    /// Times of the last look at the clock and of the last close look.
+    clock: Option<Instant>,
+    close: Option<Instant>,
+}
+
+impl Default for Polls {
+    fn default() -> Self {
+        Self { left: 1, between: 1, clock: None, close: None }
+    }
+}
+
+impl Polls {
+    /// Counts an empty poll. Returns whether the clock is to be read.
+    #[inline]
+    fn is_clock_due(&mut self) -> bool {
+        self.left -= 1;
+        self.left == 0
+    }
+
+    /// Returns whether it is time for a close look.
+    fn is_doubt_over(&mut self, now: Instant) -> bool {
+        let since = |then: Option<Instant>| then.map(|then| now.duration_since(then));
+        // Where polls between two looks at the clock take long, each one reads it.
+        self.between = match since(self.clock) {
+            Some(time) if time < DOUBT / 16 => (self.between * 2).min(POLLS_MAX),
+            _ => 1,
+        };
+        (self.left, self.clock) = (self.between, Some(now));
+        let is_over = since(self.close).is_none_or(|time| time >= DOUBT);
+        if is_over {
+            self.close = Some(now);
+        }
+        is_over
     }
 }
 

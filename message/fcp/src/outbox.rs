@@ -34,7 +34,7 @@ pub(crate) struct Meanwhile<'a> {
 impl Meanwhile<'_> {
     pub fn take_all(&mut self) {
         // What is corrupt is told to who receives.
-        while let Ok(Some(arrived)) = self.inbox.try_receive() {
+        while let Ok(Some(arrived)) = self.inbox.try_receive(self.is_dead) {
             (self.take)(arrived);
         }
     }

@@ -300,7 +300,8 @@ impl Port {
         }
     }
 
-    /// The next message, if one is there.
+    /// The next message, if one is there. What a sender did not finish before its death is
+    /// dropped, as by [`Port::receive`].
     #[inline]
     pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Broken> {
         match &mut self.way {

@@ -12,7 +12,7 @@ use fcp::lock::{self, Lock};
 use fcp::member::{Card, Life, Members, Membership};
 use fcp::outbox::Outbox;
 use fcp::port::{Port, Refused};
-use fcp::ring::{Buffer, Kind, Sender};
+use fcp::ring::{self, Buffer, HEADER_SIZE, Kind, LINE_SIZE, Sender};
 
 mod children;
 use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
@@ -78,7 +78,7 @@ fn an_entry_is_not_taken_over_while_somebody_sends_to_its_former_owner() {
     assert_eq!(new.peer().index, peer.index);
     assert!(me.hold(peer).is_none());
     let mut inbox = Inbox::new(ring);
-    assert!(inbox.try_receive().expect("in order").is_none(), "not the new one's message");
+    assert!(inbox.try_receive(|_| false).expect("in order").is_none(), "not the new one's message");
 }
 
 #[test]
@@ -106,6 +106,74 @@ fn a_sender_that_died_is_not_mistaken_for_its_successor() {
         let arrived = inbox.receive(soon, |ticket| members.is_dead(ticket)).expect("in order");
         assert_eq!(arrived.expect("in time").header().source, id);
     }
+}
+
+/// A sender that is killed between its claim and its message leaves a gap, and messages of
+/// others lie behind it.
+#[test]
+fn a_receiver_that_only_polls_passes_a_dead_senders_gap() {
+    let members = members(2);
+    let me = join(&members, 1);
+    // SAFETY: our own, and the window stays.
+    let ring = unsafe { members.window().ring(me.peer().index) }.expect("a ring");
+    let mut inbox = Inbox::new(ring);
+    let is_dead = |ticket| members.is_dead(ticket);
+    for waits in [None, Some(Duration::ZERO), None, Some(Duration::from_millis(30))] {
+        let claims = ring::next_number(&ring);
+        let pid = child(|| {
+            let members = again(&members);
+            let me = join(&members, 2);
+            for _ in 0..3 {
+                let mut sender = Sender::new(members.ticket(me.peer()), 2);
+                sender.reserve(&ring, 2).expect("room");
+            }
+            std::thread::sleep(Duration::from_secs(60));
+        });
+        // The claim of a message is found by the one who wants to claim after it.
+        eventually("it has claimed", || ring.claim(claims + 2).load(SeqCst) != 0);
+        assert!(inbox.try_receive(is_dead).expect("in order").is_none());
+        kill(pid);
+        let successor = join(&members, 3);
+        let mut outbox = Outbox::new(ring, members.ticket(successor.peer()), 3);
+        outbox.try_send(Kind::Inline, &[b"behind the gaps"]).expect("room");
+        let end = Instant::now() + Duration::from_secs(60);
+        loop {
+            let arrived = match waits {
+                None => inbox.try_receive(is_dead),
+                // Between two polls the program does something else.
+                Some(time) => {
+                    std::thread::sleep(time);
+                    inbox.receive(Some(Instant::now()), is_dead)
+                }
+            };
+            if let Some(arrived) = arrived.expect("in order") {
+                assert_eq!(arrived.header().source, 3);
+                break;
+            }
+            assert!(Instant::now() < end, "nothing came");
+        }
+    }
+}
+
+#[test]
+fn a_receiver_that_only_polls_returns_consumed_lines() {
+    let members = members(2);
+    let (me, other) = (join(&members, 1), join(&members, 2));
+    // SAFETY: our own, and the window stays.
+    let ring = unsafe { members.window().ring(me.peer().index) }.expect("a ring");
+    let (mut inbox, ticket) = (Inbox::new(ring), members.ticket(other.peer()));
+    let mut outbox = Outbox::new(ring, ticket, 2);
+    outbox.try_send(Kind::Inline, &[b"short"]).expect("room");
+    assert!(inbox.try_receive(|_| false).expect("in order").is_some());
+    // It takes the whole ring, so the lines before it must have been returned.
+    let long = vec![7; ring.lines() as usize * LINE_SIZE - HEADER_SIZE];
+    let soon = Some(Instant::now() + Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        scope.spawn(|| outbox.send(Kind::Inline, &[&long], soon, || true).expect("room"));
+        while inbox.try_receive(|_| false).expect("in order").is_none() {
+            assert!(Instant::now() < soon.expect("a time"), "nothing came");
+        }
+    });
 }
 
 /// Members send each other messages, each to a certain stay of a certain member; they are
