@@ -4,6 +4,7 @@
  * usage: mpi_coll random SEED ROUNDS   random operations on random communicators
  *        mpi_coll place                prints whether an operator was handed a peer's memory
  *        mpi_coll progress             ranks that wait let the MPI bring messages to their end
+ *        mpi_coll behind               nor do they forget those messages when they need not wait
  *        mpi_coll ahead                who need not wait for the others does not disturb them
  *        mpi_coll threads              several threads, each on a communicator of its own
  *        mpi_coll churn                communicators come and go
@@ -381,6 +382,57 @@ static void progress(void)
 		printf("messages went on\n");
 }
 
+/* Rank 0 repeats operations that it never has to wait in, since it comes late to each, and calls
+ * nothing else of the MPI: the MPI must deliver its message, and answer for its window, all the
+ * same. */
+static void behind(void)
+{
+	enum { MANY = 1 << 18, TIMES = 3000, LATE = 1000 /* microseconds */ };
+	int *data = malloc(sizeof(int) * MANY), *window, done = 0;
+	MPI_Request message, got;
+	MPI_Win win;
+	MPI_Win_allocate(sizeof(int) * MANY, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &window, &win);
+	MPI_Win_lock_all(0, win);
+	fill(window, MANY, rank);
+	MPI_Win_sync(win);
+	MPI_Barrier(MPI_COMM_WORLD);
+	int *fetched = malloc(sizeof(int) * MANY);
+	if (rank == 0) {
+		fill(data, MANY, 7);
+		MPI_Isend(data, MANY, MPI_INT, 1, 1, MPI_COMM_WORLD, &message);
+	} else if (rank == 1) {
+		MPI_Irecv(data, MANY, MPI_INT, 0, 1, MPI_COMM_WORLD, &message);
+		MPI_Rget(fetched, MANY, MPI_INT, 0, 0, MANY, MPI_INT, win, &got);
+	}
+	int arrived = 0, read = 0, times = 0;
+	for (; !done && times < TIMES; times++) {
+		if (rank == 0)
+			usleep(LATE);
+		if (rank == 1) {
+			if (!arrived)
+				MPI_Test(&message, &arrived, MPI_STATUS_IGNORE);
+			if (!read)
+				MPI_Test(&got, &read, MPI_STATUS_IGNORE);
+			done = arrived && read;
+		}
+		MPI_Bcast(&done, 1, MPI_INT, 1, MPI_COMM_WORLD);
+	}
+	if (rank == 1 && !(arrived && read))
+		fprintf(stderr, "message %s, window %s\n", arrived ? "there" : "missing",
+			read ? "read" : "not read");
+	CHECK(done);
+	if (rank == 1)
+		CHECK(right(data, MANY, 7) == MANY && right(fetched, MANY, 0) == MANY);
+	if (rank == 0)
+		MPI_Wait(&message, MPI_STATUS_IGNORE);
+	MPI_Win_unlock_all(win);
+	MPI_Win_free(&win);
+	if (rank == 0)
+		printf("messages went on\n");
+	free(data);
+	free(fetched);
+}
+
 /* Roots of broadcasts, and who only gives to a reduction, run ahead of one who is slow. */
 static void ahead(void)
 {
@@ -578,6 +630,8 @@ int main(int argc, char **argv)
 		place();
 	else if (strcmp(what, "progress") == 0)
 		progress();
+	else if (strcmp(what, "behind") == 0)
+		behind();
 	else if (strcmp(what, "ahead") == 0)
 		ahead();
 	else if (strcmp(what, "threads") == 0)

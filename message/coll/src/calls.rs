@@ -11,6 +11,7 @@ use crate::exchange::Block;
 use crate::kernel::Kernel;
 use crate::mpi::{Handle, Mpi, SUCCESS, mpi};
 use crate::reduce::Whose;
+use crate::rest;
 use crate::roll;
 use crate::team::{self, Team};
 
@@ -20,7 +21,10 @@ type Answer = Option<Result<(), Failed>>;
 #[inline]
 fn answer(answer: Answer, mpis: impl FnOnce() -> c_int) -> c_int {
     match answer {
-        Some(Ok(())) => SUCCESS,
+        Some(Ok(())) => {
+            rest::finish();
+            SUCCESS
+        }
         Some(Err(error)) => error,
         None => mpis(),
     }
@@ -70,6 +74,7 @@ both! { MPI_Barrier PMPI_Barrier (comm: Handle) {
     match team::of(mpi.handle(comm)) {
         Some(team) => {
             team.barrier();
+            rest::finish();
             SUCCESS
         }
         // SAFETY: the caller's.

@@ -99,6 +99,18 @@ pub fn goes_with_the_rest(mpi: Mpi) {
     case(mpi, 2, "errors").run().prints("errors are told\n");
 }
 
+/// A rank that never waits in an operation makes progress as well: what it has sent is delivered,
+/// and its window read, while it calls nothing else.
+pub fn finishes_what_is_behind(mpi: Mpi) {
+    for ranks in [2, 3] {
+        let behind = case(mpi, ranks, "behind");
+        behind.clone().run().prints("messages went on\n");
+        let pieces = PIECE_BY_PIECE.into_iter();
+        let behind = pieces.fold(behind, |command, (name, value)| command.env(name, value));
+        behind.run().prints("messages went on\n");
+    }
+}
+
 /// A rank is killed while all are in operations: the launcher ends, and nobody remains.
 pub fn a_rank_is_killed(mpi: Mpi) {
     let mut random = seed();

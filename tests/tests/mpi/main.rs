@@ -88,6 +88,11 @@ macro_rules! cells {
             }
 
             #[test]
+            fn in_place_finishes_what_is_behind() {
+                coll::finishes_what_is_behind($mpi);
+            }
+
+            #[test]
             fn a_rank_killed_in_an_operation_in_place() {
                 coll::a_rank_is_killed($mpi);
             }
