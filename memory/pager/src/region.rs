@@ -178,6 +178,29 @@ impl Region {
         self.userfault.register(view).map_err(system("register shared memory with userfaultfd"))
     }
 
+    /// In the programs' view an empty file stands in place of these pages, until [`restore`](
+    /// Self::restore): who uses them gets SIGBUS, and a system call EFAULT. Forked children have it,
+    /// too.
+    ///
+    /// # Panics
+    /// Beyond the pages that there are.
+    pub fn lay_end(&self, pages: Range<u64>) -> Result<(), PagerError> {
+        assert!(pages.end <= self.pages(), "beyond the region's end");
+        let system = |doing| move |why| PagerError::System { doing, why };
+        let empty = memfd_create("nagaya-end", MemfdFlags::CLOEXEC)
+            .map_err(system("make an empty file"))?;
+        let view = self.view(pages);
+        let start = with_exposed_provenance_mut(view.start);
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        // SAFETY: replaces a part of the programs' view, which is ours; nobody uses its pages.
+        match unsafe { mmap(start, view.len(), protection, flags, &empty, 0) } {
+            Ok(_) => Ok(()),
+            Err(Errno::NOMEM) => Err(PagerError::Mappings),
+            Err(why) => Err(system("map an empty file")(why)),
+        }
+    }
+
     /// How many pages there are.
     pub fn pages(&self) -> u64 {
         self.pages.len() as u64

@@ -110,6 +110,8 @@ pub struct Agent {
     texts: Texts,
     /// Pages that other processes may write: the origin's kernel has them.
     shared: Ranges,
+    /// Pages of private file mappings beyond the end of their file.
+    beyond: Ranges,
     /// Pages that begin anew.
     closed: Vec<mapping::Closed>,
     /// What is counted, if it is; and at the origin what for.
@@ -155,6 +157,7 @@ impl Agent {
             tells_waits: false,
             texts: Texts::default(),
             shared: Ranges::default(),
+            beyond: Ranges::default(),
             closed: Vec::new(),
             seen: None,
             memory: memory::Memory::default(),

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::addresses::PAGE;
 use crate::desk::{Call, Request, Seat};
 use crate::edges::{self, RESTART};
+use crate::frame::Laid;
 use crate::here::Here;
 use crate::signals::OURS;
 use crate::{
-    actions, clocks, fault_stack, moves, processes, processors, raw, robust, shadow, shared,
-    threads,
+    actions, clocks, fault_stack, moves, processes, processors, raw, robust, shadow,
+    shared, sharing, threads,
 };
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
@@ -577,9 +578,11 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
         // SAFETY: as the caller says.
         libc::SYS_mmap => unsafe { map(here, seat, a) },
         libc::SYS_munmap => ask(Request::Unmap { start: a[0], bytes: a[1] }),
-        libc::SYS_mprotect => {
-            ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 })
-        }
+        // SAFETY: as the caller says.
+        libc::SYS_mprotect => match unsafe { sharing::protect(a) } {
+            0 => ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 }),
+            error => error,
+        },
         // SAFETY: as the caller says.
         libc::SYS_mremap => unsafe { remap(here, seat, a) },
         libc::SYS_madvise => match a[2] as i32 {
@@ -595,6 +598,8 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
                 }
                 0
             }
+            // SAFETY: as the caller says.
+            libc::MADV_REMOVE if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
             advice if ADVICE.contains(&advice) => 0,
             _ => refused(libc::EINVAL),
         },
@@ -618,13 +623,24 @@ unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     let may_move = flags & libc::MREMAP_MAYMOVE != 0;
     let known = libc::MREMAP_FIXED | libc::MREMAP_MAYMOVE;
     let meets = is_fixed && a[4] < old + old_bytes && old < a[4] + bytes;
+    if flags & !known == 0
+        && (!is_fixed || may_move)
+        && bytes > 0
+        && !meets
+        && shared::contains(old)
+    {
+        // SAFETY: as the caller says.
+        return unsafe { sharing::remap(here, seat, [old, old_bytes, bytes, a[3], a[4], 0]) };
+    }
     if flags & !known != 0 || is_fixed && !may_move || old_bytes == 0 || bytes == 0 || meets {
         return -i64::from(libc::EINVAL);
     }
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let (is_file, rest) = (false, old_bytes.saturating_sub(bytes));
-    // Elsewhere it would be others' no more.
-    if shared::contains(old) && (is_fixed || bytes > old_bytes) {
+    let moves = is_fixed || bytes > old_bytes;
+    let is_of_file = || ask(Request::Look(old)) & Request::OF_FILE != 0;
+    // More of the file would have to be there, and its end where it is.
+    if moves && (shared::has_beyond(&(old..old + old_bytes)) || bytes > old_bytes && is_of_file()) {
         return -i64::from(libc::ENOMEM);
     }
     if !is_fixed {
@@ -666,10 +682,17 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     if bytes == 0 || bytes > i64::MAX as u64 / 2 {
         return refused(if bytes == 0 { libc::EINVAL } else { libc::ENOMEM });
     }
-    // What others write, or would read that we write.
-    if is_shared && (is_anonymous || protection & libc::PROT_WRITE as u32 != 0) {
+    // Others may write it, or read what we write.
+    if is_shared {
         // SAFETY: as the caller says.
-        return unsafe { map_shared(here, seat, a) };
+        return unsafe { sharing::map(here, seat, a) };
+    }
+    if !is_anonymous {
+        // SAFETY: as the caller says.
+        let error = unsafe { sharing::check(a) };
+        if error < 0 {
+            return error;
+        }
     }
     let filling = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let at_first = if is_anonymous { protection } else { filling };
@@ -707,6 +730,15 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
             }
         }
     }
+    let end = filled.next_multiple_of(PAGE);
+    if !is_anonymous && end < start + bytes {
+        let bytes = start + bytes - end;
+        let error = ask(Request::Lay { start: end, bytes, kind: Laid::Beyond });
+        if error < 0 {
+            ask(Request::Unmap { start, bytes });
+            return error;
+        }
+    }
     if here.names {
         name(here, seat, start, bytes, a);
     }
@@ -720,44 +752,8 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     start as i64
 }
 
-/// What other processes may write is mapped at the origin only.
-///
-/// # Safety
-/// As for [`memory`].
-unsafe fn map_shared(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
-    let ask = |request| here.desk.ask(seat, request);
-    let (bytes, protection, flags) = (a[1], a[2] as u32, a[3] as i32);
-    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
-    let given = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
-        0 => ask(Request::Map { bytes, protection: 0, is_file }),
-        _ => ask(Request::MapAt { start: a[0], bytes, protection: 0, replaces, is_file }),
-    };
-    if given < 0 {
-        return given;
-    }
-    let start = given as u64;
-    let mut result = ask(Request::Share { start, bytes });
-    if result == 0 {
-        let flags = (flags & !libc::MAP_FIXED_NOREPLACE | libc::MAP_FIXED) as u64;
-        let arguments = [start, bytes, protection.into(), flags, a[4], a[5]];
-        // SAFETY: as the caller says: memory that was just given.
-        result = unsafe { raw::call(libc::SYS_mmap as u64, arguments) };
-    }
-    if result < 0 {
-        ask(Request::Unmap { start, bytes });
-        return result;
-    }
-    if here.names {
-        name(here, seat, start, bytes, a);
-    }
-    match ask(Request::Protect { start, bytes, protection }) {
-        0 => given,
-        error => error,
-    }
-}
-
 /// Tells what is mapped there.
-fn name(here: &Here, seat: &Seat, start: u64, bytes: u64, a: [u64; 6]) {
+pub fn name(here: &Here, seat: &Seat, start: u64, bytes: u64, a: [u64; 6]) {
     let (flags, descriptor, offset) = (a[3] as i32, a[4] as i32, a[5]);
     let ask = |name| here.desk.ask(seat, Request::Name { start, bytes, offset, name });
     if flags & libc::MAP_ANONYMOUS == 0 {

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::context::Context;
+use crate::frame::Laid;
 use crate::processors::{self, Mask};
 use crate::raw;
 use crate::signals::{Signal, send};
@@ -53,9 +54,11 @@ pub enum Request {
     Protect { start: u64, bytes: u64, protection: u32 },
     /// So many bytes of a file stand there, for reading.
     Text { descriptor: i32, start: u64, offset: u64, bytes: u64 },
-    /// Addresses that were given, where nothing was, are the kernel's at the origin: other
-    /// processes may write there.
-    Share { start: u64, bytes: u64 },
+    /// At addresses that were given, where nothing was, stands another mapping than the segment's.
+    Lay { start: u64, bytes: u64, kind: Laid },
+    /// What may be done with an address, as mprotect(2) has it, and [`OF_FILE`](Self::OF_FILE) if
+    /// a file is mapped there.
+    Look(u64),
     /// Where the heap ends.
     HeapEnd,
     /// The heap's new end. Answer: 0 if it cannot be that.
@@ -90,6 +93,11 @@ pub enum Request {
     Forked,
     /// The end of the program, with this status. Not answered.
     End(i32),
+}
+
+impl Request {
+    /// In the answer to [`Look`](Self::Look): a file is mapped there.
+    pub const OF_FILE: i64 = 8;
 }
 
 const FREE: u32 = 0;

@@ -9,6 +9,15 @@ use serde::{Deserialize, Serialize};
 /// What a message is.
 pub type Frame = coherence::sequential::frame::Frame<Word>;
 
+/// Which mapping shows pages instead of the segment's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Laid {
+    /// A shared mapping: other processes may write it. It stands at the origin.
+    Shared,
+    /// An empty file, since the pages of a private file mapping lie beyond the end of its file.
+    Beyond,
+}
+
 /// What is not the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Word {
@@ -54,9 +63,9 @@ pub enum Word {
     Close { change: u64, first: u64, pages: u64, protection: Option<u32> },
     /// From the origin: they are zeros, and this node's.
     Renew { change: u64, first: u64, pages: u64, owner: u32, protection: Option<u32> },
-    /// From the origin, one of the changes: other processes may write these pages, of which
-    /// nobody has anything.
-    Share { change: u64, first: u64, pages: u64 },
+    /// From the origin, one of the changes: another mapping than the segment's is to show these
+    /// pages, of which nobody has anything.
+    Lay { change: u64, first: u64, pages: u64, kind: Laid },
     /// From the origin: all have done that.
     Open { first: u64, pages: u64 },
     /// To the origin: that is done, or of what was closed nothing is under way.

@@ -55,6 +55,7 @@ mod robust;
 mod scheduling;
 mod shadow;
 mod shared;
+mod sharing;
 mod signals;
 mod snapshot;
 pub mod talk;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// The set.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Ranges {
     /// From, to.
     all: BTreeMap<u64, u64>,
@@ -60,6 +60,11 @@ impl Ranges {
     /// The first that is so long.
     pub fn first_of(&self, length: u64) -> Option<Range<u64>> {
         self.iter().find(|range| range.end - range.start >= length)
+    }
+
+    /// How many ranges there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
     }
 
     /// All, in order.

@@ -2,61 +2,102 @@
 //! threads go there to use it.
 //!
 //! Here stands which addresses these are, for the program's threads, which ask before each call;
-//! agents write it down.
+//! agents write it down. A second table names the pages of private file mappings that lie beyond
+//! the end of the file.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Ranges that there may be, apart from each other.
-pub const RANGES_MAX: usize = 256;
+/// Ranges that a table has room for, apart from each other.
+pub const RANGES_MAX: usize = 4096;
 
+/// Ranges of addresses, in order: written by the agent, read by all threads without a lock.
 struct Table {
-    /// Odd while it changes.
+    /// Odd while the table changes.
     version: AtomicU32,
     count: AtomicUsize,
     ranges: [[AtomicU64; 2]; RANGES_MAX],
 }
 
-static TABLE: Table = Table {
-    version: AtomicU32::new(0),
-    count: AtomicUsize::new(0),
-    ranges: [const { [const { AtomicU64::new(0) }; 2] }; RANGES_MAX],
-};
+/// Shared mappings.
+static SHARED: Table = Table::new();
+/// Pages of private file mappings that lie beyond the end of the file.
+static BEYOND: Table = Table::new();
+
+impl Table {
+    const fn new() -> Self {
+        Self {
+            version: AtomicU32::new(0),
+            count: AtomicUsize::new(0),
+            ranges: [const { [const { AtomicU64::new(0) }; 2] }; RANGES_MAX],
+        }
+    }
+
+    /// The first part of `range` that is in the table.
+    fn first_in(&self, range: &Range<u64>) -> Option<Range<u64>> {
+        loop {
+            let before = self.version.load(Ordering::SeqCst);
+            let count = self.count.load(Ordering::SeqCst);
+            let ranges = &self.ranges[..count];
+            let at = ranges.partition_point(|[_, end]| end.load(Ordering::SeqCst) <= range.start);
+            let first = ranges.get(at).map(|[start, end]| {
+                let (start, end) = (start.load(Ordering::SeqCst), end.load(Ordering::SeqCst));
+                start.max(range.start)..end.min(range.end)
+            });
+            if before.is_multiple_of(2) && self.version.load(Ordering::SeqCst) == before {
+                return first.filter(|first| first.start < first.end);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Replaces the contents. The ranges are in order and do not touch. If there are too many, the
+    /// last entry covers the rest.
+    fn set(&self, all: &[Range<u64>]) {
+        self.version.fetch_add(1, Ordering::SeqCst);
+        let count = all.len().min(RANGES_MAX);
+        for (range, [start, end]) in all.iter().zip(&self.ranges) {
+            start.store(range.start, Ordering::SeqCst);
+            end.store(range.end, Ordering::SeqCst);
+        }
+        if let Some(last) = all.get(RANGES_MAX..).and_then(<[_]>::last) {
+            self.ranges[RANGES_MAX - 1][1].store(last.end, Ordering::SeqCst);
+        }
+        self.count.store(count, Ordering::SeqCst);
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+}
 
 /// Whether the address is that of such memory.
 pub fn contains(address: u64) -> bool {
-    loop {
-        let before = TABLE.version.load(Ordering::SeqCst);
-        let count = TABLE.count.load(Ordering::SeqCst);
-        let contains = TABLE.ranges[..count].iter().any(|[start, end]| {
-            (start.load(Ordering::SeqCst)..end.load(Ordering::SeqCst)).contains(&address)
-        });
-        if before.is_multiple_of(2) && TABLE.version.load(Ordering::SeqCst) == before {
-            return contains;
-        }
-        std::hint::spin_loop();
-    }
+    first_in(&(address..address.saturating_add(1))).is_some()
+}
+
+/// The first part of these addresses that is such memory.
+pub fn first_in(range: &Range<u64>) -> Option<Range<u64>> {
+    SHARED.first_in(range)
 }
 
 /// Whether there is any.
 pub fn is_there() -> bool {
-    TABLE.count.load(Ordering::SeqCst) > 0
+    SHARED.count.load(Ordering::SeqCst) > 0
 }
 
 /// To the agent: these are all of them, in order. What is between the last of too many is taken
 /// to be such memory, too.
 pub fn are(all: &[Range<u64>]) {
-    TABLE.version.fetch_add(1, Ordering::SeqCst);
-    let count = all.len().min(RANGES_MAX);
-    for (range, [start, end]) in all.iter().zip(&TABLE.ranges) {
-        start.store(range.start, Ordering::SeqCst);
-        end.store(range.end, Ordering::SeqCst);
-    }
-    if let Some(last) = all.get(RANGES_MAX..).and_then(<[_]>::last) {
-        TABLE.ranges[RANGES_MAX - 1][1].store(last.end, Ordering::SeqCst);
-    }
-    TABLE.count.store(count, Ordering::SeqCst);
-    TABLE.version.fetch_add(1, Ordering::SeqCst);
+    SHARED.set(all);
+}
+
+/// Whether any of these addresses belongs to a private file mapping and lies beyond the end of
+/// the file.
+pub fn has_beyond(range: &Range<u64>) -> bool {
+    BEYOND.first_in(range).is_some()
+}
+
+/// To the agent: these are all such addresses, in order.
+pub fn are_beyond(all: &[Range<u64>]) {
+    BEYOND.set(all);
 }
 
 #[cfg(test)]
@@ -69,12 +110,24 @@ mod tests {
         are(&[4..8, 20..30]);
         assert!(contains(4) && contains(7) && contains(29) && is_there());
         assert!(!contains(3) && !contains(8) && !contains(30));
+        assert_eq!(first_in(&(0..25)), Some(4..8));
+        assert_eq!(first_in(&(8..25)), Some(20..25));
+        assert_eq!(first_in(&(8..20)), None);
         let many = |count: u64| (0..count).map(|at| at * 10..at * 10 + 1).collect::<Vec<_>>();
+        let last = (RANGES_MAX as u64 - 1) * 10;
         are(&many(RANGES_MAX as u64));
-        assert!(contains(0) && contains(2550) && !contains(2545));
+        assert!(contains(0) && contains(last) && !contains(last - 5));
         are(&many(RANGES_MAX as u64 + 5));
-        assert!(contains(2600) && contains(2595) && !contains(2601) && !contains(2545));
+        assert!(contains(last + 50) && contains(last + 45));
+        assert!(!contains(last + 51) && !contains(last - 5));
         are(&[]);
         assert!(!contains(0) && !is_there());
+    }
+
+    #[test]
+    fn addresses_beyond_a_file_are_no_shared_memory() {
+        are_beyond(&[100..200]);
+        assert!(has_beyond(&(0..101)) && has_beyond(&(199..300)) && !has_beyond(&(200..300)));
+        assert!(!contains(150));
     }
 }

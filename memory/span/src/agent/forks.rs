@@ -199,7 +199,7 @@ impl Agent {
 
     /// Copies a page, or asks for it; whether it did not wait for it.
     fn copy_page(&mut self, fork: &mut Fork, page: Page) -> bool {
-        if self.shared.covers(&(page..page + 1)) {
+        if self.is_laid(page) {
             return true;
         }
         if self.node.can_be_read(page) {
@@ -249,7 +249,8 @@ impl Agent {
         let mut private = Ranges::default();
         private.insert(place.clone());
         let at = |page: Page| place.start + page * PAGE;
-        self.shared.iter().for_each(|pages| private.remove(at(pages.start)..at(pages.end)));
+        let laid = self.shared.iter().chain(self.beyond.iter());
+        laid.for_each(|pages| private.remove(at(pages.start)..at(pages.end)));
         snapshot.private = private.iter().collect();
         let given = Box::into_raw(snapshot);
         self.origin().forks.given = Some(given);

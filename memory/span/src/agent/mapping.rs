@@ -21,7 +21,7 @@ use rustix::mm::MprotectFlags;
 
 use super::Agent;
 use crate::addresses::PAGE;
-use crate::frame::Word;
+use crate::frame::{Laid, Word};
 
 /// What is to become of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub enum What {
     Renew(Option<u32>),
     /// Nothing may be done with them, and they are zeros when they are used again.
     Unmap,
-    /// Nobody has anything of them, and they are not opened: other processes may write them.
-    Share,
+    /// Nobody has anything of them, and they are not opened: another mapping shows them.
+    Lay(Laid),
 }
 
 /// A change that all nodes make.
@@ -104,7 +104,7 @@ impl Agent {
             Word::Protect { first, pages, .. }
             | Word::Close { first, pages, .. }
             | Word::Renew { first, pages, .. }
-            | Word::Share { first, pages, .. }
+            | Word::Lay { first, pages, .. }
             | Word::Open { first, pages } => (first, pages),
             _ => return false,
         };
@@ -129,24 +129,24 @@ impl Agent {
                 self.say_quiet();
                 done
             }
-            Word::Share { change, .. } => {
+            Word::Lay { change, kind, .. } => {
                 self.opens(&range);
-                self.share(range.clone(), true);
+                let laid = self.lay(range.clone(), kind);
                 self.say_done(change);
-                // Who is stopped there is stopped anew.
-                self.region.wake_all(range)
+                // Who is stopped there tries again.
+                laid.and_then(|()| self.region.wake_all(range))
             }
             Word::Renew { change, owner, protection, .. } => {
                 let dropped = self.region.discard_all(range.clone());
                 let done = dropped
-                    .and_then(|()| self.end_shared(range.clone()))
+                    .and_then(|()| self.end_laid(range.clone()))
                     .and_then(|()| self.protect(range.clone(), protection));
                 self.step(Event::Renew { pages: range, owner, everywhere: false }, None);
                 self.say_done(change);
                 done
             }
             _ => {
-                self.share(range.clone(), false);
+                self.is_laid_no_more(&range);
                 self.opens(&range);
                 self.region.wake_all(range)
             }
@@ -274,13 +274,13 @@ impl Agent {
                 };
                 (Phase::Dropping, Word::Renew { change, first, pages, owner, protection })
             }
-            (Phase::Dropping, What::Share) => {
-                (Phase::Protecting, Word::Share { change, first, pages })
+            (Phase::Dropping, What::Lay(kind)) => {
+                (Phase::Protecting, Word::Lay { change, first, pages, kind })
             }
             (Phase::Protecting | Phase::Dropping, what) => {
                 answer = it.answer.take();
                 all.remove(at);
-                if !matches!(what, What::Protect(_) | What::Share) {
+                if !matches!(what, What::Protect(_) | What::Lay(_)) {
                     self.tell_all(Word::Open { first, pages });
                 }
                 return self.after_phase(answer);

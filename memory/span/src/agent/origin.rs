@@ -106,6 +106,15 @@ impl Origin {
         MemoryMap { heap: [heap.start, heap.end], ..self.map }
     }
 
+    /// The answer to [`Request::Look`].
+    fn looks(&self, address: u64) -> i64 {
+        let page = address..address + 1;
+        let has = |ranges: &Ranges| ranges.covers(&page);
+        let protection = self.protections.iter().position(has).unwrap_or(0);
+        let is_file = self.addresses.not_of_file(page.clone()).is_empty();
+        protection as i64 | if is_file { Request::OF_FILE } else { 0 }
+    }
+
     /// This may be done with these addresses from now on.
     pub(super) fn protects(&mut self, range: &Range<u64>, protection: u32) {
         self.protections.iter_mut().for_each(|ranges| ranges.remove(range.clone()));
@@ -183,12 +192,18 @@ impl Agent {
                     None => self.answer(thread, no_memory),
                 }
             }
-            Request::Share { start, bytes } => match self.origin().addresses.range(start, bytes) {
-                Some(range) if self.has_few_shared() => {
-                    self.becomes(thread, What::Share, range, 0);
+            Request::Lay { start, bytes, kind } => {
+                match self.origin().addresses.range(start, bytes) {
+                    Some(range) if self.has_few_laid(kind) => {
+                        self.becomes(thread, What::Lay(kind), range, 0);
+                    }
+                    _ => self.answer(thread, no_memory),
                 }
-                _ => self.answer(thread, no_memory),
-            },
+            }
+            Request::Look(address) => {
+                let answer = self.origin().looks(address);
+                self.answer(thread, answer);
+            }
             Request::Text { descriptor, start, offset, bytes } => {
                 self.mapped_file(thread, descriptor, start, offset, bytes);
             }

@@ -1,0 +1,25 @@
+//! `nagaya span`: files that threads of all nodes map, or read past the page cache. Each program does
+//! the same alone.
+
+use nagaya_tests::span::{LIMIT, program, span};
+use nagaya_tests::{Cmd, WorkDir};
+
+#[track_caller]
+fn is_right(what: &str) {
+    let work = WorkDir::new();
+    let (files, file) = (program("files", &[]), work.join("file"));
+    Cmd::new(&files).arg(what).arg(&file).time_limit(LIMIT).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        span(nodes, &files).arg(what).arg(&file).run().prints("right\n");
+    }
+}
+
+#[test]
+fn shared_mappings_for_reading_show_what_is_written() {
+    is_right("shared");
+}
+
+#[test]
+fn who_uses_pages_beyond_a_file_gets_sigbus() {
+    is_right("end");
+}
