@@ -23,3 +23,13 @@ fn shared_mappings_for_reading_show_what_is_written() {
 fn who_uses_pages_beyond_a_file_gets_sigbus() {
     is_right("end");
 }
+
+#[test]
+fn direct_reads_lose_nothing_while_others_write_the_page() {
+    is_right("direct");
+}
+
+#[test]
+fn processes_copy_to_pages_that_others_write() {
+    is_right("copied");
+}

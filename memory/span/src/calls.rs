@@ -13,7 +13,7 @@ use crate::frame::Laid;
 use crate::here::Here;
 use crate::signals::OURS;
 use crate::{
-    actions, clocks, fault_stack, moves, processes, processors, raw, robust, shadow,
+    actions, clocks, direct, fault_stack, moves, processes, processors, raw, robust, shadow,
     shared, sharing, threads,
 };
 
@@ -150,7 +150,7 @@ pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, cal
             Where::Refused(errno) => -i64::from(errno),
             Where::Ours => ours(here, seat, frame, call),
             Where::Origin | Where::Memory if !at_origin => here.desk.ask(seat, Request::Call(call)),
-            Where::Origin => edges::call(call.number, call.arguments),
+            Where::Origin => direct::call(here, call),
             Where::Memory => memory(here, seat, call),
         }
     }
@@ -168,7 +168,7 @@ pub unsafe fn for_another(here: &Here, seat: &Seat, call: Call) -> i64 {
             (_, libc::SYS_clone) => threads::clone(here, seat, call),
             (_, libc::SYS_rt_sigaction) => actions::set(call.arguments),
             (Where::Ours, _) => files(here, seat, call),
-            _ => edges::call(call.number, call.arguments),
+            _ => direct::call(here, call),
         }
     }
 }

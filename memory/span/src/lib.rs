@@ -33,6 +33,7 @@ mod calls;
 mod clocks;
 mod context;
 mod desk;
+mod direct;
 mod edges;
 pub mod estimate;
 mod fault_stack;
