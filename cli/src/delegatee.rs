@@ -12,7 +12,7 @@ use pvas_delegate::passed;
 use crate::domains::{Domain, Domains};
 use crate::server::raise_open_files;
 
-/// Options of `nagaya delegatee`.
+/// Do I/O for a job's tasks (started by the node server)
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]

@@ -10,7 +10,9 @@ use nagaya_server::Failure;
 
 use counted::Counted;
 
-/// Options of `nagaya dsm`.
+/// Report what a run with shared memory between nodes has sent, and why
+///
+/// See nagaya-dsm(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[command(subcommand)]

@@ -12,7 +12,10 @@ use nagaya_server::stub::{self, Exec, Outcome};
 use crate::delegatee::Place;
 use crate::program;
 
-/// Options of `nagaya exec`.
+/// Run a program as a task of this job, under mpirun, srun or another launcher
+///
+/// All processes of one job on this machine that start so share one address space, and their
+/// large messages are copied in user space. See nagaya-exec(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// The job to join (default: what the launcher says, else a job of its own)
@@ -44,7 +47,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
     let sigmask = program::signal_mask();
     let variable = |key: &str| std::env::var(key).ok();
     let fallback = options.fallback || variable("NAGAYA_FALLBACK").is_some_and(|v| v == "1");
-    program::check_name(&options.program[0])?;
+    program::check_name("exec", &options.program[0])?;
     let path = program::find(&options.program[0])?;
     let exec = Exec {
         job: Job::of_environment(options.job.as_deref(), &variable),

@@ -13,7 +13,9 @@ use std::process::Command;
 use nagaya_server::Failure;
 use nagaya_server::query;
 
-/// Options of `nagaya gdb`.
+/// Attach gdb to a task, with the symbols of all its images
+///
+/// See nagaya-gdb(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// PID of a task (or of its stub), or JOB.ID

@@ -92,7 +92,7 @@ pub fn run(options: &Options, machines: &[Machine]) -> Result<i32, Failure> {
 }
 
 fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
-    program::check_name(&options.program[0])?;
+    program::check_name("run", &options.program[0])?;
     let tasks = machines.iter().fold(0, |sum: u32, it| sum.saturating_add(it.tasks));
     let border = |at: usize| machines[..at].iter().map(|it| it.tasks).sum();
     let ids: Vec<Range<u32>> =

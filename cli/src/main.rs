@@ -49,9 +49,9 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 enum Command {
-    /// Run N tasks of a program in one space
+    /// Run N tasks of a program in one address space
     Run(run::Options),
-    /// Run a program as a task of this job's space; for use under mpirun and the like
+    /// Run a program as a task of this job, under mpirun, srun or another launcher
     Exec(exec::Options),
     /// List jobs and tasks
     Ps(ps::Options),
@@ -61,7 +61,7 @@ enum Command {
     Gdb(gdb::Options),
     /// Show version, build, what this system allows, and which mechanism is active
     Info(info::Options),
-    /// PVM's console: look after hosts and tasks of a virtual machine
+    /// Start a parallel virtual machine (PVM), or attach to one, and manage its hosts and tasks
     Pvm(console::Options),
     /// Run PVM's daemon on this host
     Pvmd(pvmd::Options),
@@ -69,16 +69,33 @@ enum Command {
     Tune(tune::Options),
     /// Run programs on simulated clusters, in virtual time
     Sim(sim::Options),
-    /// Say what runs with shared memory between nodes have sent, and why
+    /// Report what a run with shared memory between nodes has sent, and why
     Dsm(dsm::Options),
-    /// Run a program whose threads use several machines
+    /// Run one program with threads on several machines, in one memory
     Span(span::Options),
+    /// Print the help of nagaya or of a command
+    Help(Help),
     /// Serve a job (started by `nagaya exec`)
     #[command(hide = true)]
     Server(server::Options),
     /// Do I/O for a job's tasks (started by the node server)
     #[command(hide = true)]
     Delegatee(delegatee::Options),
+}
+
+/// Print the help of nagaya or of a command
+#[derive(Debug, clap::Args)]
+struct Help {
+    /// The command
+    command: Option<OsString>,
+}
+
+impl Help {
+    /// The command line that prints this help.
+    fn command_line(self) -> Vec<OsString> {
+        let words = [Some("nagaya".into()), self.command, Some("--help".into())];
+        words.into_iter().flatten().collect()
+    }
 }
 
 /// The command line; who calls us `pvmd3` or `pvmd` means `nagaya pvmd`, and who calls us `pvm`
@@ -95,33 +112,51 @@ fn command_line() -> Vec<OsString> {
     words
 }
 
-/// What clap says of a wrong command line, without its usage.
+/// Clap's error message as one line: the error, all tips, and which help to read.
 fn one_line(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
-    let lines: Vec<&str> = text.lines().map(str::trim).take_while(|l| !l.is_empty()).collect();
-    format!("{} (see --help)", lines.join(" "))
+    let (message, usage) = text.split_once("Usage:").unwrap_or((text, ""));
+    let message = message.split("For more information").next().unwrap_or_default();
+    let paragraphs = message.split("\n\n").map(|paragraph| {
+        let words: Vec<&str> = paragraph.split_whitespace().collect();
+        words.join(" ")
+    });
+    let paragraphs: Vec<String> = paragraphs.filter(|paragraph| !paragraph.is_empty()).collect();
+    // "nagaya span [OPTIONS] …" names the command.
+    let is_name = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+    let command: Vec<&str> = usage.split_whitespace().take_while(is_name).collect();
+    let command = if command.is_empty() { "nagaya".into() } else { command.join(" ") };
+    format!("{} (see {command} --help)", paragraphs.join("; "))
+}
+
+/// Parses the command line. `Err` is the status to exit with: help or an error was printed.
+fn parse(words: Vec<OsString>) -> Result<Command, c_int> {
+    let error = match Arguments::try_parse_from(words) {
+        Ok(Arguments { command: Command::Help(help) }) => return parse(help.command_line()),
+        Ok(Arguments { command }) => return Ok(command),
+        Err(error) => error,
+    };
+    if !error.use_stderr() {
+        let _ = error.print(); // --help, --version
+        return Err(0);
+    }
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let _ = error.print();
+    } else {
+        complain(&one_line(&error.render().to_string()));
+    }
+    Err(125)
 }
 
 /// # Safety
 /// Called by the C runtime.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
-    let arguments = match Arguments::try_parse_from(command_line()) {
-        Ok(arguments) => arguments,
-        Err(error) => {
-            if !error.use_stderr() {
-                let _ = error.print(); // --help, --version
-                return 0;
-            }
-            if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-                let _ = error.print();
-                return 125;
-            }
-            complain(&one_line(&error.render().to_string()));
-            return 125;
-        }
+    let command = match parse(command_line()) {
+        Ok(command) => command,
+        Err(status) => return status,
     };
-    let result = match arguments.command {
+    let result = match command {
         Command::Run(options) => run::run(options),
         Command::Exec(options) => exec::exec(options),
         Command::Ps(options) => ps::ps(&options),
@@ -134,6 +169,7 @@ unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
         Command::Sim(options) => sim::sim(&options),
         Command::Dsm(options) => dsm::dsm(&options),
         Command::Span(options) => span::span(&options),
+        Command::Help(_) => unreachable!("parse() prints help"),
         Command::Server(options) => server::server(options),
         Command::Delegatee(options) => delegatee::delegatee(&options),
     };

@@ -6,7 +6,9 @@ use nagaya_server::query::{self, JobStatus};
 
 use crate::ps::human;
 
-/// Options of `nagaya maps`.
+/// Show which task owns which segment, and what lies in it
+///
+/// See nagaya-maps(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// JOB, JOB.ID or the PID of a task (default: all jobs)

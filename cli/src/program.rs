@@ -74,10 +74,11 @@ pub fn signal_mask() -> u64 {
     mask
 }
 
-/// Refuses a misspelt option that was taken for the program's name.
-pub fn check_name(name: &OsStr) -> Result<(), Failure> {
+/// Refuses a misspelt option of `nagaya COMMAND` that was taken for the program's name.
+pub fn check_name(command: &str, name: &OsStr) -> Result<(), Failure> {
     if name.as_bytes().starts_with(b"-") {
-        return Err(Failure::ours(format!("unknown option {} (see --help)", name.display())));
+        let name = name.display();
+        return Err(Failure::ours(format!("unknown option {name} (see nagaya {command} --help)")));
     }
     Ok(())
 }

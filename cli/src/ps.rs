@@ -4,7 +4,9 @@ use nagaya_server::Failure;
 use nagaya_server::protocol::TaskStatus;
 use nagaya_server::query;
 
-/// Options of `nagaya ps`.
+/// List jobs and tasks
+///
+/// See nagaya-ps(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Only this job

@@ -11,7 +11,9 @@ use nagaya_server::Failure;
 use rustix::fs::{FileType, fstat};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 
-/// Options of `nagaya pvmd`.
+/// Run PVM's daemon on this host
+///
+/// See nagaya-pvmd(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// This host's name in the virtual machine (else what hostname(1) says)

@@ -31,7 +31,10 @@ use crate::pool::{self, Pools};
 use crate::program;
 use crate::server::raise_open_files;
 
-/// Options of `nagaya run`.
+/// Run N tasks of a program in one address space
+///
+/// The tasks are processes of this machine, each in a segment of its own. No launcher is needed.
+/// The status is that of the first task that fails, or 0. See nagaya-run(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Number of tasks
@@ -231,7 +234,7 @@ fn run_tasks(
     }
     let options = options;
     let inheritance = Inheritance::of_this_process(given.mask);
-    program::check_name(&options.program[0])?;
+    program::check_name("run", &options.program[0])?;
     let path = find(&options)?;
     let environment = match &joined {
         None => environment(&options)?,

@@ -9,7 +9,7 @@ use nagaya_server::Failure;
 use nagaya_server::server::{Server, refuse, serve_job};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Options of `nagaya server`.
+/// Serve a job (started by `nagaya exec`)
 #[derive(Debug, clap::Args)]
 pub struct Options {
     #[arg(long)]

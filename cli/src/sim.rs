@@ -24,7 +24,9 @@ use sim::report::{self, Outcome};
 use sim::soak::racing;
 use sim::trace::Trace;
 
-/// Options of `nagaya sim`.
+/// Run programs on simulated clusters, in virtual time
+///
+/// See nagaya-sim(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Which program, or all; none: list them with their parameters

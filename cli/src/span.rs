@@ -23,7 +23,10 @@ use crate::run::Bind;
 /// The most nodes.
 const NODES_MAX: usize = 64;
 
-/// Options of `nagaya span`.
+/// Run one program with threads on several machines, in one memory
+///
+/// The program is unmodified. With --nodes, the nodes are processes of this machine. See
+/// nagaya-span(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Number of nodes: processes of this machine, as if each were a machine
@@ -197,7 +200,7 @@ fn failure(Refusal { line, is_of_program }: Refusal) -> Failure {
 }
 
 fn program(options: &Options, report: Option<&report::Wanted>) -> Result<Program, Failure> {
-    program::check_name(&options.program[0])?;
+    program::check_name("span", &options.program[0])?;
     let path = program::find(&options.program[0])?;
     let path = std::path::absolute(&path).unwrap_or(path);
     if let Err(why) = std::fs::metadata(&path) {

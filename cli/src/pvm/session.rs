@@ -14,7 +14,9 @@ use crate::console::{Console, Manner, Stop};
 use crate::input::{self, Event, Input, PROMPT};
 use crate::machine::Machine;
 
-/// Options of `nagaya pvm`.
+/// Start a parallel virtual machine (PVM), or attach to one, and manage its hosts and tasks
+///
+/// Without -c, commands come from standard input. The command `help` lists them. See nagaya-pvm(1).
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Run this command and leave; may be given several times
