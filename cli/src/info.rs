@@ -7,12 +7,16 @@ use std::path::PathBuf;
 
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::{Failure, job, kernel_version, server};
+use pager::Stops;
 use pvas::this_task;
 
 use crate::ps::human;
 use crate::{fcp, mpi};
 
-/// Options of `nagaya info`.
+/// Show version, build, what this system allows, and which mechanism is active
+///
+/// With --mpi: whether the messages of an MPI go through the space, and why not. See
+/// nagaya-info(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Lines of key=value, for programs
@@ -37,6 +41,9 @@ pub struct Options {
     #[arg(requires = "mpi")]
     program: Option<PathBuf>,
 }
+
+/// Linux 5.11; not in libc's declarations.
+const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
 
 /// One line: a key for programs, words for people, the value.
 struct Fact {
@@ -89,6 +96,8 @@ fn facts() -> Vec<Fact> {
     );
     add("spaces", "spaces", spaces(false));
     add("domains", "domains, non-PIE programs", spaces(true));
+    add("jia", "jia, nagaya_dsm", shared_memory());
+    add("span", "span, domains of @HOST", span());
     let wanted = crate::program::wanted_segment_size(None).ok().flatten();
     let size = wanted.unwrap_or_else(|| server::segment_size_for(None));
     let tasks = SpaceLayout::tasks_within(size, REGION_END - REGION_START);
@@ -146,6 +155,35 @@ fn spaces(with_domain: bool) -> String {
     match made {
         Ok(()) => "yes".into(),
         Err(error) => format!("no: {error}"),
+    }
+}
+
+/// Whether this user may share memory between nodes (jia(7)), and what to ask for where not.
+fn shared_memory() -> String {
+    match (pager::check(Stops::All), pager::check(Stops::Programs)) {
+        (Ok(()), _) => "yes".into(),
+        (Err(error), Ok(())) => {
+            format!("only with NAGAYA_DSM_CALLS=0 (no system call may use shared memory): {error}")
+        }
+        (Err(error), Err(_)) => format!("no: {error}"),
+    }
+}
+
+/// Whether this user may run a program on several nodes (nagaya-span(1)), and what to ask for
+/// where not.
+fn span() -> String {
+    if this_task().is_some() {
+        return "this process is a task".into();
+    }
+    if let Err(error) = pager::check(Stops::All) {
+        return format!("no: {error}");
+    }
+    // SAFETY: switches syscall user dispatch off, as it is; it takes no memory.
+    match unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, 0, 0, 0, 0) } {
+        0 => "yes".into(),
+        _ => "no: this kernel has no syscall user dispatch; run Linux 5.11 or newer for x86-64, \
+              with CONFIG_GENERIC_ENTRY"
+            .into(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use nagaya_tests::mpi::{MPICH_4, OPEN_MPI_4};
 use nagaya_tests::program::c_pvas;
 use nagaya_tests::user::User;
-use nagaya_tests::{Cmd, Running, Task, messages, ps, skip};
+use nagaya_tests::{Cmd, Running, Task, messages, nagaya, ps, skip};
 
 const NEEDS_ROOT: &str = "only root can run programs as other users";
 
@@ -43,6 +43,38 @@ fn an_ordinary_user_runs_tasks_and_sees_them() {
     task.signal(rustix::process::Signal::TERM);
     task.wait().ends_with(128 + 15);
     assert_eq!(ps_of(&user), []);
+}
+
+/// Full userfaultfd is a privilege where the sysctl is 0 and /dev/userfaultfd is closed.
+#[test]
+fn info_says_what_this_user_may_use_and_what_to_ask_for() {
+    let user = User::ordinary();
+    let info = |command: Cmd| command.arg("--parsable").run().ok();
+    let value = |text: &str, key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{key}=")));
+        line.unwrap_or_else(|| panic!("no {key} in {text}")).to_owned()
+    };
+    let text = info(user.command(user.nagaya("info")));
+    assert_eq!(value(&text, "spaces"), "yes");
+    assert_eq!(value(&text, "domains"), "yes");
+    let sysctl = fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").expect("a number");
+    let device = user.command(Cmd::new("test").args(["-w", "/dev/userfaultfd"])).run();
+    let may = sysctl.trim() != "0" || device.status.success();
+    for (key, without) in [("jia", "only with NAGAYA_DSM_CALLS=0"), ("span", "no: ")] {
+        let value = value(&text, key);
+        if may {
+            assert_eq!(value, "yes");
+            continue;
+        }
+        assert!(value.starts_with(without), "{key}={value}");
+        for remedy in ["vm.unprivileged_userfaultfd=1", "/dev/userfaultfd", "CAP_SYS_PTRACE"] {
+            assert!(value.contains(remedy), "{key}={value}");
+        }
+    }
+    if rustix::process::geteuid().is_root() {
+        let text = info(nagaya("info"));
+        assert_eq!((value(&text, "jia"), value(&text, "span")), ("yes".into(), "yes".into()));
+    }
 }
 
 #[test]

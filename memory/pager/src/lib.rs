@@ -41,3 +41,9 @@ mod userfault;
 pub use error::PagerError;
 pub use region::{Access, Fault, Place, Region, Stops};
 pub use shared::Shared;
+
+/// Checks whether this process can have memory that stops its threads, as `stops` says. The error
+/// names the missing right or kernel feature. Keeps nothing.
+pub fn check(stops: Stops) -> Result<(), PagerError> {
+    userfault::Userfault::new(stops).map(drop)
+}
