@@ -226,7 +226,17 @@ fn a_host_that_cannot_begin_is_named_with_the_reason() {
     refused(&away, &[], &["node2: No route to host"]);
     let silent = agent("silent", "exec sleep 1000");
     refused(&silent, &["--timeout", "1"], &["does not begin within 1 s"]);
-    refused(&nodes.agent(), &["--nagaya", "/nowhere/nagaya"], &["/nowhere/nagaya"]);
+    let missing = ["cannot start nagaya there: /nowhere/nagaya: not found.", "--nagaya", "Install"];
+    refused(&nodes.agent(), &["--nagaya", "/nowhere/nagaya"], &missing);
+    // As on a machine that has no nagaya.
+    let bare = agent(
+        "bare",
+        "eval \"$(printf '%s\\n' \"$2\" | \
+         sed -e 's/ -x / ! -e /' -e 's|^sh|PATH=/nowhere /bin/sh|')\"",
+    );
+    refused(&bare, &[], &["cannot start nagaya there", "nagaya is not in PATH. Install nagaya"]);
+    let mute = agent("mute", "exit 1");
+    refused(&mute, &[], &["nagaya did not begin there", "connection was closed", "NAGAYA_RSH"]);
     let other = agent("other", "echo 'nagaya-span 7.7-77'; exec sleep 1000");
     refused(&other, &[], &["7.7-77", "here is", env!("CARGO_PKG_VERSION")]);
     // It knows another secret.

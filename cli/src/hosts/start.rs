@@ -122,9 +122,9 @@ impl<J: Job> Nodes<J> {
     ) -> Result<(), Failure> {
         let join = format!("{} --join", J::KIND.name);
         let script = match (nagaya, std::env::current_exe()) {
-            (Some(path), _) => format!("exec {} {join}", remote::quoted(path)),
-            (None, Ok(own)) => remote::nagaya(&own, &join),
-            (None, Err(_)) => format!("exec nagaya {join}"),
+            (Some(path), _) => remote::named(path, &join, "--nagaya"),
+            (None, Ok(own)) => remote::nagaya(&own, &join, "--nagaya"),
+            (None, Err(_)) => remote::named("nagaya", &join, "--nagaya"),
         };
         let mut command = remote::command("NAGAYA_RSH", None, &host.name, &script);
         signals.leave_to(&mut command);

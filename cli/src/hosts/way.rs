@@ -68,7 +68,12 @@ fn begin<J: Job>(way: &mut Way, order: &J::Order) -> Answer<J::Ready> {
 /// Why nothing came: what it said last.
 fn last_words(way: &mut Way, why: &std::io::Error) -> Refusal {
     let line = match &mut way.errors {
-        Some(errors) => fabric::remote::last_line(errors).unwrap_or_else(|| why.to_string()),
+        Some(errors) => fabric::remote::last_line(errors).unwrap_or_else(|| {
+            format!(
+                "nagaya did not begin there: {why}, without an error message; check that ssh (or \
+                 the command in NAGAYA_RSH) runs commands on that host"
+            )
+        }),
         None => format!("it does not begin: {why}"),
     };
     line.strip_prefix("nagaya: ").unwrap_or(&line).into()

@@ -87,5 +87,5 @@ pub fn is_cut() -> bool {
 }
 
 fn silent(why: std::io::Error) -> String {
-    format!("who starts the nodes says nothing: {why}")
+    format!("no message from the process that starts the nodes: {why}")
 }

@@ -43,10 +43,32 @@ fn program(text: &OsStr) -> Command {
 }
 
 /// A script that becomes nagaya there, with these arguments (a shell's words). Where hosts share
-/// their files, it is where it is here; else PATH says where.
-pub fn nagaya(own: &Path, arguments: &str) -> String {
-    let own = quoted(&own.to_string_lossy());
-    format!("if [ -x {own} ]; then exec {own} {arguments}; fi; exec nagaya {arguments}")
+/// their files, it is where it is here; else PATH says where. If there is none, the script's last
+/// line of standard error says so, with the `option` that names its path.
+pub fn nagaya(own: &Path, arguments: &str, option: &str) -> String {
+    let own = own.to_string_lossy();
+    let missing = missing(&format!("{own}: not found, and nagaya is not in PATH"), option);
+    let own = quoted(&own);
+    format!(
+        "if [ -x {own} ]; then exec {own} {arguments}; fi; \
+         if command -v nagaya >/dev/null 2>&1; then exec nagaya {arguments}; fi; {missing}"
+    )
+}
+
+/// The same for the nagaya that the user has named by `option`.
+pub fn named(path: &str, arguments: &str, option: &str) -> String {
+    let missing = missing(&format!("{path}: not found"), option);
+    let path = quoted(path);
+    format!("if command -v {path} >/dev/null 2>&1; then exec {path} {arguments}; fi; {missing}")
+}
+
+/// A script that says that nagaya is missing on this host.
+fn missing(what: &str, option: &str) -> String {
+    let line = format!(
+        "cannot start nagaya there: {what}. Install nagaya {} there, or give its path by {option}",
+        env!("CARGO_PKG_VERSION")
+    );
+    format!("echo {} >&2; exit 127", quoted(&line))
 }
 
 /// A word of a POSIX shell, quoted.
@@ -75,10 +97,35 @@ mod tests {
 
     #[test]
     fn any_login_shell_runs_what_is_meant() {
-        let echo = |own: &str| nagaya(Path::new(own), "pvmd --join").replace("exec ", "echo ");
         let there = |script: &str| run(&command("NO_SUCH_RSH", None, "there", script));
-        assert_eq!(there(&echo("/opt/it's here/nagaya")), "nagaya pvmd --join\n");
-        assert_eq!(there(&echo("/bin/sh")), "/bin/sh pvmd --join\nnagaya pvmd --join\n");
+        let nagaya = |own: &str, path: &str| {
+            let script = nagaya(Path::new(own), "-c 'echo it runs'", "--nagaya");
+            there(&format!("PATH={path}; {script}"))
+        };
+        let directory = std::env::temp_dir().join(format!("it's {}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let link = directory.join("nagaya");
+        std::os::unix::fs::symlink("/bin/sh", &link).expect("a link");
+        let path = quoted(directory.to_str().expect("text"));
+        assert_eq!(nagaya(link.to_str().expect("text"), "/nowhere"), "it runs\n");
+        assert_eq!(nagaya("/no/it's/nagaya", &path), "it runs\n");
+        std::fs::remove_dir_all(&directory).expect("it is there");
+        let why = nagaya("/no/it's/nagaya", "/nowhere; exec 2>&1");
+        assert_eq!(
+            why,
+            format!(
+                "cannot start nagaya there: /no/it's/nagaya: not found, and nagaya is not in PATH. \
+                 Install nagaya {} there, or give its path by --nagaya\n",
+                env!("CARGO_PKG_VERSION")
+            )
+        );
+        let named = named("/no/it's/nagaya", "span --join", "--nagaya");
+        let why = there(&format!("exec 2>&1; {named}"));
+        assert!(
+            why.starts_with("cannot start nagaya there: /no/it's/nagaya: not found. "),
+            "{why}"
+        );
+        assert!(named.contains("span --join"));
     }
 
     #[test]

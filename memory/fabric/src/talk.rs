@@ -66,7 +66,7 @@ impl Kind {
         let mut line = Vec::new();
         for _ in 0..LOGIN_MAX {
             let mut byte = [0];
-            from.read_exact(&mut byte)?;
+            from.read_exact(&mut byte).map_err(closed)?;
             match byte {
                 [b'\n'] => {
                     let text = String::from_utf8_lossy(&line);
@@ -95,14 +95,22 @@ pub fn say<T: Serialize>(to: &mut impl Write, what: &T) -> std::io::Result<()> {
 /// What is said next.
 pub fn hear<T: DeserializeOwned>(from: &mut impl Read) -> std::io::Result<T> {
     let mut length = [0; 4];
-    from.read_exact(&mut length)?;
+    from.read_exact(&mut length).map_err(closed)?;
     let length = u32::from_le_bytes(length);
     if length > BYTES_MAX {
         return Err(Error::other("something that makes no sense"));
     }
     let mut bytes = vec![0; length as usize];
-    from.read_exact(&mut bytes)?;
+    from.read_exact(&mut bytes).map_err(closed)?;
     postcard::from_bytes(&bytes).map_err(Error::other)
+}
+
+/// The same error in words that say what happened to the connection.
+fn closed(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => Error::new(error.kind(), "the connection was closed"),
+        _ => error,
+    }
 }
 
 #[cfg(test)]

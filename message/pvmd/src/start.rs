@@ -166,11 +166,13 @@ fn is_unknown(host: &str) -> bool {
 fn script(recipe: &Recipe, own: &Path) -> String {
     let vmid = recipe.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
     let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
-    match &recipe.program {
-        Some(program) if is_daemon(program) => format!("{vmid}exec {} --join", quoted(program)),
-        Some(program) => format!("{vmid}exec {} pvmd --join", quoted(program)),
-        None => format!("{vmid}{}", remote::nagaya(own, "pvmd --join")),
-    }
+    let option = "dx= in the host file";
+    let script = match &recipe.program {
+        Some(program) if is_daemon(program) => remote::named(program, "--join", option),
+        Some(program) => remote::named(program, "pvmd --join", option),
+        None => remote::nagaya(own, "pvmd --join", option),
+    };
+    format!("{vmid}{script}")
 }
 
 /// What a hoster is told of a host: its tid, options, login, command, another command for
@@ -278,7 +280,8 @@ mod tests {
     fn the_daemon_there_is_the_one_that_is_meant() {
         let own = Path::new("/opt/it's here/nagaya");
         let run = |recipe: &Recipe| {
-            let script = script(recipe, own).replace("exec ", "echo $PVM_VMID ");
+            let script = script(recipe, own).replace("command -v", "true");
+            let script = script.replace("exec ", "echo $PVM_VMID ");
             let output = Command::new("sh").args(["-c", &script]).output().expect("sh runs");
             String::from_utf8(output.stdout).expect("it is text")
         };
