@@ -2,8 +2,10 @@
 //! the answer for the spaces that are made from now on.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,7 +14,9 @@ use pvas::copy_plan::{self, CopyLoop, CopyPlan};
 use pvas::{Space, SpaceOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Options of `nagaya tune`.
+/// Measure which loop copies messages fastest on this processor
+///
+/// See nagaya-tune(1).
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Print what was measured, and keep nothing
@@ -32,6 +36,11 @@ const GAIN_MIN: f64 = 1.05;
 /// Bytes copied by one loop at one size, if that is enough copies.
 const BYTES_WANTED: usize = 32 << 20;
 
+/// A measurement that takes longer than this reports its progress.
+const PROGRESS_AFTER: Duration = Duration::from_secs(2);
+/// Time between two reports of progress.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
 /// Measures, prints, and keeps the plan.
 pub fn tune(options: &Options) -> Result<i32, Failure> {
     let fail = |error: pvas::Error| Failure::ours(error.to_string());
@@ -40,6 +49,7 @@ pub fn tune(options: &Options) -> Result<i32, Failure> {
         println!("processor {processor} has string instructions only: nothing to choose");
         return Ok(0);
     }
+    let begin = Instant::now();
     let space =
         Space::create(SpaceOptions { segment_size: None, tasks_max: Some(1), shared: false });
     let space = space.map_err(fail)?;
@@ -50,19 +60,15 @@ pub fn tune(options: &Options) -> Result<i32, Failure> {
     }
     println!("GB/s of fresh data, copied and read; medians");
     println!("{:>10} {:>8} {:>8} {:>8}   taken", "bytes", "string", "vector", "stream");
-    let mut plan = CopyPlan::uniform(CopyLoop::String);
-    measure(&space, cores, 1 << 20)?; // for the processors' clocks to rise
-    for bit in SIZE_BITS {
-        let size = 1usize << bit;
-        let runs = [measure(&space, cores, size)?, measure(&space, cores, size)?];
-        let gain = |n: usize| (runs[0][n] / runs[0][0]).min(runs[1][n] / runs[1][0]);
-        let best = (0..LOOPS.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b))).unwrap_or(0);
-        let taken = if gain(best) > GAIN_MIN { LOOPS[best] } else { CopyLoop::String };
-        plan.set_from(size as u64, taken);
-        let [string, vector, stream] = [0, 1, 2].map(|n| (runs[0][n] + runs[1][n]) / 2.0);
-        let name = copy_plan::name(taken);
-        println!("{size:>10} {string:>8.1} {vector:>8.1} {stream:>8.1}   {name}");
-    }
+    let done = &AtomicUsize::new(0);
+    let plan = thread::scope(|scope| {
+        // Dropped at the end, which ends the reports.
+        let (_running, end) = channel();
+        let report = move || report_progress(begin, &end, done);
+        let started = thread::Builder::new().spawn_scoped(scope, report);
+        started.map_err(|e| Failure::ours(format!("cannot start a thread: {e}")))?;
+        measure_all(&space, cores, done)
+    })?;
     space.destroy().map_err(fail)?;
     println!("plan: {plan}");
     if !options.dry_run {
@@ -73,6 +79,48 @@ pub fn tune(options: &Options) -> Result<i32, Failure> {
         println!("kept in {}", file.display());
     }
     Ok(0)
+}
+
+/// Measures each size and prints a line for each; the plan. Counts finished sizes in `done`.
+fn measure_all(space: &Space, cores: [usize; 2], done: &AtomicUsize) -> Result<CopyPlan, Failure> {
+    let mut plan = CopyPlan::uniform(CopyLoop::String);
+    measure(space, cores, 1 << 20)?; // for the processors' clocks to rise
+    for bit in SIZE_BITS {
+        let size = 1usize << bit;
+        let runs = [measure(space, cores, size)?, measure(space, cores, size)?];
+        let gain = |n: usize| (runs[0][n] / runs[0][0]).min(runs[1][n] / runs[1][0]);
+        let best = (0..LOOPS.len()).max_by(|&a, &b| gain(a).total_cmp(&gain(b))).unwrap_or(0);
+        let taken = if gain(best) > GAIN_MIN { LOOPS[best] } else { CopyLoop::String };
+        plan.set_from(size as u64, taken);
+        let [string, vector, stream] = [0, 1, 2].map(|n| (runs[0][n] + runs[1][n]) / 2.0);
+        let name = copy_plan::name(taken);
+        println!("{size:>10} {string:>8.1} {vector:>8.1} {stream:>8.1}   {name}");
+        done.fetch_add(1, Ordering::Relaxed);
+    }
+    Ok(plan)
+}
+
+/// Writes progress to standard error until the other end of `end` is dropped. Writes at least
+/// one line if that takes longer than [`PROGRESS_AFTER`] from `begin` on.
+fn report_progress(begin: Instant, end: &Receiver<()>, done: &AtomicUsize) {
+    let write = || {
+        let sizes = SIZE_BITS.count();
+        let line = format!(
+            "nagaya: tune: {} of {sizes} sizes measured in {} s; it is faster on a quiet machine\n",
+            done.load(Ordering::Relaxed),
+            begin.elapsed().as_secs()
+        );
+        // The terminal may be gone.
+        let _ = std::io::stderr().write_all(line.as_bytes());
+    };
+    let mut wait = PROGRESS_AFTER;
+    while end.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+        write();
+        wait = PROGRESS_INTERVAL;
+    }
+    if wait == PROGRESS_AFTER && begin.elapsed() > PROGRESS_AFTER {
+        write();
+    }
 }
 
 /// The first and the last core that we may run on: the sender's and the receiver's.

@@ -1,6 +1,9 @@
 //! `nagaya tune`: what it measures is kept, and is what spaces then copy by.
 
+use std::time::Duration;
+
 use nagaya_tests::{WorkDir, nagaya, task};
+use rustix::process::Signal;
 
 fn copies_by(dir: &WorkDir) -> String {
     let info = nagaya("info").arg("--parsable").env("XDG_CONFIG_HOME", dir.path()).run().ok();
@@ -49,9 +52,36 @@ fn a_plan_that_is_not_understood_is_none() {
 }
 
 #[test]
+fn a_measurement_of_more_than_two_seconds_reports_its_progress() {
+    loop {
+        let mut tune = nagaya("tune").arg("--dry-run").spawn();
+        let first = tune.wait_for_lines(1).remove(0);
+        if first.contains("nothing to choose") {
+            tune.wait().ok();
+            return;
+        }
+        tune.signal(Signal::STOP);
+        std::thread::sleep(Duration::from_millis(2500));
+        if !tune.is_running() {
+            continue; // it was done before it was stopped
+        }
+        tune.signal(Signal::CONT);
+        let output = tune.wait();
+        assert!(output.status.success(), "{output}");
+        let progress = output.stderr.lines().next().unwrap_or_default();
+        assert!(progress.starts_with("nagaya: tune: "), "{output}");
+        assert!(progress.contains(" of 16 sizes measured in "), "{output}");
+        return;
+    }
+}
+
+#[test]
 fn a_place_that_cannot_be_written_is_named() {
     let tune = nagaya("tune").args(["--output", "/proc/nagaya/copy"]).run();
     assert_eq!(tune.status.code(), Some(125), "{tune}");
-    assert_eq!(tune.stderr.lines().count(), 1, "{tune}");
-    assert!(tune.stderr.starts_with("nagaya: /proc/nagaya/copy: "), "{tune}");
+    // Lines about progress may stand before it.
+    let lines = tune.stderr.lines().filter(|line| !line.starts_with("nagaya: tune: "));
+    let lines: Vec<_> = lines.collect();
+    assert_eq!(lines.len(), 1, "{tune}");
+    assert!(lines[0].starts_with("nagaya: /proc/nagaya/copy: "), "{tune}");
 }
