@@ -13,7 +13,7 @@ BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
 BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all built deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
@@ -81,7 +81,17 @@ soak: deps
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
 
-install: all
+# What is installed: built now, or, where there is no cargo, by an earlier `make`. (`sudo make install`
+# often finds no cargo, which is in the user's home.)
+HAS_CARGO := $(shell command -v $(firstword $(CARGO)) 2>/dev/null)
+INSTALLED := nagaya libpvas.so libfcp.so libpvas_delegate.so libjia.so libmemop.so libxpmem.so \
+	libnagaya_fi.so libnagaya_coll.so libpvm3.so libgpvm3.so libfpvm3.a
+LACKING = $(firstword $(foreach file,$(INSTALLED),$(if $(wildcard $(BUILT)/$(file)),,$(BUILT)/$(file))))
+built: $(if $(HAS_CARGO),all)
+	$(if $(HAS_CARGO),,$(if $(LACKING),$(error cannot install: $(LACKING) is not built and $(CARGO) is \
+		not in PATH: run `make` first as a user who has cargo, or give CARGO=PATH)))
+
+install: built
 	install -d $(STAGE)/bin $(STAGE)/lib/pkgconfig $(STAGE)/include
 	install -m 755 $(BUILT)/nagaya $(STAGE)/bin/nagaya
 	install -m 755 $(BUILT)/libpvas.so $(STAGE)/lib/libpvas.so.$(VERSION)
@@ -111,7 +121,7 @@ install: all
 # those who say so: by LD_LIBRARY_PATH, by PKG_CONFIG_PATH, or by --with-xpmem=DIR.
 XPMEM = $(PREFIX)/lib/nagaya/xpmem
 install: install-xpmem
-install-xpmem: all
+install-xpmem: built
 	install -d $(DESTDIR)$(XPMEM)/include $(DESTDIR)$(XPMEM)/lib/pkgconfig
 	install -m 644 include/xpmem.h $(DESTDIR)$(XPMEM)/include/
 	install -m 755 $(BUILT)/libxpmem.so $(DESTDIR)$(XPMEM)/lib/libxpmem.so.0.0.0
@@ -123,21 +133,21 @@ install-xpmem: all
 # The provider for libfabric, where only FI_PROVIDER_PATH finds it.
 OFI = $(PREFIX)/lib/nagaya/libfabric
 install: install-ofi
-install-ofi: all
+install-ofi: built
 	install -d $(DESTDIR)$(OFI)
 	install -m 755 $(BUILT)/libnagaya_fi.so $(DESTDIR)$(OFI)/libnagaya-fi.so
 
 # MPI's collective operations, where only LD_PRELOAD finds them.
 COLL = $(PREFIX)/lib/nagaya/mpi
 install: install-coll
-install-coll: all
+install-coll: built
 	install -d $(DESTDIR)$(COLL)
 	install -m 755 $(BUILT)/libnagaya_coll.so $(DESTDIR)$(COLL)/libnagaya-coll.so
 
 # PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I say whose they are.
 PVM = $(PREFIX)/lib/nagaya/pvm
 install: install-pvm
-install-pvm: all
+install-pvm: built
 	install -d $(DESTDIR)$(PVM)/include $(DESTDIR)$(PVM)/lib $(DESTDIR)$(PVM)/bin
 	ln -sf ../../../../bin/nagaya $(DESTDIR)$(PVM)/bin/pvm
 	install -m 644 include/pvm3/*.h $(DESTDIR)$(PVM)/include/
