@@ -19,7 +19,7 @@
  * before; after a barrier everybody sees everything. Programs without data races that keep
  * what belongs to a lock under that lock see what they would see on one machine.
  *
- * Start with `mpirun -n 4 ./app` (any launcher with PMIx), or alone as one task. Where
+ * Start with `mpirun -n 4 ./app` (any launcher with PMIx or PMI-1), or alone as one task. Where
  * JIAJIA would print a line and end the job, so do these calls. A job's tasks must make the
  * same calls of jia_alloc* in the same order, between the same barriers, and each task makes
  * its calls from one thread at a time. A forked child has no shared memory. See jia(7); nagaya_dsm.h has the same with

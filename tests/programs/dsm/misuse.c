@@ -10,8 +10,8 @@
 // This task's number, before it has joined.
 static int number(void)
 {
-	const char *names[] = { "NAGAYA_JOB_RANK", "PMIX_RANK" };
-	for (int i = 0; i < 2; i++)
+	const char *names[] = { "NAGAYA_JOB_RANK", "PMIX_RANK", "PMI_RANK" };
+	for (int i = 0; i < 3; i++)
 		if (getenv(names[i]))
 			return atoi(getenv(names[i]));
 	return 0;
