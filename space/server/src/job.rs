@@ -47,14 +47,17 @@ impl Job {
             name.to_string()
         } else if let Some(name) = given("NAGAYA_JOB") {
             name
+        } else if let Some(launcher) = given("PMI_FD").and_then(|fd| peer_pid(fd.parse().ok()?)) {
+            // Launchers with PMIx close this socket: where it is open, its launcher is the inner one.
+            of_process(launcher)
         } else if let Some(namespace) = given("PMIX_NAMESPACE") {
             format!("pmix:{namespace}")
         } else if let (Some(job), Some(step)) = (given("SLURM_JOB_ID"), given("SLURM_STEP_ID")) {
             format!("slurm:{job}.{step}")
-        } else if given("PMI_FD").or(given("PMI_PORT")).or(given("PMI_RANK")).is_some() {
-            let fd = given("PMI_FD").and_then(|fd| fd.parse().ok());
-            let launcher = fd.and_then(peer_pid).unwrap_or_else(parent_pid);
-            format!("pmi:{launcher}.{}", start_time(launcher).unwrap_or(0))
+        } else if let Some(port) = given("PMI_PORT") {
+            format!("pmi:{port}")
+        } else if given("PMI_FD").or(given("PMI_RANK")).is_some() {
+            of_process(parent_pid())
         } else {
             format!("exec:{}", std::process::id())
         };
@@ -85,6 +88,11 @@ impl Job {
         let number = fnv1a(&[self.name.as_bytes(), b"\0", rights.as_bytes()].concat());
         directory.join(format!("{readable}-{number:016x}.{suffix}"))
     }
+}
+
+/// The name of a job whose launcher on this node is this process.
+fn of_process(launcher: i32) -> String {
+    format!("pmi:{launcher}.{}", start_time(launcher).unwrap_or(0))
 }
 
 /// FNV-1a, 64 bits: the same in every build, which the stubs of one job need.
@@ -217,9 +225,21 @@ mod tests {
         assert_eq!(job(&[("PMIX_NAMESPACE", "123")]).name, "pmix:123");
         assert_eq!(job(&[("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")]).name, "slurm:7.0");
         assert!(job(&[("PMI_RANK", "0")]).name.starts_with("pmi:"));
+        assert_eq!(job(&[("PMI_PORT", "a:7"), ("PMI_ID", "1")]).name, "pmi:a:7");
         assert_eq!(job(&[]).name, format!("exec:{}", std::process::id()));
         assert_eq!(job(&[("NAGAYA_JOB", "mine"), ("PMIX_NAMESPACE", "1")]).name, "mine");
         assert_eq!(job(&[("MPI_LOCALNRANKS", "8")]).local_tasks, Some(8));
+    }
+
+    #[test]
+    fn the_inner_of_two_launchers_names_the_job() {
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&socket).to_string();
+        let own = of_process(std::process::id() as i32);
+        let outer = [("PMIX_NAMESPACE", "1"), ("SLURM_JOB_ID", "7"), ("SLURM_STEP_ID", "0")];
+        assert_eq!(job(&[&outer[..], &[("PMI_FD", &fd)]].concat()).name, own);
+        assert_eq!(job(&[&outer[..], &[("PMI_FD", "-1")]].concat()).name, "pmix:1");
+        assert_eq!(job(&[&outer[1..], &[("PMI_FD", "-1")]].concat()).name, "slurm:7.0");
     }
 
     #[test]
