@@ -47,7 +47,7 @@ static void multiply(void *left, void *right, int *count, MPI_Datatype *type)
 }
 
 /* Types that stand for three numbers in a row, and take more or less room for them. */
-enum { TRIPLES = 5 };
+enum { TRIPLES = 7 };
 static MPI_Datatype triple[TRIPLES], matrices;
 static MPI_Op product;
 
@@ -62,6 +62,15 @@ static void make_types(void)
 	MPI_Type_create_resized(with_gap, 0, 28, &triple[3]);
 	MPI_Type_free(&with_gap);
 	MPI_Type_dup(triple[0], &triple[4]);
+#if MPI_VERSION >= 4
+	/* Made with large counts: MPI_Type_get_envelope refuses them. */
+	MPI_Count places_c[3] = { 1, 2, 0 };
+	MPI_Type_contiguous_c(3, MPI_INT, &triple[5]);
+	MPI_Type_create_indexed_block_c(3, 1, places_c, MPI_INT, &triple[6]);
+#else
+	MPI_Type_dup(triple[1], &triple[5]);
+	MPI_Type_dup(triple[2], &triple[6]);
+#endif
 	for (int t = 0; t < TRIPLES; t++)
 		MPI_Type_commit(&triple[t]);
 	MPI_Type_contiguous(4, MPI_INT, &matrices);

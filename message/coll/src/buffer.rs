@@ -158,22 +158,18 @@ pub fn size_in_a_row(mpi: &Mpi, kind: Handle) -> Result<Option<usize>, Failed> {
 /// own, or so many of such in a row. (Of others it is not asked: they are packed.)
 fn is_dense(mpi: &Mpi, kind: Handle) -> Result<bool, Failed> {
     let [named, dup, contiguous] = mpi.combiners();
-    let (mut numbers, mut addresses, mut kinds, mut combiner) = (0, 0, 0, 0);
-    // SAFETY: writes four numbers.
-    check(unsafe {
-        (mpi.type_get_envelope)(kind, &mut numbers, &mut addresses, &mut kinds, &mut combiner)
-    })?;
+    let Envelope { numbers, others, kinds, combiner } = Envelope::of(mpi, kind)?;
     if combiner == named {
         return Ok(size_in_a_row(mpi, kind)?.is_some());
     }
     let is_row = combiner == dup || combiner == contiguous;
-    if !is_row || numbers > 1 || addresses != 0 || kinds != 1 {
+    if !is_row || numbers > 1 || others != 0 || kinds != 1 {
         return Ok(false);
     }
     let (mut count, mut of): (c_int, Handle) = (0, 0);
     // SAFETY: room for as much as was said.
     check(unsafe {
-        (mpi.type_get_contents)(kind, numbers, 0, 1, &mut count, ptr::null_mut(), &mut of)
+        (mpi.type_get_contents)(kind, numbers as c_int, 0, 1, &mut count, ptr::null_mut(), &mut of)
     })?;
     let of = &mut mpi.handle(of);
     let is_own = mpi.types.named(*of).is_some();
@@ -186,10 +182,33 @@ fn is_dense(mpi: &Mpi, kind: Handle) -> Result<bool, Failed> {
 }
 
 fn is_named(mpi: &Mpi, kind: Handle) -> bool {
-    let (mut numbers, mut addresses, mut kinds, mut combiner) = (0, 0, 0, 0);
-    // SAFETY: writes four numbers.
-    let asked = unsafe {
-        (mpi.type_get_envelope)(kind, &mut numbers, &mut addresses, &mut kinds, &mut combiner)
-    };
-    asked != SUCCESS || combiner == mpi.combiners()[0]
+    Envelope::of(mpi, kind).map_or(true, |envelope| envelope.combiner == mpi.combiners()[0])
+}
+
+/// How a type was made: from how many numbers, addresses and large counts, and types.
+struct Envelope {
+    numbers: i64,
+    others: i64,
+    kinds: i64,
+    combiner: c_int,
+}
+
+impl Envelope {
+    fn of(mpi: &Mpi, kind: Handle) -> Result<Self, Failed> {
+        let mut combiner = 0;
+        if let Some(get) = mpi.type_get_envelope_c {
+            let [mut numbers, mut addresses, mut counts, mut kinds] = [0; 4];
+            // SAFETY: writes five numbers.
+            check(unsafe {
+                get(kind, &mut numbers, &mut addresses, &mut counts, &mut kinds, &mut combiner)
+            })?;
+            return Ok(Self { numbers, others: addresses + counts, kinds, combiner });
+        }
+        let [mut numbers, mut addresses, mut kinds] = [0; 3];
+        let get = mpi.type_get_envelope;
+        // SAFETY: writes four numbers.
+        check(unsafe { get(kind, &mut numbers, &mut addresses, &mut kinds, &mut combiner) })?;
+        let [numbers, others, kinds] = [numbers, addresses, kinds].map(i64::from);
+        Ok(Self { numbers, others, kinds, combiner })
+    }
 }

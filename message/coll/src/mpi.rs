@@ -82,11 +82,15 @@ pub struct Mpi {
     pub comm_set_attr: unsafe extern "C" fn(Handle, c_int, *mut c_void) -> c_int,
     pub comm_call_errhandler: unsafe extern "C" fn(Handle, c_int) -> c_int,
     pub reduce_local: unsafe extern "C" fn(*const u8, *mut u8, c_int, Handle, Handle) -> c_int,
-    pub type_size: unsafe extern "C" fn(Handle, *mut c_int) -> c_int,
+    pub type_size: unsafe extern "C" fn(Handle, *mut i64) -> c_int,
     pub type_get_extent: unsafe extern "C" fn(Handle, *mut isize, *mut isize) -> c_int,
     pub type_get_true_extent: unsafe extern "C" fn(Handle, *mut isize, *mut isize) -> c_int,
     pub type_get_envelope:
         unsafe extern "C" fn(Handle, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int,
+    /// From MPI 4 on, whose types with large counts the function above refuses.
+    pub type_get_envelope_c: Option<
+        unsafe extern "C" fn(Handle, *mut i64, *mut i64, *mut i64, *mut i64, *mut c_int) -> c_int,
+    >,
     pub type_get_contents: unsafe extern "C" fn(
         Handle,
         c_int,
@@ -260,10 +264,11 @@ impl Mpi {
                 comm_set_attr: library.function("PMPI_Comm_set_attr"),
                 comm_call_errhandler: library.function("PMPI_Comm_call_errhandler"),
                 reduce_local: library.function("PMPI_Reduce_local"),
-                type_size: library.function("PMPI_Type_size"),
+                type_size: library.function("PMPI_Type_size_x"),
                 type_get_extent: library.function("PMPI_Type_get_extent"),
                 type_get_true_extent: library.function("PMPI_Type_get_true_extent"),
                 type_get_envelope: library.function("PMPI_Type_get_envelope"),
+                type_get_envelope_c: library.optional("PMPI_Type_get_envelope_c"),
                 type_get_contents: library.function("PMPI_Type_get_contents"),
                 type_free: library.function("PMPI_Type_free"),
                 pack: library.function("PMPI_Pack"),
