@@ -175,6 +175,65 @@ fn a_libfabric_whose_peers_are_unknown_is_told_so() {
     assert_eq!(said, 1, "{output}");
 }
 
+/// Runs a case of `ofi_names.c`, as [`everywhere`] has it.
+#[track_caller]
+fn named(name: &str, ranks: usize) -> Vec<String> {
+    everywhere("ofi_names.c", name, ranks)
+}
+
+/// Runs a case of a program as `ranks` tasks, with the libfabrics of the distribution and of an MPI
+/// that brings a newer one. The output of each run.
+#[track_caller]
+fn everywhere(source: &str, name: &str, ranks: usize) -> Vec<String> {
+    let program = linked(source);
+    let case = || with_provider(tasks(ranks, &program)).args([name, &ranks.to_string()]);
+    let newer = case().env("LD_LIBRARY_PATH", libfabric_with_lnx());
+    [case(), newer].map(|case| case.run().ok()).into()
+}
+
+#[test]
+fn node_service_and_hints_are_answered() {
+    named("answers", 1);
+}
+
+#[test]
+fn calls_without_addresses_are_errors() {
+    named("missing", 1);
+}
+
+/// Before it starts, too, and again after another has taken its place.
+#[test]
+fn clients_find_a_server_by_its_service() {
+    named("service", 2);
+    named("strings", 2);
+}
+
+#[test]
+fn one_endpoint_has_a_name() {
+    named("names", 2);
+    named("names", 5);
+}
+
+#[test]
+fn endpoints_that_have_ended_are_known_and_cannot_be_reached() {
+    assert_eq!(named("ended", 2), ["ended well\n", "ended well\n"]);
+}
+
+#[test]
+fn remote_accesses_are_counted() {
+    everywhere("ofi_events.c", "counts", 2);
+}
+
+#[test]
+fn poll_sets_tell_of_news() {
+    everywhere("ofi_events.c", "polls", 2);
+}
+
+#[test]
+fn wait_sets_wake_who_waits() {
+    everywhere("ofi_events.c", "waits", 2);
+}
+
 /// fi_info, with as much said as libfabric can.
 fn fi_info() -> Cmd {
     Cmd::new(tool("fi_info")).args(["-p", "nagaya"])

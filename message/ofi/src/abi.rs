@@ -54,11 +54,13 @@ constants! {
         LOCAL_COMM = 1 << 51, "FI_LOCAL_COMM";
         REMOTE_COMM = 1 << 52, "FI_REMOTE_COMM";
         PROV_ATTR_ONLY = 1 << 54, "FI_PROV_ATTR_ONLY";
+        NUMERICHOST = 1 << 55, "FI_NUMERICHOST";
         RMA_EVENT = 1 << 56, "FI_RMA_EVENT";
         SOURCE = 1 << 57, "FI_SOURCE";
         DIRECTED_RECV = 1 << 59, "FI_DIRECTED_RECV";
         CLAIM = 1 << 59, "FI_CLAIM";
         DISCARD = 1 << 58, "FI_DISCARD";
+        SYNC_ERR = 1 << 58, "FI_SYNC_ERR";
         SELECTIVE_COMPLETION = 1 << 59, "FI_SELECTIVE_COMPLETION";
         CONTEXT = 1 << 59, "FI_CONTEXT";
         ORDER_SAS = 1 << 8, "FI_ORDER_SAS";
@@ -76,8 +78,10 @@ pub const ORDER_EACH: u64 = 0xff << 32;
 constants! {
     /// Numbers that enumerations have.
     NUMBERS: u32 {
+        ADDR_STR = 9, "FI_ADDR_STR";
         EP_RDM = 3, "FI_EP_RDM";
         EP_UNSPEC = 0, "FI_EP_UNSPEC";
+        AV_UNSPEC = 0, "FI_AV_UNSPEC";
         AV_MAP = 1, "FI_AV_MAP";
         AV_TABLE = 2, "FI_AV_TABLE";
         PROGRESS_UNSPEC = 0, "FI_PROGRESS_UNSPEC";
@@ -96,6 +100,8 @@ constants! {
         CLASS_EQ = 13, "FI_CLASS_EQ";
         CLASS_CQ = 14, "FI_CLASS_CQ";
         CLASS_CNTR = 15, "FI_CLASS_CNTR";
+        CLASS_WAIT = 16, "FI_CLASS_WAIT";
+        CLASS_POLL = 17, "FI_CLASS_POLL";
         WAIT_NONE = 0, "FI_WAIT_NONE";
         WAIT_UNSPEC = 1, "FI_WAIT_UNSPEC";
         WAIT_SET = 2, "FI_WAIT_SET";
@@ -155,6 +161,7 @@ constants! {
         LOG_WARN = 0, "FI_LOG_WARN";
         LOG_INFO = 2, "FI_LOG_INFO";
         LOG_CORE = 0, "FI_LOG_CORE";
+        LOG_EP_CTRL = 3, "FI_LOG_EP_CTRL";
         LOG_AV = 5, "FI_LOG_AV";
     }
 }
@@ -168,6 +175,7 @@ constants! {
         ENOMEM = libc::ENOMEM, "FI_ENOMEM";
         EACCES = libc::EACCES, "FI_EACCES";
         EFAULT = libc::EFAULT, "FI_EFAULT";
+        EALREADY = libc::EALREADY, "FI_EALREADY";
         EBUSY = libc::EBUSY, "FI_EBUSY";
         EINVAL = libc::EINVAL, "FI_EINVAL";
         ENOSYS = libc::ENOSYS, "FI_ENOSYS";
@@ -175,6 +183,7 @@ constants! {
         ENODATA = libc::ENODATA, "FI_ENODATA";
         EMSGSIZE = libc::EMSGSIZE, "FI_EMSGSIZE";
         EOPNOTSUPP = libc::EOPNOTSUPP, "FI_EOPNOTSUPP";
+        EADDRINUSE = libc::EADDRINUSE, "FI_EADDRINUSE";
         EADDRNOTAVAIL = libc::EADDRNOTAVAIL, "FI_EADDRNOTAVAIL";
         ECONNRESET = libc::ECONNRESET, "FI_ECONNRESET";
         EINTR = libc::EINTR, "FI_EINTR";
@@ -295,7 +304,7 @@ structures! {
             *mut FidFabric, *mut EqAttr, *mut *mut FidEq, *mut c_void,
         ) -> c_int>,
         wait_open: Call<unsafe extern "C" fn(
-            *mut FidFabric, *mut c_void, *mut *mut c_void,
+            *mut FidFabric, *mut WaitAttr, *mut *mut FidWait,
         ) -> c_int>,
         trywait: Call<unsafe extern "C" fn(*mut FidFabric, *mut *mut Fid, c_int) -> c_int>,
     }
@@ -308,7 +317,7 @@ structures! {
         scalable_ep: Call<Opened<Info, FidEp>>,
         cntr_open: Call<Opened<CntrAttr, FidCntr>>,
         poll_open: Call<unsafe extern "C" fn(
-            *mut FidDomain, *mut c_void, *mut *mut c_void,
+            *mut FidDomain, *mut PollAttr, *mut *mut FidPoll,
         ) -> c_int>,
         stx_ctx: Call<Opened<TxAttr, c_void>>,
         srx_ctx: Call<Opened<RxAttr, FidEp>>,
@@ -421,6 +430,20 @@ structures! {
         wait: Call<unsafe extern "C" fn(*mut FidCntr, u64, c_int) -> c_int>,
         adderr: Call<unsafe extern "C" fn(*mut FidCntr, u64) -> c_int>,
         seterr: Call<unsafe extern "C" fn(*mut FidCntr, u64) -> c_int>,
+    }
+    PollAttr = "struct fi_poll_attr" { flags: u64, }
+    FidPoll = "struct fid_poll" { fid: Fid, ops: *const OpsPoll, }
+    OpsPoll = "struct fi_ops_poll" {
+        size: size_t,
+        poll: Call<unsafe extern "C" fn(*mut FidPoll, *mut *mut c_void, c_int) -> c_int>,
+        poll_add: Call<unsafe extern "C" fn(*mut FidPoll, *mut Fid, u64) -> c_int>,
+        poll_del: Call<unsafe extern "C" fn(*mut FidPoll, *mut Fid, u64) -> c_int>,
+    }
+    WaitAttr = "struct fi_wait_attr" { wait_obj: u32, flags: u64, }
+    FidWait = "struct fid_wait" { fid: Fid, ops: *const OpsWait, }
+    OpsWait = "struct fi_ops_wait" {
+        size: size_t,
+        wait: Call<unsafe extern "C" fn(*mut FidWait, c_int) -> c_int>,
     }
     FidEp = "struct fid_ep" {
         fid: Fid, ops: *const OpsEp, cm: *const OpsCm, msg: *const OpsMsg, rma: *const OpsRma,

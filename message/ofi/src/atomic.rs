@@ -333,9 +333,14 @@ impl Atomic<'_> {
         let mut operands = each(self.operands, size);
         let mut compares = each(self.compares, size);
         let mut results = each(self.results, size);
+        let mut counts = Vec::new();
         for remote in self.remote {
             let bytes = (remote.count * size) as u64;
-            let at = reached.peer.regions().look_up(remote.key, remote.addr, bytes, access)?;
+            let found = reached.peer.regions().look_up(remote.key, remote.addr, bytes, access)?;
+            let at = found.address;
+            if found.counts != 0 {
+                counts.push(found.counts);
+            }
             if !at.is_multiple_of(align as u64) {
                 return Err(abi::EINVAL);
             }
@@ -387,7 +392,7 @@ impl Atomic<'_> {
             if let Some((announced, data)) = announced.as_mut().zip(self.data) {
                 announced.tell(Kind::Changed, (count * size) as u64, data);
             }
-            reached.count(here, op == abi::ATOMIC_READ);
+            reached.count(here, reads, &counts);
         }
         drop(announced);
         let flags = abi::ATOMIC | if reads { abi::READ } else { abi::WRITE };
@@ -487,7 +492,7 @@ unsafe fn message(
 ) -> ssize_t {
     // SAFETY: as the caller says.
     unsafe {
-        let message = &*message;
+        let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let atomic = Atomic {
             form,
             operands: list(message.msg_iov, message.iov_count),

@@ -3,6 +3,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::ptr;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Arc, OnceLock};
@@ -12,8 +13,9 @@ use libc::{size_t, ssize_t};
 
 use crate::abi::peer::PEER;
 use crate::domain::Domain;
+use crate::poll::Members;
 use crate::state::{Completion, Core, News, Queue, State};
-use crate::{abi, peer};
+use crate::{abi, peer, wait};
 
 /// libfabric's object.
 #[repr(C)]
@@ -30,6 +32,8 @@ pub struct CompletionQueue {
     idle: AtomicU32,
     signalled: AtomicBool,
     descriptor: OnceLock<Descriptor>,
+    /// The wait set that it is in.
+    waiters: Option<Arc<Members>>,
 }
 
 /// For those who wait by poll(2): an eventfd, and a thread that sleeps in the program's stead.
@@ -70,7 +74,8 @@ pub unsafe extern "C" fn open(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: the caller's, and an open domain of ours.
-    let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), &*attr) };
+    let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), attr.as_ref()) };
+    let Some(attr) = attr else { return -abi::EINVAL };
     let entry = match attr.format {
         abi::CQ_FORMAT_UNSPEC | abi::CQ_FORMAT_CONTEXT => {
             mem::offset_of!(abi::CqTaggedEntry, flags)
@@ -80,9 +85,13 @@ pub unsafe extern "C" fn open(
         abi::CQ_FORMAT_TAGGED => size_of::<abi::CqTaggedEntry>(),
         _ => return -abi::EINVAL,
     };
-    if ![abi::WAIT_NONE, abi::WAIT_UNSPEC, abi::WAIT_FD, abi::WAIT_YIELD].contains(&attr.wait_obj) {
-        return -abi::ENOSYS;
-    }
+    let waiters = match attr.wait_obj {
+        abi::WAIT_NONE | abi::WAIT_UNSPEC | abi::WAIT_FD | abi::WAIT_YIELD => None,
+        abi::WAIT_SET if attr.wait_set.is_null() => return -abi::EINVAL,
+        // SAFETY: the caller's, if it says that there is one.
+        abi::WAIT_SET => Some(unsafe { wait::members(attr.wait_set.cast()) }),
+        _ => return -abi::ENOSYS,
+    };
     let owner = match attr.flags & PEER {
         0 => None,
         // SAFETY: with this flag an owner passes its queue as the context.
@@ -106,15 +115,22 @@ pub unsafe extern "C" fn open(
         idle: AtomicU32::new(0),
         signalled: AtomicBool::new(false),
         descriptor: OnceLock::new(),
+        waiters: waiters.clone(),
     };
+    let made = Box::into_raw(Box::new(made)).cast::<abi::FidCq>();
+    if let Some(waiters) = waiters {
+        // SAFETY: just made; its fid is its first member.
+        let added = unsafe { waiters.add(made.cast()) };
+        added.expect("a new queue is in no set");
+    }
     // SAFETY: the caller waits for it there.
-    unsafe { queue.write(Box::into_raw(Box::new(made)).cast()) };
+    unsafe { queue.write(made) };
     0
 }
 
 /// # Safety
 /// An open queue of ours.
-unsafe fn of<'a>(queue: *mut abi::FidCq) -> &'a CompletionQueue {
+pub unsafe fn of<'a>(queue: *mut abi::FidCq) -> &'a CompletionQueue {
     // SAFETY: its fid is its first member.
     unsafe { &*queue.cast::<CompletionQueue>() }
 }
@@ -128,6 +144,9 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     }
     state.queues.remove(queue.number);
     drop(state);
+    if let Some(waiters) = &queue.waiters {
+        waiters.remove(fid);
+    }
     if let Some(descriptor) = queue.descriptor.get() {
         descriptor.stop.store(true, Release);
     }
@@ -256,6 +275,13 @@ impl CompletionQueue {
             read += 1;
         }
         read as ssize_t
+    }
+
+    /// Makes progress. Whether there is something to read.
+    pub fn poll(&self) -> bool {
+        // SAFETY: no entry is read.
+        let broken = unsafe { self.read(ptr::null_mut(), 0, ptr::null_mut()) };
+        self.news.entries.load(Relaxed) != 0 || broken == -(abi::EIO as ssize_t)
     }
 
     /// A look in vain. Who looks again and again leaves the processor to others now and then:
@@ -388,7 +414,7 @@ pub unsafe extern "C" fn trywait(
 
 unsafe extern "C" fn read(queue: *mut abi::FidCq, to: *mut c_void, count: size_t) -> ssize_t {
     // SAFETY: libfabric's caller keeps to fi_cq_read(3).
-    unsafe { of(queue).read(to, count, std::ptr::null_mut()) }
+    unsafe { of(queue).read(to, count, ptr::null_mut()) }
 }
 
 unsafe extern "C" fn readfrom(
@@ -409,7 +435,7 @@ unsafe extern "C" fn sread(
     timeout: c_int,
 ) -> ssize_t {
     // SAFETY: as above.
-    unsafe { of(queue).wait(to, count, std::ptr::null_mut(), timeout) }
+    unsafe { of(queue).wait(to, count, ptr::null_mut(), timeout) }
 }
 
 unsafe extern "C" fn sreadfrom(

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use libc::size_t;
 
+use crate::address::Format;
 use crate::space::here;
 use crate::state::Core;
-use crate::{abi, atomic, av, counter, cq, endpoint, mr, peer};
+use crate::{abi, atomic, av, counter, cq, endpoint, mr, peer, poll};
 
 /// libfabric's object.
 #[repr(C)]
@@ -39,7 +40,7 @@ static OPS: abi::OpsDomain = abi::OpsDomain {
     endpoint: Some(endpoint::open),
     scalable_ep: Some(no_scalable_endpoint),
     cntr_open: Some(counter::open),
-    poll_open: Some(no_poll_set),
+    poll_open: Some(poll::open),
     stx_ctx: Some(no_shared_send),
     srx_ctx: Some(peer::open),
     query_atomic: Some(atomic::query),
@@ -57,7 +58,10 @@ pub unsafe extern "C" fn open(
     // SAFETY: an answer of fi_getinfo, whose parts may be missing.
     let attr = unsafe { info.as_ref().and_then(|info| info.domain_attr.as_ref()) };
     let in_turns = attr.is_some_and(|attr| attr.threading == abi::THREAD_DOMAIN);
-    let Some(core) = Core::new(here, in_turns) else { return -abi::ENOMEM };
+    // SAFETY: as above.
+    let format = unsafe { info.as_ref() }.map_or(0, |info| info.addr_format);
+    let Some(format) = Format::of(format) else { return -abi::EINVAL };
+    let Some(core) = Core::new(here, in_turns, format) else { return -abi::ENOMEM };
     let basic = attr.is_some_and(|attr| attr.mr_mode == abi::MR_BASIC as c_int);
     let fid = abi::Fid { fclass: abi::CLASS_DOMAIN as size_t, context, ops: &FID };
     let fid = abi::FidDomain { fid, ops: &OPS, mr: &mr::OPS };
@@ -93,14 +97,6 @@ unsafe extern "C" fn no_scalable_endpoint(
     _: *mut abi::Info,
     _: *mut *mut abi::FidEp,
     _: *mut c_void,
-) -> c_int {
-    -abi::ENOSYS
-}
-
-unsafe extern "C" fn no_poll_set(
-    _: *mut abi::FidDomain,
-    _: *mut c_void,
-    _: *mut *mut c_void,
 ) -> c_int {
     -abi::ENOSYS
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use libc::{size_t, ssize_t};
 
-use crate::address::{Address, SIZE};
+use crate::address::{Address, Target, copy_out};
 use crate::av::AddressVector;
 use crate::counter::Counter;
 use crate::cq::CompletionQueue;
@@ -17,9 +17,11 @@ use crate::matching::Matching;
 use crate::peer::SharedReceive;
 use crate::port::Port;
 use crate::posted::Place;
+use crate::registry::{self, Refusal};
 use crate::slab::Slab;
+use crate::space::Here;
 use crate::state::{Completion, Core, Endpoint, Outlet, State};
-use crate::{abi, atomic, message, rma};
+use crate::{abi, atomic, log, message, rma};
 
 /// libfabric's object.
 #[repr(C)]
@@ -69,6 +71,12 @@ pub unsafe extern "C" fn open(
     static NUMBERS: AtomicU32 = AtomicU32::new(1);
     // SAFETY: an open domain of ours.
     let core = unsafe { &*domain.cast::<Domain>() }.core.clone();
+    // SAFETY: an answer of fi_getinfo, or one that a program has changed.
+    let asked = unsafe { info.as_ref().and_then(|info| core.format.read(info.src_addr)) };
+    let name = match asked {
+        Some((Target::Name(name), _)) => Some(name),
+        _ => None,
+    };
     // Which of our endpoints it is: some time after so many the number comes again.
     let source = core.here.us.id << 16 | NUMBERS.fetch_add(1, Relaxed) & 0xffff;
     let Some(port) = Port::open(source, &core.bell, &core.regions) else { return -abi::ENOMEM };
@@ -105,6 +113,9 @@ pub unsafe extern "C" fn open(
         enabled: false,
         receives: false,
         owner: None,
+        name,
+        is_named: false,
+        must_have_name: false,
         last: None,
         holds: Vec::new(),
     };
@@ -148,6 +159,9 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     let Some(endpoint) = state.endpoints.remove(object.number) else { return -abi::EINVAL };
     if let Some(owner) = &endpoint.owner {
         owner.close();
+    }
+    if let Some(name) = endpoint.name.filter(|_| endpoint.is_named) {
+        registry::remove(object.core.here, &name);
     }
     let queues: Vec<_> = state.queues.numbers().collect();
     for number in queues {
@@ -236,6 +250,12 @@ unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut 
         abi::ENABLE => {
             if endpoint.vector.is_none() {
                 return -abi::ENOAV;
+            }
+            if endpoint.enabled {
+                return 0;
+            }
+            if let Err(error) = endpoint.take_name(object.core.here) {
+                return -error;
             }
             (endpoint.enabled, endpoint.receives) = (true, endpoint.owner.is_none());
         }
@@ -354,8 +374,43 @@ unsafe extern "C" fn no_receive_context(
     -abi::ENOSYS
 }
 
-unsafe extern "C" fn setname(_: *mut abi::Fid, _: *mut c_void, _: size_t) -> c_int {
-    -abi::ENOSYS
+unsafe extern "C" fn setname(fid: *mut abi::Fid, address: *mut c_void, _: size_t) -> c_int {
+    // SAFETY: an open endpoint of ours.
+    let object = unsafe { of(fid.cast()) };
+    let mut state = object.core.lock();
+    let Some(endpoint) = state.endpoints.get_mut(object.number) else { return -abi::EINVAL };
+    if endpoint.enabled {
+        return -abi::EBUSY;
+    }
+    // SAFETY: as the caller of libfabric says.
+    endpoint.name = match unsafe { object.core.format.read(address) } {
+        Some((Target::Name(name), _)) => Some(name),
+        Some((Target::Unnamed, _)) => None,
+        // Where an endpoint is nobody can choose.
+        Some((Target::Endpoint(_), _)) | None => return -abi::EINVAL,
+    };
+    endpoint.must_have_name = true;
+    0
+}
+
+impl Endpoint {
+    /// Gives it the name that it is to have. Error: EADDRINUSE, ENOMEM.
+    fn take_name(&mut self, here: &Here) -> Result<(), c_int> {
+        let Some(name) = self.name else { return Ok(()) };
+        match registry::add(here, &name, self.port.address(), self.source) {
+            Ok(()) => self.is_named = true,
+            Err(Refusal::Full) => return Err(abi::ENOMEM),
+            Err(Refusal::Taken) if self.must_have_name => return Err(abi::EADDRINUSE),
+            // Programs that tell each other their addresses ask for one service, all of them.
+            Err(Refusal::Taken) => {
+                log::say(abi::LOG_WARN, abi::LOG_EP_CTRL, || {
+                    format!("{}: another endpoint has this name; ours has none", name.text())
+                });
+                self.name = None;
+            }
+        }
+        Ok(())
+    }
 }
 
 unsafe extern "C" fn getname(
@@ -368,15 +423,17 @@ unsafe extern "C" fn getname(
     let state = object.core.lock();
     let Some(endpoint) = state.endpoints.get(object.number) else { return -abi::EINVAL };
     let here = object.core.here;
-    let (port, source) = (endpoint.port.address(), endpoint.source);
-    let bytes = Address { mark: here.mark, whom: here.us, port, source }.bytes();
-    // SAFETY: as much room as the length says, which we set.
-    unsafe {
-        let room = length.replace(SIZE);
-        if !address.is_null() {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), address.cast(), room.min(SIZE));
+    let target = match endpoint.name.filter(|_| endpoint.must_have_name) {
+        Some(name) => Target::Name(name),
+        None => {
+            let (port, source) = (endpoint.port.address(), endpoint.source);
+            Target::Endpoint(Address { mark: here.mark, whom: here.us, port, source })
         }
-        if room < SIZE { -abi::ETOOSMALL } else { 0 }
+    };
+    // SAFETY: as much room as the length says, which we set.
+    match unsafe { copy_out(&target.written(object.core.format), address, length) } {
+        Ok(()) => 0,
+        Err(error) => -error,
     }
 }
 

@@ -5,7 +5,7 @@ use std::ptr;
 
 use libc::size_t;
 
-use crate::{abi, cq, domain, eq};
+use crate::{abi, cq, domain, eq, wait};
 
 static FID: abi::OpsFid = abi::OpsFid::of(close, None, None);
 
@@ -14,7 +14,7 @@ static OPS: abi::OpsFabric = abi::OpsFabric {
     domain: Some(domain::open),
     passive_ep: Some(no_passive_endpoint),
     eq_open: Some(eq::open),
-    wait_open: Some(no_wait_set),
+    wait_open: Some(wait::open),
     trywait: Some(cq::trywait),
 };
 
@@ -46,13 +46,5 @@ unsafe extern "C" fn no_passive_endpoint(
 ) -> c_int {
     // SAFETY: the caller looks there.
     unsafe { endpoint.write(ptr::null_mut()) };
-    -abi::ENOSYS
-}
-
-unsafe extern "C" fn no_wait_set(
-    _: *mut abi::FidFabric,
-    _: *mut c_void,
-    _: *mut *mut c_void,
-) -> c_int {
     -abi::ENOSYS
 }

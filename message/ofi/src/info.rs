@@ -1,12 +1,13 @@
 //! fi_getinfo: what we can do, and whether that is what is asked for.
 
-use std::ffi::{CStr, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::Once;
 
 use crate::abi::peer::{AV_USER_ID, PEER};
+use crate::address::{Format, Target};
 use crate::space::here;
-use crate::{abi, address, log, peer, provider, wire};
+use crate::{abi, address, log, name, peer, provider, wire};
 
 /// Of provider, fabric and domain.
 pub const NAME: &CStr = c"nagaya";
@@ -24,7 +25,8 @@ const RX_CAPS: u64 = abi::MSG
     | abi::REMOTE_WRITE
     | abi::MULTI_RECV
     | abi::SOURCE
-    | abi::DIRECTED_RECV;
+    | abi::DIRECTED_RECV
+    | abi::RMA_EVENT;
 const DOMAIN_CAPS: u64 = abi::LOCAL_COMM | abi::REMOTE_COMM;
 
 /// What it can do as a peer, for those who ask for it (`peer`): an owner has no use for more.
@@ -55,6 +57,8 @@ const ORDER: u64 = abi::ORDER_STRICT | abi::ORDER_EACH;
 
 /// Operations that libfabric may count on having room for. There is no limit of ours.
 const QUEUE: usize = 4096;
+/// Bytes of the longest message.
+const LENGTH_MAX: usize = usize::MAX >> 1;
 /// Parts of a buffer.
 pub const IOV_MAX: usize = 4;
 /// libfabric's `FI_TAG_GENERIC`: all bits of a tag are the caller's.
@@ -95,10 +99,60 @@ struct Wanted {
     peer: bool,
     tx_order: u64,
     rx_order: u64,
+    tx_size: usize,
+    rx_size: usize,
+    format: Format,
+    from: Target,
+    to: Target,
 }
 
 /// Why not.
 type No = &'static str;
+
+/// Node, service and flags of fi_getinfo(3).
+struct Question<'a> {
+    node: Option<&'a str>,
+    service: Option<&'a str>,
+    flags: u64,
+}
+
+/// Of whom an answer is to tell, as source and as destination: node and service, which come before
+/// hints. Otherwise why not.
+///
+/// # Safety
+/// `hints` is NULL, or as fi_getinfo(3) wants it.
+unsafe fn addresses(
+    question: &Question<'_>,
+    format: Format,
+    hints: *const abi::Info,
+) -> Result<(Target, Target), String> {
+    let hinted = |at: *mut c_void, bytes: usize, what: &str| {
+        if at.is_null() {
+            return Ok(Target::Unnamed);
+        }
+        let fits = format == Format::String || bytes >= address::SIZE;
+        // SAFETY: as the caller says.
+        let read = fits.then(|| unsafe { format.read(at) }).flatten();
+        read.map(|(target, _)| target).ok_or_else(|| format!("the {what} address of the hints"))
+    };
+    // SAFETY: as the caller says.
+    let (from, to) = match unsafe { hints.as_ref() } {
+        None => (Ok(Target::Unnamed), Ok(Target::Unnamed)),
+        Some(hints) => (
+            hinted(hints.src_addr, hints.src_addrlen, "source"),
+            hinted(hints.dest_addr, hints.dest_addrlen, "destination"),
+        ),
+    };
+    let Question { node, service, flags } = *question;
+    if node.is_none() && service.is_none() {
+        return Ok((from?, to?));
+    }
+    let named = name::resolve(node, service, flags & abi::NUMERICHOST != 0)?;
+    match flags & abi::SOURCE {
+        0 => Ok((from?, named)),
+        _ => Ok((named, to?)),
+    }
+}
 
 /// Whether hints can be satisfied, and what follows from them.
 ///
@@ -113,13 +167,18 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
         tx_flags: 0,
         rx_flags: 0,
         threading: abi::THREAD_SAFE,
-        av_type: abi::AV_TABLE,
+        av_type: abi::AV_UNSPEC,
         mr_mode: if version < abi::version(1, 5) { abi::MR_SCALABLE as c_int } else { 0 },
         control_progress: abi::PROGRESS_AUTO,
         data_progress: abi::PROGRESS_MANUAL,
         peer: false,
         tx_order: ORDER,
         rx_order: ORDER,
+        tx_size: QUEUE,
+        rx_size: QUEUE,
+        format: Format::Own,
+        from: Target::Unnamed,
+        to: Target::Unnamed,
     };
     // SAFETY: as the caller says; parts may be missing.
     let Some(hints) = (unsafe { hints.as_ref() }) else { return Ok(wanted) };
@@ -133,12 +192,12 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
             return Err("a peer of this libfabric");
         }
         (wanted.caps, wanted.tx_order, wanted.rx_order) = (PEER_CAPS, 0, 0);
+        (wanted.tx_size, wanted.rx_size) = (peer::QUEUE, peer::QUEUE);
+        wanted.av_type = abi::AV_TABLE;
     } else if hints.caps & ASKED != 0 {
         wanted.caps = hints.caps & ASKED | CAPS & !ASKED;
     }
-    if ![0, address::FORMAT].contains(&hints.addr_format) {
-        return Err("the format of addresses");
-    }
+    wanted.format = Format::of(hints.addr_format).ok_or("the format of addresses")?;
     // SAFETY: as above.
     if let Some(ep) = unsafe { hints.ep_attr.as_ref() } {
         if ![abi::EP_UNSPEC, abi::EP_RDM].contains(&ep.r#type) {
@@ -147,8 +206,17 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
         if ep.protocol != 0 && ep.protocol != address::FORMAT {
             return Err("the protocol");
         }
-        let contexts = |count: usize| count > 1 && count != usize::MAX;
-        if contexts(ep.tx_ctx_cnt) || contexts(ep.rx_ctx_cnt) || ep.auth_key_size != 0 {
+        // Contexts that endpoints share are a peer's owner's.
+        let contexts = |count: usize| count > 1 && (count != usize::MAX || !wanted.peer);
+        let is_longer = |bytes: usize| bytes > LENGTH_MAX;
+        if contexts(ep.tx_ctx_cnt)
+            || contexts(ep.rx_ctx_cnt)
+            || ep.auth_key_size != 0
+            || is_longer(ep.max_msg_size)
+            || is_longer(ep.max_order_raw_size)
+            || is_longer(ep.max_order_war_size)
+            || is_longer(ep.max_order_waw_size)
+        {
             return Err("the endpoint's attributes");
         }
     }
@@ -165,6 +233,7 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
             return Err("the attributes for sending");
         }
         wanted.tx_flags = tx.op_flags;
+        wanted.tx_size = wanted.tx_size.max(tx.size);
         if wanted.peer {
             wanted.tx_order = tx.msg_order;
         }
@@ -180,6 +249,7 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
             return Err("the attributes for receiving");
         }
         wanted.rx_flags = rx.op_flags;
+        wanted.rx_size = wanted.rx_size.max(rx.size);
         if wanted.peer {
             wanted.rx_order = rx.msg_order;
         }
@@ -209,7 +279,7 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
         if domain.control_progress != abi::PROGRESS_UNSPEC {
             wanted.control_progress = domain.control_progress;
         }
-        if domain.mr_mode == abi::MR_BASIC as c_int {
+        if [abi::MR_BASIC as c_int, abi::MR_SCALABLE as c_int].contains(&domain.mr_mode) {
             wanted.mr_mode = domain.mr_mode;
         }
     }
@@ -223,9 +293,27 @@ unsafe fn match_hints(version: u32, hints: *const abi::Info) -> Result<Wanted, N
     Ok(wanted)
 }
 
+/// An address for libfabric, and its length. A destination that nobody has named is none.
+fn written(target: &Target, wanted: &Wanted) -> (*mut c_void, usize) {
+    let is_source = ptr::eq(target, &raw const wanted.from);
+    if *target == Target::Unnamed && !is_source {
+        return (ptr::null_mut(), 0);
+    }
+    let bytes = target.written(wanted.format);
+    // SAFETY: as much memory as there are bytes; libfabric frees it.
+    unsafe {
+        let at = libc::malloc(bytes.len());
+        if at.is_null() {
+            return (at, 0);
+        }
+        ptr::copy_nonoverlapping(bytes.as_ptr(), at.cast::<u8>(), bytes.len());
+        (at, bytes.len())
+    }
+}
+
 /// An answer; `None` without memory.
 fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
-    let size = if wanted.peer { peer::QUEUE } else { QUEUE };
+    let (from, to) = (written(&wanted.from, wanted), written(&wanted.to, wanted));
     let tx = new(abi::TxAttr {
         caps: wanted.caps & TX_CAPS,
         mode: 0,
@@ -233,7 +321,7 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
         msg_order: wanted.tx_order,
         comp_order: 0,
         inject_size: wire::EAGER_MAX,
-        size,
+        size: wanted.tx_size,
         iov_limit: IOV_MAX,
         rma_iov_limit: IOV_MAX,
         tclass: 0,
@@ -245,18 +333,18 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
         msg_order: wanted.rx_order,
         comp_order: 0,
         total_buffered_recv: 0,
-        size,
+        size: wanted.rx_size,
         iov_limit: IOV_MAX,
     });
     let ep = new(abi::EpAttr {
         r#type: abi::EP_RDM,
         protocol: address::FORMAT,
         protocol_version: 1,
-        max_msg_size: usize::MAX >> 1,
+        max_msg_size: LENGTH_MAX,
         msg_prefix_size: 0,
-        max_order_raw_size: usize::MAX >> 1,
-        max_order_war_size: usize::MAX >> 1,
-        max_order_waw_size: usize::MAX >> 1,
+        max_order_raw_size: LENGTH_MAX,
+        max_order_war_size: LENGTH_MAX,
+        max_order_waw_size: LENGTH_MAX,
         mem_tag_format: TAG_FORMAT,
         tx_ctx_cnt: 1,
         rx_ctx_cnt: 1,
@@ -304,11 +392,11 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
         next: ptr::null_mut(),
         caps: wanted.caps,
         mode: 0,
-        addr_format: address::FORMAT,
-        src_addrlen: 0,
-        dest_addrlen: 0,
-        src_addr: ptr::null_mut(),
-        dest_addr: ptr::null_mut(),
+        addr_format: wanted.format.number(),
+        src_addrlen: from.1,
+        dest_addrlen: to.1,
+        src_addr: from.0,
+        dest_addr: to.0,
         handle: ptr::null_mut(),
         tx_attr: tx,
         rx_attr: rx,
@@ -322,12 +410,16 @@ fn describe(version: u32, wanted: &Wanted) -> *mut abi::Info {
 /// fi_getinfo(3). Where we cannot serve: -FI_ENODATA, and a line.
 pub unsafe extern "C" fn getinfo(
     version: u32,
-    _node: *const c_char,
-    _service: *const c_char,
+    node: *const c_char,
+    service: *const c_char,
     flags: u64,
     hints: *const abi::Info,
     info: *mut *mut abi::Info,
 ) -> c_int {
+    let is_source = flags & abi::SOURCE != 0;
+    if info.is_null() || is_source && node.is_null() && service.is_null() {
+        return -abi::EINVAL;
+    }
     if flags & abi::PROV_ATTR_ONLY == 0 && here().is_none() {
         static SAID: Once = Once::new();
         SAID.call_once(|| {
@@ -338,7 +430,8 @@ pub unsafe extern "C" fn getinfo(
         return -abi::ENODATA;
     }
     // SAFETY: libfabric's caller keeps to fi_getinfo(3).
-    match unsafe { match_hints(version, hints) } {
+    let found = unsafe { find(version, node, service, flags, hints) };
+    match found {
         Ok(wanted) => {
             let answer = describe(version, &wanted);
             if answer.is_null() {
@@ -354,5 +447,32 @@ pub unsafe extern "C" fn getinfo(
             });
             -abi::ENODATA
         }
+    }
+}
+
+/// What fi_getinfo(3) asks for. Otherwise why we cannot give it.
+///
+/// # Safety
+/// As that wants it.
+unsafe fn find(
+    version: u32,
+    node: *const c_char,
+    service: *const c_char,
+    flags: u64,
+    hints: *const abi::Info,
+) -> Result<Wanted, String> {
+    // SAFETY: a C string, if there is one.
+    let text = |at: *const c_char| (!at.is_null()).then(|| unsafe { CStr::from_ptr(at) }.to_str());
+    let (Ok(node), Ok(service)) = (text(node).transpose(), text(service).transpose()) else {
+        return Err("node or service are no text".to_owned());
+    };
+    // SAFETY: as the caller says.
+    unsafe {
+        let mut wanted = match_hints(version, hints)?;
+        if flags & abi::PROV_ATTR_ONLY == 0 {
+            let question = Question { node, service, flags };
+            (wanted.from, wanted.to) = addresses(&question, wanted.format, hints)?;
+        }
+        Ok(wanted)
     }
 }

@@ -11,8 +11,9 @@
 //! what we say of ourselves; `fabric`, `domain`, `av`, `cq`, `counter`, `eq`, `mr` and
 //! `endpoint` are its objects, `message` its calls for messages, `peer` what another provider
 //! owns in our place. All that changes in a domain
-//! and its objects is one `state` behind one `lock`. `space` says who we are, `address` where
-//! an endpoint is, `copy` reaches others' memory, `cache` has lines of it come early, `library` is who has loaded us, `log` says why
+//! and its objects is one `state` behind one `lock`, the peers of an address vector in `vector`.
+//! `space` says who we are, `address` where
+//! an endpoint is, `name` what it may be called, `registry` who is called so, `copy` reaches others' memory, `cache` has lines of it come early, `library` is who has loaded us, `log` says why
 //! not. (FCP's doorbell wakes who
 //! sleeps.)
 
@@ -35,17 +36,22 @@ mod log;
 pub mod matching;
 mod message;
 mod mr;
+mod name;
 mod peer;
 pub mod pieces;
+mod poll;
 mod port;
 pub mod posted;
 mod progress;
 mod provider;
 pub mod record;
+mod registry;
 mod rma;
 mod slab;
 mod space;
 mod state;
 mod transfer;
+mod vector;
+mod wait;
 mod wide;
 pub mod wire;

@@ -212,6 +212,26 @@ impl Sending<'_> {
     }
 }
 
+impl Sending<'_> {
+    /// Sends it after this error, if its peer is found by name meanwhile.
+    ///
+    /// # Safety
+    /// As for `send`.
+    #[cold]
+    unsafe fn send_again(&self, object: &EndpointObject, error: i32) -> ssize_t {
+        if ![abi::EINVAL, abi::ECONNRESET].contains(&error) {
+            return -(error as ssize_t);
+        }
+        let here = object.core.here;
+        let found = object.core.lock().seek(here, object.number, self.to, error);
+        if found == Err(abi::EAGAIN) {
+            full(here);
+        }
+        // SAFETY: as the caller says.
+        answer(found.and_then(|()| unsafe { self.send(object) }))
+    }
+}
+
 /// There is no room at the receiver's, who may need our processor.
 #[cold]
 fn full(here: &Here) -> i32 {
@@ -244,7 +264,7 @@ impl Receiving<'_> {
         let flags = if self.flags == DEFAULTS { endpoint.receive_flags } else { self.flags };
         let source = match self.from {
             from if endpoint.directed && from != abi::ADDR_UNSPEC => {
-                Some(state.peer(object.number, from)?.source)
+                Some(state.source(core.here, object.number, from)?)
             }
             _ => None,
         };
@@ -397,7 +417,12 @@ pub fn deliver(
 #[inline]
 unsafe fn do_send(ep: Ep, sending: &Sending<'_>) -> ssize_t {
     // SAFETY: as the caller says.
-    answer(unsafe { sending.send(endpoint::of(ep)) })
+    unsafe {
+        match sending.send(endpoint::of(ep)) {
+            Ok(()) => 0,
+            Err(error) => sending.send_again(endpoint::of(ep), error),
+        }
+    }
 }
 
 /// # Safety
@@ -445,7 +470,7 @@ unsafe extern "C" fn recvv(
 unsafe extern "C" fn recvmsg(ep: Ep, message: *const abi::Msg, flags: u64) -> ssize_t {
     // SAFETY: as libfabric's manual has it.
     unsafe {
-        let message = &*message;
+        let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let (from, context) = (message.addr, message.context);
         let parts = list(message.msg_iov, message.iov_count);
         let kind = Kind::Plain;
@@ -489,7 +514,7 @@ unsafe extern "C" fn trecvv(
 unsafe extern "C" fn trecvmsg(ep: Ep, message: *const abi::MsgTagged, flags: u64) -> ssize_t {
     // SAFETY: as libfabric's manual has it.
     unsafe {
-        let message = &*message;
+        let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let (from, context) = (message.addr, message.context);
         let (tag, ignore) = (message.tag, message.ignore);
         let parts = list(message.msg_iov, message.iov_count);
@@ -543,7 +568,7 @@ unsafe extern "C" fn sendv(
 unsafe extern "C" fn sendmsg(ep: Ep, message: *const abi::Msg, flags: u64) -> ssize_t {
     // SAFETY: as libfabric's manual has it.
     unsafe {
-        let message = &*message;
+        let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let parts = list(message.msg_iov, message.iov_count);
         let data = data_of(flags, message.data);
         let (kind, to, context) = (Kind::Plain, message.addr, message.context);
@@ -609,7 +634,7 @@ unsafe extern "C" fn tsendv(
 unsafe extern "C" fn tsendmsg(ep: Ep, message: *const abi::MsgTagged, flags: u64) -> ssize_t {
     // SAFETY: as libfabric's manual has it.
     unsafe {
-        let message = &*message;
+        let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let parts = list(message.msg_iov, message.iov_count);
         let data = data_of(flags, message.data);
         let (kind, to, context) = (Kind::Tagged, message.addr, message.context);

@@ -4,12 +4,14 @@
 //! themselves. To register costs an entry; nothing is pinned.
 
 use std::ffi::{c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use libc::{iovec, size_t};
 
 use crate::abi;
+use crate::counter::{self, Counts};
 use crate::domain::Domain;
 use crate::lock::{Held, Lock};
 use crate::space::Here;
@@ -20,7 +22,7 @@ const PLACES: usize = 2 * REGIONS_MAX;
 
 /// One region. Its serial number is 0 while nobody has it; it is written last, and cleared
 /// first.
-#[repr(C)]
+#[repr(C, align(64))]
 #[derive(Debug, Default)]
 struct Entry {
     serial: AtomicU64,
@@ -30,6 +32,17 @@ struct Entry {
     /// What is added to the addresses that others name; then `start` and `bytes` limit them.
     base: AtomicU64,
     access: AtomicU64,
+    /// Addresses of what counts others' writes and reads there; 0: nothing does.
+    counts: [AtomicU64; 2],
+}
+
+/// A place in a region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Found {
+    /// Its address.
+    pub address: u64,
+    /// Address of what counts such accesses ([`Counts::of`]); 0: nothing does.
+    pub counts: u64,
 }
 
 /// What was there, and is not: the search goes on behind it.
@@ -102,6 +115,7 @@ impl Regions {
         for (word, value) in words.into_iter().zip(region) {
             word.store(value, Relaxed);
         }
+        entry.counts.iter().for_each(|counts| counts.store(0, Relaxed));
         entry.key.store(key, Relaxed);
         entry.serial.store(serial, Release);
         true
@@ -127,7 +141,7 @@ impl Regions {
     /// Where `bytes` at `address` of the region with this key are, if that may be done to them.
     /// Error: ENOKEY, EACCES, EINVAL.
     #[inline]
-    pub fn look_up(&self, key: u64, address: u64, bytes: u64, access: u64) -> Result<u64, c_int> {
+    pub fn look_up(&self, key: u64, address: u64, bytes: u64, access: u64) -> Result<Found, c_int> {
         let entry = self.find(key).ok_or(abi::ENOKEY)?;
         let word = |word: &AtomicU64| word.load(Relaxed);
         let (start, size) = (word(&entry.start), word(&entry.bytes));
@@ -137,7 +151,15 @@ impl Regions {
         let address = address.wrapping_add(word(&entry.base));
         let offset = address.wrapping_sub(start);
         let end = offset.checked_add(bytes).ok_or(abi::EINVAL)?;
-        if end <= size { Ok(address) } else { Err(abi::EINVAL) }
+        let counts = word(&entry.counts[usize::from(access == abi::REMOTE_READ)]);
+        if end <= size { Ok(Found { address, counts }) } else { Err(abi::EINVAL) }
+    }
+
+    /// Counts others' accesses to the region with this key from now on.
+    fn count(&self, key: u64, counts: &Arc<Counts>, was_read: bool) {
+        if let Some(entry) = self.find(key) {
+            entry.counts[usize::from(was_read)].store(Counts::shared(counts), Release);
+        }
     }
 }
 
@@ -243,7 +265,26 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     0
 }
 
-unsafe extern "C" fn bind(_: *mut abi::Fid, _: *mut abi::Fid, _: u64) -> c_int {
+/// fi_mr_bind(3): a counter of remote accesses (FI_RMA_EVENT). Endpoints need no binding.
+unsafe extern "C" fn bind(fid: *mut abi::Fid, other: *mut abi::Fid, flags: u64) -> c_int {
+    if other.is_null() {
+        return -abi::EINVAL;
+    }
+    // SAFETY: an open region of ours, and another object of the same domain.
+    let (region, class) = unsafe { (&*fid.cast::<Region>(), (*other).fclass as u32) };
+    match class {
+        abi::CLASS_EP => return 0,
+        abi::CLASS_CNTR if flags & !(abi::REMOTE_READ | abi::REMOTE_WRITE) == 0 => {}
+        _ => return -abi::EINVAL,
+    }
+    // SAFETY: it says that it is a counter; a domain outlives its regions.
+    let (counter, core) = unsafe { (counter::of(other.cast()), &(*region.domain).core) };
+    let _one = core.register();
+    for (flag, was_read) in [(abi::REMOTE_WRITE, false), (abi::REMOTE_READ, true)] {
+        if flags & flag != 0 && region.is_listed {
+            core.regions.count(region.fid.key, &counter.counts, was_read);
+        }
+    }
     0
 }
 
@@ -262,11 +303,17 @@ mod tests {
         assert!(regions.add(1, 5, [0x1000, 0x100, 0x1000, abi::REMOTE_READ]));
         assert!(!regions.add(2, 5, [0; 4]), "the key is taken");
         assert!(regions.add(3, 6, [0x1000, 0x100, 0, u64::MAX]));
-        assert_eq!(regions.look_up(5, 0xff, 1, abi::REMOTE_READ), Ok(0x10ff));
+        assert_eq!(
+            regions.look_up(5, 0xff, 1, abi::REMOTE_READ),
+            Ok(Found { address: 0x10ff, counts: 0 })
+        );
         assert_eq!(regions.look_up(5, 0xff, 2, abi::REMOTE_READ), Err(abi::EINVAL));
         assert_eq!(regions.look_up(5, u64::MAX, 1, abi::REMOTE_READ), Err(abi::EINVAL));
         assert_eq!(regions.look_up(5, 0, 1, abi::REMOTE_WRITE), Err(abi::EACCES));
-        assert_eq!(regions.look_up(6, 0x1010, 0xf0, abi::REMOTE_WRITE), Ok(0x1010));
+        assert_eq!(
+            regions.look_up(6, 0x1010, 0xf0, abi::REMOTE_WRITE),
+            Ok(Found { address: 0x1010, counts: 0 })
+        );
         assert_eq!(regions.look_up(6, 0xfff, 1, abi::REMOTE_WRITE), Err(abi::EINVAL));
         regions.remove(5);
         assert_eq!(regions.look_up(5, 0, 1, abi::REMOTE_READ), Err(abi::ENOKEY));
@@ -289,6 +336,9 @@ mod tests {
     fn a_region_can_be_everything() {
         let regions = Regions::new().unwrap();
         assert!(regions.add(1, 0, [0, u64::MAX, 0, u64::MAX]));
-        assert_eq!(regions.look_up(0, 0x7000_0000, 8, abi::REMOTE_WRITE), Ok(0x7000_0000));
+        assert_eq!(
+            regions.look_up(0, 0x7000_0000, 8, abi::REMOTE_WRITE),
+            Ok(Found { address: 0x7000_0000, counts: 0 })
+        );
     }
 }

@@ -20,7 +20,8 @@ use crate::abi::peer::{
 use crate::matching::{Head, Match, Parts};
 use crate::message::{deliver, drop_body};
 use crate::rma::list;
-use crate::state::{Body, Completion, Core, State, Vector};
+use crate::state::{Body, Completion, Core, State};
+use crate::vector::Vector;
 use crate::wire::Kind;
 use crate::{abi, cq, library, log};
 

@@ -19,7 +19,7 @@ use crate::posted::Posted;
 use crate::space::Here;
 
 /// The first word of a port, with the version of what follows.
-const MAGIC: u64 = u64::from_le_bytes(*b"ofiport\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"ofiport\x03");
 
 /// Lines of a ring: 256 KiB.
 const LINES: u32 = 4096;
@@ -189,20 +189,12 @@ unsafe impl Send for Peer {}
 impl Head {
     /// Counts others' reads or writes there from now on.
     pub fn count_remote(&self, counts: &Arc<Counts>, was_read: bool) {
-        // For as long as the task lives: others may be about to count.
-        let counts = Arc::into_raw(counts.clone());
-        self.remote_counts[usize::from(was_read)].store(counts as u64, Release);
+        self.remote_counts[usize::from(was_read)].store(Counts::shared(counts), Release);
     }
 
     /// What counts others' reads or writes. The caller holds whose port it is.
     pub fn remote_counts(&self, here: &Here, whom: Identity, was_read: bool) -> Option<&Counts> {
-        let at = self.remote_counts[usize::from(was_read)].load(Acquire);
-        let segment = here.task.control.layout().segment(whom.id)?;
-        let end = at.checked_add(size_of::<Counts>() as u64)?;
-        let is_there = at >= segment.start() && end <= segment.end();
-        let is_aligned = at.is_multiple_of(align_of::<Counts>() as u64);
-        // SAFETY: the task says so, and never takes it back.
-        (is_there && is_aligned).then(|| unsafe { &*(at as *const Counts) })
+        Counts::of(here, whom, self.remote_counts[usize::from(was_read)].load(Acquire))
     }
 
     /// Wakes the port's task, if it sleeps. The caller holds it.
@@ -213,15 +205,25 @@ impl Head {
     }
 }
 
+/// Why there is no port where an address says that one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Absence {
+    /// It is in another space, or on another machine.
+    Elsewhere,
+    /// The endpoint, or its task, has ended.
+    Ended,
+    /// No endpoint can have been there.
+    Invalid,
+}
+
 impl Peer {
-    /// The port that an address tells of. `None`: it is not in our space, or there is none.
-    pub fn find(here: &Here, address: &Address) -> Option<Self> {
+    /// The port that an address tells of.
+    pub fn find(here: &Here, address: &Address) -> Result<Self, Absence> {
         if address.mark != here.mark {
-            return None;
+            return Err(Absence::Elsewhere);
         }
         let whom = address.whom;
-        let segment = here.task.control.layout().segment(whom.id)?;
-        let _held = here.hold(whom)?;
+        let segment = here.task.control.layout().segment(whom.id).ok_or(Absence::Invalid)?;
         let has = |at: u64, bytes: usize| {
             let end = at.checked_add(bytes as u64);
             at.is_multiple_of(LINE_SIZE as u64)
@@ -229,22 +231,25 @@ impl Peer {
                 && end.is_some_and(|end| end <= segment.end())
         };
         if !has(address.port, size()) {
-            return None;
+            return Err(Absence::Invalid);
         }
-        let head = NonNull::new(address.port as *mut Head)?;
+        let _held = here.hold(whom).ok_or(Absence::Ended)?;
+        let head = NonNull::new(address.port as *mut Head).ok_or(Absence::Invalid)?;
         // SAFETY: its task lives, is held, and says that this is there.
         let seen = unsafe { head.as_ref() };
-        if seen.magic != MAGIC || seen.lines != LINES || seen.source.load(Acquire) != address.source
-        {
-            return None;
+        if seen.magic != MAGIC || seen.lines != LINES {
+            return Err(Absence::Invalid);
+        }
+        if seen.source.load(Acquire) != address.source {
+            return Err(Absence::Ended);
         }
         let (bell, regions) = (seen.bell.load(Relaxed), seen.regions.load(Relaxed));
         if !has(bell, size_of::<Doorbell>()) || !has(regions, size_of::<Regions>()) {
-            return None;
+            return Err(Absence::Invalid);
         }
         // SAFETY: as above.
         let ring = unsafe { Mapped::at(head.add(1).cast(), LINES) };
-        Some(Self {
+        Ok(Self {
             whom,
             source: address.source,
             name: 0,
@@ -255,8 +260,8 @@ impl Peer {
             queued: next_number(&ring),
             is_alone: true,
             finds: false,
-            bell: NonNull::new(bell as *mut Doorbell)?,
-            regions: NonNull::new(regions as *mut Regions)?,
+            bell: NonNull::new(bell as *mut Doorbell).ok_or(Absence::Invalid)?,
+            regions: NonNull::new(regions as *mut Regions).ok_or(Absence::Invalid)?,
         })
     }
 

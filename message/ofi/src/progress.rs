@@ -13,8 +13,9 @@ use crate::posted::{Place, Posted};
 use crate::record::{self, Called, Record};
 use crate::slab::Slab;
 use crate::space::Here;
-use crate::state::{Body, Completion, Core, Endpoint, Locked, Queue, Sent, State, Vector};
+use crate::state::{Body, Completion, Core, Endpoint, Locked, Queue, Sent, State};
 use crate::transfer::{Help, Outcome, Placed, Source, Transfer};
+use crate::vector::Vector;
 use crate::wire::{ENVELOPE, Envelope, Kind, OFFER, Offer};
 
 /// Most bytes of messages that nobody has asked for. More stay in the ring, and when that is full

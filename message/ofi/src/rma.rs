@@ -9,6 +9,7 @@ use pvas::hold::Hold;
 
 use crate::abi::{self, Context, Desc, Descs, Ep, RmaIov};
 use crate::copy::{self, Way};
+use crate::counter::Counts;
 use crate::endpoint::{self, EndpointObject};
 use crate::matching::{PARTS, Part, Parts};
 use crate::port::Peer;
@@ -56,6 +57,13 @@ pub struct Reached {
 impl Reached {
     /// The one at this address.
     pub fn new(object: &EndpointObject, to: u64) -> Result<Self, i32> {
+        Self::reach(object, to).or_else(|error| {
+            object.core.lock().seek(object.core.here, object.number, to, error)?;
+            Self::reach(object, to)
+        })
+    }
+
+    fn reach(object: &EndpointObject, to: u64) -> Result<Self, i32> {
         let core = &*object.core;
         let (peer, source) = {
             let mut state = core.lock();
@@ -73,10 +81,18 @@ impl Reached {
         Ok(Self { peer, source, _held: held })
     }
 
-    /// Counts at the target that its memory was read or written, if it wants to know.
-    pub fn count(&self, here: &Here, was_read: bool) {
-        if let Some(counts) = self.peer.head().remote_counts(here, self.peer.whom, was_read) {
+    /// Counts at the target that its memory was read or written, if it wants to know: by its
+    /// endpoint, and by the regions' counters, whose addresses these are.
+    pub fn count(&self, here: &Here, was_read: bool, regions: &[u64]) {
+        let whom = self.peer.whom;
+        let of_endpoint = self.peer.head().remote_counts(here, whom, was_read);
+        let of_regions = regions.iter().filter_map(|&at| Counts::of(here, whom, at));
+        let mut counted = false;
+        for counts in of_endpoint.into_iter().chain(of_regions) {
             counts.count(false);
+            counted = true;
+        }
+        if counted {
             self.peer.ring_bell();
         }
     }
@@ -151,10 +167,12 @@ impl Access<'_> {
         if self.remote.len() > PARTS {
             return Err(abi::EINVAL);
         }
-        for (part, remote) in theirs.iter_mut().zip(self.remote) {
+        let mut counts = [0; PARTS];
+        for ((part, count), remote) in theirs.iter_mut().zip(&mut counts).zip(self.remote) {
             let length = remote.len as u64;
-            let address = peer.regions().look_up(remote.key, remote.addr, length, access)?;
-            *part = Part { address, length };
+            let found = peer.regions().look_up(remote.key, remote.addr, length, access)?;
+            *part = Part { address: found.address, length };
+            *count = found.counts;
         }
         let theirs = &theirs[..self.remote.len()];
         if theirs.iter().map(|part| part.length).sum::<u64>() != bytes {
@@ -167,7 +185,7 @@ impl Access<'_> {
             if let Some(data) = self.data {
                 reached.announce(here)?.tell(Kind::Written, bytes, data);
             }
-            reached.count(here, self.way == Way::Pull);
+            reached.count(here, self.way == Way::Pull, &counts[..self.remote.len()]);
         }
         let flags = abi::RMA | if self.way == Way::Pull { abi::READ } else { abi::WRITE };
         let wanted = if self.injected { None } else { Some(self.flags) };
@@ -225,7 +243,7 @@ unsafe fn one(
 unsafe fn message(ep: Ep, way: Way, message: *const abi::MsgRma, flags: u64) -> ssize_t {
     // SAFETY: as the caller says.
     unsafe {
-        let message = &*message;
+        let Some(message) = message.as_ref() else { return -(abi::EINVAL as ssize_t) };
         let parts = list(message.msg_iov, message.iov_count);
         let remote = list(message.rma_iov, message.rma_iov_count);
         let data = (flags & abi::REMOTE_CQ_DATA != 0).then_some(message.data);

@@ -14,11 +14,13 @@ use fcp::wait::{DOUBT, Patience};
 use pvas::hold::{Hold, Identity, KEEP};
 
 use crate::abi;
+use crate::address::Format;
 use crate::counter::Counts;
 use crate::lock::{Held, Lock};
 use crate::log;
 use crate::matching::Matching;
 use crate::mr::Regions;
+use crate::name::Name;
 use crate::peer;
 use crate::pieces::Shares;
 use crate::port::{Peer, Port, Watch};
@@ -26,6 +28,7 @@ use crate::record::Record;
 use crate::slab::Slab;
 use crate::space::Here;
 use crate::transfer::{Source, Transfer, Unfinished};
+use crate::vector::Vector;
 
 /// A domain, but for its fid.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ pub struct Core {
     lock: Lock,
     /// The program's threads take turns in calling us (FI_THREAD_DOMAIN).
     pub in_turns: bool,
+    /// How addresses are written.
+    pub format: Format,
     state: UnsafeCell<State>,
     /// The state was changed by somebody who was killed meanwhile.
     broken: AtomicBool,
@@ -56,62 +61,6 @@ pub struct State {
     pub endpoints: Slab<Endpoint>,
     pub queues: Slab<Queue>,
     pub vectors: Slab<Vector>,
-}
-
-/// An address vector.
-#[derive(Debug, Default)]
-pub struct Vector {
-    /// By fi_addr_t.
-    pub peers: Vec<Option<Peer>>,
-    /// Places that were given up.
-    free: Vec<usize>,
-    /// What their owners are called in completions, by their sources, in order.
-    names: Vec<(u32, u64)>,
-}
-
-impl Vector {
-    /// Adds a peer; its number. Without a name it is called by its number. Whoever is there twice
-    /// is called as he was named last, otherwise by his first number.
-    pub fn add(&mut self, mut peer: Peer, name: Option<u64>) -> u64 {
-        let number = self.free.pop().unwrap_or_else(|| {
-            self.peers.push(None);
-            self.peers.len() - 1
-        });
-        peer.name = name.unwrap_or(number as u64);
-        for other in self.peers.iter_mut().flatten().filter(|other| other.source == peer.source) {
-            (other.is_alone, peer.is_alone) = (false, false);
-        }
-        match self.find(peer.source) {
-            Ok(at) if name.is_some() => self.names[at].1 = peer.name,
-            Ok(_) => {}
-            Err(at) => self.names.insert(at, (peer.source, peer.name)),
-        }
-        self.peers[number] = Some(peer);
-        number as u64
-    }
-
-    /// Takes one out, if it is there.
-    pub fn remove(&mut self, number: usize) -> Option<()> {
-        let Peer { source, name, .. } = self.peers.get_mut(number)?.take()?;
-        self.free.push(number);
-        let at = self.find(source).ok()?;
-        let mut others = self.peers.iter().flatten();
-        match others.find(|other| other.source == source) {
-            Some(other) if self.names[at].1 == name => self.names[at].1 = other.name,
-            Some(_) => {}
-            None => drop(self.names.remove(at)),
-        }
-        Some(())
-    }
-
-    fn find(&self, source: u32) -> Result<usize, usize> {
-        self.names.binary_search_by_key(&source, |&(source, _)| source)
-    }
-
-    /// What messages of this source are said to be from.
-    pub fn name(&self, source: u32) -> Option<u64> {
-        self.find(source).ok().map(|at| self.names[at].1)
-    }
 }
 
 /// What an operation was and what became of it.
@@ -280,6 +229,12 @@ pub struct Endpoint {
     pub receives: bool,
     /// Receives are another provider's.
     pub owner: Option<peer::Receives>,
+    /// The name that it gets when it is enabled, or has.
+    pub name: Option<Name>,
+    /// It has its name.
+    pub is_named: bool,
+    /// Without it, it cannot be enabled (fi_setname).
+    pub must_have_name: bool,
     /// To whom we have sent last.
     pub last: Option<(Identity, Hold)>,
     /// To whom we have sent before that, while there is something in `placing`.
@@ -325,6 +280,36 @@ impl State {
     pub fn peer(&mut self, endpoint: usize, address: u64) -> Result<Peer, i32> {
         let vector = self.endpoints.get(endpoint).and_then(|endpoint| endpoint.vector);
         peer(&mut self.vectors, vector, address).copied()
+    }
+
+    fn vector_of(&mut self, endpoint: usize) -> Result<&mut Vector, i32> {
+        let vector = self.endpoints.get(endpoint).and_then(|endpoint| endpoint.vector);
+        vector.and_then(|vector| self.vectors.get_mut(vector)).ok_or(abi::ENOAV)
+    }
+
+    /// What messages from this address to this endpoint say that they are from.
+    #[inline]
+    pub fn source(&mut self, here: &Here, endpoint: usize, address: u64) -> Result<u32, i32> {
+        match self.peer(endpoint, address) {
+            Ok(peer) => Ok(peer.source),
+            Err(_) => self.vector_of(endpoint)?.source(here, address as usize),
+        }
+    }
+
+    /// After an operation to this address has failed: `Ok` if it is worth another try, because the
+    /// peer is found by name; otherwise the error.
+    #[cold]
+    pub fn seek(
+        &mut self,
+        here: &Here,
+        endpoint: usize,
+        address: u64,
+        error: i32,
+    ) -> Result<(), i32> {
+        if error != abi::EINVAL && error != abi::ECONNRESET {
+            return Err(error);
+        }
+        self.vector_of(endpoint)?.seek(here, address as usize, error)
     }
 }
 
@@ -372,11 +357,12 @@ impl Drop for Locked<'_> {
 
 impl Core {
     /// An empty domain. `None` without memory.
-    pub fn new(here: &'static Here, in_turns: bool) -> Option<Self> {
+    pub fn new(here: &'static Here, in_turns: bool, format: Format) -> Option<Self> {
         Some(Self {
             here,
             lock: Lock::default(),
             in_turns,
+            format,
             state: UnsafeCell::default(),
             broken: AtomicBool::new(false),
             bell: Doorbell::default(),
