@@ -1095,7 +1095,9 @@ static void received(void)
 		_exit(0);
 	}
 	fill(out, LARGE, 9);
+	/* Both have left the meeting: whoever is still there would wait for one that has gone. */
 	theirs(1, "posted");
+	theirs(2, "posted");
 	UNTIL_DONE(fi_send(ep, out, LARGE, NULL, address[1], out));
 	UNTIL_DONE(fi_inject(ep, out, 8, address[2]));
 	while (pvas_getpid(PVAS_SELF, 1) > 0)
