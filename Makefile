@@ -13,7 +13,7 @@ BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
 BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all built deps demo check lint test model check-install bench reproduce soak install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all built deps demo check lint test model check-install bench reproduce soak peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
@@ -80,6 +80,12 @@ soak: deps
 	$(CARGO) test -p nagaya-tests --test span_programs -- --ignored --nocapture
 	$(CARGO) test --release -p nagaya-coherence --test scope_model --test sequential_model -- --ignored --nocapture
 	$(CARGO) run --release -p nagaya -- sim --soak $(or $(SOAK_PROGRAMS),1000000)
+
+# Other projects' test suites, with and without Nagaya: SUITE=mpich PART=pt2pt for some of them,
+# PEERS='--mpi mpich5 --resume' for options (scripts/peers --help). All take several hours.
+peers: all
+	scripts/deps
+	NAGAYA_BIN_DIR=$(abspath $(BUILT)) scripts/peers $(PEERS) $(SUITE) $(PART)
 
 # What is installed: built now, or, where there is no cargo, by an earlier `make`. (`sudo make install`
 # often finds no cargo, which is in the user's home.)
