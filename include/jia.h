@@ -22,8 +22,8 @@
  * Start with `mpirun -n 4 ./app` (any launcher with PMIx or PMI-1), or alone as one task. Where
  * JIAJIA would print a line and end the job, so do these calls. A job's tasks must make the
  * same calls of jia_alloc* in the same order, between the same barriers, and each task makes
- * its calls from one thread at a time. A forked child has no shared memory. See jia(7); nagaya_dsm.h has the same with
- * error codes.
+ * its calls from one thread at a time. A forked child has no shared memory. See jia(7);
+ * nagaya_dsm.h has the same with error codes, jiaf.h is for Fortran.
  *
  * Sizes have 64 bits; hosts, locks and bytes have no limits of their own.
  * Linux 5.19 or newer. Link with -ljia (pkg-config jia).
@@ -42,7 +42,9 @@ extern "C" {
 /* Joins the job. The arguments are not looked at. */
 void jia_init(int argc, char **argv);
 
-/* Waits until all tasks have called it, and leaves the job. The shared memory is gone then. */
+/* Waits until all tasks have called it, and leaves the job. The shared memory is gone then. A
+ * program that ends with status 0 and has not called it does so at its end; with another status it
+ * ends the job. */
 void jia_exit(void);
 
 /* This task's number, from 0, and how many tasks there are. JIAJIA calls them hosts. */
@@ -50,6 +52,9 @@ void jia_exit(void);
 #define jiahosts jia_tasks()
 int jia_task(void);
 int jia_tasks(void);
+/* The same in JIAJIA 2.1's variables, from jia_init on. */
+extern int jia_pid;
+extern int hostc;
 
 /* Prints a line, as printf does, and ends the job with status 1. */
 void jia_error(const char *format, ...)
@@ -58,6 +63,12 @@ void jia_error(const char *format, ...)
 #endif
 	;
 #define jia_errexit jia_error
+
+/* JIAJIA's own: ends the job with the message if the condition is 0. Programs that mean another
+ * assert include <assert.h>, or define JIA_NO_ASSERT before. */
+#if !defined(JIA_NO_ASSERT) && !defined(assert)
+void assert(int condition, const char *message);
+#endif
 
 /* ---- memory: addresses, page aligned, zeroed ----------------------------------- */
 
@@ -71,6 +82,22 @@ unsigned long jia_alloc2(size_t size, size_t block);
 unsigned long jia_alloc2p(size_t size, int host);
 /* In blocks, from the given host on. */
 unsigned long jia_alloc3(size_t size, size_t block, int starthost);
+/* In blocks of n different sizes, from the given host on: each host gets blocks[0] bytes, then each
+ * from host 0 on blocks[1], and so on, until there are `size` bytes. */
+unsigned long jia_alloc4(size_t size, const int *blocks, int n, int starthost);
+/* sizes[i] bytes on host i, for n hosts, again and again until there are `size` bytes. */
+unsigned long jia_alloc_array(size_t size, const int *sizes, int n);
+/* All on one host, which is drawn: the same one in all tasks. */
+unsigned long jia_alloc_random(size_t size);
+
+/* Gives back what one of these calls has returned. All tasks make the call, which waits for all
+ * as jia_barrier does. The memory is kept for later calls with the same sizes and hosts. */
+void jia_free(void *address);
+
+/* Copies n bytes of shared memory to a private buffer, which it returns. */
+void *jia_get(void *buffer, const void *address, int n);
+/* Copies a page (8 KB, or NAGAYA_DSM_PAGE) from a private buffer to shared memory. */
+void jia_put(const void *buffer, void *address);
 
 /* ---- synchronization ------------------------------------------------------------ */
 
@@ -137,6 +164,7 @@ void jia_config(int option, int value);
 #define BROADCAST 2 /* accepted; barriers tell all hosts at once in any case */
 #define LOADBAL 3   /* jia_divtask divides by measured speed; off */
 #define WVEC 4      /* accepted; changes are always exact to the byte */
+#define ON2 2       /* a value that Water gives to WVEC */
 
 /* Of the iterations begin to end (both included), those of this task. */
 void jia_divtask(int *begin, int *end);
@@ -162,6 +190,8 @@ unsigned int jia_stopstat(void);
 
 /* A lock number that was not given before; the same sequence in all tasks. */
 int jia_newlock(void);
+/* For programs that count lock numbers themselves. */
+extern int jia_lock_index;
 
 #define LOCKDEC(x) int x;
 #define LOCKINIT(x) (x) = jia_newlock();

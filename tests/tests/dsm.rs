@@ -444,6 +444,18 @@ fn the_library_exports_what_the_headers_declare() {
     let mut exported: Vec<_> =
         exported.lines().filter_map(|line| line.split(" T ").nth(1)).collect();
     exported.retain(|name| *name != "nagaya_jia_end");
+    let (mut fortran, mut exported): (Vec<_>, Vec<_>) =
+        exported.into_iter().partition(|name| name.ends_with('_'));
+    let header = nagaya_tests::program::include_dir().join("jiaf.h");
+    let header = std::fs::read_to_string(header).expect("a header");
+    let external = header.lines().filter_map(|line| line.trim().strip_prefix("external "));
+    let mut external: Vec<_> = external
+        .flat_map(|names| names.split(','))
+        .map(|name| format!("{}_", name.trim()))
+        .collect();
+    fortran.sort_unstable();
+    external.sort_unstable();
+    assert_eq!(fortran, external);
     let mut declared = Vec::new();
     for text in &headers {
         // Declarations begin a line; macros and comments do not.

@@ -7,6 +7,7 @@
 mod accesses;
 mod allocations;
 pub mod driver;
+mod ended;
 mod letters;
 mod memory;
 pub(crate) mod observe;
@@ -32,6 +33,7 @@ use pager::{Access, Fault, Place, Region, Stops};
 
 use allocations::Made;
 use driver::Driven;
+use ended::Ended;
 use letters::Post;
 use memory::Memory;
 use observe::Observer;
@@ -69,6 +71,8 @@ struct Seat {
     leaves: bool,
     has_left: bool,
     is_at_barrier: bool,
+    /// How many barriers it has reached.
+    barriers: u64,
     /// How many allocations it has made.
     allocations: usize,
 }
@@ -100,6 +104,8 @@ pub struct Agent {
     ledger: Ledger,
     /// Letters that wait for room.
     posts: Vec<Post>,
+    /// Tasks of any node that have ended without having left.
+    ended: Vec<Ended>,
     unreceived: mail::Unreceived,
     received: mail::Received,
     /// Requests that are not answered.
@@ -191,6 +197,7 @@ impl Agent {
             allocations: Vec::new(),
             ledger: Ledger::new(iter::once(me).chain(children(me, nodes))),
             posts: Vec::new(),
+            ended: Vec::new(),
             unreceived: mail::Unreceived::new(letters_max),
             received: mail::Received::new(letters_max),
             waiting: 0,
@@ -393,6 +400,13 @@ impl Agent {
                 match is_theirs.then(|| self.unreceived.remove(task, bytes)).flatten() {
                     Some(()) => self.post_what_may_go(),
                     None => self.nonsense(from, "word of letters"),
+                }
+            }
+            Some(Frame::Ended { task, barriers }) => {
+                let members = &self.world.members;
+                match members.get(task as usize).is_some_and(|member| member.node == from) {
+                    true => self.has_ended(Ended { task, barriers }),
+                    false => self.nonsense(from, "that a task has ended"),
                 }
             }
             Some(Frame::Allocated(allocation)) if self.ledger.is_of(from) => {

@@ -88,6 +88,8 @@ pub enum Request {
     Report,
     /// To leave, when all tasks want to.
     Leave,
+    /// The same, at the end of a process that has not asked to leave before.
+    Exit,
     /// The end of the job.
     Abort {
         /// Its exit status.

@@ -24,6 +24,13 @@ pub enum Frame {
     },
     /// To node 0: the sender's tasks have made their next allocation.
     Allocated(Allocation),
+    /// This task, one of the sender's node, has ended without having left.
+    Ended {
+        /// The task.
+        task: u32,
+        /// How many barriers it has reached.
+        barriers: u64,
+    },
     /// The job ends with this status; the payload is the line that says why.
     End(u8),
     /// Still here.
@@ -53,11 +60,18 @@ struct Letter {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Received {
+struct OfTask {
     kind: u8,
     zero: [u8; 3],
     task: U32,
-    bytes: U64,
+    number: U64,
+}
+
+impl OfTask {
+    fn bytes(kind: u8, task: u32, number: u64) -> Vec<u8> {
+        let this = Self { kind, zero: [0; 3], task: task.into(), number: number.into() };
+        this.as_bytes().to_vec()
+    }
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -76,6 +90,7 @@ const END: u8 = 2;
 const ALIVE: u8 = 3;
 const RECEIVED: u8 = 4;
 const ALLOCATED: u8 = 5;
+const ENDED: u8 = 6;
 
 impl Frame {
     /// As it is sent.
@@ -91,11 +106,8 @@ impl Frame {
             }
             .as_bytes()
             .to_vec(),
-            Frame::Received { task, bytes } => {
-                Received { kind: RECEIVED, zero: [0; 3], task: task.into(), bytes: bytes.into() }
-                    .as_bytes()
-                    .to_vec()
-            }
+            Frame::Received { task, bytes } => OfTask::bytes(RECEIVED, task, bytes),
+            Frame::Ended { task, barriers } => OfTask::bytes(ENDED, task, barriers),
             Frame::Allocated(Allocation { bytes, block, first }) => Allocated {
                 kind: ALLOCATED,
                 zero: [0; 3],
@@ -127,8 +139,12 @@ impl Frame {
                 }))
             }
             [RECEIVED, 0, 0, 0, ..] => {
-                let received = Received::ref_from_bytes(bytes).ok()?;
-                Some(Frame::Received { task: received.task.get(), bytes: received.bytes.get() })
+                let received = OfTask::ref_from_bytes(bytes).ok()?;
+                Some(Frame::Received { task: received.task.get(), bytes: received.number.get() })
+            }
+            [ENDED, 0, 0, 0, ..] => {
+                let ended = OfTask::ref_from_bytes(bytes).ok()?;
+                Some(Frame::Ended { task: ended.task.get(), barriers: ended.number.get() })
             }
             [ALLOCATED, 0, 0, 0, ..] => {
                 let made = Allocated::ref_from_bytes(bytes).ok()?;
@@ -158,12 +174,13 @@ mod tests {
         }
 
         #[test]
-        fn letters_with_other_bytes_parse_or_do_not(mut bytes: [u8; 16], kind in 0..7u8) {
+        fn letters_with_other_bytes_parse_or_do_not(mut bytes: [u8; 16], kind in 0..8u8) {
             bytes[..4].copy_from_slice(&[kind, 0, 0, 0]);
             let frame = Frame::parse(&bytes);
             prop_assert_eq!(matches!(frame, Some(Frame::Letter(_))), kind == LETTER);
             prop_assert_eq!(matches!(frame, Some(Frame::Received { .. })), kind == RECEIVED);
-            prop_assert_eq!(frame.is_some(), kind == LETTER || kind == RECEIVED);
+            prop_assert_eq!(matches!(frame, Some(Frame::Ended { .. })), kind == ENDED);
+            prop_assert_eq!(frame.is_some(), [LETTER, RECEIVED, ENDED].contains(&kind));
         }
     }
 
@@ -184,6 +201,7 @@ mod tests {
             Frame::Page(header),
             Frame::Letter(address),
             Frame::Received { task: 70000, bytes: 1 << 40 },
+            Frame::Ended { task: 70000, barriers: 1 << 40 },
             Frame::Allocated(made),
             Frame::End(9),
             Frame::Alive,

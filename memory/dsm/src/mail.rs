@@ -54,6 +54,11 @@ impl Box {
         None
     }
 
+    /// Whether the task waits for a letter from this task and no other.
+    pub fn waits_for(&self, task: u32) -> bool {
+        self.waits.is_some_and(|wanted| wanted.from == Some(task))
+    }
+
     /// The task wants one: the oldest that fits, or it waits.
     pub fn take(&mut self, wanted: Wanted) -> Option<Letter> {
         let at = self.letters.iter().position(|letter| wanted.fits(&letter.address));

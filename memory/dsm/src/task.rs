@@ -204,8 +204,18 @@ impl Task {
     }
 
     /// Waits until all tasks leave; then the memory is gone.
-    pub fn leave(mut self) -> Result<(), DsmError> {
-        self.ask(Request::Leave)?;
+    pub fn leave(self) -> Result<(), DsmError> {
+        self.leave_by(Request::Leave)
+    }
+
+    /// The same for a process that ends and has not left. If other tasks wait for this one
+    /// otherwise than to leave, the job ends.
+    pub fn exit(self) -> Result<(), DsmError> {
+        self.leave_by(Request::Exit)
+    }
+
+    fn leave_by(mut self, request: Request) -> Result<(), DsmError> {
+        self.ask(request)?;
         self.launch.leave();
         self.desk.go();
         // The rest is the thread's.

@@ -1,13 +1,15 @@
 //! This process's task, which both headers' calls use.
 
 use std::cell::RefCell;
-use std::ffi::{CString, c_char};
+use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use dsm::error::{DsmError, say};
 use dsm::task::{NotJoined, Task};
+
+use crate::variables;
 
 static TASK: Mutex<Option<Task>> = Mutex::new(None);
 
@@ -69,11 +71,12 @@ pub fn join() -> Result<(), NotJoined> {
     };
     RANK.store(joined.rank(), Ordering::Relaxed);
     SIZE.store(joined.size(), Ordering::Relaxed);
+    variables::set(joined.rank(), joined.size());
     PROCESS.store(std::process::id(), Ordering::Relaxed);
     *begin() = Some(Instant::now());
     *task = Some(joined);
     // SAFETY: a function that stays, since the library does.
-    unsafe { libc::atexit(ends_early) };
+    unsafe { on_exit(ends_early, std::ptr::null_mut()) };
     Ok(())
 }
 
@@ -93,16 +96,30 @@ pub fn leave() -> Result<(), DsmError> {
     task.leave()
 }
 
-/// A task that ends without leaving takes its pages along: the others cannot go on.
-extern "C" fn ends_early() {
+unsafe extern "C" {
+    /// glibc's: as atexit(3), with the status.
+    fn on_exit(function: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
+}
+
+/// A task that ends without having left leaves, if its status is 0. If it is not, or if others
+/// need this task's pages, they cannot go on, and the job ends.
+extern "C" fn ends_early(status: c_int, _: *mut c_void) {
     if is_child() {
         return;
     }
-    // Whoever holds it ends the job, or waits for ever in another thread.
+    // A thread that holds it ends the job, or waits in vain for another task.
     let Ok(mut task) = TASK.try_lock() else { return };
-    if let Some(task) = task.as_mut() {
-        let line = format!("task {} has ended without jia_exit", task.rank());
-        task.abort(1, &line);
+    let Some(mut task) = task.take() else { return };
+    // Written before the wait for others, which may be long.
+    flush();
+    // A process's status has eight bits.
+    let status = status as u8;
+    if status != 0 {
+        let line = format!("task {} has ended without jia_exit, with status {status}", task.rank());
+        task.abort(status, &line);
+    }
+    if let Err(error) = task.exit() {
+        say(&format!("at the end of a task without jia_exit: {error}"));
     }
 }
 

@@ -94,7 +94,7 @@ pub(super) fn union<'a>(lists: impl Iterator<Item = &'a Vec<Run>>) -> Vec<Run> {
 
 impl Node {
     /// A lock that the task has.
-    pub(super) fn lock_of(&self, task: Task) -> Option<Lock> {
+    pub fn lock_of(&self, task: Task) -> Option<Lock> {
         let mut locks = self.locks.iter();
         locks.find(|(_, local)| local.place == Place::Here(task)).map(|(&lock, _)| lock)
     }

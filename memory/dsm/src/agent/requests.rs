@@ -26,8 +26,11 @@ impl Agent {
             }
             Request::Acquire(lock) => self.wait(task, Event::Acquire(task, lock)),
             Request::Barrier => {
-                self.seats[task as usize].is_at_barrier = true;
+                let seat = &mut self.seats[task as usize];
+                seat.is_at_barrier = true;
+                seat.barriers += 1;
                 self.compare_counts();
+                self.check_ended();
                 self.wait(task, Event::Barrier(task));
                 self.check_asked();
             }
@@ -36,7 +39,10 @@ impl Agent {
                 self.check_asked();
             }
             Request::Wait(lock) => self.wait(task, Event::Wait(task, lock)),
-            Request::Leave => {
+            Request::Leave | Request::Exit => {
+                if request == Request::Exit {
+                    self.ends(task);
+                }
                 self.seats[task as usize].leaves = true;
                 self.wait(task, Event::Meet(task));
                 self.check_asked();
@@ -62,6 +68,7 @@ impl Agent {
                 if let Some(letter) = self.seats[task as usize].letters.take(wanted) {
                     self.deliver(task, letter);
                 }
+                self.check_ended();
             }
             Request::Count { what, to } => {
                 let is_there = self.count(what, to);
