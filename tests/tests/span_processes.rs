@@ -100,6 +100,17 @@ fn memory_is_shared_with_children_and_files() {
 }
 
 #[test]
+fn children_get_memory_as_madvise_says() {
+    let inherits = program("inherits", &[]);
+    let work = WorkDir::new();
+    let file = work.join("file");
+    Cmd::new(&inherits).arg(&file).time_limit(LIMIT).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        span(nodes, &inherits).arg(&file).run().prints("right\n");
+    }
+}
+
+#[test]
 fn python_s_processes_work_together() {
     let work = WorkDir::new();
     let script = work.write(

@@ -3,7 +3,9 @@
 
 use std::ops::Range;
 
+use crate::inherit::Inheritance;
 use crate::ranges::Ranges;
+use crate::raw::Errno;
 
 /// Bytes of a page of the segment.
 pub const PAGE: u64 = 4096;
@@ -19,6 +21,7 @@ pub struct Addresses {
     free: Ranges,
     /// What was read from files.
     files: Ranges,
+    inheritance: Inheritance,
     /// Nothing from here on has ever been used.
     end: u64,
 }
@@ -28,8 +31,8 @@ impl Addresses {
     pub fn new(all: Range<u64>, first: u64, heap_bytes: u64) -> Self {
         let heap = first..first + heap_bytes;
         let (heap_end, end) = (heap.start, heap.end);
-        let (free, files) = Default::default();
-        Self { all, heap, heap_end, free, files, end }
+        let (free, files, inheritance) = Default::default();
+        Self { all, heap, heap_end, free, files, inheritance, end }
     }
 
     /// The end of what has ever been used.
@@ -66,6 +69,7 @@ impl Addresses {
             }
         }
         self.files.remove(range.clone());
+        self.inheritance.forget(&range);
         self.free.remove(range);
     }
 
@@ -108,9 +112,28 @@ impl Addresses {
         rest
     }
 
+    /// What forked children get of these addresses.
+    pub fn inheritance(&self) -> &Inheritance {
+        &self.inheritance
+    }
+
+    /// A forked child gets these as one of the [`ADVICES`](crate::inherit::ADVICES) says; or an
+    /// error.
+    pub fn is_inherited(&mut self, range: Range<u64>, advice: i32) -> Result<(), Errno> {
+        if !self.is_taken(&range) {
+            return Err(libc::ENOMEM);
+        }
+        if advice == libc::MADV_WIPEONFORK && self.files.met(&range).next().is_some() {
+            return Err(libc::EINVAL);
+        }
+        self.inheritance.advise(range, advice);
+        Ok(())
+    }
+
     /// Addresses back. Of the heap and what was loaded at first nothing is given to others.
     pub fn unmap(&mut self, range: Range<u64>) {
         let mapped = range.start.max(self.heap.end)..range.end.min(self.end);
+        self.inheritance.forget(&range);
         self.files.remove(range);
         self.free.insert(mapped);
     }
@@ -130,6 +153,7 @@ impl Addresses {
         }
         let up = |at: u64| at.next_multiple_of(PAGE);
         let before = up(std::mem::replace(&mut self.heap_end, end));
+        self.inheritance.forget(&(up(end)..before.max(up(end))));
         Some((before..up(end).max(before), up(end).min(before)..before))
     }
 }

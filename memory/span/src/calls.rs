@@ -13,8 +13,8 @@ use crate::frame::Laid;
 use crate::here::Here;
 use crate::signals::OURS;
 use crate::{
-    actions, clocks, direct, fault_stack, moves, processes, processors, raw, robust, shadow,
-    shared, sharing, threads,
+    actions, clocks, direct, fault_stack, inherit, moves, processes, processors, raw, robust,
+    shadow, shared, sharing, threads,
 };
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
@@ -536,22 +536,18 @@ unsafe fn change(word: u64, code: u32) -> Option<bool> {
 
 /// madvise's that may as well do nothing. What a program has to rely on (guards, zeros instead of
 /// what is there) is none of it.
-const ADVICE: [i32; 20] = [
+const ADVICE: [i32; 16] = [
     libc::MADV_NORMAL,
     libc::MADV_RANDOM,
     libc::MADV_SEQUENTIAL,
     libc::MADV_WILLNEED,
     libc::MADV_FREE,
-    libc::MADV_DONTFORK,
-    libc::MADV_DOFORK,
     libc::MADV_MERGEABLE,
     libc::MADV_UNMERGEABLE,
     libc::MADV_HUGEPAGE,
     libc::MADV_NOHUGEPAGE,
     libc::MADV_DONTDUMP,
     libc::MADV_DODUMP,
-    libc::MADV_WIPEONFORK,
-    libc::MADV_KEEPONFORK,
     libc::MADV_COLD,
     libc::MADV_PAGEOUT,
     libc::MADV_POPULATE_READ,
@@ -601,6 +597,10 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
             // SAFETY: as the caller says.
             libc::MADV_REMOVE if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
             advice if ADVICE.contains(&advice) => 0,
+            // SAFETY: as the caller says.
+            advice if inherit::ADVICES.contains(&advice) => unsafe {
+                sharing::inherit(here, seat, a)
+            },
             _ => refused(libc::EINVAL),
         },
         // SAFETY: as the caller says.

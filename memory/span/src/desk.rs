@@ -59,6 +59,8 @@ pub enum Request {
     /// What may be done with an address, as mprotect(2) has it, and [`OF_FILE`](Self::OF_FILE) if
     /// a file is mapped there.
     Look(u64),
+    /// What a forked child gets of these addresses: one of [`ADVICES`](crate::inherit::ADVICES).
+    Inherit { start: u64, bytes: u64, advice: i32 },
     /// Where the heap ends.
     HeapEnd,
     /// The heap's new end. Answer: 0 if it cannot be that.

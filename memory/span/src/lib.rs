@@ -42,6 +42,7 @@ mod futexes;
 mod here;
 pub mod hosts;
 mod image;
+mod inherit;
 mod leave;
 mod moves;
 pub mod node;

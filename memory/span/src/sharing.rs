@@ -124,6 +124,33 @@ pub unsafe fn protect(a: [u64; 6]) -> i64 {
     0
 }
 
+/// madvise about what children get: one of [`ADVICES`](crate::inherit::ADVICES). Of such memory the
+/// kernel has to know, too.
+///
+/// # Safety
+/// madvise's arguments, as the program gave them; at the origin.
+pub unsafe fn inherit(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
+    let [start, bytes, advice, ..] = a;
+    if bytes == 0 {
+        return 0;
+    }
+    match here.desk.ask(seat, Request::Inherit { start, bytes, advice: advice as i32 }) {
+        0 => {}
+        error => return error,
+    }
+    let mut rest = start..start + bytes.next_multiple_of(PAGE);
+    while let Some(part) = shared::first_in(&rest) {
+        let arguments = [part.start, part.end - part.start, advice, 0, 0, 0];
+        // SAFETY: as the caller says.
+        let error = unsafe { raw::call(libc::SYS_madvise as u64, arguments) };
+        if error < 0 {
+            return error;
+        }
+        rest.start = part.end;
+    }
+    0
+}
+
 /// mremap of such memory. It becomes larger elsewhere: there the same pages are mapped once more,
 /// before the old mapping ends.
 ///

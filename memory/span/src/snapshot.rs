@@ -84,6 +84,8 @@ pub struct Snapshot {
     pub parts: Vec<Part>,
     /// Where nothing is.
     pub holes: Vec<Range<u64>>,
+    /// What the child's own children are to have as zeros, as the child does.
+    pub wiped: Vec<Range<u64>>,
     /// As the kernel is to see it.
     pub map: MemoryMap,
     /// Of who forks.
@@ -103,7 +105,8 @@ impl Snapshot {
         let at = at.expose_provenance() as u64;
         let child = Child { seat: 0, flags: 0, tid: 0, actions: Action::NO_SIGNALS };
         let private = vec![place.clone()];
-        Ok(Self { at, place, private, parts: Vec::new(), holes: Vec::new(), map, child })
+        let (parts, holes, wiped) = Default::default();
+        Ok(Self { at, place, private, parts, holes, wiped, map, child })
     }
 
     /// Where a page is to be copied to.
@@ -141,9 +144,13 @@ impl Snapshot {
         let is_open = self.holes.iter().all(|hole| {
             call(libc::SYS_munmap, [hole.start, hole.end - hole.start, 0, 0, 0, 0]) == 0
         });
+        let is_wiped = self.wiped.iter().all(|Range { start, end }| {
+            let advice = libc::MADV_WIPEONFORK as u64;
+            call(libc::SYS_madvise, [*start, end - start, advice, 0, 0, 0]) == 0
+        });
         let (map, bytes) = (&raw const self.map, size_of::<MemoryMap>());
         let arguments = [libc::PR_SET_MM as u64, SET_MAP, map as u64, bytes as u64, 0, 0];
-        is_there && is_protected && is_open && call(libc::SYS_prctl, arguments) == 0
+        is_there && is_protected && is_open && is_wiped && call(libc::SYS_prctl, arguments) == 0
     }
 }
 

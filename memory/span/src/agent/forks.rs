@@ -199,7 +199,9 @@ impl Agent {
 
     /// Copies a page, or asks for it; whether it did not wait for it.
     fn copy_page(&mut self, fork: &mut Fork, page: Page) -> bool {
-        if self.is_laid(page) {
+        let origin = self.origin();
+        let address = origin.start + page * PAGE;
+        if origin.addresses.inheritance().is_wiped(address) || self.is_laid(page) {
             return true;
         }
         if self.node.can_be_read(page) {
@@ -227,13 +229,18 @@ impl Agent {
         // There may be more by now, behind it.
         let clip = |it: Range<u64>| it.start..it.end.min(place.end);
         let holes = origin.addresses.holes().map(clip);
+        let inheritance = origin.addresses.inheritance();
+        let holes = holes.chain(inheritance.missing().map(clip));
         snapshot.holes = holes.filter(|hole| !hole.is_empty()).collect();
+        snapshot.wiped = inheritance.wiped().map(clip).filter(|it| !it.is_empty()).collect();
         let mut closed = Ranges::default();
         closed.insert(place.clone());
         snapshot.holes.iter().for_each(|hole| closed.remove(hole.clone()));
         let read_write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
         let mut parts = Vec::new();
         for (protection, ranges) in (0..).zip(&origin.protections) {
+            let mut ranges = ranges.clone();
+            snapshot.holes.iter().for_each(|hole| ranges.remove(hole.clone()));
             for range in ranges.iter().map(clip).filter(|range| !range.is_empty()) {
                 closed.remove(range.clone());
                 if protection != read_write {

@@ -200,6 +200,14 @@ impl Agent {
                     _ => self.answer(thread, no_memory),
                 }
             }
+            Request::Inherit { start, bytes, advice } => {
+                let addresses = &mut self.origin().addresses;
+                let done = match addresses.range(start, bytes) {
+                    Some(range) => addresses.is_inherited(range, advice),
+                    None => Err(libc::ENOMEM),
+                };
+                self.answer(thread, done.map_or_else(|errno| -i64::from(errno), |()| 0));
+            }
             Request::Look(address) => {
                 let answer = self.origin().looks(address);
                 self.answer(thread, answer);
