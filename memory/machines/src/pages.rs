@@ -57,11 +57,9 @@ impl Agent {
             return Ok(());
         }
         self.send_letters();
-        let (shared, mut read) = (&self.shared, Ok(()));
-        let body = body.bytes(|mut pages, bytes| {
-            read = pages.try_for_each(|page| shared.read(page, bytes));
-        });
-        read?;
+        let shared = &self.shared;
+        let body =
+            body.try_bytes(|mut pages, bytes| pages.try_for_each(|page| shared.read(page, bytes)))?;
         self.tell_in_time();
         self.send(header.to, Frame::Page(*header), body);
         Ok(())

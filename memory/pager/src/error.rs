@@ -29,6 +29,13 @@ pub enum PagerError {
     Mappings,
     /// More pages than a region has addresses.
     Full,
+    /// A page that is there cannot be read.
+    Unread {
+        /// Its address.
+        at: usize,
+        /// The system's word for why.
+        why: Errno,
+    },
     /// Anything else.
     System {
         /// What was tried.
@@ -71,6 +78,11 @@ impl fmt::Display for PagerError {
                  vm.max_map_count (sysctl) or `ulimit -v`",
             ),
             Self::Full => f.write_str("the shared memory is full: no addresses are left for more"),
+            Self::Unread { at, why } => write!(
+                f,
+                "cannot read the page of the shared memory at {at:#x}: {why}; look for broken \
+                 memory or swap in this machine's kernel log"
+            ),
             Self::System { doing, why } => write!(f, "cannot {doing}: {why}"),
         }
     }

@@ -482,12 +482,17 @@ impl Region {
                     unsafe { to.set_len(to.len() + count) };
                     at += count as u64;
                 }
-                Ok(_) => return Err(PagerError::Memory),
+                Ok(_) => return Err(self.unread(at, Errno::IO)),
                 Err(Errno::INTR) => {}
-                Err(why) => return Err(PagerError::System { doing: "read shared memory", why }),
+                Err(why) => return Err(self.unread(at, why)),
             }
         }
         Ok(())
+    }
+
+    fn unread(&self, offset: u64, why: Errno) -> PagerError {
+        let bytes = self.place.page_bytes;
+        PagerError::Unread { at: self.place.start + offset as usize / bytes * bytes, why }
     }
 
     /// Writes into a page, whatever threads may do with it.
@@ -650,5 +655,27 @@ impl Drop for Region {
             self.unmap_view(view.clone());
             self.unmap_view(view.start + ALIAS..view.end + ALIAS);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_that_cannot_be_read_is_named() {
+        let place = Place { start: 0x1500_0000_0000, page_bytes: 4096 };
+        let mut region = Region::new(place, Stops::Programs).unwrap();
+        region.grow(8).unwrap();
+        region.write(7, 0, b"there").unwrap();
+        let mut bytes = Vec::new();
+        region.read_all(0..8, &mut bytes).unwrap();
+        assert_eq!(&bytes[7 * 4096..][..5], b"there");
+        // As if the memory of the last pages had been lost.
+        ftruncate(&region.memory, 6 * 4096).unwrap();
+        region.read_all(0..6, &mut bytes).unwrap();
+        let at = place.start + 6 * 4096;
+        let unread = Err(PagerError::Unread { at, why: Errno::IO });
+        assert_eq!(region.read_all(0..8, &mut bytes), unread);
     }
 }

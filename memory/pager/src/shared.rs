@@ -291,16 +291,20 @@ impl Shared {
             .map_err(failed("take pages from threads"))
     }
 
+    fn unread(&self, offset: u64, why: Errno) -> PagerError {
+        PagerError::Unread { at: self.base + (offset / PAGE * PAGE) as usize, why }
+    }
+
     /// Copies what pages of the file hold.
     pub fn copy(&self, pages: Range<u64>, to: &mut [u8]) -> Result<(), PagerError> {
         let (at, mut done) = (pages.start * PAGE, 0);
         assert_eq!(to.len() as u64, (pages.end - pages.start) * PAGE);
         while done < to.len() {
             match rustix::io::pread(&self.file, &mut to[done..], at + done as u64) {
-                Ok(0) => return Err(PagerError::Memory),
+                Ok(0) => return Err(self.unread(at + done as u64, Errno::IO)),
                 Ok(count) => done += count,
                 Err(Errno::INTR) => {}
-                Err(why) => return Err(failed("read shared memory")(why)),
+                Err(why) => return Err(self.unread(at + done as u64, why)),
             }
         }
         Ok(())

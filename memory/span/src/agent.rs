@@ -332,7 +332,7 @@ impl Agent {
             }
         }
         if let Err(error) = self.carry_out(&mut actions, came) {
-            self.end(1, &error.to_string());
+            self.end(1, &format!("{}: {error}", self.names[self.me as usize]));
         }
         actions.clear();
         self.actions = actions;

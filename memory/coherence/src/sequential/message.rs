@@ -9,6 +9,7 @@
 //! | GrantRead, GrantWrite | runs of pages that came along; a word that says which pages are zeros, in their order from the lowest bit on; the bytes of all others: the page that was asked for, then those that came along |
 //! | Invalidate, Acknowledge | none |
 
+use std::convert::Infallible;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -284,6 +285,21 @@ impl Body {
 
     /// As it is sent; `read` appends the bytes of neighbouring pages.
     pub fn bytes(&self, mut read: impl FnMut(Range<Page>, &mut Vec<u8>)) -> Vec<u8> {
+        let Ok(bytes) = self.try_bytes(|pages, bytes| {
+            read(pages, bytes);
+            Ok::<(), Infallible>(())
+        });
+        bytes
+    }
+
+    /// The same where reading may fail.
+    ///
+    /// # Errors
+    /// The first error of `read`, which is called no more then: there is nothing to send.
+    pub fn try_bytes<E>(
+        &self,
+        mut read: impl FnMut(Range<Page>, &mut Vec<u8>) -> Result<(), E>,
+    ) -> Result<Vec<u8>, E> {
         let mut bytes = run::encode(self.runs());
         if let Body::Pages { asked, rides } = self {
             let word = bytes.len();
@@ -292,7 +308,7 @@ impl Body {
             let asked = asked.iter().map(|&page| page..page + 1);
             for pages in joined(asked.chain(rides.iter().map(Run::range))) {
                 let (count, before) = ((pages.end - pages.start) as usize, bytes.len());
-                read(pages, &mut bytes);
+                read(pages, &mut bytes)?;
                 let page_bytes = (bytes.len() - before) / count;
                 let mut kept = before;
                 for page in 0..count {
@@ -314,7 +330,7 @@ impl Body {
             let pages = 1 + runs.iter().map(|run| run.pages).sum::<u64>();
             bytes.extend((u64::MAX >> (u64::from(PAGES_MAX) - pages)).to_le_bytes());
         }
-        bytes
+        Ok(bytes)
     }
 }
 
@@ -406,6 +422,23 @@ mod tests {
             let bytes = Body::New(runs).bytes(|_, _| unreachable!("nobody has used them"));
             let (_, pages) = parse(&header, &bytes, 96).expect("ours");
             assert_eq!(pages.run(0, 64), (1 + rides as usize, None));
+        }
+    }
+
+    #[test]
+    fn pages_that_cannot_be_read_are_not_sent() {
+        let rides = run::of([502, 503, 600, 700].map(|page| (page, NOBODY)));
+        let body = Body::Pages { asked: Some(500), rides };
+        let firsts = [500, 502, 600, 700];
+        for (fails, first) in firsts.into_iter().enumerate() {
+            let mut read = Vec::new();
+            let result = body.try_bytes(|pages, bytes| {
+                read.push(pages.start);
+                bytes.resize(bytes.len() + 96 * (pages.end - pages.start) as usize, 1);
+                if pages.start == first { Err("broken") } else { Ok(()) }
+            });
+            assert_eq!(result, Err("broken"), "the runs after it can be read");
+            assert_eq!(read, firsts[..=fails]);
         }
     }
 

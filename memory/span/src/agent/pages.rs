@@ -108,12 +108,8 @@ impl Agent {
                     return Ok(());
                 }
                 self.send_letters();
-                let (region, mut read) = (&self.region, Ok(()));
-                let body = body.bytes(|pages, bytes| {
-                    let before = std::mem::replace(&mut read, Ok(()));
-                    read = before.and_then(|()| region.read_all(pages, bytes));
-                });
-                read?;
+                let region = &self.region;
+                let body = body.try_bytes(|pages, bytes| region.read_all(pages, bytes))?;
                 self.send(header.to, Frame::Page(*header), body);
                 Ok(())
             }
