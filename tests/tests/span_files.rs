@@ -33,3 +33,8 @@ fn direct_reads_lose_nothing_while_others_write_the_page() {
 fn processes_copy_to_pages_that_others_write() {
     is_right("copied");
 }
+
+#[test]
+fn what_the_kernel_reads_later_is_what_was_there() {
+    is_right("lent");
+}

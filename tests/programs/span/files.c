@@ -2,16 +2,18 @@
  *
  * files.c - files that are mapped, and read past the page cache, by threads of all nodes.
  *
- *	files shared|end|direct|copied FILE
+ *	files shared|end|direct|copied|lent FILE
  *
  * shared: what is written to a file is seen where it is mapped shared and read-only. end: who uses
  * pages beyond a file's end gets SIGBUS, and a system call EFAULT. direct: reads of O_DIRECT lose
- * nothing, while another thread writes the same page. copied: the same of process_vm_writev.
+ * nothing, while another thread writes the same page. copied: the same of process_vm_writev. lent:
+ * what the kernel reads of a page later (vmsplice, MSG_ZEROCOPY) is what was there.
  * Prints `right`, or what is not.
  */
 #define _GNU_SOURCE
 #include "check.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,6 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -370,10 +373,51 @@ static void is_copied(void)
 	pthread_join(thread, NULL);
 }
 
+/* Until the page has gone to the other thread and come back. */
+static void page_moves(void)
+{
+	unsigned before = atomic_load(&page.word);
+
+	while (atomic_load(&page.word) - before < 3)
+		usleep(100);
+}
+
+static void is_lent(void)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t bytes = sizeof(name);
+	int ends[2], one = 1, server = socket(AF_INET, SOCK_STREAM, 0);
+	int client = socket(AF_INET, SOCK_STREAM, 0);
+	pthread_t thread;
+	char content[2000];
+
+	CHECK(bind(server, (void *)&name, bytes) == 0 && listen(server, 1) == 0);
+	CHECK(getsockname(server, (void *)&name, &bytes) == 0);
+	CHECK(connect(client, (void *)&name, bytes) == 0);
+	int peer = accept(server, NULL, NULL);
+	CHECK(peer >= 0 && pipe(ends) == 0);
+	CHECK(setsockopt(client, SOL_SOCKET, SO_ZEROCOPY, &one, sizeof(one)) == 0);
+	CHECK(pthread_create(&thread, NULL, writes, (void *)(intptr_t)(nodes() - 1)) == 0);
+	for (int round = 0; round < 50; round++) {
+		struct iovec piece = { page.bytes + 512, sizeof(content) };
+		memset(page.bytes + 512, 'a' + round, sizeof(content));
+		CHECK(vmsplice(ends[1], &piece, 1, 0) == sizeof(content));
+		CHECK(send(client, piece.iov_base, sizeof(content), MSG_ZEROCOPY) == sizeof(content));
+		page_moves();
+		CHECK(read(ends[0], content, sizeof(content)) == sizeof(content));
+		CHECK(memcmp(content, page.bytes + 512, sizeof(content)) == 0);
+		memset(content, 0, sizeof(content));
+		CHECK(recv(peer, content, sizeof(content), MSG_WAITALL) == sizeof(content));
+		CHECK(memcmp(content, page.bytes + 512, sizeof(content)) == 0);
+	}
+	atomic_store(&over, 1);
+	pthread_join(thread, NULL);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 3) {
-		fprintf(stderr, "usage: files shared|end|direct|copied FILE\n");
+		fprintf(stderr, "usage: files shared|end|direct|copied|lent FILE\n");
 		return 2;
 	}
 	path = argv[2];
@@ -386,6 +430,9 @@ int main(int argc, char **argv)
 		break;
 	case 'd':
 		is_direct();
+		break;
+	case 'l':
+		is_lent();
 		break;
 	default:
 		is_copied();
