@@ -23,18 +23,23 @@ static void send_one(int to, int number, int size)
 	number = size = -1;
 }
 
-/* Unpacks the active receive buffer; the number of the message, or -1 if it is broken. */
+enum { BROKEN = -1, LOST = -2 };
+
+/* Unpacks the active receive buffer. Returns the number of the message, BROKEN if its data are
+ * wrong, or LOST if an unpack call fails: the sender was killed before all data were copied. */
 static int unpack(int max)
 {
-	int number = -1, size = -1;
+	int number, size;
 
-	pvm_upkint(&number, 1, 1);
-	pvm_upkint(&size, 1, 1);
-	if (size < 0 || size > max || pvm_upkbyte(data, size, 1))
-		return -1;
+	if (pvm_upkint(&number, 1, 1) || pvm_upkint(&size, 1, 1))
+		return LOST;
+	if (size < 0 || size > max)
+		return BROKEN;
+	if (pvm_upkbyte(data, size, 1))
+		return LOST;
 	for (int k = 0; k < size; k++)
 		if (data[k] != (char)number)
-			return -1;
+			return BROKEN;
 	return number;
 }
 
@@ -87,12 +92,14 @@ static int take_turns(int other, int n, int size)
 	return wrong;
 }
 
-static int seen[64][2], tasks;
+/* Each sender, and the number of its next message; the sender that is not killed. */
+static int seen[64][2], tasks, honest;
 
-/* Receives a message and checks it: 1 if it is broken, or was told to be. */
-static int take(int wait)
+/* Polls for a message and checks it. Returns 1 if it is broken or out of order. A sender that is
+ * killed may lose its last message, which is being unpacked then. */
+static int take(void)
 {
-	int from, t, number, id = wait ? pvm_recv(-1, BALL) : pvm_nrecv(-1, BALL);
+	int from, t, number, id = pvm_nrecv(-1, BALL);
 
 	if (id <= 0)
 		return 0;
@@ -102,6 +109,11 @@ static int take(int wait)
 	if (t == tasks)
 		seen[tasks++][0] = from;
 	number = unpack(SIZE);
+	if (number == LOST && from != honest) {
+		pvm_perror("a killed sender's last message");
+		seen[t][1] = LOST;
+		return 0;
+	}
 	return number != seen[t][1]++;
 }
 
@@ -130,9 +142,11 @@ static int child(int parent, const char *role)
 		tell(parent, REPORT, n);
 	} else {
 		/* Until the honest sender has told how many there were, and all of them came. */
-		int honest = hear(parent, START), all = -1, t;
+		int all = -1, t;
+
+		honest = hear(parent, START);
 		for (;;) {
-			wrong += take(0);
+			wrong += take();
 			if (pvm_nrecv(honest, START) > 0)
 				pvm_upkint(&all, 1, 1);
 			for (t = 0; t < tasks && seen[t][0] != honest; t++)
