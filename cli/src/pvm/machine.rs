@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use pvm::constants::{PvmDataDefault, PvmHostAdd};
 use pvm::error::Error;
 use pvm::items::{Kind, Source, Target};
-use pvm::protocol::{TO_EOF, TO_NEW, TO_SPAWN};
+use pvm::protocol::{SYSCTX_TC, TC_SIBLINGS, TO_EOF, TO_NEW, TO_SPAWN};
 use pvm::tid::Tid;
 use pvm::wire::{Answer, ClassInfo, HostInfo, MailboxRequest, Parcel, Request, Spawn, TaskInfo};
 use pvm3::task::Task;
@@ -151,9 +151,30 @@ impl Machine {
         self.done(Request::Signal(tid, signal))
     }
 
-    /// Starts tasks: a tid or an error of each.
+    /// Starts tasks: a tid or an error of each. The tasks are told of each other, as
+    /// `pvm_siblings` expects.
     pub fn spawn(&mut self, request: Spawn) -> Result<Vec<i32>, Error> {
-        self.each(Request::Spawn(request))
+        let each = self.each(Request::Spawn(request))?;
+        let started: Vec<i32> = each.iter().copied().filter(|tid| *tid > 0).collect();
+        if !started.is_empty() {
+            self.tell_siblings(&started)?;
+        }
+        Ok(each)
+    }
+
+    fn tell_siblings(&mut self, tids: &[i32]) -> Result<(), Error> {
+        let buffers = &mut self.task.buffers;
+        let buffer = buffers.initsend(PvmDataDefault)?;
+        let numbers: Vec<i32> =
+            [tids.len() as i32].into_iter().chain(tids.iter().copied()).collect();
+        let (first, count) = (numbers.as_ptr().cast(), numbers.len() as i32);
+        // SAFETY: `numbers` has `count` ints and outlives the call; PvmDataDefault copies them.
+        buffers.pack(&unsafe { Source::new(Kind::Int, first, count, 1) })?;
+        let to: Vec<Tid> = tids.iter().map(|tid| Tid::from(*tid)).collect();
+        let context = std::mem::replace(&mut self.task.context, SYSCTX_TC);
+        let sent = self.task.multicast(buffer, &to, TC_SIBLINGS);
+        self.task.context = context;
+        sent
     }
 
     /// Kills all tasks but those like us, and deletes mailboxes that they leave.
