@@ -151,15 +151,17 @@ impl Machine {
         self.done(Request::Signal(tid, signal))
     }
 
-    /// Starts tasks: a tid or an error of each. The tasks are told of each other, as
-    /// `pvm_siblings` expects.
-    pub fn spawn(&mut self, request: Spawn) -> Result<Vec<i32>, Error> {
-        let each = self.each(Request::Spawn(request))?;
+    /// Starts tasks. Returns a tid or an error of each, and why hosts did not start some. The
+    /// tasks are told of each other, as `pvm_siblings` expects.
+    pub fn spawn(&mut self, request: Spawn) -> Result<(Vec<i32>, Vec<String>), Error> {
+        let Answer::Spawned(each, why) = self.task.ask(Request::Spawn(request))? else {
+            return Err(Error::DSysErr);
+        };
         let started: Vec<i32> = each.iter().copied().filter(|tid| *tid > 0).collect();
         if !started.is_empty() {
             self.tell_siblings(&started)?;
         }
-        Ok(each)
+        Ok((each, why))
     }
 
     fn tell_siblings(&mut self, tids: &[i32]) -> Result<(), Error> {

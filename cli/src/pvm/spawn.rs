@@ -154,6 +154,7 @@ pub fn spawn(console: &mut Console, words: &[String]) -> Result<(), Stop> {
     };
     let request = Spawn {
         file: line.program.clone(),
+        directory: directory(),
         arguments: line.arguments,
         flags: line.flags,
         place: line.place,
@@ -161,16 +162,17 @@ pub fn spawn(console: &mut Console, words: &[String]) -> Result<(), Stop> {
         environment: console.environment.for_tasks(),
         inheritance,
     };
-    let tids =
+    let spawned =
         console.heed(&format!("spawn {}", line.program), |machine| machine.spawn(request))?;
-    let started = tids.iter().flatten().filter(|tid| **tid > 0);
+    let tids = spawned.iter().flat_map(|(tids, _)| tids);
+    let started = tids.filter(|tid| **tid > 0);
     let started: Vec<Tid> = started.map(|tid| Tid(*tid as u32)).collect();
     match job {
         Some(number) if started.is_empty() => console.jobs.forget(number),
         Some(number) => console.jobs.expect(number, started.iter().copied()),
         None => {}
     }
-    if let Some(tids) = tids {
+    if let Some((tids, why)) = spawned {
         println!("{} successful", started.len());
         for tid in tids {
             if tid > 0 {
@@ -180,8 +182,19 @@ pub fn spawn(console: &mut Console, words: &[String]) -> Result<(), Stop> {
                 println!("{}", text(tid));
             }
         }
+        for why in why {
+            console.complain(&format!("spawn: {why}"));
+        }
     }
     Ok(())
+}
+
+/// The console's directory, in which relative names of programs are looked for.
+fn directory() -> String {
+    let directory = std::env::current_dir().ok();
+    directory
+        .and_then(|directory| directory.into_os_string().into_string().ok())
+        .unwrap_or_default()
 }
 
 /// Writes what a trace begins with: when and who, and the hosts.

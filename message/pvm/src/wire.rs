@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::tid::Tid;
 
 /// Of this protocol. A daemon refuses others with `PvmBadVersion`.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Longest frame, in bytes: the longest message and its envelope.
 pub const FRAME_MAX: usize = i32::MAX as usize;
 
@@ -72,6 +72,9 @@ pub struct Inheritance {
 pub struct Spawn {
     /// The program, as given.
     pub file: String,
+    /// The spawner's working directory, or empty if it is unknown. A relative `file` with a
+    /// slash is looked for there first.
+    pub directory: String,
     /// Its arguments, without its name.
     pub arguments: Vec<String>,
     /// `PvmTaskHost` and so on.
@@ -256,6 +259,9 @@ pub enum Answer {
     Classes(Vec<ClassInfo>),
     /// A group.
     Group(GroupInfo),
+    /// Of each task of a spawn, its tid or an error; and for each host that did not start
+    /// some, a line that says why.
+    Spawned(Vec<i32>, Vec<String>),
 }
 
 /// What comes to a task by itself, and is not a message for its program.

@@ -1,7 +1,6 @@
 //! What happens to a daemon, and what it then does: all that [`Daemon`](crate::daemon::Daemon)
 //! has to do with the world.
 
-use pvm::error::Error;
 use pvm::slots::Count;
 use pvm::tid::Tid;
 use pvm::wire::{Frame, Welcome};
@@ -13,6 +12,7 @@ use crate::invitation::{Acceptance, Invitation};
 use crate::load::Load;
 use crate::machine::{Change, Machine};
 use crate::order;
+use crate::program::NotStarted;
 use crate::spawn::Program;
 use crate::start::{Recipe, Started};
 use crate::tasks::Link;
@@ -45,7 +45,7 @@ pub enum Event {
     /// The connection has ended, or was unworthy.
     Closed(Link),
     /// A program was started as this task, with this PID, or was not.
-    TaskStarted(Tid, Result<u32, Error>),
+    TaskStarted(Tid, Result<u32, NotStarted>),
     /// This task's program has written something.
     Output(Tid, Vec<u8>),
     /// It can write no more.

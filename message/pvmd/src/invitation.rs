@@ -17,7 +17,7 @@ pub const LINE_MAX: usize = 64 << 10;
 pub const SILENCE_MS: u32 = 30_000;
 
 /// Of these lines.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// A place on the fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

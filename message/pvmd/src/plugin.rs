@@ -192,7 +192,7 @@ impl Daemon {
     /// The tasks that a resource manager wanted are started.
     pub(crate) fn managed(&mut self, wait_id: i32, (sink, parent): (Sink, i32), reply: Reply) {
         let slots = match reply {
-            Ok(Answer::Each(slots)) => slots,
+            Ok(Answer::Spawned(slots, _)) => slots,
             Ok(_) => Vec::new(),
             Err(code) => vec![code],
         };
@@ -216,8 +216,8 @@ fn exec(reader: &mut Reader) -> Result<Start, Error> {
     let (inherited, environment) = inherited(strings(reader)?);
     let inheritance =
         Inheritance { output: inheritance.output, trace: inheritance.trace, ..inherited };
-    let place = String::new();
-    let spawn = Spawn { file, arguments, flags, place, count, environment, inheritance };
+    let (directory, place) = (String::new(), String::new());
+    let spawn = Spawn { file, directory, arguments, flags, place, count, environment, inheritance };
     Ok(Start { spawn, directory: String::new(), parent })
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use pvm::constants::PvmTaskDebug;
-use pvm::error::Error;
+use pvm::error::{Error, text};
 use pvm::parcel::Data;
 use pvm::tid::Tid;
 
@@ -77,18 +77,48 @@ impl Settings {
         expand(&set.unwrap_or_else(|| "$PVM_ROOT/lib/debugger".into()), variable)
     }
 
-    /// The program's file. Errors: NoFile.
-    pub fn find(&self, file: &str) -> Result<PathBuf, Error> {
+    /// The program's file. A name without a slash is looked for on the path, as in stock PVM.
+    /// A relative name with a slash is looked for in `directory` first, unless that is empty.
+    ///
+    /// Errors: NoFile, and which directories were searched.
+    pub fn find(&self, file: &str, directory: &str) -> Result<PathBuf, NotStarted> {
         let is_program = |path: &PathBuf| {
             let data = std::fs::metadata(path);
             data.is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
         };
         if file.starts_with('/') {
-            return Some(PathBuf::from(file)).filter(is_program).ok_or(Error::NoFile);
+            let found = Some(PathBuf::from(file)).filter(is_program);
+            let why = || format!("{file} is not an executable file");
+            return found.ok_or_else(|| NotStarted { error: Error::NoFile, why: why() });
         }
         let path = self.path();
-        let found = path.split(':').filter(|element| !element.is_empty());
-        found.map(|element| Path::new(element).join(file)).find(is_program).ok_or(Error::NoFile)
+        let own = if file.contains('/') { directory } else { "" };
+        let searched: Vec<&str> = [own]
+            .into_iter()
+            .chain(path.split(':'))
+            .filter(|element| !element.is_empty())
+            .collect();
+        // Without the `.` of `./worker`.
+        let candidate = |element: &&str| Path::new(element).join(file).components().collect();
+        searched.iter().map(candidate).find(is_program).ok_or_else(|| {
+            let why = format!("no executable file {file} in {}", searched.join(", "));
+            NotStarted { error: Error::NoFile, why }
+        })
+    }
+}
+
+/// Why a program was not started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotStarted {
+    /// What pvm_spawn tells of it.
+    pub error: Error,
+    /// A line for the log and the console.
+    pub why: String,
+}
+
+impl From<Error> for NotStarted {
+    fn from(error: Error) -> NotStarted {
+        NotStarted { error, why: text(error.code()).to_string() }
     }
 }
 
@@ -111,14 +141,18 @@ pub(crate) struct Recipe {
 
 impl Recipe {
     /// How `program` is to be run here. Errors: NoFile.
-    pub fn new(settings: &Settings, socket: &Path, program: &Program) -> Result<Recipe, Error> {
+    pub fn new(
+        settings: &Settings,
+        socket: &Path,
+        program: &Program,
+    ) -> Result<Recipe, NotStarted> {
         let spawn = &program.start.spawn;
-        let mut file = settings.find(&spawn.file)?;
+        let mut file = settings.find(&spawn.file, &spawn.directory)?;
         let mut arguments: Vec<OsString> = spawn.arguments.iter().map(OsString::from).collect();
         let debugged = spawn.flags & PvmTaskDebug != 0;
         if debugged {
             arguments.insert(0, file.into());
-            file = settings.find(&settings.debugger())?;
+            file = settings.find(&settings.debugger(), "")?;
         }
         let mut environment = environment(socket, program);
         // As in stock PVM, a directory that is not there stops nothing.
@@ -178,9 +212,9 @@ pub(crate) fn describe(
     settings: &Settings,
     socket: &Path,
     program: &Program,
-) -> Result<Data, Error> {
+) -> Result<Data, NotStarted> {
     let spawn = &program.start.spawn;
-    let file = settings.find(&spawn.file)?;
+    let file = settings.find(&spawn.file, &spawn.directory)?;
     let file = file.to_string_lossy();
     let data = Data::default().int(program.tid.as_int()).int(spawn.flags).string(&file);
     let data = data.int(spawn.arguments.len() as i32 + 1).string(&file);
@@ -238,10 +272,31 @@ mod tests {
     #[test]
     fn a_program_is_an_executable_file_on_the_path() {
         let settings = Settings { path: Some("/nowhere::/bin".into()), ..Settings::default() };
-        assert_eq!(settings.find("sh"), Ok("/bin/sh".into()));
-        assert_eq!(settings.find("/bin/sh"), Ok("/bin/sh".into()));
-        for none in ["nosuchprogram", "/etc/passwd", "/tmp", "/bin/nosuchprogram"] {
-            assert_eq!(settings.find(none), Err(Error::NoFile), "{none}");
+        assert_eq!(settings.find("sh", ""), Ok("/bin/sh".into()));
+        assert_eq!(settings.find("/bin/sh", "/etc"), Ok("/bin/sh".into()));
+        let elsewhere = "no executable file nosuchprogram in /nowhere, /bin";
+        for (none, why) in [
+            ("nosuchprogram", elsewhere),
+            ("/etc/passwd", "/etc/passwd is not an executable file"),
+            ("/tmp", "/tmp is not an executable file"),
+        ] {
+            let error = Err(NotStarted { error: Error::NoFile, why: why.into() });
+            assert_eq!(settings.find(none, "/tmp"), error);
         }
+    }
+
+    #[test]
+    fn a_relative_name_with_a_slash_is_looked_for_in_the_spawners_directory_first() {
+        let settings = Settings { path: Some("/usr".into()), ..Settings::default() };
+        assert_eq!(settings.find("./sh", "/bin"), Ok("/bin/sh".into()));
+        assert_eq!(settings.find("bin/sh", "/"), Ok("/bin/sh".into()));
+        // As in stock PVM, and all there is where the spawner's directory is unknown.
+        for directory in ["/bin", ""] {
+            assert_eq!(settings.find("bin/env", directory), Ok("/usr/bin/env".into()));
+        }
+        // Not a name without one.
+        assert!(settings.find("sh", "/bin").is_err());
+        let why = settings.find("./no", "/bin").expect_err("there is none").why;
+        assert_eq!(why, "no executable file ./no in /bin, /usr");
     }
 }

@@ -501,7 +501,7 @@ impl Running {
         match space.start(recipe) {
             Ok(stub) => match self.poll.add(Source::Stub(tid, stub)) {
                 Ok(number) => self.processes.lodged(tid, number),
-                Err(_) => self.tell(Event::TaskStarted(tid, Err(Error::OutOfRes))),
+                Err(_) => self.tell(Event::TaskStarted(tid, Err(Error::OutOfRes.into()))),
             },
             Err((recipe, why)) => self.start_outside(&recipe, &why),
         }
@@ -518,7 +518,7 @@ impl Running {
         let watched = recipe.start().and_then(|(child, output)| {
             self.processes.started(recipe.tid, child, output, &mut self.poll)
         });
-        self.tell(Event::TaskStarted(recipe.tid, watched));
+        self.tell(Event::TaskStarted(recipe.tid, watched.map_err(Into::into)));
     }
 
     /// The space's server has said this of a task.

@@ -13,6 +13,7 @@ use crate::errand::{Errand, Principal, Reply};
 use crate::event::Action;
 use crate::machine::{Asker, Machine};
 use crate::output::{OutputEvent, Say};
+use crate::program::NotStarted;
 
 /// Most tasks of one spawn: more than a virtual machine has places.
 pub const COUNT_MAX: u32 = 1 << 22;
@@ -47,6 +48,8 @@ pub(crate) struct Spawning {
     asker: Asker,
     /// Of each task, its tid or an error.
     slots: Vec<i32>,
+    /// Why hosts did not start some.
+    why: Vec<String>,
     waits: usize,
     /// Who takes their output, and their parent.
     output: (Sink, i32),
@@ -67,6 +70,8 @@ pub(crate) struct Starting {
     principal: Principal,
     how: How,
     results: Vec<i32>,
+    /// Why some were not started, each reason once.
+    why: Vec<String>,
     waits: usize,
 }
 
@@ -100,7 +105,7 @@ impl Daemon {
         let count = spawn.count as usize;
         if hosts.is_empty() {
             let slots = vec![Error::NoHost.code(); count];
-            return self.answer(asker, Ok(Answer::Each(slots)));
+            return self.answer(asker, Ok(Answer::Spawned(slots, Vec::new())));
         }
         // Round robin, from the host after the last that got one.
         let mut shares: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
@@ -115,7 +120,10 @@ impl Daemon {
         let number = self.last_spawn;
         let slots = vec![Error::SysErr.code(); count];
         let output = (spawn.inheritance.output, parent);
-        self.spawns.insert(number, Spawning { asker, slots, waits: shares.len(), output });
+        self.spawns.insert(
+            number,
+            Spawning { asker, slots, why: Vec::new(), waits: shares.len(), output },
+        );
         for (host, slots) in shares {
             let spawn = Spawn { count: slots.len() as u32, ..spawn.clone() };
             let start = Start { spawn, directory: directory.clone(), parent };
@@ -126,9 +134,12 @@ impl Daemon {
     /// A host has started its share of a spawn.
     pub(crate) fn spawned(&mut self, number: u32, slots: &[usize], reply: Reply) {
         let Some(spawning) = self.spawns.get_mut(&number) else { return };
+        if let Ok(Answer::Spawned(_, why)) = &reply {
+            spawning.why.extend_from_slice(why);
+        }
         for (n, &slot) in slots.iter().enumerate() {
             spawning.slots[slot] = match &reply {
-                Ok(Answer::Each(results)) => {
+                Ok(Answer::Spawned(results, _)) => {
                     results.get(n).copied().unwrap_or(Error::SysErr.code())
                 }
                 Ok(_) => Error::SysErr.code(),
@@ -140,11 +151,11 @@ impl Daemon {
             return;
         }
         let spawning = self.spawns.remove(&number).expect("it is there");
-        let Spawning { asker, mut slots, output: (sink, parent), .. } = spawning;
+        let Spawning { asker, mut slots, why, output: (sink, parent), .. } = spawning;
         // Tids first, then what went wrong, as in stock PVM.
         slots.sort_by_key(|result| *result < 0);
         self.say_spawned(&slots, sink, parent);
-        self.answer(asker, Ok(Answer::Each(slots)));
+        self.answer(asker, Ok(Answer::Spawned(slots, why)));
     }
 
     /// Starts tasks on this host.
@@ -169,11 +180,14 @@ impl Daemon {
             }
         }
         if programs.is_empty() {
-            return self.reply(principal, Ok(Answer::Each(results)));
+            return self.reply(principal, Ok(Answer::Spawned(results, Vec::new())));
         }
         self.last_spawn = self.last_spawn.wrapping_add(1);
         let number = self.last_spawn;
-        self.starts.insert(number, Starting { principal, how, results, waits: programs.len() });
+        self.starts.insert(
+            number,
+            Starting { principal, how, results, why: Vec::new(), waits: programs.len() },
+        );
         for program in programs {
             self.starting.insert(program.tid, number);
             self.begin_output(program.tid);
@@ -182,7 +196,7 @@ impl Daemon {
     }
 
     /// A program runs, with this PID, or does not.
-    pub(crate) fn task_started(&mut self, tid: Tid, result: Result<u32, Error>) {
+    pub(crate) fn task_started(&mut self, tid: Tid, result: Result<u32, NotStarted>) {
         let Some(number) = self.starting.remove(&tid) else { return };
         let outcome = match result {
             Ok(pid) => {
@@ -192,9 +206,17 @@ impl Daemon {
                 self.output(tid, Say::Event(OutputEvent::New));
                 tid.as_int()
             }
-            Err(error) => {
+            Err(NotStarted { error, why }) => {
                 self.tasks.remove(tid);
                 self.forget_output(tid);
+                let host = self.machine.host(self.host).map_or("", |host| &host.name);
+                let why = format!("{host}: {why}");
+                if let Some(starting) = self.starts.get_mut(&number)
+                    && !starting.why.contains(&why)
+                {
+                    self.actions.push(Action::Log(format!("spawn: {why}")));
+                    starting.why.push(why);
+                }
                 error.code()
             }
         };
@@ -204,11 +226,11 @@ impl Daemon {
         if starting.waits > 0 {
             return;
         }
-        let Starting { principal, how, results, .. } =
+        let Starting { principal, how, results, why, .. } =
             self.starts.remove(&number).expect("it is there");
         let started = results.iter().filter(|result| **result > 0);
         let started: Vec<Tid> = started.map(|tid| Tid(*tid as u32)).collect();
         self.trace_spawned(&started, how);
-        self.reply(principal, Ok(Answer::Each(results)));
+        self.reply(principal, Ok(Answer::Spawned(results, why)));
     }
 }

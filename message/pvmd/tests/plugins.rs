@@ -57,6 +57,7 @@ impl Reader {
 fn program(file: &str) -> Request {
     Request::Spawn(Spawn {
         file: file.into(),
+        directory: String::new(),
         arguments: vec!["one".into()],
         flags: 0,
         place: String::new(),
@@ -68,7 +69,7 @@ fn program(file: &str) -> Request {
 
 fn spawned(client: &mut Client, request: Request) -> i32 {
     match client.ask(request) {
-        Ok(Answer::Each(slots)) => slots[0],
+        Ok(Answer::Spawned(slots, _)) => slots[0],
         other => panic!("{other:?} instead of a tid"),
     }
 }

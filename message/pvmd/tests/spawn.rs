@@ -24,6 +24,7 @@ const READY: i32 = 1;
 fn program(file: &str, arguments: &[&str], count: u32) -> Spawn {
     Spawn {
         file: file.into(),
+        directory: String::new(),
         arguments: arguments.iter().map(|word| word.to_string()).collect(),
         flags: 0,
         place: String::new(),
@@ -48,7 +49,7 @@ fn heard_by(spawn: Spawn, tid: Tid) -> Spawn {
 
 fn spawned(client: &mut Client, spawn: Spawn) -> Vec<i32> {
     match client.ask(Request::Spawn(spawn)) {
-        Ok(Answer::Each(slots)) => slots,
+        Ok(Answer::Spawned(slots, _)) => slots,
         other => panic!("{other:?} instead of tids"),
     }
 }

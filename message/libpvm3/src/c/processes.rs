@@ -119,6 +119,15 @@ unsafe fn strings(mut strings: *const *const c_char) -> Vec<String> {
     all
 }
 
+/// This process's directory, in which relative names of programs are looked for; empty if that is
+/// not text.
+fn working_directory() -> String {
+    let directory = std::env::current_dir().ok();
+    directory
+        .and_then(|directory| directory.into_os_string().into_string().ok())
+        .unwrap_or_default()
+}
+
 /// The variables that children get: those that PVM_EXPORT names, and itself.
 fn exported() -> Vec<String> {
     let Ok(names) = std::env::var("PVM_EXPORT") else { return Vec::new() };
@@ -165,6 +174,7 @@ pub unsafe extern "C" fn pvm_spawn(
         let (file, place) = unsafe { (text(file), text(place)) };
         let spawn = Spawn {
             file,
+            directory: working_directory(),
             // SAFETY: as our caller says.
             arguments: unsafe { strings(arguments) },
             flags: flags | more().unwrap_or(0),
@@ -174,7 +184,7 @@ pub unsafe extern "C" fn pvm_spawn(
             inheritance: library.with(|state| Ok(options::inheritance(state)))?,
         };
         let mut each = match library.ask(Request::Spawn(spawn))? {
-            Answer::Each(each) => each,
+            Answer::Spawned(each, _) => each,
             _ => return Err(Error::DSysErr.into()),
         };
         // Tids first, then errors.

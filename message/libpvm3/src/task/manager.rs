@@ -3,6 +3,7 @@
 //! asked.
 
 use std::collections::HashMap;
+use std::path::Path;
 
 use pvm::error::Error;
 use pvm::parcel::{Data, Reader};
@@ -100,9 +101,17 @@ fn message(request: &Request) -> Option<(i32, Data)> {
     })
 }
 
+/// The program's name, with the spawner's directory if it is meant: the message has no place for
+/// that.
+fn file_of(Spawn { file, directory, .. }: &Spawn) -> String {
+    let joined = Path::new(directory).join(file);
+    let is_meant = file.contains('/') && !directory.is_empty() && joined.is_file();
+    if is_meant { joined.to_string_lossy().into_owned() } else { file.clone() }
+}
+
 fn of_spawn(spawn: &Spawn) -> Data {
-    let Spawn { file, arguments, flags, place, count, environment, inheritance } = spawn;
-    let data = Data::default().string(file).int(*flags).string(place).int(*count as i32);
+    let Spawn { arguments, flags, place, count, environment, inheritance, .. } = spawn;
+    let data = Data::default().string(&file_of(spawn)).int(*flags).string(place).int(*count as i32);
     let data = sink(sink(strings(data, arguments), inheritance.output), inheritance.trace);
     let inherited = [
         format!("PVMTMASK={}", inheritance.trace_mask),
@@ -156,6 +165,12 @@ fn tasks(reader: &mut Reader) -> Result<Vec<TaskInfo>, Error> {
     Ok(tasks)
 }
 
+/// A count and as many numbers.
+fn each(reader: &mut Reader) -> Result<Vec<i32>, Error> {
+    let count = number(reader)?;
+    (0..count).map(|_| reader.int()).collect()
+}
+
 /// What the resource manager's message says.
 fn answer(request: &Request, reader: &mut Reader) -> Result<Answer, Error> {
     Ok(match request {
@@ -169,10 +184,8 @@ fn answer(request: &Request, reader: &mut Reader) -> Result<Answer, Error> {
             number(reader)?;
             Answer::Hosts(vec![host(reader)?])
         }
-        // DeleteHosts, Spawn.
-        _ => {
-            let count = number(reader)?;
-            Answer::Each((0..count).map(|_| reader.int()).collect::<Result<_, _>>()?)
-        }
+        Request::Spawn(_) => Answer::Spawned(each(reader)?, Vec::new()),
+        // DeleteHosts.
+        _ => Answer::Each(each(reader)?),
     })
 }
