@@ -7,6 +7,7 @@ mod commands;
 mod console;
 mod environment;
 mod events;
+mod exec;
 mod hosts;
 mod input;
 mod job;

@@ -1,6 +1,7 @@
 //! A run of the console: its options, the daemon that it finds or starts, the lines that it
 //! reads, and its end.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
 use std::os::unix::process::CommandExt;
@@ -11,6 +12,7 @@ use nagaya_server::Failure;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::console::{Console, Manner, Stop};
+use crate::exec::exec;
 use crate::input::{self, Event, Input, PROMPT};
 use crate::machine::Machine;
 
@@ -18,7 +20,10 @@ use crate::machine::Machine;
 ///
 /// Without -c, commands come from standard input. The command `help` lists them. See nagaya-pvm(1).
 #[derive(Clone, Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct Options {
+    #[command(subcommand)]
+    verb: Option<Verb>,
     /// Run this command and leave; may be given several times
     #[arg(short, long = "command", value_name = "COMMAND", allow_hyphen_values = true)]
     commands: Vec<String>,
@@ -39,8 +44,22 @@ pub struct Options {
     hostfile: Option<PathBuf>,
 }
 
-/// Runs the console.
+/// What `nagaya pvm` does besides being a console.
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Verb {
+    /// Run a program with Nagaya's libpvm3 in front of any other PVM's
+    Exec {
+        /// Program and its arguments
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<OsString>,
+    },
+}
+
+/// Runs the console, or the program of `nagaya pvm exec`.
 pub fn run(options: &Options) -> Result<i32, Failure> {
+    if let Some(Verb::Exec { program }) = &options.verb {
+        return exec(program);
+    }
     let manner = if !options.commands.is_empty() {
         Manner::Script
     } else if input::is_terminal() {

@@ -25,6 +25,7 @@ mod hosts;
 pub mod invitation;
 pub mod join;
 pub mod launched;
+pub mod libraries;
 pub mod load;
 mod log;
 pub mod machine;

@@ -15,6 +15,7 @@ use pvm::parcel::Data;
 use pvm::tid::Tid;
 
 use crate::child::inherit_nothing;
+use crate::libraries;
 use crate::spawn::Program;
 
 /// The architecture that this host is, as PVM calls it.
@@ -245,6 +246,11 @@ fn environment(socket: &Path, program: &Program) -> BTreeMap<String, String> {
         ("PVMCTX", format!("{:#x}", inherited.context)),
     ];
     variables.extend(own.map(|(name, value)| (name.to_string(), value)));
+    if let Some(directory) = libraries::directory() {
+        let name = libraries::SEARCH_PATH;
+        let others = variables.get(name).cloned().or_else(|| variable(name));
+        variables.insert(name.into(), libraries::in_front(&directory, others.as_deref()));
+    }
     variables
 }
 

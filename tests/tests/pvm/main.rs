@@ -5,6 +5,7 @@ mod conformance;
 mod console;
 mod exports;
 mod faults;
+mod first_steps;
 mod fortran;
 mod group_calls;
 mod headers;

@@ -1,9 +1,12 @@
 //! pvm_start_pvmd: starts this host's daemon.
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
 use std::io::{BufRead, BufReader};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use pvm::error::Error;
@@ -14,8 +17,29 @@ use super::library::call;
 use super::tracing::{self, traced};
 use crate::task::daemon::socket_path;
 
-/// See `pvm3.h`. The daemon is `nagaya pvmd`, of the `nagaya` that PATH finds; it says where it
-/// listens once it does.
+/// The `nagaya` of this library's installation or build tree; else the one that `PATH` finds.
+fn command() -> PathBuf {
+    let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
+    let own = pvm_start_pvmd as *const c_void;
+    // SAFETY: an address in this library, and a structure of the size that dladdr fills.
+    let found = unsafe { libc::dladdr(own, info.as_mut_ptr()) } != 0;
+    // SAFETY: zeroed or filled; all fields are pointers.
+    let info = unsafe { info.assume_init() };
+    if !found || info.dli_fname.is_null() {
+        return "nagaya".into();
+    }
+    // SAFETY: dladdr gives a string that lives as long as this library.
+    let file = unsafe { CStr::from_ptr(info.dli_fname) };
+    let file = Path::new(OsStr::from_bytes(file.to_bytes()));
+    let directory = |path: &Path| path.parent().map(Path::to_path_buf);
+    let installed = directory(file).map(|path| path.join("../../../../bin/nagaya"));
+    let file = file.canonicalize().ok();
+    let built = file.as_deref().and_then(directory).map(|path| path.join("nagaya"));
+    let found = [installed, built].into_iter().flatten().find(|path| path.is_file());
+    found.unwrap_or_else(|| "nagaya".into())
+}
+
+/// See `pvm3.h`. The daemon is `nagaya pvmd`, which prints where it listens once it does.
 ///
 /// # Safety
 /// `arguments` is null or has `count` strings.
@@ -34,7 +58,7 @@ pub unsafe extern "C" fn pvm_start_pvmd(
         if UnixStream::connect(&path).is_ok() {
             return Err(Error::DupHost.into());
         }
-        let mut command = Command::new("nagaya");
+        let mut command = Command::new(command());
         command.arg("pvmd").args(&given);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(|_| Error::CantStart)?;

@@ -20,6 +20,9 @@ use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlag
 /// How long the daemon may take to greet.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Advice to the user of a program that finds no daemon.
+const NO_DAEMON: &str = "no pvmd runs on this host for this user: start one with `nagaya pvm`";
+
 /// Why a task could not enroll, in PVM's words.
 #[derive(Debug)]
 pub struct Refusal {
@@ -80,7 +83,13 @@ impl Daemon {
             let what = what.split(" (os error").next().unwrap_or_default();
             Refusal::new(format!("{}: {what}", path.display()))
         };
-        let socket = connect(&path).map_err(wrong)?;
+        let socket = connect(&path).map_err(|error| {
+            let nobody = [io::ErrorKind::NotFound, io::ErrorKind::ConnectionRefused];
+            let advice = nobody.contains(&error.kind()).then(|| NO_DAEMON.to_string());
+            let mut refusal = wrong(error);
+            refusal.lines.extend(advice);
+            refusal
+        })?;
         let peer = socket_peercred(&socket).map_err(|error| wrong(error.into()))?;
         let own = rustix::process::geteuid();
         if peer.uid != own && !peer.uid.is_root() {
