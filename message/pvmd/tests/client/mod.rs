@@ -20,7 +20,7 @@ use pvmd::hostfile::HostFile;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
 
 /// How long anything may take.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A message.
 #[derive(Debug)]
