@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::program::{c_with, include_dir};
-use crate::{Cmd, WorkDir, nagaya};
+use crate::program::{c_with, include_dir, made_once, source_dir};
+use crate::{Cmd, WorkDir, nagaya, scratch_dir, tool};
 
 /// For a run, on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(200);
@@ -42,4 +42,20 @@ pub fn python_threads(work: &WorkDir, numbers: u64) -> (PathBuf, String) {
     );
     let sums: Vec<u64> = (0..4).map(|me| me * numbers * (numbers - 1) / 2).collect();
     (work.write("work.py", script), format!("{sums:?}\n"))
+}
+
+/// How the Go linker makes a program: static, position-independent, or with C's library.
+pub const GO_BUILDS: [(&str, &str, &str); 3] =
+    [("static", "0", "exe"), ("pie", "0", "pie"), ("cgo", "1", "exe")];
+
+/// A Go program, in one of [`GO_BUILDS`].
+pub fn go_program(name: &str, (build, cgo, mode): (&str, &str, &str)) -> PathBuf {
+    let source = source_dir().join(format!("span/{name}.go"));
+    let text = std::fs::read(&source).expect("a source");
+    made_once(&format!("{name}-{build}"), &text, |output| {
+        let go = Cmd::new(tool("go")).args(["build", "-buildmode", mode, "-o"]);
+        let go = go.arg(output).arg(&source).env("CGO_ENABLED", cgo).env("GO111MODULE", "off");
+        // Packages of Go's own library, compiled for all builds.
+        go.env("GOCACHE", scratch_dir().join("go")).time_limit(LIMIT * 2).run().ok();
+    })
 }

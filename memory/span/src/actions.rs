@@ -81,14 +81,13 @@ pub fn all() -> Actions {
 
 /// To a child that is a process of its own: the kernel is told what the program has said.
 pub fn are_of_kernel(all: &Actions) {
-    reset(libc::SIGSYS);
     for (signal, action) in all.iter().enumerate().skip(1) {
         let mut kernel = Action::DEFAULT;
         let arguments = [signal as u64, 0, std::ptr::from_mut(&mut kernel) as u64, 8, 0, 0];
         // SAFETY: asks; and handlers that the program wants.
         unsafe {
             raw::call(libc::SYS_rt_sigaction as u64, arguments);
-            if kernel.handler == handler() {
+            if kernel.handler == handler() || signal == libc::SIGSYS as usize {
                 let arguments = [signal as u64, std::ptr::from_ref(action) as u64, 0, 8, 0, 0];
                 raw::call(libc::SYS_rt_sigaction as u64, arguments);
             }
@@ -118,9 +117,6 @@ pub unsafe fn set(a: [u64; 6]) -> i64 {
     if a[3] != 8 || signal == 0 || signal as usize >= SIGNALS {
         return -i64::from(libc::EINVAL);
     }
-    if signal == libc::SIGSYS as u64 {
-        return 0;
-    }
     // SAFETY: as the caller says; what the kernel gets is ours.
     unsafe {
         let wanted = (!new.is_null()).then(|| new.read_unaligned());
@@ -138,11 +134,13 @@ pub unsafe fn set(a: [u64; 6]) -> i64 {
             raw::call(libc::SYS_sched_yield as u64, [0; 6]);
         };
         let mut before = Action::DEFAULT;
-        let kernel = wanted.map(for_kernel);
+        let kernel = wanted.map(|wanted| for_kernel(signal as i32, wanted));
         let kernel = kernel.as_ref().map_or(0, |kernel| std::ptr::from_ref(kernel) as u64);
         let arguments = [signal, kernel, std::ptr::from_mut(&mut before) as u64, 8, 0, 0];
-        let result = raw::call(libc::SYS_rt_sigaction as u64, arguments);
-        if before.handler == handler() {
+        // The kernel keeps ours for SIGSYS.
+        let is_ours = signal == libc::SIGSYS as u64;
+        let result = if is_ours { 0 } else { raw::call(libc::SYS_rt_sigaction as u64, arguments) };
+        if is_ours || before.handler == handler() {
             before = slot.get();
         }
         if result == 0
@@ -171,14 +169,31 @@ fn handler() -> u64 {
     signalled as *const () as u64
 }
 
+/// Signals that Nagaya handles whatever the program wants: an address in a system call's arguments
+/// may be bad, which is EFAULT.
+const FAULTS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// At the origin, before the program begins: [`FAULTS`] are handled.
+pub fn handle_faults() {
+    for signal in FAULTS {
+        let action = for_kernel(signal, Action::DEFAULT);
+        let arguments = [signal as u64, std::ptr::from_ref(&action) as u64, 0, 8, 0, 0];
+        // SAFETY: the kernel copies `action`. The handler runs on threads that have a slot; faults
+        // of others end the process in any case.
+        unsafe { raw::call(libc::SYS_rt_sigaction as u64, arguments) };
+    }
+}
+
 /// What the kernel is told for it.
-fn for_kernel(wanted: Action) -> Action {
-    if !wanted.is_handler() {
+fn for_kernel(signal: i32, wanted: Action) -> Action {
+    // A signal that the program ignores interrupts no call.
+    let flags = if wanted.is_handler() { wanted.flags } else { libc::SA_RESTART as u64 };
+    if !wanted.is_handler() && !FAULTS.contains(&signal) {
         return Action { mask: wanted.mask & !OURS, ..wanted };
     }
     Action {
         handler: handler(),
-        flags: wanted.flags | libc::SA_SIGINFO as u64 | RESTORER,
+        flags: flags | (libc::SA_SIGINFO | libc::SA_ONSTACK) as u64 | RESTORER,
         restorer: edges::leave_address(),
         // What is blocked in the program's handler is said as it is entered.
         mask: ALL,

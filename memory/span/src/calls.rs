@@ -13,8 +13,8 @@ use crate::frame::Laid;
 use crate::here::Here;
 use crate::signals::OURS;
 use crate::{
-    actions, clocks, direct, fault_stack, inherit, moves, processes, processors, raw, robust,
-    shadow, shared, sharing, threads,
+    actions, alternate_stack, clocks, direct, exe, inherit, moves, processes, processors, raw,
+    robust, shadow, shared, sharing, signals, threads,
 };
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
@@ -133,7 +133,7 @@ pub fn place(number: u64) -> Where {
 /// Makes a call of a thread that runs here, and was stopped at it with these registers.
 ///
 /// # Safety
-/// On the thread's own stack; the frame is the kernel's; arguments are as the program gave them.
+/// On the thread's stack for handlers; the frame is the kernel's; arguments are as the program gave them.
 pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Call) -> i64 {
     let at_origin = here.node == 0;
     // None of this code may be stopped at such memory: of who ends, mutexes may be there.
@@ -150,7 +150,7 @@ pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, cal
             Where::Refused(errno) => -i64::from(errno),
             Where::Ours => ours(here, seat, frame, call),
             Where::Origin | Where::Memory if !at_origin => here.desk.ask(seat, Request::Call(call)),
-            Where::Origin => direct::call(here, call),
+            Where::Origin => at_origin_itself(here, call),
             Where::Memory => memory(here, seat, call),
         }
     }
@@ -168,9 +168,18 @@ pub unsafe fn for_another(here: &Here, seat: &Seat, call: Call) -> i64 {
             (_, libc::SYS_clone) => threads::clone(here, seat, call),
             (_, libc::SYS_rt_sigaction) => actions::set(call.arguments),
             (Where::Ours, _) => files(here, seat, call),
-            _ => direct::call(here, call),
+            _ => at_origin_itself(here, call),
         }
     }
+}
+
+/// The kernel's call, but for the name of the program's file.
+///
+/// # Safety
+/// At the origin; arguments are as the program gave them.
+unsafe fn at_origin_itself(here: &Here, call: Call) -> i64 {
+    // SAFETY: by this function's contract.
+    unsafe { direct::call(here, exe::redirect(here, call)) }
 }
 
 /// # Safety
@@ -212,34 +221,11 @@ unsafe fn ours(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Cal
     // SAFETY: as the caller says, for all of these.
     unsafe {
         match call.number as i64 {
-            libc::SYS_rt_sigreturn => {
-                let stack = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize];
-                let stack = stack as *mut libc::ucontext_t;
-                match tell_mask(here, seat, mask_of(frame), mask_of(stack)) {
-                    0 => {
-                        if here.node != 0 {
-                            let wanted = (*stack).uc_stack;
-                            (*stack).uc_stack = fault_stack::for_kernel(here, seat, wanted);
-                        }
-                        edges::leave(stack)
-                    }
-                    result => result,
-                }
-            }
+            libc::SYS_rt_sigreturn => signals::return_from_handler(here, seat, frame),
             libc::SYS_rt_sigprocmask => set_mask(here, seat, frame, a),
             libc::SYS_rt_sigaction if here.node == 0 => actions::set(a),
             libc::SYS_rt_sigaction => here.desk.ask(seat, Request::Call(call)),
-            libc::SYS_sigaltstack => {
-                let (new, old) = (a[0] as *const libc::stack_t, a[1] as *mut libc::stack_t);
-                if !old.is_null() {
-                    *old = fault_stack::for_program(seat, (*frame).uc_stack);
-                }
-                if !new.is_null() {
-                    // The kernel takes it from there when the thread goes on.
-                    (*frame).uc_stack = fault_stack::for_kernel(here, seat, *new);
-                }
-                0
-            }
+            libc::SYS_sigaltstack => alternate_stack::call(seat, frame, a[0], a[1]),
             libc::SYS_arch_prctl => match a[0] {
                 LARGER_REGISTERS if here.nodes == 1 => raw::call(call.number, a),
                 // Other nodes' threads would not have them.
@@ -308,47 +294,30 @@ unsafe fn files(here: &Here, seat: &Seat, call: Call) -> i64 {
                 processors::affinity(here, seat, call)
             }
             libc::SYS_open => {
-                processors::open(here, a[0], a[1]).unwrap_or_else(|| edges::call(call.number, a))
+                processors::open(here, a[0], a[1]).unwrap_or_else(|| at_origin_itself(here, call))
             }
             libc::SYS_openat => {
-                processors::open(here, a[1], a[2]).unwrap_or_else(|| edges::call(call.number, a))
+                processors::open(here, a[1], a[2]).unwrap_or_else(|| at_origin_itself(here, call))
             }
-            libc::SYS_readlink if is_exe(a[0]) => exe(here, a[1], a[2]),
-            libc::SYS_readlinkat if is_exe(a[1]) => exe(here, a[2], a[3]),
+            libc::SYS_readlink | libc::SYS_readlinkat => {
+                exe::read_link(here, &call).unwrap_or_else(|| edges::call(call.number, a))
+            }
             _ => raw::call(call.number, a),
         }
     }
-}
-
-/// # Safety
-/// A string of the program's.
-unsafe fn is_exe(name: u64) -> bool {
-    let name = name as *const u8;
-    let wanted = b"/proc/self/exe\0";
-    // SAFETY: as the caller says; it is not read beyond its end.
-    !name.is_null() && wanted.iter().enumerate().all(|(at, byte)| unsafe { *name.add(at) } == *byte)
-}
-
-/// # Safety
-/// So many bytes can be written there.
-unsafe fn exe(here: &Here, to: u64, room: u64) -> i64 {
-    let bytes = here.exe.len().min(room as usize);
-    // SAFETY: as the caller says.
-    unsafe { std::ptr::copy_nonoverlapping(here.exe.as_ptr(), to as *mut u8, bytes) };
-    bytes as i64
 }
 
 /// The mask that the thread will have when it goes on.
 ///
 /// # Safety
 /// A signal's frame.
-unsafe fn mask_of(frame: *const libc::ucontext_t) -> u64 {
+pub unsafe fn mask_of(frame: *const libc::ucontext_t) -> u64 {
     // SAFETY: as the caller says; the kernel's masks are 8 bytes.
     unsafe { (&raw const (*frame).uc_sigmask).cast::<u64>().read() & !OURS }
 }
 
 /// The shadow has the mask, too: 0, or [`RESTART`] if a signal comes first.
-fn tell_mask(here: &Here, seat: &Seat, before: u64, after: u64) -> i64 {
+pub fn tell_mask(here: &Here, seat: &Seat, before: u64, after: u64) -> i64 {
     if here.node == 0 || before == after {
         return 0;
     }

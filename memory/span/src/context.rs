@@ -4,8 +4,8 @@
 use std::mem::offset_of;
 use std::ptr;
 
+use crate::alternate_stack;
 use crate::desk::Seat;
-use crate::fault_stack;
 
 /// Bytes of vector registers that there is room for: AVX-512 needs 2.7 KiB; with AMX 11 KiB.
 const VECTORS_MAX: usize = 12 << 10;
@@ -24,7 +24,7 @@ pub struct Context {
     pub thread_area: u64,
 }
 
-/// Why there is none.
+/// There is no room for the vector registers, or the frame has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
@@ -47,14 +47,14 @@ impl Context {
         unsafe {
             let vectors = (*from).uc_mcontext.fpregs.cast::<u8>();
             let bytes = vectors_bytes(vectors);
-            if bytes > VECTORS_MAX {
+            if !(FXSAVE..=VECTORS_MAX).contains(&bytes) {
                 return Err(TooLarge);
             }
             ptr::copy_nonoverlapping(vectors, (&raw mut (*this).vectors).cast(), bytes);
             let registers = &raw mut (*this).registers;
             let head = offset_of!(libc::ucontext_t, uc_sigmask) + 8;
             ptr::copy_nonoverlapping(from.cast::<u8>(), registers.cast(), head);
-            (*registers).uc_stack = fault_stack::for_program(seat, (*registers).uc_stack);
+            (*registers).uc_stack = alternate_stack::of_program(seat, from);
             (*this).vectors_bytes = bytes as u64;
             (*this).thread_area = thread_area;
         }
@@ -123,11 +123,14 @@ impl Context {
     }
 }
 
-/// Bytes of vector registers in a signal's frame.
+/// Bytes of vector registers in a signal's frame; 0 if it has none.
 ///
 /// # Safety
-/// Points to an FXSAVE area, at least.
+/// Points to an FXSAVE area, at least, or is null.
 pub unsafe fn vectors_bytes(vectors: *const u8) -> usize {
+    if vectors.is_null() {
+        return 0;
+    }
     // SAFETY: within the area.
     let word = |at: usize| unsafe { vectors.add(at).cast::<u32>().read_unaligned() };
     match word(RESERVED) {

@@ -13,12 +13,12 @@ use crate::frame::Laid;
 use crate::processors::{self, Mask};
 use crate::raw;
 use crate::signals::{Signal, send};
-use crate::{clocks, edges};
+use crate::{alternate_stack, clocks, edges};
 
 /// Threads that a program may have at once.
 pub const THREADS_MAX: usize = 1024;
 /// Bytes of a thread's own area: its context, and stacks that are not the program's.
-const AREA_BYTES: usize = 128 << 10;
+const AREA_BYTES: usize = 256 << 10;
 
 /// A system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,10 +121,14 @@ pub struct Seat {
     /// It is in a call that may block, or about to make it.
     pub in_call: AtomicU32,
     signal: UnsafeCell<Signal>,
+    /// The alternate stack that the program has set.
+    alternate: UnsafeCell<libc::stack_t>,
     /// Where it is to go.
     destination: AtomicU32,
     /// The frame of the signal by which its call was caught, while we answer.
     caught: AtomicU64,
+    /// Of a shadow: the stack pointer to return to after a fault, or 0.
+    pub guard: AtomicU64,
     /// The thread of this node's kernel that sits here; 0 when it has gone, for good.
     kernel: AtomicU32,
     /// Of a shadow: the mask of its other half.
@@ -193,8 +197,10 @@ impl Desk {
             flags: AtomicU32::new(0),
             in_call: AtomicU32::new(0),
             signal: UnsafeCell::new(Signal::NONE),
+            alternate: UnsafeCell::new(alternate_stack::NONE),
             destination: AtomicU32::new(0),
             caught: AtomicU64::new(0),
+            guard: AtomicU64::new(0),
             kernel: AtomicU32::new(0),
             mask: AtomicU64::new(0),
             robust: AtomicU64::new(0),
@@ -481,6 +487,7 @@ impl Seat {
         self.woken.store(0, Ordering::SeqCst);
         self.robust.store(0, Ordering::Relaxed);
         self.caught.store(0, Ordering::Relaxed);
+        self.guard.store(0, Ordering::Relaxed);
     }
 
     /// The context with which its thread begins, or which goes with a call.
@@ -498,14 +505,14 @@ impl Seat {
         self.stack_end - AREA_BYTES / 2
     }
 
-    /// The one between, for faults.
-    pub fn fault_stack(&self) -> Range<usize> {
-        self.second_stack_end()..self.stack_end - AREA_BYTES / 4
+    /// The one between, for handlers: see [`alternate_stack`].
+    pub fn handler_stack(&self) -> Range<usize> {
+        self.second_stack_end()..self.stack_end - AREA_BYTES / 8
     }
 
-    /// To the thread: it can ask.
-    pub fn is_free(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == FREE
+    /// The program's alternate stack, which its thread alone uses.
+    pub fn alternate(&self) -> *mut libc::stack_t {
+        self.alternate.get()
     }
 
     /// To a new thread: this is its seat from now on.

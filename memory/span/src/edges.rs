@@ -4,7 +4,7 @@
 
 use std::arch::global_asm;
 use std::mem::offset_of;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::desk::Seat;
 use crate::{leave, raw};
@@ -54,6 +54,32 @@ global_asm!(
     "call {before_leaving}",
     "mov rsp, rbx",
     "jmp nagaya_span_leave",
+    // A function and its argument; where to return to stands in the slot meanwhile.
+    ".hidden nagaya_span_guard",
+    ".globl nagaya_span_guard",
+    "nagaya_span_guard:",
+    "push rbp",
+    "push rbx",
+    "push r12",
+    "push r13",
+    "push r14",
+    "push r15",
+    "sub rsp, 8",
+    "mov gs:[{guard}], rsp",
+    "mov rax, rdi",
+    "mov rdi, rsi",
+    "call rax",
+    "nagaya_span_guard_left:",
+    "mov qword ptr gs:[{guard}], 0",
+    "add rsp, 8",
+    "pop r15",
+    "pop r14",
+    "pop r13",
+    "pop r12",
+    "pop rbx",
+    "pop rbp",
+    "ret",
+    guard = const offset_of!(Seat, guard),
     in_call = const offset_of!(Seat, in_call),
     flags = const offset_of!(Seat, flags),
     signal = const Seat::SIGNAL,
@@ -65,6 +91,8 @@ global_asm!(
 unsafe extern "C" {
     fn nagaya_span_call(number: u64, arguments: *const [u64; 6]) -> i64;
     fn nagaya_span_leave();
+    fn nagaya_span_guard(body: extern "C" fn(usize) -> i64, argument: usize) -> i64;
+    static nagaya_span_guard_left: u8;
     static nagaya_span_call_look: u8;
     static nagaya_span_call_enter: u8;
     static nagaya_span_call_left: u8;
@@ -79,6 +107,30 @@ unsafe extern "C" {
 pub unsafe fn call(number: u64, arguments: [u64; 6]) -> i64 {
     // SAFETY: as the caller says.
     unsafe { nagaya_span_call(number, &raw const arguments) }
+}
+
+/// Calls `body`; a fault in it ends it, with -EFAULT.
+///
+/// # Safety
+/// By a thread that has sat down; `body` leaves nothing undone where it uses the program's
+/// addresses.
+pub unsafe fn guard(body: extern "C" fn(usize) -> i64, argument: usize) -> i64 {
+    // SAFETY: as the caller says.
+    unsafe { nagaya_span_guard(body, argument) }
+}
+
+/// Lets a thread that was stopped by a fault in [`guard`] return from it.
+///
+/// # Safety
+/// The kernel's frame of a fault, of the slot's thread.
+pub unsafe fn end_guarded(seat: &Seat, frame: *mut libc::ucontext_t) {
+    // SAFETY: as the caller says; the stack from there on is what the guard has pushed.
+    unsafe {
+        let registers = &mut (*frame).uc_mcontext.gregs;
+        registers[libc::REG_RSP as usize] = seat.guard.load(Ordering::Relaxed) as i64;
+        registers[libc::REG_RIP as usize] = &raw const nagaya_span_guard_left as i64;
+        registers[libc::REG_RAX as usize] = -i64::from(libc::EFAULT);
+    }
 }
 
 /// As [`raw::sleep`], but a signal ends it.

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use crate::desk::{Desk, Seat};
+use crate::exe::Exe;
 use crate::processors;
 
 static HERE: OnceLock<Here> = OnceLock::new();
@@ -24,8 +25,8 @@ pub struct Here {
     pub segment: Range<u64>,
     /// What is mapped is to be named, for a report.
     pub names: bool,
-    /// The program, for `/proc/self/exe`.
-    pub exe: Vec<u8>,
+    /// The program's file.
+    pub exe: Exe,
 }
 
 impl Here {

@@ -13,8 +13,9 @@
 //! makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is what
 //! stays at the origin, `processes` are children, which have a `snapshot` of the memory if they
 //! are forked, `context` is registers, `clocks` what they read without a call, `processors` those
-//! they are told of, `raw` what stands for libc. `signals` and `actions` are the program's
-//! signals, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The `agent`
+//! they are told of, `exe` and `titles` what they and others see of the program as a process, `raw`
+//! what stands for libc. `signals` and `actions` are the program's
+//! signals, `alternate_stack` the stacks of handlers, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The `agent`
 //! answers: a thread of ours on each node, which drives the protocol over the crates `pager` and
 //! `fabric`. At the origin it knows the `addresses` that are taken, the `futexes` and the
 //! [`place`] of each thread, which `balance` may change. `frame` is what agents say to each other,
@@ -28,6 +29,7 @@ pub use agent::order;
 mod actions;
 mod addresses;
 mod agent;
+mod alternate_stack;
 mod balance;
 mod calls;
 mod clocks;
@@ -36,7 +38,7 @@ mod desk;
 mod direct;
 mod edges;
 pub mod estimate;
-mod fault_stack;
+mod exe;
 mod frame;
 mod futexes;
 mod here;
@@ -63,4 +65,5 @@ mod snapshot;
 pub mod talk;
 mod texts;
 mod threads;
+mod titles;
 mod trap;

@@ -3,7 +3,7 @@
 
 use std::arch::asm;
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
@@ -26,13 +26,14 @@ use crate::addresses::{Addresses, PAGE};
 use crate::agent::{Agent, HOLD, Orders, Origin, Parts, Wanted};
 use crate::clocks::{self, Times};
 use crate::desk::Desk;
+use crate::exe::Exe;
 use crate::frame::{Frame, Word};
 use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::Room;
 use crate::snapshot::MemoryMap;
 use crate::talk::{self, Everybody, KIND, Order, Ready};
-use crate::{actions, processors, threads, trap};
+use crate::{actions, alternate_stack, processors, threads, titles, trap};
 
 /// The largest that it can become.
 const BYTES_MAX: u64 = 8 << 40;
@@ -51,7 +52,6 @@ const MEET_MAX: Duration = Duration::from_secs(30);
 struct Start {
     entry: u64,
     stack_pointer: u64,
-    exe: Vec<u8>,
     name: CString,
 }
 
@@ -92,6 +92,7 @@ pub fn run(control: Control) -> Option<Refusal> {
     let seat = here.desk.seat(0);
     seat.tid.store(std::process::id().cast_signed(), std::sync::atomic::Ordering::Relaxed);
     seat.sit_down();
+    alternate_stack::register(seat);
     seat.kernel_word().store(std::process::id(), std::sync::atomic::Ordering::SeqCst);
     // SAFETY: this thread becomes the program's: its name, its mask, its stack; nothing of ours
     // is used on it any more but what a trap does.
@@ -225,6 +226,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     let mut first_thread = None;
     let mut loaded = None;
     let mut counted = None;
+    let mut exe = Exe::default();
     if let (Some(program), Some(wanted)) = (program, &order.program) {
         let mut image = load(&program, &mut region).map_err(|why| why.to_string())?;
         if let Some(path) = &wanted.report {
@@ -234,10 +236,14 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
             counted = Some(Wanted { file, areas: std::mem::take(&mut image.areas) });
         }
         let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
+        set_command_line(&program);
+        let agent = rustix::thread::gettid().as_raw_nonzero().get();
+        // It stays open.
+        let file = program.executable.file.into_raw_fd();
+        exe = Exe::new(program.real_path.into_os_string().into_vec(), agent, file);
         first_thread = Some(Start {
             entry: image.entry,
             stack_pointer: image.stack_pointer,
-            exe: program.real_path.into_os_string().into_vec(),
             name: CString::new(name.as_bytes()).unwrap_or_default(),
         });
         let policy = wanted.place;
@@ -255,7 +261,6 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         region.restrict(0..first, none).map_err(|why| why.to_string())?;
     }
     // From here on there may be threads of the program.
-    let exe = first_thread.as_ref().map_or(Vec::new(), |start| start.exe.clone());
     let segment = start..start + BYTES_MAX;
     let (node, nodes, names) = (order.node, order.nodes, counted.is_some());
     let processors = processors::of(&everybody.nodes);
@@ -268,8 +273,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     Here { desk, node, nodes, processors, processors_of, segment, names, exe }.set();
     trap::catch();
     match order.node {
-        // Where Rust's library looks for overflows of its stacks.
-        0 => [libc::SIGSEGV, libc::SIGBUS].into_iter().for_each(actions::reset),
+        0 => actions::handle_faults(),
         _ => actions::elsewhere(),
     }
     let mut agent = Agent::new(Parts {
@@ -290,6 +294,13 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         agent.begin(&image.parts, &image.texts, memory);
     }
     Ok((agent, first_thread))
+}
+
+/// Shows the program's arguments to other processes. They read a copy: the kernel reads arguments
+/// from private memory only.
+fn set_command_line(program: &Program) {
+    let strings: Vec<&[u8]> = program.arguments.iter().map(|it| it.as_bytes_with_nul()).collect();
+    titles::set_arguments(strings.concat().leak());
 }
 
 /// What the origin's clocks are ahead of ours. It may still be busy with the program at first.

@@ -9,7 +9,7 @@ use crate::actions;
 use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::signals::{self, block};
+use crate::signals::block;
 use crate::snapshot::{Child, Snapshot};
 use crate::{raw, scheduling, shadow, threads};
 
@@ -53,14 +53,9 @@ pub unsafe fn begin(
         if stack != 0 {
             registers[libc::REG_RSP as usize] = stack as i64;
         }
-        match (here.node, number, stack) {
-            (0, shadow::FORK, _) => fork(here, seat, call),
-            (0, _, 0) => {
-                // The child uses what is below the stack pointer, where we are.
-                seat.post(call);
-                raw::leave_to(seat.stack_end(), on_one_stack, seat.index as usize)
-            }
-            (0, ..) => child(seat, call),
+        match (here.node, number) {
+            (0, shadow::FORK) => fork(here, seat, call),
+            (0, _) => child(seat, call),
             _ => here.desk.ask(seat, Request::Call(call)),
         }
     }
@@ -74,30 +69,22 @@ pub unsafe fn begin(
 pub unsafe fn child(seat: &Seat, call: Call) -> i64 {
     let [flags, parent_tid, child_tid, ..] = call.arguments;
     let tids = [parent_tid, child_tid];
+    // A signal would use the stack for handlers, on which the parent waits.
+    let mask = block(!0);
     // SAFETY: as the caller says. The parent waits, so the child may have the parent's area.
-    unsafe { raw::clone(flags, tids, seat.second_stack_end(), spawned, seat.index as usize) }
+    let result =
+        unsafe { raw::clone(flags, tids, seat.second_stack_end(), spawned, seat.index as usize) };
+    block(mask);
+    result
 }
 
 /// The child, on its parent's area.
 extern "C" fn spawned(index: usize) -> ! {
     let seat = Here::get().desk.seat(index as u32);
     scheduling::computes();
-    // SAFETY: the context was given to us.
+    // SAFETY: the context was given to us; with it the kernel gets the program's mask, and its
+    // alternate stack instead of the parent's stack for handlers.
     unsafe { raw::go_on(Context::registers(seat.context())) }
-}
-
-/// The parent of a child that has its stack.
-extern "C" fn on_one_stack(index: usize) -> ! {
-    let seat = Here::get().desk.seat(index as u32);
-    let call = seat.work(false).expect("it was posted");
-    // SAFETY: its own context, with which both go on, one after the other.
-    unsafe {
-        let result = child(seat, call);
-        block(!0);
-        let registers = &mut (*Context::registers(seat.context())).uc_mcontext.gregs;
-        registers[libc::REG_RAX as usize] = result;
-        signals::go_on(seat, seat.context())
-    }
 }
 
 /// At the origin: a child with a copy of all memory goes on with the seat's context.

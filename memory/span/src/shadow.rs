@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::actions;
 use crate::desk::{Call, Request, Seat};
-use crate::edges::RESTART;
+use crate::edges::{self, RESTART};
 use crate::here::Here;
 use crate::signals::{self, ALL, OURS, Signal, block, send};
 use crate::{calls, processes, scheduling, threads};
@@ -64,12 +64,22 @@ pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
             CHILD => unsafe { processes::child(seat, call) },
             // SAFETY: as above.
             FORK => unsafe { processes::fork(here, seat, call) },
-            // SAFETY: what its other half wants.
-            _ => unsafe { calls::for_another(here, seat, call) },
+            _ => make(&call),
         };
         told |= hand_on(here, seat, told);
         here.desk.tell(seat, Request::Done(result));
     }
+}
+
+/// Makes a call of the other half; a bad address is EFAULT.
+fn make(call: &Call) -> i64 {
+    extern "C" fn make(call: usize) -> i64 {
+        let call = std::ptr::with_exposed_provenance::<Call>(call);
+        // SAFETY: what the other half wants; the pointer is the one below.
+        unsafe { calls::for_another(Here::get(), Seat::own(), *call) }
+    }
+    // SAFETY: a shadow has sat down; calls that use the program's addresses are undone by nothing.
+    unsafe { edges::guard(make, std::ptr::from_ref(call).expose_provenance()) }
 }
 
 /// Whether the other half has been told of a signal now.

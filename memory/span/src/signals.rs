@@ -7,10 +7,14 @@
 //!
 //! A thread that is stopped in code of ours takes the signal along ([`Seat::put`]) and handles it
 //! on its way back to the program, as the kernel would do with a thread in a system call: the
-//! handler's frame is that of the signal that caught the call.
+//! handler's frame is a copy of that of the signal that caught the call.
+//!
+//! Frames of the program's handlers are built here, on the program's stacks: the kernel's frames
+//! are all on the [stack of Nagaya's handlers](crate::alternate_stack).
 
 use std::mem::offset_of;
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
 use libc::{c_int, siginfo_t, ucontext_t};
 
@@ -19,7 +23,7 @@ use crate::addresses::PAGE;
 use crate::context::{self, Context};
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::{clocks, edges, fault_stack, raw, shadow};
+use crate::{alternate_stack, calls, clocks, edges, raw, shadow};
 
 /// `sigprocmask`'s set for SIGSYS, which is ours.
 pub const OURS: u64 = 1 << (libc::SIGSYS - 1);
@@ -29,10 +33,10 @@ pub const ALL: u64 = !OURS;
 const CONTEXT_BYTES: usize = offset_of!(ucontext_t, uc_sigmask) + 8;
 /// Carry, direction and the like, which a handler begins without: DF, TF, RF.
 const FLAGS_CLEARED: i64 = 0x1_0500;
-/// Below the stack pointer functions may have so many bytes in use.
+/// Bytes of the kernel's `struct rt_sigframe`: the way back, context and siginfo.
+const FRAME_BYTES: usize = 8 + CONTEXT_BYTES + size_of::<[u64; 16]>();
+/// Bytes below the stack pointer that functions may have in use.
 const RED_ZONE: usize = 128;
-/// Code of ours that a call needs uses its stack at most so far below the pointer at once.
-const REACH: usize = 64 << 10;
 
 /// A signal on its way.
 #[derive(Clone, Copy)]
@@ -117,7 +121,12 @@ pub unsafe extern "C" fn signalled(
         let pc = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
         if here.is_program(pc) {
             if here.node == 0 {
-                enter(here, seat, frame, &actions::of(number), number)
+                let action = actions::of(number);
+                if !action.is_handler() {
+                    without_handler(&action, number, is_fault(number, &*info));
+                    edges::leave(frame)
+                }
+                enter(here, seat, frame, &action, number)
             }
             // All that is said of a fault; the rest is not set.
             let fault = info.cast::<[u64; 6]>().read();
@@ -125,33 +134,51 @@ pub unsafe extern "C" fn signalled(
             edges::leave(frame)
         }
         if is_fault(number, &*info) {
-            bad_address(here, seat, frame, &*info)
+            bad_address(seat, frame, number)
         }
-        seat.put(&Signal { action: actions::of(number), info: *info.cast() });
+        let action = actions::of(number);
+        if !action.is_handler() {
+            without_handler(&action, number, false);
+            edges::look_again(frame, false);
+            edges::resume(frame)
+        }
+        seat.put(&Signal { action, info: *info.cast() });
         (*(&raw mut (*frame).uc_sigmask).cast::<u64>()) = ALL;
         edges::look_again(frame, true);
         edges::resume(frame)
     }
 }
 
-/// Our code has used an address that the program gave it: its call fails. Or it has used more of
-/// the program's stack than there is.
+/// Does what the kernel would do about a signal that the program does not handle. One that ends the
+/// program does so when the thread goes on and does not block it.
+fn without_handler(action: &Action, number: c_int, is_fault: bool) {
+    if is_fault {
+        // Its instruction is executed once more.
+        actions::reset(number);
+    } else if action.handler == libc::SIG_DFL as u64 {
+        actions::reset(number);
+        // SAFETY: asks for this thread's ID.
+        let itself = unsafe { raw::call(libc::SYS_gettid as u64, [0; 6]) };
+        send(itself as i32, number);
+    }
+}
+
+/// Our code has used an address that the program gave it: its call fails with EFAULT.
 ///
 /// # Safety
 /// As for [`signalled`].
-unsafe fn bad_address(here: &Here, seat: &Seat, frame: *mut ucontext_t, info: &siginfo_t) -> ! {
+unsafe fn bad_address(seat: &Seat, frame: *mut ucontext_t, signal: c_int) -> ! {
     // SAFETY: as the caller says; what the call had begun needs nothing to be undone.
     unsafe {
         let call = seat.caught();
-        if call.is_null() {
-            // An error of ours: it is seen as what it is.
-            actions::reset(info.si_signo);
+        if seat.guard.load(Ordering::Relaxed) != 0 {
+            edges::end_guarded(seat, frame);
             edges::resume(frame)
         }
-        let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
-        let below = pointer.saturating_sub(REACH)..call as usize;
-        if here.node != 0 && seat.is_free() && below.contains(&(info.si_addr() as usize)) {
-            overflows(here, seat)
+        if call.is_null() {
+            // An error of ours: it is seen as what it is.
+            actions::reset(signal);
+            edges::resume(frame)
         }
         (*call).uc_mcontext.gregs[libc::REG_RAX as usize] = -i64::from(libc::EFAULT);
         edges::leave(call)
@@ -201,67 +228,101 @@ unsafe fn enter(
         if !action.is_handler() {
             edges::resume(frame)
         }
-        let wants_own = action.has(libc::SA_ONSTACK);
-        let Some(frame) = on_program_s_stack(seat, frame, wants_own) else { overflows(here, seat) };
-        frame.cast::<u64>().sub(1).write(action.restorer);
+        let Some(new) = build_frame(here, seat, frame, action) else { overflows(here, seat) };
         let mut entry = std::mem::MaybeUninit::<ucontext_t>::zeroed();
         let entry = entry.as_mut_ptr();
-        std::ptr::copy_nonoverlapping(frame.cast::<u8>(), entry.cast(), CONTEXT_BYTES);
+        std::ptr::copy_nonoverlapping(new.cast::<u8>(), entry.cast(), CONTEXT_BYTES);
         (*entry).uc_mcontext.fpregs = std::ptr::null_mut();
-        (*frame).uc_stack = fault_stack::for_program(seat, (*frame).uc_stack);
+        (*entry).uc_stack = alternate_stack::enter(seat, frame);
         *(&raw mut (*entry).uc_sigmask).cast::<u64>() = mask;
         let registers = &mut (*entry).uc_mcontext.gregs;
         let mut set = |register: c_int, value: i64| registers[register as usize] = value;
         set(libc::REG_RIP, action.handler as i64);
-        set(libc::REG_RSP, frame as i64 - 8);
+        set(libc::REG_RSP, new as i64 - 8);
         set(libc::REG_RDI, number.into());
-        set(libc::REG_RSI, frame as i64 + CONTEXT_BYTES as i64);
-        set(libc::REG_RDX, frame as i64);
+        set(libc::REG_RSI, new as i64 + CONTEXT_BYTES as i64);
+        set(libc::REG_RDX, new as i64);
         set(libc::REG_RAX, 0);
         registers[libc::REG_EFL as usize] &= !FLAGS_CLEARED;
         raw::go_on(entry)
     }
 }
 
-/// The frame where the kernel would have put it: on the stack that the program has for signals if
-/// the handler wants that and the thread is not there, else below what the thread has in use. A
-/// frame that is there stays. None: there is no room.
+/// Copies a frame to where the kernel would have put it without us: to the program's alternate
+/// stack if the handler wants that and the thread is not on it, else below the red zone of the
+/// stack in use. Returns nothing if there is no room.
 ///
 /// # Safety
-/// The kernel's frame.
-unsafe fn on_program_s_stack(
+/// `frame` is the kernel's, on the thread's stack for handlers.
+unsafe fn build_frame(
+    here: &Here,
     seat: &Seat,
     frame: *mut ucontext_t,
-    wants_own: bool,
+    action: &Action,
 ) -> Option<*mut ucontext_t> {
-    // SAFETY: as the caller says; the other stack is the program's for this.
+    // SAFETY: the frame is the kernel's. Below the red zone the program's stack is free, and so is
+    // all of its alternate stack, which it is not on.
     unsafe {
-        let stack = fault_stack::for_program(seat, (*frame).uc_stack);
-        let (start, bytes) = (stack.ss_sp as usize, stack.ss_size);
-        let is_inside = |at: usize| start <= at && at - start < bytes;
+        let stack = alternate_stack::of_program(seat, frame);
         let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
-        let is_there = is_inside(frame as usize) || is_inside(pointer);
-        let is_on_ours = seat.fault_stack().contains(&(frame as usize));
+        let below = pointer.wrapping_sub(RED_ZONE);
+        let enters = action.has(libc::SA_ONSTACK) && alternate_stack::is_entered(&stack, below);
+        let is_on = enters || alternate_stack::contains(&stack, pointer);
+        // The kernel of a child of vfork has put it there.
+        let is_in_place = alternate_stack::has(&stack, frame as usize) == is_on;
+        if alternate_stack::is_child(seat, frame) && is_in_place {
+            frame.cast::<u64>().sub(1).write(action.restorer);
+            return Some(frame);
+        }
+        let end = if enters { stack.ss_sp as usize + stack.ss_size } else { below };
         let vectors = (*frame).uc_mcontext.fpregs.cast::<u8>();
         let vectors_bytes = context::vectors_bytes(vectors);
-        let frame_bytes = CONTEXT_BYTES + size_of::<[u64; 16]>();
-        let is_large = bytes >= vectors_bytes + frame_bytes + 256;
-        let end = match wants_own && !is_there && fault_stack::is_set(&stack) {
-            true if is_large => start + bytes,
-            false if is_on_ours => pointer - RED_ZONE,
-            _ => return (!is_on_ours).then_some(frame),
-        };
-        let new_vectors = (end - vectors_bytes) & !63;
-        let new = (new_vectors - frame_bytes) & !15;
-        // The handler's way back stands before it.
-        if is_on_ours && !can_be_written(new - 8..end) {
+        let new_vectors = end.wrapping_sub(vectors_bytes) & !63;
+        let start = (new_vectors.wrapping_sub(FRAME_BYTES) & !15).wrapping_sub(8);
+        if start > end || is_on && !alternate_stack::has(&stack, start) {
             return None;
         }
-        std::ptr::copy_nonoverlapping(vectors, new_vectors as *mut u8, vectors_bytes);
-        std::ptr::copy_nonoverlapping(frame.cast::<u8>(), new as *mut u8, frame_bytes);
-        let new = new as *mut ucontext_t;
-        (*new).uc_mcontext.fpregs = new_vectors as *mut _;
+        // A fault here would end this node, not the program, which the origin's kernel ends.
+        if here.node != 0 && !can_be_written(start..end) {
+            return None;
+        }
+        let new = (start + 8) as *mut ucontext_t;
+        let bytes = CONTEXT_BYTES + size_of::<[u64; 16]>();
+        std::ptr::copy_nonoverlapping(frame.cast::<u8>(), new.cast(), bytes);
+        if vectors_bytes > 0 {
+            std::ptr::copy_nonoverlapping(vectors, new_vectors as *mut u8, vectors_bytes);
+            (*new).uc_mcontext.fpregs = new_vectors as *mut _;
+        }
+        (*new).uc_stack = stack;
+        (start as *mut u64).write(action.restorer);
         Some(new)
+    }
+}
+
+/// rt_sigreturn: the thread, which is stopped with `frame`, goes on with the frame of a handler of
+/// the program. Returns only if a signal is to be handled first.
+///
+/// # Safety
+/// `frame` is the kernel's, on the thread's stack for handlers.
+pub unsafe fn return_from_handler(here: &Here, seat: &Seat, frame: *mut ucontext_t) -> i64 {
+    // SAFETY: the frame is the kernel's; the program's is copied before anything is changed, so a
+    // fault at a bad stack pointer leaves all as it was.
+    unsafe {
+        let from = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as *const u8;
+        let mut to = std::mem::MaybeUninit::<ucontext_t>::uninit();
+        let to = to.as_mut_ptr();
+        std::ptr::copy_nonoverlapping(from, to.cast(), CONTEXT_BYTES);
+        let told = calls::tell_mask(here, seat, calls::mask_of(frame), calls::mask_of(to));
+        if told != 0 {
+            return told;
+        }
+        let pointer = (*to).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
+        // As in the kernel, a stack that cannot be set is no error.
+        alternate_stack::set(seat, (*to).uc_stack, pointer);
+        (*to).uc_stack = alternate_stack::of_handlers(seat);
+        std::ptr::copy_nonoverlapping(to.cast::<u8>(), frame.cast(), CONTEXT_BYTES);
+        seat.answers(std::ptr::null_mut());
+        edges::leave(frame)
     }
 }
 
@@ -284,9 +345,15 @@ fn overflows(here: &Here, seat: &Seat) -> ! {
     block(!0);
     let ask = |number, arguments| here.desk.ask(seat, Request::Call(Call { number, arguments }));
     loop {
-        // A fault that is blocked ends it.
-        ask(shadow::TAKEN, [ALL, 0, 0, 0, 0, 0]);
-        ask(shadow::FAULT, [libc::SIGSEGV as u64, 0, 0, 0, 0, 0]);
+        if here.node == 0 {
+            actions::reset(libc::SIGSEGV);
+            send(seat.kernel(), libc::SIGSEGV);
+            block(0);
+        } else {
+            // A fault that is blocked ends it.
+            ask(shadow::TAKEN, [ALL, 0, 0, 0, 0, 0]);
+            ask(shadow::FAULT, [libc::SIGSEGV as u64, 0, 0, 0, 0, 0]);
+        }
     }
 }
 

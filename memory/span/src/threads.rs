@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::{self, block};
-use crate::{calls, fault_stack, processes, processors, raw, robust, scheduling, shadow};
+use crate::{alternate_stack, calls, processes, processors, raw, robust, scheduling, shadow};
 
 /// `PR_SET_SYSCALL_USER_DISPATCH` (Linux 5.11).
 pub const DISPATCH: i32 = 59;
@@ -74,8 +74,8 @@ pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call
             return -i64::from(libc::ENOMEM);
         }
         let context = &mut *Context::registers(seat.context());
-        // Its maker's is its maker's.
-        context.uc_stack = fault_stack::NONE;
+        // A new thread does not inherit it.
+        context.uc_stack = alternate_stack::NONE;
         let registers = &mut context.uc_mcontext.gregs;
         registers[libc::REG_RSP as usize] = stack as i64;
         registers[libc::REG_RAX as usize] = 0;
@@ -173,7 +173,8 @@ pub unsafe fn run(seat: &Seat) -> ! {
         scheduling::computes();
         dispatch();
         let stack = &mut (*Context::registers(context)).uc_stack;
-        *stack = fault_stack::for_kernel(Here::get(), seat, *stack);
+        *seat.alternate() = *stack;
+        *stack = alternate_stack::of_handlers(seat);
         signals::go_on(seat, context)
     }
 }

@@ -18,7 +18,7 @@ pub fn catch() {
     let action = Action {
         handler: caught as *const () as u64,
         // libc's own way back would be caught.
-        flags: (libc::SA_SIGINFO | libc::SA_NODEFER) as u64 | RESTORER,
+        flags: (libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK) as u64 | RESTORER,
         restorer: edges::leave_address(),
         mask: 0,
     };
@@ -27,8 +27,8 @@ pub fn catch() {
     unsafe { raw::call(libc::SYS_rt_sigaction as u64, arguments) };
 }
 
-/// On the thread that made the call, on its stack; it returns to [`edges`]. Without a call it is
-/// a poke of the agent's: the thread is to look at its flags.
+/// Runs on the thread that made the call, on its [stack for handlers](crate::alternate_stack), and
+/// returns to [`edges`]. Without a call it is a poke of the agent's: the thread checks its flags.
 unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void) {
     let frame = frame.cast::<ucontext_t>();
     let (here, seat) = (Here::get(), Seat::own());

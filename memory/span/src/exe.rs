@@ -1,0 +1,203 @@
+//! `/proc/self/exe`: the program's file, by every call that takes a path.
+//!
+//! The kernel's link names Nagaya, which cannot be changed while Nagaya's code is mapped. So a call
+//! that follows this link gets the path of a descriptor of the program's file instead, in the
+//! agent's table, where the program has none: that works for files that have been renamed or
+//! deleted, too. readlink gives the path with which the program began.
+
+use libc::c_char;
+
+use crate::desk::Call;
+use crate::here::Here;
+use crate::raw;
+
+/// Longest of the link's names that is looked at.
+const NAME_BYTES: usize = 64;
+
+/// The program's file; nothing on other nodes than the origin.
+#[derive(Debug, Default)]
+pub struct Exe {
+    /// Its path when the program began.
+    pub path: Vec<u8>,
+    /// A path through which it can be opened; ends with a zero byte.
+    pub link: Vec<u8>,
+    /// Its path, with a zero byte at its end.
+    pub name: Vec<u8>,
+}
+
+impl Exe {
+    /// Of the descriptor `file`, in the table of thread `agent` of this process.
+    pub fn new(path: Vec<u8>, agent: i32, file: i32) -> Self {
+        let link = format!("/proc/self/task/{agent}/fd/{file}\0").into_bytes();
+        let name = [&path[..], b"\0"].concat();
+        Self { path, link, name }
+    }
+}
+
+/// Which argument of a call is a path whose last part is followed if it is a link, with these
+/// arguments; none, if there is no such argument.
+fn path_argument(call: &Call) -> Option<usize> {
+    let a = &call.arguments;
+    let unless = |flags: u64, flag: i32, at| (flags & flag as u64 == 0).then_some(at);
+    match call.number as i64 {
+        libc::SYS_stat
+        | libc::SYS_access
+        | libc::SYS_execve
+        | libc::SYS_statfs
+        | libc::SYS_truncate
+        | libc::SYS_chmod
+        | libc::SYS_chown
+        | libc::SYS_utime
+        | libc::SYS_utimes
+        | libc::SYS_getxattr
+        | libc::SYS_setxattr
+        | libc::SYS_listxattr
+        | libc::SYS_removexattr => Some(0),
+        libc::SYS_open => unless(a[1], libc::O_NOFOLLOW, 0),
+        libc::SYS_openat => unless(a[2], libc::O_NOFOLLOW, 1),
+        // SAFETY: the program's structure, which begins with flags.
+        libc::SYS_openat2 if a[2] != 0 => {
+            unless(unsafe { (a[2] as *const u64).read_unaligned() }, libc::O_NOFOLLOW, 1)
+        }
+        libc::SYS_faccessat | libc::SYS_fchmodat | libc::SYS_futimesat => Some(1),
+        libc::SYS_newfstatat => unless(a[3], libc::AT_SYMLINK_NOFOLLOW, 1),
+        libc::SYS_statx => unless(a[2], libc::AT_SYMLINK_NOFOLLOW, 1),
+        libc::SYS_faccessat2 | libc::SYS_utimensat => unless(a[3], libc::AT_SYMLINK_NOFOLLOW, 1),
+        libc::SYS_fchownat | libc::SYS_execveat => unless(a[4], libc::AT_SYMLINK_NOFOLLOW, 1),
+        libc::SYS_linkat if a[4] & libc::AT_SYMLINK_FOLLOW as u64 != 0 => Some(1),
+        libc::SYS_name_to_handle_at if a[4] & libc::AT_SYMLINK_FOLLOW as u64 != 0 => Some(1),
+        libc::SYS_inotify_add_watch => unless(a[2], libc::IN_DONT_FOLLOW as i32, 1),
+        _ => None,
+    }
+}
+
+/// The call as the kernel is to have it: with the program's file where it names the link.
+///
+/// # Safety
+/// Arguments are as the program gave them; at the origin.
+pub unsafe fn redirect(here: &Here, call: Call) -> Call {
+    let Some(at) = path_argument(&call) else { return call };
+    let mut call = call;
+    // SAFETY: a string of the program's, or a bad address, which is a fault in a call: EFAULT.
+    if unsafe { is_link(here, call.arguments[at]) } {
+        let executes = [libc::SYS_execve, libc::SYS_execveat].contains(&(call.number as i64));
+        let by_name = executes && is_same_file(&here.exe.name, &here.exe.link);
+        let path = if by_name { &here.exe.name } else { &here.exe.link };
+        call.arguments[at] = path.as_ptr() as u64;
+    }
+    call
+}
+
+/// readlink and readlinkat of the link; none, if they are of another.
+///
+/// # Safety
+/// Arguments are as the program gave them; at the origin.
+pub unsafe fn read_link(here: &Here, call: &Call) -> Option<i64> {
+    let a = call.arguments;
+    let [name, to, room] = match call.number as i64 {
+        libc::SYS_readlink => [a[0], a[1], a[2]],
+        _ => [a[1], a[2], a[3]],
+    };
+    // SAFETY: a string of the program's.
+    if !unsafe { is_link(here, name) } {
+        return None;
+    }
+    if room as i32 <= 0 {
+        return Some(-i64::from(libc::EINVAL));
+    }
+    let bytes = here.exe.path.len().min(room as usize);
+    // SAFETY: the program's buffer of `room` bytes.
+    unsafe { std::ptr::copy_nonoverlapping(here.exe.path.as_ptr(), to as *mut u8, bytes) };
+    Some(bytes as i64)
+}
+
+/// Whether a path is a name of this process's link.
+///
+/// # Safety
+/// A string, or null.
+unsafe fn is_link(here: &Here, path: u64) -> bool {
+    let path = path as *const u8;
+    let mut bytes = [0; NAME_BYTES];
+    if path.is_null() {
+        return false;
+    }
+    for (at, byte) in bytes.iter_mut().enumerate() {
+        // SAFETY: not beyond the string's end, which stops this.
+        *byte = unsafe { path.add(at).read() };
+        // Most paths are told apart here.
+        if *byte == 0 || at < 6 && *byte != b"/proc/"[at] {
+            break;
+        }
+    }
+    let Some(end) = bytes.iter().position(|&byte| byte == 0) else { return false };
+    is_name(&bytes[..end], |id| here.desk.seat_of(id).is_some())
+}
+
+/// Whether these bytes are a name of the link of a process of which `is_own` knows the IDs.
+fn is_name(path: &[u8], is_own: impl Fn(i32) -> bool) -> bool {
+    let Some(path) = path.strip_prefix(b"/proc/") else { return false };
+    let id = |part: Option<&[u8]>| {
+        let number = part.and_then(|part| std::str::from_utf8(part).ok()?.parse().ok());
+        number.is_some_and(&is_own)
+    };
+    let mut parts = path.split(|&byte| byte == b'/').filter(|part| !part.is_empty());
+    let first = parts.next();
+    let is_process = match first {
+        Some(b"self" | b"thread-self") => true,
+        number => id(number),
+    };
+    is_process
+        && match parts.next() {
+            Some(b"exe") => parts.next().is_none(),
+            Some(b"task") => {
+                id(parts.next()) && parts.next() == Some(b"exe") && parts.next().is_none()
+            }
+            _ => false,
+        }
+}
+
+/// Whether two paths, each with a zero byte at its end, lead to one file.
+fn is_same_file(one: &[u8], other: &[u8]) -> bool {
+    let identity = |path: &[u8]| {
+        // SAFETY: numbers, which the kernel writes.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        let path = path.as_ptr().cast::<c_char>() as u64;
+        let arguments = [path, std::ptr::from_mut(&mut stat) as u64, 0, 0, 0, 0];
+        // SAFETY: a string of ours, and room for the answer.
+        let result = unsafe { raw::call(libc::SYS_stat as u64, arguments) };
+        (result == 0).then_some((stat.st_dev, stat.st_ino))
+    };
+    identity(one).is_some_and(|it| identity(other) == Some(it))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_of_the_link_are_known() {
+        let is_own = |id| id == 12 || id == 13;
+        for name in [
+            "/proc/self/exe",
+            "/proc/thread-self/exe",
+            "/proc/12/exe",
+            "/proc/self/task/13/exe",
+            "/proc/12//task/13/exe",
+        ] {
+            assert!(is_name(name.as_bytes(), is_own), "{name}");
+        }
+        for name in [
+            "/proc/self",
+            "/proc/self/exe/x",
+            "/proc/14/exe",
+            "/proc/self/task/14/exe",
+            "/proc/self/task/exe",
+            "/proc/-1/exe",
+            "proc/self/exe",
+            "/proc/self/cwd",
+            "",
+        ] {
+            assert!(!is_name(name.as_bytes(), is_own), "{name}");
+        }
+    }
+}
