@@ -14,7 +14,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 
-use nagaya_server::{Failure, kernel_version};
+use nagaya_server::protocol::Status;
+use nagaya_server::{Failure, kernel_version, query};
 
 use crate::ps::human;
 use library::Library;
@@ -91,6 +92,9 @@ pub fn report(
             Err(obstacle) => obstacle.why.clone(),
         },
     );
+    for line in ranks() {
+        add("ranks", "running job", line);
+    }
     for (key, title, value) in crate::info::kernels_copy() {
         add(key, title, value);
     }
@@ -140,6 +144,16 @@ pub fn report(
         }
     }
     Ok(i32::from(!obstacles.is_empty()))
+}
+
+/// How many ranks of each running job of this user have come to its space.
+fn ranks() -> Vec<String> {
+    let line = |job: query::JobStatus| {
+        let Status { job, present, expected, .. } = job.status;
+        let expected = expected?;
+        Some(format!("{job}: {present} of {expected} ranks of this node are in one space"))
+    };
+    query::jobs().unwrap_or_default().into_iter().filter_map(line).collect()
 }
 
 /// Whether tasks can be made here and the gate reaches their libc: a task is started, which

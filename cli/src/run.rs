@@ -18,8 +18,9 @@ use machines::join::Joined;
 use machines::{Machines, Outcome};
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
+use nagaya_server::identity::Identity;
 use nagaya_server::inherit::{self, Inheritance};
-use nagaya_server::job::{Job, directory, listen, rights};
+use nagaya_server::job::{Job, directory, listen};
 use nagaya_server::server::{Server, segment_size_for};
 use pvas::Attributes;
 
@@ -260,7 +261,7 @@ fn run_tasks(
 
     let name = options.job.clone().unwrap_or_else(|| format!("run:{}", std::process::id()));
     let job = Job { name, local_tasks: Some(options.n), local_rank: None, expected_tasks: None };
-    let socket = Socket::listen(job.file(&directory()?, &rights(), "sock"))?;
+    let socket = Socket::listen(job.socket(&directory()?, &Identity::of_this_process()))?;
     let size = program::wanted_segment_size(options.segment_size)?
         .unwrap_or_else(|| segment_size_for(Some(options.n)));
     let ids = SpaceLayout::tasks_within(size, REGION_END - REGION_START);

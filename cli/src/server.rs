@@ -24,6 +24,10 @@ pub struct Options {
     shared: bool,
     #[arg(long)]
     delegatee: Option<Place>,
+    #[arg(long)]
+    apart_is_known: bool,
+    #[arg(long)]
+    identity: Option<u64>,
 }
 
 /// Serves until the last task and the last stub have gone.
@@ -37,6 +41,10 @@ pub fn server(options: Options) -> Result<i32, Failure> {
     let for_stub = listener.try_clone();
     let created = Server::new(&options.job, listener, options.segment_size, options.shared, 0);
     let created = created.and_then(|mut server| {
+        server.set_identity(options.identity);
+        if options.apart_is_known {
+            server.set_apart_known();
+        }
         if let Some(place) = &options.delegatee {
             let place = place.found()?;
             server.start_delegatee(place.mask(), place.tasks)?;

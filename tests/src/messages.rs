@@ -31,9 +31,23 @@ pub fn of_program_are_single_copies(
     bring: impl Fn(&Path) -> PathBuf,
     under: impl Fn(Cmd) -> Cmd,
 ) {
+    of_ranks_are_single_copies(mpi, program, done, bring, under, |exec| exec);
+}
+
+/// The same where `rank` says how the launcher is to run `nagaya exec`, as in a container of each
+/// rank's own.
+#[track_caller]
+pub fn of_ranks_are_single_copies(
+    mpi: Mpi,
+    program: &Path,
+    done: &Path,
+    bring: impl Fn(&Path) -> PathBuf,
+    under: impl Fn(Cmd) -> Cmd,
+    rank: impl Fn(Cmd) -> Cmd,
+) {
     let program = bring(program);
     let exec = Cmd::new(bring(&nagaya_path())).arg("exec").arg(&program).arg(done);
-    let mut job = under(mpi.launch(2).command(exec)).spawn();
+    let mut job = under(mpi.launch(2).command(rank(exec))).spawn();
     job.wait_for("`ready` twice", |text| text.matches("ready").count() == 2);
     let tasks = ps(|_| under(Cmd::new(bring(&nagaya_path())).args(["ps", "--parsable"])));
     std::fs::write(done, "").expect("write");

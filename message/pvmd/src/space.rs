@@ -112,6 +112,8 @@ impl Space {
             expected_tasks: None,
             id: None,
             preferred_id: None,
+            identity: None,
+            mounts: false,
             outlives_stub: true,
             inheritance: self.inheritance.clone(),
         };
@@ -143,7 +145,8 @@ impl Space {
         if place.is_some() {
             return Ok((nonblocking(connect(job)?)?, None));
         }
-        let wanted = Wanted { segment_size: self.segment_size, shared: is_fixed, delegatee: None };
+        let wanted =
+            Wanted { segment_size: self.segment_size, shared: is_fixed, ..Wanted::default() };
         // A server that cannot begin says why to who comes first.
         let Reached { connection: first, lock, started } = reach(job, wanted)?;
         let connection = nonblocking(connect(job)?)?;

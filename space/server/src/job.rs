@@ -1,10 +1,10 @@
 //! Which processes form a job on this node, and where their node server listens.
 //!
 //! A job is what the launcher calls one; several jobs and users on a node stay apart.
-//! Processes of one job that differ in rights or namespaces stay apart too: tasks run
-//! with the rights of their server.
+//! Processes of one job that differ in rights or namespaces have servers of their own
+//! ([`Identity`]), whose sockets lie beside each other: `NAME-JOB-IDENTITY.sock`, with a number
+//! each for job and identity. One lock file, `NAME-JOB.lock`, serves all servers of a job.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use pvas::connection::peer_credentials;
 
 use crate::Failure;
+use crate::identity::{Identity, fnv1a};
 
 /// The job of the calling process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +30,27 @@ pub struct Job {
     pub expected_tasks: Option<u32>,
 }
 
-/// The names under which launchers tell the number of processes on this node.
-const LOCAL_SIZE: &[&str] = &["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "PMIX_LOCAL_SIZE"];
+/// The variables in which launchers give the number of processes on this node: Open MPI's,
+/// MPICH's and Intel MPI's, MVAPICH's, PMIx's.
+const LOCAL_SIZE: &[&str] = &[
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "MPI_LOCALNRANKS",
+    "MV2_COMM_WORLD_LOCAL_SIZE",
+    "PMIX_LOCAL_SIZE",
+];
+/// Slurm's list of tasks for each node, such as `2(x3),1`, and this node's index in it.
+const SLURM_SIZES: &str = "SLURM_STEP_TASKS_PER_NODE";
+const SLURM_NODE: &str = "SLURM_NODEID";
 /// What a node may have fewer of.
 const LOCAL_SIZE_MAX: &str = "SLURM_NTASKS_PER_NODE";
 /// And which of them one is.
-const LOCAL_RANK: &[&str] =
-    &["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID", "PMIX_LOCAL_RANK"];
+const LOCAL_RANK: &[&str] = &[
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "MPI_LOCALRANKID",
+    "MV2_COMM_WORLD_LOCAL_RANK",
+    "SLURM_LOCALID",
+    "PMIX_LOCAL_RANK",
+];
 
 impl Job {
     /// From a name given by the user, or the launcher's environment; a job of its own if
@@ -61,7 +76,8 @@ impl Job {
         } else {
             format!("exec:{}", std::process::id())
         };
-        let expected_tasks = number(LOCAL_SIZE);
+        let slurm = || nth_of_slurms(&given(SLURM_SIZES)?, number(&[SLURM_NODE])?);
+        let expected_tasks = number(LOCAL_SIZE).or_else(slurm);
         Self {
             name,
             local_tasks: expected_tasks.or_else(|| number(&[LOCAL_SIZE_MAX])),
@@ -76,17 +92,41 @@ impl Job {
         Self { name: format!("{}.fixed", self.name), ..self.clone() }
     }
 
-    /// Path of the job's socket (`sock`) or lock file (`lock`) in `directory`: a readable
-    /// part and a number that stands for name and rights.
-    pub fn file(&self, directory: &Path, rights: &str, suffix: &str) -> PathBuf {
+    /// Whether a job of this name is one of [`Job::apart`], which has some of the ranks only.
+    pub fn is_apart(name: &str) -> bool {
+        name.ends_with(".fixed")
+    }
+
+    /// Path of the socket in `directory` of the job's server for programs of this identity.
+    pub fn socket(&self, directory: &Path, identity: &Identity) -> PathBuf {
+        directory.join(format!("{}-{:016x}.sock", self.stem(), identity.number()))
+    }
+
+    /// Path of the job's lock file in `directory`.
+    pub fn lock(&self, directory: &Path) -> PathBuf {
+        directory.join(format!("{}.lock", self.stem()))
+    }
+
+    /// Paths of all sockets of the job in `directory`, whatever the identity.
+    pub fn sockets(&self, directory: &Path) -> Vec<PathBuf> {
+        let prefix = format!("{}-", self.stem());
+        let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_ours = |name: &str| name.starts_with(&prefix) && name.ends_with(".sock");
+        let names = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
+        let mut paths: Vec<PathBuf> = names.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths
+    }
+
+    /// A readable part and a number that stands for the name.
+    fn stem(&self) -> String {
         let readable: String = self
             .name
             .chars()
             .map(|c| if c.is_ascii_alphanumeric() || "-_.@".contains(c) { c } else { '_' })
-            .take(40)
+            .take(24)
             .collect();
-        let number = fnv1a(&[self.name.as_bytes(), b"\0", rights.as_bytes()].concat());
-        directory.join(format!("{readable}-{number:016x}.{suffix}"))
+        format!("{readable}-{:012x}", fnv1a(self.name.as_bytes()) >> 16)
     }
 }
 
@@ -95,11 +135,21 @@ fn of_process(launcher: i32) -> String {
     format!("pmi:{launcher}.{}", start_time(launcher).unwrap_or(0))
 }
 
-/// FNV-1a, 64 bits: the same in every build, which the stubs of one job need.
-fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+/// Entry `node` of a list of Slurm's, such as `2(x3),1`: 2 for the first three nodes, 1 for the
+/// fourth.
+fn nth_of_slurms(list: &str, node: u32) -> Option<u32> {
+    let mut nodes = 0;
+    for entry in list.split(',') {
+        let (tasks, times) = match entry.split_once("(x") {
+            Some((tasks, times)) => (tasks, times.strip_suffix(')')?.parse::<u32>().ok()?),
+            None => (entry, 1),
+        };
+        nodes += u64::from(times);
+        if u64::from(node) < nodes {
+            return tasks.trim().parse().ok();
+        }
+    }
+    None
 }
 
 /// The process at the other end of a launcher's PMI socket.
@@ -122,38 +172,6 @@ fn start_time(pid: i32) -> Option<u64> {
     // The program's name in it may be any bytes.
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-}
-
-/// Rights and namespaces of the calling process, as text that differs where they do.
-pub fn rights() -> String {
-    const LINES: &[&str] = &[
-        "Uid",
-        "Gid",
-        "Groups",
-        "CapInh",
-        "CapPrm",
-        "CapEff",
-        "CapBnd",
-        "CapAmb",
-        "NoNewPrivs",
-        "Seccomp",
-        "Seccomp_filters",
-    ];
-    let mut text = String::new();
-    let status = fs::read("/proc/self/status").unwrap_or_default();
-    for line in String::from_utf8_lossy(&status).lines() {
-        if line.split(':').next().is_some_and(|key| LINES.contains(&key)) {
-            let _ = writeln!(text, "{line}");
-        }
-    }
-    for name in ["mnt", "pid", "user", "net", "ipc", "uts", "cgroup", "time"] {
-        let link = fs::read_link(format!("/proc/self/ns/{name}")).unwrap_or_default();
-        let _ = writeln!(text, "{}", link.display());
-    }
-    if let Ok(root) = fs::metadata("/") {
-        let _ = writeln!(text, "{}:{}", root.dev(), root.ino());
-    }
-    text
 }
 
 /// The directory for sockets: `$XDG_RUNTIME_DIR/nagaya`, or `/tmp/nagaya-UID`; ours
@@ -229,6 +247,13 @@ mod tests {
         assert_eq!(job(&[]).name, format!("exec:{}", std::process::id()));
         assert_eq!(job(&[("NAGAYA_JOB", "mine"), ("PMIX_NAMESPACE", "1")]).name, "mine");
         assert_eq!(job(&[("MPI_LOCALNRANKS", "8")]).local_tasks, Some(8));
+        let slurm = |node| {
+            let step = [("SLURM_STEP_TASKS_PER_NODE", "2(x3),1"), ("SLURM_NODEID", node)];
+            job(&step).expected_tasks
+        };
+        assert_eq!([slurm("0"), slurm("2"), slurm("3")], [Some(2), Some(2), Some(1)]);
+        assert_eq!([slurm("4"), slurm("")], [None, None]);
+        assert_eq!(nth_of_slurms("2(x", 0), None);
     }
 
     #[test]
@@ -243,14 +268,19 @@ mod tests {
     }
 
     #[test]
-    fn jobs_and_rights_have_sockets_of_their_own() {
-        let directory = Path::new("/d");
-        let one = job(&[("NAGAYA_JOB", "a/b")]);
-        let two = job(&[("NAGAYA_JOB", "a_b")]);
-        assert_ne!(one.file(directory, "", "sock"), two.file(directory, "", "sock"));
-        assert_ne!(one.file(directory, "x", "sock"), one.file(directory, "y", "sock"));
-        assert_eq!(one.file(directory, "x", "sock"), one.file(directory, "x", "sock"));
-        let name = one.file(directory, "", "sock").file_name().unwrap().to_owned();
-        assert!(!name.to_str().unwrap().contains('/'));
+    fn jobs_and_identities_have_sockets_of_their_own() {
+        let directory = std::env::temp_dir().join(format!("nagaya-job-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let identity = Identity::of_this_process();
+        let (one, two) = (job(&[("NAGAYA_JOB", "a/b")]), job(&[("NAGAYA_JOB", "a_b")]));
+        let path = one.socket(&directory, &identity);
+        assert_ne!(path, two.socket(&directory, &identity));
+        assert_eq!(path, one.socket(&directory, &identity));
+        assert_eq!(path.parent(), Some(&*directory));
+        fs::write(&path, "").unwrap();
+        assert_eq!(one.sockets(&directory), [path]);
+        assert!(two.sockets(&directory).is_empty());
+        assert_ne!(one.lock(&directory), two.lock(&directory));
+        fs::remove_dir_all(&directory).unwrap();
     }
 }

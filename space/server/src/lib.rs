@@ -5,6 +5,8 @@
 //! that a process inherits ([`inherit`]), and then stands for the task towards its
 //! launcher ([`stub`]): signals go down, stops and the end come up.
 //!
+//! - [`identity`]: rights and namespaces, which decide whether a program may be a task of a server;
+//! - [`mounts`]: tasks in mount namespaces of their own;
 //! - [`job`]: which processes belong together, and where their socket is;
 //! - [`reach`]: connecting to it, and starting it;
 //! - [`protocol`]: what stub and server say;
@@ -13,9 +15,11 @@
 //! - [`query`]: what `nagaya ps` and `nagaya maps` ask.
 
 mod block;
+pub mod identity;
 pub mod inherit;
 pub mod job;
 pub mod maps;
+pub mod mounts;
 pub mod processors;
 pub mod protocol;
 pub mod query;

@@ -6,11 +6,12 @@ use std::os::fd::OwnedFd;
 pub use pvas::connection::Connection;
 use serde::{Deserialize, Serialize};
 
+use crate::identity::Identity;
 use crate::inherit::Inheritance;
 use crate::maps::Mapping;
 
 /// Changes with every change of a message.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// `si_code` of signals that the terminal sends.
 pub const SI_KERNEL: i32 = 0x80;
@@ -18,8 +19,8 @@ pub const SI_KERNEL: i32 = 0x80;
 /// To the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Start a program as a task. Descriptors: its working directory, then those of
-    /// [`Start::fds`].
+    /// Start a program as a task. Descriptors: its working directory; with [`Start::mounts`] the
+    /// mount namespace and the root directory; then those of [`Start::fds`].
     Start(Box<Start>),
     /// Send the task a signal: number, and the value of sigqueue if it had one.
     Signal(i32, Option<i32>),
@@ -46,6 +47,10 @@ pub struct Start {
     pub id: Option<u32>,
     /// The ID that it gets if that is free.
     pub preferred_id: Option<u32>,
+    /// Rights and namespaces of the stub. `None`: those of the server, which is its child.
+    pub identity: Option<Identity>,
+    /// The stub sends its mounts.
+    pub mounts: bool,
     /// It lives on when the stub goes away.
     pub outlives_stub: bool,
     /// Everything else.
@@ -63,9 +68,25 @@ pub enum Reply {
         pid: u32,
         /// It is in the stub's process group, and so gets the terminal's signals itself.
         in_group: bool,
+        /// Tasks that stubs have started here, with this one.
+        present: u32,
+    },
+    /// It cannot be a task of this server, since rights or namespaces differ.
+    Apart {
+        /// In what, for people.
+        differences: Vec<String>,
+        /// The server has sent this reply before, or its starter has got one: the user knows.
+        is_known: bool,
     },
     /// It could not be started: one line, and the status to exit with.
     Refused(String, i32),
+    /// To the stub of local rank 0: some of the job's ranks on this node have not come.
+    RanksMissing {
+        /// Tasks that stubs have started here.
+        present: u32,
+        /// Processes that the launcher starts on this node.
+        expected: u32,
+    },
     /// It was stopped by this signal.
     Stopped(i32),
     /// It has ended, with this wait status.
@@ -83,6 +104,10 @@ pub struct Status {
     pub job: String,
     /// PID of the server.
     pub server: u32,
+    /// Tasks that stubs have started here.
+    pub present: u32,
+    /// Processes that the launcher starts on this node, as far as it tells.
+    pub expected: Option<u32>,
     /// Address of segment 0.
     pub base: u64,
     /// Bytes.

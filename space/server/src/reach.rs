@@ -6,14 +6,16 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use pvas::connection::Connection;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::Failure;
-use crate::job::{Job, check_peer, directory, listen, rights};
+use crate::identity::Identity;
+use crate::job::{Job, check_peer, directory, listen};
 use crate::protocol::connection;
 
 /// What a server is like that has to be started.
@@ -25,7 +27,12 @@ pub struct Wanted<'a> {
     pub shared: bool,
     /// What `--delegatee` says.
     pub delegatee: Option<&'a str>,
+    /// The user knows that ranks of the job are in other spaces.
+    pub apart_is_known: bool,
 }
+
+/// A server for another identity may take this long to answer.
+const OTHERS_ANSWER: Duration = Duration::from_secs(60);
 
 /// A job's server.
 #[derive(Debug)]
@@ -40,29 +47,74 @@ pub struct Reached {
 
 /// Connects to the job's server, and starts it if there is none.
 pub fn reach(job: &Job, wanted: Wanted<'_>) -> Result<Reached, Failure> {
-    let directory = directory()?;
-    let rights = rights();
-    let socket = job.file(&directory, &rights, "sock");
-    let lock_path = job.file(&directory, &rights, "lock");
-    let lock = lock_file(&lock_path)?;
-    let (stream, started) = match UnixStream::connect(&socket) {
-        Ok(stream) => (stream, None),
-        Err(_) => {
-            let (stream, child) = start_server(job, wanted, &socket, &lock_path)?;
-            (stream, Some(child))
-        }
+    let place = Place::new(job)?;
+    let (connection, started) = match place.connect()? {
+        Some(connection) => (connection, None),
+        None => place.start(wanted).map(|(connection, child)| (connection, Some(child)))?,
     };
-    check_peer(&stream)?;
-    Ok(Reached { connection: connection(stream.into()), lock, started })
+    Ok(Reached { connection, lock: place.lock, started })
 }
 
 /// Connects to the job's server, which is known to be there.
 pub fn connect(job: &Job) -> Result<Connection, Failure> {
-    let socket = job.file(&directory()?, &rights(), "sock");
+    let socket = job.socket(&directory()?, &Identity::of_this_process());
     let stream = UnixStream::connect(&socket)
         .map_err(|e| Failure::ours(format!("{}: {e}", socket.display())))?;
     check_peer(&stream)?;
     Ok(connection(stream.into()))
+}
+
+/// Where a job's servers are, locked: none comes or goes.
+#[derive(Debug)]
+pub struct Place {
+    job: Job,
+    identity: Identity,
+    directory: PathBuf,
+    socket: PathBuf,
+    lock_path: PathBuf,
+    /// Released when this is dropped.
+    pub lock: File,
+}
+
+impl Place {
+    /// Waits for the lock.
+    pub fn new(job: &Job) -> Result<Self, Failure> {
+        let directory = directory()?;
+        let identity = Identity::of_this_process();
+        let socket = job.socket(&directory, &identity);
+        let lock_path = job.lock(&directory);
+        let lock = lock_file(&lock_path)?;
+        Ok(Self { job: job.clone(), identity, directory, socket, lock_path, lock })
+    }
+
+    /// To the server for programs of our identity, if there is one.
+    pub fn connect(&self) -> Result<Option<Connection>, Failure> {
+        let Ok(stream) = UnixStream::connect(&self.socket) else { return Ok(None) };
+        check_peer(&stream)?;
+        Ok(Some(connection(stream.into())))
+    }
+
+    /// To the job's servers for other identities.
+    pub fn others(&self) -> Vec<Connection> {
+        let paths = self.job.sockets(&self.directory);
+        let others = paths.into_iter().filter(|path| *path != self.socket);
+        let connect = |path| {
+            let stream = UnixStream::connect(path).ok()?;
+            check_peer(&stream).ok()?;
+            // It may be in a container that is stopped.
+            stream.set_read_timeout(Some(OTHERS_ANSWER)).ok()?;
+            Some(connection(stream.into()))
+        };
+        others.filter_map(connect).collect()
+    }
+
+    /// Starts the server for programs of our identity.
+    pub fn start(&self, wanted: Wanted<'_>) -> Result<(Connection, Child), Failure> {
+        let (stream, child) =
+            start_server(&self.job, wanted, &self.identity, &self.socket, &self.lock_path)?;
+        check_peer(&stream)?;
+        Ok((connection(stream.into()), child))
+    }
 }
 
 fn lock_file(path: &Path) -> Result<File, Failure> {
@@ -93,6 +145,7 @@ fn lock_file(path: &Path) -> Result<File, Failure> {
 fn start_server(
     job: &Job,
     wanted: Wanted<'_>,
+    identity: &Identity,
     socket: &Path,
     lock: &Path,
 ) -> Result<(UnixStream, Child), Failure> {
@@ -108,6 +161,10 @@ fn start_server(
     if wanted.shared {
         command.arg("--shared");
     }
+    if wanted.apart_is_known {
+        command.arg("--apart-is-known");
+    }
+    command.arg("--identity").arg(identity.number().to_string());
     command.args(wanted.delegatee.into_iter().flat_map(|place| ["--delegatee", place]));
     command.env_clear();
     // What says how copies are made, see pvas::copy_plan, and how tasks have their memory.

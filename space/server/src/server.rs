@@ -5,32 +5,38 @@
 //! with it, unless it has said otherwise; a server that goes away takes all
 //! (PR_SET_PDEATHSIG).
 
+mod ranks;
+mod serve;
+
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
 use std::io::Write as _;
 use std::ops::Range;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nagaya_layout::{
     CONTROL_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX,
 };
 use pvas::connection::Connection;
 use pvas::{Attributes, DomainInfo, Space, SpaceOptions};
-use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
-use rustix::io::Errno;
+use rustix::event::{Timespec, epoll};
 
 use crate::block::{self, Block};
-use crate::job::check_peer;
+use crate::identity::Identity;
+use crate::job::{Job, check_peer};
 use crate::maps::{self, Bounds, Mapping, Seen};
+use crate::mounts::{Mounts, Visit};
 use crate::protocol::{
     DomainStatus, Reply, Request, SI_KERNEL, Start, Status, TaskStatus, connection,
 };
 use crate::{Failure, inherit};
+
+use ranks::Ranks;
+pub use serve::{refuse, serve_job};
 
 /// What the loop must know of a task.
 #[derive(Debug)]
@@ -89,6 +95,10 @@ pub struct Server {
     session: i32,
     cgroup: Option<Vec<u8>>,
     blocks: block::Reader,
+    identity: Identity,
+    /// Number of the identity of the stub that has started this server.
+    starter: Option<u64>,
+    ranks: Ranks,
 }
 
 /// Stubs that may wait to be accepted; the kernel has its own limit, net.core.somaxconn.
@@ -183,12 +193,47 @@ impl Server {
             session: unsafe { libc::getsid(0) },
             cgroup: inherit::cgroup_procs(),
             blocks: block::Reader::new().map_err(|e| fail("pipe", e.into()))?,
+            identity: Identity::of_this_process(),
+            starter: None,
+            // The user knows from the documentation that these are apart.
+            ranks: Ranks { apart_is_known: Job::is_apart(job), ..Ranks::default() },
         })
     }
 
     /// Whether nobody needs this server any more.
     pub fn is_idle(&self) -> bool {
         self.peers.is_empty() && self.pids().is_empty()
+    }
+
+    /// Programs of this identity, by its number, can be tasks, too: it is that of the stub that has
+    /// started this server, which its child may differ from, as after unshare(CLONE_NEWPID).
+    pub fn set_identity(&mut self, number: Option<u64>) {
+        self.starter = number;
+    }
+
+    /// The stub that has started this server knows that ranks of the job are apart.
+    pub fn set_apart_known(&mut self) {
+        self.ranks.apart_is_known = true;
+    }
+
+    /// Time until [`Server::miss_ranks`] may have something to say.
+    pub fn ranks_timeout(&self) -> Option<Duration> {
+        let deadline = self.ranks.deadline()?;
+        Some(deadline.saturating_duration_since(Instant::now()))
+    }
+
+    /// Tells the user, by the stub of local rank 0, if ranks have not come in time: they may be
+    /// where they do not find this server.
+    pub fn miss_ranks(&mut self) {
+        let is_late = self.ranks.deadline().is_some_and(|deadline| deadline <= Instant::now());
+        let Ranks { present, expected: Some(expected), teller: Some(teller), .. } = self.ranks
+        else {
+            return;
+        };
+        if is_late {
+            self.ranks.apart_is_known = true;
+            self.reply(teller, &Reply::RanksMissing { present, expected });
+        }
     }
 
     /// The job's space.
@@ -433,7 +478,7 @@ impl Server {
 
     fn handle(&mut self, key: u64, request: Request, fds: Vec<OwnedFd>) {
         match request {
-            Request::Start(start) => match self.start(key, &start, &fds) {
+            Request::Start(start) => match self.start(key, &start, fds) {
                 Ok(reply) => self.reply(key, &reply),
                 Err(failure) => {
                     self.reply(key, &Reply::Refused(failure.message, failure.status));
@@ -455,13 +500,26 @@ impl Server {
         }
     }
 
-    fn start(&mut self, key: u64, start: &Start, fds: &[OwnedFd]) -> Result<Reply, Failure> {
+    fn start(&mut self, key: u64, start: &Start, mut fds: Vec<OwnedFd>) -> Result<Reply, Failure> {
         let peer = self.peers.get(&key).ok_or_else(|| Failure::ours("no such peer"))?;
         if peer.task.is_some() {
             return Err(Failure::ours("a stub stands for one task only"));
         }
+        if self.identity.has_rights(peer.pid) == Some(false) {
+            return Ok(self.apart(start));
+        }
+        let mounts = take_mounts(start, &mut fds);
         let Some((cwd, fds)) = fds.split_first().filter(|(_, f)| f.len() == start.fds.len()) else {
             return Err(Failure::ours("descriptors and their numbers disagree"));
+        };
+        // Until the task runs, this thread sees files as the stub does.
+        let is_ours = |it: &Identity| *it == self.identity || Some(it.number()) == self.starter;
+        let visit = match &start.identity {
+            Some(identity) if !is_ours(identity) => match self.visit(identity, mounts) {
+                Some(visit) => Some(visit),
+                None => return Ok(self.apart(start)),
+            },
+            _ => None,
         };
         if start.fds.iter().any(|&fd| fd < 0) {
             return Err(Failure::ours("negative descriptor"));
@@ -480,17 +538,24 @@ impl Server {
                 .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
             path = directory.join(path);
         }
+        // The keeper of its domain would start it, in mounts of its own.
+        if visit.is_some() && crate::is_fixed(&path) {
+            return Ok(self.apart(start));
+        }
         let mut attributes = start.inheritance.attributes(self.session, self.cgroup.as_deref());
         attributes.cwd_fd = Some(cwd.as_raw_fd());
         attributes.fds =
             Some(fds.iter().zip(&start.fds).map(|(from, &to)| (from.as_raw_fd(), to)).collect());
         if let Some(tasks) = start.expected_tasks {
             self.space.control().expect_tasks(tasks);
+            self.ranks.expected = self.ranks.expected.max(Some(tasks));
         }
         let preferred = start.id.or(start.preferred_id.filter(|&id| {
             id < self.space.layout().tasks_max() && !self.tasks.values().any(|t| t.id == id)
         }));
         let (id, pid) = self.spawn(preferred, &path, arguments, &environment, &attributes)?;
+        drop(visit);
+        self.ranks.come(key, start.preferred_id);
         if let Some(task) = self.tasks.get_mut(&pid) {
             task.stub = Some(key);
         }
@@ -499,7 +564,24 @@ impl Server {
         }
         // SAFETY: a plain read.
         let group = unsafe { libc::getpgid(pid as i32) };
-        Ok(Reply::Started { id, pid, in_group: group == start.inheritance.group() })
+        let in_group = group == start.inheritance.group();
+        Ok(Reply::Started { id, pid, in_group, present: self.ranks.present })
+    }
+
+    /// Goes to a stub's mounts, if nothing else of its identity differs from ours and the kernel
+    /// lets us go there.
+    fn visit(&self, identity: &Identity, mounts: Option<Mounts>) -> Option<Visit> {
+        // A task of another domain is started by its keeper.
+        let is_possible =
+            self.identity.differs_in_mounts_only(identity) && self.space.domains().len() == 1;
+        if is_possible { Visit::new(&mounts?).ok() } else { None }
+    }
+
+    /// The reply to a stub whose program cannot be a task here.
+    fn apart(&mut self, start: &Start) -> Reply {
+        let differences = start.identity.as_ref().map(|it| self.identity.differences(it));
+        let is_known = std::mem::replace(&mut self.ranks.apart_is_known, true);
+        Reply::Apart { differences: differences.unwrap_or_default(), is_known }
     }
 
     /// What a living task's control block says now.
@@ -545,6 +627,8 @@ impl Server {
         Status {
             job: self.job.clone(),
             server: std::process::id(),
+            present: self.ranks.present,
+            expected: self.ranks.expected,
             base: layout.base(),
             segment_size: layout.segment_size(),
             tasks_max: layout.tasks_max(),
@@ -582,62 +666,11 @@ impl Server {
     }
 }
 
-/// Tells the stub that started this process why there will be no server: its standard error
-/// is the only one that people see. Removes the files, whose lock that stub holds.
-pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) {
-    let stub_is_late = Duration::from_secs(10);
-    let listener = UnixListener::from(listener);
-    let mut fds = [PollFd::new(&listener, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: stub_is_late.as_secs() as i64, tv_nsec: 0 };
-    if !poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
-        return;
+/// The mounts among the descriptors that a stub has sent.
+fn take_mounts(start: &Start, fds: &mut Vec<OwnedFd>) -> Option<Mounts> {
+    if !start.mounts || fds.len() < 3 {
+        return None;
     }
-    let Ok((stub, _)) = listener.accept() else { return };
-    let _ = stub.set_read_timeout(Some(stub_is_late));
-    let _ = stub.set_nonblocking(false);
-    let mut connection = connection(stub.into());
-    // What is unread when we close would be an error to the stub.
-    let _ = connection.receive::<Request>();
-    let _ = std::fs::remove_file(socket);
-    let _ = std::fs::remove_file(lock);
-    let _ = connection.send(&Reply::Refused(failure.message.clone(), failure.status), &[]);
-}
-
-/// Runs a node server until nobody needs it. `lock` is the file that stubs lock while
-/// they connect, `socket` the path to remove at the end.
-pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
-    let grace = Duration::from_millis(50);
-    let mut served = false;
-    loop {
-        let timeout = server.is_idle().then_some(grace);
-        server.turn(timeout);
-        served |= !server.is_idle();
-        // A stub that holds the lock is on its way to us. Before the first has come, we
-        // wait for it a while, since it is the one that started us.
-        if server.is_idle() && (served || first_stub_is_late()) {
-            let held = try_lock(lock);
-            if let Err(Errno::WOULDBLOCK | Errno::INTR | Errno::MFILE | Errno::NFILE) = held {
-                continue;
-            }
-            // With the lock, or where the directory has gone (a session's is removed at its
-            // end), so that nobody can reach us any more.
-            let _ = std::fs::remove_file(socket);
-            let _ = std::fs::remove_file(lock);
-            return;
-        }
-    }
-}
-
-/// Whether a server that nobody ever reached has run for a minute.
-fn first_stub_is_late() -> bool {
-    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    START.get_or_init(std::time::Instant::now).elapsed() > Duration::from_secs(60)
-}
-
-fn try_lock(path: &Path) -> Result<OwnedFd, Errno> {
-    use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
-    let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    Ok(file)
+    let mut taken = fds.drain(1..3);
+    Some(Mounts::from_descriptors(taken.next()?, taken.next()?))
 }

@@ -13,10 +13,12 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 
 use crate::Failure;
+use crate::identity::Identity;
 use crate::inherit::{self, Inheritance};
 use crate::job::Job;
+use crate::mounts::Mounts;
 use crate::protocol::{Reply, Request, SI_KERNEL, Start};
-use crate::reach::{Reached, Wanted, reach};
+use crate::reach::{Place, Wanted};
 use crate::settings;
 
 /// What `nagaya exec` was asked to do.
@@ -62,6 +64,8 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let cwd =
         rustix::fs::open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
+    // Without /proc, a server with other mounts cannot have the task.
+    let mounts = Mounts::of_this_thread().ok();
     let refuse = |failure| {
         unblock_signals(exec.sigmask);
         Ok(Outcome::Refused(failure))
@@ -76,10 +80,13 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         expected_tasks: exec.job.expected_tasks,
         id: exec.id,
         preferred_id: exec.job.local_rank,
+        identity: Some(Identity::of_this_process()),
+        mounts: mounts.is_some(),
         outlives_stub: false,
         inheritance,
     }));
     let mut sent: Vec<BorrowedFd<'_>> = vec![cwd.as_fd()];
+    sent.extend(mounts.iter().flat_map(Mounts::descriptors));
     sent.extend(&fds);
     // What is wrong with it the server says.
     let is_fixed = crate::is_fixed(&exec.path);
@@ -87,6 +94,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         segment_size: exec.segment_size,
         shared: is_fixed,
         delegatee: exec.delegatee.as_deref(),
+        apart_is_known: false,
     };
     let ask = |job: &Job| ask(job, wanted, &start, &sent);
     let mut asked = ask(&exec.job)?;
@@ -96,18 +104,26 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
         job = job.apart();
         asked = ask(&job)?;
     }
-    let Started { mut connection, id, pid, in_group } = match asked {
+    let Started { mut connection, id, pid, in_group, present, differences } = match asked {
         Ok(started) => started,
         Err(failure) => return refuse(failure),
     };
     if exec.verbose {
-        let _ = writeln!(io::stderr(), "nagaya: job {}: task {id}, PID {pid}", job.name);
+        let ranks = exec.job.expected_tasks.map(|expected| {
+            format!("; {present} of {expected} ranks of this node are in this space so far")
+        });
+        let ranks = ranks.unwrap_or_default();
+        let _ = writeln!(io::stderr(), "nagaya: job {}: task {id}, PID {pid}{ranks}", job.name);
+    }
+    if let (Some(differences), Some(ranks @ 2..)) = (differences, exec.job.local_tasks) {
+        let _ = writeln!(io::stderr(), "nagaya: {}", apart_warning(&job.name, ranks, &differences));
     }
     // What we keep open, its readers would wait for: all but standard error, which the
     // last line of a lost server needs.
-    drop((fds, cwd));
+    drop(sent);
+    drop((fds, cwd, mounts));
     close_all_but(&[2, connection.as_fd().as_raw_fd(), signals.as_raw_fd()]);
-    stand_for(&mut connection, &signals, in_group).ok_or_else(|| {
+    stand_for(&job.name, &mut connection, &signals, in_group).ok_or_else(|| {
         Failure::ours(format!("the node server of job {} is gone, and task {id} with it", job.name))
     })
 }
@@ -118,6 +134,67 @@ struct Started {
     id: u32,
     pid: u32,
     in_group: bool,
+    /// Tasks in its space that stubs have started.
+    present: u32,
+    /// What keeps it from being in a space with other ranks of the job, if the user does not know
+    /// yet.
+    differences: Option<Vec<String>>,
+}
+
+/// What to do where ranks are in containers of their own.
+const ONE_CONTAINER: &str = "start mpirun inside one container, or one container instance a node \
+                             (apptainer exec instance://NAME)";
+
+/// What to tell the user of a job of which some ranks have not come to the space of rank 0.
+fn missing_warning(job: &str, present: u32, expected: u32) -> String {
+    format!(
+        "job {job}: only {present} of its {expected} ranks on this node are in this space, so not \
+         all messages go through it: start all ranks by nagaya exec; if they are in containers, \
+         {ONE_CONTAINER}; see nagaya-exec(1)"
+    )
+}
+
+/// What to tell the user of a job whose ranks on this node are in several spaces.
+fn apart_warning(job: &str, ranks: u32, differences: &[String]) -> String {
+    let what = if differences.is_empty() { "rights".into() } else { differences.join(" and ") };
+    let is_container = |it: &String| it.contains("namespaces") || it.contains("root");
+    let advice = match differences.iter().any(is_container) {
+        true => ONE_CONTAINER,
+        false => "start all ranks with the same rights",
+    };
+    format!(
+        "job {job}: its {ranks} ranks on this node have different {what}, so not all messages go \
+         through one space: {advice}; see nagaya-exec(1)"
+    )
+}
+
+/// Asks the job's servers for other identities whether one takes the task. If none does: what
+/// differs, if the user does not know yet, and whether the user knows of it or is told now.
+fn ask_others(
+    place: &Place,
+    start: &Request,
+    fds: &[BorrowedFd<'_>],
+) -> Result<Started, (Option<Vec<String>>, bool)> {
+    let mut unknown = None;
+    let (mut is_apart, mut is_known) = (false, false);
+    for mut connection in place.others() {
+        if connection.send(start, fds).is_err() {
+            continue;
+        }
+        match connection.receive::<Reply>() {
+            Ok(Some(Reply::Started { id, pid, in_group, present })) => {
+                return Ok(Started { connection, id, pid, in_group, present, differences: None });
+            }
+            Ok(Some(Reply::Apart { differences, is_known: known })) => {
+                is_apart = true;
+                is_known |= known;
+                unknown.get_or_insert(differences);
+            }
+            // It cannot run the program, or is about to end: our own server says what is wrong.
+            _ => {}
+        }
+    }
+    Err((unknown.filter(|_| !is_known), is_apart))
 }
 
 /// Asks the job's server to start the task: what it says, or why not.
@@ -131,10 +208,12 @@ fn ask(
     const DYING: Duration = Duration::from_secs(5);
     const NAP: Duration = Duration::from_millis(1);
     let until = Instant::now() + DYING;
+    let mut apart = None;
     loop {
-        // The lock is held until the server has answered.
-        let Reached { mut connection, lock: _lock, started } = match reach(job, wanted) {
-            Ok(reached) => reached,
+        // Its lock is held until the server has answered.
+        let (_place, mut connection, started) = match find(job, wanted, start, fds, &mut apart) {
+            Ok(Found::Server(place, connection, started)) => (place, connection, started),
+            Ok(Found::Task(started)) => return Ok(Ok(started)),
             Err(failure) => return Ok(Err(failure)),
         };
         // A server that refuses may not have read it all: its reply is there all the same.
@@ -142,8 +221,14 @@ fn ask(
             let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Write);
         }
         match connection.receive::<Reply>() {
-            Ok(Some(Reply::Started { id, pid, in_group })) => {
-                return Ok(Ok(Started { connection, id, pid, in_group }));
+            Ok(Some(Reply::Started { id, pid, in_group, present })) => {
+                let differences = apart;
+                return Ok(Ok(Started { connection, id, pid, in_group, present, differences }));
+            }
+            Ok(Some(Reply::Apart { differences, .. })) => {
+                let what = differences.join(" and ");
+                let message = format!("the node server of job {} has other {what}", job.name);
+                return Ok(Err(Failure::ours(message)));
             }
             Ok(Some(Reply::Refused(message, status))) => {
                 return Ok(Err(Failure { message, status }));
@@ -152,7 +237,7 @@ fn ask(
                 return Err(Failure::ours(format!("the node server of job {}: {error}", job.name)));
             }
             // One that was there before us may have been killed.
-            Ok(None) | Err(_) if started.is_none() && Instant::now() < until => {
+            Ok(None) | Err(_) if !started && Instant::now() < until => {
                 std::thread::sleep(NAP);
             }
             Ok(_) | Err(_) => {
@@ -162,8 +247,45 @@ fn ask(
     }
 }
 
+/// What [`find`] has found.
+enum Found {
+    /// The job's server, and whether it was started now.
+    Server(Place, Connection, bool),
+    /// The task: a server for another identity has started it.
+    Task(Started),
+}
+
+/// Finds the job's server for our identity, else one for another that takes the task, else starts
+/// one. `apart` becomes what differs from others, if the user does not know yet.
+fn find(
+    job: &Job,
+    wanted: Wanted<'_>,
+    start: &Request,
+    fds: &[BorrowedFd<'_>],
+    apart: &mut Option<Vec<String>>,
+) -> Result<Found, Failure> {
+    let place = Place::new(job)?;
+    if let Some(connection) = place.connect()? {
+        return Ok(Found::Server(place, connection, false));
+    }
+    let apart_is_known = match ask_others(&place, start, fds) {
+        Ok(started) => return Ok(Found::Task(started)),
+        Err((differences, is_known)) => {
+            *apart = differences.or(apart.take());
+            is_known
+        }
+    };
+    let (connection, _) = place.start(Wanted { apart_is_known, ..wanted })?;
+    Ok(Found::Server(place, connection, true))
+}
+
 /// Forwards signals and waits for the end. `None` if the server has gone.
-fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> Option<Outcome> {
+fn stand_for(
+    job: &str,
+    connection: &mut Connection,
+    signals: &OwnedFd,
+    in_group: bool,
+) -> Option<Outcome> {
     let mut open = true;
     loop {
         // What has arrived comes first: the end may have come with the start.
@@ -175,6 +297,10 @@ fn stand_for(connection: &mut Connection, signals: &OwnedFd, in_group: bool) -> 
                 Reply::Stopped(_) => unsafe {
                     libc::kill(libc::getpid(), libc::SIGSTOP);
                 },
+                Reply::RanksMissing { present, expected } => {
+                    let line = missing_warning(job, present, expected);
+                    let _ = writeln!(io::stderr(), "nagaya: {line}");
+                }
                 _ => {}
             }
         }

@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use nagaya_server::identity::Identity;
 use nagaya_server::inherit::Inheritance;
 use nagaya_server::maps::Mapping;
 use nagaya_server::protocol::{
@@ -144,6 +145,8 @@ fn start() -> impl Strategy<Value = Request> {
                 expected_tasks: id,
                 id,
                 preferred_id,
+                identity: id.map(|_| Identity::of_this_process()),
+                mounts: sigmask & 1 != 0,
                 outlives_stub: false,
                 inheritance: Inheritance::of_this_process(sigmask),
             }))
@@ -199,21 +202,23 @@ fn mapping() -> impl Strategy<Value = Mapping> {
 fn reply() -> impl Strategy<Value = Reply> {
     let status = (
         any::<String>(),
-        any::<[u32; 2]>(),
+        any::<[u32; 3]>(),
         any::<[u64; 2]>(),
         prop::collection::vec(task_status(), 0..4),
         prop::collection::vec(domain_status(), 0..4),
     );
-    let status =
-        status.prop_map(|(job, [server, tasks_max], [base, segment_size], tasks, domains)| {
-            Status { job, server, base, segment_size, tasks_max, tasks, domains }
-        });
+    let status = status.prop_map(|(job, numbers, [base, segment_size], tasks, domains)| {
+        let [server, tasks_max, present] = numbers;
+        let expected = (present != 0).then_some(tasks_max);
+        Status { job, server, present, expected, base, segment_size, tasks_max, tasks, domains }
+    });
     prop_oneof![
-        any::<(u32, u32, bool)>().prop_map(|(id, pid, in_group)| Reply::Started {
-            id,
-            pid,
-            in_group
-        }),
+        any::<(u32, u32, bool)>()
+            .prop_map(|(id, pid, in_group)| { Reply::Started { id, pid, in_group, present: pid } }),
+        any::<(Vec<String>, bool)>()
+            .prop_map(|(differences, is_known)| { Reply::Apart { differences, is_known } }),
+        any::<(u32, u32)>()
+            .prop_map(|(present, expected)| { Reply::RanksMissing { present, expected } }),
         any::<(String, i32)>().prop_map(|(line, status)| Reply::Refused(line, status)),
         any::<i32>().prop_map(Reply::Stopped),
         any::<i32>().prop_map(Reply::Ended),
@@ -377,6 +382,8 @@ fn claimed_lengths_are_not_believed() {
         expected_tasks: Some(2),
         id: None,
         preferred_id: Some(1),
+        identity: Some(Identity::of_this_process()),
+        mounts: true,
         outlives_stub: true,
         inheritance: Inheritance::of_this_process(0),
     })));

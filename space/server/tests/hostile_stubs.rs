@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use nagaya_server::identity::Identity;
 use nagaya_server::inherit::Inheritance;
 use nagaya_server::protocol::{Connection, Reply, Request, Start, connection};
 use nagaya_server::server::Server;
@@ -30,6 +31,11 @@ struct Process {
 
 impl Process {
     fn new() -> Self {
+        Self::with(false)
+    }
+
+    /// Perhaps with other rights than this process: it may gain no new ones.
+    fn with(no_new_privs: bool) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let socket = PathBuf::from(format!("/tmp/nagaya-hostile-{}-{number}", std::process::id()));
@@ -38,7 +44,11 @@ impl Process {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command.args(["--ignored", "--exact", "serve", "--test-threads=1"]).env(ROLE, "1");
         command.stdin(OwnedFd::from(listener)).stdout(Stdio::null());
-        let block = || {
+        let block = move || {
+            if no_new_privs {
+                // SAFETY: no arguments in memory.
+                unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+            }
             let set = 1u64 << (libc::SIGCHLD - 1);
             // SAFETY: an eight-byte set, as the kernel's are.
             unsafe {
@@ -130,6 +140,8 @@ fn start(sigmask: u64) -> Start {
         expected_tasks: None,
         id: None,
         preferred_id: None,
+        identity: None,
+        mounts: false,
         outlives_stub: false,
         inheritance: Inheritance::of_this_process(sigmask),
     }
@@ -205,4 +217,44 @@ fn a_connection_stands_for_one_task() {
     connection.send(&Request::Signal(15, Some(1)), &[]).unwrap();
     let end = hear(&mut connection);
     assert!(matches!(end, Some(Reply::Ended(15))), "{end:?}");
+}
+
+/// What a stub says of its rights is not believed: a task has those of its server.
+#[test]
+fn a_stub_with_other_rights_gets_no_task() {
+    let root = File::open("/").unwrap();
+    for (no_new_privs, identity) in
+        [(false, None), (true, None), (true, Some(Identity::of_this_process()))]
+    {
+        let server = Process::with(no_new_privs);
+        let start = Request::Start(Box::new(Start { identity, ..start(0) }));
+        let reply = ask(&mut server.connect(), &start, &[root.as_fd()]);
+        match reply {
+            Some(Reply::Started { .. }) => assert!(!no_new_privs),
+            Some(Reply::Apart { .. }) => assert!(no_new_privs),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Mounts that are none of a stub's: a file in their place, or none.
+#[test]
+fn a_server_outlives_mounts_that_are_none() {
+    let server = Process::new();
+    let root = File::open("/").unwrap();
+    // The same but for the mount namespace's number.
+    let mut bytes = postcard::to_allocvec(&Identity::of_this_process()).unwrap();
+    let at = bytes.windows(5).position(|it| it == b"mnt:[").expect("a mount namespace") + 5;
+    bytes[at] ^= 1;
+    let identity: Identity = postcard::from_bytes(&bytes).unwrap();
+    for descriptors in [3, 1] {
+        let start = Start { identity: Some(identity.clone()), mounts: true, ..start(0) };
+        let fds = vec![root.as_fd(); descriptors];
+        let reply = ask(&mut server.connect(), &Request::Start(Box::new(start)), &fds);
+        assert!(matches!(reply, Some(Reply::Apart { .. })), "{reply:?}");
+    }
+    let identity = Some(Identity::of_this_process());
+    let start = Start { identity, ..start(0) };
+    let reply = ask(&mut server.connect(), &Request::Start(Box::new(start)), &[root.as_fd()]);
+    assert!(matches!(reply, Some(Reply::Started { .. })), "it still serves: {reply:?}");
 }

@@ -1,0 +1,177 @@
+//! What decides whether a program may be a task of a server: rights and namespaces.
+//!
+//! A task runs with the rights and in the namespaces of its server. So a program becomes a task
+//! of a server that has the same ones. The mount namespace and the root directory are an
+//! exception: a server with the right to do so starts the task in those of the program's stub
+//! ([`crate::mounts`]).
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use serde::{Deserialize, Serialize};
+
+/// Lines of /proc/PID/status, and what people call them.
+const RIGHTS: &[(&str, &str)] = &[
+    ("Uid", "users"),
+    ("Gid", "groups"),
+    ("Groups", "groups"),
+    ("CapInh", "capabilities"),
+    ("CapPrm", "capabilities"),
+    ("CapEff", "capabilities"),
+    ("CapBnd", "capabilities"),
+    ("CapAmb", "capabilities"),
+    ("NoNewPrivs", "no_new_privs attributes"),
+    ("Seccomp", "seccomp filters"),
+    ("Seccomp_filters", "seccomp filters"),
+];
+/// Entries of /proc/PID/ns, and what people call them.
+const NAMESPACES: &[(&str, &str)] = &[
+    ("mnt", MOUNTS),
+    ("pid", "PID namespaces"),
+    ("user", "user namespaces"),
+    ("net", "network namespaces"),
+    ("ipc", "IPC namespaces"),
+    ("uts", "UTS namespaces"),
+    ("cgroup", "cgroup namespaces"),
+    ("time", "time namespaces"),
+];
+const MOUNTS: &str = "mount namespaces";
+const ROOTS: &str = "root directories";
+const LABELS: &str = "security labels";
+
+/// Rights and namespaces of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Identity {
+    /// Key and value, in the order of [`RIGHTS`]; only those that the kernel has.
+    rights: Vec<(String, String)>,
+    /// Label of the security module.
+    label: String,
+    /// In the order of [`NAMESPACES`]; empty where unknown.
+    namespaces: Vec<String>,
+    /// Device and inode of the root directory.
+    root: (u64, u64),
+}
+
+impl Identity {
+    /// The calling process's.
+    pub fn of_this_process() -> Self {
+        let link = |name: &(&str, &str)| {
+            let link = fs::read_link(format!("/proc/self/ns/{}", name.0)).unwrap_or_default();
+            link.display().to_string()
+        };
+        let label = fs::read("/proc/self/attr/current").unwrap_or_default();
+        Self {
+            rights: rights("self").unwrap_or_default(),
+            label: String::from_utf8_lossy(&label).trim_end_matches(['\0', '\n']).to_owned(),
+            namespaces: NAMESPACES.iter().map(link).collect(),
+            root: fs::metadata("/").map_or((0, 0), |root| (root.dev(), root.ino())),
+        }
+    }
+
+    /// A number that differs where identities do, in all likelihood.
+    pub fn number(&self) -> u64 {
+        fnv1a(self.to_string().as_bytes())
+    }
+
+    /// Whether a process has these rights, as far as /proc tells: `None` where it does not.
+    pub fn has_rights(&self, pid: i32) -> Option<bool> {
+        (pid > 0).then(|| rights(&pid.to_string()))?.map(|rights| rights == self.rights)
+    }
+
+    /// What differs, for people.
+    pub fn differences(&self, other: &Self) -> Vec<String> {
+        let value = |identity: &Self, key: &str| {
+            let found = identity.rights.iter().find(|right| right.0 == key);
+            found.map(|right| right.1.clone())
+        };
+        let namespace = |identity: &Self, number: usize| identity.namespaces.get(number).cloned();
+        let rights = RIGHTS.iter().filter(|(key, _)| value(self, key) != value(other, key));
+        let namespaces = NAMESPACES.iter().enumerate();
+        let namespaces = namespaces.filter(|&(at, _)| namespace(self, at) != namespace(other, at));
+        let mut names: Vec<String> = Vec::new();
+        let all = rights.map(|(_, name)| *name).chain(namespaces.map(|(_, (_, name))| *name));
+        let label = (self.label != other.label).then_some(LABELS);
+        let root = (self.root != other.root).then_some(ROOTS);
+        for name in all.chain(label).chain(root) {
+            if !names.iter().any(|it| it == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
+    }
+
+    /// Whether only what a server can provide for a single task differs: mounts.
+    pub fn differs_in_mounts_only(&self, other: &Self) -> bool {
+        let differences = self.differences(other);
+        !differences.is_empty() && differences.iter().all(|it| it == MOUNTS || it == ROOTS)
+    }
+}
+
+/// Text that differs where identities do.
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (key, value) in &self.rights {
+            writeln!(f, "{key}:{value}")?;
+        }
+        writeln!(f, "{}", self.label)?;
+        for namespace in &self.namespaces {
+            writeln!(f, "{namespace}")?;
+        }
+        writeln!(f, "{}:{}", self.root.0, self.root.1)
+    }
+}
+
+/// FNV-1a, 64 bits: the same in every build, which the stubs of one job need.
+pub fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
+}
+
+/// Rights of a process of this PID namespace. `None`: /proc does not tell.
+fn rights(pid: &str) -> Option<Vec<(String, String)>> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let lines = status.lines().filter_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        RIGHTS.iter().any(|right| right.0 == key).then(|| (key.to_owned(), value.to_owned()))
+    });
+    Some(lines.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_is_named_once() {
+        let own = Identity::of_this_process();
+        assert_eq!(own, Identity::of_this_process());
+        assert!(own.differences(&own).is_empty() && !own.differs_in_mounts_only(&own));
+        let mut other = own.clone();
+        other.namespaces[0] = "mnt:[1]".into();
+        assert_eq!(own.differences(&other), ["mount namespaces"]);
+        assert!(own.differs_in_mounts_only(&other));
+        assert_ne!(own.to_string(), other.to_string());
+        other.root = (0, 0);
+        assert!(own.differs_in_mounts_only(&other));
+        other.namespaces[1] = "pid:[1]".into();
+        for right in other.rights.iter_mut().filter(|right| right.0.starts_with("Cap")) {
+            right.1 = "7".into();
+        }
+        let names = ["capabilities", "mount namespaces", "PID namespaces", "root directories"];
+        assert_eq!(own.differences(&other), names);
+        assert!(!own.differs_in_mounts_only(&other));
+    }
+
+    #[test]
+    fn rights_of_another_process_are_compared() {
+        let own = Identity::of_this_process();
+        assert_eq!(own.has_rights(std::process::id() as i32), Some(true));
+        assert_eq!(own.has_rights(0), None);
+        let mut less = own.clone();
+        less.rights[0].1 = "none".into();
+        assert_eq!(less.has_rights(std::process::id() as i32), Some(false));
+    }
+}

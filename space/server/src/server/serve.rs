@@ -1,0 +1,74 @@
+//! A node server's life: until nobody needs it, or until it has said why it cannot begin.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::Server;
+use crate::Failure;
+use crate::protocol::{Reply, Request, connection};
+
+/// Tells the stub that started this process why there will be no server: its standard error
+/// is the only one that people see. Removes the files, whose lock that stub holds.
+pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) {
+    let stub_is_late = Duration::from_secs(10);
+    let listener = UnixListener::from(listener);
+    let mut fds = [PollFd::new(&listener, PollFlags::IN)];
+    let timeout = Timespec { tv_sec: stub_is_late.as_secs() as i64, tv_nsec: 0 };
+    if !poll(&mut fds, Some(&timeout)).is_ok_and(|ready| ready > 0) {
+        return;
+    }
+    let Ok((stub, _)) = listener.accept() else { return };
+    let _ = stub.set_read_timeout(Some(stub_is_late));
+    let _ = stub.set_nonblocking(false);
+    let mut connection = connection(stub.into());
+    // What is unread when we close would be an error to the stub.
+    let _ = connection.receive::<Request>();
+    let _ = std::fs::remove_file(socket);
+    let _ = std::fs::remove_file(lock);
+    let _ = connection.send(&Reply::Refused(failure.message.clone(), failure.status), &[]);
+}
+
+/// Runs a node server until nobody needs it. `lock` is the file that stubs lock while
+/// they connect, `socket` the path to remove at the end.
+pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
+    let grace = Duration::from_millis(50);
+    let mut served = false;
+    loop {
+        let timeout = if server.is_idle() { Some(grace) } else { server.ranks_timeout() };
+        server.turn(timeout);
+        server.miss_ranks();
+        served |= !server.is_idle();
+        // A stub that holds the lock is on its way to us. Before the first has come, we
+        // wait for it a while, since it is the one that started us.
+        if server.is_idle() && (served || first_stub_is_late()) {
+            let held = try_lock(lock);
+            if let Err(Errno::WOULDBLOCK | Errno::INTR | Errno::MFILE | Errno::NFILE) = held {
+                continue;
+            }
+            // With the lock, or where the directory has gone (a session's is removed at its
+            // end), so that nobody can reach us any more.
+            let _ = std::fs::remove_file(socket);
+            let _ = std::fs::remove_file(lock);
+            return;
+        }
+    }
+}
+
+/// Whether a server that nobody ever reached has run for a minute.
+fn first_stub_is_late() -> bool {
+    static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    START.get_or_init(std::time::Instant::now).elapsed() > Duration::from_secs(60)
+}
+
+fn try_lock(path: &Path) -> Result<OwnedFd, Errno> {
+    use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC;
+    let file = open(path, flags, Mode::RUSR | Mode::WUSR)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}

@@ -1,0 +1,259 @@
+//! Ranks that a launcher starts in containers of their own: they share a space where the kernel
+//! allows it, and are told apart in one line where it does not.
+
+use std::path::Path;
+
+use nagaya_tests::mpi::{MPICH_4, Mpi, OPEN_MPI_4};
+use nagaya_tests::user::User;
+use nagaya_tests::{
+    Cmd, Output, TIME_LIMIT, WorkDir, messages, nagaya, nagaya_path, skip, wait_until,
+};
+
+/// A command in new namespaces, by `flags` of unshare(1).
+fn unshare(flags: &[&str], command: Cmd) -> Cmd {
+    Cmd::new("unshare").args(flags).command(command)
+}
+
+/// Whether such namespaces can be made here; says so if not.
+fn possible(command: Cmd) -> bool {
+    let possible = command.run().status.success();
+    if !possible {
+        skip("such namespaces are not permitted here");
+    }
+    possible
+}
+
+/// Each rank prints what the shell's `$(…)` gives, once all have begun: "RANK WORD".
+fn together(dir: &Path, ranks: usize, word: &str) -> Vec<String> {
+    let script = format!(
+        "rank=${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}; : >{dir}/$rank\n\
+         while [ $(ls {dir} | wc -l) -lt {ranks} ]; do sleep 0.05; done\n\
+         echo $rank {word}",
+        dir = dir.display()
+    );
+    vec!["/bin/sh".into(), "-c".into(), script]
+}
+
+/// Lines of nagaya's own on standard error, but for those of `-v`.
+fn warnings(output: &Output) -> Vec<&str> {
+    let lines = output.stderr.lines().filter(|line| line.starts_with("nagaya: "));
+    lines.filter(|line| !line.contains(": task ")).collect()
+}
+
+/// Runs three ranks in namespaces of their own, and asserts that they have spaces of their own
+/// and that one line says so, with `words`.
+#[track_caller]
+fn are_apart(mpi: Mpi, under: impl Fn(Cmd) -> Cmd, nagaya: &Path, flags: &[&str], words: &[&str]) {
+    let dir = WorkDir::short();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(dir.path(), open).expect("chmod");
+    let exec = Cmd::new(nagaya).args(["exec", "-v"]).args(together(dir.path(), 3, "ran"));
+    let output = under(mpi.launch(3).command(unshare(flags, exec))).run();
+    assert!(output.status.success(), "{output}");
+    assert_eq!(output.stdout.matches(" ran\n").count(), 3, "{output}");
+    assert_eq!(output.stderr.matches("1 of 3 ranks of this node are in this space").count(), 3);
+    let warnings = warnings(&output);
+    assert_eq!(warnings.len(), 1, "one warning for the job: {output}");
+    for word in words.iter().chain(&["its 3 ranks on this node", "see nagaya-exec(1)"]) {
+        assert!(warnings[0].contains(word), "no `{word}`: {output}");
+    }
+}
+
+const REMEDIES: &[&str] = &["start mpirun inside one container", "apptainer exec instance://"];
+
+#[test]
+fn ranks_in_mount_namespaces_of_their_own_make_single_copies() {
+    if !possible(unshare(&["--mount"], Cmd::new("true"))) {
+        return;
+    }
+    for mpi in [OPEN_MPI_4, MPICH_4] {
+        let dir = WorkDir::new();
+        let program = mpi.compile("mpi_messages.c");
+        messages::of_ranks_are_single_copies(
+            mpi,
+            &program,
+            &dir.join("done"),
+            Path::to_owned,
+            |command| command,
+            |exec| unshare(&["--mount"], exec),
+        );
+    }
+}
+
+#[test]
+fn a_rank_finds_files_in_its_own_mount_namespace() {
+    if !possible(unshare(&["--mount"], Cmd::new("true"))) {
+        return;
+    }
+    // The program is only there, and its working directory too.
+    let dir = WorkDir::new();
+    let script = format!(
+        "set -e; mount -t tmpfs tmpfs /mnt; cp /bin/sh /mnt/mine; cd /mnt; echo $1 >name\n\
+         exec {} exec -v ./mine -c '{}'",
+        nagaya_path().display(),
+        together(dir.path(), 3, "$(cat name) $(readlink /proc/self/ns/mnt)")[2]
+    );
+    let rank = Cmd::new("sh").args(["-c", &script, "sh", "private"]);
+    let launch = OPEN_MPI_4.launch(3).command(unshare(&["--mount"], rank));
+    let output = launch.run();
+    assert!(output.status.success(), "{output}");
+    let mut namespaces: Vec<&str> = Vec::new();
+    for line in output.stdout.lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        assert_eq!(words[1], "private", "{output}");
+        namespaces.push(words[2]);
+    }
+    namespaces.push("the tests'");
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    assert_eq!(namespaces.len(), 4, "each has its own: {output}");
+    // All in one space, without a warning.
+    assert!(output.stderr.contains("3 of 3 ranks of this node are in this space"), "{output}");
+    assert_eq!(warnings(&output), Vec::<&str>::new(), "{output}");
+}
+
+#[test]
+fn ranks_with_roots_of_their_own_share_a_space() {
+    if !possible(unshare(&["--mount"], Cmd::new("true"))) {
+        return;
+    }
+    // As container runtimes do: another root directory in the namespace.
+    let dir = WorkDir::new();
+    let script = format!(
+        "set -e; root={0}/root$1; mkdir -p $root; mount --rbind / $root; cd $root\n\
+         exec chroot $root {1} exec -v \"$@\"",
+        dir.path().display(),
+        nagaya_path().display()
+    );
+    let begun = WorkDir::new();
+    let rank = Cmd::new("sh").args(["-c", &script, "sh"]).args(together(begun.path(), 2, "ran"));
+    let output = OPEN_MPI_4.launch(2).command(unshare(&["--mount"], rank)).run();
+    assert!(output.status.success(), "{output}");
+    assert!(output.stderr.contains("2 of 2 ranks of this node are in this space"), "{output}");
+    assert_eq!(warnings(&output), Vec::<&str>::new(), "{output}");
+}
+
+#[test]
+fn ranks_in_pid_namespaces_of_their_own_get_one_warning() {
+    let flags = &["--fork", "--pid", "--mount-proc"];
+    if !possible(unshare(flags, Cmd::new("true"))) {
+        return;
+    }
+    let words = [REMEDIES, &["PID namespaces", "mount namespaces"]].concat();
+    for mpi in [OPEN_MPI_4, MPICH_4] {
+        are_apart(mpi, |command| command, &nagaya_path(), flags, &words);
+    }
+}
+
+#[test]
+fn an_ordinary_users_ranks_share_a_space_within_a_user_namespace() {
+    let user = User::ordinary();
+    let inside = |command: Cmd| {
+        // Its sessions' usual directory is the real root's.
+        let sessions = format!("OMPI_MCA_orte_tmpdir_base={}", user.path("").display());
+        let command = Cmd::new("env").arg(sessions).command(command);
+        user.command(unshare(&["--user", "--map-root-user"], command))
+    };
+    if !possible(inside(unshare(&["--mount"], Cmd::new("true")))) {
+        return;
+    }
+    let program = OPEN_MPI_4.compile("mpi_messages.c");
+    messages::of_ranks_are_single_copies(
+        OPEN_MPI_4,
+        &program,
+        &user.path("done"),
+        |path| user.bring(path),
+        inside,
+        |exec| unshare(&["--mount"], exec),
+    );
+}
+
+#[test]
+fn ranks_in_user_namespaces_of_their_own_get_one_warning() {
+    let user = User::ordinary();
+    let flags = &["--user", "--map-root-user", "--mount"];
+    if !possible(user.command(unshare(flags, Cmd::new("true")))) {
+        return;
+    }
+    let words = [REMEDIES, &["user namespaces"]].concat();
+    are_apart(OPEN_MPI_4, |c| user.command(c), &user.bring(&nagaya_path()), flags, &words);
+}
+
+/// As in containers that have a /tmp each.
+#[test]
+fn ranks_that_do_not_find_one_another_get_one_warning() {
+    let dir = WorkDir::short();
+    let script = format!(
+        "export XDG_RUNTIME_DIR={0}/$OMPI_COMM_WORLD_RANK; mkdir $XDG_RUNTIME_DIR\n\
+         exec {1} exec sh -c 'while [ ! -e {0}/done ]; do sleep 0.1; done'",
+        dir.path().display(),
+        nagaya_path().display()
+    );
+    let mut job = OPEN_MPI_4.launch(2).args(["sh", "-c", &script]).spawn();
+    let words = ["only 1 of its 2 ranks on this node are in this space", "instance://"];
+    wait_until("a warning", TIME_LIMIT, || {
+        assert!(job.is_running(), "{}", job.stderr());
+        words.iter().all(|word| job.stderr().contains(word))
+    });
+    // The other, which is as late, would have said so meanwhile.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    std::fs::write(dir.join("done"), "").expect("write");
+    let output = job.wait();
+    assert!(output.status.success(), "{output}");
+    assert_eq!(warnings(&output).len(), 1, "one warning for the job: {output}");
+}
+
+/// unshare(1) without --fork: the stub is in the old PID namespace, its node server in the new one.
+#[test]
+fn a_stub_whose_children_have_a_pid_namespace_runs_its_program() {
+    let flags = &["--pid"];
+    if !possible(unshare(flags, Cmd::new("sh").args(["-c", "true & wait"]))) {
+        return;
+    }
+    unshare(flags, nagaya("exec").args(["echo", "ran"])).run().prints("ran\n");
+}
+
+/// A task has no more rights than its stub.
+#[test]
+fn ranks_with_other_rights_are_apart_and_keep_their_rights() {
+    let drop_one =
+        "[ $OMPI_COMM_WORLD_RANK = 0 ] || drop=--no-new-privs\nexec setpriv $drop \"$@\"";
+    let dir = WorkDir::new();
+    let rights = "$(grep NoNewPrivs /proc/self/status)";
+    let exec = nagaya("exec").args(together(dir.path(), 2, rights));
+    let rank = Cmd::new("sh").args(["-c", drop_one, "sh"]).command(exec);
+    let output = OPEN_MPI_4.launch(2).command(rank).run();
+    assert!(output.status.success(), "{output}");
+    for line in ["0 NoNewPrivs: 0\n", "1 NoNewPrivs: 1\n"] {
+        assert!(output.stdout.contains(line), "{output}");
+    }
+    let warnings = warnings(&output);
+    assert_eq!(warnings.len(), 1, "{output}");
+    for word in ["no_new_privs", "start all ranks with the same rights"] {
+        assert!(warnings[0].contains(word), "{output}");
+    }
+}
+
+#[test]
+fn info_counts_the_ranks_of_running_jobs() {
+    let flags = &["--fork", "--pid", "--mount-proc"];
+    let mut jobs: Vec<(&[&str], &str)> = vec![(&[], "2 of 2")];
+    if possible(unshare(flags, Cmd::new("true"))) {
+        jobs.push((flags, "1 of 2"));
+    }
+    for (flags, count) in jobs {
+        let runtime = WorkDir::short();
+        let exec = nagaya("exec").args(["sh", "-c", "echo up; exec sleep 600"]);
+        let exec = if flags.is_empty() { exec } else { unshare(flags, exec) };
+        let mut job =
+            OPEN_MPI_4.launch(2).command(exec).env("XDG_RUNTIME_DIR", runtime.path()).spawn();
+        job.wait_for("`up` twice", |text| text.matches("up").count() == 2);
+        let info = nagaya("info").args(["--mpi=mpirun.openmpi", "--parsable"]);
+        let info = info.env("XDG_RUNTIME_DIR", runtime.path()).run();
+        let spaces = if flags.is_empty() { 1 } else { 2 };
+        let line = format!(": {count} ranks of this node are in one space");
+        let lines =
+            info.stdout.lines().filter(|it| it.starts_with("ranks=") && it.ends_with(&line));
+        assert_eq!(lines.count(), spaces, "{info}");
+    }
+}
