@@ -98,10 +98,11 @@ impl Cmd {
         self
     }
 
-    /// How long the command may run.
+    /// Lets the command run longer than [`TIME_LIMIT`]. A shorter limit has no effect: a test that
+    /// states how soon a command ends measures the time itself.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
-        self.time_limit = limit;
+        self.time_limit = limit.max(TIME_LIMIT);
         self
     }
 
@@ -158,12 +159,19 @@ impl Cmd {
         if let Some(dir) = &self.dir {
             command.current_dir(dir);
         }
-        if self.own_session {
-            // SAFETY: setsid may be called between fork and exec.
-            unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
-        } else {
+        if !self.own_session {
             command.process_group(0);
         }
+        let own_session = self.own_session;
+        let prepare = move || {
+            default_signals();
+            if own_session {
+                rustix::process::setsid()?;
+            }
+            Ok(())
+        };
+        // SAFETY: system calls that may be made between fork and exec.
+        unsafe { command.pre_exec(prepare) };
         let line = self.line();
         let child =
             command.spawn().unwrap_or_else(|error| panic!("cannot start `{line}`: {error}"));
@@ -177,6 +185,21 @@ impl Cmd {
     #[track_caller]
     pub fn run(self) -> Output {
         self.spawn().wait()
+    }
+}
+
+/// Gives every signal its default action and blocks none, whatever the process that runs the tests
+/// was started with: a shell's background job ignores SIGINT and SIGQUIT, nohup's SIGHUP.
+fn default_signals() {
+    // SAFETY: the numbers are signals, for which the default action needs no handler; the mask is
+    // one of ours. KILL and STOP fail, as they must.
+    unsafe {
+        for signal in 1..=libc::SIGRTMAX() {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
     }
 }
 

@@ -39,9 +39,9 @@ pub mod vm;
 pub use command::{Cmd, Output, Running};
 pub use random::Random;
 
-/// How long a command may run unless its test says otherwise. Generous: the machine may be
-/// busy, and what hangs hangs for ever.
-pub const TIME_LIMIT: Duration = Duration::from_secs(120);
+/// Time limit of a command and of [`wait_until`] for whatever nobody promises a time for. Generous,
+/// since the machine may be busy, and what hangs hangs for ever.
+pub const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// The directory with `nagaya` and its libraries.
 pub fn bin_dir() -> &'static Path {

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use crate::{Cmd, Running, WorkDir, tool, wait_until};
 
 /// How long its daemons may take to start, or to end.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = crate::TIME_LIMIT;
 
 /// A cluster. Dropped, it is gone.
 pub struct Slurm {

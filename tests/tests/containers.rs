@@ -4,7 +4,6 @@
 //! Each is made in private namespaces, so nothing changes for the rest of the machine.
 
 use std::path::Path;
-use std::time::Duration;
 
 use nagaya_tests::mpi::{self, MPICH_4, Mpi, OPEN_MPI_4};
 use nagaya_tests::user::User;
@@ -63,7 +62,7 @@ fn rootless_messages_are_single_copies(mpi: Mpi) {
     let is_up = |pid: &String| {
         std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm == "sleep\n")
     };
-    wait_until("the container is up", Duration::from_secs(20), || {
+    wait_until("the container is up", nagaya_tests::TIME_LIMIT, || {
         child().is_some_and(|p| is_up(&p))
     });
     let target = child().expect("the container's first process");

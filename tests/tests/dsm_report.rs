@@ -6,7 +6,7 @@ use std::time::Duration;
 use nagaya_tests::program::{c_with_libraries, source_dir};
 use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
 
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 const SOURCE: &str = "dsm/report.c";
 
 /// The report of a run of the program on so many nodes.

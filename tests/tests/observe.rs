@@ -48,13 +48,13 @@ fn ps_lists_the_tasks_of_jobs() {
     assert_eq!(tasks_of("no-such-job"), []);
     // A stopped one is shown as such.
     nagaya_tests::kill(tasks[1].pid, Signal::STOP);
-    wait_until("it is stopped", std::time::Duration::from_secs(5), || {
+    wait_until("it is stopped", nagaya_tests::TIME_LIMIT, || {
         tasks_of(&job).iter().any(|task| task.id == 1 && task.state.eq_ignore_ascii_case("T"))
     });
     nagaya_tests::kill(tasks[1].pid, Signal::CONT);
     // One that has gone is not.
     nagaya_tests::kill(tasks[1].pid, Signal::KILL);
-    wait_until("it is gone", std::time::Duration::from_secs(5), || tasks_of(&job).len() == 1);
+    wait_until("it is gone", nagaya_tests::TIME_LIMIT, || tasks_of(&job).len() == 1);
     running.signal(Signal::TERM);
     running.wait();
     assert_eq!(tasks_of(&job), []);
@@ -78,7 +78,7 @@ fn a_name_that_the_kernel_cuts_within_a_letter_hides_no_state() {
     let program = work.join("a長屋長屋長屋");
     nagaya_tests::copy_program(&tool("sleep"), &program);
     let running = exec(&job, program).arg("600").spawn();
-    wait_until("it sleeps", std::time::Duration::from_secs(30), || {
+    wait_until("it sleeps", nagaya_tests::TIME_LIMIT, || {
         tasks_of(&job).iter().any(|task| task.state == "S")
     });
     running.signal(Signal::TERM);
@@ -162,9 +162,7 @@ fn gdb_shows_the_programs_own_source_lines() {
         .args(["-nx", "-batch", "-ex", "set var go_on = 0", "-ex", "print go_on"])
         .run();
     assert!(output.clone().ok().contains("$1 = 0"), "{output}");
-    wait_until("task 1 has ended", std::time::Duration::from_secs(10), || {
-        tasks_of(&job).len() == 1
-    });
+    wait_until("task 1 has ended", nagaya_tests::TIME_LIMIT, || tasks_of(&job).len() == 1);
     assert!(running.is_running(), "task 0 goes on");
     assert_eq!(tasks_of(&job)[0].id, 0);
 }

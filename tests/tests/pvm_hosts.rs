@@ -19,7 +19,7 @@ use pvm::wire::{Answer, Inheritance, Request, Spawn};
 use rustix::process::Signal;
 
 /// How long daemons may take for anything.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
 /// Takes ssh's arguments; each host has a runtime directory, and its daemon's PID in a file.
 const AGENT: &str = r#"#!/bin/sh

@@ -7,7 +7,7 @@ use nagaya_tests::slurm::Slurm;
 use nagaya_tests::{WorkDir, nagaya, nagaya_path, tool, wait_until};
 
 /// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
 /// What the console says on a host, which has a runtime directory of its own in `work`.
 fn console(work: &WorkDir, host: &str, lines: &str) -> String {

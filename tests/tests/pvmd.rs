@@ -11,7 +11,7 @@ use rustix::fs::FlockOperation;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 use rustix::process::Signal;
 
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
 fn daemon(work: &WorkDir) -> Cmd {
     let daemon = nagaya("pvmd").env("XDG_RUNTIME_DIR", work.path()).env_remove("PVM_VMID");

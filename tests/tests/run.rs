@@ -271,7 +271,7 @@ fn tasks_end_when_nagaya_is_killed() {
     assert_eq!(tasks.len(), 3, "{tasks:?}");
     running.signal(Signal::KILL);
     assert_eq!(running.wait().signal(), Some(9));
-    wait_until("the tasks are gone", Duration::from_secs(5), || {
+    wait_until("the tasks are gone", nagaya_tests::TIME_LIMIT, || {
         tasks.iter().all(|task| !is_alive(task.pid))
     });
 }

@@ -14,7 +14,7 @@ use nagaya_tests::{
 use rustix::process::Signal;
 
 /// Time in which what must end has ended.
-const SOON: Duration = Duration::from_secs(10);
+const SOON: Duration = nagaya_tests::TIME_LIMIT;
 
 /// A task that says `up` and stays.
 fn sleeper(job: &str) -> Running {

@@ -44,7 +44,7 @@ fn a_background_job_outlives_the_task_that_started_it() {
     let dir = nagaya_tests::WorkDir::new();
     let file = dir.join("written-later");
     task("bash").args(["-c", script]).arg(&file).run().prints("first\n");
-    nagaya_tests::wait_until("the job wrote its file", std::time::Duration::from_secs(5), || {
+    nagaya_tests::wait_until("the job wrote its file", nagaya_tests::TIME_LIMIT, || {
         std::fs::read_to_string(&file).is_ok_and(|text| text == "later\n")
     });
 }

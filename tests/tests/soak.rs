@@ -102,7 +102,7 @@ impl Chaos {
                 }
                 if let Some(server) = server.filter(|pid| *pid > 1) {
                     kill(server, Signal::KILL);
-                    wait_until("the server has ended", Duration::from_secs(10), || {
+                    wait_until("the server has ended", nagaya_tests::TIME_LIMIT, || {
                         !is_alive(server)
                     });
                 }
@@ -153,9 +153,9 @@ fn chaos_leaves_the_undisturbed_right_and_nothing_behind() {
         std::thread::sleep(Duration::from_millis(10));
     }
     println!("{} works ended", chaos.finished);
-    wait_until("no task is left", Duration::from_secs(10), || chaos.tasks().is_empty());
+    wait_until("no task is left", nagaya_tests::TIME_LIMIT, || chaos.tasks().is_empty());
     let ours = chaos.runtime.path().to_str().expect("UTF-8").to_owned();
-    wait_until("no process of ours is left", Duration::from_secs(10), || {
+    wait_until("no process of ours is left", nagaya_tests::TIME_LIMIT, || {
         let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
         let mut lines =
             processes.filter_map(|process| std::fs::read(process.path().join("cmdline")).ok());

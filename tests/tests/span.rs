@@ -130,7 +130,7 @@ fn a_node_that_is_killed_is_named_and_all_end() {
                 output.one_line(&[&format!("node {victim}"), "lost"]);
             }
         }
-        wait_until("all have ended", Duration::from_secs(10), || {
+        wait_until("all have ended", nagaya_tests::TIME_LIMIT, || {
             all.iter().all(|&pid| !is_alive(pid))
         });
     }
@@ -145,7 +145,9 @@ fn signals_go_to_the_program() {
     job.signal(Signal::TERM);
     let output = job.wait();
     assert_eq!(output.signal(), Some(libc::SIGTERM), "{output}");
-    wait_until("all have ended", Duration::from_secs(10), || all.iter().all(|&pid| !is_alive(pid)));
+    wait_until("all have ended", nagaya_tests::TIME_LIMIT, || {
+        all.iter().all(|&pid| !is_alive(pid))
+    });
 }
 
 #[test]

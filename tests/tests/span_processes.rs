@@ -1,7 +1,5 @@
 //! `nagaya span`: processes that threads of all nodes start and fork, which then are as any other.
 
-use std::time::Duration;
-
 use nagaya_tests::span::{LIMIT, packing as span, program};
 use nagaya_tests::{Cmd, WorkDir, tool, wait_until};
 
@@ -30,7 +28,7 @@ fn a_daemon_lives_on_when_all_nodes_have_ended() {
     for nodes in [1, 2] {
         let file = work.join(&format!("said by {nodes}"));
         span(nodes, &forks).arg(&file).run().prints("");
-        wait_until("the daemon has said something", Duration::from_secs(20), || {
+        wait_until("the daemon has said something", nagaya_tests::TIME_LIMIT, || {
             std::fs::read_to_string(&file).is_ok_and(|said| said == "still there\n")
         });
     }

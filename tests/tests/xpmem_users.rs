@@ -6,7 +6,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use nagaya_tests::program::{build, include_dir, libraries, made_once};
 use nagaya_tests::{Cmd, nagaya, scratch_dir, task, tool, wait_until};
@@ -118,13 +117,13 @@ fn messages_are_attached(suffix: &str, launcher: &[&str]) {
         .command(nagaya("exec").arg(messages(suffix)).arg("/never"))
         .spawn();
     job.wait_for("`ready` twice", |text| text.matches("ready").count() == 2);
-    wait_until("both ranks attached 4 MiB at once", Duration::from_secs(10), || {
+    wait_until("both ranks attached 4 MiB at once", nagaya_tests::TIME_LIMIT, || {
         let stderr = job.stderr();
         let large = stderr.lines().filter_map(report).filter(|&(_, bytes)| bytes >= 4 << 20);
         large.map(|(pid, _)| pid).collect::<BTreeSet<_>>().len() == 2
     });
     job.signal(Signal::TERM);
-    wait_until("the launcher ends", Duration::from_secs(30), || !job.is_running());
+    wait_until("the launcher ends", nagaya_tests::TIME_LIMIT, || !job.is_running());
 }
 
 /// PID and number of bytes in a line of the witness.

@@ -8,7 +8,7 @@ use nagaya_tests::mpi::Mpi;
 use nagaya_tests::{Output, WorkDir, is_alive, kill, proc_status, seed, wait_until};
 use rustix::process::Signal;
 
-const TIME_LIMIT: Duration = Duration::from_secs(60);
+const TIME_LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
 /// The launcher ends as it does without us.
 pub fn are_seen(mpi: Mpi) {
@@ -137,9 +137,8 @@ impl Remains {
     /// Asserts that none is left, soon, of programs with such paths.
     #[track_caller]
     pub fn none_of(&self, what: &str, is_one: impl Fn(&str) -> bool) {
-        let limit = Duration::from_secs(20);
         let program = |command: &str| command.split(' ').next().map(&is_one).unwrap_or_default();
-        wait_until(&format!("after {what} all processes are gone"), limit, || {
+        wait_until(&format!("after {what} all processes are gone"), TIME_LIMIT, || {
             !self.processes().iter().any(|(_, command)| program(command))
         });
     }

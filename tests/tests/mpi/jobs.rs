@@ -2,7 +2,6 @@
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::Duration;
 
 use nagaya_tests::mpi::{MPICH_4, OPEN_MPI_4};
 use nagaya_tests::{Cmd, WorkDir, is_alive, nagaya, ps, wait_until};
@@ -60,7 +59,7 @@ fn nothing_remains_after_an_mpi_job() {
         .expect("the task's parent");
     std::fs::write(&done, "").expect("write");
     job.wait().ok();
-    wait_until("the node server is gone", Duration::from_secs(10), || !is_alive(server));
+    wait_until("the node server is gone", nagaya_tests::TIME_LIMIT, || !is_alive(server));
     for task in tasks {
         assert!(!is_alive(task.pid), "{task:?}");
     }

@@ -69,7 +69,7 @@ pub fn out_of_reach(mpi: Mpi) {
     let mut job = job.time_limit(Duration::from_secs(120)).spawn();
     let line = "it is not in this space";
     let said = |job: &Running| [job.stdout(), job.stderr()].iter().any(|it| it.contains(line));
-    wait_until("our line is there", Duration::from_secs(60), || said(&job) || !job.is_running());
+    wait_until("our line is there", nagaya_tests::TIME_LIMIT, || said(&job) || !job.is_running());
     assert!(said(&job), "{}", job.stderr());
     fails(job, &remains);
 }

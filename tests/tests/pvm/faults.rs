@@ -79,7 +79,7 @@ fn another_users_process_at_the_daemons_socket_gets_nothing_and_disturbs_nobody(
         user.command(Cmd::new("env").arg(path).command(program)).run()
     };
     let busy = machine.task(&flood).args(["20000", "4000"]).spawn();
-    wait_until("both are tasks", Duration::from_secs(30), || {
+    wait_until("both are tasks", nagaya_tests::TIME_LIMIT, || {
         let sockets = kernel_text("/proc/net/unix").expect("the kernel's list");
         let path = socket.to_str().expect("plain text");
         // That where the daemon listens, and theirs.

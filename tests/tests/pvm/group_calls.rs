@@ -108,7 +108,7 @@ fn play(machine: &Machine, whose: &str, script: &str) {
         } else if let Some((call, wanted)) = rest.split_once('~') {
             let (call, wanted) = (tids(call), complete(wanted.trim()));
             task(&mut tasks, &mut |task| {
-                nagaya_tests::wait_until(line, Duration::from_secs(20), || {
+                nagaya_tests::wait_until(line, nagaya_tests::TIME_LIMIT, || {
                     task.call(&call);
                     task.result() == wanted
                 });
@@ -637,7 +637,7 @@ fn a_killed_member_keeps_nobody_from_passing() {
         // The first is there for who has no other.
         let (first, others) = tasks.split_first_mut().expect("four are left");
         first.call("barriers g 2 100000000");
-        nagaya_tests::wait_until("all pass", Duration::from_secs(60), || {
+        nagaya_tests::wait_until("all pass", nagaya_tests::TIME_LIMIT, || {
             others.iter().all(|task| task.running.stdout().lines().count() > task.lines)
         });
         for task in others {
@@ -647,7 +647,7 @@ fn a_killed_member_keeps_nobody_from_passing() {
             task.running.signal(Signal::KILL);
         }
         let mut last = Task::start(&machine, &program, &format!("{round}-last"));
-        nagaya_tests::wait_until("the group ends", Duration::from_secs(20), || {
+        nagaya_tests::wait_until("the group ends", nagaya_tests::TIME_LIMIT, || {
             last.call("size g");
             last.result() == "-19 -19"
         });

@@ -11,7 +11,7 @@ use nagaya_tests::pvm::Machine;
 use nagaya_tests::{Cmd, WorkDir, program, ps, same_lines, wait_until};
 
 /// How long anything may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
 fn compiled(name: &str, flags: &[&str]) -> PathBuf {
     program::c_pvm(&format!("pvm/{name}.c"), &[&["-Wextra", "-Werror"], flags].concat())
