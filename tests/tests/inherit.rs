@@ -80,10 +80,10 @@ fn descriptors_at_their_odd_numbers() {
         assert!(as_task.stdout.contains(&format!("\ndescriptor {number}: ")), "{as_task}");
     }
     // A pipe and a socket come through, too: what is written there arrives.
-    let script = "exec 41> >(cat); exec \"$@\"";
+    let script = "exec 41> >(cat); cat=$!; \"$@\"; exec 41>&-; wait $cat";
     let writes = |inner: Cmd| Cmd::new("bash").args(["-c", script, "bash"]).command(inner);
     let inner = exec(&job(), "bash").args(["-c", "echo through the pipe >&41"]);
-    writes(inner).spawn().wait_for_word("through the pipe");
+    writes(inner).run().prints("through the pipe\n");
 }
 
 #[test]
