@@ -55,9 +55,11 @@ fn path_argument(call: &Call) -> Option<usize> {
         | libc::SYS_removexattr => Some(0),
         libc::SYS_open => unless(a[1], libc::O_NOFOLLOW, 0),
         libc::SYS_openat => unless(a[2], libc::O_NOFOLLOW, 1),
-        // SAFETY: the program's structure, which begins with flags.
         libc::SYS_openat2 if a[2] != 0 => {
-            unless(unsafe { (a[2] as *const u64).read_unaligned() }, libc::O_NOFOLLOW, 1)
+            // SAFETY: the program's structure, which begins with flags; a bad address is a fault
+            // in a call: EFAULT.
+            let flags = unsafe { (a[2] as *const u64).read_unaligned() };
+            unless(flags, libc::O_NOFOLLOW, 1)
         }
         libc::SYS_faccessat | libc::SYS_fchmodat | libc::SYS_futimesat => Some(1),
         libc::SYS_newfstatat => unless(a[3], libc::AT_SYMLINK_NOFOLLOW, 1),
