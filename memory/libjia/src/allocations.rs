@@ -63,8 +63,8 @@ pub fn free(
     let pages = pieces.iter().map(bytes).sum::<usize>() / page_bytes;
     let (begin, end) = (pages * part.0 / part.1, pages * (part.0 + 1) / part.1);
     let at = std::ptr::with_exposed_provenance_mut::<u8>(address + begin * page_bytes);
-    // SAFETY: whole pages of an allocation, which nobody else uses between the barriers. The task is
-    // not locked, since pages may have to come.
+    // The task is not locked here, since pages may have to come.
+    // SAFETY: whole pages of an allocation, which no other task uses between the barriers.
     unsafe { at.write_bytes(0, (end - begin) * page_bytes) };
     with(&mut Task::barrier);
     account.free.get_or_insert_default().entry(pieces).or_default().push(address);
