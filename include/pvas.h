@@ -149,6 +149,8 @@ struct pvas_spawn_attr {
 	size_t           segment_size; /* the part of its segment that the task may use: a power
 	                                 of two from 64 MiB up to the space's segment size; what
 	                                 does not fit is ENOMEM to the task */
+	int             *id;          /* out: the task's ID, also where it has already ended;
+	                                 untouched on error */
 };
 #define PVAS_SPAWN_FDS       (1u << 0) /* fd_map and n_fds */
 #define PVAS_SPAWN_CWD       (1u << 1)
@@ -156,6 +158,7 @@ struct pvas_spawn_attr {
 #define PVAS_SPAWN_PDEATHSIG (1u << 3)
 #define PVAS_SPAWN_PGID      (1u << 4)
 #define PVAS_SPAWN_SEGMENT_SIZE (1u << 5)
+#define PVAS_SPAWN_ID        (1u << 6)
 
 /* pvas_fork and pvas_execve in one call. `pvid` may be PVAS_ANY_ID. `attr` may be
  * NULL. A relative `path` starts at the caller's working directory. What no attribute
@@ -196,7 +199,8 @@ int pvas_getspace(int pvd, struct pvas_space_info *info);
  * lives on another machine). */
 pid_t pvas_getpid(int pvd, int pvid);
 
-/* ID of the living task with this PID, such as one that PVAS_ANY_ID gave.
+/* ID of the living task with this PID. Which ID PVAS_ANY_ID gave is known for certain by
+ * PVAS_SPAWN_ID only: a short task may have ended.
  * Errors: as pvas_ntasks, EINVAL (no possible PID), ESRCH (no task of the space has it). */
 int pvas_id_of_pid(int pvd, pid_t pid);
 

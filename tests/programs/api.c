@@ -724,6 +724,42 @@ static void task_reads_a_byte(const char *unused)
 	exit(byte);
 }
 
+/* The ID that was chosen is told, however soon the task ends. */
+static void spawn_tells_the_id(void)
+{
+	int pvd = new_space(), id = -7;
+	struct pvas_spawn_attr attr = {.fields = PVAS_SPAWN_ID, .id = &id};
+	char *ends[] = {"api", "task-exits", "6", NULL};
+	for (int i = 0; i < 200; i++) {
+		id = -7;
+		pid_t pid = pvas_spawn(pvd, PVAS_ANY_ID, self, ends, environ, &attr);
+		CHECK(pid > 0);
+		/* The last one's may not be free again at once. */
+		CHECK(id >= 0 && id < 200);
+		CHECK_EQ(wait_status(pid), 6);
+	}
+	/* The same as that of a task that lives. */
+	char *sleeps[] = {"api", "task-sleeps", "", NULL};
+	pid_t sleeper = pvas_spawn(pvd, PVAS_ANY_ID, self, sleeps, environ, &attr);
+	CHECK(sleeper > 0);
+	CHECK_EQ(pvas_getpid(pvd, id), sleeper);
+	int taken = id;
+	/* One that was asked for; and none on error. */
+	CHECK_EQ(wait_status(pvas_spawn(pvd, 205, self, ends, environ, &attr)), 6);
+	CHECK_EQ(id, 205);
+	CHECK_FAILS(pvas_spawn(pvd, taken, self, ends, environ, &attr), EBUSY);
+	CHECK_FAILS(pvas_spawn(pvd, 206, "/nonexistent", ends, environ, &attr), ENOENT);
+	CHECK_EQ(id, 205);
+	attr.id = NULL;
+	CHECK_FAILS(pvas_spawn(pvd, 206, self, ends, environ, &attr), EFAULT);
+	/* Who does not ask for it need not have the member. */
+	attr.fields = 0;
+	attr.id = (int *)16;
+	CHECK_EQ(wait_status(pvas_spawn(pvd, 206, self, ends, environ, &attr)), 6);
+	CHECK(pvas_destroy(pvd) == 0);
+	CHECK_EQ(wait_status(sleeper), 128 + SIGKILL);
+}
+
 static void bad_spawn_attributes(void)
 {
 	int pvd = new_space();
@@ -1393,6 +1429,7 @@ static const struct check_case cases[] = {
 	{"empty_lists", empty_lists},
 	{"spawn_attributes", spawn_attributes},
 	{"bad_spawn_attributes", bad_spawn_attributes},
+	{"spawn_tells_the_id", spawn_tells_the_id},
 	{"death_signal", death_signal},
 	{"threads_spawn_at_once", threads_spawn_at_once},
 	{"two_hundred_at_once", two_hundred_at_once},

@@ -83,6 +83,11 @@ fn pvas_spawn_refuses_bad_attributes() {
 }
 
 #[test]
+fn pvas_spawn_tells_the_id_also_of_a_task_that_has_ended() {
+    holds("spawn_tells_the_id");
+}
+
+#[test]
 fn the_death_signal_comes_when_the_spawning_thread_ends() {
     holds("death_signal");
 }

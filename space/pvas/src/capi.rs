@@ -203,15 +203,22 @@ pub struct SpawnAttr {
     pdeathsig: c_int,
     pgid: libc::pid_t,
     segment_size: usize,
+    id: *mut c_int,
 }
+
+/// Flag for `id`.
+const SPAWN_ID: u64 = 1 << 6;
 
 impl SpawnAttr {
     /// # Safety
     /// The pointers that `fields` names are valid for the sizes beside them.
     unsafe fn read(&self) -> Result<Attributes, Error> {
         let mut attributes = Attributes::default();
-        if self.fields & !63 != 0 {
+        if self.fields & !127 != 0 {
             return Err(Error::Invalid("fields (unknown flag)"));
+        }
+        if self.fields & SPAWN_ID != 0 && self.id.is_null() {
+            return Err(Error::Null("id"));
         }
         if self.fields & 1 != 0 {
             if self.fd_map.is_null() && self.n_fds > 0 {
@@ -272,7 +279,12 @@ pub unsafe extern "C" fn pvas_spawn(
             let attributes = attr.as_ref().map_or(Ok(Attributes::default()), |a| a.read())?;
             (self::path(path)?, strings(argv), strings(envp), attributes)
         };
-        let (_, pid) = space.spawn(id, program, arguments, &environment, &attributes)?;
+        let (id, pid) = space.spawn(id, program, arguments, &environment, &attributes)?;
+        // SAFETY: as the caller vouches.
+        if let Some(attr) = unsafe { attr.as_ref() }.filter(|it| it.fields & SPAWN_ID != 0) {
+            // SAFETY: `read` has seen that it is not null; the caller vouches for the rest.
+            unsafe { attr.id.write(id as c_int) };
+        }
         Ok(pid as libc::pid_t)
     };
     answer(spawn())
