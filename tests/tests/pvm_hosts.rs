@@ -129,6 +129,7 @@ fn a_host_that_is_added_has_its_tasks_in_a_space_too() {
     for host in ["one", "two"] {
         let spawn = Spawn {
             file: "/bin/sleep".into(),
+            directory: String::new(),
             arguments: vec!["60".into()],
             flags: PvmTaskHost,
             place: host.into(),
