@@ -1,5 +1,6 @@
 //! Jobs that real launchers start: their processes find each other, and talk.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -143,7 +144,11 @@ fn processes_find_each_other_under_mpiexec_of_intel_mpi() {
 fn one_process_aborts_all() {
     for launcher in ["mpirun.openmpi", "mpirun.mpich", "mpich:mpirun", "impi-rt:mpiexec.hydra"] {
         let Some(output) = launch(launcher, "abort") else { continue };
-        assert_eq!(output.status.code(), Some(7), "{launcher}: {output:?}");
+        // Intel's launcher may write to a proxy that has ended, and then ends by SIGPIPE itself.
+        let is_broken_pipe = output.status.signal() == Some(libc::SIGPIPE);
+        let is_aborted =
+            output.status.code() == Some(7) || launcher.starts_with("impi") && is_broken_pipe;
+        assert!(is_aborted, "{launcher}: {output:?}");
     }
 }
 
