@@ -209,7 +209,8 @@ impl Agent {
             return self.nonsense(from, "what is mapped elsewhere");
         };
         self.blocks.known.insert(block, bits);
-        self.node.may_foresee(pages_of(block).filter(|&page| is_set(&bits, page)));
+        let known = pages_of(block).filter(|&page| is_set(&bits, page));
+        known.for_each(|page| self.node.may_foresee(page..page + 1));
         self.show_pooled(from, block, chunk, &bits);
         let mut waiting = self.blocks.looking.remove(&block).unwrap_or_default();
         let asked = waiting.front().map(|(page, _)| *page);

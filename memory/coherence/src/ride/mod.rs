@@ -14,7 +14,6 @@
 //! | [`forecast`] | what others asked this node for and used, hence what they want next, and how many pages a grant is to carry: pure guesses, any of which may be wrong |
 //! | [`differences`], [`granularity`] | the paper's predictor and its control, one each |
 //! | [`runs`] | how far a node goes through memory page by page |
-//! | [`patches`] | the same, where it goes here and there |
 //! | [`sweeps`] | how much of its own memory a node is about to use for the first time |
 //! | [`history`], [`sequence`], [`trust`] | further predictors, and who of them is heard |
 //! | [`auto`] | lets all of them compete |
@@ -27,7 +26,6 @@ pub mod differences;
 pub mod forecast;
 pub mod granularity;
 pub mod history;
-pub mod patches;
 pub mod runs;
 pub mod sequence;
 pub mod sweeps;

@@ -1,20 +1,39 @@
 //! Sweeps: who uses memory for the first time, or writes what was only read before, does so with
 //! what is beside it next; so twice as much is made ready each time, up or down. What is made ready
 //! says nothing when it is used.
+//!
+//! Memory that is made ready is taken, used or not. A sweep that goes on has used what was made
+//! ready for it; of how much else that is not known is bounded by a share of what was used, all
+//! sweeps together. So memory that is used here and there is taken as it is used.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::message::Page;
 
-/// Sweeps that are followed at a time.
-const SWEEPS: usize = 8;
+/// Sweeps that are followed at a time: who sorts goes through as many parts.
+const SWEEPS: usize = 1024;
+/// Pages that are made ready and not known to be used: so many at most, and of those that were
+/// used one in so many.
+const SLACK: Page = 64;
+const SHARE: Page = 8;
 
 /// Of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sweeps {
-    /// The last one first.
-    sweeps: VecDeque<Sweep>,
+    /// By number: the one that went on last has the highest.
+    sweeps: BTreeMap<u64, Sweep>,
+    /// Which goes on with a page.
+    next: BTreeMap<Page, u64>,
+    last: u64,
+    /// What is made ready takes memory: what was used, and what may not have been.
+    counts: Option<Counts>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Counts {
+    used: Page,
+    open: Page,
 }
 
 /// Neighbours that were used one after the other.
@@ -27,86 +46,154 @@ struct Sweep {
 }
 
 impl Sweep {
-    /// Whether it goes down, if it goes on with that page. Who goes to and fro between two pages
-    /// sweeps nothing.
-    fn goes_on(&self, page: Page) -> Option<bool> {
-        let down = match page {
-            _ if page == self.ready.end => false,
-            _ if page + 1 == self.ready.start => true,
-            _ => return None,
-        };
-        self.down.is_none_or(|before| before == down).then_some(down)
+    /// The pages with which it goes on. Who goes to and fro between two pages sweeps nothing.
+    fn next(&self) -> impl Iterator<Item = Page> {
+        let up = (self.down != Some(true)).then_some(self.ready.end);
+        let down = self.ready.start.checked_sub(1).filter(|_| self.down != Some(false));
+        up.into_iter().chain(down)
     }
 }
 
 impl Sweeps {
+    /// Of memory that is taken by being made ready.
+    pub fn of_memory() -> Self {
+        Self { counts: Some(Counts::default()), ..Self::default() }
+    }
+
     /// A page is used for the first time: it and what is beside it are to be made ready, at most
-    /// so many pages.
-    pub fn first_use(&mut self, page: Page, most: Page) -> Range<Page> {
-        let goes_on = |(at, sweep): (usize, &Sweep)| Some((at, sweep.goes_on(page)?));
-        let next = match self.sweeps.iter().enumerate().find_map(goes_on) {
-            None => Sweep { ready: page..page + 1, down: None },
-            Some((at, down)) => {
-                let last = self.sweeps.remove(at).expect("it is there").ready;
-                let pages = (2 * (last.end - last.start)).min(most);
-                let ready = match down {
-                    false => page..page + pages,
-                    true => (page + 1).saturating_sub(pages)..page + 1,
-                };
-                Sweep { ready, down: Some(down) }
+    /// so many pages, up to the first that `can` not.
+    pub fn first_use(&mut self, page: Page, most: Page, can: impl Fn(Page) -> bool) -> Range<Page> {
+        let before = self.next.get(&page).copied().and_then(|number| self.remove(number));
+        let (pages, down) = match &before {
+            None => (1, None),
+            Some(Sweep { ready, .. }) => {
+                (2 * (ready.end - ready.start), Some(page + 1 == ready.start))
             }
         };
-        self.sweeps.retain(|sweep| sweep.ready != next.ready);
-        self.sweeps.truncate(SWEEPS - 1);
-        self.sweeps.push_front(next.clone());
-        next.ready
+        let used = before.map_or(0, |before| before.ready.end - before.ready.start - 1);
+        let pages = pages.min(most).min(1 + self.room(used));
+        let mut ready = page..page + 1;
+        while ready.end - ready.start < pages {
+            match (down, ready.start.checked_sub(1)) {
+                (Some(true), Some(next)) if can(next) => ready.start = next,
+                (Some(false), _) if can(ready.end) => ready.end += 1,
+                _ => break,
+            }
+        }
+        if let Some(counts) = &mut self.counts {
+            counts.open += ready.end - ready.start - 1;
+        }
+        self.follow(Sweep { ready: ready.clone(), down });
+        ready
+    }
+
+    /// One page, and so many that were made ready before it, are used; so many others may be made
+    /// ready now.
+    fn room(&mut self, ready: Page) -> Page {
+        let Some(counts) = &mut self.counts else { return Page::MAX - 1 };
+        counts.used += 1 + ready;
+        counts.open = counts.open.saturating_sub(ready);
+        (SLACK + counts.used / SHARE).saturating_sub(counts.open)
+    }
+
+    fn follow(&mut self, sweep: Sweep) {
+        self.last += 1;
+        for page in sweep.next() {
+            let other = self.next.insert(page, self.last);
+            // What goes on with the same page is the same.
+            other.and_then(|other| self.remove(other));
+        }
+        self.sweeps.insert(self.last, sweep);
+        if self.sweeps.len() > SWEEPS
+            && let Some((&oldest, _)) = self.sweeps.first_key_value()
+        {
+            self.remove(oldest);
+        }
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Sweep> {
+        let sweep = self.sweeps.remove(&number)?;
+        for page in sweep.next() {
+            if self.next.get(&page) == Some(&number) {
+                self.next.remove(&page);
+            }
+        }
+        Some(sweep)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
-    /// How often somebody is stopped who uses these pages one after the other.
-    fn stops(sweeps: &mut Sweeps, pages: impl Iterator<Item = Page>) -> usize {
-        let mut ready = std::collections::BTreeSet::new();
-        pages
+    /// How often somebody is stopped who uses these pages one after the other, and how many are
+    /// ready then.
+    fn stops(sweeps: &mut Sweeps, pages: impl Iterator<Item = Page>) -> (usize, usize) {
+        let mut ready = BTreeSet::new();
+        let stops = pages
             .filter(|&page| {
                 !ready.contains(&page) && {
-                    ready.extend(sweeps.first_use(page, 64));
+                    ready.extend(sweeps.first_use(page, 64, |_| true));
                     true
                 }
             })
-            .count()
+            .count();
+        (stops, ready.len())
     }
 
     #[test]
     fn twice_as_much_is_ready_each_time() {
         let mut sweeps = Sweeps::default();
-        assert_eq!(stops(&mut sweeps, 100..163), 6, "1, 2, 4, 8, 16 and 32");
-        assert_eq!(stops(&mut sweeps, 163..163 + 640), 10, "and 64 at most");
-        assert_eq!(stops(&mut sweeps, (4000..4063).rev()), 6);
-        assert_eq!(stops(&mut sweeps, (0..100).rev()), 7, "there is nothing below the first");
-        assert_eq!(
-            stops(&mut sweeps, (5000..9000).step_by(2)),
-            2000,
-            "what is used apart is alone"
-        );
+        assert_eq!(stops(&mut sweeps, 100..163).0, 6, "1, 2, 4, 8, 16 and 32");
+        assert_eq!(stops(&mut sweeps, 163..163 + 640).0, 10, "and 64 at most");
+        assert_eq!(stops(&mut sweeps, (4000..4063).rev()).0, 6);
+        assert_eq!(stops(&mut sweeps, (0..100).rev()).0, 7, "there is nothing below the first");
+        let apart = stops(&mut sweeps, (5000..9000).step_by(2));
+        assert_eq!(apart, (2000, 2000), "what is used apart is alone");
     }
 
     #[test]
     fn to_and_fro_is_no_sweep() {
         let mut sweeps = Sweeps::default();
         for _ in 0..10 {
-            assert_eq!(sweeps.first_use(7, 64), 7..8);
-            assert_eq!(sweeps.first_use(8, 64), 8..10);
+            assert_eq!(sweeps.first_use(7, 64, |_| true), 7..8);
+            assert_eq!(sweeps.first_use(8, 64, |_| true), 8..10);
         }
     }
 
     #[test]
-    fn several_are_followed_at_a_time() {
+    fn many_are_followed_at_a_time() {
         let mut sweeps = Sweeps::default();
-        let pages = (0..32).flat_map(|page| (0..8).map(move |part| 1000 * part + page));
-        assert_eq!(stops(&mut sweeps, pages), 6 * 8);
+        let pages = (0..32).flat_map(|page| (0..800).map(move |part| 1000 * part + page));
+        assert_eq!(stops(&mut sweeps, pages).0, 6 * 800);
+        assert!(sweeps.sweeps.len() <= SWEEPS && sweeps.next.len() <= 2 * SWEEPS);
+    }
+
+    #[test]
+    fn nothing_is_ready_behind_what_cannot_be() {
+        let mut sweeps = Sweeps::default();
+        for page in 0..7 {
+            sweeps.first_use(page, 1, |_| true);
+        }
+        assert_eq!(sweeps.first_use(7, 64, |page| page < 8), 7..8);
+        assert_eq!(sweeps.first_use(8, 64, |page| page < 10), 8..10);
+    }
+
+    #[test]
+    fn memory_is_taken_as_it_is_used() {
+        let much = |pages: &mut dyn Iterator<Item = Page>, used: usize| {
+            let (stops, ready) = stops(&mut Sweeps::of_memory(), pages);
+            assert!(ready <= used + used / 6 + SLACK as usize, "{ready} of {used}");
+            (stops, ready)
+        };
+        // Each sixteenth; one by one in no order; parts of rows, of three and of forty pages.
+        assert_eq!(much(&mut (0..16 * 4096).step_by(16), 4096), (4096, 4096));
+        much(&mut (0..4096).map(|at| at * 1237 % 8192), 4096);
+        much(&mut (0..4096).map(|at| at / 3 * 16 + at % 3), 4096);
+        much(&mut (0..4096).map(|at| at / 40 * 64 + at % 40), 4096);
+        // All of it, in order: as soon as it has used some, 64 at a time.
+        let (stops, _) = much(&mut (0..16384), 16384);
+        assert!(stops < 16384 / 64 + 40, "{stops}");
     }
 }

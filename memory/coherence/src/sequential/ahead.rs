@@ -38,7 +38,6 @@ use super::page::{Happens, State};
 use super::table::{Entry, Fresh};
 use crate::message::{NodeId, Page};
 use crate::ride::forecast::Forecast;
-use crate::ride::patches::Patches;
 use crate::ride::sweeps::Sweeps;
 use crate::ride::{By, Carrier, Fate, Ride};
 use crate::run::{self, NOBODY, Run};
@@ -50,34 +49,41 @@ const WHOLE_MAX: usize = 32;
 /// Pages that were read and become writable together, at most: others lose their copies.
 const WRITES_MAX: Page = 16;
 
-/// Pages, a bit each.
+/// Pages: from, to. They neither meet nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Told(BTreeMap<Page, u64>);
+struct Told(BTreeMap<Page, Page>);
 
 impl Told {
-    const WORD: Page = u64::BITS as Page;
-
     fn has(&self, page: Page) -> bool {
-        let word = self.0.get(&(page / Self::WORD));
-        word.is_some_and(|bits| bits >> (page % Self::WORD) & 1 == 1)
+        self.0.range(..=page).next_back().is_some_and(|(_, &end)| page < end)
     }
 
-    fn add(&mut self, page: Page) {
-        *self.0.entry(page / Self::WORD).or_default() |= 1 << (page % Self::WORD);
+    fn add(&mut self, pages: Range<Page>) {
+        if pages.is_empty() {
+            return;
+        }
+        let (mut start, mut end) = (pages.start, pages.end);
+        while let Some((&from, &to)) = self.0.range(..=end).next_back()
+            && to >= start
+        {
+            self.0.remove(&from);
+            (start, end) = (start.min(from), end.max(to));
+        }
+        self.0.insert(start, end);
     }
 
     fn remove(&mut self, pages: Range<Page>) {
-        let words = pages.start / Self::WORD..pages.end.div_ceil(Self::WORD);
-        let words: Vec<(Page, u64)> =
-            self.0.range(words).map(|(&word, &bits)| (word, bits)).collect();
-        for (word, mut bits) in words {
-            let begin = word * Self::WORD;
-            let of = begin.max(pages.start)..(begin + Self::WORD).min(pages.end);
-            of.for_each(|page| bits &= !(1 << (page - begin)));
-            match bits {
-                0 => self.0.remove(&word),
-                _ => self.0.insert(word, bits),
-            };
+        while let Some((&from, &to)) = self.0.range(..pages.end).next_back()
+            && to > pages.start
+            && !pages.is_empty()
+        {
+            self.0.remove(&from);
+            if to > pages.end {
+                self.0.insert(pages.end, to);
+            }
+            if from < pages.start {
+                self.0.insert(from, pages.start);
+            }
         }
     }
 }
@@ -88,7 +94,6 @@ pub(super) struct Ahead {
     forecast: Forecast,
     /// First uses of what nobody has used; first writes to what was read.
     uses: Sweeps,
-    patches: Patches,
     writes: Sweeps,
     /// Instead of that, for the next step.
     suggested: Vec<Page>,
@@ -106,7 +111,7 @@ pub(super) struct Ahead {
 
 impl Ahead {
     pub fn new(forecast: Forecast) -> Self {
-        Self { forecast, ..Self::default() }
+        Self { forecast, uses: Sweeps::of_memory(), ..Self::default() }
     }
 
     /// Nothing is hoped for.
@@ -123,9 +128,9 @@ impl Node {
     }
 
     /// These pages may be foreseen.
-    pub fn may_foresee(&mut self, pages: impl Iterator<Item = Page>) {
+    pub fn may_foresee(&mut self, pages: Range<Page>) {
         if let Some(told) = &mut self.ahead.told {
-            pages.for_each(|page| told.add(page));
+            told.add(pages);
         }
     }
 
@@ -202,23 +207,17 @@ impl Node {
     pub(super) fn use_ahead(&mut self, used: Page, actions: &mut Vec<Action>) {
         let first = actions.len() - 1;
         let (table, closed) = (&self.pages, &self.closed);
-        let Ahead { forecast, uses, patches, suggested, told, .. } = &mut self.ahead;
-        let is_new = |page: &Page| {
-            told.as_ref().is_none_or(|told| told.has(*page))
-                && table.get(*page).is_some_and(|entry| entry.is_new)
-                && !closed.iter().any(|closed| closed.contains(page))
+        let Ahead { forecast, uses, suggested, told, .. } = &mut self.ahead;
+        let is_new = |page: Page| {
+            told.as_ref().is_none_or(|told| told.has(page))
+                && table.get(page).is_some_and(|entry| entry.is_new)
+                && !closed.iter().any(|closed| closed.contains(&page))
         };
         let pages: Vec<Page> = if forecast.is_on() {
-            let ready = uses.first_use(used, PAGES_MAX.into());
-            if ready == (used..used + 1) {
-                let patch = patches.first_use(used);
-                patch.filter(|&page| page != used && is_new(&page)).collect()
-            } else {
-                let below = (ready.start..used).rev().take_while(is_new);
-                below.chain((used + 1..ready.end).take_while(is_new)).collect()
-            }
+            let ready = uses.first_use(used, PAGES_MAX.into(), is_new);
+            ready.filter(|&page| page != used).collect()
         } else {
-            suggested.iter().copied().filter(is_new).collect()
+            suggested.iter().copied().filter(|&page| is_new(page)).collect()
         };
         for page in pages {
             self.happens(page, Happens::Write, None, actions);
@@ -239,17 +238,16 @@ impl Node {
             return;
         }
         let (table, closed, now) = (&self.pages, &self.closed, self.now);
-        let is_read = |page: &Page| {
+        let is_read = |page: Page| {
             let nobody_waits = |entry: &Entry| {
                 entry.readers.is_empty() && entry.next.is_none() && entry.invalid_for.is_none()
             };
-            let entry = table.get(*page).filter(nobody_waits);
+            let entry = table.get(page).filter(nobody_waits);
             entry.is_some_and(|entry| matches!(entry.state, State::ReadOnly | State::ReadOwner))
-                && !closed.iter().any(|closed| closed.contains(page))
+                && !closed.iter().any(|closed| closed.contains(&page))
         };
-        let ready = self.ahead.writes.first_use(written, WRITES_MAX);
-        let below = (ready.start..written).rev().take_while(is_read);
-        let pages: Vec<Page> = below.chain((written + 1..ready.end).take_while(is_read)).collect();
+        let ready = self.ahead.writes.first_use(written, WRITES_MAX, is_read);
+        let pages: Vec<Page> = ready.filter(|&page| page != written).collect();
         self.ahead.hopes_for_nothing = true;
         for page in pages {
             let entry = self.pages.of(page);
@@ -434,7 +432,7 @@ mod tests {
     #[test]
     fn only_what_was_told_is_there_until_it_is_taken_back() {
         let mut told = Told::default();
-        [3, 63, 64, 65, 200].into_iter().for_each(|page| told.add(page));
+        [3..4, 63..65, 200..201, 65..66, 64..66].into_iter().for_each(|pages| told.add(pages));
         let has = |told: &Told| (0..300).filter(|&page| told.has(page)).collect::<Vec<_>>();
         assert_eq!(has(&told), [3, 63, 64, 65, 200]);
         told.remove(10..65);
