@@ -22,7 +22,8 @@
 //! ```
 //!
 //! [`region`] is the memory in its two views, `userfault` the kernel's userfaultfd(2), which
-//! stops threads and tells who was stopped; [`shared`] is memory that others map; [`holes`] only
+//! stops threads and tells who was stopped; `everywhere` is a region of all addresses, of which few
+//! are in use; [`shared`] is memory that others map; [`holes`] only
 //! makes a page that is not there an error; [`error`] says what is missing where these cannot
 //! be had.
 //!
@@ -33,12 +34,16 @@
 //! - Dropped, the region is gone, and threads that are stopped in it get SIGSEGV.
 
 pub mod error;
+mod everywhere;
 pub mod holes;
+mod pages;
+pub mod ranges;
 pub mod region;
 pub mod shared;
 mod userfault;
 
 pub use error::PagerError;
+pub use ranges::Ranges;
 pub use region::{Access, Fault, Place, Region, Stops};
 pub use shared::Shared;
 

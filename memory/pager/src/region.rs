@@ -15,6 +15,8 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
 
 use crate::error::PagerError;
+use crate::pages::{Page, Pages};
+use crate::ranges::Ranges;
 use crate::userfault::{Stopped, Userfault};
 
 /// From the programs' view to the alias; also the most that a region can hold.
@@ -69,22 +71,18 @@ pub struct Fault {
     pub thread: u32,
 }
 
-/// What is known of a page.
-#[derive(Clone, Copy, PartialEq)]
-struct Page {
-    access: Access,
-    /// The memory has it: nothing fails any more that writes to the alias.
-    is_there: bool,
-}
-
 /// Memory in its two views.
 pub struct Region {
-    userfault: Userfault,
-    memory: OwnedFd,
-    place: Place,
-    pages: Vec<Page>,
+    pub(crate) userfault: Userfault,
+    pub(crate) memory: OwnedFd,
+    pub(crate) place: Place,
+    /// How many there are.
+    pub(crate) count: u64,
+    pub(crate) pages: Pages,
     /// Bytes of each view that are mapped; those beyond the pages are closed.
     mapped: usize,
+    /// Of a region that is everywhere, and has no alias: the addresses that are mapped.
+    pub(crate) opened: Option<Ranges>,
     stopped: Vec<Stopped>,
 }
 
@@ -100,13 +98,13 @@ impl Region {
         let userfault = Userfault::new(stops)?;
         let memory = memfd_create("nagaya-pages", MemfdFlags::CLOEXEC)
             .map_err(|why| PagerError::System { doing: "make shared memory", why })?;
-        let (pages, stopped) = (Vec::new(), Vec::new());
-        Ok(Self { userfault, memory, place, pages, mapped: 0, stopped })
+        let (pages, stopped) = Default::default();
+        Ok(Self { userfault, memory, place, count: 0, pages, mapped: 0, opened: None, stopped })
     }
 
     /// Adds pages of zeros, which nobody may use yet. The first new page's number.
     pub fn grow(&mut self, pages: u64) -> Result<u64, PagerError> {
-        let first = self.pages.len() as u64;
+        let first = self.count;
         let bytes = usize::try_from(first + pages)
             .ok()
             .and_then(|pages| pages.checked_mul(self.place.page_bytes))
@@ -134,8 +132,7 @@ impl Region {
             Err(Errno::NOMEM) => return Err(PagerError::Mappings),
             Err(why) => return Err(system("register shared memory with userfaultfd")(why)),
         }
-        let page = Page { access: Access::None, is_there: false };
-        self.pages.resize(self.pages.len() + pages as usize, page);
+        self.count += pages;
         Ok(first)
     }
 
@@ -156,7 +153,7 @@ impl Region {
         }
     }
 
-    /// The programs' view is what it was where others have mapped something over it: nobody may use
+    /// The programs' view, of pages that are open, is what it was where others have mapped something over it: nobody may use
     /// the pages.
     ///
     /// # Panics
@@ -203,7 +200,7 @@ impl Region {
 
     /// How many pages there are.
     pub fn pages(&self) -> u64 {
-        self.pages.len() as u64
+        self.count
     }
 
     /// Bytes of memory that its pages take.
@@ -226,13 +223,13 @@ impl Region {
 
     /// What threads may do with a page.
     pub fn access(&self, page: u64) -> Access {
-        self.pages[page as usize].access
+        self.pages.get(page).access
     }
 
     /// Whether the memory has the page, since somebody has written to it, or threads may use it:
     /// any other holds zeros.
     pub fn has(&self, page: u64) -> bool {
-        self.pages[page as usize].is_there
+        self.pages.get(page).is_there
     }
 
     /// Whether pages can be given for reading only. If not (Linux before 6.4), [`allow`](
@@ -308,8 +305,8 @@ impl Region {
         bytes: Option<&[u8]>,
         access: Access,
     ) -> Result<(), PagerError> {
-        let all = &self.pages[pages.start as usize..pages.end as usize];
-        assert!(all.iter().all(|page| page.access == Access::None), "pages that are used");
+        let is_used = |page: u64| self.pages.get(page).access != Access::None;
+        assert!(!pages.clone().any(is_used), "pages that are used");
         self.is_allowed(pages.clone(), access);
         let writable = access == Access::Write;
         let view = self.view(pages.clone());
@@ -318,7 +315,8 @@ impl Region {
         let (mut at, mut end) = (view.start, view.end);
         while at < view.end {
             let part = at - view.start..end - view.start;
-            let is_there = self.pages[pages.start as usize + (at - view.start) / bytes_of].is_there;
+            let page = pages.start + ((at - view.start) / bytes_of) as u64;
+            let is_there = self.pages.get(page).is_there;
             let done = match bytes {
                 _ if is_there => Err(Errno::EXIST),
                 Some(bytes) => self.userfault.copy(at, &bytes[part], writable),
@@ -330,13 +328,7 @@ impl Region {
                 // The memory has it already.
                 Err(Errno::EXIST) => {
                     let bytes = bytes.map_or(&ZEROS[..], |bytes| &bytes[at - view.start..]);
-                    if !is_there {
-                        self.populate(at..at + system)?;
-                    }
-                    let to = with_exposed_provenance_mut::<u8>(at + ALIAS);
-                    // SAFETY: the alias can be written as long as the region, no Rust reference
-                    // to it exists, and the memory has the page.
-                    unsafe { bytes[..system].as_ptr().copy_to_nonoverlapping(to, system) };
+                    self.store(at, &bytes[..system], is_there)?;
                     self.map_view(at..at + system, writable)?;
                     (at, end) = (at + system, view.end);
                 }
@@ -349,9 +341,7 @@ impl Region {
                 }
             }
         }
-        self.pages[pages.start as usize..pages.end as usize]
-            .iter_mut()
-            .for_each(|page| page.is_there = true);
+        self.pages.change(pages, |page| page.is_there = true);
         Ok(())
     }
 
@@ -361,8 +351,7 @@ impl Region {
             access == Access::Write || self.userfault.maps_to_read,
             "this kernel cannot map pages for reading only"
         );
-        let all = &mut self.pages[pages.start as usize..pages.end as usize];
-        all.iter_mut().for_each(|page| page.access = access);
+        self.pages.change(pages, |page| page.access = access);
     }
 
     /// Does something with neighbours of which the same is known.
@@ -372,9 +361,7 @@ impl Region {
         mut does: impl FnMut(&mut Self, Range<u64>, Page) -> Result<(), PagerError>,
     ) -> Result<(), PagerError> {
         while !pages.is_empty() {
-            let rest = &self.pages[pages.start as usize..pages.end as usize];
-            let first = rest[0];
-            let count = rest.iter().take_while(|page| **page == first).count() as u64;
+            let (first, count) = self.pages.alike(pages.clone());
             does(self, pages.start..pages.start + count, first)?;
             pages.start += count;
         }
@@ -406,8 +393,7 @@ impl Region {
             if before.access < Access::Write {
                 return Ok(());
             }
-            let all = &mut region.pages[pages.start as usize..pages.end as usize];
-            all.iter_mut().for_each(|page| page.access = Access::Read);
+            region.pages.change(pages.clone(), |page| page.access = Access::Read);
             region.protect_view(pages, true)
         })
     }
@@ -419,11 +405,10 @@ impl Region {
 
     /// The same of many.
     pub fn forbid_all(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
-        let all = &mut self.pages[pages.start as usize..pages.end as usize];
-        if all.iter().all(|page| page.access == Access::None) {
+        if pages.clone().all(|page| self.pages.get(page).access == Access::None) {
             return Ok(());
         }
-        all.iter_mut().for_each(|page| page.access = Access::None);
+        self.pages.change(pages.clone(), |page| page.access = Access::None);
         let view = self.view(pages);
         // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
         unsafe {
@@ -445,8 +430,8 @@ impl Region {
     pub fn discard_all(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let bytes = self.place.page_bytes as u64;
-        let none = Page { access: Access::None, is_there: false };
-        self.pages[pages.start as usize..pages.end as usize].fill(none);
+        assert!(pages.end <= self.pages(), "beyond the region's end");
+        self.pages.forget(pages.clone());
         fallocate(&self.memory, flags, pages.start * bytes, (pages.end - pages.start) * bytes)
             .map_err(|why| PagerError::System { doing: "give pages back to the system", why })
     }
@@ -458,6 +443,7 @@ impl Region {
     /// `to` is longer than a page.
     pub fn read(&self, page: u64, to: &mut [u8]) {
         assert!(to.len() <= self.place.page_bytes, "more than a page");
+        assert!(self.opened.is_none(), "there is no alias");
         let from = self.alias(page);
         // SAFETY: the alias can be read so far: as long as the region, and no Rust reference
         // to it exists. What others write at the same moment is copied as bytes.
@@ -502,13 +488,30 @@ impl Region {
     pub fn write(&mut self, page: u64, at: usize, bytes: &[u8]) -> Result<(), PagerError> {
         let end = at.checked_add(bytes.len());
         assert!(end.is_some_and(|end| end <= self.place.page_bytes), "beyond the page's end");
-        if !self.pages[page as usize].is_there {
-            self.populate(self.view(page..page + 1))?;
-            self.pages[page as usize].is_there = true;
+        let is_there = self.pages.get(page).is_there;
+        let view = self.view(page..page + 1);
+        if !is_there && self.opened.is_none() {
+            self.populate(view.clone())?;
         }
-        let to = self.alias(page);
-        // SAFETY: as above, and the memory has the page.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.add(at), bytes.len()) }
+        self.store(view.start + at, bytes, true)?;
+        if !is_there {
+            self.pages.change(page..page + 1, |page| page.is_there = true);
+        }
+        Ok(())
+    }
+
+    /// Writes to where the programs' view has this address, whether the memory has that or not.
+    fn store(&self, at: usize, bytes: &[u8], is_there: bool) -> Result<(), PagerError> {
+        if self.opened.is_some() {
+            return self.write_memory(at, bytes);
+        }
+        if !is_there {
+            self.populate(at..at + bytes.len())?;
+        }
+        let to = with_exposed_provenance_mut::<u8>(at + ALIAS);
+        // SAFETY: the alias can be written as long as the region, no Rust reference to it exists,
+        // and the memory has the page.
+        unsafe { bytes.as_ptr().copy_to_nonoverlapping(to, bytes.len()) };
         Ok(())
     }
 
@@ -518,7 +521,7 @@ impl Region {
         with_exposed_provenance_mut(self.view(page..page + 1).start + ALIAS)
     }
 
-    fn view(&self, pages: Range<u64>) -> Range<usize> {
+    pub(crate) fn view(&self, pages: Range<u64>) -> Range<usize> {
         let Place { start, page_bytes } = self.place;
         start + pages.start as usize * page_bytes..start + pages.end as usize * page_bytes
     }
@@ -526,6 +529,9 @@ impl Region {
     /// The memory gets what it has not of a part of the programs' view: an error, where a first
     /// write would be a signal.
     fn populate(&self, view: Range<usize>) -> Result<(), PagerError> {
+        if self.opened.is_some() {
+            return self.populate_memory(view);
+        }
         let start = with_exposed_provenance_mut(view.start + ALIAS);
         // SAFETY: changes nothing but what is there already.
         match unsafe { madvise(start, view.len(), Advice::LinuxPopulateWrite) } {
@@ -616,10 +622,13 @@ impl Region {
     }
 
     /// A part of one of the two views, still closed.
-    fn map(&self, at: Range<usize>) -> Result<(), PagerError> {
+    pub(crate) fn map(&self, at: Range<usize>) -> Result<(), PagerError> {
         let start = with_exposed_provenance_mut(at.start);
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
-        let offset = (at.start - self.place.start) % ALIAS;
+        let offset = match self.opened {
+            Some(_) => at.start,
+            None => (at.start - self.place.start) % ALIAS,
+        };
         let taken = PagerError::Taken { start: at.start, bytes: at.len() };
         // SAFETY: replaces nothing.
         let mapped = unsafe {
@@ -642,7 +651,7 @@ impl Region {
             .map_err(|why| PagerError::System { doing: "keep shared memory from children", why })
     }
 
-    fn unmap_view(&self, at: Range<usize>) {
+    pub(crate) fn unmap_view(&self, at: Range<usize>) {
         // SAFETY: ours. Whoever still uses it is told by a signal.
         let _ = unsafe { munmap(with_exposed_provenance_mut(at.start), at.len()) };
     }
@@ -650,6 +659,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        let opened: Vec<Range<u64>> = self.opened.iter().flat_map(Ranges::iter).collect();
+        opened.into_iter().for_each(|it| self.unmap_view(it.start as usize..it.end as usize));
         let view = self.place.start..self.place.start + self.mapped;
         if !view.is_empty() {
             self.unmap_view(view.clone());

@@ -1,5 +1,9 @@
-//! Which addresses of the segment are taken: what the kernel does for mmap, munmap and brk,
-//! where one process has one memory map and not one a node.
+//! Which addresses are taken: what the kernel does for mmap, munmap and brk, where one process has
+//! one memory map and not one a node.
+//!
+//! The program may have all addresses but those at which nodes' processes have things of their own
+//! ([`reserved`](Addresses::reserve)). Its image is where the kernel puts position-independent
+//! programs, what it maps where the kernel puts libraries; a heap follows the image.
 
 use std::ops::Range;
 
@@ -7,37 +11,71 @@ use crate::inherit::Inheritance;
 use crate::ranges::Ranges;
 use crate::raw::Errno;
 
-/// Bytes of a page of the segment.
+/// Bytes of a page.
 pub const PAGE: u64 = 4096;
+/// What no program may have without a right: as vm.mmap_min_addr has it.
+const LOWEST: u64 = 64 << 10;
+/// Where addresses end that programs can have.
+pub const END: u64 = 1 << 47;
+/// Where mappings go whose address nobody has said, as long as there is room: where sanitizers want
+/// libraries.
+const MAPPINGS: Range<u64> = 0x7e80_0000_0000..END;
+/// And then: above what sanitizers and garbage collectors want for themselves; wherever there is
+/// room.
+const FURTHER: [Range<u64>; 2] = [0x1400_0000_0000..MAPPINGS.start, 4 << 30..MAPPINGS.start];
+/// Where MAP_32BIT wants them.
+const LOW: Range<u64> = 1 << 30..2 << 30;
 
-/// Addresses of a segment: what is loaded at first, then the heap, then mappings.
+/// Where a mapping is wanted whose address is the kernel's to choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// Here, if that is free; or 0.
+    pub hint: u64,
+    /// Below 2 GiB.
+    pub low: bool,
+}
+
+/// Why addresses cannot be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// They make no sense.
+    Invalid,
+    /// There are none, or they are ours.
+    None,
+    /// Too low.
+    Forbidden,
+}
+
+/// A program's addresses.
 #[derive(Debug)]
 pub struct Addresses {
-    all: Range<u64>,
     heap: Range<u64>,
     /// The heap's end, to the byte.
     heap_end: u64,
-    /// Holes below `end`: they hold zeros, or will, and are closed.
+    /// Where nothing is.
     free: Ranges,
     /// What was read from files.
     files: Ranges,
     inheritance: Inheritance,
-    /// Nothing from here on has ever been used.
-    end: u64,
+    /// What is not the program's.
+    reserved: Ranges,
 }
 
 impl Addresses {
-    /// Of a segment in which all below `first` is taken, and room for a heap follows.
-    pub fn new(all: Range<u64>, first: u64, heap_bytes: u64) -> Self {
-        let heap = first..first + heap_bytes;
-        let (heap_end, end) = (heap.start, heap.end);
-        let (free, files, inheritance) = Default::default();
-        Self { all, heap, heap_end, free, files, inheritance, end }
+    /// Of a program whose image takes `image`, behind which there is room for a heap.
+    pub fn new(image: Range<u64>, heap_bytes: u64) -> Self {
+        let heap = image.end..image.end + heap_bytes;
+        let mut free = Ranges::default();
+        free.insert(LOWEST..END);
+        free.remove(image.start..heap.end);
+        let (files, inheritance, reserved) = Default::default();
+        Self { heap_end: heap.start, heap, free, files, inheritance, reserved }
     }
 
-    /// The end of what has ever been used.
-    pub fn end(&self) -> u64 {
-        self.end
+    /// These are not the program's.
+    pub fn reserve(&mut self, range: Range<u64>) {
+        self.free.remove(range.clone());
+        self.reserved.insert(range);
     }
 
     /// The heap.
@@ -51,23 +89,33 @@ impl Addresses {
     }
 
     /// Addresses for so many bytes, if there are any.
-    pub fn map(&mut self, bytes: u64) -> Option<u64> {
+    pub fn map(&mut self, bytes: u64, wish: Wish) -> Option<u64> {
         let bytes = whole(bytes)?;
-        let hole = self.free.first_of(bytes).map(|hole| hole.start);
-        let start = hole.unwrap_or(self.end);
-        let end = start.checked_add(bytes).filter(|&end| end <= self.all.end)?;
-        self.map_at(start..end);
+        let start = self.hinted(bytes, wish).or_else(|| match wish.low {
+            true => self.first_in(&LOW, bytes),
+            false => [MAPPINGS].iter().chain(&FURTHER).find_map(|it| self.first_in(it, bytes)),
+        })?;
+        self.map_at(start..start + bytes);
         Some(start)
+    }
+
+    /// The hint, if it can be that.
+    fn hinted(&self, bytes: u64, wish: Wish) -> Option<u64> {
+        let start = (wish.hint - wish.hint % PAGE).max(LOWEST);
+        let range = start..start.checked_add(bytes).filter(|_| wish.hint > 0)?;
+        let fits = !wish.low || range.end <= LOW.end;
+        (fits && self.free.covers(&range)).then_some(start)
+    }
+
+    fn first_in(&self, zone: &Range<u64>, bytes: u64) -> Option<u64> {
+        // The last first.
+        let holes: Vec<Range<u64>> = self.free.met(zone).collect();
+        let clip = |hole: &Range<u64>| hole.start.max(zone.start)..hole.end.min(zone.end);
+        holes.iter().rev().map(clip).find(|it| it.end - it.start >= bytes).map(|it| it.start)
     }
 
     /// These addresses, whatever is there.
     pub fn map_at(&mut self, range: Range<u64>) {
-        if range.end > self.end {
-            let end = std::mem::replace(&mut self.end, range.end);
-            if end < range.start {
-                self.free.insert(end..range.start);
-            }
-        }
         self.files.remove(range.clone());
         self.inheritance.forget(&range);
         self.free.remove(range);
@@ -75,23 +123,30 @@ impl Addresses {
 
     /// Nothing is there.
     pub fn is_free(&self, range: &Range<u64>) -> bool {
-        self.free.covers(&(range.start..range.end.min(self.end).max(range.start)))
+        self.free.covers(range)
     }
 
-    /// Where nothing is, below the end.
-    pub fn holes(&self) -> impl Iterator<Item = Range<u64>> {
-        self.free.iter().chain([self.behind_heap()])
+    /// What the program has.
+    pub fn taken(&self) -> Ranges {
+        let mut taken = Ranges::default();
+        taken.insert(LOWEST..END);
+        self.free.iter().chain(self.reserved.iter()).for_each(|range| taken.remove(range));
+        taken.remove(self.behind_heap());
+        taken
     }
 
     fn behind_heap(&self) -> Range<u64> {
         self.heap_end.next_multiple_of(PAGE)..self.heap.end
     }
 
-    /// Something is at all of these addresses.
+    /// Something of the program is at all of these addresses.
     pub fn is_taken(&self, range: &Range<u64>) -> bool {
         let behind_heap = self.behind_heap();
         let meets = range.start < behind_heap.end && behind_heap.start < range.end;
-        range.end <= self.end && !meets && self.free.met(range).next().is_none()
+        let is_there = range.start >= LOWEST && range.end <= END && !meets;
+        is_there
+            && self.free.met(range).next().is_none()
+            && self.reserved.met(range).next().is_none()
     }
 
     /// What was mapped there is of a file.
@@ -130,19 +185,34 @@ impl Addresses {
         Ok(())
     }
 
-    /// Addresses back. Of the heap and what was loaded at first nothing is given to others.
+    /// Addresses back; the heap's room is kept for it.
     pub fn unmap(&mut self, range: Range<u64>) {
-        let mapped = range.start.max(self.heap.end)..range.end.min(self.end);
         self.inheritance.forget(&range);
-        self.files.remove(range);
-        self.free.insert(mapped);
+        self.files.remove(range.clone());
+        let mut free = Ranges::default();
+        free.insert(range.start.max(LOWEST)..range.end);
+        let kept: Vec<_> = self.reserved.met(&range).collect();
+        kept.into_iter().chain([self.heap.clone()]).for_each(|kept| free.remove(kept));
+        free.iter().for_each(|range| self.free.insert(range));
     }
 
-    /// The pages of such a request, if they are the segment's.
+    /// The pages of such a request, if a program can have them.
     pub fn range(&self, start: u64, bytes: u64) -> Option<Range<u64>> {
         let end = start.checked_add(whole(bytes)?)?;
-        let is_ours = start.is_multiple_of(PAGE) && self.all.start <= start && end <= self.all.end;
-        is_ours.then_some(start..end)
+        (start.is_multiple_of(PAGE) && end <= END).then_some(start..end)
+    }
+
+    /// Those of a request for these very addresses.
+    pub fn fixed(&self, start: u64, bytes: u64) -> Result<Range<u64>, Refusal> {
+        if !start.is_multiple_of(PAGE) {
+            return Err(Refusal::Invalid);
+        }
+        let range = self.range(start, bytes).ok_or(Refusal::None)?;
+        match range.start < LOWEST {
+            true => Err(Refusal::Forbidden),
+            false if self.reserved.met(&range).next().is_some() => Err(Refusal::None),
+            false => Ok(range),
+        }
     }
 
     /// The heap's new end, if it can be that; from which page to which it is to be opened and
@@ -167,25 +237,55 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const START: u64 = 1 << 30;
+    const START: u64 = 0x5500_0000_0000;
+    const FIRST: u64 = MAPPINGS.start;
+    const ANYWHERE: Wish = Wish { hint: 0, low: false };
 
     fn addresses() -> Addresses {
-        Addresses::new(START..START + 1000 * PAGE, START + 10 * PAGE, 10 * PAGE)
+        let mut it = Addresses::new(START..START + 10 * PAGE, 10 * PAGE);
+        it.reserve(FIRST + 1000 * PAGE..END);
+        it
     }
 
     #[test]
     fn fresh_addresses_follow_and_holes_are_used_again() {
         let mut it = addresses();
-        let first = it.map(3 * PAGE).unwrap();
-        assert_eq!(first, START + 20 * PAGE);
-        let second = it.map(1).unwrap();
+        let first = it.map(3 * PAGE, ANYWHERE).unwrap();
+        assert_eq!(first, FIRST);
+        let second = it.map(1, ANYWHERE).unwrap();
         assert_eq!(second, first + 3 * PAGE);
         it.unmap(first..second);
         assert!(it.is_free(&(first..second)) && !it.is_taken(&(second - PAGE..second + PAGE)));
-        assert_eq!(it.map(4 * PAGE).unwrap(), second + PAGE);
-        assert_eq!(it.map(2 * PAGE), Some(first));
-        assert_eq!(it.map(2000 * PAGE), None);
-        assert_eq!(it.map(0), None);
+        assert_eq!(it.map(4 * PAGE, ANYWHERE).unwrap(), second + PAGE);
+        assert_eq!(it.map(2 * PAGE, ANYWHERE), Some(first));
+        assert_eq!(it.map(2000 * PAGE, ANYWHERE), Some(FURTHER[0].start), "where there is room");
+        assert_eq!(it.map(END, ANYWHERE), None);
+        assert_eq!(it.map(0, ANYWHERE), None);
+    }
+
+    #[test]
+    fn hints_are_followed_where_nothing_is() {
+        let mut it = addresses();
+        let at = |hint| Wish { hint, low: false };
+        assert_eq!(it.map(PAGE, at(5 << 40)), Some(5 << 40));
+        assert_eq!(it.map(PAGE, at((6 << 40) + 1)), Some(6 << 40), "to a whole page");
+        assert_eq!(it.map(PAGE, at(5 << 40)), Some(FIRST));
+        assert_eq!(it.map(PAGE, at(FIRST + 1000 * PAGE)), Some(FIRST + PAGE), "that is ours");
+        assert_eq!(it.map(PAGE, at(PAGE)), Some(LOWEST));
+        assert_eq!(it.map(PAGE, at(u64::MAX - 5)), Some(FIRST + 2 * PAGE));
+        let low = it.map(PAGE, Wish { hint: 5 << 40, low: true }).unwrap();
+        assert!(LOW.contains(&low));
+        assert_eq!(it.map(2 << 30, Wish { hint: 0, low: true }), None);
+    }
+
+    #[test]
+    fn fixed_addresses_are_any_but_ours() {
+        let it = addresses();
+        assert_eq!(it.fixed(0x7fff_8000, 16 << 40), Ok(0x7fff_8000..0x1000_7fff_8000));
+        assert_eq!(it.fixed(FIRST + 5, PAGE), Err(Refusal::Invalid));
+        assert_eq!(it.fixed(FIRST + 999 * PAGE, 2 * PAGE), Err(Refusal::None));
+        assert_eq!(it.fixed(END - PAGE, 2 * PAGE), Err(Refusal::None));
+        assert_eq!(it.fixed(0, PAGE), Err(Refusal::Forbidden));
     }
 
     #[test]
@@ -196,6 +296,9 @@ mod tests {
         assert_eq!(it.set_heap_end(start + 100), Some((start..start + PAGE, start..start)));
         assert_eq!(it.set_heap_end(two), Some((start + PAGE..two, start + PAGE..start + PAGE)));
         assert!(it.is_taken(&(start..two)) && !it.is_taken(&(start..two + PAGE)));
+        it.unmap(START..two);
+        assert!(it.is_free(&(START..start)) && !it.is_free(&(start..two)), "its room is kept");
+        assert!(it.taken().iter().eq(std::iter::once(start..two)));
         assert_eq!(it.set_heap_end(start), Some((two..two, start..two)));
         assert_eq!(it.set_heap_end(start + 11 * PAGE), None);
         assert_eq!(it.heap_end(), start);
@@ -204,7 +307,7 @@ mod tests {
     #[test]
     fn what_is_of_files_is_known() {
         let mut it = addresses();
-        let at = it.map(8 * PAGE).unwrap();
+        let at = it.map(8 * PAGE, ANYWHERE).unwrap();
         let pages = |from: u64, to: u64| at + from * PAGE..at + to * PAGE;
         it.is_of_file(pages(2, 3));
         it.is_of_file(pages(3, 5));
@@ -218,14 +321,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_given_twice(steps in proptest::collection::vec((0..3u8, 0..40u64, 1..8u64), 0..200)) {
+        fn nothing_is_given_twice(steps in proptest::collection::vec((0..3u8, 0..40u64, 1..8u64), 0..100)) {
             let mut it = addresses();
             let mut taken = vec![false; 1000];
             for (what, at, pages) in steps {
-                let start = START + (20 + at) * PAGE;
+                let start = FIRST + at * PAGE;
                 let bytes = pages * PAGE;
                 let of = |start: u64| {
-                    let first = ((start - START) / PAGE) as usize;
+                    let first = ((start - FIRST) / PAGE) as usize;
                     first..first + pages as usize
                 };
                 let is_free = !taken[of(start)].contains(&true);
@@ -234,7 +337,7 @@ mod tests {
                 prop_assert_eq!(it.is_taken(&(start..start + bytes)), all);
                 match what {
                     0 => {
-                        let given = it.map(bytes).unwrap();
+                        let given = it.map(bytes, ANYWHERE).unwrap();
                         prop_assert!(!taken[of(given)].contains(&true));
                         taken[of(given)].fill(true);
                     }
@@ -247,10 +350,8 @@ mod tests {
                         taken[of(start)].fill(false);
                     }
                 }
-                let free: u64 = it.free.iter().map(|hole| (hole.end - hole.start) / PAGE).sum();
-                let below = ((it.end() - START) / PAGE) as usize;
-                let counted = taken[20..below].iter().filter(|&&it| !it).count() as u64;
-                prop_assert_eq!(free, counted);
+                let mapped: u64 = it.taken().met(&MAPPINGS).map(|it| (it.end - it.start) / PAGE).sum();
+                prop_assert_eq!(mapped, taken.iter().filter(|&&it| it).count() as u64);
             }
         }
     }

@@ -32,7 +32,6 @@ use fabric::patience::Patience;
 use fabric::slice;
 use pager::{Access, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::mm::MprotectFlags;
 
 use crate::addresses::PAGE;
 use crate::context::Context;
@@ -125,9 +124,10 @@ impl Agent {
     pub fn new(parts: Parts) -> Self {
         let Parts { region, options, mesh, desk, bell, origin, orders, names, wanted } = parts;
         let mut node = Node::new(options);
+        // What is mapped, with which something may be done.
+        node.foresee_only_told();
         let first = Event::Allocate { pages: region.pages(), owner: 0, everywhere: false };
-        let loaded = (0..region.pages()).filter(|&page| options.me == 0 && region.has(page));
-        let loaded = loaded.map(|page| Event::Loaded(page..page + 1));
+        let loaded = region.known().map(Event::Loaded);
         for event in iter::once(first).chain(loaded) {
             node.step(event, 0, &mut Vec::new()).expect("only messages are refused");
         }
@@ -406,7 +406,6 @@ impl Agent {
             Word::Shed { node } => self.shed(node),
             Word::Go { thread, node } => self.goes(thread, node),
             Word::Signal { thread } => self.signalled(thread, body),
-            Word::Grow { pages } => self.grow(pages),
             Word::Text { first, pages, offset, bytes } => {
                 self.is_text(first, pages, offset, bytes, body);
             }
@@ -485,17 +484,6 @@ impl Agent {
                 None => unreachable!("{request:?} is for the origin"),
             },
         }
-    }
-
-    fn grow(&mut self, pages: u64) {
-        let grown = self
-            .region
-            .grow(pages)
-            .and_then(|first| self.region.restrict(first..first + pages, MprotectFlags::empty()));
-        if let Err(error) = grown {
-            self.end(1, &format!("{}: {error}", self.names[self.me as usize]));
-        }
-        self.step(Event::Allocate { pages, owner: 0, everywhere: false }, None);
     }
 
     fn nonsense(&mut self, from: NodeId, what: &str) -> ! {

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::addresses::PAGE;
+use crate::addresses::{PAGE, Wish};
 use crate::desk::{Call, Request, Seat};
 use crate::edges::{self, RESTART};
 use crate::frame::Laid;
@@ -14,7 +14,7 @@ use crate::here::Here;
 use crate::signals::OURS;
 use crate::{
     actions, alternate_stack, clocks, direct, exe, inherit, moves, processes, processors, raw,
-    robust, shadow, shared, sharing, signals, threads,
+    robust, segments, shadow, shared, sharing, signals, threads,
 };
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
@@ -73,7 +73,9 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_mlock2
         | libc::SYS_munlock
         | libc::SYS_mlockall
-        | libc::SYS_munlockall => Where::Memory,
+        | libc::SYS_munlockall
+        | libc::SYS_shmat
+        | libc::SYS_shmdt => Where::Memory,
         libc::SYS_rt_sigreturn
         | libc::SYS_rt_sigprocmask
         | libc::SYS_rt_sigaction
@@ -124,7 +126,6 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_pkey_free
         | libc::SYS_io_setup => Where::Refused(libc::ENOSYS),
         libc::SYS_ptrace | libc::SYS_seccomp => Where::Refused(libc::EPERM),
-        libc::SYS_shmat => Where::Refused(libc::EACCES),
         0..=LAST => Where::Origin,
         _ => Where::Refused(libc::ENOSYS),
     }
@@ -574,6 +575,10 @@ unsafe fn memory(here: &Here, seat: &Seat, call: Call) -> i64 {
         },
         // SAFETY: as the caller says.
         libc::SYS_msync if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
+        // SAFETY: as the caller says.
+        libc::SYS_shmat => unsafe { segments::attach(here, seat, a) },
+        // SAFETY: as the caller says.
+        libc::SYS_shmdt => unsafe { segments::detach(here, seat, a[0]) },
         // What is on other nodes' disks nobody knows.
         libc::SYS_mlockall => refused(libc::EPERM),
         _ => 0,
@@ -629,7 +634,7 @@ unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
             let (start, replaces) = (a[4], true);
             ask(Request::MapAt { start, bytes, protection, replaces, is_file })
         }
-        (_, true) => ask(Request::Map { bytes, protection, is_file }),
+        (_, true) => ask(Request::Map { bytes, protection, is_file, wish: Wish::default() }),
         _ => -i64::from(libc::ENOMEM),
     };
     if new >= 0 {
@@ -666,8 +671,9 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     let filling = (libc::PROT_READ | libc::PROT_WRITE) as u32;
     let at_first = if is_anonymous { protection } else { filling };
     let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, !is_anonymous);
+    let wish = wish(a);
     let given = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
-        0 => ask(Request::Map { bytes, protection: at_first, is_file }),
+        0 => ask(Request::Map { bytes, protection: at_first, is_file, wish }),
         _ => {
             let (start, protection) = (a[0], at_first);
             ask(Request::MapAt { start, bytes, protection, replaces, is_file })
@@ -721,6 +727,11 @@ unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     start as i64
 }
 
+/// Where a mapping is wanted, of mmap's arguments.
+pub fn wish(a: [u64; 6]) -> Wish {
+    Wish { hint: a[0], low: a[3] as i32 & libc::MAP_32BIT != 0 }
+}
+
 /// Tells what is mapped there.
 pub fn name(here: &Here, seat: &Seat, start: u64, bytes: u64, a: [u64; 6]) {
     let (flags, descriptor, offset) = (a[3] as i32, a[4] as i32, a[5]);
@@ -756,7 +767,6 @@ mod tests {
             ("by Nagaya", Where::Ours),
             ("nobody: ENOSYS, for which programs have other ways", Where::Refused(libc::ENOSYS)),
             ("nobody: EPERM", Where::Refused(libc::EPERM)),
-            ("nobody: EACCES", Where::Refused(libc::EACCES)),
         ];
         let mut all: Vec<_> =
             (0..=LAST as usize).filter_map(syscalls::Sysno::new).map(|it| (it, it.id())).collect();

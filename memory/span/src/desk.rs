@@ -8,6 +8,7 @@ use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
+use crate::addresses::Wish;
 use crate::context::Context;
 use crate::frame::Laid;
 use crate::processors::{self, Mask};
@@ -38,8 +39,9 @@ pub enum Request {
     Call(Call),
     /// To a shadow's agent: the call's result. Told, not asked.
     Done(i64),
-    /// Memory, anywhere, of zeros; to be read from a file, or not. Answer: its address.
-    Map { bytes: u64, protection: u32, is_file: bool },
+    /// Memory, where it is wished or anywhere, of zeros; to be read from a file, or not. Answer: its
+    /// address.
+    Map { bytes: u64, protection: u32, is_file: bool, wish: Wish },
     /// Memory at this address; of what is there already it replaces all, or is an error. Answer:
     /// as above.
     MapAt { start: u64, bytes: u64, protection: u32, replaces: bool, is_file: bool },
@@ -61,6 +63,10 @@ pub enum Request {
     Look(u64),
     /// What a forked child gets of these addresses: one of [`ADVICES`](crate::inherit::ADVICES).
     Inherit { start: u64, bytes: u64, advice: i32 },
+    /// They are a segment of System V shared memory. Answer: 0.
+    Attached { start: u64, bytes: u64 },
+    /// It is that no more. Answer: its bytes, or an error if none begins there.
+    Detached(u64),
     /// Where the heap ends.
     HeapEnd,
     /// The heap's new end. Answer: 0 if it cannot be that.

@@ -51,8 +51,6 @@ pub enum Word {
     Signal { thread: u32 },
     /// To the origin: it has ended.
     Gone { thread: u32, status: i32 },
-    /// From the origin: there are so many more pages.
-    Grow { pages: u64 },
     /// From the origin: these pages are a part of a file for reading, whose name is the body:
     /// `bytes` of it from `offset` on, and zeros.
     Text { first: u64, pages: u64, offset: u64, bytes: u64 },
@@ -61,8 +59,16 @@ pub enum Word {
     Protect { change: u64, first: u64, pages: u64, protection: u32 },
     /// From the origin: they will begin anew; and this may be done with them, if that changes.
     Close { change: u64, first: u64, pages: u64, protection: Option<u32> },
-    /// From the origin: they are zeros, and this node's.
-    Renew { change: u64, first: u64, pages: u64, owner: u32, protection: Option<u32> },
+    /// From the origin: they are zeros, and this node's; nothing is mapped there any more, if they
+    /// are `unmapped`.
+    Renew {
+        change: u64,
+        first: u64,
+        pages: u64,
+        owner: u32,
+        protection: Option<u32>,
+        unmapped: bool,
+    },
     /// From the origin, one of the changes: another mapping than the segment's is to show these
     /// pages, of which nobody has anything.
     Lay { change: u64, first: u64, pages: u64, kind: Laid },
@@ -129,6 +135,7 @@ mod tests {
                 pages: 1 << 50,
                 owner: 63,
                 protection: Some(7),
+                unmapped: true,
             },
             Word::Alive,
         ] {

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::OnceLock;
 
+use crate::addresses::END;
 use crate::desk::{Desk, Seat};
 use crate::exe::Exe;
 use crate::processors;
@@ -21,8 +22,8 @@ pub struct Here {
     pub processors: u32,
     /// Each node's, by their names.
     pub processors_of: Vec<Range<u32>>,
-    /// The program's addresses: all code outside is ours.
-    pub segment: Range<u64>,
+    /// Addresses that are not the program's: code there is ours.
+    pub ours: Vec<Range<u64>>,
     /// What is mapped is to be named, for a report.
     pub names: bool,
     /// The program's file.
@@ -32,7 +33,7 @@ pub struct Here {
 impl Here {
     /// Whether this is an instruction of the program's.
     pub fn is_program(&self, address: u64) -> bool {
-        self.segment.contains(&address)
+        address < END && !self.ours.iter().any(|ours| ours.contains(&address))
     }
 
     /// Whether the program lets this thread run on that node's processors.

@@ -15,8 +15,9 @@ use crate::addresses::PAGE;
 use crate::clocks;
 use crate::report::{Area, What};
 
-/// Where segments begin otherwise.
-const START: u64 = 0x1000_0000_0000;
+/// Where position-independent programs begin: below where the kernel puts them, us among them, and
+/// where sanitizers want them.
+const START: u64 = 0x5500_0000_0000;
 /// Bytes of the main thread's stack.
 const STACK_BYTES: u64 = 8 << 20;
 /// Read at once.

@@ -57,6 +57,7 @@ mod raw;
 pub mod report;
 mod robust;
 mod scheduling;
+mod segments;
 mod shadow;
 mod shared;
 mod sharing;

@@ -3,6 +3,7 @@
 
 use std::arch::asm;
 use std::ffi::{CString, OsStr};
+use std::ops::Range;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, IntoRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
@@ -17,12 +18,11 @@ use fabric::mesh::{Gone, Mesh, Said};
 use fabric::secret::Secret;
 use fabric::talk::{Begun, Refusal};
 use nagaya_loader::{LoadErrorKind, Program};
-use pager::{Place, Region, Stops};
+use pager::{Ranges, Region, Stops};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
-use rustix::mm::MprotectFlags;
 
-use crate::addresses::{Addresses, PAGE};
+use crate::addresses::{Addresses, END, PAGE};
 use crate::agent::{Agent, HOLD, Orders, Origin, Parts, Wanted};
 use crate::clocks::{self, Times};
 use crate::desk::Desk;
@@ -35,12 +35,11 @@ use crate::snapshot::MemoryMap;
 use crate::talk::{self, Everybody, KIND, Order, Ready};
 use crate::{actions, alternate_stack, processors, threads, titles, trap};
 
-/// The largest that it can become.
-const BYTES_MAX: u64 = 8 << 40;
 /// Room for the heap; who wants more is given mappings by malloc.
 const HEAP_BYTES: u64 = 256 << 20;
-/// Bytes that are there at first, besides image and heap.
-const FIRST_BYTES: u64 = 64 << 20;
+/// Room that we keep for what we shall have behind our own things: above those that grow up, below
+/// those that grow down.
+const OWN_BYTES: u64 = 64 << 30;
 /// The bell's descriptor is this or a higher one, out of the way of the program's.
 const BELL_MIN: i32 = 900;
 /// How often a node whose clocks are not the origin's asks what those say.
@@ -190,15 +189,16 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         }),
         features: features(),
         name: format!("node {} ({})", order.node, order.host.clone().unwrap_or_else(host)),
-        start: program.as_ref().map_or(0, image::start),
+        ours: ours().map_err(|why| format!("cannot read /proc/self/maps: {why}"))?,
         clocks: clocks::identity(),
     };
     control.answer(Ok(ready.clone()))?;
     let everybody: Everybody = control.hear()?;
     control.watch(&bell).map_err(|why| format!("cannot start a thread: {why}"))?;
-    let start = everybody.nodes.first().ok_or("there are no nodes")?.start;
-    let place = Place { start: start as usize, page_bytes: PAGE as usize };
-    let mut region = Region::new(place, Stops::All).map_err(|why| why.to_string())?;
+    if everybody.nodes.is_empty() {
+        return Err("there are no nodes".into());
+    }
+    let mut region = Region::everywhere(Stops::All).map_err(|why| why.to_string())?;
     let mut early = Vec::new();
     if let Some(mesh) = &mut mesh {
         let addresses: Vec<&[u8]> = everybody.nodes.iter().map(|it| &it.address[..]).collect();
@@ -228,6 +228,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     let mut counted = None;
     let mut exe = Exe::default();
     if let (Some(program), Some(wanted)) = (program, &order.program) {
+        let start = image::start(&program);
         let mut image = load(&program, &mut region).map_err(|why| why.to_string())?;
         if let Some(path) = &wanted.report {
             let path = Path::new(OsStr::from_bytes(path));
@@ -249,19 +250,15 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let policy = wanted.place;
         let room = |node: &Ready| Room { processors: node.processors, threads: 0, busy: 0 };
         let rooms = everybody.nodes.iter().map(room).collect();
-        let addresses = Addresses::new(start..start + BYTES_MAX, image.end, HEAP_BYTES);
+        let mut addresses = Addresses::new(start..image.end, HEAP_BYTES);
+        let ours = everybody.nodes.iter().flat_map(|node| node.ours.iter().cloned());
+        ours.for_each(|range| addresses.reserve(range));
         let map = MemoryMap::of(start, &image);
-        loaded = Some((Origin::new(addresses, start, map, policy, rooms), image));
+        loaded = Some((Origin::new(addresses, map, policy, rooms), image));
     }
-    // The same at first on all nodes: they are told of the rest.
     let (origin, image) = loaded.unzip();
-    let first = region.pages();
-    if origin.is_some() {
-        let none = MprotectFlags::empty();
-        region.restrict(0..first, none).map_err(|why| why.to_string())?;
-    }
     // From here on there may be threads of the program.
-    let segment = start..start + BYTES_MAX;
+    let ours = ready.ours;
     let (node, nodes, names) = (order.node, order.nodes, counted.is_some());
     let processors = processors::of(&everybody.nodes);
     let processors_of = processors::names(&everybody.nodes);
@@ -270,7 +267,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let first = processors::of(&everybody.nodes[..node as usize]);
         processors::name(&own, first, ready.processors);
     }
-    Here { desk, node, nodes, processors, processors_of, segment, names, exe }.set();
+    Here { desk, node, nodes, processors, processors_of, ours, names, exe }.set();
     trap::catch();
     match order.node {
         0 => actions::handle_faults(),
@@ -345,14 +342,10 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
         })
         .collect();
     let memory = |_| LoadErrorKind::Memory(Errno::NOMEM);
-    let start = region.place().start as u64;
-    image::load(program, &environment, start, |at, mut bytes| {
-        let mut at = at - start;
+    let start = image::start(program);
+    image::load(program, &environment, start, |mut at, mut bytes| {
         while !bytes.is_empty() {
             let (page, in_page) = (at / PAGE, (at % PAGE) as usize);
-            if page >= region.pages() {
-                region.grow(page + 1 - region.pages()).map_err(memory)?;
-            }
             let (now, rest) = bytes.split_at(bytes.len().min(PAGE as usize - in_page));
             region.write(page, in_page, now).map_err(memory)?;
             at += now.len() as u64;
@@ -360,17 +353,31 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
         }
         Ok(())
     })
-    .and_then(|image| {
-        let all = (image.end + HEAP_BYTES + FIRST_BYTES - start) / PAGE;
-        let missing = all.saturating_sub(region.pages());
-        match region.grow(missing) {
-            Ok(_) => Ok(image),
-            Err(_) => {
-                let kind = LoadErrorKind::Memory(Errno::NOMEM);
-                Err(nagaya_loader::LoadError::new(&program.executable.path, kind))
-            }
+}
+
+/// Where this process has things of its own, and room for more of them: below the widest gap is what
+/// grows up from where the system puts executables, above it what grows down from where it puts
+/// libraries.
+fn ours() -> std::io::Result<Vec<Range<u64>>> {
+    let mut ours = Ranges::default();
+    for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
+        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let Some((Some(start), Some(end))) = range.map(|(from, to)| (number(from), number(to)))
+        else {
+            continue;
+        };
+        if end <= END {
+            ours.insert(start.saturating_sub(OWN_BYTES / 64)..(end + OWN_BYTES / 64).min(END));
         }
-    })
+    }
+    let all: Vec<Range<u64>> = ours.iter().collect();
+    let widest = all.windows(2).max_by_key(|two| two[1].start - two[0].end);
+    if let Some([below, above]) = widest {
+        ours.insert(below.end..(below.end + OWN_BYTES).min(above.start));
+        ours.insert(above.start.saturating_sub(OWN_BYTES).max(below.end)..END);
+    }
+    Ok(ours.iter().collect())
 }
 
 /// What processors can do: the kernel's flags.

@@ -264,7 +264,7 @@ mod tests {
             processors,
             features: Vec::new(),
             name: String::new(),
-            start: 0,
+            ours: Vec::new(),
             clocks: String::new(),
         };
         assert_eq!(names(&[3, 1, 64].map(node)), [0..3, 3..4, 4..68]);

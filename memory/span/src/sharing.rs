@@ -89,7 +89,10 @@ fn place(here: &Here, seat: &Seat, flags: i32, wanted: u64, bytes: u64) -> i64 {
     let ask = |request| here.desk.ask(seat, request);
     let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
     let start = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
-        0 => ask(Request::Map { bytes, protection: 0, is_file }),
+        0 => {
+            let wish = calls::wish([wanted, 0, 0, flags as u64, 0, 0]);
+            ask(Request::Map { bytes, protection: 0, is_file, wish })
+        }
         _ => ask(Request::MapAt { start: wanted, bytes, protection: 0, replaces, is_file }),
     };
     if start < 0 {
@@ -172,7 +175,7 @@ pub unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     }
     let protection = (ask(Request::Look(old)) & !Request::OF_FILE) as u32;
     let place_flags = if is_fixed { libc::MAP_FIXED } else { 0 };
-    let new = place(here, seat, place_flags, wanted, bytes);
+    let new = place(here, seat, place_flags, if is_fixed { wanted } else { 0 }, bytes);
     if new < 0 {
         return new;
     }

@@ -13,6 +13,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use crate::actions::{Action, Actions};
 use crate::addresses::PAGE;
 use crate::image::{Image, Part};
+use crate::ranges::Ranges;
 use crate::raw;
 
 /// Where the kernel takes the heap, arguments and the like of a process to be: its `struct
@@ -71,20 +72,20 @@ pub struct Child {
     pub actions: Actions,
 }
 
-/// The copy.
+/// The copy: of what was used, since there may be any amount of other memory.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Where it stands.
+    /// Where it stands, and its length.
     at: u64,
-    /// Where it belongs.
-    pub place: Range<u64>,
-    /// But for what the child has inherited.
-    pub private: Vec<Range<u64>>,
-    /// What may be done with parts of it; with all else, read and write.
+    bytes: u64,
+    /// Of each piece the first page, where that stands, and how many there are; in order.
+    pieces: Vec<(Page, u64, u64)>,
+    /// All memory of the child's own, in order, and what may be done with it: of zeros, but for
+    /// the pieces.
     pub parts: Vec<Part>,
-    /// Where nothing is.
-    pub holes: Vec<Range<u64>>,
-    /// What the child's own children are to have as zeros, as the child does.
+    /// What of the pieces goes where: from, to, bytes.
+    moves: Vec<[u64; 3]>,
+    /// What the child's own children are to have as zeros, as the child does; of the parts.
     pub wiped: Vec<Range<u64>>,
     /// As the kernel is to see it.
     pub map: MemoryMap,
@@ -92,33 +93,78 @@ pub struct Snapshot {
     pub child: Child,
 }
 
+/// Pieces that a child may have to put to their places, about.
+const PIECES: usize = 8192;
+/// Pages between two that are in one piece, at most.
+const GAP: u64 = 16;
+
 impl Snapshot {
-    /// Of zeros, for what is at these addresses.
-    pub fn new(place: Range<u64>, map: MemoryMap) -> Result<Self, Errno> {
-        let bytes = (place.end - place.start) as usize;
+    /// Of zeros, with room for these pages, which are in order.
+    pub fn new(used: &Ranges, map: MemoryMap) -> Result<Self, Errno> {
+        let mut pieces = Vec::new();
+        let mut gap = GAP;
+        loop {
+            pieces.clear();
+            for pages in used.iter() {
+                match pieces.last_mut() {
+                    Some((first, _, count)) if pages.start - (*first + *count) <= gap => {
+                        *count = pages.end - *first;
+                    }
+                    _ => pieces.push((pages.start, 0, pages.end - pages.start)),
+                }
+            }
+            if pieces.len() <= PIECES {
+                break;
+            }
+            gap *= 2;
+        }
+        let bytes = pieces.iter().map(|(_, _, count)| count * PAGE).sum::<u64>().max(PAGE);
         let (open, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        let length = bytes as usize;
         // SAFETY: new memory.
-        let at = unsafe { mmap_anonymous(null_mut(), bytes, open, flags | MapFlags::NORESERVE)? };
+        let at = unsafe { mmap_anonymous(null_mut(), length, open, flags | MapFlags::NORESERVE)? };
         // Of a large page one small one may be in use.
         // SAFETY: of our memory; where there are no large pages it is an error.
-        let _ = unsafe { madvise(at, bytes, Advice::LinuxNoHugepage) };
+        let _ = unsafe { madvise(at, length, Advice::LinuxNoHugepage) };
         let at = at.expose_provenance() as u64;
+        let mut next = at;
+        for (_, stands, count) in &mut pieces {
+            (*stands, next) = (next, next + *count * PAGE);
+        }
         let child = Child { seat: 0, flags: 0, tid: 0, actions: Action::NO_SIGNALS };
-        let private = vec![place.clone()];
-        let (parts, holes, wiped) = Default::default();
-        Ok(Self { at, place, private, parts, holes, wiped, map, child })
+        let (parts, moves, wiped) = Default::default();
+        Ok(Self { at, bytes, pieces, parts, moves, wiped, map, child })
     }
 
     /// Where a page is to be copied to.
     ///
     /// # Panics
-    /// It has no such page.
+    /// There is no room for it.
     pub fn page(&mut self, page: Page) -> &mut [u8] {
-        let at = page * PAGE;
-        assert!(at < self.place.end - self.place.start, "beyond the copy's end");
-        let to = with_exposed_provenance_mut((self.at + at) as usize);
+        let behind = self.pieces.partition_point(|(first, ..)| *first <= page);
+        let (first, stands, count) = self.pieces[..behind].last().expect("there is room for it");
+        assert!(page - first < *count, "there is room for page {page}");
+        let to = with_exposed_provenance_mut((stands + (page - first) * PAGE) as usize);
         // SAFETY: our memory, which nobody else knows.
         unsafe { std::slice::from_raw_parts_mut(to, PAGE as usize) }
+    }
+
+    /// The child has these parts, in order, and nothing else of its own.
+    pub fn is_of(&mut self, parts: Vec<Part>) {
+        let mut own = Ranges::default();
+        parts.iter().for_each(|part| own.insert(part.start..part.start + part.bytes));
+        self.moves.clear();
+        for (first, stands, count) in &self.pieces {
+            let place = first * PAGE..(first + count) * PAGE;
+            let mut met: Vec<Range<u64>> = own.met(&place).collect();
+            met.reverse();
+            for range in met {
+                let range = range.start.max(place.start)..range.end.min(place.end);
+                let from = stands + (range.start - place.start);
+                self.moves.push([from, range.start, range.end - range.start]);
+            }
+        }
+        self.parts = parts;
     }
 
     /// To the child, which has nothing there: the memory is where it belongs from now on. Whether
@@ -129,20 +175,39 @@ impl Snapshot {
     pub unsafe fn settle(&self) -> bool {
         const SET_MAP: u64 = 14;
         let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+        let new = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let call = |number: i64, arguments| {
             // SAFETY: as the caller says.
             unsafe { raw::call(number as u64, arguments) }
         };
-        let is_there = self.private.iter().all(|range| {
-            let (from, bytes) = (self.at + range.start - self.place.start, range.end - range.start);
-            call(libc::SYS_mremap, [from, bytes, bytes, flags, range.start, 0]) >= 0
-        });
-        let is_protected = self.parts.iter().all(|part| {
+        let is_mapped = self.parts.iter().all(|part| {
             let Part { start, bytes, protection } = *part;
-            call(libc::SYS_mprotect, [start, bytes, protection.into(), 0, 0, 0]) == 0
+            let arguments = [start, bytes, protection.into(), new as u64, u64::MAX, 0];
+            call(libc::SYS_mmap, arguments) >= 0
         });
-        let is_open = self.holes.iter().all(|hole| {
-            call(libc::SYS_munmap, [hole.start, hole.end - hole.start, 0, 0, 0, 0]) == 0
+        let is_there = self.moves.iter().all(|&[from, to, bytes]| {
+            call(libc::SYS_mremap, [from, bytes, bytes, flags, to, 0]) >= 0
+        });
+        let open = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+        let mut parts = self.parts.iter().peekable();
+        // Both are in order.
+        let is_protected = self.moves.iter().all(|&[_, to, bytes]| {
+            let end = to + bytes;
+            while let Some(part) = parts.peek() {
+                let (start, stop) = (part.start.max(to), (part.start + part.bytes).min(end));
+                let protection = part.protection;
+                if start < stop && protection != open {
+                    let arguments = [start, stop - start, protection.into(), 0, 0, 0];
+                    if call(libc::SYS_mprotect, arguments) != 0 {
+                        return false;
+                    }
+                }
+                if part.start + part.bytes > end {
+                    break;
+                }
+                parts.next();
+            }
+            true
         });
         let is_wiped = self.wiped.iter().all(|Range { start, end }| {
             let advice = libc::MADV_WIPEONFORK as u64;
@@ -150,15 +215,16 @@ impl Snapshot {
         });
         let (map, bytes) = (&raw const self.map, size_of::<MemoryMap>());
         let arguments = [libc::PR_SET_MM as u64, SET_MAP, map as u64, bytes as u64, 0, 0];
-        is_there && is_protected && is_open && is_wiped && call(libc::SYS_prctl, arguments) == 0
+        let is_done = is_mapped && is_there && is_protected && is_wiped;
+        is_done && call(libc::SYS_prctl, arguments) == 0
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let bytes = (self.place.end - self.place.start) as usize;
         // SAFETY: ours.
-        let _ = unsafe { munmap(with_exposed_provenance_mut(self.at as usize), bytes) };
+        let _ =
+            unsafe { munmap(with_exposed_provenance_mut(self.at as usize), self.bytes as usize) };
     }
 }
 

@@ -2,13 +2,15 @@
 //! [`fabric::talk`]. First an [`Order`], then [`Ready`] and [`Everybody`].
 
 use fabric::talk::Kind;
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
 use crate::place::Policy;
 
 /// Both sides must be of one kind: the number rises with every change here, of frames and of
 /// contexts.
-pub const KIND: Kind = Kind { name: "span", version: concat!(env!("CARGO_PKG_VERSION"), "-7") };
+pub const KIND: Kind = Kind { name: "span", version: concat!(env!("CARGO_PKG_VERSION"), "-8") };
 
 /// To a node, at first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,8 +59,8 @@ pub struct Ready {
     pub features: Vec<String>,
     /// What it is called.
     pub name: String,
-    /// At the origin: where the program's segment begins.
-    pub start: u64,
+    /// Addresses that no program can have: this process has things of its own there.
+    pub ours: Vec<Range<u64>>,
     /// Nodes for which this is the same, and not empty, have the same clocks.
     pub clocks: String,
 }
@@ -88,7 +90,7 @@ mod tests {
             processors: 3,
             features,
             name: "a".into(),
-            start: 0,
+            ours: Vec::new(),
             clocks: String::new(),
         }
     }

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
 use coherence::sequential::Event;
-use pager::Region;
+use pager::{PagerError, Region};
 
 use super::Agent;
 use crate::addresses::PAGE;
@@ -38,7 +38,8 @@ pub struct Forks {
 /// A copy that is made.
 struct Fork {
     thread: u32,
-    snapshot: Box<Snapshot>,
+    /// As soon as that is known.
+    snapshot: Option<Box<Snapshot>>,
     /// Who has not said yet which pages were used; and which were.
     by: Vec<NodeId>,
     used: Ranges,
@@ -52,20 +53,18 @@ impl Agent {
     /// Pages that have been used, so far as this node knows; and more.
     fn used(&self) -> Vec<Range<Page>> {
         let all = self.region.pages();
-        let mut used: Vec<Range<Page>> = Vec::new();
-        let mut touched = self.node.next_touched(0..all);
-        for page in 0..all {
-            if page == touched {
-                touched = self.node.next_touched(page + 1..all);
-            } else if !self.region.has(page) {
-                continue;
+        let mut used = Ranges::default();
+        self.region.known().for_each(|pages| used.insert(pages));
+        let mut page = self.node.next_touched(0..all);
+        while page < all {
+            let first = page;
+            while page < all && self.node.next_touched(page..all) == page {
+                page += 1;
             }
-            match used.last_mut() {
-                Some(last) if last.end == page => last.end += 1,
-                _ => used.push(page..page + 1),
-            }
+            used.insert(first..page);
+            page = self.node.next_touched(page..all);
         }
-        used
+        used.iter().collect()
     }
 
     /// To the origin: which those are.
@@ -99,31 +98,18 @@ impl Agent {
             return;
         }
         let Some(thread) = origin.forks.waiting.pop_front() else { return };
-        let map = origin.memory_map();
-        let end = origin.addresses.end();
-        let place = origin.start..end.min(origin.start + self.region.pages() * PAGE);
-        let snapshot = match snapshot::can_be() {
-            true => Snapshot::new(place, map).map_err(|_| libc::ENOMEM),
-            false => Err(libc::ENOSYS),
-        };
-        match snapshot {
-            Ok(snapshot) => {
-                let mut used = Ranges::default();
-                self.used().into_iter().for_each(|pages| used.insert(pages));
-                let nodes = 1..self.names.len() as NodeId;
-                let by: Vec<NodeId> =
-                    nodes.filter(|&node| self.origin().is_used[node as usize]).collect();
-                by.iter().for_each(|&node| self.say(node, Word::Used));
-                let (snapshot, rest, asked) = (Box::new(snapshot), Vec::new(), Vec::new());
-                let fork = Fork { thread, snapshot, by, used, rest, asked };
-                self.origin().forks.now = Some(fork);
-                self.has_used_all();
-            }
-            Err(errno) => {
-                self.answer(thread, -i64::from(errno));
-                self.begin_copy();
-            }
+        if !snapshot::can_be() {
+            self.answer(thread, -i64::from(libc::ENOSYS));
+            return self.begin_copy();
         }
+        let mut used = Ranges::default();
+        self.used().into_iter().for_each(|pages| used.insert(pages));
+        let nodes = 1..self.names.len() as NodeId;
+        let by: Vec<NodeId> = nodes.filter(|&node| self.origin().is_used[node as usize]).collect();
+        by.iter().for_each(|&node| self.say(node, Word::Used));
+        let (snapshot, rest, asked) = (None, Vec::new(), Vec::new());
+        self.origin().forks.now = Some(Fork { thread, snapshot, by, used, rest, asked });
+        self.has_used_all();
     }
 
     /// A node says which pages were used.
@@ -141,13 +127,32 @@ impl Agent {
     }
 
     fn has_used_all(&mut self) {
-        let fork = self.origin().forks.now.as_mut().filter(|fork| fork.by.is_empty());
-        if let Some(fork) = fork {
-            let pages = &fork.snapshot.place;
-            let all = 0..(pages.end - pages.start) / PAGE;
-            fork.used.remove(all.end..u64::MAX);
-            fork.rest = fork.used.iter().collect();
-            fork.rest.reverse();
+        let origin = self.origin();
+        let map = origin.memory_map();
+        let Some(fork) = origin.forks.now.as_mut().filter(|fork| fork.by.is_empty()) else {
+            return;
+        };
+        // What was unmapped may not be forgotten yet.
+        let taken = origin.addresses.taken();
+        let mut used = Ranges::default();
+        for pages in fork.used.iter() {
+            for range in taken.met(&(pages.start * PAGE..pages.end * PAGE)) {
+                let range = range.start / PAGE..range.end / PAGE;
+                used.insert(range.start.max(pages.start)..range.end.min(pages.end));
+            }
+        }
+        match Snapshot::new(&used, map) {
+            Ok(snapshot) => {
+                fork.snapshot = Some(Box::new(snapshot));
+                fork.rest = used.iter().collect();
+                fork.rest.reverse();
+            }
+            Err(_) => {
+                let thread = fork.thread;
+                origin.forks.now = None;
+                self.answer(thread, -i64::from(libc::ENOMEM));
+                self.begin_copy();
+            }
         }
     }
 
@@ -155,20 +160,24 @@ impl Agent {
     pub(super) fn copy_those_asked(&mut self, pages: Range<Page>) {
         let fork = self.origin.as_mut().and_then(|origin| origin.forks.now.as_mut());
         let Some(fork) = fork else { return };
-        let (region, snapshot) = (&self.region, &mut fork.snapshot);
+        let (region, Some(snapshot)) = (&self.region, &mut fork.snapshot) else { return };
+        let mut done = Ok(());
         fork.asked.retain(|page| {
             let is_here = pages.contains(page);
-            if is_here {
-                copy(region, snapshot, *page);
+            if is_here && let Err(error) = copy(region, snapshot, *page) {
+                done = Err(error);
             }
             !is_here
         });
+        if let Err(error) = done {
+            self.end(1, &error.to_string());
+        }
     }
 
     /// Goes on with the copy; whether there was something to do.
     pub(super) fn copy(&mut self) -> bool {
         let Some(origin) = &mut self.origin else { return false };
-        let Some(mut fork) = origin.forks.now.take_if(|fork| fork.by.is_empty()) else {
+        let Some(mut fork) = origin.forks.now.take_if(|fork| fork.snapshot.is_some()) else {
             return false;
         };
         // Some have come along with others, and some have not, against what was hoped.
@@ -199,13 +208,19 @@ impl Agent {
 
     /// Copies a page, or asks for it; whether it did not wait for it.
     fn copy_page(&mut self, fork: &mut Fork, page: Page) -> bool {
-        let origin = self.origin();
-        let address = origin.start + page * PAGE;
-        if origin.addresses.inheritance().is_wiped(address) || self.is_laid(page) {
+        let inheritance = self.origin().addresses.inheritance();
+        if inheritance.is_wiped(page * PAGE) || self.is_laid(page) {
+            return true;
+        }
+        // Another thread has unmapped it since the copy began.
+        if !self.region.is_open(page) {
             return true;
         }
         if self.node.can_be_read(page) {
-            copy(&self.region, &mut fork.snapshot, page);
+            let snapshot = fork.snapshot.as_mut().expect("it is made");
+            if let Err(error) = copy(&self.region, snapshot, page) {
+                self.end(1, &error.to_string());
+            }
             return true;
         }
         let waits = self.node.state(page).is_some_and(|state| state.waits());
@@ -223,42 +238,35 @@ impl Agent {
 
     /// The copy is whole.
     fn give(&mut self, fork: Fork) {
-        let Fork { thread, mut snapshot, .. } = fork;
-        let origin = self.origin();
-        let place = snapshot.place.clone();
-        // There may be more by now, behind it.
-        let clip = |it: Range<u64>| it.start..it.end.min(place.end);
-        let holes = origin.addresses.holes().map(clip);
+        let Fork { thread, snapshot, .. } = fork;
+        let mut snapshot = snapshot.expect("it is made");
+        let origin = self.origin.as_ref().expect("at the origin");
         let inheritance = origin.addresses.inheritance();
-        let holes = holes.chain(inheritance.missing().map(clip));
-        snapshot.holes = holes.filter(|hole| !hole.is_empty()).collect();
-        snapshot.wiped = inheritance.wiped().map(clip).filter(|it| !it.is_empty()).collect();
-        let mut closed = Ranges::default();
-        closed.insert(place.clone());
-        snapshot.holes.iter().for_each(|hole| closed.remove(hole.clone()));
-        let read_write = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+        // A child inherits what is the kernel's.
+        let mut closed = origin.addresses.taken();
+        let laid = self.shared.iter().chain(self.beyond.iter());
+        let laid = laid.map(|it| it.start * PAGE..it.end * PAGE);
+        laid.chain(inheritance.missing()).for_each(|it| closed.remove(it));
+        let own: Vec<Range<u64>> = closed.iter().collect();
+        let clip = |it: Range<u64>, own: &Range<u64>| it.start.max(own.start)..it.end.min(own.end);
+        let wiped = inheritance.wiped().flat_map(|it| {
+            own.iter().map(move |own| clip(it.clone(), own)).filter(|it| !it.is_empty())
+        });
+        snapshot.wiped = wiped.collect();
         let mut parts = Vec::new();
         for (protection, ranges) in (0..).zip(&origin.protections) {
-            let mut ranges = ranges.clone();
-            snapshot.holes.iter().for_each(|hole| ranges.remove(hole.clone()));
-            for range in ranges.iter().map(clip).filter(|range| !range.is_empty()) {
-                closed.remove(range.clone());
-                if protection != read_write {
-                    let Range { start, end } = range;
+            for own in &own {
+                for range in ranges.met(own) {
+                    let Range { start, end } = clip(range, own);
+                    closed.remove(start..end);
                     parts.push(Part { start, bytes: end - start, protection });
                 }
             }
         }
         let none = |Range { start, end }| Part { start, bytes: end - start, protection: 0 };
         parts.extend(closed.iter().map(none));
-        snapshot.parts = parts;
-        // A child inherits what is the kernel's.
-        let mut private = Ranges::default();
-        private.insert(place.clone());
-        let at = |page: Page| place.start + page * PAGE;
-        let laid = self.shared.iter().chain(self.beyond.iter());
-        laid.for_each(|pages| private.remove(at(pages.start)..at(pages.end)));
-        snapshot.private = private.iter().collect();
+        parts.sort_by_key(|part| part.start);
+        snapshot.is_of(parts);
         let given = Box::into_raw(snapshot);
         self.origin().forks.given = Some(given);
         self.answer(thread, given as i64);
@@ -266,8 +274,9 @@ impl Agent {
 }
 
 /// Copies a page that is here. What is not in memory is zeros.
-fn copy(region: &Region, snapshot: &mut Snapshot, page: Page) {
-    if region.has(page) {
-        region.read(page, snapshot.page(page));
+fn copy(region: &Region, snapshot: &mut Snapshot, page: Page) -> Result<(), PagerError> {
+    match region.has(page) {
+        true => region.read_into(page..page + 1, snapshot.page(page)),
+        false => Ok(()),
     }
 }

@@ -122,7 +122,10 @@ impl Agent {
             }
             Word::Close { change, protection, .. } => {
                 self.end_text(range.clone());
-                let done = self.protect(range.clone(), protection);
+                let done = match protection {
+                    Some(_) => self.forbid(range.clone()),
+                    None => Ok(()),
+                };
                 self.step(Event::Close(range.clone()), None);
                 let busy = range.start;
                 self.closed.push(Closed { change, pages: range, busy, is_said: false });
@@ -136,11 +139,14 @@ impl Agent {
                 // Who is stopped there tries again.
                 laid.and_then(|()| self.region.wake_all(range))
             }
-            Word::Renew { change, owner, protection, .. } => {
+            Word::Renew { change, owner, protection, unmapped, .. } => {
                 let dropped = self.region.discard_all(range.clone());
                 let done = dropped
                     .and_then(|()| self.end_laid(range.clone()))
                     .and_then(|()| self.protect(range.clone(), protection));
+                if unmapped {
+                    self.region.close(range.clone());
+                }
                 self.step(Event::Renew { pages: range, owner, everywhere: false }, None);
                 self.say_done(change);
                 done
@@ -163,14 +169,28 @@ impl Agent {
         self.step(Event::Open(pages.clone()), None);
         let now = self.now();
         self.waits.all_go_on(pages.clone(), now);
-        self.seen(|seen, now| pages.clone().for_each(|page| seen.goes_on(page, now)));
+        self.seen(|seen, now| seen.all_go_on(pages, now));
     }
 
+    /// Nothing may be done with what is there of these pages.
+    fn forbid(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        if let Some(origin) = &mut self.origin {
+            origin.protects(&(pages.start * PAGE..pages.end * PAGE), 0);
+        }
+        self.node.may_not_foresee(pages.clone());
+        self.region.restrict_open(pages, MprotectFlags::empty())
+    }
+
+    /// This may be done with pages, which are mapped if they are not.
     fn protect(&mut self, pages: Range<Page>, to: Option<u32>) -> Result<(), PagerError> {
         let Some(protection) = to else { return Ok(()) };
         if let Some(origin) = &mut self.origin {
-            let at = |page: Page| origin.start + page * PAGE;
-            origin.protects(&(at(pages.start)..at(pages.end)), protection);
+            origin.protects(&(pages.start * PAGE..pages.end * PAGE), protection);
+        }
+        self.region.open(pages.clone())?;
+        match protection {
+            0 => self.node.may_not_foresee(pages.clone()),
+            _ => self.node.may_foresee(pages.clone()),
         }
         self.region.restrict(pages, MprotectFlags::from_bits_truncate(protection))
     }
@@ -210,7 +230,6 @@ impl Agent {
         owner: NodeId,
         answer: Option<(u32, i64)>,
     ) {
-        // What was never used is closed, wherever it is.
         let pages = pages.start..pages.end.min(self.region.pages());
         if pages.is_empty() {
             if let Some((thread, answer)) = answer {
@@ -272,7 +291,9 @@ impl Agent {
                         None
                     }
                 };
-                (Phase::Dropping, Word::Renew { change, first, pages, owner, protection })
+                let unmapped = it.what == What::Unmap;
+                let word = Word::Renew { change, first, pages, owner, protection, unmapped };
+                (Phase::Dropping, word)
             }
             (Phase::Dropping, What::Lay(kind)) => {
                 (Phase::Protecting, Word::Lay { change, first, pages, kind })

@@ -1,6 +1,6 @@
 //! What only the origin's agent does: the memory map, the futex service, threads' places.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
@@ -8,7 +8,7 @@ use coherence::message::{NodeId, Page};
 use super::forks::Forks;
 use super::mapping::{Changes, What};
 use super::{Agent, question};
-use crate::addresses::{Addresses, PAGE};
+use crate::addresses::{Addresses, PAGE, Refusal};
 use crate::balance::{Balance, THREAD};
 use crate::clocks;
 use crate::context::Context;
@@ -23,15 +23,11 @@ use crate::shadow;
 use crate::shared;
 use crate::snapshot::MemoryMap;
 
-/// Pages by which the segment grows, at least.
-const GROWTH: u64 = 64 << 20 >> 12;
-
 /// What the origin knows.
 pub struct Origin {
     pub(super) addresses: Addresses,
     /// Addresses with which something may be done, by what that is: as mprotect(2) has it.
     pub(super) protections: [Ranges; 8],
-    pub(super) start: u64,
     map: MemoryMap,
     futexes: Futexes,
     pub(super) policy: Policy,
@@ -42,6 +38,8 @@ pub struct Origin {
     /// Which nodes have had threads.
     pub(super) is_used: Vec<bool>,
     pub(super) changes: Changes,
+    /// Segments of System V shared memory: where each begins, and its bytes.
+    attached: BTreeMap<u64, u64>,
     /// Calls that shadows make now.
     pub(super) at_work: u32,
     pub(super) forks: Forks,
@@ -55,22 +53,14 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Of a program whose segment begins at `start`, with one thread, which is there; `map` is how
-    /// its children are seen.
-    pub fn new(
-        addresses: Addresses,
-        start: u64,
-        map: MemoryMap,
-        policy: Policy,
-        mut rooms: Vec<Room>,
-    ) -> Self {
+    /// Of a program with one thread, which is there; `map` is how its children are seen.
+    pub fn new(addresses: Addresses, map: MemoryMap, policy: Policy, mut rooms: Vec<Room>) -> Self {
         rooms[0].threads = 1;
         let mut nodes = vec![None; THREADS_MAX];
         nodes[0] = Some(0);
         Self {
             addresses,
             protections: Default::default(),
-            start,
             map,
             futexes: Futexes::default(),
             policy,
@@ -79,6 +69,7 @@ impl Origin {
             is_used: (0..rooms.len()).map(|node| node == 0).collect(),
             rooms,
             changes: Changes::default(),
+            attached: BTreeMap::new(),
             at_work: 0,
             forks: Forks::default(),
             signalled: HashSet::new(),
@@ -134,9 +125,10 @@ impl Agent {
     pub(super) fn requested_at_origin(&mut self, thread: u32, request: Request) {
         let invalid = -i64::from(libc::EINVAL);
         let no_memory = -i64::from(libc::ENOMEM);
+        let there = -i64::from(libc::EEXIST);
         match request {
-            Request::Map { bytes, protection, is_file } => {
-                match self.origin().addresses.map(bytes) {
+            Request::Map { bytes, protection, is_file, wish } => {
+                match self.origin().addresses.map(bytes, wish) {
                     Some(start) => {
                         let range = start..start + bytes.next_multiple_of(PAGE);
                         self.open(thread, range, What::Protect(protection), is_file);
@@ -145,8 +137,14 @@ impl Agent {
                 }
             }
             Request::MapAt { start, bytes, protection, replaces, is_file } => {
-                let Some(range) = self.origin().addresses.range(start, bytes) else {
-                    return self.answer(thread, no_memory);
+                let range = match self.origin().addresses.fixed(start, bytes) {
+                    Ok(range) => range,
+                    Err(Refusal::Invalid) => return self.answer(thread, invalid),
+                    Err(Refusal::None) if !replaces => return self.answer(thread, there),
+                    Err(Refusal::None) => return self.answer(thread, no_memory),
+                    Err(Refusal::Forbidden) => {
+                        return self.answer(thread, -i64::from(libc::EPERM));
+                    }
                 };
                 let pages = self.pages_of(&range);
                 if !self.may_end(&pages) {
@@ -156,9 +154,15 @@ impl Agent {
                 let what = match (addresses.is_free(&range), replaces) {
                     (true, _) => What::Protect(protection),
                     (false, true) => What::Renew(Some(protection)),
-                    (false, false) => return self.answer(thread, -i64::from(libc::EEXIST)),
+                    (false, false) => return self.answer(thread, there),
                 };
+                // Something of ours may stand there after all.
+                if self.region.open(pages).is_err() {
+                    return self.answer(thread, no_memory);
+                }
+                let addresses = &mut self.origin().addresses;
                 addresses.map_at(range.clone());
+                self.origin().attached.retain(|start, _| !range.contains(start));
                 self.open(thread, range, what, is_file);
             }
             Request::Unmap { start, bytes } => match self.origin().addresses.range(start, bytes) {
@@ -167,7 +171,9 @@ impl Agent {
                     if !self.may_end(&pages) {
                         return self.answer(thread, no_memory);
                     }
-                    self.origin().addresses.unmap(range.clone());
+                    let origin = self.origin();
+                    origin.addresses.unmap(range.clone());
+                    origin.attached.retain(|start, _| !range.contains(start));
                     self.becomes(thread, What::Unmap, range, 0);
                 }
                 None => self.answer(thread, invalid),
@@ -211,6 +217,14 @@ impl Agent {
             Request::Look(address) => {
                 let answer = self.origin().looks(address);
                 self.answer(thread, answer);
+            }
+            Request::Attached { start, bytes } => {
+                self.origin().attached.insert(start, bytes);
+                self.answer(thread, 0);
+            }
+            Request::Detached(start) => {
+                let bytes = self.origin().attached.remove(&start);
+                self.answer(thread, bytes.map_or(invalid, |bytes| bytes as i64));
             }
             Request::Text { descriptor, start, offset, bytes } => {
                 self.mapped_file(thread, descriptor, start, offset, bytes);
@@ -411,16 +425,6 @@ impl Agent {
         if is_file {
             self.origin().addresses.is_of_file(range.clone());
         }
-        let end = self.origin().addresses.end();
-        let pages = (end - self.origin().start) / PAGE;
-        let there = self.region.pages();
-        if pages > there {
-            let more = (pages - there).max(GROWTH).max(there / 4);
-            for node in 1..self.names.len() as NodeId {
-                self.say(node, Word::Grow { pages: more });
-            }
-            self.grow(more);
-        }
         let start = range.start as i64;
         self.becomes(thread, what, range, start);
     }
@@ -432,9 +436,8 @@ impl Agent {
         self.change(what, pages, node, Some((thread, answer)));
     }
 
-    pub(super) fn pages_of(&mut self, range: &Range<u64>) -> Range<Page> {
-        let start = self.origin().start;
-        (range.start - start) / PAGE..(range.end - start) / PAGE
+    pub(super) fn pages_of(&self, range: &Range<u64>) -> Range<Page> {
+        range.start / PAGE..range.end / PAGE
     }
 
     /// At the very beginning: what may be done with what was loaded.
@@ -442,9 +445,7 @@ impl Agent {
         self.memory.limit = memory;
         self.want_counts();
         self.watch_waits();
-        let pages = self.region.pages();
         for node in 1..self.names.len() as NodeId {
-            self.say(node, Word::Grow { pages });
             if self.wanted.is_some() {
                 self.say(node, Word::See);
             }

@@ -105,6 +105,13 @@ impl Seen {
         }
     }
 
+    /// So do those at these.
+    pub fn all_go_on(&mut self, pages: &std::ops::Range<Page>, now: u64) {
+        let stopped: Vec<Page> =
+            self.stopped.keys().copied().filter(|page| pages.contains(page)).collect();
+        stopped.into_iter().for_each(|page| self.goes_on(page, now));
+    }
+
     /// A message goes to another node.
     pub fn sent(&mut self, bytes: usize) {
         self.messages += 1;

@@ -61,9 +61,7 @@ impl Agent {
         for new in now.iter().filter(|range| !before.contains(range)) {
             self.step(Event::Close(new.clone()), None);
         }
-        let start = self.region.place().start as u64;
-        let at = |page: Page| start + page * PAGE;
-        let all: Vec<Range<u64>> = all.iter().map(|it| at(it.start)..at(it.end)).collect();
+        let all: Vec<Range<u64>> = all.iter().map(|it| it.start * PAGE..it.end * PAGE).collect();
         match kind {
             Laid::Shared => shared::are(&all),
             Laid::Beyond => shared::are_beyond(&all),

@@ -112,9 +112,8 @@ impl Agent {
     /// Looks at a fault, if it is to be counted.
     pub(super) fn sees(&mut self, fault: &pager::Fault) {
         let now = self.now();
-        let start = self.region.place().start as u64;
         if let Some(seen) = &mut self.seen {
-            seen.fault(self.desk, fault, start, PAGE, now);
+            seen.fault(self.desk, fault, 0, PAGE, now);
         }
     }
 

@@ -1,0 +1,153 @@
+//! A region of all addresses that programs can have: a page's number is its address divided by
+//! its size, and the memory is a file as long as all of them, of which only what is used takes
+//! room. What of the programs' view is mapped is said by whoever [opens](Region::open) and
+//! [closes](Region::close) it, so that the system's own mappings of this process can stand between.
+//! There is no alias: its user reads and writes the file.
+
+use std::ops::Range;
+
+use rustix::fs::ftruncate;
+use rustix::io::Errno;
+use rustix::mm::MprotectFlags;
+
+use crate::error::PagerError;
+use crate::ranges::Ranges;
+use crate::region::{Place, Region, Stops};
+
+/// Where addresses end that programs can have.
+const END: u64 = 1 << 47;
+
+impl Region {
+    /// One of all addresses, which nobody may use yet.
+    pub fn everywhere(stops: Stops) -> Result<Self, PagerError> {
+        let page_bytes = rustix::param::page_size();
+        let mut region = Self::new(Place { start: 0, page_bytes }, stops)?;
+        ftruncate(&region.memory, END)
+            .map_err(|why| PagerError::System { doing: "make shared memory", why })?;
+        region.count = END / page_bytes as u64;
+        region.opened = Some(Ranges::default());
+        Ok(region)
+    }
+
+    /// Maps what is not yet of these pages, for nobody to use.
+    ///
+    /// # Errors
+    /// [`PagerError::Taken`] if something else stands there; nothing has changed then.
+    pub fn open(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        let mut missing = Ranges::default();
+        let view = self.view(pages);
+        missing.insert(view.start as u64..view.end as u64);
+        let opened = self.opened.as_ref().expect("a region that is everywhere");
+        opened.met(&(view.start as u64..view.end as u64)).for_each(|range| missing.remove(range));
+        let mut done: Vec<Range<usize>> = Vec::new();
+        for range in missing.iter() {
+            let range = range.start as usize..range.end as usize;
+            let mapped = self.map(range.clone());
+            if mapped.is_ok() {
+                done.push(range.clone());
+            }
+            if let Err(error) = mapped.and_then(|()| self.register(range)) {
+                done.into_iter().for_each(|range| self.unmap_view(range));
+                return Err(error);
+            }
+        }
+        let opened = self.opened.as_mut().expect("a region that is everywhere");
+        missing.iter().for_each(|range| opened.insert(range));
+        Ok(())
+    }
+
+    /// Unmaps these pages, which hold nothing: who uses them gets SIGSEGV, and others may map
+    /// something there.
+    pub fn close(&mut self, pages: Range<u64>) {
+        let view = self.view(pages);
+        let of = view.start as u64..view.end as u64;
+        let opened = self.opened.as_mut().expect("a region that is everywhere");
+        let met: Vec<Range<u64>> = opened.met(&of).collect();
+        opened.remove(of.clone());
+        for range in met {
+            self.unmap_view(range.start.max(of.start) as usize..range.end.min(of.end) as usize);
+        }
+    }
+
+    /// Whether this page is mapped.
+    pub fn is_open(&self, page: u64) -> bool {
+        let view = self.view(page..page + 1);
+        let opened = self.opened.as_ref().expect("a region that is everywhere");
+        opened.covers(&(view.start as u64..view.end as u64))
+    }
+
+    /// As [`restrict`](Self::restrict), of what is open of these pages.
+    pub fn restrict_open(&self, pages: Range<u64>, to: MprotectFlags) -> Result<(), PagerError> {
+        let view = self.view(pages);
+        let of = view.start as u64..view.end as u64;
+        let opened = self.opened.as_ref().expect("a region that is everywhere");
+        let bytes = self.place.page_bytes as u64;
+        let page = |at: u64| at / bytes;
+        opened.met(&of).try_for_each(|range| {
+            self.restrict(page(range.start.max(of.start))..page(range.end.min(of.end)), to)
+        })
+    }
+
+    /// The pages that the memory has, or that threads may use; in order.
+    pub fn known(&self) -> impl Iterator<Item = Range<u64>> {
+        self.pages.known()
+    }
+
+    fn register(&self, view: Range<usize>) -> Result<(), PagerError> {
+        match self.userfault.register(view) {
+            Ok(()) => Ok(()),
+            Err(Errno::NOMEM) => Err(PagerError::Mappings),
+            Err(why) => {
+                let doing = "register shared memory with userfaultfd";
+                Err(PagerError::System { doing, why })
+            }
+        }
+    }
+
+    /// Copies what pages hold. It takes no memory for pages that were
+    /// never used.
+    ///
+    /// # Panics
+    /// There is not as much room as the pages have bytes.
+    pub fn read_into(&self, pages: Range<u64>, mut to: &mut [u8]) -> Result<(), PagerError> {
+        let view = self.view(pages);
+        assert!(to.len() == view.len(), "as many bytes as pages have");
+        let mut from = (view.start - self.place.start) as u64;
+        while !to.is_empty() {
+            match rustix::io::pread(&self.memory, &mut *to, from) {
+                Ok(0) => return Err(PagerError::Memory),
+                Ok(count) => (from, to) = (from + count as u64, &mut to[count..]),
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(PagerError::System { doing: "read shared memory", why }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes to where the programs' view has this address.
+    pub(crate) fn write_memory(&self, at: usize, mut bytes: &[u8]) -> Result<(), PagerError> {
+        let mut to = (at - self.place.start) as u64;
+        while !bytes.is_empty() {
+            match rustix::io::pwrite(&self.memory, bytes, to) {
+                Ok(0) | Err(Errno::NOSPC | Errno::NOMEM) => return Err(PagerError::Memory),
+                Ok(count) => (to, bytes) = (to + count as u64, &bytes[count..]),
+                Err(Errno::INTR) => {}
+                Err(why) => return Err(PagerError::System { doing: "write shared memory", why }),
+            }
+        }
+        Ok(())
+    }
+
+    /// The memory has what was swapped out of these.
+    pub(crate) fn populate_memory(&self, view: Range<usize>) -> Result<(), PagerError> {
+        for at in view.step_by(self.place.page_bytes) {
+            let from = (at - self.place.start) as u64;
+            match rustix::io::pread(&self.memory, &mut [0; 1], from) {
+                Ok(_) => {}
+                Err(Errno::NOMEM | Errno::NOSPC) => return Err(PagerError::Memory),
+                Err(why) => return Err(PagerError::System { doing: "read shared memory", why }),
+            }
+        }
+        Ok(())
+    }
+}
