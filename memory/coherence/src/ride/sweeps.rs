@@ -39,8 +39,10 @@ struct Counts {
 /// Neighbours that were used one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Sweep {
-    /// What was made ready last.
+    /// What was to be made ready last.
     ready: Range<Page>,
+    /// So many of these were, besides the first.
+    along: Page,
     /// Whether it goes down, as soon as it has gone on.
     down: Option<bool>,
 }
@@ -70,20 +72,23 @@ impl Sweeps {
                 (2 * (ready.end - ready.start), Some(page + 1 == ready.start))
             }
         };
-        let used = before.map_or(0, |before| before.ready.end - before.ready.start - 1);
-        let pages = pages.min(most).min(1 + self.room(used));
+        let pages = pages.min(most).min(1 + self.room(before.map_or(0, |before| before.along)));
+        let wanted = match down {
+            Some(true) => (page + 1).saturating_sub(pages)..page + 1,
+            _ => page..page + pages,
+        };
         let mut ready = page..page + 1;
-        while ready.end - ready.start < pages {
-            match (down, ready.start.checked_sub(1)) {
-                (Some(true), Some(next)) if can(next) => ready.start = next,
-                (Some(false), _) if can(ready.end) => ready.end += 1,
-                _ => break,
-            }
+        while ready.start > wanted.start && can(ready.start - 1) {
+            ready.start -= 1;
         }
+        while ready.end < wanted.end && can(ready.end) {
+            ready.end += 1;
+        }
+        let along = ready.end - ready.start - 1;
         if let Some(counts) = &mut self.counts {
-            counts.open += ready.end - ready.start - 1;
+            counts.open += along;
         }
-        self.follow(Sweep { ready: ready.clone(), down });
+        self.follow(Sweep { ready: wanted, along, down });
         ready
     }
 
@@ -177,7 +182,7 @@ mod tests {
             sweeps.first_use(page, 1, |_| true);
         }
         assert_eq!(sweeps.first_use(7, 64, |page| page < 8), 7..8);
-        assert_eq!(sweeps.first_use(8, 64, |page| page < 10), 8..10);
+        assert_eq!(sweeps.first_use(9, 64, |page| page < 11), 9..11, "it goes on behind that");
     }
 
     #[test]
