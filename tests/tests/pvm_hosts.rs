@@ -137,7 +137,10 @@ fn a_host_that_is_added_has_its_tasks_in_a_space_too() {
             environment: Vec::new(),
             inheritance: Inheritance::default(),
         };
-        let tids = each(one.ask(Request::Spawn(spawn)));
+        let tids = match one.ask(Request::Spawn(spawn)) {
+            Ok(Answer::Spawned(tids, _)) => tids,
+            other => panic!("{other:?} instead of task IDs"),
+        };
         assert!(tids.len() == 2 && tids.iter().all(|tid| *tid > 0), "{tids:?} on {host}");
         let ps = nagaya("ps").env("XDG_RUNTIME_DIR", machine.dir.join(host)).run().ok();
         assert_eq!(ps.lines().filter(|line| line.contains("sleep 60")).count(), 2, "{host}: {ps}");
