@@ -7,7 +7,7 @@
 #ifndef NAGAYA_GATE_ABI_H
 #define NAGAYA_GATE_ABI_H
 
-#define GATE_MAGIC 0x65746167u /* "gate" */
+#define GATE_MAGIC 0x65746167 /* "gate" */
 #define GATE_ABI 5
 #define GATE_TEXT_SIZE 65536 /* the code; struct space follows */
 #define PAGE 4096ul

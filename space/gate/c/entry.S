@@ -2,10 +2,12 @@
  *
  * Assembly, since each of these keeps a register contract that C cannot state: a
  * system-call site may lose rax, rcx and r11, and nothing else. */
+#include "abi.h"
+
 	.section .head, "a"
 	.globl gate_head
 gate_head: /* struct Head in src/lib.rs */
-	.long 0x65746167, 4 /* GATE_MAGIC, GATE_ABI */
+	.long GATE_MAGIC, GATE_ABI
 	.long gate_entry - gate_head
 	.long gate_fault_entry - gate_head
 	.long gate_start - gate_head

@@ -13,10 +13,11 @@ pub mod abi;
 
 use abi::{Space, Start, Task};
 
-/// `magic` of the head and of [`Space`].
+/// `magic` of the head and of [`Space`]: `GATE_MAGIC` of `c/abi.h`.
 pub const MAGIC: u32 = 0x6574_6167;
-/// Version of `c/abi.h`.
-pub const ABI: u32 = 4;
+/// Version of the structures: `GATE_ABI` of `c/abi.h`, which the image carries in its head. A test
+/// and [`Gate::at`] compare the two.
+pub const ABI: u32 = 5;
 
 /// The code, to be mapped at the start of a space's control area.
 pub static IMAGE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/gate.bin"));
