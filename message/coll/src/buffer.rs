@@ -50,7 +50,7 @@ impl Elements {
     #[inline]
     pub fn given(&self, mpi: &Mpi, comm: Handle) -> Result<Given, Failed> {
         if self.is_dense {
-            return Ok(Given { address: self.address, packed: Vec::new() });
+            return Ok(Given { address: self.address, _packed: Vec::new() });
         }
         let mut packed = vec![0; self.bytes()];
         let (mut from, mut to) = (self.address, packed.as_mut_slice());
@@ -67,7 +67,7 @@ impl Elements {
             from = from.wrapping_offset(count as isize * extent);
             to = rest;
         }
-        Ok(Given { address: packed.as_mut_ptr(), packed })
+        Ok(Given { address: packed.as_mut_ptr(), _packed: packed })
     }
 
     /// For what comes.
@@ -114,8 +114,7 @@ pub struct Given {
     /// Where.
     pub address: *mut u8,
     /// Keeps them.
-    #[allow(dead_code)]
-    packed: Vec<u8>,
+    _packed: Vec<u8>,
 }
 
 /// Room for bytes.
