@@ -70,7 +70,9 @@ fn comment_lines_are_short() {
             let line = line.trim_end();
             let start = line.trim_start();
             let is_comment = start.starts_with("//") || start.starts_with('*');
-            if is_comment && line.chars().count() > COMMENT_COLUMNS {
+            // A table's row cannot be wrapped.
+            let is_row = start.trim_start_matches(['/', '!', '*', ' ']).starts_with('|');
+            if is_comment && !is_row && line.chars().count() > COMMENT_COLUMNS {
                 found.push(format!("{file}:{}", number + 1));
             }
         }
