@@ -7,8 +7,8 @@
  *
  * FILE is empty, and in memory (/dev/shm); windows are made beside it, as FILE.WAY. WAYS,
  * with commas: "fcp", "fcp-plus", "fcp2"; "fcp2-huge", which is fcp2 with messages that lie in
- * huge pages; and "fcp2-space", which is fcp2 under the name for tasks. A line for each, as pair.h says. Under `nagaya run -n 2` the two tasks are the
- * pair; otherwise the program forks.
+ * huge pages; and "fcp2-space", which is fcp2 under the name for tasks. A line for each, as pair.h
+ * says. Under `nagaya run -n 2` the two tasks are the pair; otherwise the program forks.
  */
 #include "pair.h"
 

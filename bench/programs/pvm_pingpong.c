@@ -6,8 +6,8 @@
  *
  * ENCODINGS are "xdr", "raw" and "inplace", BUFFERS "unchanged" and "fresh", with commas;
  * ROUTE is "default", "direct" (PvmRouteDirect) or "daemon" (PvmDontRoute); CORES "bound",
- * where each task is to stay on a core of its own, or "free". SIZE is in bytes, a multiple of 4: messages are packed as ints, which XDR turns. A line for each
- * repetition:
+ * where each task is to stay on a core of its own, or "free". SIZE is in bytes, a multiple of 4:
+ * messages are packed as ints, which XDR turns. A line for each repetition:
  *
  *     ENCODING-BUFFERS SIZE ITERATIONS ONE_WAY_NS
  *

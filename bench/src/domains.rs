@@ -182,7 +182,8 @@ struct Rate {
     per_second: f64,
 }
 
-/// Measures, prints tables, writes `domains-reads.csv`, `domains-mapped.csv` and `domains-rates.csv`.
+/// Measures, prints tables, writes `domains-reads.csv`, `domains-mapped.csv` and
+/// `domains-rates.csv`.
 pub fn run(options: &Options, nagaya: &Nagaya, out: &Path) -> Result<(), Failure> {
     // Two pieces, each of which is there once.
     let needed = u64::from(options.megabytes) * 2 + 256;

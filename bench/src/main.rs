@@ -4,9 +4,10 @@
 //! same run in turns, so that a busy machine harms both alike. One file a topic:
 //! [`pingpong`] (with [`netpipe`]), [`collectives`], [`footprint`], [`copy`], [`spawn`],
 //! [`syscall`], [`pagetables`], [`memop`], [`fcp`],
-//! [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks that the peers do what
-//! their names say. The measuring itself is done by the C programs in `programs/`; this program compiles them,
-//! runs them in turns, and reports. `README.md` says how to read the result.
+//! [`delegate`], [`domains`], [`pvm`], [`dsm`], [`span`], [`ainori`], [`apps`]; [`modes`] checks
+//! that the peers do what their names say. The measuring itself is done by the C programs in
+//! `programs/`; this program compiles them, runs them in turns, and reports. `README.md` says how
+//! to read the result.
 
 mod ainori;
 mod apps;

@@ -71,8 +71,8 @@ impl Domain {
 impl FromStr for Domains {
     type Err = String;
 
-    /// `PLACE:TASKS,PLACE:TASKS…`, where a place may have commas, too, and one of another machine is
-    /// `@HOST` or `@HOST/PLACE`.
+    /// `PLACE:TASKS,PLACE:TASKS…`, where a place may have commas, too, and one of another machine
+    /// is `@HOST` or `@HOST/PLACE`.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::of(text, "tasks")
     }

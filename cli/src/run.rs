@@ -42,8 +42,8 @@ pub struct Options {
     #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) n: u32,
     /// Domains: so many tasks with page tables of their own on each of these processors, such as
-    /// 0-1:4,2-3:4. Also all, node0 (NUMA), big, little, cgroup=PATH; and of other machines @HOST or
-    /// @HOST/PLACE, reached by ssh (or NAGAYA_RSH)
+    /// 0-1:4,2-3:4. Also all, node0 (NUMA), big, little, cgroup=PATH; and of other machines @HOST
+    /// or @HOST/PLACE, reached by ssh (or NAGAYA_RSH)
     #[arg(long, value_name = "PLACE:TASKS,...", conflicts_with_all = ["n", "nodes"])]
     pub(super) domains: Option<Domains>,
     /// With other machines that have memory in common with this one, such as virtual machines of

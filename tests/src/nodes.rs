@@ -1,5 +1,6 @@
-//! Some nodes on one machine: network namespaces that virtual Ethernet devices connect, each with its host name, `/dev/shm` and runtime directory of its own. A launcher
-//! reaches them through a script that takes ssh's arguments.
+//! Some nodes on one machine: network namespaces that virtual Ethernet devices connect, each with
+//! its host name, `/dev/shm` and runtime directory of its own. A launcher reaches them through a
+//! script that takes ssh's arguments.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

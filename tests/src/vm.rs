@@ -1,6 +1,6 @@
 //! A virtual machine beside a [node](crate::nodes): QEMU without hardware's help, so that it runs
-//! everywhere. Its root is the machine's, to read only, its network the nodes', and a file of the node's
-//! is memory of its own, too, as the DAX device `/dev/dax0.0`.
+//! everywhere. Its root is the machine's, to read only, its network the nodes', and a file of the
+//! node's is memory of its own, too, as the DAX device `/dev/dax0.0`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -81,8 +81,8 @@ os._exit(0)' "$*"
 "#;
 
 impl VirtualMachine {
-    /// Begins one that the nodes, three or more, see, with this file as memory. Error: why there cannot
-    /// be any.
+    /// Begins one that the nodes, three or more, see, with this file as memory. Error: why there
+    /// cannot be any.
     pub fn new(nodes: &Nodes, memory: &Path) -> Result<Self, String> {
         let vm = scratch_dir().ancestors().nth(2).expect("the target directory").join("vm");
         let kernel = vm.join("vmlinuz");

@@ -1,5 +1,5 @@
-//! A space over several machines, which are network namespaces here with nothing in common but files.
-//! The cases are in `programs/machines.c`; what else a user sees is here: output, statuses,
+//! A space over several machines, which are network namespaces here with nothing in common but
+//! files. The cases are in `programs/machines.c`; what else a user sees is here: output, statuses,
 //! signals, and that nothing is left when a task or a machine is lost. Some have memory in common:
 //! a file, or that of a virtual machine.
 

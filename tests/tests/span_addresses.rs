@@ -1,5 +1,5 @@
-//! Addresses under `nagaya span`: wished and demanded ones, large parts that nobody uses, and memory
-//! that is taken as it is used.
+//! Addresses under `nagaya span`: wished and demanded ones, large parts that nobody uses, and
+//! memory that is taken as it is used.
 
 use std::time::Duration;
 

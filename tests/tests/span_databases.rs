@@ -1,5 +1,5 @@
-//! `nagaya span`: others' programs that map files which are written meanwhile, or read them past the
-//! page cache. They give what they give alone.
+//! `nagaya span`: others' programs that map files which are written meanwhile, or read them past
+//! the page cache. They give what they give alone.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;

@@ -1,5 +1,5 @@
-//! `nagaya span`: files that threads of all nodes map, or read past the page cache. Each program does
-//! the same alone.
+//! `nagaya span`: files that threads of all nodes map, or read past the page cache. Each program
+//! does the same alone.
 
 use nagaya_tests::span::{LIMIT, program, span};
 use nagaya_tests::{Cmd, WorkDir};

@@ -2,8 +2,9 @@
 //!
 //! A task fills in its request and rings; the agent takes it, and answers when it can. Who
 //! waits looks for a moment, then sleeps in futex(2); the agent sleeps in epoll(7), where the
-//! bell wakes it. A task that drives the agent itself need not ring. Tasks of one address space have their own copies of this code, and nothing
-//! else in common than the desk: it holds plain numbers, and addresses of the common space.
+//! bell wakes it. A task that drives the agent itself need not ring. Tasks of one address space
+//! have their own copies of this code, and nothing else in common than the desk: it holds plain
+//! numbers, and addresses of the common space.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

@@ -1,6 +1,6 @@
 //! Keeps a program's signals its own while a library is loaded that means well: UCX's
-//! constructors install handlers for fatal signals and for SIGHUP, and its threads would be interrupted by
-//! the signals that the program waits for.
+//! constructors install handlers for fatal signals and for SIGHUP, and its threads would be
+//! interrupted by the signals that the program waits for.
 
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};

@@ -1,5 +1,5 @@
-//! A machine's agent: a thread of the space's owner that brings pages and takes them, tells others of
-//! its tasks and hears of theirs. It never touches the memory of tasks as they see it, only the
+//! A machine's agent: a thread of the space's owner that brings pages and takes them, tells others
+//! of its tasks and hears of theirs. It never touches the memory of tasks as they see it, only the
 //! file behind it: nobody would answer its own faults.
 
 use std::collections::{HashSet, VecDeque};

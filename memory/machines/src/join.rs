@@ -1,5 +1,5 @@
-//! How a machine begins: it is told what it is to do, says where it is, and meets the others. In the
-//! terms of [`fabric::talk`]: first an [`Order`], then [`Ready`] and [`Everybody`].
+//! How a machine begins: it is told what it is to do, says where it is, and meets the others. In
+//! the terms of [`fabric::talk`]: first an [`Order`], then [`Ready`] and [`Everybody`].
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;

@@ -6,11 +6,11 @@
 //!
 //! Nothing is paid for what no other machine touches: a task's memory is the kernel's affair until
 //! another machine first comes to a *block* of it. Only then is the block **published**: its
-//! mappings are watched by userfaultfd, what is in use of it is told to the protocol, and a bit tells
-//! the gate to ask the agent before memory there changes (`space/gate/c/machines.c`).
+//! mappings are watched by userfaultfd, what is in use of it is told to the protocol, and a bit
+//! tells the gate to ask the agent before memory there changes (`space/gate/c/machines.c`).
 //!
-//! Machines that share memory, too, say, virtual ones of one host, have a [`pool`]: published blocks lie there,
-//! and all map them (`pooled`, `sleepers`).
+//! Machines that share memory, too, say, virtual ones of one host, have a [`pool`]: published
+//! blocks lie there, and all map them (`pooled`, `sleepers`).
 //!
 //! `agent` is the thread, `faults` what tasks are stopped at, `pages` what the protocol wants done,
 //! `publish` which blocks others know, `mapped` what is mapped in them, `changes` how memory begins
@@ -19,8 +19,9 @@
 //! say to each other.
 //!
 //! # What does not work
-//! Sleeping at a futex until a task of another machine wakes it; delegation passes its own on. Writing to text and constants of
-//! another machine's tasks (it is not seen there). PIDs, descriptors and signals are the machine's own.
+//! Sleeping at a futex until a task of another machine wakes it; delegation passes its own on.
+//! Writing to text and constants of another machine's tasks (it is not seen there). PIDs,
+//! descriptors and signals are the machine's own.
 
 mod agent;
 mod changes;

@@ -233,8 +233,8 @@ impl Pool {
         let at = self.at.start + (offset + pages.start * PAGE) as usize;
         let bytes = ((pages.end - pages.start) * PAGE) as usize;
         let at = with_exposed_provenance_mut::<u8>(at);
-        // SAFETY: mapped; the pages are not in use, as the caller says. To have them made at once is
-        // quicker, and no more.
+        // SAFETY: mapped; the pages are not in use, as the caller says. To have them made at once
+        // is quicker, and no more.
         unsafe {
             libc::madvise(at.cast(), bytes, libc::MADV_POPULATE_WRITE);
             write(std::slice::from_raw_parts_mut(at, bytes))

@@ -1,6 +1,7 @@
-//! Blocks in a [pool](crate::pool), of machines that share memory. There nobody brings pages: the first
-//! question about a block moves it to the pool, where all map it as soon as somebody comes to it. From
-//! then on its memory is the processors' affair, and only what is mapped where is still told.
+//! Blocks in a [pool](crate::pool), of machines that share memory. There nobody brings pages: the
+//! first question about a block moves it to the pool, where all map it as soon as somebody comes to
+//! it. From then on its memory is the processors' affair, and only what is mapped where is still
+//! told.
 //!
 //! What is moved keeps its address. Threads that use it meanwhile are stopped by userfaultfd, and
 //! go on in the pool. Of the same task nobody maps or unmaps anything then: the gate has a lock for

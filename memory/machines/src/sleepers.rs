@@ -1,12 +1,12 @@
 //! Tasks' threads that sleep at a futex while its page is moved to other memory.
 //!
-//! The kernel knows a futex that is not private by its page (pthread_join's, say): who wakes it at its new page
-//! does not reach who has gone to sleep at the old one. So those are woken once and look again, as every
-//! user of a futex must be ready to do.
+//! The kernel knows a futex that is not private by its page (pthread_join's, say): who wakes it at
+//! its new page does not reach who has gone to sleep at the old one. So those are woken once and
+//! look again, as every user of a futex must be ready to do.
 //!
-//! Who sleeps where is in /proc/PID/task/TID/syscall. Of a thread that runs it does not say what it is
-//! about to do. When its page is moved it may have looked at the futex already and be about to sleep;
-//! it is looked at again until it has slept, or has been in its program.
+//! Who sleeps where is in /proc/PID/task/TID/syscall. Of a thread that runs it does not say what it
+//! is about to do. When its page is moved it may have looked at the futex already and be about to
+//! sleep; it is looked at again until it has slept, or has been in its program.
 
 use std::fs;
 use std::io::Read as _;

@@ -10,8 +10,8 @@ use crate::region::Stops;
 use crate::userfault::Userfault;
 
 /// Tells threads of this process of pages that are not there. What is watched is so for as long as
-/// this lives; a forked child's memory is not. Everybody may have it (Linux 5.11). System calls that
-/// come to such a page fail with EFAULT.
+/// this lives; a forked child's memory is not. Everybody may have it (Linux 5.11). System calls
+/// that come to such a page fail with EFAULT.
 pub struct Holes(Userfault);
 
 impl Holes {

@@ -153,8 +153,8 @@ impl Region {
         }
     }
 
-    /// The programs' view, of pages that are open, is what it was where others have mapped something over it: nobody may use
-    /// the pages.
+    /// The programs' view, of pages that are open, is what it was where others have mapped
+    /// something over it: nobody may use the pages.
     ///
     /// # Panics
     /// Beyond the pages that there are.
@@ -176,8 +176,8 @@ impl Region {
     }
 
     /// In the programs' view an empty file stands in place of these pages, until [`restore`](
-    /// Self::restore): who uses them gets SIGBUS, and a system call EFAULT. Forked children have it,
-    /// too.
+    /// Self::restore): who uses them gets SIGBUS, and a system call EFAULT. Forked children have
+    /// it, too.
     ///
     /// # Panics
     /// Beyond the pages that there are.

@@ -1,6 +1,6 @@
 //! Memory of a file that others map in this process as they like, at fixed places: the page of the
-//! file that an address shows is always the same. Who brings and takes its pages reads and writes the
-//! file. Only what is *watched* stops threads, and of that only what was not let through.
+//! file that an address shows is always the same. Who brings and takes its pages reads and writes
+//! the file. Only what is *watched* stops threads, and of that only what was not let through.
 //!
 //! Where nobody maps a page, or something else lies at its address, the file has it all the
 //! same, and nothing is done to what lies there.

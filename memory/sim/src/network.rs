@@ -1,8 +1,8 @@
 //! Links between machines: when a message that leaves now arrives.
 //!
-//! Every machine, of one node or several, has one link with two ways. A message takes the sender's way out for as long as
-//! its bytes do, then the wire, then the receiver's way in, from its first byte to its last.
-//! With contention a way carries one message at a time. What goes
+//! Every machine, of one node or several, has one link with two ways. A message takes the sender's
+//! way out for as long as its bytes do, then the wire, then the receiver's way in, from its first
+//! byte to its last. With contention a way carries one message at a time. What goes
 //! between nodes of a machine takes neither link nor wire: it costs what sender's and receiver's
 //! processors do. Between two nodes messages arrive in the order sent, whatever else happens to
 //! them.

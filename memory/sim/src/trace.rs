@@ -1,7 +1,7 @@
 //! What happened, as Perfetto (ui.perfetto.dev) and Chrome show it: nodes as processes, tasks as
 //! threads beside one for the protocol, messages as arrows, rides as
-//! instants on the protocol of the node where they or word of them came. The format is that of Chrome's JSON
-//! trace events; times in it are microseconds.
+//! instants on the protocol of the node where they or word of them came. The format is that of
+//! Chrome's JSON trace events; times in it are microseconds.
 
 use std::fmt::Write;
 

@@ -134,7 +134,8 @@ pub fn place(number: u64) -> Where {
 /// Makes a call of a thread that runs here, and was stopped at it with these registers.
 ///
 /// # Safety
-/// On the thread's stack for handlers; the frame is the kernel's; arguments are as the program gave them.
+/// On the thread's stack for handlers; the frame is the kernel's; arguments are as the program gave
+/// them.
 pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Call) -> i64 {
     let at_origin = here.node == 0;
     // None of this code may be stopped at such memory: of who ends, mutexes may be there.

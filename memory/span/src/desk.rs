@@ -39,8 +39,8 @@ pub enum Request {
     Call(Call),
     /// To a shadow's agent: the call's result. Told, not asked.
     Done(i64),
-    /// Memory, where it is wished or anywhere, of zeros; to be read from a file, or not. Answer: its
-    /// address.
+    /// Memory, where it is wished or anywhere, of zeros; to be read from a file, or not. Answer:
+    /// its address.
     Map { bytes: u64, protection: u32, is_file: bool, wish: Wish },
     /// Memory at this address; of what is there already it replaces all, or is an error. Answer:
     /// as above.

@@ -241,8 +241,8 @@ unsafe fn read_part(
     }
 }
 
-/// Pieces of ours, from 0 on, as long as the program's together up to [`PART_BYTES`], each as far from
-/// a page's beginning: devices ask for that. How many bytes they have, and take.
+/// Pieces of ours, from 0 on, as long as the program's together up to [`PART_BYTES`], each as far
+/// from a page's beginning: devices ask for that. How many bytes they have, and take.
 fn lay_out(to: &[Piece], ours: &mut [Piece]) -> (u64, u64) {
     let (mut wanted, mut at) = (0, 0u64);
     for (piece, own) in to.iter().zip(ours) {

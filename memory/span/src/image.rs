@@ -1,5 +1,5 @@
-//! The program in its segment, much as execve would lay it out: image, dynamic linker, vDSO, stack. Written
-//! to the origin's memory before anybody runs; the other nodes fetch what they use.
+//! The program in its segment, much as execve would lay it out: image, dynamic linker, vDSO, stack.
+//! Written to the origin's memory before anybody runs; the other nodes fetch what they use.
 
 use std::ffi::CString;
 use std::fs::File;

@@ -15,11 +15,12 @@
 //! are forked, `context` is registers, `clocks` what they read without a call, `processors` those
 //! they are told of, `exe` and `titles` what they and others see of the program as a process, `raw`
 //! what stands for libc. `signals` and `actions` are the program's
-//! signals, `alternate_stack` the stacks of handlers, `edges` and `leave` where a thread looks for them. They ask at the `desk`. The `agent`
-//! answers: a thread of ours on each node, which drives the protocol over the crates `pager` and
-//! `fabric`. At the origin it knows the `addresses` that are taken, the `futexes` and the
-//! [`place`] of each thread, which `balance` may change. `frame` is what agents say to each other,
-//! `image` lays the program out, [`node`] begins a node, [`talk`] is what is said to start one.
+//! signals, `alternate_stack` the stacks of handlers, `edges` and `leave` where a thread looks for
+//! them. They ask at the `desk`. The `agent` answers: a thread of ours on each node, which drives
+//! the protocol over the crates `pager` and `fabric`. At the origin it knows the `addresses` that
+//! are taken, the `futexes` and the [`place`] of each thread, which `balance` may change. `frame`
+//! is what agents say to each other, `image` lays the program out, [`node`] begins a node, [`talk`]
+//! is what is said to start one.
 //!
 //! # What does not work
 //! See docs/span.md: System V shared memory, ptrace, io_uring. They fail with an error.

@@ -355,9 +355,9 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
     })
 }
 
-/// Where this process has things of its own, and room for more of them: below the widest gap is what
-/// grows up from where the system puts executables, above it what grows down from where it puts
-/// libraries.
+/// Where this process has things of its own, and room for more of them: below the widest gap is
+/// what grows up from where the system puts executables, above it what grows down from where it
+/// puts libraries.
 fn ours() -> std::io::Result<Vec<Range<u64>>> {
     let mut ours = Ranges::default();
     for line in std::fs::read_to_string("/proc/self/maps")?.lines() {

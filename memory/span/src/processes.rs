@@ -2,8 +2,8 @@
 //! their own affair.
 //!
 //! A child that executes something at once (posix_spawn, vfork) shares the program's memory until
-//! then. One that is forked has a copy of all of it, the [`Snapshot`], and is from then on a process
-//! like any other: nothing of ours is done by it any more.
+//! then. One that is forked has a copy of all of it, the [`Snapshot`], and is from then on a
+//! process like any other: nothing of ours is done by it any more.
 
 use crate::actions;
 use crate::context::Context;

@@ -2,8 +2,8 @@
 //! makes as many threads as there are processors for them. What it is told of them agrees:
 //! sched_getaffinity(2), getcpu(2), and the files from which libc has their number.
 //!
-//! A mask that it sets is kept, given back, and inherited by new threads; a thread that is on a node
-//! without any of its processors goes to one that has some (`agent/moves.rs`).
+//! A mask that it sets is kept, given back, and inherited by new threads; a thread that is on a
+//! node without any of its processors goes to one that has some (`agent/moves.rs`).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};

@@ -1,5 +1,5 @@
-//! System V shared memory: segments are attached at the origin, where other processes can have them,
-//! too, as other shared memory is.
+//! System V shared memory: segments are attached at the origin, where other processes can have
+//! them, too, as other shared memory is.
 //!
 //! All of this runs on the program's threads, as [`calls`](crate::calls) does.
 

@@ -7,10 +7,11 @@
 //! (`visibility`).
 //!
 //! A communicator whose ranks are all tasks of one space (`roll` says so) has a `team` from its
-//! first operation on. Each rank has a `seat` there, in its own memory, on which it shows what the others are to
-//! read; operations are numbered, so one word a rank says how far it is. `spread`, `reduce` and
-//! `exchange` are the operations. `buffer` is a rank's data as bytes in a row, `types` what MPI's
-//! own types and operators are, `kernel` the loops for the common ones, `rest` how a rank waits.
+//! first operation on. Each rank has a `seat` there, in its own memory, on which it shows what the
+//! others are to read; operations are numbered, so one word a rank says how far it is. `spread`,
+//! `reduce` and `exchange` are the operations. `buffer` is a rank's data as bytes in a row, `types`
+//! what MPI's own types and operators are, `kernel` the loops for the common ones, `rest` how a
+//! rank waits.
 
 mod buffer;
 mod calls;

@@ -5,13 +5,13 @@
 //! requesters write into and that its threads take requests from, in order. A request is
 //! one cache line; its answer goes into the `record`, a line in the requester's segment,
 //! where the `requester` waits. What operations there are the delegatee says; `io` has
-//! those for files and sockets, also such as requesters have `passed`, `memory` what reaches the requester's memory and fails
-//! where there is none. A request may be `kept`, and answered later.
+//! those for files and sockets, also such as requesters have `passed`, `memory` what reaches the
+//! requester's memory and fails where there is none. A request may be `kept`, and answered later.
 //!
 //! Each side *holds* the other (`pvas::hold`) while it works in the other's memory: a
 //! requester while it writes into the queue, a delegatee from before it looks at a request
-//! until it has answered, also where that is later. So whoever dies, at any instant, nobody writes where the memory is
-//! gone or somebody else's.
+//! until it has answered, also where that is later. So whoever dies, at any instant, nobody writes
+//! where the memory is gone or somebody else's.
 //!
 //! `error` says why not; `c` is `include/pvas_delegate.h`.
 

@@ -101,8 +101,8 @@ impl Advance {
         unsafe { self.loan.part(range.start, range.len()) }
     }
 
-    /// Waits until the bytes before `end` are there. What a lender that has died did not write is copied out of its
-    /// memory, if that is still in `reach`, as in [`Advance::read`].
+    /// Waits until the bytes before `end` are there. What a lender that has died did not write is
+    /// copied out of its memory, if that is still in `reach`, as in [`Advance::read`].
     pub fn settle(&self, end: usize, reach: impl Fn(u32) -> bool) -> Result<(), Lost> {
         loop {
             let written = self.line.written();

@@ -14,8 +14,8 @@
 //! A sender *claims* message number n by a compare-and-swap on its claim, writes the
 //! payload, then the header, and at last moves the tail (or somebody else does it for him).
 //! The receiver takes what has a header, in order; it clears the first word of every line
-//! before it gives lines back, several at a time, so a header is never an old payload. A sender that is
-//! killed between its claim and its header leaves a gap of known size: once the receiver
+//! before it gives lines back, several at a time, so a header is never an old payload. A sender
+//! that is killed between its claim and its header leaves a gap of known size: once the receiver
 //! knows that it is dead, it skips the gap.
 //!
 //! Claims carry the lap that their message number is of, so a sender that slept for a lap

@@ -3,9 +3,9 @@
 //! Each member that lends has a row of 64-bit words in the window. A word that is not zero
 //! names a borrower: its entry and generation. The lender sets it before it sends word of
 //! the loan; the borrower clears it when it needs the memory no more, or puts another's name
-//! there, to whom it hands the loan on; a word whose borrower has ended counts as clear. By that one rule a lender knows when its memory is its own
-//! again, and who takes the lender's entry after its end, whether it can be used: the
-//! living may still read what the dead have lent.
+//! there, to whom it hands the loan on; a word whose borrower has ended counts as clear. By that
+//! one rule a lender knows when its memory is its own again, and who takes the lender's entry after
+//! its end, whether it can be used: the living may still read what the dead have lent.
 //!
 //! A lender that is killed between setting a slot and sending word, or a borrower between
 //! handing on and sending word, keeps the lender's memory taken until the one who is named

@@ -167,7 +167,8 @@ pub fn entry(done: &Completion) -> abi::CqTaggedEntry {
     }
 }
 
-/// Writes as much of an entry as the queue's format has: smaller ones are beginnings of the largest.
+/// Writes as much of an entry as the queue's format has: smaller ones are beginnings of the
+/// largest.
 ///
 /// # Safety
 /// There is room for `bytes` at `to`, which is aligned for words.

@@ -13,9 +13,9 @@
 //! owns in our place. All that changes in a domain
 //! and its objects is one `state` behind one `lock`, the peers of an address vector in `vector`.
 //! `space` says who we are, `address` where
-//! an endpoint is, `name` what it may be called, `registry` who is called so, `copy` reaches others' memory, `cache` has lines of it come early, `library` is who has loaded us, `log` says why
-//! not. (FCP's doorbell wakes who
-//! sleeps.)
+//! an endpoint is, `name` what it may be called, `registry` who is called so, `copy` reaches
+//! others' memory, `cache` has lines of it come early, `library` is who has loaded us, `log` says
+//! why not. (FCP's doorbell wakes who sleeps.)
 
 pub mod abi;
 mod address;

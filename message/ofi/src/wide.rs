@@ -1,7 +1,7 @@
 //! Numbers that no single instruction changes: complex ones, and C's long double. Who changes or
 //! reads one has the target's lock for such numbers, so they are atomic with each other's
-//! operations, but not with the target's own instructions. A task that is killed just then may leave
-//! one half written.
+//! operations, but not with the target's own instructions. A task that is killed just then may
+//! leave one half written.
 
 use std::arch::asm;
 use std::cmp::Ordering;

@@ -136,7 +136,8 @@ impl Fragment {
         }
     }
 
-    /// Copies some of what it holds, or what lies behind it in its block; waits for that. Errors: as [`Fragment::settle`].
+    /// Copies some of what it holds, or what lies behind it in its block; waits for that. Errors:
+    /// as [`Fragment::settle`].
     pub(crate) fn read(&self, from: usize, to: &mut [u8]) -> Result<(), Error> {
         match &self.place {
             Place::Block(block, at) => block.read(at + from, to),

@@ -58,8 +58,8 @@ pub struct Mailboxes {
 }
 
 impl Mailboxes {
-    /// pvm_putinfo: the entry's index; pvm_insert, if one is `wanted`. Errors: Denied. Who waits for it, and can have it
-    /// now, is told by [`Mailboxes::served`].
+    /// pvm_putinfo: the entry's index; pvm_insert, if one is `wanted`. Errors: Denied. Who waits
+    /// for it, and can have it now, is told by [`Mailboxes::served`].
     pub fn put(
         &mut self,
         owner: Tid,

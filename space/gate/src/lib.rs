@@ -4,8 +4,9 @@
 //! free addresses, one `/proc/self/exe`, a `fork` that would copy everybody) and one kind
 //! needless (`process_vm_readv` between tasks is a plain copy). The gate answers these in
 //! user space. It is written in C and assembly (`c/`), since it may touch no thread area,
-//! no libc and no vector register (but those that `c/loops.S` gives back); `build.rs` turns it into one flat image that is mapped
-//! once a space. This crate embeds that image and gives its entry points to the loader.
+//! no libc and no vector register (but those that `c/loops.S` gives back); `build.rs` turns it into
+//! one flat image that is mapped once a space. This crate embeds that image and gives its entry
+//! points to the loader.
 //!
 //! `c/entry.S` is the best place to begin reading, then `c/dispatch.c` and `c/patch.c`.
 

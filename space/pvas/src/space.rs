@@ -306,8 +306,8 @@ impl Space {
         Ok((id, pid))
     }
 
-    /// An ID, this one if any, that is not of our domain, whose mm is no place for a program that is
-    /// linked to its addresses: if it is, it gets a domain of its own.
+    /// An ID, this one if any, that is not of our domain, whose mm is no place for a program that
+    /// is linked to its addresses: if it is, it gets a domain of its own.
     fn id_alone(&self, id: Option<u32>) -> Result<u32, Error> {
         let id = match id {
             Some(id) if id >= self.layout.tasks_max() => {

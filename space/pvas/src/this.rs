@@ -29,8 +29,8 @@ impl ThisTask {
         entry.checked_sub(1).filter(|&id| id < self.control.tasks_max())
     }
 
-    /// Where other tasks find what this one has at `address`: static data of a program that is linked
-    /// to its addresses they find in its segment, all else at the same address.
+    /// Where other tasks find what this one has at `address`: static data of a program that is
+    /// linked to its addresses they find in its segment, all else at the same address.
     pub fn for_others(&self, address: u64) -> u64 {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
         // SAFETY: our own block; written before we began.
@@ -39,7 +39,8 @@ impl ThisTask {
         if (start..end).contains(&address) { address - start + to } else { address }
     }
 
-    /// Where we find what task `id` has at `address`: the other side of [`for_others`](Self::for_others).
+    /// Where we find what task `id` has at `address`: the other side of
+    /// [`for_others`](Self::for_others).
     pub fn found_at(&self, id: u32, address: u64) -> u64 {
         if id == self.id || !self.control.is_shared() {
             return address;

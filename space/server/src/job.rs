@@ -63,7 +63,8 @@ impl Job {
         } else if let Some(name) = given("NAGAYA_JOB") {
             name
         } else if let Some(launcher) = given("PMI_FD").and_then(|fd| peer_pid(fd.parse().ok()?)) {
-            // Launchers with PMIx close this socket: where it is open, its launcher is the inner one.
+            // Launchers with PMIx close this socket: where it is open, its launcher is the inner
+            // one.
             of_process(launcher)
         } else if let Some(namespace) = given("PMIX_NAMESPACE") {
             format!("pmix:{namespace}")

@@ -1,5 +1,5 @@
-// Ends without jia_exit, with output that is not written yet: `ends HOW`. The last task ends so that
-// others cannot go on, or all end alike.
+// Ends without jia_exit, with output that is not written yet: `ends HOW`. The last task ends so
+// that others cannot go on, or all end alike.
 
 #include <jia.h>
 #include <stdio.h>

@@ -74,8 +74,8 @@ pub fn out_of_reach(mpi: Mpi) {
     fails(job, &remains);
 }
 
-/// The job ends with a status that says so. Open MPI 5's launcher does not end at times where a rank
-/// has given up or was killed: then it waits for nothing of ours.
+/// The job ends with a status that says so. Open MPI 5's launcher does not end at times where a
+/// rank has given up or was killed: then it waits for nothing of ours.
 fn fails(mut job: Running, remains: &Remains) {
     let begin = Instant::now();
     while job.is_running() && begin.elapsed() < Duration::from_secs(20) {

@@ -1,8 +1,8 @@
 //! Barriers: the node's side, which waits until its tasks are there and nothing is under way,
 //! and the manager's, which finds out who wrote what alone.
 //!
-//! All nodes have a share in managing them: over a [`tree`](super::tree) a node tells its parent of its
-//! own arrival and its children's in one, and the root's grant goes down the same way. So
+//! All nodes have a share in managing them: over a [`tree`](super::tree) a node tells its parent of
+//! its own arrival and its children's in one, and the root's grant goes down the same way. So
 //! every grant comes from a node that can let pages of its own ride on it.
 
 use super::event::{Action, Body, Misuse, Options, Refused, Task};

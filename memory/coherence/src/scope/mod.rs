@@ -20,7 +20,8 @@
 //!
 //! Pages' lives are in [`page`]; [`node`] is what a driver uses, [`event`] what goes in and
 //! comes out; `lock`, `barrier`, `condition`
-//! hold both sides of each, the tasks' and the manager's; `list` has what is longer than a message; [`homes`] says where pages live, `table` what a node has of them.
+//! hold both sides of each, the tasks' and the manager's; `list` has what is longer than a message;
+//! [`homes`] says where pages live, `table` what a node has of them.
 //!
 //! From the time that all its tasks have reached a barrier until the barrier is granted, a
 //! node lets nothing begin: faults of other threads wait. So no fetch and no change ever

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::message::Header;
 
-/// What a message is. Bodies: of `Page` the protocol's, of `Letters` several of those; of words what
-/// drivers agree on.
+/// What a message is. Bodies: of `Page` the protocol's, of `Letters` several of those; of words
+/// what drivers agree on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<W> {
     /// The protocol's.

@@ -16,8 +16,8 @@
 //! it to go, over the same connection, a copy never comes after word that it is void.
 //!
 //! Pages' lives are in [`page`], the messages in [`message`]; [`node`] is what a driver uses,
-//! [`event`] what goes in and comes out, [`frame`] a message between drivers; `ahead` says which pages move along with others, `migratory` which go
-//! as a whole to who asks for a copy.
+//! [`event`] what goes in and comes out, [`frame`] a message between drivers; `ahead` says which
+//! pages move along with others, `migratory` which go as a whole to who asks for a copy.
 //!
 //! # What a driver owes, besides what the [crate] says
 //! - **Actions are carried out in their order, each before the next.** A page's bytes are read

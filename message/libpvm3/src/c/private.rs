@@ -74,9 +74,9 @@ pub unsafe extern "C" fn nagaya_pvm_plain(size: *mut usize) -> *mut c_void {
     at.cast()
 }
 
-/// Sleeps until `*word` is no longer `value`: the caller has looked for a while. Meanwhile messages are taken in, handlers run, and
-/// other threads may use the library. Who changes the word wakes those who sleep on it by
-/// futex. Returns 0, or PvmSysErr if the daemon has gone.
+/// Sleeps until `*word` is no longer `value`: the caller has looked for a while. Meanwhile messages
+/// are taken in, handlers run, and other threads may use the library. Who changes the word wakes
+/// those who sleep on it by futex. Returns 0, or PvmSysErr if the daemon has gone.
 ///
 /// # Safety
 /// `word` can be read, in memory that others share or not.

@@ -3,8 +3,8 @@
 //!
 //! A [`Task`] enrolls with the [`daemon`] of its host, which gives it a tid and the host's
 //! window. Messages to tasks of the same host go straight into their receive buffers
-//! (`send`), to others over the fabric (`far`) or through the daemon; what comes is sorted by [`intake`], puts itself in
-//! [`order`] and together from [`parts`].
+//! (`send`), to others over the fabric (`far`) or through the daemon; what comes is sorted by
+//! [`intake`], puts itself in [`order`] and together from [`parts`].
 
 pub mod daemon;
 mod far;
