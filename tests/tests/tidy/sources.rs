@@ -63,7 +63,10 @@ pub fn files(directory: &str, extensions: &[&str]) -> Vec<String> {
             let entry = entry.expect("a directory entry");
             let kind = entry.file_type().expect("its type");
             if kind.is_dir() {
-                open.push(entry.path());
+                // Benchmarks write there, and compile copies of programs.
+                if entry.file_name() != "out" {
+                    open.push(entry.path());
+                }
             } else if kind.is_file() {
                 let path = entry.path();
                 let extension = path.extension().and_then(|one| one.to_str()).unwrap_or("");
