@@ -44,7 +44,7 @@ pub struct Options {
     hostfile: Option<PathBuf>,
 }
 
-/// What `nagaya pvm` does besides being a console.
+/// The subcommands of `nagaya pvm` besides its console.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Verb {
     /// Run a program with Nagaya's libpvm3 in front of any other PVM's

@@ -25,7 +25,7 @@ const KEY_BYTES_MAX: usize = 40;
 /// Shortest limit of values with which a job can be formed.
 const VALUE_BYTES_MIN: usize = 16;
 
-/// What a process says.
+/// A message of a process to its launcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command<'a> {
     /// Names this process at a launcher's port.
@@ -67,7 +67,7 @@ impl Command<'_> {
     }
 }
 
-/// What a launcher says.
+/// A message of the launcher to a process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// To [`Command::InitAck`].
@@ -182,7 +182,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Takes what was read.
+    /// Appends bytes that were read from the connection.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

@@ -26,7 +26,7 @@ pub struct Sweeps {
     /// Which goes on with a page.
     next: BTreeMap<Page, u64>,
     last: u64,
-    /// What is made ready takes memory: what was used, and what may not have been.
+    /// Counts of used and of prepared pages, where prepared pages take memory.
     counts: Option<Counts>,
 }
 
@@ -39,9 +39,9 @@ struct Counts {
 /// Neighbours that were used one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Sweep {
-    /// What was to be made ready last.
+    /// The pages that were prepared last.
     ready: Range<Page>,
-    /// So many of these were, besides the first.
+    /// The number of those pages besides the first.
     along: Page,
     /// Whether it goes down, as soon as it has gone on.
     down: Option<bool>,
@@ -105,7 +105,7 @@ impl Sweeps {
         self.last += 1;
         for page in sweep.next() {
             let other = self.next.insert(page, self.last);
-            // What goes on with the same page is the same.
+            // Two sweeps that expect the same page are one.
             other.and_then(|other| self.remove(other));
         }
         self.sweeps.insert(self.last, sweep);
