@@ -19,12 +19,12 @@ all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
 
 # Fortran's view of PVM, in any directory.
-%/libfpvm3.a: $(wildcard message/fpvm3/*.[ch] include/pvm3/*.h)
+%/libfpvm3.a: $(wildcard message/pvm/fortran/*.[ch] include/pvm3/*.h)
 	mkdir -p $*/fpvm3
 	cd $*/fpvm3 && $(CC) -std=gnu11 -O2 -fPIC -Wall -Wextra -Werror \
-		-I$(CURDIR)/include/pvm3 -c $(addprefix $(CURDIR)/,$(wildcard message/fpvm3/*.c))
+		-I$(CURDIR)/include/pvm3 -c $(addprefix $(CURDIR)/,$(wildcard message/pvm/fortran/*.c))
 	rm -f $@
-	$(AR) rcs $@ $(patsubst message/fpvm3/%.c,$*/fpvm3/%.o,$(wildcard message/fpvm3/*.c))
+	$(AR) rcs $@ $(patsubst message/pvm/fortran/%.c,$*/fpvm3/%.o,$(wildcard message/pvm/fortran/*.c))
 
 # What the demo, the tests and the benchmarks need and the machine lacks.
 deps:

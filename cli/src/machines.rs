@@ -9,11 +9,11 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
 use clap::Parser;
-use fabric::control::Control;
-use fabric::talk::Kind;
 use machines::join::{self, Everybody, Joined, KIND, Order, Ready};
 use nagaya_server::Failure;
 use nagaya_server::server::segment_size_for;
+use net::control::Control;
+use net::talk::Kind;
 use span::hosts::Host;
 
 use crate::domains::Machine;

@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use coherence::ride::Policy;
 use dsm::rendezvous::Host;
-use fabric::control::Control;
 use machines::join::Joined;
 use machines::{Machines, Outcome};
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
@@ -22,6 +21,7 @@ use nagaya_server::identity::Identity;
 use nagaya_server::inherit::{self, Inheritance};
 use nagaya_server::job::{Job, directory, listen};
 use nagaya_server::server::{Server, segment_size_for};
+use net::control::Control;
 use pvas::Attributes;
 
 use crate::delegatee::Place;

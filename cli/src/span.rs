@@ -8,9 +8,9 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use fabric::control::Control;
-use fabric::talk::{Kind, Refusal};
 use nagaya_server::{Failure, processors};
+use net::control::Control;
+use net::talk::{Kind, Refusal};
 use span::hosts::{self, Host};
 use span::place::Policy;
 use span::talk::{self, Everybody, Order, Program, Ready};

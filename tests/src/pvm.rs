@@ -199,7 +199,7 @@ impl Kind {
 pub fn libfpvm3_dir() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let sources = ["machine.c", "messages.c", "groups.c", "text.h"]
-        .map(|file| std::fs::read(root.join("message/fpvm3").join(file)).expect("a source"));
+        .map(|file| std::fs::read(root.join("message/pvm/fortran").join(file)).expect("a source"));
     made_once("libfpvm3", &sources, |dir| {
         let archive = dir.join("libfpvm3.a");
         Cmd::new("make").args(["-s", "-C"]).arg(&root).arg(archive).run().ok();

@@ -2,7 +2,7 @@
 //! them may be killed, the first included. The hosts are this machine, each daemon with a
 //! runtime directory of its own; they speak TCP.
 
-#[path = "../../message/pvmd/tests/client/mod.rs"]
+#[path = "../../message/pvm/daemon/tests/client/mod.rs"]
 mod client;
 
 use std::os::unix::net::UnixStream;

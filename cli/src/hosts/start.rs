@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use fabric::remote;
-use fabric::secret::Secret;
-use fabric::talk::{Kind, Refusal};
 use nagaya_server::Failure;
+use net::remote;
+use net::secret::Secret;
+use net::talk::{Kind, Refusal};
 use rustix::thread::CpuSet;
 use serde::Serialize;
 use serde::de::DeserializeOwned;

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, Sender};
 
-use fabric::talk::{self, Answer, Begun, Refusal};
+use net::talk::{self, Answer, Begun, Refusal};
 
 use super::start::Job;
 
@@ -68,7 +68,7 @@ fn begin<J: Job>(way: &mut Way, order: &J::Order) -> Answer<J::Ready> {
 /// Why nothing came: what it said last.
 fn last_words(way: &mut Way, why: &std::io::Error) -> Refusal {
     let line = match &mut way.errors {
-        Some(errors) => fabric::remote::last_line(errors).unwrap_or_else(|| {
+        Some(errors) => net::remote::last_line(errors).unwrap_or_else(|| {
             format!(
                 "nagaya did not begin there: {why}, without an error message; check that ssh (or \
                  the command in NAGAYA_RSH) runs commands on that host"

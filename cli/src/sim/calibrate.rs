@@ -15,10 +15,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use coherence::diff;
-use fabric::event::{Event, Peer};
-use fabric::fabric::Fabric;
-use fabric::secret::Secret;
 use nagaya_server::Failure;
+use net::event::{Event, Peer};
+use net::fabric::Fabric;
+use net::secret::Secret;
 use pager::{Access, Place, Region, Stops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use sim::cluster::{Cluster, Memory, Network, Waking};

@@ -28,7 +28,7 @@ use coherence::ride;
 use coherence::scope::event::Body;
 use coherence::scope::tree::children;
 use coherence::scope::{Action, Event, Node, Options};
-use fabric::mesh::{Gone, Mesh, Said};
+use net::mesh::{Gone, Mesh, Said};
 use pager::{Access, Fault, Place, Region, Stops};
 
 use allocations::Made;

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use fabric::patience::Patience;
+use net::patience::Patience;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::futex;
 

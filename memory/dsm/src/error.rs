@@ -39,14 +39,14 @@ impl From<PagerError> for DsmError {
     }
 }
 
-impl From<fabric::error::FabricError> for DsmError {
-    fn from(error: fabric::error::FabricError) -> Self {
+impl From<net::error::FabricError> for DsmError {
+    fn from(error: net::error::FabricError) -> Self {
         Self::System(error.to_string())
     }
 }
 
-impl From<fabric::wireup::WireupError> for DsmError {
-    fn from(error: fabric::wireup::WireupError) -> Self {
+impl From<net::wireup::WireupError> for DsmError {
+    fn from(error: net::wireup::WireupError) -> Self {
         Self::System(error.to_string())
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use fabric::wireup::{Late, Wireup, WireupError};
+use net::wireup::{Late, Wireup, WireupError};
 
 use crate::error::DsmError;
 use crate::rendezvous::Guest;

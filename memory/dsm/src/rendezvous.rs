@@ -12,9 +12,9 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
-use fabric::launcher;
-use fabric::secret::random;
-use fabric::wireup::Late;
+use net::launcher;
+use net::secret::random;
+use net::wireup::Late;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::de::DeserializeOwned;

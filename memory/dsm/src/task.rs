@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use fabric::mesh::Mesh;
-use fabric::patience::Patience;
-use fabric::secret::Secret;
+use net::mesh::Mesh;
+use net::patience::Patience;
+use net::secret::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::driver::Driver;

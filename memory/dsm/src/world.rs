@@ -2,7 +2,7 @@
 //! space. Every task gives its [`Card`]; from all of them everybody computes the same.
 
 use coherence::message::NodeId;
-use fabric::secret::Secret;
+use net::secret::Secret;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;

@@ -16,9 +16,9 @@ use dsm::rendezvous::Host;
 use dsm::settings::Settings;
 use dsm::task::Task;
 use dsm::world::Card;
-use fabric::event::{Event, Peer};
-use fabric::fabric::Fabric;
-use fabric::secret::Secret;
+use net::event::{Event, Peer};
+use net::fabric::Fabric;
+use net::secret::Secret;
 
 /// Which of both a process is; nothing in the test itself.
 const ROLE: &str = "MAD_NODE_ROLE";

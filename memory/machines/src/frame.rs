@@ -64,7 +64,7 @@ mod tests {
             Word::Alive,
         ] {
             let bytes = Frame::Word(word).bytes();
-            assert!(bytes.len() <= fabric::wire::USER_HEADER_BYTES_MAX);
+            assert!(bytes.len() <= net::wire::USER_HEADER_BYTES_MAX);
             assert_eq!(Frame::parse(&bytes), Some(Frame::Word(word)));
             assert_eq!(Frame::parse(&[&bytes[..], &[0]].concat()), None);
         }

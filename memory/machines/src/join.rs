@@ -1,15 +1,15 @@
 //! How a machine begins: it is told what it is to do, says where it is, and meets the others. In
-//! the terms of [`fabric::talk`]: first an [`Order`], then [`Ready`] and [`Everybody`].
+//! the terms of [`net::talk`]: first an [`Order`], then [`Ready`] and [`Everybody`].
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use fabric::control::{self, Control};
-use fabric::mesh::{Mesh, Said};
-use fabric::secret::Secret;
-use fabric::talk::{Begun, Kind, Refusal};
 use nagaya_layout::REGION_START;
+use net::control::{self, Control};
+use net::mesh::{Mesh, Said};
+use net::secret::Secret;
+use net::talk::{Begun, Kind, Refusal};
 use pvas::Space;
 use serde::{Deserialize, Serialize};
 

@@ -43,7 +43,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use coherence::message::NodeId;
-use fabric::mesh::{Mesh, Said};
+use net::mesh::{Mesh, Said};
 use pager::{Shared, Stops};
 use pvas::{Control, Space};
 

@@ -79,7 +79,7 @@ pub struct Waking {
 }
 
 /// How long the protocol's thread looks, where the node's tasks wait, before it sleeps; as in
-/// production (`fabric::patience`).
+/// production (`net::patience`).
 pub const LOOKS_NS: u64 = 100_000;
 
 /// What the inner loops of programs take on one processor.

@@ -26,10 +26,10 @@ use std::time::{Duration, Instant};
 use coherence::message::{NodeId, Page};
 use coherence::sequential::message::{Pages, letters, parse};
 use coherence::sequential::{Action, Event, Node, Options};
-use fabric::control;
-use fabric::mesh::{Gone, Mesh, Said};
-use fabric::patience::Patience;
-use fabric::slice;
+use net::control;
+use net::mesh::{Gone, Mesh, Said};
+use net::patience::Patience;
+use net::slice;
 use pager::{Access, Region};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

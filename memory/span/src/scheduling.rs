@@ -1,5 +1,5 @@
 //! How long a thread keeps its processor against others that wake: shadows, who serve other nodes,
-//! shortly (see [`fabric::slice`]), the program's threads as the kernel has it. A new thread has
+//! shortly (see [`net::slice`]), the program's threads as the kernel has it. A new thread has
 //! what the one had that made it, which may be the agent, who may also be less nice.
 
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -45,7 +45,7 @@ fn slices(ns: u64) {
 }
 
 /// Changes how this thread is scheduled, if `change` says that it has changed something. As
-/// [`fabric::slice::shorten`]: who has a policy of its own keeps it.
+/// [`net::slice::shorten`]: who has a policy of its own keeps it.
 fn change(change: impl FnOnce(&mut libc::sched_attr) -> bool) {
     // SAFETY: a plain structure of numbers.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };

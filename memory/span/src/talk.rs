@@ -1,7 +1,7 @@
 //! How the nodes of a program are started: what is said to each, in the terms of
-//! [`fabric::talk`]. First an [`Order`], then [`Ready`] and [`Everybody`].
+//! [`net::talk`]. First an [`Order`], then [`Ready`] and [`Everybody`].
 
-use fabric::talk::Kind;
+use net::talk::Kind;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
 /* Packing and unpacking every type in every encoding, between two tasks; formats; messages in
- * messages; headers. What a single task can see is in message/pvm/tests. */
+ * messages; headers. What a single task can see is in message/pvm/wire/tests. */
 #include "say.h"
 
 static short h[4] = { -1, 2, -3, 4 };

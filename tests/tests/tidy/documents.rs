@@ -23,7 +23,10 @@ fn paths(text: &str) -> Vec<String> {
 
 #[test]
 fn documents_name_only_files_that_exist() {
-    let wings = ["space", "memory", "message", "cli", "bench", "tests", "include", "examples"];
+    let wings = [
+        "net", "space", "memory", "message", "tools", "cli", "bench", "tests", "include",
+        "examples",
+    ];
     let all: Vec<String> =
         wings.iter().flat_map(|wing| files(wing, &["rs", "c", "h", "S", "md"])).collect();
     let exists = |path: &str| {

@@ -16,7 +16,7 @@ const EXCEPTIONS: &[&str] = &[
     "nagaya-server: 2 modules",
     "nagaya-coherence: 21 modules",
     "nagaya-sim: 14 modules",
-    "nagaya-fabric: 3 modules",
+    "nagaya-net: 3 modules",
     "nagaya-pager: 5 modules",
     "nagaya-dsm: 11 modules",
     "nagaya-memop: 2 modules",

@@ -34,10 +34,10 @@ const LONG_FUNCTIONS: &[&str] = &[
     "memory/sim/src/machine.rs: step",
     "memory/span/src/agent/origin.rs: requested_at_origin",
     "memory/span/src/node.rs: prepare",
-    "message/pvmd/src/machine.rs: change",
-    "message/pvmd/src/order.rs: receive",
-    "message/pvmd/src/request.rs: request",
-    "message/libpvm3/src/c/options.rs: set",
+    "message/pvm/daemon/src/machine.rs: change",
+    "message/pvm/daemon/src/order.rs: receive",
+    "message/pvm/daemon/src/request.rs: request",
+    "message/pvm/library/src/c/options.rs: set",
     "message/ofi/src/atomic.rs: run",
     "message/ofi/src/info.rs: match_hints",
     "message/ofi/src/info.rs: describe",
@@ -48,7 +48,7 @@ const LONG_FUNCTIONS: &[&str] = &[
 
 /// The directories with code.
 const WINGS: &[&str] =
-    &["space", "memory", "message", "cli", "bench", "tests", "include", "examples"];
+    &["net", "space", "memory", "message", "tools", "cli", "bench", "tests", "include", "examples"];
 
 /// All files with code.
 fn code() -> Vec<String> {

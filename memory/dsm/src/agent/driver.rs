@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use fabric::patience::Patience;
-use fabric::slice;
+use net::patience::Patience;
+use net::slice;
 
 use super::Agent;
 use super::watch::Watch;

@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
-use fabric::mesh::Said;
+use net::mesh::Said;
 
 use super::Agent;
 use super::seen::Seen;

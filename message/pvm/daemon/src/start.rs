@@ -1,0 +1,308 @@
+//! Starting daemons on other hosts: by ssh, or what `PVM_RSH` names, each in a thread, so
+//! that the daemon's loop never waits for a login; or by a task, a hoster.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::ToSocketAddrs;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use net::remote::{self, quoted};
+use pvm::error::Error;
+use pvm::parcel::Data;
+use pvm::tid::Tid;
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::call::Expected;
+use crate::child::inherit_nothing;
+use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
+use crate::patience::Patient;
+
+/// How long a host may take to start its daemon: logins can be slow.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How to start a daemon.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recipe {
+    /// The host, as ssh should find it.
+    pub host: String,
+    /// The login there, if another (`lo=`).
+    pub login: Option<String>,
+    /// The daemon's program there (`dx=`).
+    pub program: Option<String>,
+    /// The virtual machine's ID there (`id=`), if there may be another daemon.
+    pub vmid: Option<String>,
+}
+
+/// What became of a start: of the host with this number.
+#[derive(Debug)]
+pub struct Started {
+    /// The host's number.
+    pub host: u16,
+    /// Where it is, or why it is nowhere.
+    pub acceptance: Result<Place, Fault>,
+}
+
+/// Why a daemon does not run.
+#[derive(Clone, Debug)]
+pub struct Fault {
+    /// What the program is told that wanted it: CantStart, or NoHost.
+    pub error: Error,
+    /// In a line.
+    pub why: String,
+}
+
+impl From<String> for Fault {
+    fn from(why: String) -> Fault {
+        Fault { error: Error::CantStart, why }
+    }
+}
+
+/// Starts under way.
+#[derive(Debug)]
+pub struct Starts {
+    bell: OwnedFd,
+    sender: Sender<Started>,
+    receiver: Receiver<Started>,
+    /// What ends the waiting for a daemon that a hoster starts.
+    expected: BTreeMap<u16, Arc<AtomicBool>>,
+}
+
+impl Starts {
+    /// None yet.
+    pub fn new() -> rustix::io::Result<Starts> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let (sender, receiver) = channel();
+        Ok(Starts { bell, sender, receiver, expected: BTreeMap::new() })
+    }
+
+    /// Starts a daemon and invites it.
+    pub fn start(&self, recipe: Recipe, invitation: Invitation) {
+        let host = invitation.host;
+        self.work(host, move || {
+            invite(&recipe, &invitation).map_err(|why| match is_unknown(&recipe.host) {
+                true => Fault { error: Error::NoHost, why },
+                false => why.into(),
+            })
+        });
+    }
+
+    /// A hoster is to start a daemon, and it is to be invited. What the hoster is told of it.
+    pub(crate) fn expect(&mut self, recipe: &Recipe, invitation: Invitation) -> Data {
+        let host = invitation.host;
+        let data = Expected::new().and_then(|expected| {
+            let data = describe(recipe, host, &expected.number(host, &recipe.host)?);
+            Ok((expected, data))
+        });
+        match data {
+            Ok((expected, data)) => {
+                self.expected.insert(host, expected.cancelled.clone());
+                self.work(host, move || Ok(expected.answer(&invitation)?));
+                data
+            }
+            Err(error) => {
+                self.work(host, move || Err(format!("cannot be called: {error}").into()));
+                describe(recipe, host, "")
+            }
+        }
+    }
+
+    /// A hoster does not start this host's daemon any more, unless it has called already.
+    pub(crate) fn give_up(&mut self, host: u16) {
+        if let Some(cancelled) = self.expected.get(&host) {
+            cancelled.store(true, Relaxed);
+        }
+    }
+
+    fn work(&self, host: u16, work: impl FnOnce() -> Result<Place, Fault> + Send + 'static) {
+        let sender = self.sender.clone();
+        let bell = self.bell.try_clone();
+        let work = move || {
+            let acceptance = work();
+            // The daemon may have ended.
+            let _ = sender.send(Started { host, acceptance });
+            if let Ok(bell) = bell {
+                let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("start {host}")).spawn(work);
+        if let Err(error) = thread {
+            let why = format!("cannot make a thread: {error}");
+            let _ = self.sender.send(Started { host, acceptance: Err(why.into()) });
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// What has become known since.
+    pub fn done(&mut self) -> Vec<Started> {
+        let mut count = [0; 8];
+        let _ = rustix::io::read(&self.bell, &mut count);
+        let done: Vec<Started> = self.receiver.try_iter().collect();
+        done.iter().for_each(|started| drop(self.expected.remove(&started.host)));
+        done
+    }
+}
+
+impl AsFd for Starts {
+    /// Readable when something is done.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// Whether nothing here knows a host of this name. It is asked only once ssh could not reach it:
+/// ssh knows names of its own.
+fn is_unknown(host: &str) -> bool {
+    (host, 0).to_socket_addrs().is_err()
+}
+
+/// What sh is to run there.
+fn script(recipe: &Recipe, own: &Path) -> String {
+    let vmid = recipe.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
+    let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
+    let option = "dx= in the host file";
+    let script = match &recipe.program {
+        Some(program) if is_daemon(program) => remote::named(program, "--join", option),
+        Some(program) => remote::named(program, "pvmd --join", option),
+        None => remote::nagaya(own, "pvmd --join", option),
+    };
+    format!("{vmid}{script}")
+}
+
+/// What a hoster is told of a host: its tid, options, login, command, another command for
+/// Windows, and the virtual machine's ID. Hosters give the command to ssh, in quotes or not:
+/// it is a program and arguments that need none.
+fn describe(recipe: &Recipe, host: u16, call: &str) -> Data {
+    let own = std::env::current_exe().unwrap_or_else(|_| "nagaya".into());
+    let login = match &recipe.login {
+        Some(login) => format!("{login}@{}", recipe.host),
+        None => recipe.host.clone(),
+    };
+    let vmid = recipe.vmid.clone().unwrap_or_default();
+    let set = if vmid.is_empty() { String::new() } else { format!("env PVM_VMID={vmid} ") };
+    let program = match &recipe.program {
+        Some(program) if is_daemon(program) => program.clone(),
+        Some(program) => format!("{program} pvmd"),
+        None => format!("{} pvmd", own.display()),
+    };
+    let command = format!("{set}{program} --call={call}");
+    let tid = Tid::of_host(host).as_int();
+    let data = Data::default().int(tid).string("").string(&login);
+    data.string(&command).string("").string(&vmid)
+}
+
+/// Links to us may have the name of stock PVM's daemon.
+fn is_daemon(program: &str) -> bool {
+    program.rsplit('/').next().is_some_and(|name| name.starts_with("pvmd"))
+}
+
+/// The command that starts a daemon there.
+fn command(recipe: &Recipe, own: &Path) -> Command {
+    let script = script(recipe, own);
+    let mut command = remote::command("PVM_RSH", recipe.login.as_deref(), &recipe.host, &script);
+    inherit_nothing(&mut command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn invite(recipe: &Recipe, invitation: &Invitation) -> Acceptance {
+    let own = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
+    let mut command = command(recipe, &own);
+    let program = command.get_program().to_string_lossy().into_owned();
+    let mut child = command
+        .spawn()
+        .map_err(|error| format!("cannot run {program}: {error} (PVM_RSH names another)"))?;
+    let result = converse(&mut child, invitation);
+    if result.is_err() {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
+    result
+}
+
+/// Writes the invitation and reads the acceptance.
+fn converse(child: &mut Child, invitation: &Invitation) -> Acceptance {
+    let (Some(mut to), Some(from), Some(errors)) =
+        (child.stdin.take(), child.stdout.take(), child.stderr.take())
+    else {
+        return Err("no pipes".into());
+    };
+    let mut from = Patient::new(from, PATIENCE);
+    // A line fits into a pipe's buffer, so this never waits. Who does not read it has its
+    // reasons on standard error.
+    let written = to.write_all(invitation.to_line().as_bytes());
+    drop(to);
+    let answer = match written {
+        Ok(()) => read_acceptance(&mut from),
+        Err(_) => Ok(None),
+    };
+    match answer {
+        Ok(Some(acceptance)) => acceptance,
+        Ok(None) => {
+            let why = remote::last_line(errors);
+            Err(why.unwrap_or_else(|| "it ended without a word".to_owned()))
+        }
+        Err(why) => Err(why),
+    }
+}
+
+/// The acceptance among the lines of `from`; nothing if these end without one.
+fn read_acceptance(from: &mut impl Read) -> Result<Option<Acceptance>, String> {
+    let mut lines = BufReader::new(from).take(LINE_MAX as u64);
+    loop {
+        let mut line = Vec::new();
+        match lines.read_until(b'\n', &mut line) {
+            Ok(0) => return Ok(None),
+            Ok(_) => {}
+            Err(error) => return Err(error.to_string()),
+        }
+        if let Some(acceptance) = Acceptance::parse(&String::from_utf8_lossy(&line)) {
+            return Ok(Some(acceptance));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recipe() -> Recipe {
+        Recipe { host: "there".into(), login: None, program: None, vmid: None }
+    }
+
+    #[test]
+    fn the_daemon_there_is_the_one_that_is_meant() {
+        let own = Path::new("/opt/it's here/nagaya");
+        let run = |recipe: &Recipe| {
+            let script = script(recipe, own).replace("command -v", "true");
+            let script = script.replace("exec ", "echo $PVM_VMID ");
+            let output = Command::new("sh").args(["-c", &script]).output().expect("sh runs");
+            String::from_utf8(output.stdout).expect("it is text")
+        };
+        assert_eq!(run(&recipe()), "nagaya pvmd --join\n");
+        let given = Recipe { program: Some("/x y/pvmd3".into()), ..recipe() };
+        assert_eq!(run(&given), "/x y/pvmd3 --join\n");
+        let vmid = Recipe { vmid: Some("b c".into()), program: Some("n".into()), ..recipe() };
+        assert_eq!(run(&vmid), "b c n pvmd --join\n");
+    }
+
+    #[test]
+    fn the_line_is_found_among_what_a_login_prints() {
+        let no: Acceptance = Err("busy".into());
+        let text = format!("Welcome to the cluster!\n{}more\n", no.to_line());
+        let mut child = Command::new("printf")
+            .args(["%s", &text])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("printf runs");
+        let mut from = child.stdout.take().expect("it is piped");
+        assert_eq!(read_acceptance(&mut from), Ok(Some(no)));
+        let _ = child.wait();
+    }
+}

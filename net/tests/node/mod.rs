@@ -1,0 +1,229 @@
+//! Other processes with a fabric: this test executable, run again with a role.
+#![allow(dead_code, reason = "each test file uses what it needs")]
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use net::event::{Event, Peer};
+use net::fabric::Fabric;
+use net::secret::Secret;
+
+/// Longer than anything takes: what hangs, hangs for ever.
+pub const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// The secret of all that have no other.
+pub fn secret() -> Secret {
+    Secret::new([7; 32])
+}
+
+/// A process with a role. Dropped, it is killed.
+pub struct Node {
+    child: Child,
+    output: BufReader<ChildStdout>,
+    /// Its fabric's.
+    pub address: Vec<u8>,
+}
+
+impl Node {
+    /// Starts a role with an id, and what else it asks for in its environment.
+    pub fn start(role: &str, id: u64, environment: &[(&str, String)]) -> Self {
+        let own = std::env::current_exe().expect("the test's own path");
+        Self::from(Command::new(own), role, id, environment)
+    }
+
+    /// The same, by a command to which the role's arguments are appended.
+    pub fn from(mut command: Command, role: &str, id: u64, environment: &[(&str, String)]) -> Self {
+        command.args(["--exact", "role", "--nocapture"]);
+        command.env("FABRIC_ROLE", role).env("FABRIC_ID", id.to_string());
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("start a node");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut node = Self { child, output, address: Vec::new() };
+        node.address = unhex(&node.word("address"));
+        node
+    }
+
+    /// The rest of the first line that begins with the word.
+    #[track_caller]
+    pub fn word(&mut self, word: &str) -> String {
+        let mut line = String::new();
+        loop {
+            line.clear();
+            let read = self.output.read_line(&mut line).expect("a line");
+            assert_ne!(read, 0, "the node ended without saying {word}");
+            if let Some((_, rest)) = line.split_once(&format!("node: {word} ")) {
+                return rest.trim().to_owned();
+            }
+        }
+    }
+
+    pub fn pid(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: our own child, which is not reaped.
+        assert_eq!(unsafe { libc::kill(self.pid(), signal) }, 0);
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().expect("our child")
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What `role` in each test file calls: plays the role, if there is one.
+pub fn play() {
+    let Ok(role) = std::env::var("FABRIC_ROLE") else { return };
+    // SAFETY: a plain call; the node ends with the thread that started it.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+    // Another test of the process that started us may just have been opening a fabric: UCX opens
+    // sockets for programs, too, and keeps them from those only afterwards.
+    // SAFETY: nothing here has opened anything yet.
+    unsafe { libc::close_range(3, u32::MAX, 0) };
+    let loaded = std::fs::read_to_string("/proc/self/maps").expect("our own");
+    assert!(!loaded.contains("libuc"), "who has no fabric yet needs no UCX");
+    let mut fabric = match Fabric::new(number("FABRIC_ID"), &secret()) {
+        Ok(fabric) => fabric,
+        Err(error) => return println!("\nnode: error {error}"),
+    };
+    println!("\nnode: address {}", hex(fabric.address()));
+    match role.as_str() {
+        "echo" => echo(&mut fabric),
+        "send" => send(&mut fabric),
+        "pingpong" => {
+            let peer = pingpong(&mut fabric);
+            fabric.close(peer);
+            while !matches!(fabric.wait(TIME_LIMIT).unwrap().expect("in time"), Event::Closed(_)) {}
+        }
+        "stay" => {
+            pingpong(&mut fabric);
+            echo(&mut fabric);
+        }
+        _ => panic!("no role {role}"),
+    }
+}
+
+fn number(name: &str) -> u64 {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set")).parse().expect(name)
+}
+
+/// Sends back what comes, until it is killed.
+fn echo(fabric: &mut Fabric) {
+    loop {
+        match fabric.wait(TIME_LIMIT).expect("a descriptor") {
+            Some(Event::Message { from, header, payload }) => {
+                // Who is gone needs no answer.
+                let _ = fabric.send(from, &header, payload);
+            }
+            Some(Event::Lost { peer, why }) => println!("\nnode: lost {} {why}", peer.id),
+            Some(_) => {}
+            None => return,
+        }
+    }
+}
+
+/// Connects to `FABRIC_TO` and sends `FABRIC_COUNT` messages.
+fn send(fabric: &mut Fabric) {
+    let to = unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO"));
+    let count = number("FABRIC_COUNT");
+    let peer = fabric.connect(&to).expect("a peer");
+    for n in 0..count {
+        let bytes = bytes_of(n);
+        fabric.send(peer, &n.to_le_bytes(), payload(n, bytes)).expect("a peer");
+        // Not to queue everything.
+        if n % 64 == 0 {
+            fabric.progress();
+        }
+    }
+    fabric.close(peer);
+    loop {
+        match fabric.wait(TIME_LIMIT).expect("a descriptor").expect("an event in time") {
+            Event::Closed(_) => return,
+            Event::Lost { why, .. } => panic!("lost: {why}"),
+            _ => {}
+        }
+    }
+}
+
+/// Connects to `FABRIC_TO`, and sends `FABRIC_COUNT` messages to and fro; says how long it took.
+fn pingpong(fabric: &mut Fabric) -> Peer {
+    let to = unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO"));
+    let count = number("FABRIC_COUNT");
+    let peer = fabric.connect(&to).expect("a peer");
+    let begin = Instant::now();
+    for n in 0..count {
+        round(fabric, peer, n);
+    }
+    println!("\nnode: rounds {count} in {} us", begin.elapsed().as_micros());
+    peer
+}
+
+/// One message to an echo, and back.
+#[track_caller]
+pub fn round(fabric: &mut Fabric, peer: Peer, n: u64) {
+    let sent = payload(n, bytes_of(n));
+    fabric.send(peer, &n.to_le_bytes(), sent.as_slice()).expect("a peer");
+    loop {
+        match fabric.wait(TIME_LIMIT).expect("a descriptor").expect("an event in time") {
+            Event::Message { from, header, payload } => {
+                assert_eq!((from, &header[..]), (peer, &n.to_le_bytes()[..]));
+                assert!(payload == sent, "message {n} has changed");
+                return;
+            }
+            Event::Lost { peer, why } => panic!("{} is lost: {why}", peer.id),
+            _ => {}
+        }
+    }
+}
+
+/// How long the `n`-th message is: most are short.
+pub fn bytes_of(n: u64) -> usize {
+    match n % 1000 {
+        999 => 300_000,
+        99 | 399 | 699 => 20_000,
+        other => other as usize % 300,
+    }
+}
+
+/// What the `n`-th message says.
+pub fn payload(n: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|i| (i.wrapping_mul(31) ^ (i >> 13) ^ n) as u8).collect()
+}
+
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub fn unhex(text: &str) -> Vec<u8> {
+    let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
+    (0..text.len()).step_by(2).map(digits).collect()
+}
+
+/// SplitMix64.
+pub struct Random(pub u64);
+
+impl Random {
+    /// What `SEED` says, or something new; printed.
+    pub fn seeded() -> Self {
+        let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
+        let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
+        println!("SEED={seed}");
+        Self(seed)
+    }
+
+    pub fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+}

@@ -1,0 +1,110 @@
+//! Two fabrics in one process, on two threads: what a peer sends is what the other gets.
+
+use std::ptr::NonNull;
+use std::thread;
+use std::time::Duration;
+
+use net::error::FabricError;
+use net::event::{Event, Sending};
+use net::fabric::Fabric;
+use net::payload::Payload;
+use net::secret::Secret;
+
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+fn pair() -> [Fabric; 2] {
+    let secret = Secret::random();
+    [1, 2].map(|id| Fabric::new(id, &secret).unwrap())
+}
+
+#[track_caller]
+fn next(fabric: &mut Fabric) -> Event {
+    fabric.wait(TIME_LIMIT).unwrap().expect("an event in time")
+}
+
+/// The `n`-th message.
+fn payload(n: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64).map(|i| (i.wrapping_mul(31) ^ (i >> 13) ^ n) as u8).collect()
+}
+
+#[test]
+fn messages_of_all_sizes_come_whole_and_in_order() {
+    let sizes = [0, 1, 8, 1000, 8 << 10, 70_000, 1 << 20, 3, 64 << 20, 5];
+    let [mut a, mut b] = pair();
+    let to = b.address().to_vec();
+    let receiver = thread::spawn(move || {
+        assert!(matches!(next(&mut b), Event::Connected(peer) if peer.id == 1));
+        for (n, bytes) in sizes.into_iter().enumerate() {
+            let Event::Message { from, header, payload: came } = next(&mut b) else { panic!() };
+            assert_eq!((from.id, header), (1, n.to_le_bytes().to_vec()));
+            assert!(came == payload(n as u64, bytes), "message {n} of {bytes} bytes differs");
+        }
+        assert!(matches!(next(&mut b), Event::Closed(peer) if peer.id == 1));
+    });
+    let peer = a.connect(&to).unwrap();
+    for (n, bytes) in sizes.into_iter().enumerate() {
+        a.send(peer, &n.to_le_bytes(), payload(n as u64, bytes)).unwrap();
+    }
+    a.close(peer);
+    while !matches!(next(&mut a), Event::Closed(_)) {}
+    receiver.join().unwrap();
+}
+
+#[test]
+fn who_has_another_secret_makes_no_connection() {
+    let mut a = Fabric::new(1, &Secret::random()).unwrap();
+    let b = Fabric::new(2, &Secret::random()).unwrap();
+    assert_eq!(a.connect(b.address()), Err(FabricError::Secret));
+    assert_eq!(a.connect(&b.address()[..20]), Err(FabricError::Address));
+    let own = a.address().to_vec();
+    assert_eq!(a.connect(&own), Err(FabricError::Oneself));
+}
+
+#[test]
+fn a_header_above_the_limit_is_refused() {
+    let [mut a, b] = pair();
+    let peer = a.connect(b.address()).unwrap();
+    let sent = a.send(peer, &[0; 257], Vec::new());
+    assert_eq!(sent, Err(FabricError::Header { bytes: 257 }));
+    assert!(matches!(a.send(peer, &[0; 256], Vec::new()), Ok(Sending::Pending(_))));
+}
+
+#[test]
+fn payloads_go_from_where_they_lie_to_where_the_user_says() {
+    const SIZES: [usize; 5] = [1, 5000, 100_000, 3 << 20, 20 << 20];
+    let [mut a, mut b] = pair();
+    let to = b.address().to_vec();
+    let mut places: Vec<Vec<u8>> = SIZES.iter().map(|&bytes| vec![0; bytes]).collect();
+    let starts: Vec<usize> = places.iter_mut().map(|place| place.as_mut_ptr() as usize).collect();
+    let receiver = thread::spawn(move || {
+        let expected = starts.clone();
+        let place = move |_, header: &[u8], bytes| {
+            // What has no place of its own comes as usual.
+            let n = *header.first()? as usize;
+            assert_eq!(bytes, SIZES[n]);
+            NonNull::new(starts[n] as *mut u8)
+        };
+        // SAFETY: as long as said, and read only when it is said.
+        unsafe { b.place_with(Box::new(place)) };
+        assert!(matches!(next(&mut b), Event::Connected(_)));
+        for (n, size) in SIZES.into_iter().enumerate() {
+            let Event::Placed { header, at, bytes, .. } = next(&mut b) else { panic!() };
+            assert_eq!((header, at.as_ptr() as usize, bytes), (vec![n as u8], expected[n], size));
+            let Event::Message { header, payload: came, .. } = next(&mut b) else { panic!() };
+            assert!(header.is_empty() && came == payload(n as u64, size));
+        }
+        assert!(matches!(next(&mut b), Event::Closed(_)));
+    });
+    let peer = a.connect(&to).unwrap();
+    let payloads: Vec<_> = (0..SIZES.len()).map(|n| payload(n as u64, SIZES[n])).collect();
+    for (n, bytes) in payloads.iter().enumerate() {
+        // SAFETY: the payloads live until the other has them all.
+        let borrowed = || unsafe { Payload::borrowed(bytes.as_ptr(), bytes.len()) };
+        a.send(peer, &[n as u8], borrowed()).unwrap();
+        a.send(peer, &[], borrowed()).unwrap();
+    }
+    a.close(peer);
+    while !matches!(next(&mut a), Event::Closed(_)) {}
+    receiver.join().unwrap();
+    assert!(places == payloads);
+}
