@@ -1,5 +1,5 @@
 //! Software distributed shared memory: drives the protocol of the crate `coherence` over the
-//! memory of the crate `pager` and the network of the crate `fabric`.
+//! memory of the crate `pager` and the network of the crate `net`.
 //!
 //! A *node* is an address space. In each, the [`agent`] holds the protocol's state, the memory
 //! and the network; it is told of faults by the pager, of messages by the fabric, and of

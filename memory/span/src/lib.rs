@@ -17,7 +17,7 @@
 //! what stands for libc. `signals` and `actions` are the program's
 //! signals, `alternate_stack` the stacks of handlers, `edges` and `leave` where a thread looks for
 //! them. They ask at the `desk`. The `agent` answers: a thread of ours on each node, which drives
-//! the protocol over the crates `pager` and `fabric`. At the origin it knows the `addresses` that
+//! the protocol over the crates `pager` and `net`. At the origin it knows the `addresses` that
 //! are taken, the `futexes` and the [`place`] of each thread, which `balance` may change. `frame`
 //! is what agents say to each other, `image` lays the program out, [`node`] begins a node, [`talk`]
 //! is what is said to start one.
