@@ -15,16 +15,16 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use fcp::wait::Patience;
+use sync::wait::{self, Naps, WaitPolicy};
 
 use crate::mpi::{Handle, Mpi, SUCCESS, mpi};
 use crate::seat::Seat;
 
-/// How long to look before sleeping, where there is a processor for each rank.
+/// How long to spin before sleeping, where there is a processor for each rank.
 const BUSY: Duration = Duration::from_micros(200);
-/// Looks between two calls of the MPI meanwhile.
-const LOOKS: u32 = 64;
-/// How often to leave the processor to others before sleeping, where there is not.
+/// Polls between two calls of the MPI meanwhile.
+const POLLS: u32 = 64;
+/// Yields of the processor before sleeping, where there is not.
 const YIELDS: u32 = 50;
 /// The first sleep, and the longest.
 const NAP: Duration = Duration::from_micros(100);
@@ -36,8 +36,8 @@ const PROGRESS_TICKS: u64 = 1 << 15;
 
 /// Waits until the rank of this seat is ready.
 #[inline]
-pub fn wait(seat: &Seat, patience: &mut Patience, is_crowded: bool, ready: impl Fn(&Seat) -> bool) {
-    if patience.look(|| ready(seat).then_some(())).is_none() {
+pub fn wait(seat: &Seat, policy: &mut WaitPolicy, is_crowded: bool, ready: impl Fn(&Seat) -> bool) {
+    if policy.poll(|| ready(seat).then_some(())).is_none() {
         wait_long(seat, is_crowded, ready);
     }
 }
@@ -45,22 +45,17 @@ pub fn wait(seat: &Seat, patience: &mut Patience, is_crowded: bool, ready: impl 
 #[cold]
 fn wait_long(seat: &Seat, is_crowded: bool, ready: impl Fn(&Seat) -> bool) {
     // Where tasks share processors, the one that we wait for mostly waits for ours.
-    for _ in 0..if is_crowded { YIELDS } else { 0 } {
-        rustix::thread::sched_yield();
-        if ready(seat) {
-            return;
-        }
+    let found = || ready(seat).then_some(());
+    if is_crowded && wait::poll_and_yield(YIELDS, found).is_some() {
+        return;
     }
     let begin = Instant::now();
-    let mut nap = NAP;
+    let mut naps = Naps::new(NAP, SLEEP);
     loop {
         progress();
         if !is_crowded && begin.elapsed() < BUSY {
-            for _ in 0..LOOKS {
-                std::hint::spin_loop();
-                if ready(seat) {
-                    return;
-                }
+            if wait::poll_times(POLLS, found).is_some() {
+                return;
             }
             continue;
         }
@@ -68,11 +63,10 @@ fn wait_long(seat: &Seat, is_crowded: bool, ready: impl Fn(&Seat) -> bool) {
         if ready(seat) {
             return;
         }
-        seat.bell.sleep(rings, nap);
+        seat.bell.sleep(rings, naps.next_nap());
         if ready(seat) {
             return;
         }
-        nap = (2 * nap).min(SLEEP);
     }
 }
 

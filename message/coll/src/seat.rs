@@ -13,7 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use fcp::doorbell::Doorbell;
+use sync::doorbell::Doorbell;
 
 /// What ranks must agree on: how seats are laid out and used.
 pub const VERSION: u64 = 1;

@@ -14,9 +14,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use fcp::wait::Patience;
 use pvas::hold::{Hold, Identity, KEEP};
 use pvas::{ThisTask, this_task};
+use sync::wait::WaitPolicy;
 
 use crate::mpi::{Handle, Mpi, SUCCESS, mpi};
 use crate::rest;
@@ -48,7 +48,7 @@ pub struct Team {
     number: u64,
     /// All are through with the steps up to this one.
     all_through: u64,
-    patience: Patience,
+    policy: WaitPolicy,
     /// Room for intermediate results.
     pub scratch: Vec<u8>,
     /// So that nobody's memory vanishes while we look at it.
@@ -268,7 +268,7 @@ impl Team {
             is_crowded: cards.iter().any(|card| card.is_crowded != 0),
             number: 0,
             all_through: 0,
-            patience: Patience::default(),
+            policy: WaitPolicy::default(),
             scratch: Vec::new(),
             _holds: holds,
         })
@@ -325,7 +325,7 @@ impl Team {
     #[inline]
     pub fn await_sight(&mut self, rank: usize, number: u64) -> Sight {
         let seat = self.seats[rank];
-        rest::wait(seat, &mut self.patience, self.is_crowded, |seat| seat.has_shown(number));
+        rest::wait(seat, &mut self.policy, self.is_crowded, |seat| seat.has_shown(number));
         seat.sight(number)
     }
 
@@ -347,7 +347,7 @@ impl Team {
 
     /// Waits for something that a rank brings about, who rings its bell then.
     pub fn await_rank(&mut self, rank: usize, ready: impl Fn() -> bool) {
-        rest::wait(self.seats[rank], &mut self.patience, self.is_crowded, |_| ready());
+        rest::wait(self.seats[rank], &mut self.policy, self.is_crowded, |_| ready());
     }
 
     /// Waits until all have shown this step.
@@ -401,7 +401,7 @@ impl Team {
         for other in self.others() {
             let seat = self.seats[other];
             let is_through = |seat: &Seat| seat.through() >= number;
-            rest::wait(seat, &mut self.patience, self.is_crowded, is_through);
+            rest::wait(seat, &mut self.policy, self.is_crowded, is_through);
             least = least.min(seat.through());
         }
         self.all_through = least;

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 
 use fcp::arrived::Arrived;
 use fcp::inbox::Inbox;
-use fcp::ring::LINES_MAX;
-use fcp::wait;
 use pvas::ThisTask;
 use pvas::hold::{Attempt, Identity};
 use rustix::io::Errno;
+use sync::futex;
+use sync::ring::LINES_MAX;
 
 use crate::error::Error;
 use crate::memory::Memory;
@@ -295,7 +295,7 @@ impl Delegatee {
             return Err(Error::Closed);
         }
         let _ = pvas::export::unexport(&self.task.control, self.task.id, NAME);
-        wait::wake(&head.closed);
+        futex::wake(&head.closed);
         self.turn.take(None);
         loop {
             // Who begins to hold us from now on sees that we have closed.

@@ -1,7 +1,7 @@
 //! Delegation: a task asks another task of its space, the *delegatee*, to do work on its
 //! behalf, and passes addresses, not data (Shimada et al., Multiple PVAS, I/O delegation).
 //!
-//! A `delegatee` has one queue in its own segment, a ring of FCP's that any number of
+//! A `delegatee` has one queue in its own segment, a ring (`sync::ring`) that any number of
 //! requesters write into and that its threads take requests from, in order. A request is
 //! one cache line; its answer goes into the `record`, a line in the requester's segment,
 //! where the `requester` waits. What operations there are the delegatee says; `io` has

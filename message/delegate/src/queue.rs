@@ -4,9 +4,9 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use fcp::mapped::{Mapped, size_of_ring};
-use fcp::ring::{Buffer as _, HEADER_SIZE, LINE_SIZE};
 use pvas::hold::Identity;
+use sync::mapped::{Mapped, size_of_ring};
+use sync::ring::{Buffer as _, HEADER_SIZE, LINE_SIZE};
 
 use crate::error::Error;
 

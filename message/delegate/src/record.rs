@@ -8,8 +8,8 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicI64, AtomicU32};
 
-use fcp::ring::Word32;
-use fcp::wait;
+use sync::futex;
+use sync::word::Word32;
 
 /// Not yet answered.
 pub const PENDING: u32 = 0;
@@ -55,7 +55,7 @@ impl Record {
     pub fn give(&self, result: i64) {
         self.result.store(result, Relaxed);
         if finish(&self.state) {
-            wait::wake(&self.state);
+            futex::wake(&self.state);
         }
     }
 

@@ -7,11 +7,12 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use fcp::ring::{Buffer, Kind, SendError, Sender, rouse};
-use fcp::wait::{self, DOUBT, Patience};
 use pvas::ThisTask;
 use pvas::hold::{Attempt, Hold, Identity};
 use rustix::io::Errno;
+use sync::futex;
+use sync::ring::{Buffer, Kind, SendError, Sender, rouse};
+use sync::wait::{self, DOUBT, Naps, WaitPolicy};
 
 use crate::error::Error;
 use crate::passed::Passing;
@@ -27,7 +28,7 @@ const SHARE: u32 = 4;
 const NAP: Duration = Duration::from_micros(50);
 
 thread_local! {
-    static PATIENCE: RefCell<Patience> = RefCell::default();
+    static POLICY: RefCell<WaitPolicy> = RefCell::default();
 }
 
 /// The way to a delegatee. Any thread may use it.
@@ -188,7 +189,7 @@ impl Way {
         let envelope = Envelope { record: address, operation, generation }.bytes();
         let parts: [&[u8]; 2] = [&envelope, payload];
         let mut sender = Sender::new(queue::ticket(self.us), self.us.id);
-        let mut nap = NAP;
+        let mut naps = Naps::new(NAP, DOUBT);
         loop {
             let held = self.hold_open()?;
             let ring = &self.queue.ring;
@@ -218,8 +219,7 @@ impl Way {
             }
             drop(held);
             // Without the hold: the kernel looks at the word, and says if it is not there.
-            wait::sleep(ring.head(), head, Some(wait::earlier(until, nap)));
-            nap = (nap * 2).min(DOUBT);
+            futex::sleep(ring.head(), head, Some(wait::earlier(until, naps.next_nap())));
         }
     }
 
@@ -237,13 +237,13 @@ impl Way {
     #[cold]
     fn rouse(&self) {
         rouse(&self.queue.ring);
-        wait::wake(self.queue.ring.head());
+        futex::wake(self.queue.ring.head());
     }
 
     /// The answer, if it comes in time; the delegatee's end is one.
     #[inline]
     fn wait(&self, record: &Record, until: Option<Instant>) -> Option<Result<i64, Error>> {
-        let looked = PATIENCE.with_borrow_mut(|patience| patience.look(|| record.answer()));
+        let looked = POLICY.with_borrow_mut(|policy| policy.poll(|| record.answer()));
         if let Some(answer) = looked {
             return Some(Ok(answer));
         }
@@ -252,7 +252,7 @@ impl Way {
                 return self.test(record);
             }
             if let Some(state) = record::about_to_sleep(&record.state) {
-                wait::sleep(&record.state, state, Some(wait::earlier(until, DOUBT)));
+                futex::sleep(&record.state, state, Some(wait::earlier(until, DOUBT)));
             }
             if let Some(answer) = self.test(record) {
                 return Some(answer);

@@ -24,7 +24,7 @@ pub fn this() -> Result<ThisTask, Error> {
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         let task = pvas::this_task();
         if task.is_some_and(|task| task.is_over_machines()) {
-            fcp::wait::wake_elsewhere(|word| {
+            sync::futex::wake_elsewhere(|word| {
                 if let Ok(task) = this() {
                     task.wake_elsewhere(word);
                 }

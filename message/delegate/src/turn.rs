@@ -4,8 +4,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
-use fcp::wait;
-use rustix::thread::futex;
+use sync::futex;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
@@ -32,7 +31,7 @@ impl Turn {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return false;
             }
-            wait::sleep(&self.0, WANTED, until);
+            futex::sleep(&self.0, WANTED, until);
         }
     }
 
@@ -40,7 +39,7 @@ impl Turn {
     #[inline]
     pub fn give(&self) {
         if self.0.swap(FREE, Release) == WANTED {
-            let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
+            futex::wake_one(&self.0);
         }
     }
 }

@@ -3,18 +3,18 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-delegate --test record_model --release`.
 #![cfg(loom)]
 
-#[path = "../../fcp/tests/model/mod.rs"]
+#[path = "../../../sync/tests/model/mod.rs"]
 mod model;
 
 use std::sync::atomic::Ordering;
 
-use fcp::ring::Word32;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::AtomicU32;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use model::Small;
 use pvas_delegate::record::{about_to_sleep, finish, is_done};
+use sync::word::Word32;
 
 /// A record whose result loom watches for races, and a futex.
 struct Model {

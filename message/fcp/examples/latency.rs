@@ -15,9 +15,9 @@ use fcp::mail::Mail;
 use fcp::member::{Card, Members};
 use fcp::memory::Memory;
 use fcp::port::Port;
-use fcp::ring::Kind;
 use fcp::window::Window;
 use rustix::thread::{CpuSet, sched_setaffinity};
+use sync::ring::Kind;
 
 const TURNS: u64 = 200_000;
 const SIZES: [usize; 6] = [8, 48, 256, 1024, 4096, 16384];

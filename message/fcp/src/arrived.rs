@@ -5,7 +5,7 @@ use crate::classic::Letter;
 use crate::inbox::InRing;
 use crate::loan::{self, Loan};
 use crate::offer::{self, Offer};
-use crate::ring::{Header, Kind};
+use sync::ring::{Header, Kind};
 
 /// A message that has come, still in the receive buffer. Dropped, it is done with.
 #[derive(Debug)]

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use crate::listed::Area;
 use crate::locked::{ASLEEP, Queue};
-use crate::mapped::Mapped;
-use crate::ring::{Buffer, rouse};
-use crate::wait;
 use crate::window::Window;
+use sync::futex;
+use sync::mapped::Mapped;
+use sync::ring::{Buffer, rouse};
 
 /// Ends a wait of the receiver from another thread of its process:
 /// [`Port::receive`](crate::port::Port::receive) returns without a message, now, or the next
@@ -47,7 +47,7 @@ impl Bell {
             Buffers::Ring(ring) => {
                 if ring.head().load(SeqCst) & 1 != 0 {
                     rouse(ring);
-                    wait::wake(ring.head());
+                    futex::wake(ring.head());
                 }
             }
             // Without the lock, whose holder may have been stopped: this changes the word
@@ -55,7 +55,7 @@ impl Bell {
             Buffers::Queue(queue) => {
                 let messages = Queue::messages(queue);
                 if messages.compare_exchange(ASLEEP, 0, SeqCst, Relaxed).is_ok() {
-                    wait::wake(messages);
+                    futex::wake(messages);
                 }
             }
         }

@@ -23,9 +23,10 @@ use crate::lock::{Guard, Lock};
 use crate::locked::{ASLEEP, Corrupt, Head, Message, NotPut, Queue, Words};
 use crate::member::{Card, Life, Members, Membership};
 use crate::port::{Broken, Refused};
-use crate::ring::Kind;
-use crate::wait::{self, DOUBT, Patience};
 use crate::window::Window;
+use sync::futex;
+use sync::ring::Kind;
+use sync::wait::{self, DOUBT, Naps, WaitPolicy};
 
 /// How long an idle receiver sleeps before it looks by itself.
 const IDLE: Duration = Duration::from_secs(1);
@@ -40,9 +41,9 @@ pub(crate) struct Classic {
     card: Card,
     own: Area,
     directory: Directory,
-    patience: Patience,
+    policy: WaitPolicy,
     /// Of waits for room.
-    room: Patience,
+    room: WaitPolicy,
     rung: Arc<AtomicBool>,
     forks: u32,
 }
@@ -70,7 +71,7 @@ impl Letter<'_> {
         let wake = Queue(own).take(&self.message);
         drop(guard);
         if wake {
-            wait::wake(Queue::room(own));
+            futex::wake(Queue::room(own));
         }
     }
 }
@@ -112,8 +113,8 @@ impl Classic {
             card,
             own,
             directory,
-            patience: Patience::default(),
-            room: Patience::default(),
+            policy: WaitPolicy::default(),
+            room: WaitPolicy::default(),
             rung: Arc::default(),
             forks: fork::watch(),
         })
@@ -152,7 +153,7 @@ impl Classic {
         until: Option<Instant>,
         mut meanwhile: impl FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
-        let mut nap = Duration::from_micros(50);
+        let mut naps = Naps::new(Duration::from_micros(50), DOUBT);
         loop {
             let (peer, area, head) = match self.put(id, kind, parts, None)? {
                 Put::Done => return Ok(()),
@@ -160,7 +161,7 @@ impl Classic {
             };
             let has_room = || Queue::room(&area).load(Acquire) != head;
             let mut room = self.room.clone();
-            let came = room.look(|| {
+            let came = room.poll(|| {
                 // The other may wait for room, too: with us.
                 let mut took = false;
                 // What is corrupt is told to who receives.
@@ -174,8 +175,7 @@ impl Classic {
             if came.is_some() {
                 continue;
             }
-            self.nap((peer, area, head), wait::earlier(until, nap));
-            nap = (nap * 2).min(DOUBT);
+            self.nap((peer, area, head), wait::earlier(until, naps.next_nap()));
             if self.membership.members().life(peer) == Life::Gone {
                 return Err(Refused::Dead);
             }
@@ -194,7 +194,7 @@ impl Classic {
             Queue(&area).wait_for_room(head)
         };
         if waits && let Some(ours) = self.about_to_sleep() {
-            wait::sleep_on_either([(Queue::room(&area), head), ours], until);
+            futex::sleep_on_either([(Queue::room(&area), head), ours], until);
         }
     }
 
@@ -229,7 +229,7 @@ impl Classic {
             match put {
                 Ok(sleeps) => {
                     if sleeps {
-                        wait::wake(Queue::messages(&area));
+                        futex::wake(Queue::messages(&area));
                     }
                     return Ok(Put::Done);
                 }
@@ -266,7 +266,7 @@ impl Classic {
             let (queue, rung) = (Queue(&self.own), &self.rung);
             let ends =
                 || rung.load(Relaxed) || word.is_some_and(|(word, is)| word.load(Acquire) != is);
-            let found = self.patience.look(|| match queue.next() {
+            let found = self.policy.poll(|| match queue.next() {
                 Ok(None) => ends().then_some(Ok(None)),
                 found => Some(found),
             });
@@ -284,8 +284,8 @@ impl Classic {
             {
                 let until = wait::earlier(until, IDLE);
                 match word {
-                    None => wait::sleep(ours, is, Some(until)),
-                    Some(word) => wait::sleep_on_either([(ours, is), word], until),
+                    None => futex::sleep(ours, is, Some(until)),
+                    Some(word) => futex::sleep_on_either([(ours, is), word], until),
                 }
             }
             if until.is_some_and(|until| Instant::now() >= until) {
@@ -381,8 +381,8 @@ fn lock<'a>(
     if guard.in_doubt() {
         Queue(area).repair();
         guard.settle();
-        wait::wake(Queue::messages(area));
-        wait::wake(Queue::room(area));
+        futex::wake(Queue::messages(area));
+        futex::wake(Queue::room(area));
     }
     Some(guard)
 }

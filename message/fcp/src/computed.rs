@@ -22,9 +22,9 @@ use crate::member::{Card, Hold, Life, Members, Membership};
 use crate::offer;
 use crate::outbox::{self, Meanwhile, Outbox};
 use crate::port::{Broken, Refused};
-use crate::ring::{Kind, LINE_SIZE, SendError};
-use crate::wait::{self, DOUBT};
 use crate::window::Window;
+use sync::ring::{Kind, LINE_SIZE, SendError};
+use sync::wait::{self, DOUBT};
 
 impl From<Corrupt> for Broken {
     fn from(_: Corrupt) -> Self {
@@ -253,7 +253,7 @@ impl Computed {
         let answered = |read| if read { Ok(()) } else { Err(Refused::OutOfReach) };
         loop {
             let state = offer::futex(word).load(Ordering::Acquire);
-            let read = wait::look_for(usual, || {
+            let read = wait::poll_for(usual, || {
                 meanwhile.take_all();
                 offer::answered(word, number)
             });

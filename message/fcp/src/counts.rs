@@ -17,7 +17,8 @@ use crate::listed;
 use crate::lock::{self, Attempt};
 use crate::locked::{self, Head, Queue, Words};
 use crate::protocol::Protocol;
-use crate::ring::{self, Buffer, Found, Kind, Receiver, Sender, Word32, Word64};
+use sync::ring::{self, Buffer, Found, Kind, Receiver, Sender};
+use sync::word::{Word32, Word64};
 
 /// 32-bit words that a protocol keeps in shared memory: the paper's Table 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use crate::memory::PAGE_SIZE;
-use crate::ring::Word64;
+use sync::word::Word64;
 
 /// "nagayaW" and the version of what lies in a window.
 const MAGIC: u64 = u64::from_le_bytes(*b"nagayaW\x02");

@@ -13,7 +13,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
-use crate::ring::Word64;
+use sync::word::Word64;
 
 /// Somebody's stay in the window: the next one in the same entry has another generation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

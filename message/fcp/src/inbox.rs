@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::arrived::{Arrived, terms_size};
 use crate::bell::Bell;
-use crate::mapped::Mapped;
 use crate::member::Membership;
-use crate::ring::{Buffer, Found, Header, Kind, Message, Receiver};
-use crate::wait::{self, DOUBT, Patience};
 use crate::window::Window;
+use sync::futex;
+use sync::mapped::Mapped;
+use sync::ring::{Buffer, Found, Header, Kind, Message, Receiver};
+use sync::wait::{self, DOUBT, WaitPolicy};
 
 /// How long an idle receiver sleeps before it looks by itself: a sender may have been
 /// killed between its message and waking us.
@@ -30,7 +31,7 @@ pub struct Corrupt;
 pub struct Inbox {
     ring: Mapped,
     receiver: Receiver,
-    patience: Patience,
+    policy: WaitPolicy,
     polls: Polls,
     /// Somebody has rung, and no wait has ended by it yet.
     rung: Arc<AtomicBool>,
@@ -74,7 +75,7 @@ impl InRing<'_> {
     #[inline]
     pub fn consume(&mut self) {
         if self.inbox.receiver.consume(&self.inbox.ring, &self.message) {
-            wait::wake(self.inbox.ring.head());
+            futex::wake(self.inbox.ring.head());
         }
     }
 }
@@ -85,7 +86,7 @@ impl Inbox {
         Self {
             ring,
             receiver: Receiver::default(),
-            patience: Patience::default(),
+            policy: WaitPolicy::default(),
             polls: Polls::default(),
             rung: Arc::default(),
             membership: None,
@@ -151,7 +152,7 @@ impl Inbox {
     }
 
     /// As [`Inbox::receive`], and waits no longer once the word is not `is` any more. Who
-    /// changes it wakes those who sleep on it ([`wait::wake`]).
+    /// changes it wakes those who sleep on it ([`futex::wake`]).
     pub fn receive_while(
         &mut self,
         word: &AtomicU32,
@@ -182,7 +183,7 @@ impl Inbox {
             let (receiver, ring, rung) = (&mut self.receiver, &self.ring, &self.rung);
             let ends =
                 || rung.load(Relaxed) || word.is_some_and(|(word, is)| word.load(Acquire) != is);
-            let found = self.patience.look(|| match receiver.look(ring) {
+            let found = self.policy.poll(|| match receiver.look(ring) {
                 Found::Nothing => ends().then_some(Found::Nothing),
                 found => Some(found),
             });
@@ -247,8 +248,8 @@ impl Inbox {
         {
             let until = wait::earlier(until, at_most);
             match word {
-                None => wait::sleep(self.ring.head(), head, Some(until)),
-                Some(word) => wait::sleep_on_either([(self.ring.head(), head), word], until),
+                None => futex::sleep(self.ring.head(), head, Some(until)),
+                Some(word) => futex::sleep_on_either([(self.ring.head(), head), word], until),
             }
         }
         self.awake();
@@ -287,7 +288,7 @@ impl Inbox {
 
     fn publish(&mut self) {
         if self.receiver.publish(&self.ring) {
-            wait::wake(self.ring.head());
+            futex::wake(self.ring.head());
         }
     }
 }

@@ -5,10 +5,8 @@
 //! Everything goes through a `port`: one process's place in a window, from which it reaches
 //! all others, by one of the paper's three protocols (`protocol`); what comes has `arrived`.
 //!
-//! FCP II, the fastest: `ring` is the queue itself, free of locks, system calls and clocks,
-//! and model-checked; `mapped` lays it out in memory that processes share; `wait` is how one
-//! waits for another process; `inbox` and `outbox` are its two ends. `computed` puts them
-//! together.
+//! FCP II, the fastest, sends through rings of the crate `sync`; `inbox` and `outbox` are the two
+//! ends of a ring. `computed` puts them together.
 //!
 //! A large message need not go through a ring: `lend` is memory that the sender lends with
 //! it and `loan` what the receiver has of that; `slot` says who has it, `allocate` where
@@ -20,7 +18,7 @@
 //! costs by each.
 //!
 //! `mail` sends and receives messages of any length (`parts` puts them together, `faster`
-//! chooses); the `bell` ends a wait. The `doorbell` wakes who waits for several things.
+//! chooses); the `bell` ends a wait.
 //!
 //! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
 //! itself, on which processes agree by its `header`; `member` is who is in it and lives
@@ -36,7 +34,6 @@ pub mod bell;
 mod classic;
 mod computed;
 pub mod counts;
-pub mod doorbell;
 pub mod error;
 mod faster;
 mod fork;
@@ -50,7 +47,6 @@ pub mod loan;
 pub mod lock;
 pub mod locked;
 pub mod mail;
-pub mod mapped;
 mod mapping;
 pub mod member;
 pub mod memory;
@@ -61,7 +57,5 @@ mod parts;
 pub mod port;
 pub mod protocol;
 mod remote;
-pub mod ring;
 pub mod slot;
-pub mod wait;
 pub mod window;

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use crate::advance::Lost;
 use crate::remote;
-use crate::wait::{self, DOUBT};
+use sync::futex;
+use sync::wait::{self, DOUBT};
 
 /// Bytes that are copied from the lender's memory before it is asked whether they count.
 const REACH: usize = 256 << 10;
@@ -106,21 +107,21 @@ impl Line {
 
     /// The lender's half of the word that tells how much is written: what the borrower sleeps on.
     fn futex(&self) -> &AtomicU32 {
-        wait::low_half(self.word(WRITTEN))
+        futex::low_half(self.word(WRITTEN))
     }
 
     /// Waits until more than `than` bytes are there. `lives` tells whether the lender does.
     pub fn wait(&self, than: usize, lives: impl Fn() -> bool) -> Result<usize, Lost> {
         let more = || Some(self.written()).filter(|written| *written > than);
         loop {
-            if let Some(written) = wait::look_for(LOOK, more) {
+            if let Some(written) = wait::poll_for(LOOK, more) {
                 return Ok(written);
             }
             // The lender stores, then looks whether we sleep; we the other way round.
             self.word(SLEEPS).store(1, SeqCst);
             let seen = self.futex().load(SeqCst);
             if seen as usize <= than {
-                wait::sleep(self.futex(), seen, Some(Instant::now() + DOUBT));
+                futex::sleep(self.futex(), seen, Some(Instant::now() + DOUBT));
             }
             self.word(SLEEPS).store(0, Relaxed);
             if !lives() {
@@ -191,7 +192,7 @@ impl Line {
         }
         self.word(WRITTEN).store(written as u64, SeqCst);
         if self.word(SLEEPS).load(SeqCst) != 0 {
-            wait::wake(self.futex());
+            futex::wake(self.futex());
         }
     }
 
@@ -199,7 +200,7 @@ impl Line {
     pub fn pause(&self) {
         if self.reads() {
             let long = PAUSE + Duration::from_nanos(self.length as u64) / PAUSE_BYTES;
-            wait::look_for(long, || (!self.reads()).then_some(()));
+            wait::poll_for(long, || (!self.reads()).then_some(()));
         }
     }
 }

@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::locked::{MANAGEMENT, Words};
-use crate::ring::{LINE_SIZE, Word32};
 use crate::window::Window;
+use sync::ring::LINE_SIZE;
+use sync::word::Word32;
 
 /// Words of an entry: where the buffer is, on which machine, whose, and of which group.
 pub const ENTRY_WORDS: usize = 4;

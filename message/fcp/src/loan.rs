@@ -11,7 +11,7 @@ use crate::hold::Peer;
 use crate::member::Membership;
 use crate::slot;
 
-/// Where a loan lies: what a message of [`Kind::Lent`](crate::ring::Kind::Lent) ends with,
+/// Where a loan lies: what a message of [`Kind::Lent`](sync::ring::Kind::Lent) ends with,
 /// or what goes another way to a borrower that is told so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {

@@ -16,8 +16,9 @@ use std::time::{Duration, Instant};
 
 use crate::hold::Peer;
 use crate::member::{Life, Membership};
-use crate::ring::Word64;
-use crate::wait::{self, Patience};
+use sync::futex;
+use sync::wait::WaitPolicy;
+use sync::word::Word64;
 
 const HELD: u64 = 1 << 16;
 const SLEEPERS: u64 = 1 << 17;
@@ -115,9 +116,9 @@ impl<'a> Lock<'a> {
 
     /// Takes the lock; waits for it. Nothing if the time is over first.
     pub fn lock(self, me: &'a Membership, until: Option<Instant>) -> Option<Guard<'a>> {
-        let mut patience = Patience::default();
+        let mut policy = WaitPolicy::default();
         loop {
-            let taken = patience.look(|| match attempt(self.word, me.peer()) {
+            let taken = policy.poll(|| match attempt(self.word, me.peer()) {
                 Attempt::Taken(doubt) => Some(doubt),
                 Attempt::Held(..) => None,
             });
@@ -133,7 +134,7 @@ impl<'a> Lock<'a> {
             }
             if let Some(marked) = about_to_sleep(self.word, seen) {
                 let nap = Instant::now() + NAP;
-                wait::sleep(self.futex(), marked as u32, Some(until.map_or(nap, |u| u.min(nap))));
+                futex::sleep(self.futex(), marked as u32, Some(until.map_or(nap, |u| u.min(nap))));
             }
         }
     }
@@ -168,7 +169,7 @@ impl<'a> Lock<'a> {
 
     /// The half of the word that says who holds it: what the kernel compares.
     fn futex(&self) -> &AtomicU32 {
-        wait::low_half(self.word)
+        futex::low_half(self.word)
     }
 }
 
@@ -197,7 +198,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         let doubt = self.doubt || std::thread::panicking();
         if release(self.lock.word, self.me.peer(), doubt) {
-            wait::wake(self.lock.futex());
+            futex::wake(self.lock.futex());
         }
     }
 }

@@ -17,7 +17,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use crate::ring::{Kind, Word32, Word64};
+use sync::ring::Kind;
+use sync::word::{Word32, Word64};
 
 /// Words of management, the lock's two included.
 pub const MANAGEMENT: u32 = 7;

@@ -23,8 +23,8 @@ use crate::member::Life;
 use crate::offer::Lost;
 use crate::parts::{Head, Kept, Partial};
 use crate::port::{Broken, Port, Refused};
-use crate::ring::{Header, Kind};
-use crate::wait::{self, DOUBT};
+use sync::ring::{Header, Kind};
+use sync::wait::{self, DOUBT};
 
 /// Longest message that goes through the ring in one piece, if the ring is four times that.
 const SHORT_MAX: usize = 32 << 10;

@@ -170,7 +170,7 @@ impl Members {
     /// 20 bits of its generation, so that a receiver does not wait for a dead sender because
     /// its successor lives.
     ///
-    /// [`Sender::new`]: crate::ring::Sender::new
+    /// [`Sender::new`]: sync::ring::Sender::new
     pub fn ticket(&self, peer: Peer) -> u32 {
         peer.generation << INDEX_BITS | u32::from(peer.index)
     }

@@ -24,8 +24,8 @@ use rustix::io::Errno;
 
 use crate::member::{Entry, Life, Membership};
 use crate::remote;
-use crate::ring::Word64;
-use crate::wait;
+use sync::futex;
+use sync::word::Word64;
 
 const OPEN: u64 = 1;
 const READING: u64 = 2;
@@ -78,10 +78,10 @@ pub fn answered<W: Word64>(word: &W, number: u64) -> Option<bool> {
 
 /// The half of the word that tells the state: what the kernel compares for who waits.
 pub(crate) fn futex(word: &AtomicU64) -> &AtomicU32 {
-    wait::low_half(word)
+    futex::low_half(word)
 }
 
-/// What a message of [`Kind::Remote`](crate::ring::Kind::Remote) ends with.
+/// What a message of [`Kind::Remote`](sync::ring::Kind::Remote) ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
     /// The sender's address of the bytes.
@@ -159,7 +159,7 @@ impl Offer {
             return Err(Lost::Withdrawn);
         }
         answer(word, self.terms.number, read.is_ok());
-        wait::wake(futex(word));
+        futex::wake(futex(word));
         read.map_err(|_| Lost::Unreadable)
     }
 }
@@ -169,7 +169,7 @@ impl Drop for Offer {
         let word = self.membership.members().offer(self.terms.sender);
         if accept(word, self.terms.number) {
             answer(word, self.terms.number, true);
-            wait::wake(futex(word));
+            futex::wake(futex(word));
         }
     }
 }

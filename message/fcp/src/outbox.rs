@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 
 use crate::arrived::Arrived;
 use crate::inbox::Inbox;
-use crate::mapped::Mapped;
-use crate::ring::{Buffer, Kind, SendError, Sender, rouse};
-use crate::wait::{self, DOUBT, Patience};
+use sync::futex;
+use sync::mapped::Mapped;
+use sync::ring::{Buffer, Kind, SendError, Sender, rouse};
+use sync::wait::{self, DOUBT, Naps, WaitPolicy};
 
 /// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +43,7 @@ impl Meanwhile<'_> {
     /// Sleeps until the word is no longer as expected, or something comes for ourselves.
     pub fn nap(&mut self, word: (&AtomicU32, u32), until: Instant) {
         if let Some((ours, _)) = self.inbox.about_to_sleep(self.is_dead) {
-            wait::sleep_on_either([word, (self.inbox.head(), ours)], until);
+            futex::sleep_on_either([word, (self.inbox.head(), ours)], until);
         }
         self.inbox.awake();
     }
@@ -53,14 +54,14 @@ impl Meanwhile<'_> {
 pub struct Outbox {
     ring: Mapped,
     sender: Sender,
-    patience: Patience,
+    policy: WaitPolicy,
 }
 
 impl Outbox {
     /// Sends as the one with this [`ticket`](crate::member::Members::ticket), whose messages
     /// say that they are from `source`.
     pub fn new(ring: Mapped, ticket: u32, source: u32) -> Self {
-        Self { ring, sender: Sender::new(ticket, source), patience: Patience::default() }
+        Self { ring, sender: Sender::new(ticket, source), policy: WaitPolicy::default() }
     }
 
     /// Sends the concatenation of `parts` if there is room. Wakes the receiver.
@@ -76,7 +77,7 @@ impl Outbox {
     #[cold]
     fn rouse(&self) {
         rouse(&self.ring);
-        wait::wake(self.ring.head());
+        futex::wake(self.ring.head());
     }
 
     /// Sends; waits for room. Now and then it asks whether the receiver still `lives`.
@@ -104,10 +105,10 @@ impl Outbox {
         mut lives: impl FnMut() -> bool,
         mut meanwhile: Option<Meanwhile<'_>>,
     ) -> Result<(), Refused> {
-        let mut nap = Duration::from_micros(50);
+        let mut naps = Naps::new(Duration::from_micros(50), DOUBT);
         loop {
             let (sender, ring) = (&mut self.sender, &self.ring);
-            let sent = self.patience.look(|| {
+            let sent = self.policy.poll(|| {
                 if let Some(meanwhile) = &mut meanwhile {
                     meanwhile.take_all();
                 }
@@ -123,12 +124,12 @@ impl Outbox {
                     // Lines that were skipped may be all there is for the receiver.
                     if head & 1 != 0 {
                         rouse(ring);
-                        wait::wake(ring.head());
+                        futex::wake(ring.head());
                     }
-                    let end = wait::earlier(until, nap);
+                    let end = wait::earlier(until, naps.next_nap());
                     match &mut meanwhile {
                         Some(meanwhile) => meanwhile.nap((ring.head(), head), end),
-                        None => wait::sleep(ring.head(), head, Some(end)),
+                        None => futex::sleep(ring.head(), head, Some(end)),
                     }
                 }
                 sent
@@ -143,7 +144,6 @@ impl Outbox {
                 Err(SendError::TooLong) => return Err(Refused::TooLong),
                 Err(SendError::Full) => {}
             }
-            nap = (nap * 2).min(DOUBT);
             if !lives() {
                 return Err(Refused::Dead);
             }

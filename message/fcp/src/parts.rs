@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::arrived::Arrived;
 use crate::hold::Peer;
 use crate::member::{Life, Members};
-use crate::ring::Kind;
+use sync::ring::Kind;
 
 /// What each part begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

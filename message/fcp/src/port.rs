@@ -24,7 +24,7 @@ use crate::lend::{Block, Lendable};
 use crate::loan::{Loan, Terms};
 use crate::member::{Card, Members, Membership};
 use crate::protocol::Protocol;
-use crate::ring::Kind;
+use sync::ring::Kind;
 
 /// Why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -336,7 +336,7 @@ impl Port {
     }
 
     /// As [`Port::receive`], and waits no longer once the word is not `is` any more. Who
-    /// changes it wakes those who sleep on it ([`wake`](crate::wait::wake)).
+    /// changes it wakes those who sleep on it ([`wake`](sync::futex::wake)).
     pub fn receive_while(
         &mut self,
         word: &AtomicU32,

@@ -14,7 +14,7 @@
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 use crate::hold::Peer;
-use crate::ring::Word64;
+use sync::word::Word64;
 
 /// Lends: from now on the memory stays as it is.
 pub fn lend<W: Word64>(slot: &W, borrower: Peer) {

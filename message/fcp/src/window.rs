@@ -22,11 +22,12 @@ use crate::error::WindowError;
 use crate::header::{Agreed, Header, Plan};
 use crate::listed::{ENTRY_WORDS, Table};
 use crate::locked::Words;
-use crate::mapped::{Mapped, size_of_ring};
 use crate::mapping::Mapping;
 use crate::memory::{Kind, Memory, PAGE_SIZE};
 use crate::ofd;
-use crate::ring::{LINE_SIZE, LINES_MAX, Word64};
+use sync::mapped::{Mapped, size_of_ring};
+use sync::ring::{LINE_SIZE, LINES_MAX};
+use sync::word::Word64;
 
 /// Bytes of the header.
 const HEADER_SIZE: usize = PAGE_SIZE;

@@ -10,7 +10,7 @@ use fcp::advance::{Advance, Lost};
 use fcp::header::Plan;
 use fcp::member::{Card, Members};
 use fcp::port::{Port, Refused};
-use fcp::ring::Kind;
+use sync::ring::Kind;
 
 mod children;
 use children::{

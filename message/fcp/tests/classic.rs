@@ -166,9 +166,9 @@ fn members_killed_at_random_instants_tear_no_message() {
 /// that sleeps for room goes on when there is some.
 #[test]
 fn who_sleeps_is_woken() {
-    use fcp::ring::Kind;
-    use fcp::wait;
     use std::sync::atomic::AtomicU32;
+    use sync::futex;
+    use sync::ring::Kind;
     for protocol in [Protocol::Fcp, Protocol::FcpPlus] {
         let members = members(2);
         let join = |id| {
@@ -206,7 +206,7 @@ fn who_sleeps_is_woken() {
                 wakes(1, &mut || bell.ring());
                 wakes(2, &mut || {
                     word.store(1, SeqCst);
-                    wait::wake(word);
+                    futex::wake(word);
                 });
                 wakes(3, &mut || {
                     b.try_send(u16::MAX, Some(1), Kind::Inline, &[b"to", b"", b" a"]).expect("room")

@@ -11,7 +11,7 @@ use fcp::header::Plan;
 use fcp::loan::{Loan, Terms};
 use fcp::member::{Card, Members};
 use fcp::port::{Port, Refused};
-use fcp::ring::Kind;
+use sync::ring::Kind;
 
 mod children;
 use children::{

@@ -9,7 +9,7 @@ use fcp::header::Plan;
 use fcp::mail::{Mail, Received};
 use fcp::member::{Card, Members};
 use fcp::port::{Port, Refused};
-use fcp::ring::Kind;
+use sync::ring::Kind;
 
 mod children;
 use children::{

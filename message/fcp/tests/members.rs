@@ -12,7 +12,7 @@ use fcp::lock::{self, Lock};
 use fcp::member::{Card, Life, Members, Membership};
 use fcp::outbox::Outbox;
 use fcp::port::{Port, Refused};
-use fcp::ring::{self, Buffer, HEADER_SIZE, Kind, LINE_SIZE, Sender};
+use sync::ring::{self, Buffer, HEADER_SIZE, Kind, LINE_SIZE, Sender};
 
 mod children;
 use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};

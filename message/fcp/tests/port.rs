@@ -10,8 +10,8 @@ use fcp::arrived::Arrived;
 use fcp::header::Plan;
 use fcp::member::{Card, Members};
 use fcp::port::{Broken, Port, Refused};
-use fcp::ring::Kind;
-use fcp::wait;
+use sync::futex;
+use sync::ring::Kind;
 
 mod children;
 use children::{again, child, cpu_time, kill, members_of, reap, soon};
@@ -195,7 +195,7 @@ fn a_wait_ends_with_a_message_or_when_a_word_has_changed() {
             other.try_send(0, Some(1), Kind::Inline, &[b"first"]).expect("room");
             std::thread::sleep(Duration::from_millis(20));
             word().store(1, SeqCst);
-            wait::wake(word());
+            futex::wake(word());
         });
         let begin = Instant::now();
         let arrived = port.receive_while(word(), 0, soon()).expect("in order").expect("a message");

@@ -7,9 +7,9 @@ use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use fcp::inbox::Inbox;
-use fcp::mapped::{Mapped, size_of_ring};
 use fcp::outbox::{Outbox, Refused};
-use fcp::ring::{Kind, LINE_SIZE};
+use sync::mapped::{Mapped, size_of_ring};
+use sync::ring::{Kind, LINE_SIZE};
 
 mod children;
 use children::{Random, child, cpu_time, has_ended, kill, reap, seed};

@@ -10,13 +10,14 @@ use fcp::header::{Agreed, Header, Plan};
 use fcp::hold::{self, Peer, Phase, State};
 use fcp::lock::{self, Attempt};
 use fcp::offer;
-use fcp::ring::Word64;
 use fcp::slot;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use sync::word::Word64;
 
+#[path = "../../../sync/tests/model/mod.rs"]
 mod model;
 use model::{Wide, model};
 

@@ -14,9 +14,9 @@ use fcp::inbox::Inbox;
 use fcp::member::{Card, Members};
 use fcp::memory::{Kind as Memories, Memory};
 use fcp::outbox::Outbox;
-use fcp::ring::Kind;
 use fcp::window::Window;
 use proptest::prelude::*;
+use sync::ring::Kind;
 
 mod children;
 use children::{child, kill, reap};
@@ -259,7 +259,7 @@ fn a_window_has_one_plan_and_what_is_none_stays_as_it_is() {
     assert!(window.address(window.plain().start - 1, 1).is_none());
     assert_eq!(window.buffer(4), None);
     let last = window.buffer(3).expect("a buffer");
-    assert!(last.0 + fcp::mapped::size_of_ring(last.1) <= window.messages().end);
+    assert!(last.0 + sync::mapped::size_of_ring(last.1) <= window.messages().end);
     drop(window);
 
     fs::write(&path, vec![b'x'; SIZE]).expect("written");

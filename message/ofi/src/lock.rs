@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Instant;
 
-use fcp::wait::{self, DOUBT, Patience};
-use rustix::thread::futex;
+use sync::futex;
+use sync::wait::{DOUBT, WaitPolicy};
 
 const FREE: u32 = 0;
 /// A bit: somebody waits.
@@ -65,7 +65,7 @@ impl Lock {
 
     #[cold]
     fn wait(&self, id: u32, lives: impl Fn(u32) -> bool) -> Result<(), Inherited> {
-        let looked = Patience::default().look(|| self.try_take(id).then_some(()));
+        let looked = WaitPolicy::default().poll(|| self.try_take(id).then_some(()));
         if looked.is_some() {
             return Ok(());
         }
@@ -84,7 +84,7 @@ impl Lock {
             {
                 continue;
             }
-            wait::sleep(&self.0, holder | WANTED, Some(Instant::now() + DOUBT));
+            futex::sleep(&self.0, holder | WANTED, Some(Instant::now() + DOUBT));
             let after = self.0.load(Relaxed);
             if after & !WANTED == holder
                 && !lives(holder - 1)
@@ -99,7 +99,7 @@ impl Lock {
     #[inline]
     pub fn give(&self) {
         if self.0.swap(FREE, Release) & WANTED != 0 {
-            let _ = futex::wake(&self.0, futex::Flags::empty(), 1);
+            futex::wake_one(&self.0);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::ffi::c_void;
 
-use fcp::ring::{self, Sender, lines_of};
 use libc::{iovec, size_t, ssize_t};
+use sync::ring::{self, Sender, lines_of};
 
 use crate::abi::{self, Context, Desc, Descs, Ep};
 use crate::endpoint::{self, EndpointObject};

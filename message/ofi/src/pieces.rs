@@ -8,7 +8,7 @@
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use fcp::ring::Word64;
+use sync::word::Word64;
 
 /// Bytes of a piece of the longest messages, and least of one.
 const PIECE: [u64; 2] = [64 << 10, 32 << 10];

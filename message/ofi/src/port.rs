@@ -7,10 +7,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use fcp::doorbell::Doorbell;
-use fcp::mapped::{Mapped, size_of_ring};
-use fcp::ring::{Buffer as _, LINE_SIZE, Receiver, next_number};
 use pvas::hold::Identity;
+use sync::doorbell::Doorbell;
+use sync::mapped::{Mapped, size_of_ring};
+use sync::ring::{Buffer as _, LINE_SIZE, Receiver, next_number};
 
 use crate::address::Address;
 use crate::counter::Counts;

@@ -37,7 +37,7 @@ use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use fcp::ring::Word64;
+use sync::word::Word64;
 
 use crate::cache;
 use crate::matching::{Receive, fits};

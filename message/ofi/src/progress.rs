@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use fcp::ring::{Found, HEADER_SIZE, Message};
 use pvas::hold::Identity;
+use sync::ring::{Found, HEADER_SIZE, Message};
 
 use crate::abi;
 use crate::matching::{Head, Match, Matching, Parts, Receive};

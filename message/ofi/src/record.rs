@@ -17,7 +17,7 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use fcp::ring::{Word32, Word64};
+use sync::word::{Word32, Word64};
 
 use crate::matching::Parts;
 use crate::pieces::Pieces;

@@ -3,9 +3,9 @@
 
 use std::ffi::c_void;
 
-use fcp::ring::{self, Reserved, Sender, lines_of};
 use libc::{iovec, size_t, ssize_t};
 use pvas::hold::Hold;
+use sync::ring::{self, Reserved, Sender, lines_of};
 
 use crate::abi::{self, Context, Desc, Descs, Ep, RmaIov};
 use crate::copy::{self, Way};

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use fcp::doorbell::Doorbell;
-use fcp::wait::{DOUBT, Patience};
 use pvas::hold::{Hold, Identity, KEEP};
+use sync::doorbell::Doorbell;
+use sync::wait::{DOUBT, WaitPolicy};
 
 use crate::abi;
 use crate::address::Format;
@@ -412,7 +412,7 @@ impl Core {
         until: Option<Instant>,
         mut look: impl FnMut() -> Option<T>,
     ) -> Option<T> {
-        let looked = Patience::default().look(&mut look);
+        let looked = WaitPolicy::default().poll(&mut look);
         if looked.is_some() {
             return looked;
         }

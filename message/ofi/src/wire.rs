@@ -161,6 +161,6 @@ mod tests {
         let offer = Offer { at: 1, address: u64::MAX, length: 3, generation, slot };
         assert_eq!(Offer::parse(&offer.bytes()), offer);
         // Word of a large message is one cache line.
-        assert_eq!(fcp::ring::HEADER_SIZE + ENVELOPE + OFFER, fcp::ring::LINE_SIZE);
+        assert_eq!(sync::ring::HEADER_SIZE + ENVELOPE + OFFER, sync::ring::LINE_SIZE);
     }
 }

@@ -4,12 +4,11 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-ofi --test posted_model --release`.
 #![cfg(loom)]
 
-#[path = "../../fcp/tests/model/mod.rs"]
+#[path = "../../../sync/tests/model/mod.rs"]
 mod model;
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use fcp::ring::Word64 as _;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -18,6 +17,7 @@ use nagaya_fi::matching::{Head, Matching, Parts, Receive};
 use nagaya_fi::pieces;
 use nagaya_fi::posted::Table;
 use nagaya_fi::wire::Kind;
+use sync::word::Word64 as _;
 
 const ROOM: u64 = 1 << 20;
 

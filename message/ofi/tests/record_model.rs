@@ -4,18 +4,18 @@
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-ofi --test record_model --release`.
 #![cfg(loom)]
 
-#[path = "../../fcp/tests/model/mod.rs"]
+#[path = "../../../sync/tests/model/mod.rs"]
 mod model;
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
-use fcp::ring::Word64;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 use model::{Small, Wide};
 use nagaya_fi::record::{Called, close, join, push, share, take_all};
+use sync::word::Word64;
 
 /// What the stack calls the only record.
 const RECORD: u64 = 64;

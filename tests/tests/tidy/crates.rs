@@ -5,7 +5,7 @@ use crate::sources::members;
 
 /// The floors, from the ground. A crate may use those of the floors below its own.
 const FLOORS: &[&[&str]] = &[
-    &["layout", "coherence", "figure"],
+    &["sync", "layout", "coherence", "figure"],
     &["gate", "pager", "net", "sim"],
     &["loader"],
     &["pvas"],

@@ -47,8 +47,10 @@ const LONG_FUNCTIONS: &[&str] = &[
 ];
 
 /// The directories with code.
-const WINGS: &[&str] =
-    &["net", "space", "memory", "message", "tools", "cli", "bench", "tests", "include", "examples"];
+const WINGS: &[&str] = &[
+    "sync", "net", "space", "memory", "message", "tools", "cli", "bench", "tests", "include",
+    "examples",
+];
 
 /// All files with code.
 fn code() -> Vec<String> {

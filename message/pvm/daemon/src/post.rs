@@ -10,16 +10,16 @@ use fcp::header::Plan;
 use fcp::lend::Lendable;
 use fcp::listed::size_of_buffers;
 use fcp::loan::{Loan, Terms};
-use fcp::mapped::size_of_ring;
 use fcp::member::{Card, Members};
 use fcp::memory::{Memory, PAGE_SIZE};
 use fcp::port::{Port, Refused};
 use fcp::protocol::Protocol;
-use fcp::ring::Kind;
 use fcp::window::Window;
 use pvm::envelope::{INLINE_MAX, Part, SIZE, TABLE_MAX};
 use pvm::slots::Count;
 use pvm::tid::{MEMBERS, PVMD, Tid};
+use sync::mapped::size_of_ring;
+use sync::ring::Kind;
 
 use crate::groups::{Closing, SlotChange};
 use crate::load::{self, Load};

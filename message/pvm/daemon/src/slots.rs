@@ -1,8 +1,8 @@
 //! The group slots in this host's window, changed as the groups want it.
 
-use fcp::wait;
 use fcp::window::Window;
 use pvm::slots::{BARRIER_AT, Count, GENERATION_AT, SLOT_SIZE, Slot, VERSION_AT};
+use sync::futex;
 
 use crate::groups::{Closing, SlotChange};
 
@@ -11,7 +11,7 @@ pub fn change(window: &Window, slot: u16, change: SlotChange) -> Option<(Closing
     let at = window.plain().start + usize::from(slot) * SLOT_SIZE;
     let word = |offset| window.word64(at + offset).expect("a window has room for all slots");
     let slot = Slot { version: word(VERSION_AT), barrier: word(BARRIER_AT) };
-    let wake = || wait::wake(window.word32(at + GENERATION_AT).expect("in the slot"));
+    let wake = || futex::wake(window.word32(at + GENERATION_AT).expect("in the slot"));
     match change {
         SlotChange::Clear(version) => slot.clear(version),
         SlotChange::Changed(version) => slot.changed(version),

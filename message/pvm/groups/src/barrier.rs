@@ -4,18 +4,18 @@ use std::cell::RefCell;
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::AtomicU32;
 
-use fcp::wait::{self, Patience};
 use pvm::error::Error;
 use pvm::event::{Event, Id};
 use pvm::slots::{Arrival, Found, Ticket, WANTED_MAX};
 use pvm::wire::GroupRequest;
+use sync::futex;
+use sync::wait::{self, WaitPolicy};
 
 use crate::known::{self, At, Group};
 use crate::pvm3::{self, Result, returned};
 use crate::traced::traced;
 
-/// How often others are let onto the processor before one sleeps: with more members than
-/// processors, those who are to come often wait for ours, and a sleep and a waking cost more.
+/// Yields of the processor before a sleep.
 const YIELDS: u32 = 8;
 
 /// Waits until `count` members of the group have come here, all with the same count; -1 is
@@ -56,7 +56,7 @@ fn arrive(group: &Group, count: c_int) -> Result<bool> {
         Arrival::Last { sleepers } => {
             if sleepers {
                 // SAFETY: in the slot.
-                wait::wake(unsafe { &*at.generation().cast::<AtomicU32>() });
+                futex::wake(unsafe { &*at.generation().cast::<AtomicU32>() });
             }
             Ok(true)
         }
@@ -70,20 +70,16 @@ fn arrive(group: &Group, count: c_int) -> Result<bool> {
 
 fn wait_for_others(at: At, ticket: Ticket) -> Result<()> {
     thread_local! {
-        /// How long it pays to look before sleeping.
-        static PATIENCE: RefCell<Patience> = RefCell::default();
+        /// How long to spin before sleeping.
+        static POLICY: RefCell<WaitPolicy> = RefCell::default();
     }
     let look = || match at.words().look(ticket) {
         Found::Waiting => None,
         found => Some(found),
     };
-    let mut found = PATIENCE.with_borrow_mut(|patience| patience.look(look));
-    for _ in 0..YIELDS {
-        if found.is_some() {
-            break;
-        }
-        std::thread::yield_now();
-        found = look();
+    let mut found = POLICY.with_borrow_mut(|policy| policy.poll(look));
+    if found.is_none() {
+        found = wait::poll_and_yield(YIELDS, look);
     }
     loop {
         match found {

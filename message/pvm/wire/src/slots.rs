@@ -21,8 +21,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release};
 
-use fcp::ring::Word64;
 use serde::{Deserialize, Serialize};
+use sync::word::Word64;
 
 /// Slots in a window. Groups beyond have none, and ask the daemon for everything.
 pub const SLOTS: u16 = 1024;

@@ -9,7 +9,7 @@ use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use pvm::slots::{Arrival, Count, Found, Slot, Ticket};
 
-#[path = "../../../fcp/tests/model/mod.rs"]
+#[path = "../../../../sync/tests/model/mod.rs"]
 mod model;
 use model::{Wide, model};
 

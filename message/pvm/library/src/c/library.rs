@@ -441,7 +441,7 @@ impl Library {
             // Another thread receives.
             let this = self.with(|state| Ok(state.thread))?;
             self.lock.give();
-            fcp::wait::sleep(word, is, Some(Instant::now() + RECEIVER_DOUBT));
+            sync::futex::sleep(word, is, Some(Instant::now() + RECEIVER_DOUBT));
             self.lock.take();
             self.prepare(this);
         }

@@ -19,12 +19,10 @@ use net::secret::Secret;
 use net::wire::USER_HEADER_BYTES_MAX;
 use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use sync::wait::WaitPolicy;
 
 /// Most bytes of messages that wait to be sent. Who sends more waits with them.
 const PENDING_MAX: usize = 64 << 20;
-/// Fewest and most looks before sleeping. A look at the fabric takes some 50 ns.
-const LOOKS_MIN: u32 = 64;
-const LOOKS_MAX: u32 = 2048;
 /// How long the end of a task waits for what it has sent.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -60,8 +58,8 @@ pub struct Far {
     ways: HashMap<Tid, Way>,
     /// How many of them are asked for.
     asked: usize,
-    /// How many looks a wait takes before it sleeps: more where that paid.
-    looks: u32,
+    /// How often a wait polls before it sleeps.
+    pub policy: WaitPolicy,
     /// Lengths of what waits to be sent.
     pending: HashMap<SendId, usize>,
     pending_bytes: usize,
@@ -82,7 +80,7 @@ impl Far {
             failed: false,
             ways: HashMap::new(),
             asked: 0,
-            looks: LOOKS_MIN,
+            policy: WaitPolicy::for_network(),
             pending: HashMap::new(),
             pending_bytes: 0,
             watcher: None,
@@ -168,19 +166,6 @@ impl Far {
                 false
             }
         }
-    }
-
-    /// How many looks a wait takes before it sleeps.
-    #[inline]
-    pub fn looks(&self) -> u32 {
-        self.looks
-    }
-
-    /// Whether looking was enough, or the wait had to sleep.
-    #[inline]
-    pub fn looked(&mut self, enough: bool) {
-        let looks = if enough { self.looks * 2 } else { self.looks / 2 };
-        self.looks = looks.clamp(LOOKS_MIN, LOOKS_MAX);
     }
 
     /// Whether so much waits to be sent that one should wait, too.

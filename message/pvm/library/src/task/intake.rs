@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use fcp::arrived::Arrived;
 use fcp::loan::Loan;
-use fcp::ring::Kind;
 use pvm::buffers::Buffers;
 use pvm::envelope::{Envelope, Part, SIZE, What};
 use pvm::error::Error;
@@ -15,6 +14,7 @@ use pvm::fragment::{Block, Fragment};
 use pvm::message::Message;
 use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Answer, Letter, News};
+use sync::ring::Kind;
 
 use super::handlers::{Handler, Handlers};
 use super::neighbours::Coming;

@@ -301,7 +301,7 @@ impl Task {
         let enrolled = enrolled.as_mut().ok_or(Error::SysErr)?;
         let mut came = false;
         let looks = match enrolled.far.is_open() {
-            true => enrolled.far.looks(),
+            true => enrolled.far.policy.budget(),
             false => LOOKS,
         };
         for _ in 0..looks {
@@ -317,7 +317,7 @@ impl Task {
             std::hint::spin_loop();
         }
         if enrolled.far.is_open() {
-            enrolled.far.looked(came);
+            enrolled.far.policy.record(came);
         }
         if !came {
             return self.wait_long(until, None);

@@ -6,7 +6,6 @@
 
 use fcp::lend::Lendable;
 use fcp::port::Refused;
-use fcp::ring::Kind;
 use pvm::buffers::Buffers;
 use pvm::envelope::{Envelope, FRAGMENTS_MAX, INLINE_MAX, Part, SIZE, TABLE_MAX, What};
 use pvm::error::Error;
@@ -14,6 +13,7 @@ use pvm::fragment::Fragment;
 use pvm::message::Message;
 use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Parcel, Request};
+use sync::ring::Kind;
 
 use super::neighbours::is_neighbour;
 use super::{Enrolled, Task};

@@ -1,18 +1,18 @@
 //! The doorbell under loom: one who sleeps for two things, brought by two who ring.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-fcp --test doorbell_model --release`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-sync --test doorbell_model --release`.
 #![cfg(loom)]
 
 mod model;
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
-use fcp::doorbell::{about_to_sleep, ring};
-use fcp::ring::Word32;
 use loom::sync::atomic::{AtomicU32, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use model::Small;
+use sync::doorbell::{about_to_sleep, ring};
+use sync::word::Word32;
 
 /// A doorbell, a futex, and the things.
 struct Model {

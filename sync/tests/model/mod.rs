@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
-use fcp::ring::{Word32, Word64};
 use loom::sync::atomic::{AtomicU32, AtomicU64};
+use sync::word::{Word32, Word64};
 
 /// A 32-bit word that loom watches.
 pub struct Small(pub AtomicU32);

@@ -1,32 +1,34 @@
-//! A receive buffer: many senders, one receiver, no lock (FCP II).
+//! The ring: a receive buffer with many senders and one receiver, without a lock (FCP II).
 //!
 //! Only the receiver has a buffer, in its own memory; senders write into it (Kikuchi et
-//! al., §3.3). It is a ring of lines of 64 bytes. A message takes whole lines, one behind
-//! the other; its header of two 32-bit words stands first in its first line, so that a
-//! small message is one cache line on its way.
+//! al., §3.3). It is a ring of lines of 64 bytes. A message takes whole, consecutive lines. Its
+//! header of two 32-bit words stands first in its first line, so a small message travels as one
+//! cache line.
 //!
 //! ```text
-//! tail      message number, position, bit: senders wait for room     (senders)
-//! head      position, bit: the receiver sleeps                       (receiver)
-//! claims    who reserves how many lines, for message number n        (senders)
+//! tail      message number, position, bit: senders wait for room     (written by senders)
+//! head      position, bit: the receiver sleeps                       (written by the receiver)
+//! claims    which sender reserves how many lines, for message number n     (by senders)
 //! lines     header │ payload …                                       (both)
 //! ```
-//! A sender *claims* message number n by a compare-and-swap on its claim, writes the
-//! payload, then the header, and at last moves the tail (or somebody else does it for him).
-//! The receiver takes what has a header, in order; it clears the first word of every line
-//! before it gives lines back, several at a time, so a header is never an old payload. A sender
-//! that is killed between its claim and its header leaves a gap of known size: once the receiver
-//! knows that it is dead, it skips the gap.
+//! A sender *claims* message number n by a compare-and-swap on its claim. It writes the payload,
+//! then the header, and at last moves the tail. (Another sender moves the tail if the first is
+//! late.) The receiver takes messages that have a header, in order. It clears the first word of
+//! every line before it gives lines back, several at a time, so a header is never an old payload.
+//! A sender that is killed between its claim and its header leaves a gap of known size. The
+//! receiver skips the gap once it knows that the sender is dead.
 //!
-//! Claims carry the lap that their message number is of, so a sender that slept for a lap
-//! cannot take one that was used since; payload never overlies a claim.
+//! A claim carries the lap of its message number. A sender that was stopped for a whole lap
+//! therefore cannot take a claim that was used since. Payload never overlies a claim.
 //!
-//! This file knows no system call and no clock; memory and atomics are a [`Buffer`]'s,
-//! which loom models (`tests/ring_model.rs`).
+//! This file makes no system call and reads no clock. A [`Buffer`] provides memory and atomics,
+//! and loom models it (`tests/ring_model.rs`).
 
-use std::sync::atomic::Ordering::{self, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
-/// Bytes of a line: what moves between cores in one piece.
+use crate::word::{Word32, Word64};
+
+/// Bytes of a line: a cache line.
 pub const LINE_SIZE: usize = 64;
 /// Bytes of a header: two 32-bit words.
 pub const HEADER_SIZE: usize = 8;
@@ -37,36 +39,6 @@ pub const LINES_MAX: u32 = 1 << 15;
 const POSITION_MASK: u32 = (1 << 31) - 1;
 /// In the lowest bit of head: the receiver sleeps. Of tail: senders wait for room.
 const WAITS: u32 = 1;
-
-/// An atomic 32-bit word.
-pub trait Word32 {
-    /// As `AtomicU32`'s.
-    fn load(&self, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
-    fn store(&self, value: u32, order: Ordering);
-    /// As `AtomicU32`'s.
-    fn swap(&self, value: u32, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
-    fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
-    fn fetch_and(&self, bits: u32, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
-    fn fetch_add(&self, value: u32, order: Ordering) -> u32;
-}
-
-/// An atomic 64-bit word.
-pub trait Word64 {
-    /// As `AtomicU64`'s.
-    fn load(&self, order: Ordering) -> u64;
-    /// As `AtomicU64`'s.
-    fn store(&self, value: u64, order: Ordering);
-    /// As `AtomicU64`'s, sequentially consistent.
-    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64>;
-    /// As `AtomicU64`'s.
-    fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
-    /// As `AtomicU64`'s.
-    fn fetch_and(&self, bits: u64, order: Ordering) -> u64;
-}
 
 /// The memory of one receive buffer, zero at first.
 pub trait Buffer {
@@ -108,7 +80,7 @@ pub enum Kind {
     Remote = 2,
     /// Nothing; the rest of the ring is too short for the next message.
     Skip = 3,
-    /// The payload says where the rest of the message lies, in memory that the sender lends.
+    /// The payload says where the rest of the message lies, in a buffer that the sender exposes.
     Lent = 4,
     /// The payload is a part of a message.
     Part = 5,
@@ -121,7 +93,7 @@ pub struct Header {
     pub kind: Kind,
     /// Bytes of payload.
     pub length: u32,
-    /// The sender's number, as it gave it.
+    /// The number that the sender gave itself.
     pub source: u32,
 }
 
@@ -187,8 +159,8 @@ fn distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & POSITION_MASK
 }
 
-/// A claim: who takes how many lines for which message number. The number's lower bits are
-/// the claim's own place; the others, its lap, and the lines share one half of the word.
+/// A claim: which sender takes how many lines for which message number. The lower bits of the
+/// number are the index of the claim. The upper bits, its lap, share a half word with the lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim {
     /// The lap and 1: a zero word claims nothing.
@@ -266,12 +238,12 @@ pub enum SendError {
     TooLong,
 }
 
-/// One who sends to a buffer. Any number of them may, at once.
+/// A sender to a buffer. Any number of senders may use a buffer at once.
 #[derive(Debug)]
 pub struct Sender {
     ticket: u32,
     source: u32,
-    /// Where the receiver was when we last looked, and the message number then.
+    /// The receiver's position when we last read it, and the message number at that time.
     seen: Option<Place>,
 }
 
@@ -283,7 +255,7 @@ impl Sender {
     }
 
     /// Sends the concatenation of `parts`, or nothing. Returns whether the receiver
-    /// sleeps, and must be woken.
+    /// sleeps and must be woken.
     #[inline]
     pub fn send<B: Buffer>(
         &mut self,
@@ -345,7 +317,7 @@ impl Sender {
             let to_end = ring - line;
             let lines = wanted.min(to_end);
             let has_room = |seen: &Place| distance(seen.position, place.position) + lines <= ring;
-            // Positions come round; what we saw so many messages ago says nothing.
+            // Positions wrap around; an observation that is a lap old means nothing.
             let recent = |seen: &Place| place.number.wrapping_sub(seen.number) < ring;
             if !self.seen.as_ref().is_some_and(|seen| recent(seen) && has_room(seen)) {
                 let position = buffer.head().load(Acquire) >> 1;
@@ -375,8 +347,8 @@ impl Sender {
         }
     }
 
-    /// Says that senders wait for room. Then `send` once more before waiting on
-    /// [`Buffer::head`]: the receiver changes it, and wakes, when it gives room.
+    /// Announces that senders wait for room. Call `send` once more before sleeping on
+    /// [`Buffer::head`]: the receiver changes it, and wakes sleepers, when it makes room.
     pub fn wait_for_room<B: Buffer>(&self, buffer: &B) -> u32 {
         let head = buffer.head().load(Acquire);
         buffer.tail().fetch_or(u64::from(WAITS), SeqCst);
@@ -385,7 +357,7 @@ impl Sender {
     }
 }
 
-/// Moves the tail behind the message that was claimed, if nobody else has.
+/// Moves the tail behind the claimed message, unless another sender has done so.
 #[inline]
 fn advance<B: Buffer>(buffer: &B, mut tail: u64, lines: u32) {
     let place = Place::parse(tail);
@@ -393,22 +365,22 @@ fn advance<B: Buffer>(buffer: &B, mut tail: u64, lines: u32) {
         let next = place.after(lines).word(tail & u64::from(WAITS));
         match buffer.tail().compare_exchange(tail, next) {
             Ok(_) => return,
-            Err(now) if now >> 1 == tail >> 1 => tail = now, // somebody began to wait
+            Err(now) if now >> 1 == tail >> 1 => tail = now, // a sender began to wait
             Err(_) => return,
         }
     }
 }
 
-/// What the receiver finds.
+/// What the receiver found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
     /// Nothing.
     Nothing,
-    /// A sender is in the middle of sending, or dead: whose ticket.
+    /// A sender is in the middle of sending, or dead: its ticket.
     Unfinished(u32),
     /// A message, to be read and then consumed.
     Message(Message),
-    /// The memory says what no sender writes. The receiver cannot go on.
+    /// The memory holds what no sender writes. The receiver cannot continue.
     Corrupt,
 }
 
@@ -420,20 +392,19 @@ pub struct Message {
     line: u32,
 }
 
-/// The one who receives from a buffer.
+/// The receiver of a buffer.
 #[derive(Debug, Default)]
 pub struct Receiver {
     number: u32,
     position: u32,
-    /// What `head` says. Lines from here to `position` are consumed and not yet cleared:
-    /// to write into a line takes it away from the sender's core, and an answer would wait
-    /// for that.
+    /// The position in `head`. Lines from here to `position` are consumed and not yet cleared:
+    /// a write to a line takes it from the sender's core, which would delay an answer.
     published: u32,
 }
 
 impl Receiver {
-    /// Looks for the next message, and if there is none, whether somebody is about to send
-    /// it. That is told by its claim, which is the senders': not for polling.
+    /// Looks for the next message. If there is none, looks for a claim of it. Senders write
+    /// claims, so this is too expensive for polling.
     pub fn look_closely<B: Buffer>(&mut self, buffer: &B) -> Found {
         match self.look(buffer) {
             Found::Nothing => self.unfinished(buffer),
@@ -510,14 +481,13 @@ impl Receiver {
         unsafe { buffer.read(message.line, offset, to) };
     }
 
-    /// Done with the message: its lines are free. Returns whether senders wait for them,
-    /// and must be woken.
+    /// Frees the lines of the message. Returns whether senders wait for them and must be woken.
     #[inline]
     pub fn consume<B: Buffer>(&mut self, buffer: &B, message: &Message) -> bool {
         debug_assert_eq!(message.line, self.position & (buffer.lines() - 1));
         self.pass(lines_of(message.header.length as usize));
-        // Senders look at the head when the buffer seems full; told at every message, they
-        // would fetch the line at every message.
+        // Senders read the head when the buffer seems full. If every message changed it, they
+        // would fetch its line for every message.
         if distance(self.published, self.position) >= buffer.lines() / 4 {
             return self.publish(buffer);
         }
@@ -530,7 +500,7 @@ impl Receiver {
         (self.number, self.position) = (next.number, next.position);
     }
 
-    /// Makes the lines that are not yet given back such as senders want them.
+    /// Clears the headers of the lines that are not yet given back.
     fn clear<B: Buffer>(&mut self, buffer: &B) {
         let ring = buffer.lines();
         for line in 0..distance(self.published, self.position) {
@@ -538,7 +508,7 @@ impl Receiver {
         }
     }
 
-    /// Tells senders what is free. Returns whether some wait for it, and must be woken.
+    /// Publishes the free lines. Returns whether senders wait for them and must be woken.
     pub fn publish<B: Buffer>(&mut self, buffer: &B) -> bool {
         if self.published == self.position {
             return false;
@@ -554,22 +524,22 @@ impl Receiver {
         true
     }
 
-    /// Says that the receiver is about to sleep; returns what [`Buffer::head`] then is.
-    /// `look_closely` and [`Receiver::publish`] once more before waiting for it to change, and call
-    /// [`Receiver::awake`] afterwards.
+    /// Announces that the receiver is about to sleep, and returns the value of
+    /// [`Buffer::head`] to sleep on. Call `look_closely` and [`Receiver::publish`] once more
+    /// before sleeping, and [`Receiver::awake`] afterwards.
     pub fn about_to_sleep<B: Buffer>(&mut self, buffer: &B) -> u32 {
         let head = buffer.head().fetch_or(WAITS, SeqCst) | WAITS;
         buffer.fence();
         head
     }
 
-    /// Sleeps no more.
+    /// Announces that the receiver no longer sleeps.
     pub fn awake<B: Buffer>(&mut self, buffer: &B) {
         buffer.head().fetch_and(!WAITS, SeqCst);
     }
 }
 
-/// A sender that found the receiver asleep calls this, and then wakes it.
+/// A sender that found the receiver asleep calls this, then wakes it.
 pub fn rouse<B: Buffer>(buffer: &B) {
     buffer.head().fetch_and(!WAITS, SeqCst);
 }

@@ -1,62 +1,12 @@
-//! A ring in real memory, which processes share: where its parts lie, and plain copies.
+//! The ring in memory that processes share: where its parts lie, and plain copies.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
-use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX, Word32, Word64};
+use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX};
 
-impl Word32 for AtomicU32 {
-    #[inline]
-    fn load(&self, order: Ordering) -> u32 {
-        self.load(order)
-    }
-    #[inline]
-    fn store(&self, value: u32, order: Ordering) {
-        self.store(value, order);
-    }
-    #[inline]
-    fn swap(&self, value: u32, order: Ordering) -> u32 {
-        self.swap(value, order)
-    }
-    #[inline]
-    fn fetch_or(&self, bits: u32, order: Ordering) -> u32 {
-        self.fetch_or(bits, order)
-    }
-    #[inline]
-    fn fetch_and(&self, bits: u32, order: Ordering) -> u32 {
-        self.fetch_and(bits, order)
-    }
-    #[inline]
-    fn fetch_add(&self, value: u32, order: Ordering) -> u32 {
-        self.fetch_add(value, order)
-    }
-}
-
-impl Word64 for AtomicU64 {
-    #[inline]
-    fn load(&self, order: Ordering) -> u64 {
-        self.load(order)
-    }
-    #[inline]
-    fn store(&self, value: u64, order: Ordering) {
-        self.store(value, order);
-    }
-    #[inline]
-    fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64> {
-        self.compare_exchange(current, new, Ordering::SeqCst, Ordering::SeqCst)
-    }
-    #[inline]
-    fn fetch_or(&self, bits: u64, order: Ordering) -> u64 {
-        self.fetch_or(bits, order)
-    }
-    #[inline]
-    fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
-        self.fetch_and(bits, order)
-    }
-}
-
-/// Where the parts of a ring lie, in bytes from its start. Tail and head have lines of
-/// their own: one is the senders', the other the receiver's.
+/// Offsets of the parts of a ring in bytes. Tail and head have separate lines: senders write the
+/// tail, the receiver writes the head.
 const TAIL_AT: usize = 0;
 const HEAD_AT: usize = LINE_SIZE;
 const CLAIMS_AT: usize = 2 * LINE_SIZE;
@@ -65,7 +15,7 @@ fn lines_at(lines: u32) -> usize {
     CLAIMS_AT + (lines as usize * size_of::<u64>()).next_multiple_of(LINE_SIZE)
 }
 
-/// Bytes of memory that a ring of so many lines takes.
+/// Bytes of memory that a ring of `lines` lines takes.
 pub fn size_of_ring(lines: u32) -> usize {
     lines_at(lines) + lines as usize * LINE_SIZE
 }
@@ -79,10 +29,10 @@ pub struct Mapped {
     lines: u32,
 }
 
-// SAFETY: the memory is shared by design, and reached through atomics, or as the ring's
-// rules allow.
+// SAFETY: the memory is shared by design. It is reached through atomics, or as the protocol of
+// `ring` allows.
 unsafe impl Send for Mapped {}
-// SAFETY: as above.
+// SAFETY: all threads reach the memory through atomics, or as the protocol of `ring` allows.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
@@ -90,7 +40,7 @@ impl Mapped {
     ///
     /// # Safety
     /// [`size_of_ring`] bytes are mapped there, readable and writable, for as long as this
-    /// or a copy is used. They were zero when the first such ring was made there, and only
+    /// or a copy is used. They were zero when the first ring was made there, and only
     /// rings of the same size use them.
     ///
     /// # Panics
@@ -134,7 +84,7 @@ impl Buffer for Mapped {
     }
     #[inline]
     fn head(&self) -> &AtomicU32 {
-        // SAFETY: as for `word64`.
+        // SAFETY: in the ring, aligned, and only ever reached as an atomic.
         unsafe { &*self.base.as_ptr().add(HEAD_AT).cast::<AtomicU32>() }
     }
     #[inline]
@@ -145,7 +95,7 @@ impl Buffer for Mapped {
     #[inline]
     fn header(&self, line: u32) -> &AtomicU64 {
         assert!(line < self.lines);
-        // SAFETY: as for `word64`.
+        // SAFETY: in the ring, aligned, and only ever reached as an atomic.
         unsafe { &*self.data.as_ptr().add(line as usize * LINE_SIZE).cast::<AtomicU64>() }
     }
     #[inline]

@@ -1,17 +1,16 @@
 //! The ring under loom: every interleaving of a few senders, a receiver, and deaths.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-fcp --test ring_model --release`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-sync --test ring_model --release`.
 #![cfg(loom)]
 
 use std::sync::atomic::Ordering;
 
-use fcp::ring::{
-    self, Buffer, Found, HEADER_SIZE, Kind, LINE_SIZE, Receiver, SendError, Sender, Word32,
-};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
+use sync::ring::{self, Buffer, Found, HEADER_SIZE, Kind, LINE_SIZE, Receiver, SendError, Sender};
+use sync::word::Word32;
 
 mod model;
 use model::{Small, Wide, model};

@@ -1,17 +1,19 @@
-//! Waking who sleeps for what comes by several ways: a word that counts, and how many sleep.
+//! The doorbell wakes waiters that wait for several things: a count of rings, and a mark that
+//! somebody sleeps.
 //!
-//! Who is about to sleep says so, then looks at everything once more, and sleeps on the count as
-//! it was before that; who has brought something looks whether anybody sleeps, behind a full
-//! fence on each side. `tests/doorbell_model.rs` has it under loom.
+//! A waiter first announces that it is about to sleep, then polls everything once more, and
+//! sleeps on the count as it was before. A producer publishes, then looks for sleepers. There is a
+//! full fence on each side, so one of them sees the other. `tests/doorbell_model.rs` models it
+//! with loom.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, compiler_fence, fence};
 use std::time::{Duration, Instant};
 
-use crate::ring::Word32;
-use crate::wait;
+use crate::futex;
+use crate::word::Word32;
 
-/// In a task's own memory, where others ring it.
+/// A doorbell. It lies in its waiters' memory, where others ring it.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct Doorbell {
@@ -19,17 +21,17 @@ pub struct Doorbell {
     sleepers: AtomicU32,
 }
 
-/// Says that somebody is about to sleep. Returns what to sleep on.
+/// Announces that a waiter is about to sleep. Returns the count to sleep on.
 pub fn about_to_sleep<W: Word32>(rings: &W, sleepers: &W, fence: impl Fn()) -> u32 {
-    // First: who takes note of us afterwards rings once more.
+    // First: a producer that sees the mark afterwards rings once more.
     let before = rings.load(Acquire);
     sleepers.fetch_or(1, SeqCst);
     fence();
     before
 }
 
-/// Rings, if anybody sleeps: then the caller wakes them. What they are woken for was published
-/// before.
+/// Rings if anybody sleeps. Returns whether the caller must wake the sleepers. The caller has
+/// published before.
 #[inline]
 pub fn ring<W: Word32>(rings: &W, sleepers: &W, fence: impl Fn()) -> bool {
     fence();
@@ -46,13 +48,13 @@ impl Doorbell {
         about_to_sleep(&self.rings, &self.sleepers, || fence(SeqCst))
     }
 
-    /// Sleeps until it rings after `rings` was read, or for so long.
+    /// Sleeps until it rings after `rings` was read, or for `at_most`.
     pub fn sleep(&self, rings: u32, at_most: Duration) {
-        wait::sleep(&self.rings, rings, Some(Instant::now() + at_most));
+        futex::sleep(&self.rings, rings, Some(Instant::now() + at_most));
     }
 
-    /// Wakes all who sleep. The caller has published what for by an atomic exchange, which on
-    /// some processors is a full fence.
+    /// Wakes all sleepers. The caller has published by an atomic exchange, which on some
+    /// processors is a full fence.
     #[inline]
     pub fn ring(&self) {
         let fence = || match cfg!(target_arch = "x86_64") {
@@ -60,7 +62,7 @@ impl Doorbell {
             false => fence(SeqCst),
         };
         if ring(&self.rings, &self.sleepers, fence) {
-            wait::wake(&self.rings);
+            futex::wake(&self.rings);
         }
     }
 }
