@@ -109,6 +109,33 @@ fn a_task_that_others_wait_for_and_that_has_ended_ends_the_job() {
     }
 }
 
+/// All litmus programs are right.
+#[track_caller]
+fn is_right(job: Cmd) {
+    let printed = job.args(["all", "20"]).time_limit(LIMIT).run().ok();
+    assert_eq!(printed.matches(" is right\n").count(), 15, "{printed}");
+}
+
+/// Their page tables are their own, so each is a node.
+#[test]
+fn programs_that_are_linked_to_fixed_addresses_share_memory() {
+    let libraries = library_flags(&["jia"]);
+    let flags: Vec<_> = libraries.iter().map(String::as_str).collect();
+    let program = build("gcc", "dsm/litmus.c", &[&["-pthread", "-no-pie"], &flags[..]].concat());
+    for job in jobs(3) {
+        is_right(job.arg(&program));
+    }
+    let exec = nagaya("exec").arg(&program);
+    is_right(Cmd::new(tool("mpirun.openmpi")).args(["--oversubscribe", "-n", "3"]).command(exec));
+}
+
+/// Tasks of a domain share page tables, and those of two domains do not.
+#[test]
+fn each_domain_of_a_space_is_a_node() {
+    let domains = nagaya("run").args(["--domains", "all:2,all:1"]).arg(program("litmus"));
+    is_right(domains);
+}
+
 #[test]
 fn fortran_programs_share_memory() {
     let include = format!("-I{}", include_dir().display());
@@ -118,9 +145,7 @@ fn fortran_programs_share_memory() {
         all.extend(flags);
         all.extend(libraries.iter().map(String::as_str));
         let program = build("gfortran", "dsm/fortran.f", &all);
-        // Tasks that are linked to fixed addresses share no space: see jia(7).
-        let kinds = if flags.contains(&"-no-pie") { 1 } else { 3 };
-        for (job, tasks) in jobs(3).into_iter().zip([3, 3, 4]).take(kinds) {
+        for (job, tasks) in jobs(3).into_iter().zip([3, 3, 4]) {
             let said = job.arg(&program).run().ok();
             let words: Vec<&str> = said.split_whitespace().collect();
             let ranks = (tasks * (tasks - 1) / 2).to_string();

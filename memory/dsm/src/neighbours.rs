@@ -144,7 +144,8 @@ impl Invitation {
     }
 }
 
-/// The address space of this process: equal for tasks of one space, and for nobody else.
+/// The page tables of this process: equal for tasks of one space that share them, and for nobody
+/// else. Domains have their own.
 pub fn space() -> [u8; 16] {
     use std::os::unix::fs::MetadataExt as _;
     let Some(task) = pvas::this_task() else { return random() };
@@ -152,6 +153,8 @@ pub fn space() -> [u8; 16] {
     let mut space = [0; 16];
     space[..4].copy_from_slice(&task.control.owner_pid().to_ne_bytes());
     space[4..8].copy_from_slice(&namespace.to_ne_bytes());
-    space[8..].copy_from_slice(&task.control.layout().base().to_ne_bytes());
+    // A base is a multiple of a gigabyte, and domains are at most as many as tasks.
+    let base = task.control.layout().base() | u64::from(task.control.domain_of(task.id));
+    space[8..].copy_from_slice(&base.to_ne_bytes());
     space
 }

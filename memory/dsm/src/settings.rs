@@ -12,6 +12,12 @@ use crate::error::DsmError;
 /// How all variables begin.
 const PREFIX: &str = "NAGAYA_DSM_";
 
+/// Where shared memory begins unless a setting says otherwise.
+pub const START: usize = 0x5800_0000_0000;
+/// Where it begins if a task lives in a space whose segments are shared memory, as programs that are
+/// linked to fixed addresses do: such a space maps its memory a second time at [`START`].
+pub const START_IN_SHARED_SPACES: usize = 0x3000_0000_0000;
+
 /// Name, default, and what it says.
 pub const VARIABLES: &[(&str, &str, &str)] = &[
     ("PAGE", "8K", "bytes of a page, a multiple of 4K"),

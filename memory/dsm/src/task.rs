@@ -144,7 +144,7 @@ impl Task {
         let limit = settings.join;
         let cards = launch.exchange(&Card::new(settings.agreed.clone()).bytes(), limit)?;
         let cards = cards.iter().map(|bytes| Card::parse(bytes)).collect::<Result<Vec<_>, _>>()?;
-        settings.agreed = cards[0].agreed.clone();
+        settings.agreed = Card::agree(&cards);
         let secret = Secret::new(cards[0].secret);
         let world = Arc::new(World::new(launch.rank(), &cards));
         let looks = looks(&world);

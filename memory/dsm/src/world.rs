@@ -7,13 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;
 use crate::neighbours;
-use crate::settings::Agreed;
+use crate::settings::{Agreed, START, START_IN_SHARED_SPACES};
 
 /// What a task tells everybody about itself.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Card {
-    /// Its address space: equal for tasks that share one.
+    /// Its page tables: equal for tasks that share them.
     pub space: [u8; 16],
+    /// It lives in a space whose segments are shared memory.
+    pub in_shared_space: bool,
     /// Its machine: equal for tasks that share one kernel.
     pub machine: String,
     /// What people call the machine.
@@ -60,12 +62,22 @@ impl Card {
         let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Self {
             space: neighbours::space(),
+            in_shared_space: pvas::this_task().is_some_and(|task| task.control.is_shared()),
             machine: machine.unwrap_or_else(|_| host.clone()),
             host,
             pid: std::process::id(),
             secret: *Secret::random().bytes(),
             agreed,
         }
+    }
+
+    /// The settings of the job that these tasks form.
+    pub fn agree(cards: &[Card]) -> Agreed {
+        let mut agreed = cards[0].agreed.clone();
+        if agreed.start == START && cards.iter().any(|card| card.in_shared_space) {
+            agreed.start = START_IN_SHARED_SPACES;
+        }
+        agreed
     }
 
     /// As bytes to exchange.
@@ -159,5 +171,18 @@ mod tests {
         assert!(world.name(0).contains("tasks [0, 2]") && world.name(0).contains("PID 7"));
         assert!(world.name(2).starts_with("node 2 (task 3, host "));
         assert!(Card::parse(&[1, 2, 3]).is_err());
+    }
+
+    #[test]
+    fn shared_memory_begins_elsewhere_if_a_task_lives_in_a_shared_space() {
+        let start = |setting: Option<&str>, in_shared_space: [bool; 2]| {
+            let get = |name: &str| (name == "START").then(|| setting.map(Into::into)).flatten();
+            let agreed = Settings::of(get).expect("an address").agreed;
+            let card = |in_shared_space| Card { in_shared_space, ..Card::new(agreed.clone()) };
+            Card::agree(&in_shared_space.map(card)).start
+        };
+        assert_eq!(start(None, [false, false]), START);
+        assert_eq!(start(None, [false, true]), START_IN_SHARED_SPACES);
+        assert_eq!(start(Some("0x5a0000000000"), [true, true]), 0x5a00_0000_0000);
     }
 }
