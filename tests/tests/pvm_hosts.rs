@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use client::{Client, parcel};
+use nagaya_tests::mpi::{INTEL_MPI, MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5};
 use nagaya_tests::nodes::{NAMES, Nodes, Shares};
 use nagaya_tests::{Running, WorkDir, nagaya, program, wait_until};
 use pvm::constants::PvmTaskHost;
@@ -296,17 +297,15 @@ fn tasks_of_two_hosts_send_to_each_other_directly_and_in_order() {
     wait_until("all have ended", LIMIT, || machine.daemon_if_any("two").is_none());
 }
 
-#[test]
-fn a_launcher_starts_the_daemons_of_all_hosts() {
+/// The daemons of three hosts, started by a launcher, find each other; a halt ends them and it.
+fn daemons_form_a_machine_under(launcher: nagaya_tests::Cmd) {
     let dir = WorkDir::short();
-    let script = "dir=$0/$OMPI_COMM_WORLD_RANK; mkdir -m 700 $dir; \
-        XDG_RUNTIME_DIR=$dir exec \"$1\" pvmd -n host$OMPI_COMM_WORLD_RANK";
-    let mpirun = nagaya_tests::Cmd::new(nagaya_tests::tool("mpirun.openmpi"))
-        .args(["--oversubscribe", "-n", "3", "sh", "-c", script])
+    let script = "rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK}; dir=$0/$rank; mkdir -m 700 $dir; \
+        XDG_RUNTIME_DIR=$dir exec \"$1\" pvmd -n host$rank";
+    let mpirun = launcher
+        .args(["sh", "-c", script])
         .arg(dir.path())
         .arg(nagaya_tests::nagaya_path())
-        .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
-        .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
         .env("UCX_TLS", "tcp,self")
         .spawn();
     let socket = |rank: usize| dir.join(&format!("{rank}/nagaya/pvmd"));
@@ -321,6 +320,20 @@ fn a_launcher_starts_the_daemons_of_all_hosts() {
     let _ = clients[1].send(Request::Halt);
     mpirun.wait().ok();
     assert!((0..3).all(|rank| !socket(rank).exists()));
+}
+
+#[test]
+fn launchers_with_pmix_start_the_daemons_of_all_hosts() {
+    for mpi in [OPEN_MPI_4, OPEN_MPI_5] {
+        daemons_form_a_machine_under(mpi.launch(3));
+    }
+}
+
+#[test]
+fn launchers_with_pmi_1_start_the_daemons_of_all_hosts() {
+    for mpi in [MPICH_4, MPICH_5, INTEL_MPI] {
+        daemons_form_a_machine_under(mpi.launch(3));
+    }
 }
 
 #[test]

@@ -27,12 +27,21 @@ fn hosts(work: &WorkDir, host: &str) -> Vec<String> {
 
 #[test]
 fn srun_starts_the_daemons_of_all_hosts() {
+    srun_starts_the_daemons_by("pmix");
+}
+
+#[test]
+fn srun_s_pmi2_starts_the_daemons_of_all_hosts() {
+    srun_starts_the_daemons_by("pmi2");
+}
+
+fn srun_starts_the_daemons_by(interface: &str) {
     let (slurm, work) = (Slurm::start(&["n0"]), WorkDir::short());
     let script = "host=host$SLURM_PROCID; mkdir -m 700 $0/$host; \
         XDG_RUNTIME_DIR=$0/$host exec \"$1\" pvmd -n $host";
     let srun = slurm
         .client("srun")
-        .args(["--mpi=pmix", "-n", "3", "sh", "-c", script])
+        .args([&format!("--mpi={interface}"), "-n", "3", "sh", "-c", script])
         .arg(work.path())
         .arg(nagaya_path())
         .env("UCX_TLS", "tcp,self")
