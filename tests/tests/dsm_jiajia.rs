@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use nagaya_tests::mpi::INTEL_MPI;
-use nagaya_tests::program::{build, c_with_libraries, include_dir, library_flags};
+use nagaya_tests::program::{build, c_with_libraries, include_dir, library_flags, source_dir};
 use nagaya_tests::{Cmd, Output, WorkDir, nagaya, tool};
 
 /// What a job of these tests may take.
@@ -60,6 +60,27 @@ fn programs_may_have_another_assert() {
         let object = work.join(&format!("{name}.o"));
         let gcc = Cmd::new(tool("gcc")).args(["-Wall", "-Werror", "-c", "-o"]).arg(object);
         gcc.arg(format!("-I{}", include_dir().display())).arg(source).run().ok();
+    }
+}
+
+/// The same program linked with JIAJIA's calls for one process in ordinary memory.
+fn serial(name: &str) -> PathBuf {
+    let calls = source_dir().join("dsm/serial.c").display().to_string();
+    let include = format!("-I{}", include_dir().display());
+    build("gcc", &format!("dsm/{name}.c"), &[&include, &calls, "-lm"])
+}
+
+#[test]
+fn computations_give_what_a_serial_build_gives() {
+    let program = c_with_libraries("dsm/kernels.c", &["jia", "m"]);
+    for kernel in ["ep", "is", "sor", "lu", "mm", "water"] {
+        let expected = Cmd::new(serial("kernels")).arg(kernel).run().ok();
+        assert!(expected.starts_with(&format!("{kernel}: ")), "{expected}");
+        for tasks in [1, 2, 3] {
+            for job in jobs(tasks) {
+                assert_eq!(job.arg(&program).arg(kernel).run().ok(), expected, "{tasks} tasks");
+            }
+        }
     }
 }
 
@@ -132,7 +153,7 @@ fn programs_that_are_linked_to_fixed_addresses_share_memory() {
 /// Tasks of a domain share page tables, and those of two domains do not.
 #[test]
 fn each_domain_of_a_space_is_a_node() {
-    let domains = nagaya("run").args(["--domains", "all:2,all:1"]).arg(program("litmus"));
+    let domains = nagaya("run").args(["--domains", "all:2,all:2"]).arg(program("litmus"));
     is_right(domains);
 }
 

@@ -14,8 +14,8 @@ const PREFIX: &str = "NAGAYA_DSM_";
 
 /// Where shared memory begins unless a setting says otherwise.
 pub const START: usize = 0x5800_0000_0000;
-/// Where it begins if a task lives in a space whose segments are shared memory, as programs that are
-/// linked to fixed addresses do: such a space maps its memory a second time at [`START`].
+/// Where it begins if a task lives in a space whose segments are shared memory, as programs do that
+/// are linked to fixed addresses: such a space maps its memory a second time at [`START`].
 pub const START_IN_SHARED_SPACES: usize = 0x3000_0000_0000;
 
 /// Name, default, and what it says.
