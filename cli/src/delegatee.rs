@@ -3,14 +3,15 @@
 
 use std::str::FromStr;
 
+use launch::placement::{Domain, Domains};
 use nagaya_server::Failure;
 use pvas_delegate::delegatee::{self, Delegatee};
 use pvas_delegate::error::Error;
 use pvas_delegate::io::{self, Whose};
 use pvas_delegate::passed;
 
-use crate::domains::{Domain, Domains};
-use crate::server::raise_open_files;
+use crate::limits::raise_open_files;
+use crate::program::unstarted;
 
 /// Do I/O for a job's tasks (started by the node server)
 #[derive(Debug, clap::Args)]
@@ -50,7 +51,7 @@ impl Place {
 
     /// The processors, and the number of threads.
     pub fn found(&self) -> Result<Domain, Failure> {
-        let found = self.0.found("--delegatee")?;
+        let found = self.0.found("--delegatee").map_err(unstarted)?;
         found.into_iter().next().ok_or_else(|| Failure::ours("--delegatee: no place"))
     }
 }

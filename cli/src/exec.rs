@@ -60,7 +60,7 @@ pub fn exec(options: Options) -> Result<i32, Failure> {
         verbose: options.verbose,
     };
     let refused = match stub::exec(&exec)? {
-        Outcome::Ended(status) => return Ok(program::end_as(status)),
+        Outcome::Ended(status) => return Ok(launch::status::end_as(status)),
         Outcome::Refused(failure) => failure,
     };
     if !fallback || refused.status == 127 {

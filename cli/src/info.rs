@@ -10,6 +10,7 @@ use nagaya_server::{Failure, job, kernel_version, server};
 use pager::Stops;
 use pvas::this_task;
 
+use crate::kernel_copy::{copy_within, kernels_copy};
 use crate::ps::human;
 use crate::{fcp, mpi};
 
@@ -72,16 +73,6 @@ pub fn info(options: &Options) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// Whether the kernel copies between ordinary processes, and what may forbid it: key, words,
-/// value.
-pub fn kernels_copy() -> [(&'static str, &'static str, String); 3] {
-    [
-        ("cma", "process_vm_readv by kernel", cma()),
-        ("yama", "Yama ptrace_scope", or_none("/proc/sys/kernel/yama/ptrace_scope")),
-        ("seccomp", "seccomp", status_line("Seccomp", &["off", "strict", "filter"])),
-    ]
-}
-
 fn facts() -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |key, title, value: String| facts.push(Fact { key, title, value });
@@ -126,10 +117,6 @@ fn facts() -> Vec<Fact> {
 
 fn read(path: &str) -> String {
     fs::read_to_string(path).map_or_else(|_| "unknown".into(), |text| text.trim().into())
-}
-
-fn or_none(path: &str) -> String {
-    fs::read_to_string(path).map_or_else(|_| "none".into(), |text| text.trim().into())
 }
 
 fn kernel(major: u32, minor: u32) -> &'static str {
@@ -203,18 +190,6 @@ fn mechanism() -> String {
     }
 }
 
-/// Eight bytes by process_vm_readv.
-fn copy_within(pid: i32) -> std::io::Result<()> {
-    let (from, mut to) = ([1u8; 8], [0u8; 8]);
-    let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: 8 };
-    let remote = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: 8 };
-    // SAFETY: both describe eight bytes of ours.
-    match unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) } {
-        8 => Ok(()),
-        _ => Err(std::io::Error::last_os_error()),
-    }
-}
-
 fn copies() -> String {
     match pvas::copy_plan::current() {
         Ok((plan, source)) => format!("{plan} ({source})"),
@@ -229,39 +204,6 @@ fn this_process() -> String {
         }
         None => "an ordinary process".into(),
     }
-}
-
-/// Asks the kernel for a copy within a process; inside a space the gate would answer. A
-/// child asks, since a seccomp filter may kill who does.
-fn cma() -> String {
-    if this_task().is_some() {
-        return "not asked: answered in user space".into();
-    }
-    let mut status = 0;
-    // SAFETY: the child makes system calls only; waitpid writes one int.
-    unsafe {
-        let child = libc::fork();
-        if child == 0 {
-            let result = copy_within(libc::getpid());
-            libc::_exit(result.map_or_else(|e| e.raw_os_error().unwrap_or(libc::EIO), |()| 0));
-        }
-        if child < 0 || libc::waitpid(child, &raw mut status, 0) != child {
-            return format!("unknown: {}", std::io::Error::last_os_error());
-        }
-    }
-    match libc::WEXITSTATUS(status) {
-        _ if libc::WIFSIGNALED(status) => "refused: seccomp kills the caller".into(),
-        0 => "allowed".into(),
-        errno => format!("refused: {}", std::io::Error::from_raw_os_error(errno)),
-    }
-}
-
-fn status_line(key: &str, names: &[&str]) -> String {
-    let status = fs::read("/proc/self/status").unwrap_or_default();
-    let status = String::from_utf8_lossy(&status);
-    let value = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
-    let number = value.and_then(|v| v.trim().parse::<usize>().ok());
-    number.and_then(|n| names.get(n)).map_or("unknown".into(), |name| (*name).to_string())
 }
 
 fn max_map_count() -> String {

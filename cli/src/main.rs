@@ -4,19 +4,17 @@
 //! standard descriptors, and the programs that we start inherit both.
 #![no_main]
 
+mod bind;
 mod delegatee;
-mod domains;
 mod dsm;
 mod exec;
 mod fcp;
 mod gdb;
-mod hosts;
 mod info;
-mod machines;
+mod kernel_copy;
+mod limits;
 mod maps;
 mod mpi;
-mod nodes;
-mod pool;
 mod program;
 mod ps;
 mod pvmd;

@@ -7,6 +7,7 @@
 //! counters ([`trial`]).
 
 mod library;
+mod obstacle;
 mod single_copy;
 mod trial;
 
@@ -19,19 +20,7 @@ use nagaya_server::{Failure, kernel_version, query};
 
 use crate::ps::human;
 use library::Library;
-
-/// What is wrong and what to do about it: one line each.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Obstacle {
-    why: String,
-    hint: String,
-}
-
-impl Obstacle {
-    fn new(why: impl Into<String>, hint: impl Into<String>) -> Self {
-        Self { why: why.into(), hint: hint.into() }
-    }
-}
+use obstacle::Obstacle;
 
 /// One line of the report.
 struct Line {
@@ -95,7 +84,7 @@ pub fn report(
     for line in ranks() {
         add("ranks", "running job", line);
     }
-    for (key, title, value) in crate::info::kernels_copy() {
+    for (key, title, value) in crate::kernel_copy::kernels_copy() {
         add(key, title, value);
     }
     let mut threshold = plan.threshold;

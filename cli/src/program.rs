@@ -1,4 +1,4 @@
-//! What `run` and `exec` share: finding a program, and ending as it did.
+//! The program that `run`, `exec` and `span` start: finding it, and what its options say.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -37,31 +37,9 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Failure> {
     })
 }
 
-/// The status that a shell would show for a wait status: 128 + number for a signal.
-pub fn shell_status(status: i32) -> i32 {
-    if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
-}
-
-/// Ends this process with a task's wait status: the same exit status, or the same signal
-/// (without a core file of ours beside the task's).
-pub fn end_as(status: i32) -> i32 {
-    if !libc::WIFSIGNALED(status) {
-        return libc::WEXITSTATUS(status);
-    }
-    let signal = libc::WTERMSIG(status);
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: changes this process's own signal state; it ends here.
-    unsafe {
-        libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
-        libc::prctl(libc::PR_SET_DUMPABLE, 0);
-        libc::signal(signal, libc::SIG_DFL);
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&raw mut set);
-        libc::sigaddset(&raw mut set, signal);
-        libc::kill(libc::getpid(), signal);
-        libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-    }
-    128 + signal
+/// The command's failure for nodes that cannot be started.
+pub fn unstarted(error: launch::Error) -> Failure {
+    Failure { message: error.line, status: error.status }
 }
 
 /// The calling process's signal mask, bit n-1 for signal n.

@@ -48,7 +48,7 @@ pub fn pvmd(options: &Options) -> Result<i32, Failure> {
         segment_size: crate::program::wanted_segment_size(None)?,
         ..Default::default()
     };
-    crate::server::raise_open_files();
+    crate::limits::raise_open_files();
     if *join {
         ::pvmd::join::join(&options)?;
     } else if let Some(number) = call {

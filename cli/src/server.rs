@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use crate::delegatee::Place;
 use nagaya_server::Failure;
 use nagaya_server::server::{Server, refuse, serve_job};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Serve a job (started by `nagaya exec`)
 #[derive(Debug, clap::Args)]
@@ -37,7 +36,7 @@ pub fn server(options: Options) -> Result<i32, Failure> {
         .try_clone_to_owned()
         .map_err(|e| Failure::ours(format!("no socket on standard input: {e}")))?;
     detach(&listener);
-    raise_open_files();
+    crate::limits::raise_open_files();
     let for_stub = listener.try_clone();
     let created = Server::new(&options.job, listener, options.segment_size, options.shared, 0);
     let created = created.and_then(|mut server| {
@@ -84,10 +83,4 @@ fn detach(listener: &OwnedFd) {
     if let Ok(null) = std::fs::File::open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(null);
     }
-}
-
-/// A descriptor a task and more; tasks get the limits of their stubs.
-pub fn raise_open_files() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }

@@ -109,7 +109,7 @@ const NODES_MAX: i64 = 4096;
 const TASKS_MAX: i64 = 1024;
 
 /// A policy of rides, by its name.
-pub(super) fn policy(name: &str) -> Result<Policy, String> {
+pub fn policy(name: &str) -> Result<Policy, String> {
     let names = || Policy::ALL.map(Policy::name).join(", ");
     Policy::named(name).ok_or_else(|| format!("write one of {}", names()))
 }

@@ -1,5 +1,5 @@
 //! `nagaya span`: a program whose threads run on several machines. Each node is a process of
-//! its own, here or on another host, which is started by `hosts` and told where the others are.
+//! its own, here or on another host, which is started by `launch` and told where the others are.
 
 mod report;
 
@@ -8,17 +8,18 @@ use std::os::fd::{FromRawFd as _, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use nagaya_server::{Failure, processors};
-use net::control::Control;
-use net::talk::{Kind, Refusal};
-use span::hosts::{self, Host};
+use launch::control::Control;
+use launch::hosts::{self, Host};
+use launch::messages::Refusal;
+use launch::nodes::Nodes;
+use launch::processors;
+use launch::signals::Signals;
+use nagaya_server::Failure;
 use span::place::Policy;
-use span::talk::{self, Everybody, Order, Program, Ready};
+use span::talk::Program;
 
-use crate::hosts::start::{Addressee, Job, Nodes};
-use crate::nodes::{Signals, shares};
-use crate::program;
-use crate::run::Bind;
+use crate::bind::{Bind, shares};
+use crate::program::{self, unstarted};
 
 /// The most nodes.
 const NODES_MAX: usize = 64;
@@ -125,13 +126,14 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
     if count > NODES_MAX {
         return Err(Failure::ours(format!("span: {count} hosts; there can be {NODES_MAX}")));
     }
-    let signals = Signals::block()?;
+    let signals = Signals::block().map_err(unstarted)?;
     let mut nodes = Nodes::new(program);
     match &hosts {
         Some(hosts) => {
-            nodes.start_here(&signals, None, hosts[0].clone())?;
+            nodes.start_here(&signals, None, hosts[0].clone()).map_err(unstarted)?;
             for host in &hosts[1..] {
-                nodes.start_there(&signals, host.clone(), options.nagaya.as_deref())?;
+                let nagaya = options.nagaya.as_deref();
+                nodes.start_there(&signals, host.clone(), nagaya).map_err(unstarted)?;
             }
         }
         None => {
@@ -142,12 +144,12 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
             for node in 0..count {
                 let share = shares.as_ref().map(|shares| shares[node]);
                 let host = Host { name: String::new(), processors };
-                nodes.start_here(&signals, share, host)?;
+                nodes.start_here(&signals, share, host).map_err(unstarted)?;
             }
         }
     }
-    nodes.meet(&signals, options.timeout)?;
-    let status = nodes.wait(&signals)?;
+    nodes.meet(&signals, options.timeout).map_err(unstarted)?;
+    let status = nodes.wait(&signals);
     if let Some(wanted) = wanted {
         wanted.tell()?;
     }
@@ -161,37 +163,6 @@ fn node(control: std::io::Result<Control>) -> Result<i32, Failure> {
         Some(refusal) => failure(refusal),
         None => Failure { message: String::new(), status: 125 },
     })
-}
-
-impl Job for Program {
-    const KIND: Kind = talk::KIND;
-    type Order = Order;
-    type Ready = Ready;
-    type Everybody = Everybody;
-
-    fn order(&self, to: Addressee<'_>) -> Order {
-        let variables = to.variables();
-        let Addressee { node, nodes, host, secret, timeout, .. } = to;
-        Order {
-            node,
-            nodes,
-            secret,
-            timeout,
-            host: (!host.name.is_empty()).then(|| host.name.clone()),
-            processors: host.processors,
-            variables,
-            program: (node == 0).then(|| self.clone()),
-        }
-    }
-
-    fn everybody(&self, nodes: Vec<Ready>) -> Result<Everybody, String> {
-        for other in &nodes[1..] {
-            if let [feature, ..] = talk::lacking(&nodes[0], other)[..] {
-                return Err(format!("{} has processors without {feature}", other.name));
-            }
-        }
-        Ok(Everybody { nodes })
-    }
 }
 
 fn failure(Refusal { line, is_of_program }: Refusal) -> Failure {

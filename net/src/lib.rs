@@ -22,9 +22,7 @@
 //! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends; by
 //! [`wireup`] the processes of a parallel job tell each other their addresses. [`mesh`] is for
 //! nodes that are connected each with each, [`patience`] how long a wait looks before it
-//! sleeps, [`mod@slice`] how soon a thread then gets a processor on which others compute;
-//! [`remote`] starts a command on another host, [`talk`] is what nodes and whoever starts them say
-//! to each other at the beginning, [`control`] the node's side of that.
+//! sleeps, [`mod@slice`] how soon a thread then gets a processor on which others compute.
 //!
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
 //! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
@@ -45,7 +43,6 @@
 //!   what UCX does. What differs between hosts must not be the size of TCP's segments.
 
 mod config;
-pub mod control;
 mod declare;
 pub mod error;
 pub mod event;
@@ -60,13 +57,11 @@ pub mod pmi;
 mod pmi_client;
 pub mod pmix;
 mod pmix_client;
-pub mod remote;
 pub mod secret;
 mod session;
 mod signals;
 pub mod slice;
 mod sockets;
-pub mod talk;
 pub mod ucp;
 pub mod wire;
 pub mod wireup;

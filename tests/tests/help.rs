@@ -127,7 +127,7 @@ fn sources(directory: &Path, texts: &mut Vec<String>) {
 #[test]
 fn the_manual_lists_every_environment_variable() {
     let mut texts = Vec::new();
-    for directory in ["cli", "space", "message", "memory"] {
+    for directory in ["cli", "launch", "net", "sync", "space", "message", "memory"] {
         sources(&repository().join(directory), &mut texts);
     }
     let mut used: BTreeSet<String> = texts.iter().flat_map(|it| variables(it, "\"")).collect();

@@ -9,7 +9,7 @@ use std::process::Command;
 use nagaya_loader::Program;
 use nagaya_server::Failure;
 
-use super::Obstacle;
+use super::obstacle::Obstacle;
 use crate::program;
 
 /// The families, which differ in how they copy within a node.

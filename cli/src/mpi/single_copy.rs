@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use nagaya_server::settings;
 
-use super::Obstacle;
 use super::library::{Family, Library};
+use super::obstacle::Obstacle;
 
 /// What an MPI will do.
 #[derive(Debug, Default)]

@@ -14,7 +14,7 @@ use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
 use coherence::sequential::message::{PAGES_MAX, Pages, letters, parse};
 use coherence::sequential::{Action, Event, MIGRATORY_MAX, Node, Options};
-use net::control;
+use launch::control;
 use net::mesh::{Gone, Mesh, Said};
 use net::patience::Patience;
 use net::slice;
@@ -226,7 +226,7 @@ impl Agent {
         if let Some((machine, silent)) = self.mesh.beat(Instant::now()) {
             self.lost(machine, &format!("it has not answered for {:.1} s", silent.as_secs_f64()));
         }
-        if control::is_cut() && !self.is_over {
+        if control::is_closed() && !self.is_over {
             self.fails("who started it is gone");
         }
         found

@@ -1,15 +1,15 @@
 //! How a machine begins: it is told what it is to do, says where it is, and meets the others. In
-//! the terms of [`net::talk`]: first an [`Order`], then [`Ready`] and [`Everybody`].
+//! the terms of [`launch::messages`]: first an [`Order`], then [`Ready`] and [`Everybody`].
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use launch::control::{self, Control};
+use launch::messages::{Begun, Kind, Refusal};
 use nagaya_layout::REGION_START;
-use net::control::{self, Control};
 use net::mesh::{Mesh, Said};
 use net::secret::Secret;
-use net::talk::{Begun, Kind, Refusal};
 use pvas::Space;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,7 @@ pub struct Joined {
 /// variables for its environment.
 pub fn order(control: &mut Control) -> Result<Order, String> {
     control.greet(KIND)?;
-    let order: Order = control.hear()?;
+    let order: Order = control.receive()?;
     for (name, value) in &order.variables {
         // SAFETY: there is no other thread yet.
         unsafe { std::env::set_var(name, value) };
@@ -103,7 +103,7 @@ fn find(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Said>, OwnedF
     let mesh = Mesh::new(order.machine, &Secret::new(order.secret), timeout, alive);
     let mut mesh = mesh.map_err(|why| why.to_string())?;
     control.answer(Ok(Ready { address: mesh.address().to_vec() }))?;
-    let Everybody { machines } = control.hear()?;
+    let Everybody { machines } = control.receive()?;
     let count = machines.len();
     if [order.names.len(), order.ids.len()] != [count; 2] || order.machine as usize >= count {
         return Err("the order makes no sense".into());
@@ -114,7 +114,7 @@ fn find(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Said>, OwnedF
     let addresses: Vec<&[u8]> = machines.iter().map(|it| &it.address[..]).collect();
     mesh.connect(&addresses).map_err(|why| why.to_string())?;
     let names: Vec<&str> = order.names.iter().map(|name| &name[..]).collect();
-    let early = mesh.meet(&names, control::is_cut)?;
+    let early = mesh.meet(&names, control::is_closed)?;
     Ok((mesh, early, bell))
 }
 

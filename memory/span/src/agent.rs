@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 use coherence::message::{NodeId, Page};
 use coherence::sequential::message::{Pages, letters, parse};
 use coherence::sequential::{Action, Event, Node, Options};
-use net::control;
+use launch::control;
 use net::mesh::{Gone, Mesh, Said};
 use net::patience::Patience;
 use net::slice;
@@ -264,7 +264,7 @@ impl Agent {
             self.seen(|seen, _| seen.requested(thread, &request));
             self.requested(thread, request);
         }
-        if control::is_cut() {
+        if control::is_closed() {
             let line = format!("{} is lost: who started it is gone", self.names[self.me as usize]);
             self.end(1, &line);
         }

@@ -43,7 +43,6 @@ mod exe;
 mod frame;
 mod futexes;
 mod here;
-pub mod hosts;
 mod image;
 mod inherit;
 mod leave;

@@ -13,11 +13,11 @@ use std::time::{Duration, Instant};
 use coherence::ride::Policy as Rides;
 use coherence::sequential::message::PAGES_MAX;
 use coherence::sequential::{MIGRATORY_MAX, Options};
+use launch::control::{self, Control};
+use launch::messages::{Begun, Refusal};
 use nagaya_loader::{LoadErrorKind, Program};
-use net::control::{self, Control};
 use net::mesh::{Gone, Mesh, Said};
 use net::secret::Secret;
-use net::talk::{Begun, Refusal};
 use pager::{Ranges, Region, Stops};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
@@ -164,7 +164,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     let desk =
         Desk::new(bell.as_raw_fd()).map_err(|why| format!("no memory for threads: {why}"))?;
     control.greet(KIND)?;
-    let order: Order = control.hear()?;
+    let order: Order = control.receive()?;
     for (name, value) in &order.variables {
         if std::env::var_os(name).is_none() {
             // SAFETY: the only other thread waits for us.
@@ -193,7 +193,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         clocks: clocks::identity(),
     };
     control.answer(Ok(ready.clone()))?;
-    let everybody: Everybody = control.hear()?;
+    let everybody: Everybody = control.receive()?;
     control.watch(&bell).map_err(|why| format!("cannot start a thread: {why}"))?;
     if everybody.nodes.is_empty() {
         return Err("there are no nodes".into());
@@ -204,7 +204,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let addresses: Vec<&[u8]> = everybody.nodes.iter().map(|it| &it.address[..]).collect();
         mesh.connect(&addresses).map_err(|why| why.to_string())?;
         let names: Vec<&str> = everybody.nodes.iter().map(|it| &it.name[..]).collect();
-        early = mesh.meet(&names, control::is_cut)?;
+        early = mesh.meet(&names, control::is_closed)?;
     }
     let ahead = match (&mut mesh, &everybody.nodes[0]) {
         (Some(mesh), origin) if order.node != 0 && !clocks::are_same(&ready, origin) => {
@@ -315,7 +315,7 @@ fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refus
                     _ => early.push(said),
                 },
                 Some(Err(Gone::Left(_) | Gone::Lost(..))) => return Err("a node is lost".into()),
-                None if control::is_cut() => return Err("who starts the nodes is gone".into()),
+                None if control::is_closed() => return Err("who starts the nodes is gone".into()),
                 None if Instant::now() > until => return Err("the origin says nothing".into()),
                 None => std::thread::yield_now(),
             }

@@ -1,7 +1,8 @@
 //! How the nodes of a program are started: what is said to each, in the terms of
-//! [`net::talk`]. First an [`Order`], then [`Ready`] and [`Everybody`].
+//! [`launch::messages`]. First an [`Order`], then [`Ready`] and [`Everybody`].
 
-use net::talk::Kind;
+use launch::conversation::{Addressee, Job};
+use launch::messages::Kind;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,37 @@ pub struct Everybody {
 pub fn lacking<'a>(origin: &'a Ready, other: &Ready) -> Vec<&'a str> {
     let has = |feature: &&String| other.features.contains(feature);
     origin.features.iter().filter(|feature| !has(feature)).map(String::as_str).collect()
+}
+
+impl Job for Program {
+    const KIND: Kind = KIND;
+    type Order = Order;
+    type Ready = Ready;
+    type Everybody = Everybody;
+
+    fn order(&self, to: Addressee<'_>) -> Order {
+        let variables = to.variables();
+        let Addressee { node, nodes, host, secret, timeout, .. } = to;
+        Order {
+            node,
+            nodes,
+            secret,
+            timeout,
+            host: (!host.name.is_empty()).then(|| host.name.clone()),
+            processors: host.processors,
+            variables,
+            program: (node == 0).then(|| self.clone()),
+        }
+    }
+
+    fn everybody(&self, nodes: Vec<Ready>) -> Result<Everybody, String> {
+        for other in &nodes[1..] {
+            if let [feature, ..] = lacking(&nodes[0], other)[..] {
+                return Err(format!("{} has processors without {feature}", other.name));
+            }
+        }
+        Ok(Everybody { nodes })
+    }
 }
 
 #[cfg(test)]

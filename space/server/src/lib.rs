@@ -20,7 +20,6 @@ pub mod inherit;
 pub mod job;
 pub mod maps;
 pub mod mounts;
-pub mod processors;
 pub mod protocol;
 pub mod query;
 pub mod reach;

@@ -7,7 +7,7 @@ use crate::sources::members;
 const FLOORS: &[&[&str]] = &[
     &["sync", "layout", "coherence", "figure"],
     &["gate", "pager", "net", "sim"],
-    &["loader"],
+    &["loader", "launch"],
     &["pvas"],
     &["fcp"],
     &["pvm", "machines", "delegate", "memop"],

@@ -24,7 +24,7 @@ fn paths(text: &str) -> Vec<String> {
 #[test]
 fn documents_name_only_files_that_exist() {
     let wings = [
-        "sync", "net", "space", "memory", "message", "tools", "cli", "bench", "tests", "include",
+        "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "tests", "include",
         "examples",
     ];
     let all: Vec<String> =

@@ -30,7 +30,6 @@ const EXCEPTIONS: &[&str] = &[
     "nagaya-xpmem: 2 modules",
     "nagaya-ofi: 27 modules",
     "nagaya-coll: 12 modules",
-    "nagaya: 15 modules",
     "nagaya-bench: 35 modules",
     "nagaya-tests: 3 modules",
 ];

@@ -6,14 +6,14 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::ToSocketAddrs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{ChildStderr, ChildStdin, ChildStdout};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
-use net::remote::{self, quoted};
+use launch::ssh::{self, Remote, quoted};
 use pvm::error::Error;
 use pvm::parcel::Data;
 use pvm::tid::Tid;
@@ -168,9 +168,9 @@ fn script(recipe: &Recipe, own: &Path) -> String {
     let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
     let option = "dx= in the host file";
     let script = match &recipe.program {
-        Some(program) if is_daemon(program) => remote::named(program, "--join", option),
-        Some(program) => remote::named(program, "pvmd --join", option),
-        None => remote::nagaya(own, "pvmd --join", option),
+        Some(program) if is_daemon(program) => ssh::named(program, "--join", option),
+        Some(program) => ssh::named(program, "pvmd --join", option),
+        None => ssh::nagaya(own, "pvmd --join", option),
     };
     format!("{vmid}{script}")
 }
@@ -202,23 +202,13 @@ fn is_daemon(program: &str) -> bool {
     program.rsplit('/').next().is_some_and(|name| name.starts_with("pvmd"))
 }
 
-/// The command that starts a daemon there.
-fn command(recipe: &Recipe, own: &Path) -> Command {
-    let script = script(recipe, own);
-    let mut command = remote::command("PVM_RSH", recipe.login.as_deref(), &recipe.host, &script);
-    inherit_nothing(&mut command);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
-
 fn invite(recipe: &Recipe, invitation: &Invitation) -> Acceptance {
     let own = std::env::current_exe().map_err(|error| format!("cannot find myself: {error}"))?;
-    let mut command = command(recipe, &own);
-    let program = command.get_program().to_string_lossy().into_owned();
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("cannot run {program}: {error} (PVM_RSH names another)"))?;
-    let result = converse(&mut child, invitation);
+    let script = script(recipe, &own);
+    let login = recipe.login.as_deref();
+    let there = ssh::start("PVM_RSH", login, &recipe.host, &script, inherit_nothing)?;
+    let Remote { mut child, to, from, errors } = there;
+    let result = converse(to, from, errors, invitation);
     if result.is_err() {
         let _ = child.kill();
     }
@@ -227,12 +217,12 @@ fn invite(recipe: &Recipe, invitation: &Invitation) -> Acceptance {
 }
 
 /// Writes the invitation and reads the acceptance.
-fn converse(child: &mut Child, invitation: &Invitation) -> Acceptance {
-    let (Some(mut to), Some(from), Some(errors)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return Err("no pipes".into());
-    };
+fn converse(
+    mut to: ChildStdin,
+    from: ChildStdout,
+    errors: ChildStderr,
+    invitation: &Invitation,
+) -> Acceptance {
     let mut from = Patient::new(from, PATIENCE);
     // A line fits into a pipe's buffer, so this never waits. Who does not read it has its
     // reasons on standard error.
@@ -245,7 +235,7 @@ fn converse(child: &mut Child, invitation: &Invitation) -> Acceptance {
     match answer {
         Ok(Some(acceptance)) => acceptance,
         Ok(None) => {
-            let why = remote::last_line(errors);
+            let why = ssh::last_line(errors);
             Err(why.unwrap_or_else(|| "it ended without a word".to_owned()))
         }
         Err(why) => Err(why),
@@ -270,6 +260,8 @@ fn read_acceptance(from: &mut impl Read) -> Result<Option<Acceptance>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     fn recipe() -> Recipe {

@@ -1,12 +1,14 @@
-//! Processors, shared out: each node of several on one machine gets some of its own, as if it
-//! were another machine. Nodes that share all of them push each other's threads from one to
-//! the next, which no real cluster does.
+//! Shares of processors: each of several nodes on one machine gets some of its own, as if it were
+//! another machine. Nodes that share all of them push each other's threads from one processor to
+//! the next, which does not happen on a cluster.
 
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
 use std::{fs, io};
 
-use rustix::thread::{CpuSet, sched_getaffinity};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// Those that this process may use, neighbours first: threads of one core, cores of one
+/// The processors that this process may use, neighbours first: threads of one core, cores of one
 /// package.
 pub fn ours() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
@@ -36,6 +38,17 @@ pub fn shares(cpus: &[usize], count: usize) -> Vec<CpuSet> {
         set
     };
     (0..count).map(share).collect()
+}
+
+/// Lets the command run on this share only, if the kernel permits that.
+pub fn bind(command: &mut Command, share: CpuSet) {
+    // SAFETY: one system call between fork and exec, which allocates nothing.
+    unsafe {
+        command.pre_exec(move || {
+            let _ = sched_setaffinity(None, &share);
+            Ok(())
+        });
+    }
 }
 
 #[cfg(test)]

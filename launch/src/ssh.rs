@@ -1,17 +1,55 @@
-//! A command on another host: by ssh, or by the program that a variable names in its place
+//! Commands on another host: by ssh, or by the program that a variable names in its place
 //! (PVM_RSH, NAGAYA_RSH). It takes ssh's arguments.
 
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
-/// What is kept of what somebody says before he ends, in bytes.
-const WORDS_MAX: u64 = 64 << 10;
+/// Bytes of a failed command's output that are kept.
+const OUTPUT_MAX: u64 = 64 << 10;
 
-/// The command that runs a script of sh(1) on a host. If the variable is set, it names the
-/// program that stands for ssh, perhaps with arguments. Standard streams are the caller's affair.
-pub fn command(variable: &str, login: Option<&str>, host: &str, script: &str) -> Command {
+/// A command that was started on another host.
+#[derive(Debug)]
+pub struct Remote {
+    /// ssh, or the program in its place.
+    pub child: Child,
+    /// The command's standard input.
+    pub to: ChildStdin,
+    /// Its standard output.
+    pub from: ChildStdout,
+    /// Its standard error, and that of ssh.
+    pub errors: ChildStderr,
+}
+
+/// Starts a script of sh(1) on a host. If the variable is set, it names the program that stands
+/// for ssh, perhaps with arguments. `prepare` may add to the command before it is started.
+///
+/// # Errors
+/// ssh cannot be executed, in one line. That it does not reach the host is told by its standard
+/// error and its end.
+pub fn start(
+    variable: &str,
+    login: Option<&str>,
+    host: &str,
+    script: &str,
+    prepare: impl FnOnce(&mut Command),
+) -> Result<Remote, String> {
+    let mut command = command(variable, login, host, script);
+    prepare(&mut command);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|why| {
+        let ssh = command.get_program().display();
+        format!("cannot run {ssh}: {why} ({variable} names another)")
+    })?;
+    match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
+        (Some(to), Some(from), Some(errors)) => Ok(Remote { child, to, from, errors }),
+        _ => unreachable!("all three are piped"),
+    }
+}
+
+/// The command of [`start`].
+fn command(variable: &str, login: Option<&str>, host: &str, script: &str) -> Command {
     let mut command = match std::env::var_os(variable).filter(|rsh| !rsh.is_empty()) {
         Some(rsh) => program(&rsh),
         None => {
@@ -76,10 +114,10 @@ pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The last line of what is said until the end, if anything is: why somebody gave up.
+/// The last line that is not empty until the end of a command's output: why it failed.
 pub fn last_line(said: impl Read) -> Option<String> {
     let mut bytes = Vec::new();
-    let _ = said.take(WORDS_MAX).read_to_end(&mut bytes);
+    let _ = said.take(OUTPUT_MAX).read_to_end(&mut bytes);
     let text = String::from_utf8_lossy(&bytes);
     text.lines().map(str::trim).rfind(|line| !line.is_empty()).map(str::to_owned)
 }

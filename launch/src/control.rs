@@ -1,5 +1,5 @@
-//! A node's way to whoever has started it: how it begins goes by it, and when it is cut the node
-//! ends, so that nothing is left of a job whose starter, or whose ssh, has gone.
+//! A node's end of its control channel. The node begins by messages over it, and ends when it is
+//! closed, so that nothing is left of a job whose starter, or whose ssh, has ended.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -10,15 +10,15 @@ use std::time::Duration;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::talk::{self, Answer, Kind};
+use crate::messages::{self, Answer, Kind};
 
 /// How long the agent may take to tell the others.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
-/// The way was cut.
-static CUT: AtomicBool = AtomicBool::new(false);
+/// The channel was closed.
+static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// The way's two directions.
+/// A node's end of its control channel.
 #[derive(Debug)]
 pub struct Control {
     /// Until it is watched.
@@ -27,18 +27,21 @@ pub struct Control {
 }
 
 impl Control {
-    /// By a socket.
+    /// Over a socket.
+    ///
+    /// # Errors
+    /// The descriptor cannot be duplicated (EMFILE).
     pub fn socket(socket: OwnedFd) -> std::io::Result<Self> {
         let to = File::from(socket.try_clone()?);
         Ok(Self { from: Some(File::from(socket)), to })
     }
 
-    /// By standard input and output, as of what ssh starts.
+    /// Over standard input and output, for a node that ssh has started.
     ///
     /// # Safety
-    /// Nobody else uses them from now on.
+    /// No other code of the process uses descriptors 0 and 1 from now on.
     pub unsafe fn standard() -> Self {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller leaves both descriptors to us, so each has one owner.
         unsafe { Self { from: Some(File::from_raw_fd(0)), to: File::from_raw_fd(1) } }
     }
 
@@ -47,43 +50,55 @@ impl Control {
         self.from.iter().chain([&self.to]).map(|it| it.as_raw_fd()).collect()
     }
 
-    /// Says what this is a node of.
+    /// Sends the greeting.
+    ///
+    /// # Errors
+    /// The channel is closed.
     pub fn greet(&mut self, kind: Kind) -> Result<(), String> {
         kind.greet(&mut self.to).map_err(silent)
     }
 
-    /// What is said next.
-    pub fn hear<T: DeserializeOwned>(&mut self) -> Result<T, String> {
-        let from = self.from.as_mut().ok_or("nothing more is said")?;
-        talk::hear(from).map_err(silent)
+    /// Receives the next message.
+    ///
+    /// # Errors
+    /// The channel is closed or watched, or the bytes are no such message.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T, String> {
+        let from = self.from.as_mut().ok_or("the control channel takes no more messages")?;
+        messages::receive(from).map_err(silent)
     }
 
-    /// Answers.
+    /// Sends an answer.
+    ///
+    /// # Errors
+    /// The channel is closed.
     pub fn answer<T: Serialize>(&mut self, answer: Answer<T>) -> Result<(), String> {
-        talk::say(&mut self.to, &answer).map_err(silent)
+        messages::send(&mut self.to, &answer).map_err(silent)
     }
 
-    /// From now on nothing more is heard. Ends the process when the way is cut: the agent, if it
-    /// can, which is woken by its bell.
+    /// Watches the channel from now on, and receives nothing more. When it is closed, the agent is
+    /// woken by its bell, to end the process; if it does not within 2 s, this does.
+    ///
+    /// # Errors
+    /// No descriptor or no thread is left (EMFILE, EAGAIN).
     pub fn watch(&mut self, bell: &OwnedFd) -> std::io::Result<()> {
         let Some(mut from) = self.from.take() else { return Ok(()) };
         let bell = bell.try_clone()?;
         let thread = std::thread::Builder::new().name("nagaya-control".into());
         thread.spawn(move || {
             while from.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
-            CUT.store(true, Ordering::SeqCst);
+            CLOSED.store(true, Ordering::SeqCst);
             let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
             std::thread::sleep(TELL_MAX);
-            // SAFETY: ends the process.
+            // SAFETY: _exit touches no memory; nothing runs after it.
             unsafe { libc::_exit(1) }
         })?;
         Ok(())
     }
 }
 
-/// Whether who has started this node is gone.
-pub fn is_cut() -> bool {
-    CUT.load(Ordering::Relaxed)
+/// Whether the process that started this node has ended.
+pub fn is_closed() -> bool {
+    CLOSED.load(Ordering::Relaxed)
 }
 
 fn silent(why: std::io::Error) -> String {

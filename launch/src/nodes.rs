@@ -1,73 +1,30 @@
 //! The processes of the nodes: started here or by ssh, told of each other, waited for. They end
-//! with us.
+//! with this process.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use nagaya_server::Failure;
-use net::remote;
 use net::secret::Secret;
-use net::talk::{Kind, Refusal};
 use rustix::thread::CpuSet;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use span::hosts::Host;
 
-use super::way::{Said, Way, converse};
-use crate::nodes::{Signals, bind};
-use crate::program;
+use crate::conversation::{Addressee, Channel, Job, Said, converse};
+use crate::error::Error;
+use crate::hosts::Host;
+use crate::messages::{Kind, Refusal};
+use crate::processors::bind;
+use crate::signals::Signals;
+use crate::ssh::{self, Remote};
+use crate::status;
 
 /// How often the beginning looks whether a signal has come.
 const LOOK: Duration = Duration::from_millis(50);
 /// How long nodes may take to end after the program.
 const END_MAX: Duration = Duration::from_secs(3);
-
-/// What is run on nodes, and what is said to them. A node is `nagaya NAME --control DESCRIPTOR`
-/// on this host, and `nagaya NAME --join` on others, by the kind's name.
-pub trait Job {
-    /// What nodes greet with.
-    const KIND: Kind;
-    /// To a node, at first.
-    type Order: Serialize + Send + 'static;
-    /// From a node: it is there.
-    type Ready: DeserializeOwned + Clone + Send + 'static;
-    /// To each node: where all are.
-    type Everybody: Serialize + Clone + Send + 'static;
-
-    /// What a node is to do.
-    fn order(&self, to: Addressee<'_>) -> Self::Order;
-
-    /// What is told to all when all are there; or why that cannot be.
-    fn everybody(&self, ready: Vec<Self::Ready>) -> Result<Self::Everybody, String>;
-}
-
-/// Whom an order is for.
-pub struct Addressee<'a> {
-    /// Which node it is.
-    pub node: u32,
-    /// How many there are.
-    pub nodes: u32,
-    /// Its host.
-    pub host: &'a Host,
-    /// Whether that is this one.
-    pub is_here: bool,
-    /// The job's secret.
-    pub secret: [u8; 32],
-    /// Seconds after which a silent node is lost; 0: never.
-    pub timeout: u32,
-}
-
-impl Addressee<'_> {
-    /// For its environment, where that is not ours: the network's settings.
-    pub fn variables(&self) -> Vec<(String, String)> {
-        if self.is_here { Vec::new() } else { network_settings() }
-    }
-}
 
 /// The nodes, the origin's first.
 pub struct Nodes<J: Job> {
@@ -77,25 +34,28 @@ pub struct Nodes<J: Job> {
 
 struct Node {
     child: Option<Child>,
-    /// Until it has begun, others have it.
-    way: Option<Way>,
+    /// The control channel. Until the node has begun, the thread that converses has it.
+    channel: Option<Channel>,
     host: Host,
     is_here: bool,
 }
 
 impl<J: Job> Nodes<J> {
-    /// None yet.
+    /// No node yet of this job.
     pub fn new(job: J) -> Self {
         Self { job, nodes: Vec::new() }
     }
 
-    /// Starts a node on this host.
+    /// Starts a node on this host, on a share of its processors.
+    ///
+    /// # Errors
+    /// The process cannot be started.
     pub fn start_here(
         &mut self,
         signals: &Signals,
         share: Option<CpuSet>,
         host: Host,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let failed = |why| failed(J::KIND, &format!("cannot start a node: {why}"));
         let (ours, theirs) = UnixStream::pair().map_err(failed)?;
         let from = ours.try_clone().map_err(failed)?;
@@ -108,43 +68,40 @@ impl<J: Job> Nodes<J> {
             bind(&mut command, share);
         }
         let child = command.spawn().map_err(failed)?;
-        let way = Way { from: Box::new(from), to: Box::new(ours), errors: None };
-        self.nodes.push(Node { child: Some(child), way: Some(way), host, is_here: true });
+        let channel = Channel { from: Box::new(from), to: Box::new(ours), errors: None };
+        self.nodes.push(Node { child: Some(child), channel: Some(channel), host, is_here: true });
         Ok(())
     }
 
-    /// Starts a node on another host.
+    /// Starts a node on another host, by ssh or the program that NAGAYA_RSH names; `nagaya` is
+    /// the path of our command there.
+    ///
+    /// # Errors
+    /// ssh cannot be started. That it reaches nobody is told by [`Nodes::meet`].
     pub fn start_there(
         &mut self,
         signals: &Signals,
         host: Host,
         nagaya: Option<&str>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let join = format!("{} --join", J::KIND.name);
         let script = match (nagaya, std::env::current_exe()) {
-            (Some(path), _) => remote::named(path, &join, "--nagaya"),
-            (None, Ok(own)) => remote::nagaya(&own, &join, "--nagaya"),
-            (None, Err(_)) => remote::named("nagaya", &join, "--nagaya"),
+            (Some(path), _) => ssh::named(path, &join, "--nagaya"),
+            (None, Ok(own)) => ssh::nagaya(&own, &join, "--nagaya"),
+            (None, Err(_)) => ssh::named("nagaya", &join, "--nagaya"),
         };
-        let mut command = remote::command("NAGAYA_RSH", None, &host.name, &script);
-        signals.leave_to(&mut command);
-        alone(&mut command);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|why| {
-            let ssh = command.get_program().display();
-            failed(J::KIND, &format!("cannot run {ssh}: {why} (NAGAYA_RSH names another)"))
-        })?;
-        let way = match (child.stdin.take(), child.stdout.take(), child.stderr.take()) {
-            (Some(to), Some(from), Some(errors)) => {
-                Some(Way { from: Box::new(from), to: Box::new(to), errors: Some(Box::new(errors)) })
-            }
-            _ => None,
-        };
-        self.nodes.push(Node { child: Some(child), way, host, is_here: false });
+        let there = ssh::start("NAGAYA_RSH", None, &host.name, &script, |command| {
+            signals.leave_to(command);
+            alone(command);
+        });
+        let Remote { child, to, from, errors } = there.map_err(|line| failed(J::KIND, &line))?;
+        let channel =
+            Channel { from: Box::new(from), to: Box::new(to), errors: Some(Box::new(errors)) };
+        self.nodes.push(Node { child: Some(child), channel: Some(channel), host, is_here: false });
         Ok(())
     }
 
-    /// What the node is called.
+    /// The node's name in messages.
     fn name(&self, node: usize) -> String {
         match &self.nodes[node].host.name {
             name if name.is_empty() => format!("node {node}"),
@@ -152,8 +109,12 @@ impl<J: Job> Nodes<J> {
         }
     }
 
-    /// Lets them find each other, and the program begin.
-    pub fn meet(&mut self, signals: &Signals, timeout: u32) -> Result<(), Failure> {
+    /// Lets the nodes find each other and the program begin, within `timeout` seconds (0: any
+    /// time).
+    ///
+    /// # Errors
+    /// The first node that refuses or is late, in one line. All nodes are ended then.
+    pub fn meet(&mut self, signals: &Signals, timeout: u32) -> Result<(), Error> {
         let secret = *Secret::random().bytes();
         let nodes = self.nodes.len() as u32;
         let (say, hear) = channel();
@@ -164,10 +125,10 @@ impl<J: Job> Nodes<J> {
             let order = self.job.order(to);
             let (to, everybody): (Sender<J::Everybody>, Receiver<_>) = channel();
             tell.push(to);
-            let (way, say) = (it.way.take().expect("nobody has it yet"), say.clone());
+            let (control, say) = (it.channel.take().expect("no thread has it yet"), say.clone());
             let thread = std::thread::Builder::new();
             thread
-                .spawn(move || converse::<J>(way, node as usize, &order, &everybody, &say))
+                .spawn(move || converse::<J>(control, node as usize, &order, &everybody, &say))
                 .map_err(|why| failed(J::KIND, &format!("cannot start a thread: {why}")))?;
         }
         drop(say);
@@ -183,24 +144,24 @@ impl<J: Job> Nodes<J> {
         })?;
         tell.iter().for_each(|to| drop(to.send(everybody.clone())));
         self.gather(signals, timeout, &hear, |this, node, said| match said {
-            Said::Begun(mut way) => {
-                if let Some(errors) = way.errors.take() {
+            Said::Begun(mut channel) => {
+                if let Some(errors) = channel.errors.take() {
                     pass_on(errors, this.nodes[node].host.name.clone());
                 }
-                this.nodes[node].way = Some(way);
+                this.nodes[node].channel = Some(channel);
             }
             _ => unreachable!("a node that is ready begins"),
         })
     }
 
-    /// Takes what each node says next. If one does not begin, the others end without a word.
+    /// Takes the next message of each node. If one does not begin, the others are ended.
     fn gather(
         &mut self,
         signals: &Signals,
         timeout: u32,
         hear: &Receiver<(usize, Said<J::Ready>)>,
         take: impl FnMut(&mut Self, usize, Said<J::Ready>),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let said = self.listen(signals, timeout, hear, take);
         said.inspect_err(|_| self.end())
     }
@@ -211,7 +172,7 @@ impl<J: Job> Nodes<J> {
         timeout: u32,
         hear: &Receiver<(usize, Said<J::Ready>)>,
         mut take: impl FnMut(&mut Self, usize, Said<J::Ready>),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let begin = Instant::now();
         let mut silent: Vec<usize> = (0..self.nodes.len()).collect();
         while !silent.is_empty() {
@@ -219,8 +180,8 @@ impl<J: Job> Nodes<J> {
                 None | Some(libc::SIGCHLD | libc::SIGWINCH) => {}
                 Some(signal) => {
                     self.end();
-                    let status = program::end_as(signal);
-                    return Err(Failure { message: String::new(), status });
+                    let status = status::end_as(signal);
+                    return Err(Error { line: String::new(), status });
                 }
             }
             match hear.recv_timeout(LOOK) {
@@ -230,7 +191,7 @@ impl<J: Job> Nodes<J> {
                         line = format!("{}: {line}", self.name(node));
                     }
                     let status = if is_of_program { 126 } else { 125 };
-                    return Err(Failure { status, ..failed(J::KIND, &line) });
+                    return Err(Error { status, ..failed(J::KIND, &line) });
                 }
                 Ok((node, said)) => {
                     silent.retain(|&it| it != node);
@@ -247,8 +208,8 @@ impl<J: Job> Nodes<J> {
         Ok(())
     }
 
-    /// Passes signals on to the program until it has ended, and the nodes with it.
-    pub fn wait(&mut self, signals: &Signals) -> Result<i32, Failure> {
+    /// Passes signals on to the program until it has ended; returns its exit status.
+    pub fn wait(&mut self, signals: &Signals) -> i32 {
         let status = loop {
             let origin = self.nodes[0].child.as_mut().expect("it runs");
             if let Ok(Some(status)) = origin.try_wait() {
@@ -256,7 +217,7 @@ impl<J: Job> Nodes<J> {
             }
             let (signal, from_terminal) = signals.next();
             if signal != libc::SIGCHLD && !from_terminal {
-                // SAFETY: a child that we have not waited for.
+                // SAFETY: kill touches no memory; its PID is its own, as it was not waited for.
                 unsafe { libc::kill(origin.id().cast_signed(), signal) };
             }
         };
@@ -270,7 +231,7 @@ impl<J: Job> Nodes<J> {
             std::thread::sleep(Duration::from_millis(5));
         }
         self.end();
-        Ok(program::end_as(status))
+        status::end_as(status)
     }
 
     /// Ends those that run.
@@ -279,7 +240,7 @@ impl<J: Job> Nodes<J> {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // With the ways end those on other hosts.
+        // The nodes on other hosts end with their channels.
         self.nodes.clear();
     }
 }
@@ -290,13 +251,13 @@ impl<J: Job> Drop for Nodes<J> {
     }
 }
 
-fn failed(kind: Kind, line: &str) -> Failure {
-    Failure::ours(format!("{}: {line}", kind.name))
+fn failed(kind: Kind, line: &str) -> Error {
+    Error::new(format!("{}: {line}", kind.name))
 }
 
-/// The child has this descriptor, too.
+/// Lets the child inherit this descriptor.
 fn keep(command: &mut Command, descriptor: i32) {
-    // SAFETY: a plain call between fork and exec.
+    // SAFETY: one async-signal-safe call between fork and exec.
     unsafe {
         command.pre_exec(move || match libc::fcntl(descriptor, libc::F_SETFD, 0) {
             0 => Ok(()),
@@ -305,11 +266,11 @@ fn keep(command: &mut Command, descriptor: i32) {
     }
 }
 
-/// What the terminal sends is the program's affair, and not ssh's. A killed starter's ssh ends,
-/// even if its network hangs.
+/// Keeps the terminal's signals from ssh: they are for the program. Ends ssh with its starter, even
+/// if its network hangs.
 fn alone(command: &mut Command) {
     command.process_group(0);
-    // SAFETY: a plain call between fork and exec.
+    // SAFETY: one async-signal-safe call between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
@@ -318,16 +279,7 @@ fn alone(command: &mut Command) {
     }
 }
 
-/// Variables of UCX, which are in force on all hosts.
-fn network_settings() -> Vec<(String, String)> {
-    let all = std::env::vars_os().filter_map(|(name, value)| {
-        let pair = (name.into_string().ok()?, value.into_string().ok()?);
-        pair.0.starts_with("UCX_").then_some(pair)
-    });
-    all.collect()
-}
-
-/// What another host's node prints comes to standard error, with the host's name.
+/// Copies the lines that another host's node prints to standard error, behind the host's name.
 fn pass_on(errors: Box<dyn Read + Send>, host: String) {
     let copy = move || {
         let mut lines = BufReader::new(errors);

@@ -1,10 +1,12 @@
-//! `nagaya run --domains`: which tasks have page tables of their own, and on which processors.
+//! Which tasks have page tables of their own, and on which processors of which machine, as
+//! `nagaya run --domains` says it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use nagaya_server::{Failure, processors};
+use crate::error::Error;
+use crate::processors;
 
 /// All domains of a job, in the order of their tasks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,13 +177,13 @@ impl Domains {
     }
 
     /// The machines, this one first, if there are others.
-    pub fn machines(&self) -> Result<Option<Vec<Machine>>, Failure> {
+    pub fn machines(&self) -> Result<Option<Vec<Machine>>, Error> {
         let machine = |Wanted { host, text, tasks, .. }: &Wanted| Machine {
             host: host.clone(),
             domains: format!("{text}:{tasks}"),
             tasks: *tasks,
         };
-        let failed = |line: String| Failure::ours(format!("--domains: {line}"));
+        let failed = |line: String| Error::new(format!("--domains: {line}"));
         let all: Vec<Machine> = self.0.iter().map(machine).collect();
         if all.iter().all(|it| it.host.is_none()) {
             return Ok(None);
@@ -204,11 +206,11 @@ impl Domains {
     }
 
     /// Their processors, each of which must be ours.
-    pub fn found(&self, option: &str) -> Result<Vec<Domain>, Failure> {
+    pub fn found(&self, option: &str) -> Result<Vec<Domain>, Error> {
         let ours = processors::ours();
-        let mut ours = ours.map_err(|e| Failure::ours(format!("{option}: processors: {e}")))?;
+        let mut ours = ours.map_err(|e| Error::new(format!("{option}: processors: {e}")))?;
         ours.sort_unstable();
-        self.within(&ours, Path::new("/sys")).map_err(|e| Failure::ours(format!("{option} {e}")))
+        self.within(&ours, Path::new("/sys")).map_err(|e| Error::new(format!("{option} {e}")))
     }
 
     fn within(&self, ours: &[usize], sys: &Path) -> Result<Vec<Domain>, String> {

@@ -1,6 +1,7 @@
-//! What whoever starts the nodes of a job and each node say to each other, by a socket or by ssh,
-//! that is theirs alone. The node greets with its [`Kind`]; then comes an order, and the node's
-//! answer; then word of all nodes, and when the node is connected with all others, [`Begun`].
+//! The messages between the starter of a job's nodes and each node, over a control channel: a
+//! socket or an ssh session of these two. The node greets with its [`Kind`]; the starter sends an
+//! order, and the node answers; the starter sends where all nodes are, and when the node is
+//! connected with all others it answers [`Begun`].
 
 use std::io::{Error, ErrorKind, Read, Write};
 
@@ -12,8 +13,8 @@ const BYTES_MAX: u32 = 8 << 20;
 /// Bytes that a login may print before the greeting.
 const LOGIN_MAX: usize = 64 << 10;
 
-/// What nodes are of, and in which version: both sides must be of one kind. What is printed
-/// and compared is one word each.
+/// The subcommand that nodes belong to, and its version: those of both sides must be equal. Each is
+/// one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
     /// A subcommand's name.
@@ -28,7 +29,7 @@ pub type Answer<T> = Result<T, Refusal>;
 /// Why a node does not begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// In a line.
+    /// The reason, in one line.
     pub line: String,
     /// The program cannot be executed.
     pub is_of_program: bool,
@@ -46,7 +47,7 @@ impl From<&str> for Refusal {
     }
 }
 
-/// From a node: it is connected with all others.
+/// The answer of a node that is connected with all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun;
 
@@ -55,13 +56,20 @@ impl Kind {
         format!("nagaya-{} ", self.name)
     }
 
-    /// Says which this is.
+    /// Sends the greeting.
+    ///
+    /// # Errors
+    /// The channel is closed.
     pub fn greet(self, to: &mut impl Write) -> std::io::Result<()> {
         to.write_all(format!("{}{}\n", self.greeting(), self.version).as_bytes())?;
         to.flush()
     }
 
-    /// The version of a node of this kind that greets, after whatever a login prints.
+    /// Receives the greeting of a node of this kind, after anything that a login prints; returns
+    /// its version.
+    ///
+    /// # Errors
+    /// The channel is closed, or no greeting comes within 64 KiB.
     pub fn greeted(self, from: &mut impl Read) -> std::io::Result<String> {
         let mut line = Vec::new();
         for _ in 0..LOGIN_MAX {
@@ -82,8 +90,11 @@ impl Kind {
     }
 }
 
-/// Says something.
-pub fn say<T: Serialize>(to: &mut impl Write, what: &T) -> std::io::Result<()> {
+/// Sends a message.
+///
+/// # Errors
+/// The channel is closed, or the message is longer than 8 MiB (E2BIG).
+pub fn send<T: Serialize>(to: &mut impl Write, what: &T) -> std::io::Result<()> {
     let bytes = postcard::to_allocvec(what).map_err(Error::other)?;
     let length = u32::try_from(bytes.len()).ok().filter(|&length| length <= BYTES_MAX);
     let length = length.ok_or_else(|| Error::from(ErrorKind::ArgumentListTooLong))?;
@@ -92,20 +103,23 @@ pub fn say<T: Serialize>(to: &mut impl Write, what: &T) -> std::io::Result<()> {
     to.flush()
 }
 
-/// What is said next.
-pub fn hear<T: DeserializeOwned>(from: &mut impl Read) -> std::io::Result<T> {
+/// Receives the next message.
+///
+/// # Errors
+/// The channel is closed, or the bytes are no such message.
+pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> std::io::Result<T> {
     let mut length = [0; 4];
     from.read_exact(&mut length).map_err(closed)?;
     let length = u32::from_le_bytes(length);
     if length > BYTES_MAX {
-        return Err(Error::other("something that makes no sense"));
+        return Err(Error::other("bytes that are no message of nagaya"));
     }
     let mut bytes = vec![0; length as usize];
     from.read_exact(&mut bytes).map_err(closed)?;
     postcard::from_bytes(&bytes).map_err(Error::other)
 }
 
-/// The same error in words that say what happened to the connection.
+/// The same error with a text that says what happened to the connection.
 fn closed(error: Error) -> Error {
     match error.kind() {
         ErrorKind::UnexpectedEof => Error::new(error.kind(), "the connection was closed"),
@@ -120,16 +134,16 @@ mod tests {
     const KIND: Kind = Kind { name: "test", version: "1.2-3" };
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn a_message_is_received_as_it_was_sent() {
         let mut pipe = Vec::new();
         let said = (vec![1u8, 2], "avx".to_owned());
-        say(&mut pipe, &said).unwrap();
-        assert_eq!(hear::<(Vec<u8>, String)>(&mut &pipe[..]).unwrap(), said);
+        send(&mut pipe, &said).unwrap();
+        assert_eq!(receive::<(Vec<u8>, String)>(&mut &pipe[..]).unwrap(), said);
         for cut in 0..pipe.len() {
-            assert!(hear::<(Vec<u8>, String)>(&mut &pipe[..cut]).is_err());
+            assert!(receive::<(Vec<u8>, String)>(&mut &pipe[..cut]).is_err());
         }
         pipe[3] = 0xff;
-        assert!(hear::<(Vec<u8>, String)>(&mut &pipe[..]).is_err());
+        assert!(receive::<(Vec<u8>, String)>(&mut &pipe[..]).is_err());
     }
 
     #[test]

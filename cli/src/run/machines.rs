@@ -9,19 +9,22 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
 use clap::Parser;
+use launch::control::Control;
+use launch::conversation::{Addressee, Job};
+use launch::hosts::Host;
+use launch::messages::Kind;
+use launch::nodes::Nodes;
+use launch::placement::Machine;
+use launch::signals::Signals;
 use machines::join::{self, Everybody, Joined, KIND, Order, Ready};
 use nagaya_server::Failure;
 use nagaya_server::server::segment_size_for;
-use net::control::Control;
-use net::talk::Kind;
-use span::hosts::Host;
 
-use crate::domains::Machine;
-use crate::hosts::start::{Addressee, Job, Nodes};
-use crate::nodes::Signals;
-use crate::pool::{self, Pools};
-use crate::program;
-use crate::run::{self, Given, Options, StdinChoice};
+use super::environment;
+use super::options::{Options, StdinChoice};
+use super::pool::{self, Pools};
+use super::tasks::{self, Given};
+use crate::program::{self, unstarted};
 
 /// Most memory that all segments take as addresses: the agents keep a table by pages.
 const BYTES_MAX: u64 = 1 << 40;
@@ -77,18 +80,19 @@ impl Job for Space {
 
 /// Runs the tasks; returns the first failing status, or 0.
 pub fn run(options: &Options, machines: &[Machine]) -> Result<i32, Failure> {
-    let signals = Signals::block()?;
+    let signals = Signals::block().map_err(unstarted)?;
     let mut nodes = Nodes::new(space(options, machines)?);
     for machine in machines {
         let name = machine.host.clone().unwrap_or_default();
         let host = Host { name, processors: None };
-        match &machine.host {
-            None => nodes.start_here(&signals, None, host)?,
-            Some(_) => nodes.start_there(&signals, host, options.nagaya.as_deref())?,
-        }
+        let started = match &machine.host {
+            None => nodes.start_here(&signals, None, host),
+            Some(_) => nodes.start_there(&signals, host, options.nagaya.as_deref()),
+        };
+        started.map_err(unstarted)?;
     }
-    nodes.meet(&signals, options.timeout)?;
-    nodes.wait(&signals)
+    nodes.meet(&signals, options.timeout).map_err(unstarted)?;
+    Ok(nodes.wait(&signals))
 }
 
 fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
@@ -137,7 +141,7 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
             arguments.push(flag.into());
         }
     }
-    let path = run::find(options)?;
+    let path = environment::find(options)?;
     if pvas::is_fixed(&path).map_err(|e| Failure::from(&e))? {
         return Err((&pvas::Error::OverMachines).into());
     }
@@ -156,7 +160,10 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
         arguments,
         stdin: [first.into(), "none".into()],
         program,
-        environment: run::environment(options)?.into_iter().map(CString::into_bytes).collect(),
+        environment: environment::environment(options)?
+            .into_iter()
+            .map(CString::into_bytes)
+            .collect(),
         directory: directory.into_vec(),
     })
 }
@@ -193,10 +200,10 @@ pub fn machine(control: std::io::Result<Control>) -> Result<i32, Failure> {
     let control = control.map_err(|why| Failure::ours(format!("run: no way back: {why}")));
     // Threads of ours, and of UCX, take no signal that is for tasks.
     let given = Given::now();
-    let _blocked = Signals::block()?;
+    let _blocked = Signals::block().map_err(unstarted)?;
     let said = |_| Failure { message: String::new(), status: 125 };
     let (mut joined, options) = begin(control?).map_err(said)?;
-    run::run_machine(options, given, &mut joined).map_err(|failure| {
+    tasks::run(options, given, Some(&mut joined)).map_err(|failure| {
         // Who has started us says it.
         joined.refuse(failure.message);
         Failure { message: String::new(), status: failure.status }

@@ -4,15 +4,20 @@
 
 use std::ffi::OsString;
 use std::io::Write as _;
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use nagaya_server::{Failure, processors};
-use rustix::thread::{CpuSet, sched_setaffinity};
+use launch::processors::bind;
+use launch::signals::Signals;
+use launch::status::shell_status;
+use nagaya_server::Failure;
 
-use crate::program;
-use crate::run::{Bind, FORWARDED, KILL_AFTER, Options, Part, StdinChoice, meeting};
+use super::meeting::meeting;
+use super::options::{Options, Part, StdinChoice};
+use super::wait::KILL_AFTER;
+use crate::bind::shares;
+use crate::program::unstarted;
 
 /// From the first Ctrl-C on, until nodes are killed: each has killed its tasks before.
 const NODE_KILL_AFTER: Duration = KILL_AFTER.saturating_add(Duration::from_secs(1));
@@ -29,7 +34,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
         return Err(Failure::ours("--stdin all: one node's tasks only; choose one task, or none"));
     }
     let shares = shares(options.nodes as usize, options.bind)?;
-    let signals = Signals::block()?;
+    let signals = Signals::block().map_err(unstarted)?;
     let host = meeting(options.n)?;
     let mut children = Vec::new();
     for node in 0..options.nodes {
@@ -53,34 +58,6 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
         }
     }
     Ok(wait(&signals, &mut children, options.kill_on_bad_exit))
-}
-
-/// A share of processors for each node, if each is to have one: by default, where there are as
-/// many as nodes.
-pub fn shares(nodes: usize, bind: Option<Bind>) -> Result<Option<Vec<CpuSet>>, Failure> {
-    if bind == Some(Bind::None) {
-        return Ok(None);
-    }
-    let why = match processors::ours() {
-        Ok(ours) if ours.len() >= nodes => return Ok(Some(processors::shares(&ours, nodes))),
-        Ok(ours) => format!("there are {nodes} nodes, and we may use {} processors", ours.len()),
-        Err(error) => format!("cannot tell which processors we may use: {error}"),
-    };
-    match bind {
-        Some(_) => Err(Failure::ours(format!("--bind node: {why}"))),
-        None => Ok(None),
-    }
-}
-
-/// The node will run there, if it may.
-pub fn bind(command: &mut Command, share: CpuSet) {
-    // SAFETY: a plain call between fork and exec.
-    unsafe {
-        command.pre_exec(move || {
-            let _ = sched_setaffinity(None, &share);
-            Ok(())
-        });
-    }
 }
 
 /// What a node's `nagaya run` is started with.
@@ -158,7 +135,7 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
                             "nagaya: node {node} (PID {pid}) was killed by signal {signal}"
                         );
                     }
-                    program::shell_status(status.into_raw())
+                    shell_status(status.into_raw())
                 }
                 Ok(None) => continue,
                 Err(_) => 1,
@@ -181,82 +158,5 @@ fn signal_all(children: &mut [Option<Child>], signal: i32) {
     for child in children.iter().flatten() {
         // SAFETY: a child that we have not waited for.
         unsafe { libc::kill(child.id().cast_signed(), signal) };
-    }
-}
-
-/// The signals that we pass on, and word of ended children: blocked, and waited for.
-pub struct Signals {
-    set: libc::sigset_t,
-    before: libc::sigset_t,
-}
-
-impl Signals {
-    pub fn block() -> Result<Self, Failure> {
-        // SAFETY: plain calls on masks of ours.
-        unsafe {
-            let mut set = std::mem::zeroed();
-            let mut before = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            for signal in FORWARDED.iter().chain(&[libc::SIGCHLD]) {
-                libc::sigaddset(&raw mut set, *signal);
-            }
-            match libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut before) {
-                0 => Ok(Self { set, before }),
-                error => {
-                    let error = std::io::Error::from_raw_os_error(error);
-                    Err(Failure::ours(format!("cannot block signals: {error}")))
-                }
-            }
-        }
-    }
-
-    /// The child has the mask that we had.
-    pub fn leave_to(&self, command: &mut Command) {
-        let before = self.before;
-        // SAFETY: a plain call between fork and exec.
-        unsafe {
-            command.pre_exec(move || {
-                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
-                Ok(())
-            });
-        }
-    }
-
-    /// A signal that has come, if any has that is not ignored.
-    pub fn pending(&self) -> Option<i32> {
-        let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        // SAFETY: plain structures of ours.
-        unsafe {
-            let signal =
-                libc::sigtimedwait(&raw const self.set, std::ptr::null_mut(), &raw const none);
-            let mut action: libc::sigaction = std::mem::zeroed();
-            let known =
-                signal > 0 && libc::sigaction(signal, std::ptr::null(), &raw mut action) == 0;
-            (known && action.sa_sigaction != libc::SIG_IGN).then_some(signal)
-        }
-    }
-
-    /// The next signal, and whether the terminal sent it.
-    pub fn next(&self) -> (i32, bool) {
-        loop {
-            if let Some(next) = self.wait(std::ptr::null()) {
-                return next;
-            }
-        }
-    }
-
-    /// The same; none if none comes within the limit.
-    pub fn next_within(&self, limit: Duration) -> Option<(i32, bool)> {
-        let (tv_sec, tv_nsec) = (limit.as_secs() as i64, i64::from(limit.subsec_nanos()));
-        self.wait(&libc::timespec { tv_sec, tv_nsec })
-    }
-
-    fn wait(&self, limit: *const libc::timespec) -> Option<(i32, bool)> {
-        // SAFETY: a plain structure, filled by the kernel; the limit is null or a valid one.
-        unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            let signal = libc::sigtimedwait(&raw const self.set, &raw mut info, limit);
-            (signal > 0).then_some((signal, info.si_code == libc::SI_KERNEL))
-        }
     }
 }

@@ -1,0 +1,17 @@
+//! A reason why messages of an MPI are not single copies in the space.
+
+/// A reason and a remedy: one line each.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Obstacle {
+    /// What stands against it.
+    pub why: String,
+    /// What to do.
+    pub hint: String,
+}
+
+impl Obstacle {
+    /// An obstacle and its remedy.
+    pub fn new(why: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { why: why.into(), hint: hint.into() }
+    }
+}
