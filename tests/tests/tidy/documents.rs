@@ -24,8 +24,8 @@ fn paths(text: &str) -> Vec<String> {
 #[test]
 fn documents_name_only_files_that_exist() {
     let wings = [
-        "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "tests", "include",
-        "examples",
+        "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "tests",
+        "include", "examples",
     ];
     let all: Vec<String> =
         wings.iter().flat_map(|wing| files(wing, &["rs", "c", "h", "S", "md"])).collect();

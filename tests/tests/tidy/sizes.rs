@@ -47,8 +47,8 @@ const LONG_FUNCTIONS: &[&str] = &[
 
 /// The directories with code.
 const WINGS: &[&str] = &[
-    "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "tests", "include",
-    "examples",
+    "sync", "net", "launch", "space", "memory", "message", "tools", "cli", "bench", "tests",
+    "include", "examples",
 ];
 
 /// All files with code.
