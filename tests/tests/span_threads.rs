@@ -28,6 +28,16 @@ fn signals_reach_threads_wherever_they_are() {
     }
 }
 
+/// The frame of the signal that arrives is built over the frame of the handler that returns.
+#[test]
+fn vector_registers_survive_a_signal_that_arrives_as_a_handler_returns() {
+    let vectors = program("vectors", &[]);
+    Cmd::new(&vectors).time_limit(LIMIT).run().prints("right\n");
+    for nodes in [1, 2, 3] {
+        span(nodes, &vectors).run().prints("right\n");
+    }
+}
+
 #[test]
 fn who_waits_for_a_robust_mutex_learns_that_its_owner_has_ended() {
     let robust = program("robust", &[]);

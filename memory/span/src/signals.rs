@@ -260,8 +260,9 @@ unsafe fn build_frame(
     frame: *mut ucontext_t,
     action: &Action,
 ) -> Option<*mut ucontext_t> {
-    // SAFETY: the frame is the kernel's. Below the red zone the program's stack is free, and so is
-    // all of its alternate stack, which it is not on.
+    // SAFETY: the frame is the kernel's, and so are the vector registers that it names (see
+    // `keep_vectors`). Below the red zone the program's stack is free, and so is all of its
+    // alternate stack, which it is not on.
     unsafe {
         let stack = alternate_stack::of_program(seat, frame);
         let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
@@ -320,9 +321,31 @@ pub unsafe fn return_from_handler(here: &Here, seat: &Seat, frame: *mut ucontext
         // As in the kernel, a stack that cannot be set is no error.
         alternate_stack::set(seat, (*to).uc_stack, pointer);
         (*to).uc_stack = alternate_stack::of_handlers(seat);
+        keep_vectors(frame, to);
         std::ptr::copy_nonoverlapping(to.cast::<u8>(), frame.cast(), CONTEXT_BYTES);
         seat.answers(std::ptr::null_mut());
         edges::leave(frame)
+    }
+}
+
+/// Copies the vector registers that `to` names to where `frame` has its own, and names those
+/// instead. The handler's frame is no longer in use once its thread has returned, and the next
+/// handler's frame is built over it.
+///
+/// # Safety
+/// `frame` is the kernel's; `to` is a context of the program's, and not in use.
+unsafe fn keep_vectors(frame: *const ucontext_t, to: *mut ucontext_t) {
+    // SAFETY: the kernel's frame has room for its vector registers; a bad address of the program's
+    // is a fault in a call. The two may be one, if a program returns twice by one frame.
+    unsafe {
+        let own = (*frame).uc_mcontext.fpregs.cast::<u8>();
+        let from = (*to).uc_mcontext.fpregs.cast::<u8>();
+        let (room, bytes) = (context::vectors_bytes(own), context::vectors_bytes(from));
+        // The kernel refuses or converts what has another form.
+        if bytes > 0 && bytes == room {
+            std::ptr::copy(from, own, bytes);
+            (*to).uc_mcontext.fpregs = own.cast();
+        }
     }
 }
 
