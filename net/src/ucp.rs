@@ -30,6 +30,7 @@ constants! {
     UCS_INPROGRESS: ucs_status_t = 1;
     UCS_ERR_BUSY: ucs_status_t = -15;
     UCS_ERR_CANCELED: ucs_status_t = -16;
+    UCS_ERR_ENDPOINT_TIMEOUT: ucs_status_t = -80;
     UCS_ERR_LAST: ucs_status_t = -100;
     UCS_THREAD_MODE_SERIALIZED: c_int = 1;
     UCP_PARAM_FIELD_FEATURES: u64 = 1 << 0;
@@ -266,8 +267,13 @@ impl Ucp {
         ucp
     }
 
-    /// UCX's word for a status.
+    /// Describes a status, in UCX's words where those are right.
     pub fn reason(&self, status: ucs_status_t) -> &'static str {
+        // UCX 1.13 reports every failure of a TCP connection as a timeout, the end of the peer's
+        // process above all.
+        if status == UCS_ERR_ENDPOINT_TIMEOUT {
+            return "the connection broke: its process has ended, or its host or network failed";
+        }
         // SAFETY: a string that UCX has for each status, or for any other.
         let text = unsafe { CStr::from_ptr((self.ucs_status_string)(status)) };
         text.to_str().unwrap_or("unknown error")
