@@ -19,10 +19,7 @@ static char name[256][64];
 
 static struct fi_info *ask(uint64_t caps, uint64_t tx_flags)
 {
-	struct fi_info *hints = fi_allocinfo(), *found;
-	hints->caps = caps;
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->fabric_attr->prov_name = strdup("nagaya");
+	struct fi_info *hints = hints_for("nagaya", caps), *found;
 	hints->domain_attr->resource_mgmt = FI_RM_ENABLED;
 	hints->domain_attr->cq_data_size = 8;
 	/* Threads take turns, by our word: then there is no lock. */
@@ -38,24 +35,18 @@ static struct fi_info *ask(uint64_t caps, uint64_t tx_flags)
 
 static void start(enum fi_wait_obj wait, uint64_t tx_flags, uint64_t selective)
 {
-	me = pvas_getid();
-	CHECK(me >= 0);
-	other = (me + 1) % others;
 	info = ask(ALL_CAPS, tx_flags);
-	CHECK_EQ(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-	CHECK_EQ(fi_domain(fabric, info, &domain, NULL), 0);
-	struct fi_av_attr av_attr = {.type = me % 2 ? FI_AV_MAP : FI_AV_TABLE};
-	CHECK_EQ(fi_av_open(domain, &av_attr, &av, NULL), 0);
-	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait};
-	CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, NULL), 0);
+	open_domain(pvas_getid() % 2 ? FI_AV_MAP : FI_AV_TABLE);
+	open_queue(wait, NULL);
 	struct fi_cntr_attr cntr_attr = {.events = FI_CNTR_EVENTS_COMP};
 	CHECK_EQ(fi_cntr_open(domain, &cntr_attr, &reads, NULL), 0);
 	CHECK_EQ(fi_cntr_open(domain, &cntr_attr, &writes, NULL), 0);
 	CHECK_EQ(fi_cntr_open(domain, &cntr_attr, &remote_writes, NULL), 0);
-	CHECK_EQ(fi_endpoint(domain, info, &ep, NULL), 0);
-	CHECK_EQ(fi_enable(ep), -FI_ENOAV);
-	CHECK_EQ(fi_ep_bind(ep, &av->fid, 0), 0);
-	CHECK_EQ(fi_ep_bind(ep, &cq->fid, FI_SEND | FI_RECV | selective), 0);
+	struct fid_ep *unbound;
+	CHECK_EQ(fi_endpoint(domain, info, &unbound, NULL), 0);
+	CHECK_EQ(fi_enable(unbound), -FI_ENOAV);
+	CHECK_EQ(fi_close(&unbound->fid), 0);
+	ep = open_endpoint(info, selective);
 	CHECK_EQ(fi_ep_bind(ep, &reads->fid, FI_READ), 0);
 	CHECK_EQ(fi_ep_bind(ep, &writes->fid, FI_WRITE), 0);
 	CHECK_EQ(fi_ep_bind(ep, &remote_writes->fid, FI_REMOTE_WRITE), 0);
@@ -64,10 +55,9 @@ static void start(enum fi_wait_obj wait, uint64_t tx_flags, uint64_t selective)
 	size_t length = 1;
 	CHECK_EQ(fi_getname(&ep->fid, name[me], &length), -FI_ETOOSMALL);
 	CHECK(length <= sizeof name[0]);
-	CHECK_EQ(fi_getname(&ep->fid, name[me], &length), 0);
-	CHECK_EQ(pvas_export("name", name[me], length), 0);
+	CHECK_EQ(export_name(name[me], length), length);
 	for (int task = 0; task < others; task++) {
-		CHECK_EQ(fi_av_insert(av, theirs(task, "name"), 1, &address[task], 0, NULL), 1);
+		insert(task);
 		char back[64];
 		size_t room = sizeof back;
 		CHECK_EQ(fi_av_lookup(av, address[task], back, &room), 0);

@@ -16,6 +16,7 @@ static struct fid_fabric *fabric;
 static struct fid_domain *domain;
 static struct fid_av *av;
 static struct fid_cq *cq;
+static struct fid_wait *set;
 static struct fid_ep *ep;
 static fi_addr_t address[256];
 
@@ -58,10 +59,69 @@ static void part(void)
 	}
 }
 
-/* What an endpoint needed, which is closed, is closed, too; then all part. */
+/* Returns hints for endpoints of a provider. */
+static struct fi_info *hints_for(const char *provider, uint64_t caps)
+{
+	struct fi_info *hints = fi_allocinfo();
+	hints->caps = caps;
+	hints->ep_attr->type = FI_EP_RDM;
+	hints->fabric_attr->prov_name = strdup(provider);
+	return hints;
+}
+
+/* Opens what `info` describes: a domain with an address vector. */
+static void open_domain(enum fi_av_type type)
+{
+	me = pvas_getid();
+	CHECK(me >= 0);
+	other = (me + 1) % others;
+	CHECK_EQ(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
+	CHECK_EQ(fi_domain(fabric, info, &domain, NULL), 0);
+	struct fi_av_attr av_attr = {.type = type};
+	CHECK_EQ(fi_av_open(domain, &av_attr, &av, NULL), 0);
+}
+
+/* Opens the domain's completion queue, in `set` if that is what it waits by. */
+static void open_queue(enum fi_wait_obj wait, void *context)
+{
+	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait};
+	if (wait == FI_WAIT_SET) {
+		CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, context), -FI_EINVAL);
+		cq_attr.wait_set = set;
+	}
+	CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, context), 0);
+}
+
+/* Opens an endpoint, bound to the vector and the queue. */
+static struct fid_ep *open_endpoint(struct fi_info *of, uint64_t selective)
+{
+	struct fid_ep *made;
+	CHECK_EQ(fi_endpoint(domain, of, &made, NULL), 0);
+	CHECK_EQ(fi_ep_bind(made, &av->fid, 0), 0);
+	CHECK_EQ(fi_ep_bind(made, &cq->fid, FI_SEND | FI_RECV | selective), 0);
+	return made;
+}
+
+/* Exports the endpoint's name for the other tasks. Returns its length. */
+static size_t export_name(char *name, size_t room)
+{
+	CHECK_EQ(fi_getname(&ep->fid, name, &room), 0);
+	CHECK_EQ(pvas_export("name", name, room), 0);
+	return room;
+}
+
+/* Inserts the address of a task that has exported its name. */
+static void insert(int task)
+{
+	CHECK_EQ(fi_av_insert(av, theirs(task, "name"), 1, &address[task], 0, NULL), 1);
+}
+
+/* Closes what a closed endpoint needed; then all part. */
 static void leave(void)
 {
 	CHECK_EQ(fi_close(&cq->fid), 0);
+	if (set)
+		CHECK_EQ(fi_close(&set->fid), 0);
 	CHECK_EQ(fi_close(&av->fid), 0);
 	CHECK_EQ(fi_close(&domain->fid), 0);
 	CHECK_EQ(fi_close(&fabric->fid), 0);

@@ -1,13 +1,13 @@
 /* What tells of news through the provider for libfabric: counters of remote accesses, of
- * endpoints and of memory regions (FI_RMA_EVENT), poll sets, and wait sets. */
+ * endpoints and of memory regions (FI_RMA_EVENT), poll sets, wait sets, and descriptors. */
 #include "ofi.h"
 
+#include <poll.h>
 #include <rdma/fi_atomic.h>
 #include <rdma/fi_rma.h>
 #include <time.h>
 
 static struct fid_cntr *written, *read_, *region_written;
-static struct fid_wait *set;
 static uint64_t window[64];
 static struct fid_mr *region;
 
@@ -21,34 +21,22 @@ static struct fid_cntr *counter(struct fid_wait *in, void *context)
 	return made;
 }
 
-static void start(void)
+static void start_with(enum fi_wait_obj wait)
 {
-	me = pvas_getid();
-	other = (me + 1) % others;
-	struct fi_info *hints = fi_allocinfo();
-	hints->caps = FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT;
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->fabric_attr->prov_name = strdup("nagaya");
+	struct fi_info *hints =
+		hints_for("nagaya", FI_MSG | FI_RMA | FI_ATOMIC | FI_RMA_EVENT);
 	CHECK_EQ(fi_getinfo(FI_VERSION(1, 9), NULL, NULL, 0, hints, &info), 0);
 	CHECK(info->caps & FI_RMA_EVENT);
 	fi_freeinfo(hints);
-	CHECK_EQ(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-	CHECK_EQ(fi_domain(fabric, info, &domain, NULL), 0);
-	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
-	CHECK_EQ(fi_av_open(domain, &av_attr, &av, NULL), 0);
-	struct fi_wait_attr wait_attr = {.wait_obj = FI_WAIT_UNSPEC};
+	open_domain(FI_AV_TABLE);
+	struct fi_wait_attr wait_attr = {.wait_obj = wait};
 	CHECK_EQ(fi_wait_open(fabric, &wait_attr, &set), 0);
 	CHECK_EQ(fi_wait(set, 0), -FI_EINVAL);
-	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = FI_WAIT_SET};
-	CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, NULL), -FI_EINVAL);
-	cq_attr.wait_set = set;
-	CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, &cq), 0);
+	open_queue(FI_WAIT_SET, &cq);
 	written = counter(set, &written);
 	read_ = counter(NULL, &read_);
 	region_written = counter(NULL, &region_written);
-	CHECK_EQ(fi_endpoint(domain, info, &ep, NULL), 0);
-	CHECK_EQ(fi_ep_bind(ep, &av->fid, 0), 0);
-	CHECK_EQ(fi_ep_bind(ep, &cq->fid, FI_SEND | FI_RECV), 0);
+	ep = open_endpoint(info, 0);
 	CHECK_EQ(fi_ep_bind(ep, &written->fid, FI_REMOTE_WRITE), 0);
 	CHECK_EQ(fi_ep_bind(ep, &read_->fid, FI_REMOTE_READ), 0);
 	CHECK_EQ(fi_enable(ep), 0);
@@ -60,12 +48,15 @@ static void start(void)
 	CHECK_EQ(fi_mr_bind(region, &ep->fid, 0), 0);
 	CHECK_EQ(fi_mr_enable(region), 0);
 	static char own[64];
-	size_t length = sizeof own;
-	CHECK_EQ(fi_getname(&ep->fid, own, &length), 0);
-	CHECK_EQ(pvas_export("name", own, length), 0);
+	export_name(own, sizeof own);
 	for (int task = 0; task < others; task++)
-		CHECK_EQ(fi_av_insert(av, theirs(task, "name"), 1, &address[task], 0, NULL), 1);
+		insert(task);
 	meet();
+}
+
+static void start(void)
+{
+	start_with(FI_WAIT_UNSPEC);
 }
 
 static void finish(void)
@@ -77,13 +68,7 @@ static void finish(void)
 	CHECK_EQ(fi_close(&written->fid), 0);
 	CHECK_EQ(fi_close(&read_->fid), 0);
 	CHECK_EQ(fi_close(&region_written->fid), 0);
-	CHECK_EQ(fi_close(&cq->fid), 0);
-	CHECK_EQ(fi_close(&set->fid), 0);
-	CHECK_EQ(fi_close(&av->fid), 0);
-	CHECK_EQ(fi_close(&domain->fid), 0);
-	CHECK_EQ(fi_close(&fabric->fid), 0);
-	fi_freeinfo(info);
-	part();
+	leave();
 }
 
 /* Remote writes and reads count at the target, by its endpoint and by the region. */
@@ -190,6 +175,10 @@ static void waits(void)
 	const double before = now();
 	CHECK_EQ(fi_wait(set, 50), -FI_ETIMEDOUT);
 	CHECK(now() - before >= 0.05);
+	struct fi_poll_attr attr = {.flags = 0};
+	struct fid_poll *polled;
+	CHECK_EQ(fi_poll_open(domain, &attr, &polled), 0);
+	CHECK_EQ(fi_poll_add(polled, &written->fid, 0), 0);
 	uint64_t value = 1, in;
 	for (int n = 0; n < 10; n++) {
 		meet();
@@ -204,7 +193,76 @@ static void waits(void)
 		while (fi_cntr_read(written) != (uint64_t)(n / 2 + 1))
 			fi_wait(set, 60000);
 		CHECK(next().op_context == &in);
+		/* What a wait set has noticed is news for a poll set all the same. */
+		void *news;
+		CHECK_EQ(fi_poll(polled, &news, 1), 1);
+		CHECK(news == &written);
 	}
+	CHECK_EQ(fi_close(&polled->fid), 0);
+	finish();
+}
+
+/* A set with a descriptor: poll(2) waits for its queue and its counter, and a poll set tells which
+ * of them has news. */
+static void descriptors(void)
+{
+	start_with(FI_WAIT_FD);
+	enum fi_wait_obj object;
+	int fd = -1, same = -2;
+	CHECK_EQ(fi_control(&set->fid, FI_GETWAITOBJ, &object), 0);
+	CHECK_EQ(object, FI_WAIT_FD);
+	CHECK_EQ(fi_control(&set->fid, FI_GETWAIT, &fd), 0);
+	CHECK_EQ(fi_control(&set->fid, FI_GETWAIT, NULL), -FI_EINVAL);
+	CHECK_EQ(fi_control(&set->fid, FI_GETOPSFLAG, &same), -FI_ENOSYS);
+	CHECK_EQ(fi_control(&cq->fid, FI_GETWAIT, &same), 0);
+	CHECK_EQ(same, fd);
+	CHECK_EQ(fi_control(&written->fid, FI_GETWAITOBJ, &object), 0);
+	CHECK_EQ(object, FI_WAIT_SET);
+	/* A counter outside of the set has a descriptor of its own. */
+	CHECK_EQ(fi_control(&region_written->fid, FI_GETWAIT, &same), 0);
+	CHECK(same >= 0 && same != fd);
+
+	struct fi_poll_attr poll_attr = {.flags = 0};
+	struct fid_poll *polled;
+	CHECK_EQ(fi_poll_open(domain, &poll_attr, &polled), 0);
+	CHECK_EQ(fi_poll_add(polled, &cq->fid, 0), 0);
+	CHECK_EQ(fi_poll_add(polled, &written->fid, 0), 0);
+	struct fid *fids[] = {&set->fid, &region_written->fid};
+	struct pollfd polls[] = {{fd, POLLIN, 0}, {same, POLLIN, 0}};
+	CHECK_EQ(fi_trywait(fabric, fids, 2), 0);
+	CHECK_EQ(poll(polls, 2, 20), 0);
+	uint64_t value = 1, in;
+	for (uint64_t n = 0; n < 10; n++) {
+		meet();
+		if (me % 2 == (int)n % 2) {
+			usleep(20000);
+			UNTIL_DONE(fi_inject(ep, &value, 8, address[other]));
+			usleep(n % 4 < 2 ? 20000 : 0);
+			CHECK_EQ(fi_inject_write(ep, &value, 8, address[other], 0, 1), 0);
+			continue;
+		}
+		CHECK_EQ(fi_recv(ep, &in, 8, NULL, FI_ADDR_UNSPEC, &in), 0);
+		int has_come = 0, has_counted = 0;
+		while (!has_come || !has_counted) {
+			if (fi_trywait(fabric, fids, 1) == 0)
+				CHECK_EQ(poll(polls, 1, 60000), 1);
+			void *news[2];
+			int found = fi_poll(polled, news, 2);
+			for (int k = 0; k < found; k++)
+				if (news[k] == &cq) {
+					CHECK(next().op_context == &in);
+					has_come = 1;
+				} else {
+					CHECK(news[k] == &written);
+					CHECK_EQ(fi_cntr_read(written), n / 2 + 1);
+					has_counted = 1;
+				}
+		}
+		while (fi_trywait(fabric, fids + 1, 1) == 0)
+			CHECK_EQ(poll(polls + 1, 1, 60000), 1);
+		CHECK_EQ(fi_cntr_read(region_written), n / 2 + 1);
+	}
+	CHECK_EQ(fi_close(&polled->fid), 0);
 	finish();
 }
 
@@ -218,6 +276,8 @@ int main(int argc, char **argv)
 		polls();
 	else if (strcmp(argv[1], "waits") == 0)
 		waits();
+	else if (strcmp(argv[1], "descriptors") == 0)
+		descriptors();
 	else
 		return 2;
 	return 0;

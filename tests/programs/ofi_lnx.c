@@ -10,10 +10,7 @@ static unsigned char out[LARGEST], in[LARGEST + 1];
 
 static int ask(const char *provider, uint64_t caps)
 {
-	struct fi_info *hints = fi_allocinfo();
-	hints->caps = caps;
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->fabric_attr->prov_name = strdup(provider);
+	struct fi_info *hints = hints_for(provider, caps);
 	hints->domain_attr->av_type = FI_AV_TABLE;
 	hints->tx_attr->msg_order = hints->rx_attr->msg_order = FI_ORDER_SAS;
 	int result = fi_getinfo(FI_VERSION(1, 15), NULL, NULL, 0, hints, &info);
@@ -23,28 +20,13 @@ static int ask(const char *provider, uint64_t caps)
 
 static void start(void)
 {
-	me = pvas_getid();
 	others = 2;
-	other = 1 - me;
 	CHECK_EQ(ask("lnx", FI_TAGGED | FI_DIRECTED_RECV), 0);
-	CHECK_EQ(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-	CHECK_EQ(fi_domain(fabric, info, &domain, NULL), 0);
-	struct fi_av_attr av_attr = {.type = FI_AV_TABLE};
-	CHECK_EQ(fi_av_open(domain, &av_attr, &av, NULL), 0);
-	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
-	CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, NULL), 0);
-	CHECK_EQ(fi_endpoint(domain, info, &ep, NULL), 0);
-	CHECK_EQ(fi_ep_bind(ep, &av->fid, 0), 0);
-	CHECK_EQ(fi_ep_bind(ep, &cq->fid, FI_SEND | FI_RECV), 0);
+	open_domain(FI_AV_TABLE);
+	open_queue(FI_WAIT_NONE, NULL);
+	ep = open_endpoint(info, 0);
 	CHECK_EQ(fi_enable(ep), 0);
-	size_t length = sizeof name[0];
-	CHECK_EQ(fi_getname(&ep->fid, name[me], &length), 0);
-	CHECK_EQ(pvas_export("name", name[me], length), 0);
-}
-
-static void insert(int task)
-{
-	CHECK_EQ(fi_av_insert(av, theirs(task, "name"), 1, &address[task], 0, NULL), 1);
+	export_name(name[me], sizeof name[0]);
 }
 
 /* What has come is taken in. */

@@ -9,10 +9,8 @@
 
 static struct fi_info *asked(uint32_t format)
 {
-	struct fi_info *hints = fi_allocinfo();
-	hints->caps = FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE;
-	hints->ep_attr->type = FI_EP_RDM;
-	hints->fabric_attr->prov_name = strdup("nagaya");
+	struct fi_info *hints =
+		hints_for("nagaya", FI_MSG | FI_TAGGED | FI_DIRECTED_RECV | FI_SOURCE);
 	hints->addr_format = format;
 	return hints;
 }
@@ -26,33 +24,13 @@ static struct fi_info *find(uint32_t format, const char *node, const char *servi
 	return found;
 }
 
-static void open_domain(void)
-{
-	CHECK_EQ(fi_fabric(info->fabric_attr, &fabric, NULL), 0);
-	CHECK_EQ(fi_domain(fabric, info, &domain, NULL), 0);
-	struct fi_av_attr av_attr = {.type = FI_AV_MAP};
-	CHECK_EQ(fi_av_open(domain, &av_attr, &av, NULL), 0);
-	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED};
-	CHECK_EQ(fi_cq_open(domain, &cq_attr, &cq, NULL), 0);
-}
-
-static struct fid_ep *open_endpoint(struct fi_info *of)
-{
-	struct fid_ep *made;
-	CHECK_EQ(fi_endpoint(domain, of, &made, NULL), 0);
-	CHECK_EQ(fi_ep_bind(made, &av->fid, 0), 0);
-	CHECK_EQ(fi_ep_bind(made, &cq->fid, FI_SEND | FI_RECV), 0);
-	return made;
-}
-
 /* Opens all by this answer. */
 static void start(struct fi_info *answer)
 {
-	me = pvas_getid();
-	other = (me + 1) % others;
 	info = answer;
-	open_domain();
-	ep = open_endpoint(info);
+	open_domain(FI_AV_MAP);
+	open_queue(FI_WAIT_NONE, NULL);
+	ep = open_endpoint(info, 0);
 	CHECK_EQ(fi_enable(ep), 0);
 }
 
@@ -164,7 +142,7 @@ static void missing(uint32_t format)
 	CHECK_EQ(fi_av_lookup(av, number, NULL, &length), -FI_EINVAL);
 	CHECK_EQ(fi_av_lookup(av, number, own, NULL), -FI_EINVAL);
 	CHECK_EQ(fi_setname(&ep->fid, own, length), -FI_EBUSY);
-	struct fid_ep *fresh = open_endpoint(info);
+	struct fid_ep *fresh = open_endpoint(info, 0);
 	CHECK_EQ(fi_setname(&fresh->fid, NULL, 0), -FI_EINVAL);
 	CHECK_EQ(fi_setname(&fresh->fid, own, length), -FI_EINVAL);
 	CHECK_EQ(fi_close(&fresh->fid), 0);
@@ -287,7 +265,7 @@ static void names(void)
 	size_t length = sizeof got;
 	CHECK_EQ(fi_getname(&ep->fid, got, &length), 0);
 	CHECK(strncmp(got, "fi_nagaya://", 12) == 0 && length == strlen(got) + 1);
-	struct fid_ep *named = open_endpoint(info);
+	struct fid_ep *named = open_endpoint(info, 0);
 	if (me == 0) {
 		CHECK_EQ(fi_setname(&named->fid, given, sizeof given), 0);
 		CHECK_EQ(fi_enable(named), 0);
@@ -296,7 +274,7 @@ static void names(void)
 		CHECK(strcmp(got, given) == 0);
 	}
 	meet();
-	struct fid_ep *second = open_endpoint(info);
+	struct fid_ep *second = open_endpoint(info, 0);
 	CHECK_EQ(fi_setname(&second->fid, given, sizeof given), 0);
 	CHECK_EQ(fi_enable(second), -FI_EADDRINUSE);
 	CHECK_EQ(fi_close(&second->fid), 0);
@@ -317,7 +295,7 @@ static void names(void)
 	CHECK_EQ(fi_inject(ep, &out, 1, number), -FI_ECONNRESET);
 	/* All want it at once, and one gets it. */
 	for (int round = 0; round < 20; round++) {
-		struct fid_ep *one = open_endpoint(info);
+		struct fid_ep *one = open_endpoint(info, 0);
 		static int has[32];
 		CHECK_EQ(fi_setname(&one->fid, given, sizeof given), 0);
 		meet();
@@ -344,9 +322,7 @@ static void ended(void)
 	start(find(0, NULL, NULL, 0));
 	static char own[64];
 	static unsigned char memory[1 << 20];
-	size_t length = sizeof own;
-	CHECK_EQ(fi_getname(&ep->fid, own, &length), 0);
-	CHECK_EQ(pvas_export("name", own, length), 0);
+	size_t length = export_name(own, sizeof own);
 	char gone[64];
 	memcpy(gone, theirs(other, "name"), length);
 	meet();

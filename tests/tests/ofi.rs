@@ -234,6 +234,11 @@ fn wait_sets_wake_who_waits() {
     everywhere("ofi_events.c", "waits", 2);
 }
 
+#[test]
+fn poll_waits_for_a_wait_set_s_descriptor() {
+    everywhere("ofi_events.c", "descriptors", 2);
+}
+
 /// fi_info, with as much said as libfabric can.
 fn fi_info() -> Cmd {
     Cmd::new(tool("fi_info")).args(["-p", "nagaya"])

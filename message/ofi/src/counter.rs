@@ -9,11 +9,12 @@ use std::time::{Duration, Instant};
 use libc::size_t;
 use pvas::hold::Identity;
 
+use crate::abi;
 use crate::domain::Domain;
-use crate::poll::Members;
+use crate::poll::Reader;
 use crate::space::Here;
 use crate::state::Core;
-use crate::{abi, wait};
+use crate::wait::WaitObject;
 
 /// Both numbers.
 #[derive(Debug, Default)]
@@ -58,28 +59,79 @@ pub struct Counter {
     /// The numbers, which endpoints share.
     pub counts: Arc<Counts>,
     pub core: Arc<Core>,
-    /// The numbers when the counter was last polled or set.
-    polled: [AtomicU64; 2],
-    /// The wait set that it is in.
-    waiters: Option<Arc<Members>>,
+    seen: Arc<Seen>,
+    wait: WaitObject,
+}
+
+/// The numbers that poll sets and wait sets have been told of.
+#[derive(Debug, Default)]
+struct Seen {
+    by_poll_set: [AtomicU64; 2],
+    by_wait_set: [AtomicU64; 2],
+}
+
+impl Seen {
+    fn by(&self, reader: Reader) -> &[AtomicU64; 2] {
+        match reader {
+            Reader::PollSet => &self.by_poll_set,
+            Reader::WaitSet => &self.by_wait_set,
+        }
+    }
+
+    fn differs(&self, reader: Reader, counts: &Counts) -> bool {
+        self.by(reader).each_ref().map(|number| number.load(Relaxed)) != counts.both()
+    }
+
+    fn note(&self, reader: Reader, counts: &Counts) {
+        for (seen, number) in self.by(reader).iter().zip(counts.both()) {
+            seen.store(number, Relaxed);
+        }
+    }
 }
 
 impl Counter {
-    /// Makes progress. Whether a number has changed since the last call, or since the program has
-    /// set it.
-    pub fn poll(&self) -> bool {
+    /// Makes progress. Returns whether a number has changed since `reader` was last told, or since
+    /// the program has set it.
+    pub fn poll(&self, reader: Reader) -> bool {
         self.core.progress_all();
-        let now = self.counts.both();
-        let before = self.polled.each_ref().map(|number| number.load(Relaxed));
-        self.set_polled();
-        now != before
+        self.has_changed(reader)
     }
 
-    fn set_polled(&self) {
-        for (polled, number) in self.polled.iter().zip(self.counts.both()) {
-            polled.store(number, Relaxed);
-        }
+    fn has_changed(&self, reader: Reader) -> bool {
+        let has_changed = self.seen.differs(reader, &self.counts);
+        self.seen.note(reader, &self.counts);
+        has_changed
     }
+
+    /// fi_trywait(3): arms its descriptor, and wakes the threads that watch. Returns whether a
+    /// thread may sleep.
+    pub fn try_wait(&self) -> bool {
+        self.wait.arm();
+        self.core.bell.ring();
+        self.core.tend();
+        !self.core.news.any() && !self.has_changed(Reader::WaitSet)
+    }
+
+    /// The program has set a number, which is no news for it.
+    fn note_all(&self) {
+        self.seen.note(Reader::PollSet, &self.counts);
+        self.seen.note(Reader::WaitSet, &self.counts);
+    }
+
+    fn watched(&self) -> impl Fn() -> bool + Send + 'static {
+        watched(&self.core, &self.counts, &self.seen)
+    }
+}
+
+/// Returns what tells without the lock whether a counter is worth a look: it has changed, or may
+/// change by messages that are there.
+fn watched(
+    core: &Arc<Core>,
+    counts: &Arc<Counts>,
+    seen: &Arc<Seen>,
+) -> impl Fn() -> bool + Send + 'static {
+    let (core, counts, seen) = (core.clone(), counts.clone(), seen.clone());
+    move || core.news.any() || seen.differs(Reader::WaitSet, &counts)
 }
 
 static FID: abi::OpsFid = abi::OpsFid::of(close, None, Some(control));
@@ -107,29 +159,22 @@ pub unsafe extern "C" fn open(
     if attr.is_some_and(|attr| attr.flags & abi::peer::PEER != 0) {
         return -abi::EINVAL;
     }
-    let waiters = match attr {
-        Some(attr) if attr.wait_obj == abi::WAIT_SET => match attr.wait_set.is_null() {
-            true => return -abi::EINVAL,
-            // SAFETY: the caller's, if it says that there is one.
-            false => Some(unsafe { wait::members(attr.wait_set.cast()) }),
-        },
-        _ => None,
+    let (object, set) = attr
+        .map_or((abi::WAIT_UNSPEC, std::ptr::null_mut()), |attr| (attr.wait_obj, attr.wait_set));
+    let (core, counts, seen) = (domain.core.clone(), Arc::default(), Arc::default());
+    // SAFETY: the caller's wait set, if the attributes say that there is one.
+    let wait =
+        unsafe { WaitObject::new(object, set.cast(), &core, watched(&core, &counts, &seen)) };
+    let wait = match wait {
+        Ok(wait) => wait,
+        Err(error) => return -error,
     };
     let fid = abi::Fid { fclass: abi::CLASS_CNTR as size_t, context, ops: &FID };
     let fid = abi::FidCntr { fid, ops: &OPS };
-    let made = Counter {
-        fid,
-        counts: Arc::default(),
-        core: domain.core.clone(),
-        polled: Default::default(),
-        waiters: waiters.clone(),
-    };
+    let made = Counter { fid, counts, core, seen, wait };
     let made = Box::into_raw(Box::new(made)).cast::<abi::FidCntr>();
-    if let Some(waiters) = waiters {
-        // SAFETY: just made; its fid is its first member.
-        let added = unsafe { waiters.add(made.cast()) };
-        added.expect("a new counter is in no set");
-    }
+    // SAFETY: just made; its fid is its first member. `close` takes it out.
+    unsafe { of(made).wait.enter(made.cast()) };
     // SAFETY: the caller waits for it there.
     unsafe { counter.write(made) };
     0
@@ -145,14 +190,16 @@ pub unsafe fn of<'a>(counter: *mut abi::FidCntr) -> &'a Counter {
 unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     // SAFETY: made by `open`, and closed once.
     let counter = unsafe { Box::from_raw(fid.cast::<Counter>()) };
-    if let Some(waiters) = &counter.waiters {
-        waiters.remove(fid);
-    }
+    counter.wait.leave(fid);
     0
 }
 
-unsafe extern "C" fn control(_: *mut abi::Fid, _: c_int, _: *mut c_void) -> c_int {
-    -abi::ENOSYS
+unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: an open counter of ours, and the caller's place for the result.
+    unsafe {
+        let counter = of(fid.cast());
+        counter.wait.control(command, argument, &counter.core, counter.watched())
+    }
 }
 
 unsafe extern "C" fn read(counter: *mut abi::FidCntr) -> u64 {
@@ -171,7 +218,7 @@ unsafe extern "C" fn add(counter: *mut abi::FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
     let counter = unsafe { of(counter) };
     counter.counts.done.fetch_add(value, AcqRel);
-    counter.set_polled();
+    counter.note_all();
     0
 }
 
@@ -179,7 +226,7 @@ unsafe extern "C" fn set(counter: *mut abi::FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
     let counter = unsafe { of(counter) };
     counter.counts.done.store(value, Release);
-    counter.set_polled();
+    counter.note_all();
     0
 }
 
@@ -187,7 +234,7 @@ unsafe extern "C" fn adderr(counter: *mut abi::FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
     let counter = unsafe { of(counter) };
     counter.counts.failed.fetch_add(value, AcqRel);
-    counter.set_polled();
+    counter.note_all();
     0
 }
 
@@ -195,7 +242,7 @@ unsafe extern "C" fn seterr(counter: *mut abi::FidCntr, value: u64) -> c_int {
     // SAFETY: as above.
     let counter = unsafe { of(counter) };
     counter.counts.failed.store(value, Release);
-    counter.set_polled();
+    counter.note_all();
     0
 }
 

@@ -2,20 +2,19 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
-use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::ptr;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU32};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use libc::{size_t, ssize_t};
 
 use crate::abi::peer::PEER;
 use crate::domain::Domain;
-use crate::poll::Members;
 use crate::state::{Completion, Core, News, Queue, State};
-use crate::{abi, peer, wait};
+use crate::wait::{self, WaitObject};
+use crate::{abi, counter, peer};
 
 /// libfabric's object.
 #[repr(C)]
@@ -27,21 +26,10 @@ pub struct CompletionQueue {
     news: Arc<News>,
     /// Bytes of an entry, which is the beginning of the largest.
     entry: usize,
-    waits: u32,
+    wait: WaitObject,
     /// Looks in vain, one after the other.
     idle: AtomicU32,
     signalled: AtomicBool,
-    descriptor: OnceLock<Descriptor>,
-    /// The wait set that it is in.
-    waiters: Option<Arc<Members>>,
-}
-
-/// For those who wait by poll(2): an eventfd, and a thread that sleeps in the program's stead.
-struct Descriptor {
-    event: Arc<OwnedFd>,
-    /// The thread is to look for what comes next.
-    armed: Arc<AtomicBool>,
-    stop: Arc<AtomicBool>,
 }
 
 /// So many looks in vain, and we let others have the processor, where there are more tasks than
@@ -85,13 +73,6 @@ pub unsafe extern "C" fn open(
         abi::CQ_FORMAT_TAGGED => size_of::<abi::CqTaggedEntry>(),
         _ => return -abi::EINVAL,
     };
-    let waiters = match attr.wait_obj {
-        abi::WAIT_NONE | abi::WAIT_UNSPEC | abi::WAIT_FD | abi::WAIT_YIELD => None,
-        abi::WAIT_SET if attr.wait_set.is_null() => return -abi::EINVAL,
-        // SAFETY: the caller's, if it says that there is one.
-        abi::WAIT_SET => Some(unsafe { wait::members(attr.wait_set.cast()) }),
-        _ => return -abi::ENOSYS,
-    };
     let owner = match attr.flags & PEER {
         0 => None,
         // SAFETY: with this flag an owner passes its queue as the context.
@@ -103,6 +84,13 @@ pub unsafe extern "C" fn open(
     let made = Queue { owner, ..Queue::default() };
     let news = made.news.clone();
     let core = domain.core.clone();
+    let has_news = watched(&news);
+    // SAFETY: the caller's wait set, if the attributes say that there is one.
+    let wait =
+        match unsafe { WaitObject::new(attr.wait_obj, attr.wait_set.cast(), &core, has_news) } {
+            Ok(wait) => wait,
+            Err(error) => return -error,
+        };
     let number = core.lock().queues.add(made);
     let fid = abi::Fid { fclass: abi::CLASS_CQ as size_t, context, ops: &FID };
     let made = CompletionQueue {
@@ -111,18 +99,13 @@ pub unsafe extern "C" fn open(
         number,
         news,
         entry,
-        waits: attr.wait_obj,
+        wait,
         idle: AtomicU32::new(0),
         signalled: AtomicBool::new(false),
-        descriptor: OnceLock::new(),
-        waiters: waiters.clone(),
     };
     let made = Box::into_raw(Box::new(made)).cast::<abi::FidCq>();
-    if let Some(waiters) = waiters {
-        // SAFETY: just made; its fid is its first member.
-        let added = unsafe { waiters.add(made.cast()) };
-        added.expect("a new queue is in no set");
-    }
+    // SAFETY: just made; its fid is its first member. `close` takes it out.
+    unsafe { of(made).wait.enter(made.cast()) };
     // SAFETY: the caller waits for it there.
     unsafe { queue.write(made) };
     0
@@ -144,12 +127,7 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
     }
     state.queues.remove(queue.number);
     drop(state);
-    if let Some(waiters) = &queue.waiters {
-        waiters.remove(fid);
-    }
-    if let Some(descriptor) = queue.descriptor.get() {
-        descriptor.stop.store(true, Release);
-    }
+    queue.wait.leave(fid);
     // SAFETY: made by `open`, and closed once.
     drop(unsafe { Box::from_raw(fid.cast::<CompletionQueue>()) });
     0
@@ -331,66 +309,27 @@ impl CompletionQueue {
         read.unwrap_or(-(abi::EAGAIN as ssize_t))
     }
 
-    /// The descriptor that becomes readable when there may be something to read.
-    fn descriptor(&self) -> Option<&Descriptor> {
-        if self.waits != abi::WAIT_FD && self.waits != abi::WAIT_UNSPEC {
-            return None;
-        }
-        if let Some(descriptor) = self.descriptor.get() {
-            return Some(descriptor);
-        }
-        let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
-        let event = Arc::new(rustix::event::eventfd(0, flags).ok()?);
-        let (armed, stop) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicBool::new(false)));
-        let made = Descriptor { event: event.clone(), armed: armed.clone(), stop: stop.clone() };
-        let (core, news) = (self.core.clone(), self.news.clone());
-        let thread = std::thread::Builder::new().name("nagaya-fi".to_owned());
-        let watch = move || {
-            while !stop.load(Acquire) {
-                let rings = core.bell.about_to_sleep();
-                if armed.load(Acquire) && news.any() {
-                    armed.store(false, Release);
-                    let _ = rustix::io::write(&*event, &1u64.to_ne_bytes());
-                    continue;
-                }
-                core.bell.sleep(rings, Duration::from_millis(20));
-            }
-        };
-        thread.spawn(watch).ok()?;
-        Some(self.descriptor.get_or_init(|| made))
-    }
-
-    /// Before a program waits by poll(2): whether it may.
-    fn try_wait(&self) -> bool {
-        if let Some(descriptor) = self.descriptor.get() {
-            let mut count = [0; 8];
-            let _ = rustix::io::read(&*descriptor.event, &mut count);
-            descriptor.armed.swap(true, AcqRel);
-            self.core.bell.ring();
-        }
+    /// fi_trywait(3): arms its descriptor, and wakes the threads that watch. Returns whether a
+    /// thread may sleep.
+    pub fn try_wait(&self) -> bool {
+        self.wait.arm();
+        self.core.bell.ring();
         self.core.tend();
         !self.news.any()
     }
 }
 
+/// Returns what tells without the lock whether a queue is worth a look.
+fn watched(news: &Arc<News>) -> impl Fn() -> bool + Send + 'static {
+    let news = news.clone();
+    move || news.any()
+}
+
 unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
-    // SAFETY: an open queue of ours.
-    let queue = unsafe { of(fid.cast()) };
-    match command as u32 {
-        abi::GETWAIT => match queue.descriptor() {
-            // SAFETY: the caller waits for a descriptor there.
-            Some(descriptor) => unsafe {
-                argument.cast::<c_int>().write(descriptor.event.as_raw_fd());
-                0
-            },
-            None => -abi::ENODATA,
-        },
-        abi::GETWAITOBJ => {
-            // SAFETY: the caller waits for a number there.
-            unsafe { argument.cast::<u32>().write(queue.waits) };
-            0
-        }
-        _ => -abi::ENOSYS,
+    // SAFETY: an open queue of ours, and the caller's place for the result.
+    unsafe {
+        let queue = of(fid.cast());
+        queue.wait.control(command, argument, &queue.core, watched(&queue.news))
     }
 }
 
@@ -403,10 +342,17 @@ pub unsafe extern "C" fn trywait(
     for n in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: the caller's fids.
         let fid = unsafe { *fids.add(n) };
-        // SAFETY: as above.
-        let class = unsafe { (*fid).fclass };
-        // SAFETY: an open queue of ours, if it says that it is one.
-        if class == abi::CLASS_CQ as usize && !unsafe { of(fid.cast()) }.try_wait() {
+        // SAFETY: an open object of ours, of the class that it names.
+        let may_sleep = unsafe {
+            match (*fid).fclass as u32 {
+                abi::CLASS_CQ => of(fid.cast()).try_wait(),
+                abi::CLASS_CNTR => counter::of(fid.cast()).try_wait(),
+                abi::CLASS_WAIT => wait::try_wait(fid.cast()),
+                // Event queues stay empty.
+                _ => true,
+            }
+        };
+        if !may_sleep {
             return -abi::EAGAIN;
         }
     }

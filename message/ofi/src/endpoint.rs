@@ -119,7 +119,10 @@ pub unsafe extern "C" fn open(
         last: None,
         holds: Vec::new(),
     };
-    let number = core.lock().endpoints.add(made);
+    let mut state = core.lock();
+    let number = state.endpoints.add(made);
+    state.watch_all(&core.news);
+    drop(state);
     let fid = abi::FidEp {
         fid: abi::Fid { fclass: abi::CLASS_EP as size_t, context, ops: &FID },
         ops: &OPS,
@@ -170,6 +173,7 @@ unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
         }
         state.watch(number);
     }
+    state.watch_all(&object.core.news);
     // Whoever has word of our messages may still look at their records.
     let Endpoint { port, sent, .. } = endpoint;
     std::mem::forget(sent);

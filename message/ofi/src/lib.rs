@@ -10,8 +10,9 @@
 //! `abi` is libfabric's binary interface; `provider` and `info` are how libfabric finds us and
 //! what we say of ourselves; `fabric`, `domain`, `av`, `cq`, `counter`, `eq`, `mr` and
 //! `endpoint` are its objects, `message` its calls for messages, `peer` what another provider
-//! owns in our place. All that changes in a domain
-//! and its objects is one `state` behind one `lock`, the peers of an address vector in `vector`.
+//! owns in our place; `poll`, `wait` and `descriptor` are how programs wait. All that changes in
+//! a domain and its objects is one `state` behind one `lock`, the peers of an address vector in
+//! `vector`.
 //! `space` says who we are, `address` where
 //! an endpoint is, `name` what it may be called, `registry` who is called so, `copy` reaches
 //! others' memory, `cache` has lines of it come early, `library` is who has loaded us, `log` says
@@ -25,6 +26,7 @@ mod cache;
 mod copy;
 mod counter;
 mod cq;
+mod descriptor;
 mod domain;
 mod endpoint;
 mod eq;

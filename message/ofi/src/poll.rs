@@ -8,6 +8,13 @@ use libc::size_t;
 use crate::state::Core;
 use crate::{abi, counter, cq};
 
+/// Who is told of changes of a counter. Each is told of every change, whatever the other has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reader {
+    PollSet,
+    WaitSet,
+}
+
 /// Queues and counters of a program's, which it takes out before it closes them.
 #[derive(Debug, Default)]
 pub struct Members(Mutex<Vec<Member>>);
@@ -51,14 +58,14 @@ impl Members {
         self.list().is_empty()
     }
 
-    /// Makes progress, and tells of those that have news.
-    pub fn poll(&self, mut tell: impl FnMut(&abi::Fid)) {
+    /// Makes progress, and tells `reader` of those that have news.
+    pub fn poll(&self, reader: Reader, mut tell: impl FnMut(&abi::Fid)) {
         for &Member(fid) in self.list().iter() {
             // SAFETY: `add` was promised that it stays, and saw its class.
             let (fid, has_news) = unsafe {
                 let has_news = match (*fid).fclass as u32 {
                     abi::CLASS_CQ => cq::of(fid.cast()).poll(),
-                    _ => counter::of(fid.cast()).poll(),
+                    _ => counter::of(fid.cast()).poll(reader),
                 };
                 (&*fid, has_news)
             };
@@ -66,6 +73,21 @@ impl Members {
                 tell(fid);
             }
         }
+    }
+
+    /// Wakes the threads that watch them. Returns whether none has news.
+    pub fn is_quiet(&self) -> bool {
+        let mut is_quiet = true;
+        for &Member(fid) in self.list().iter() {
+            // SAFETY: `add` was promised that it stays, and saw its class.
+            is_quiet &= unsafe {
+                match (*fid).fclass as u32 {
+                    abi::CLASS_CQ => cq::of(fid.cast()).try_wait(),
+                    _ => counter::of(fid.cast()).try_wait(),
+                }
+            };
+        }
+        is_quiet
     }
 
     /// The domain of one of them.
@@ -150,7 +172,7 @@ unsafe extern "C" fn poll(
     }
     let mut told = 0;
     // SAFETY: as above.
-    unsafe { of(set) }.members.poll(|fid| {
+    unsafe { of(set) }.members.poll(Reader::PollSet, |fid| {
         if told < count {
             // SAFETY: as above: room for so many.
             unsafe { contexts.add(told as usize).write(fid.context) };

@@ -44,6 +44,8 @@ pub struct Core {
     broken: AtomicBool,
     /// Wakes those of us who wait.
     pub bell: Doorbell,
+    /// All endpoints' ports: whether progress would find something.
+    pub news: News,
     /// Memory that others may reach.
     pub regions: Regions,
     /// Only one thread at a time registers memory.
@@ -115,6 +117,15 @@ impl News {
         let ports = self.ports.iter().map(|port| port.load(Relaxed));
         // SAFETY: ports are never freed.
         ports.take_while(|port| !port.is_null()).any(|port| unsafe { &*port }.any())
+    }
+
+    /// Looks at the ports of these endpoints from now on.
+    fn watch<'a>(&self, endpoints: impl Iterator<Item = &'a Endpoint>) {
+        let mut ports = endpoints.map(|endpoint| std::ptr::from_ref(endpoint.port.watch));
+        for place in &self.ports {
+            place.store(ports.next().unwrap_or(std::ptr::null()).cast_mut(), Relaxed);
+        }
+        self.more.store(ports.next().is_some(), Relaxed);
     }
 }
 
@@ -269,11 +280,12 @@ impl State {
     pub fn watch(&self, queue: usize) {
         let Some(queue) = self.queues.get(queue) else { return };
         let endpoints = queue.endpoints.iter().filter_map(|&number| self.endpoints.get(number));
-        let mut ports = endpoints.map(|endpoint| std::ptr::from_ref(endpoint.port.watch));
-        for place in &queue.news.ports {
-            place.store(ports.next().unwrap_or(std::ptr::null()).cast_mut(), Relaxed);
-        }
-        queue.news.more.store(ports.next().is_some(), Relaxed);
+        queue.news.watch(endpoints);
+    }
+
+    /// Says which ports the whole domain looks at: those of all endpoints.
+    pub fn watch_all(&self, news: &News) {
+        news.watch(self.endpoints.numbers().filter_map(|number| self.endpoints.get(number)));
     }
 
     /// Where messages of this endpoint to this address go.
@@ -366,6 +378,7 @@ impl Core {
             state: UnsafeCell::default(),
             broken: AtomicBool::new(false),
             bell: Doorbell::default(),
+            news: News::default(),
             regions: Regions::new()?,
             registering: Lock::default(),
         })
