@@ -7,19 +7,10 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
 use libc::{Elf64_Phdr, Elf64_Sym, PT_DYNAMIC, PT_LOAD};
-
-const DT_HASH: i64 = 4;
-const DT_STRTAB: i64 = 5;
-const DT_SYMTAB: i64 = 6;
-const DT_GNU_HASH: i64 = 0x6fff_fef5;
-const SHN_UNDEF: u16 = 0;
-
-/// `Elf64_Dyn`.
-#[repr(C)]
-struct Dyn {
-    tag: i64,
-    value: usize,
-}
+use object::LittleEndian as LE;
+use object::elf::{
+    DT_GNU_HASH, DT_HASH, DT_NULL, DT_STRTAB, DT_SYMTAB, Dyn64, SHN_UNDEF, gnu_hash, hash,
+};
 
 /// A loaded object.
 pub struct Object {
@@ -42,16 +33,17 @@ impl Object {
         let segments =
             unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
         let dynamic = segments.iter().find(|segment| segment.p_type == PT_DYNAMIC)?;
-        let mut entry = ptr::with_exposed_provenance::<Dyn>(base + dynamic.p_vaddr as usize);
+        let mut entry = ptr::with_exposed_provenance::<Dyn64<LE>>(base + dynamic.p_vaddr as usize);
         let mut found = [0; 4];
         // SAFETY: the dynamic section of a loaded object ends with a tag of zero.
-        while let Some(Dyn { tag, value }) = unsafe { entry.as_ref() }
-            && *tag != 0
+        while let Some(Dyn64 { d_tag, d_val }) = unsafe { entry.as_ref() }
+            && d_tag.get(LE) != DT_NULL.into()
         {
-            let tags = [DT_SYMTAB, DT_STRTAB, DT_GNU_HASH, DT_HASH];
-            if let Some(at) = tags.iter().position(|wanted| wanted == tag) {
+            let tags = [DT_SYMTAB, DT_STRTAB, DT_GNU_HASH, DT_HASH].map(u64::from);
+            if let Some(at) = tags.iter().position(|&wanted| wanted == d_tag.get(LE)) {
+                let value = d_val.get(LE) as usize;
                 // glibc replaces offsets by addresses, except in objects that are read-only.
-                found[at] = if *value < base { base + value } else { *value };
+                found[at] = if value < base { base + value } else { value };
             }
             // SAFETY: the terminating entry has not been reached.
             entry = unsafe { entry.add(1) };
@@ -112,10 +104,7 @@ impl Object {
     }
 
     fn by_gnu_hash(&self, name: &CStr) -> Option<u32> {
-        let hash = name
-            .to_bytes()
-            .iter()
-            .fold(5381_u32, |hash, &byte| hash.wrapping_mul(33).wrapping_add(byte.into()));
+        let hash = gnu_hash(name.to_bytes());
         let table = self.gnu_hash;
         let [n_buckets, first, bloom_words] = [0, 1, 2].map(|at| Self::word(table, at));
         if n_buckets == 0 {
@@ -140,11 +129,7 @@ impl Object {
     }
 
     fn by_sysv_hash(&self, name: &CStr) -> Option<u32> {
-        let hash = name.to_bytes().iter().fold(0_u32, |hash, &byte| {
-            let hash = (hash << 4).wrapping_add(byte.into());
-            let high = hash & 0xf000_0000;
-            (hash ^ (high >> 24)) & !high
-        });
+        let hash = hash(name.to_bytes());
         let table = self.sysv_hash;
         let n_buckets = Self::word(table, 0);
         if n_buckets == 0 {

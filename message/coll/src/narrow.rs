@@ -23,83 +23,27 @@ fn too_large(comm: Handle) -> c_int {
     }
 }
 
-unsafe extern "C" fn bcast(
-    buffer: *mut u8,
-    count: i64,
-    kind: Handle,
-    root: c_int,
-    comm: Handle,
-) -> c_int {
-    match c_int::try_from(count) {
-        // SAFETY: the caller's.
-        Ok(count) => unsafe { (mpi().short.bcast)(buffer, count, kind, root, comm) },
-        Err(_) => too_large(comm),
-    }
+/// Defines operations that hand their counts on as `int`. `counts` names them, `comm` the
+/// communicator whose handler is told of one that does not fit.
+macro_rules! narrowed {
+    ($($operation:ident($($argument:ident: $type:ty),*), counts $($count:ident)*, $comm:ident;)*) => {
+        $(unsafe extern "C" fn $operation($($argument: $type),*) -> c_int {
+            $(let Ok($count) = c_int::try_from($count) else { return too_large($comm) };)*
+            // SAFETY: the caller's arguments, as MPI has them.
+            unsafe { (mpi().short.$operation)($($argument),*) }
+        })*
+    };
 }
 
-unsafe extern "C" fn reduce(
-    from: *const u8,
-    to: *mut u8,
-    count: i64,
-    kind: Handle,
-    operator: Handle,
-    root: c_int,
-    comm: Handle,
-) -> c_int {
-    match c_int::try_from(count) {
-        // SAFETY: the caller's.
-        Ok(count) => unsafe { (mpi().short.reduce)(from, to, count, kind, operator, root, comm) },
-        Err(_) => too_large(comm),
-    }
-}
-
-unsafe extern "C" fn allreduce(
-    from: *const u8,
-    to: *mut u8,
-    count: i64,
-    kind: Handle,
-    operator: Handle,
-    comm: Handle,
-) -> c_int {
-    match c_int::try_from(count) {
-        // SAFETY: the caller's.
-        Ok(count) => unsafe { (mpi().short.allreduce)(from, to, count, kind, operator, comm) },
-        Err(_) => too_large(comm),
-    }
-}
-
-unsafe extern "C" fn allgather(
-    from: *const u8,
-    gives: i64,
-    given: Handle,
-    to: *mut u8,
-    takes: i64,
-    taken: Handle,
-    comm: Handle,
-) -> c_int {
-    match (c_int::try_from(gives), c_int::try_from(takes)) {
-        // SAFETY: the caller's.
-        (Ok(gives), Ok(takes)) => unsafe {
-            (mpi().short.allgather)(from, gives, given, to, takes, taken, comm)
-        },
-        _ => too_large(comm),
-    }
-}
-
-unsafe extern "C" fn alltoall(
-    from: *const u8,
-    gives: i64,
-    given: Handle,
-    to: *mut u8,
-    takes: i64,
-    taken: Handle,
-    comm: Handle,
-) -> c_int {
-    match (c_int::try_from(gives), c_int::try_from(takes)) {
-        // SAFETY: the caller's.
-        (Ok(gives), Ok(takes)) => unsafe {
-            (mpi().short.alltoall)(from, gives, given, to, takes, taken, comm)
-        },
-        _ => too_large(comm),
-    }
+narrowed! {
+    bcast(buffer: *mut u8, count: i64, kind: Handle, root: c_int, comm: Handle),
+        counts count, comm;
+    reduce(from: *const u8, to: *mut u8, count: i64, kind: Handle, operator: Handle, root: c_int,
+        comm: Handle), counts count, comm;
+    allreduce(from: *const u8, to: *mut u8, count: i64, kind: Handle, operator: Handle,
+        comm: Handle), counts count, comm;
+    allgather(from: *const u8, gives: i64, given: Handle, to: *mut u8, takes: i64, taken: Handle,
+        comm: Handle), counts gives takes, comm;
+    alltoall(from: *const u8, gives: i64, given: Handle, to: *mut u8, takes: i64, taken: Handle,
+        comm: Handle), counts gives takes, comm;
 }

@@ -22,12 +22,13 @@ use std::arch::global_asm;
 use std::ffi::CStr;
 
 use libc::{Elf64_Sym, PF_X, PROT_READ, PROT_WRITE};
+use object::elf::{STB_GLOBAL, STT_GNU_IFUNC};
 
 use crate::calls;
 use crate::elf::{self, Object};
 
-/// `STT_GNU_IFUNC`, bound globally.
-const INDIRECT: u8 = 1 << 4 | 10;
+/// The type and binding of a symbol that is an indirect function, bound globally.
+const INDIRECT: u8 = STB_GLOBAL << 4 | STT_GNU_IFUNC;
 const PAGE: usize = 4096;
 
 global_asm!(
