@@ -1,27 +1,69 @@
 //! A table by pages of which most are never used, and which may be all that there are addresses
-//! for: it holds chunks of neighbours, and only those in which something was.
+//! for. It holds an entry for each page that is used, and no other, so memory that a program uses
+//! here and there costs no more than dense memory: the entries of 64 neighbours stand in one
+//! vector, and a bit of each page says whether it has one.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::message::Page;
 
-/// Pages of a chunk: few, for memory that is used here and there.
-const CHUNK: Page = 8;
-/// Chunks of a part.
-const CHUNKS: Page = 64;
-/// Pages of a part.
-const PART: Page = CHUNK * CHUNKS;
+/// Pages of a part: bits of [`Part::used`].
+const PART: Page = u64::BITS as Page;
 
-/// Something of each page of a chunk that is used.
-type Chunk<T> = Option<Box<[T]>>;
+/// The entries of some neighbours.
+#[derive(Clone, Debug)]
+struct Part<T> {
+    /// The pages that have an entry. The lowest bit is the first page.
+    used: u64,
+    /// Their entries, in order.
+    entries: Vec<T>,
+}
 
-/// Something of each page that is used.
+impl<T> Default for Part<T> {
+    fn default() -> Self {
+        Self { used: 0, entries: Vec::new() }
+    }
+}
+
+impl<T> Part<T> {
+    fn has(&self, at: u32) -> bool {
+        self.used >> at & 1 == 1
+    }
+
+    /// The number of entries before this page.
+    fn index(&self, at: u32) -> usize {
+        (self.used & ((1 << at) - 1)).count_ones() as usize
+    }
+
+    fn add(&mut self, at: u32, entry: T) {
+        // Vectors begin with room for four; many parts have one entry.
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact(self.entries.len().max(1));
+        }
+        self.entries.insert(self.index(at), entry);
+        self.used |= 1 << at;
+    }
+
+    /// Keeps only the entries of the pages in `kept`.
+    fn keep(&mut self, kept: u64) {
+        let mut used = self.used;
+        self.entries.retain(|_| {
+            let lowest = used & used.wrapping_neg();
+            used ^= lowest;
+            lowest & kept != 0
+        });
+        self.entries.shrink_to_fit();
+        self.used &= kept;
+    }
+}
+
+/// An entry for each page that is used.
 #[derive(Clone, Debug)]
 pub struct Sparse<T> {
     pages: Page,
-    /// Those in which something is used, by number.
-    parts: BTreeMap<Page, Box<[Chunk<T>]>>,
+    /// The parts in which a page is used, by number.
+    parts: BTreeMap<Page, Part<T>>,
 }
 
 impl<T> Default for Sparse<T> {
@@ -30,63 +72,88 @@ impl<T> Default for Sparse<T> {
     }
 }
 
+/// The part of a page, and its place there.
+fn place(page: Page) -> (Page, u32) {
+    (page / PART, (page % PART) as u32)
+}
+
 impl<T> Sparse<T> {
-    /// How many pages there are, used or not.
+    /// Returns how many pages there are, used or not.
     pub fn pages(&self) -> Page {
         self.pages
     }
 
-    /// More pages, not used yet.
+    /// Adds pages, not used yet.
     pub fn grow(&mut self, pages: Page) {
         self.pages += pages;
     }
 
-    /// What is held of a page, if one of its chunk is used.
+    /// Returns the entry of a page, if it is used.
     pub fn get(&self, page: Page) -> Option<&T> {
-        let chunks = self.parts.get(&(page / PART))?;
-        Some(&chunks[(page % PART / CHUNK) as usize].as_ref()?[(page % CHUNK) as usize])
+        let (part, at) = place(page);
+        let part = self.parts.get(&part)?;
+        part.has(at).then(|| &part.entries[part.index(at)])
     }
 
-    /// What is held of a page, used from now on; `make` says what of those of a chunk that was
-    /// not, also of the pages behind the last one.
+    /// Returns the entry of a page, which is used from now on. `make` makes the entry of a page
+    /// that was not.
     ///
     /// # Panics
     /// There is no such page.
-    pub fn use_with(&mut self, page: Page, make: impl FnMut(Page) -> T) -> &mut T {
-        assert!(page < self.pages.next_multiple_of(CHUNK), "page {page} is not there");
-        let first = page - page % CHUNK;
-        let none = || (0..CHUNKS).map(|_| None).collect();
-        let chunks = self.parts.entry(page / PART).or_insert_with(none);
-        let chunk = chunks[(page % PART / CHUNK) as usize]
-            .get_or_insert_with(|| (first..first + CHUNK).map(make).collect());
-        &mut chunk[(page - first) as usize]
+    pub fn use_with(&mut self, page: Page, make: impl FnOnce(Page) -> T) -> &mut T {
+        assert!(page < self.pages, "page {page} is not there");
+        let (part, at) = place(page);
+        let part = self.parts.entry(part).or_default();
+        if !part.has(at) {
+            part.add(at, make(page));
+        }
+        let index = part.index(at);
+        &mut part.entries[index]
     }
 
-    /// The first of these pages that is in a chunk that is used; their end, if none is.
+    /// Drops the entries of these pages: they are not used any more.
+    pub fn forget(&mut self, pages: Range<Page>) {
+        if pages.is_empty() {
+            return;
+        }
+        let last = (pages.end - 1) / PART;
+        let parts: Vec<Page> =
+            self.parts.range(pages.start / PART..=last).map(|(&part, _)| part).collect();
+        for number in parts {
+            let first = number * PART;
+            let (from, to) = (pages.start.max(first) - first, pages.end.min(first + PART) - first);
+            let gone = (u64::MAX >> (PART - (to - from))) << from;
+            let Some(part) = self.parts.get_mut(&number) else { continue };
+            if part.used & !gone == 0 {
+                self.parts.remove(&number);
+            } else if part.used & gone != 0 {
+                part.keep(!gone);
+            }
+        }
+    }
+
+    /// Returns the first of these pages that is used; their end, if none is.
     pub fn next_used(&self, pages: Range<Page>) -> Page {
         if pages.is_empty() {
             return pages.start;
         }
         let last = (pages.end - 1) / PART;
-        for (&part, chunks) in self.parts.range(pages.start / PART..=last) {
-            let begin = (part * PART).max(pages.start);
-            let rest = &chunks[(begin % PART / CHUNK) as usize..];
-            if let Some(at) = rest.iter().position(Option::is_some) {
-                let chunk = begin - begin % CHUNK + at as Page * CHUNK;
-                return chunk.max(begin).min(pages.end);
+        for (&number, part) in self.parts.range(pages.start / PART..=last) {
+            let begin = (number * PART).max(pages.start);
+            let rest = part.used >> (begin % PART);
+            if rest != 0 {
+                return (begin + Page::from(rest.trailing_zeros())).min(pages.end);
             }
         }
         pages.end
     }
 
-    /// All that is held, with its pages.
+    /// Returns all entries, with their pages.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Page, &mut T)> {
-        self.parts.iter_mut().flat_map(|(&part, chunks)| {
-            let of = move |(at, chunk): (usize, _)| {
-                let first = part * PART + at as Page * CHUNK;
-                Option::into_iter(chunk).flat_map(move |chunk: &mut Box<[T]>| (first..).zip(chunk))
-            };
-            chunks.iter_mut().map(Option::as_mut).enumerate().flat_map(of)
+        self.parts.iter_mut().flat_map(|(&number, part)| {
+            let used = part.used;
+            let pages = (0..PART).filter(move |at| used >> at & 1 == 1);
+            pages.map(move |at| number * PART + at).zip(&mut part.entries)
         })
     }
 }
@@ -96,23 +163,52 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_chunks_that_are_used_are_held() {
+    fn only_pages_that_are_used_have_entries() {
         let mut table: Sparse<u64> = Sparse::default();
         table.grow(100);
         assert_eq!((table.get(99), table.next_used(0..100), table.pages()), (None, 100, 100));
         *table.use_with(70, |page| page) += 1000;
-        assert_eq!((table.get(70), table.get(71), table.get(72)), (Some(&1070), Some(&71), None));
+        assert_eq!((table.get(70), table.get(69), table.get(71)), (Some(&1070), None, None));
         // Lists of others can begin behind the end.
-        let ranges = [(0, 100), (71, 100), (72, 100), (5, 9), (500, 100)];
+        let ranges = [(0, 100), (70, 100), (71, 100), (5, 9), (0, 70), (500, 100)];
         let next = ranges.map(|(start, end)| table.next_used(start..end));
-        assert_eq!(next, [64, 71, 100, 9, 500]);
+        assert_eq!(next, [70, 70, 100, 9, 70, 500]);
         table.grow(1 << 35);
         assert_eq!(*table.use_with(70, |_| unreachable!("it is used")), 1070);
         assert_eq!((table.get(1_000_099), table.get(1 << 34)), (None, None));
         *table.use_with((1 << 34) + 3, |page| page) += 1;
-        assert_eq!(table.next_used(72..1 << 35), 1 << 34);
-        let held: Vec<(u64, u64)> = table.iter_mut().map(|(page, of)| (page, *of)).collect();
-        assert_eq!((held[0], held[6], held.len()), ((64, 64), (70, 1070), 16));
-        assert_eq!(held[11], ((1 << 34) + 3, (1 << 34) + 4));
+        assert_eq!(table.next_used(71..1 << 35), (1 << 34) + 3);
+        *table.use_with(64, |page| page) += 2;
+        let used: Vec<(u64, u64)> = table.iter_mut().map(|(page, of)| (page, *of)).collect();
+        assert_eq!(used, [(64, 66), (70, 1070), ((1 << 34) + 3, (1 << 34) + 4)]);
+    }
+
+    /// Each page has what it was given last, whatever was forgotten, and a page alone takes the
+    /// room of one entry.
+    #[test]
+    fn what_is_forgotten_is_gone_and_takes_no_room() {
+        let mut random = crate::story::Random::new(7);
+        let (mut table, mut wanted) = (Sparse::default(), BTreeMap::new());
+        table.grow(1000);
+        for round in 0..4000u64 {
+            let page = random.below(1000) as Page;
+            if random.one_in(20) {
+                let pages = page..(page + random.below(200) as Page).min(1000);
+                table.forget(pages.clone());
+                wanted.retain(|page, _| !pages.contains(page));
+            } else {
+                *table.use_with(page, |_| 0) = round;
+                wanted.insert(page, round);
+            }
+            let held: Vec<(Page, u64)> = table.iter_mut().map(|(page, it)| (page, *it)).collect();
+            assert!(held.iter().copied().eq(wanted.iter().map(|(page, it)| (*page, *it))));
+            assert_eq!(table.get(page), wanted.get(&page));
+            let next = wanted.range(page..).next().map_or(1000, |(next, _)| *next);
+            assert_eq!(table.next_used(page..1000), next);
+        }
+        table.forget(0..1000);
+        assert!(table.parts.is_empty());
+        table.use_with(500, |_| 0);
+        assert_eq!(table.parts[&7].entries.capacity(), 1);
     }
 }

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use crate::region::Access;
 
-/// Pages of a chunk.
-const CHUNK: u64 = 64;
+/// Pages of a chunk: few, for memory that is used here and there.
+const CHUNK: u64 = 16;
 
 /// What is known of a page.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,7 +24,7 @@ impl Page {
 /// Of all pages.
 #[derive(Debug, Default)]
 pub struct Pages {
-    chunks: BTreeMap<u64, Box<[Page; CHUNK as usize]>>,
+    chunks: BTreeMap<u64, [Page; CHUNK as usize]>,
 }
 
 impl Pages {
@@ -38,7 +38,7 @@ impl Pages {
         let mut page = pages.start;
         while page < pages.end {
             let end = (page - page % CHUNK + CHUNK).min(pages.end);
-            let none = || Box::new([Page::NONE; CHUNK as usize]);
+            let none = || [Page::NONE; CHUNK as usize];
             let chunk = self.chunks.entry(page / CHUNK).or_insert_with(none);
             let first = (page % CHUNK) as usize;
             chunk[first..first + (end - page) as usize].iter_mut().for_each(&mut change);
@@ -58,7 +58,9 @@ impl Pages {
             let all = at * CHUNK..(at + 1) * CHUNK;
             let of = all.start.max(pages.start)..all.end.min(pages.end);
             match of == all {
-                true => drop(self.chunks.remove(&at)),
+                true => {
+                    self.chunks.remove(&at);
+                }
                 false => self.change(of, |page| *page = Page::NONE),
             }
         }
@@ -94,7 +96,7 @@ impl Pages {
     pub fn known(&self) -> impl Iterator<Item = Range<u64>> {
         self.chunks.iter().flat_map(|(&at, chunk)| {
             let mut runs: Vec<Range<u64>> = Vec::new();
-            for (page, _) in (at * CHUNK..).zip(**chunk).filter(|(_, it)| *it != Page::NONE) {
+            for (page, _) in (at * CHUNK..).zip(*chunk).filter(|(_, it)| *it != Page::NONE) {
                 match runs.last_mut() {
                     Some(last) if last.end == page => last.end += 1,
                     _ => runs.push(page..page + 1),

@@ -4,7 +4,8 @@
 //!
 //! Memory that is made ready is taken, used or not. A sweep that goes on has used what was made
 //! ready for it; of how much else that is not known is bounded by a share of what was used, all
-//! sweeps together. So memory that is used here and there is taken as it is used.
+//! sweeps together. So memory that is used here and there is taken as it is used. Memory that is
+//! reset (unmapped) counts no more.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,10 +31,21 @@ pub struct Sweeps {
     counts: Option<Counts>,
 }
 
+/// Of pages that were first used here and have not been reset since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Counts {
     used: Page,
+    /// Prepared, and not known to be used.
     open: Page,
+}
+
+/// What comes of a first use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prepare {
+    /// The pages to prepare now, among them the one that is used.
+    pub ready: Range<Page>,
+    /// The pages that were prepared for the sweep before, which has used them.
+    pub before: Range<Page>,
 }
 
 /// Neighbours that were used one after the other.
@@ -41,8 +53,6 @@ struct Counts {
 struct Sweep {
     /// The pages that were prepared last.
     ready: Range<Page>,
-    /// The number of those pages besides the first.
-    along: Page,
     /// Whether it goes down, as soon as it has gone on.
     down: Option<bool>,
 }
@@ -62,9 +72,16 @@ impl Sweeps {
         Self { counts: Some(Counts::default()), ..Self::default() }
     }
 
-    /// A page is used for the first time: it and what is beside it are to be made ready, at most
-    /// so many pages, up to the first that `can` not.
-    pub fn first_use(&mut self, page: Page, most: Page, can: impl Fn(Page) -> bool) -> Range<Page> {
+    /// A page is used for the first time. Returns the pages to prepare, this one among them: at
+    /// most `most`, up to the first that `can` not. `is_prepared` says of a page whether it was
+    /// prepared and is not known to be used.
+    pub fn first_use(
+        &mut self,
+        page: Page,
+        most: Page,
+        can: impl Fn(Page) -> bool,
+        is_prepared: impl Fn(Page) -> bool,
+    ) -> Prepare {
         let before = self.next.get(&page).copied().and_then(|number| self.remove(number));
         let (pages, down) = match &before {
             None => (1, None),
@@ -72,7 +89,9 @@ impl Sweeps {
                 (2 * (ready.end - ready.start), Some(page + 1 == ready.start))
             }
         };
-        let pages = pages.min(most).min(1 + self.room(before.map_or(0, |before| before.along)));
+        let before = before.map_or(page..page, |before| before.ready);
+        let used = before.clone().filter(|&page| is_prepared(page)).count() as Page;
+        let pages = pages.min(most).min(1 + self.room(used));
         let wanted = match down {
             Some(true) => (page + 1).saturating_sub(pages)..page + 1,
             _ => page..page + pages,
@@ -84,12 +103,23 @@ impl Sweeps {
         while ready.end < wanted.end && can(ready.end) {
             ready.end += 1;
         }
-        let along = ready.end - ready.start - 1;
         if let Some(counts) = &mut self.counts {
-            counts.open += along;
+            counts.open += ready.end - ready.start - 1;
         }
-        self.follow(Sweep { ready: wanted, along, down });
-        ready
+        self.follow(Sweep { ready: wanted, down });
+        Prepare { ready, before }
+    }
+
+    /// These pages are reset. Of those that were first used here, `used` are known to be used and
+    /// `prepared` are not.
+    pub fn reset(&mut self, pages: Range<Page>, used: Page, prepared: Page) {
+        let met: Vec<u64> =
+            self.next.range(pages.start..=pages.end).map(|(_, &number)| number).collect();
+        met.into_iter().for_each(|number| drop(self.remove(number)));
+        if let Some(counts) = &mut self.counts {
+            counts.used = counts.used.saturating_sub(used);
+            counts.open = counts.open.saturating_sub(prepared);
+        }
     }
 
     /// One page, and so many that were made ready before it, are used; so many others may be made
@@ -135,16 +165,31 @@ mod tests {
     /// How often somebody is stopped who uses these pages one after the other, and how many are
     /// ready then.
     fn stops(sweeps: &mut Sweeps, pages: impl Iterator<Item = Page>) -> (usize, usize) {
-        let mut ready = BTreeSet::new();
+        let (mut ready, mut prepared) = (BTreeSet::new(), BTreeSet::new());
         let stops = pages
             .filter(|&page| {
-                !ready.contains(&page) && {
-                    ready.extend(sweeps.first_use(page, 64, |_| true));
-                    true
-                }
+                !ready.contains(&page) && go_on(sweeps, page, &mut ready, &mut prepared)
             })
             .count();
         (stops, ready.len())
+    }
+
+    /// Uses a page; `prepared` are those that are not known to be used.
+    fn go_on(
+        sweeps: &mut Sweeps,
+        page: Page,
+        ready: &mut BTreeSet<Page>,
+        prepared: &mut BTreeSet<Page>,
+    ) -> bool {
+        let now = sweeps.first_use(page, 64, |_| true, |page| prepared.contains(&page));
+        prepared.retain(|page| !now.before.contains(page));
+        prepared.extend(now.ready.clone().filter(|&other| other != page));
+        ready.extend(now.ready);
+        true
+    }
+
+    fn first_use(sweeps: &mut Sweeps, page: Page, can: impl Fn(Page) -> bool) -> Range<Page> {
+        sweeps.first_use(page, 64, can, |_| false).ready
     }
 
     #[test]
@@ -162,8 +207,8 @@ mod tests {
     fn to_and_fro_is_no_sweep() {
         let mut sweeps = Sweeps::default();
         for _ in 0..10 {
-            assert_eq!(sweeps.first_use(7, 64, |_| true), 7..8);
-            assert_eq!(sweeps.first_use(8, 64, |_| true), 8..10);
+            assert_eq!(first_use(&mut sweeps, 7, |_| true), 7..8);
+            assert_eq!(first_use(&mut sweeps, 8, |_| true), 8..10);
         }
     }
 
@@ -179,10 +224,10 @@ mod tests {
     fn nothing_is_ready_behind_what_cannot_be() {
         let mut sweeps = Sweeps::default();
         for page in 0..7 {
-            sweeps.first_use(page, 1, |_| true);
+            sweeps.first_use(page, 1, |_| true, |_| false);
         }
-        assert_eq!(sweeps.first_use(7, 64, |page| page < 8), 7..8);
-        assert_eq!(sweeps.first_use(9, 64, |page| page < 11), 9..11, "it goes on behind that");
+        assert_eq!(first_use(&mut sweeps, 7, |page| page < 8), 7..8);
+        assert_eq!(first_use(&mut sweeps, 9, |page| page < 11), 9..11, "it goes on behind that");
     }
 
     #[test]
@@ -200,5 +245,25 @@ mod tests {
         // All of it, in order: as soon as it has used some, 64 at a time.
         let (stops, _) = much(&mut (0..16384), 16384);
         assert!(stops < 16384 / 64 + 40, "{stops}");
+    }
+
+    /// What is prepared is a share of what is held now, not of all that was ever used.
+    #[test]
+    fn memory_that_was_reset_counts_no_more() {
+        let mut sweeps = Sweeps::of_memory();
+        for round in 0..20 {
+            let first = round * 10_000;
+            let (mut ready, mut prepared) = (BTreeSet::new(), BTreeSet::new());
+            // Rows of three pages, whose last one may be prepared in vain.
+            for page in (0..4096).map(|at| first + at / 3 * 16 + at % 3) {
+                if !ready.contains(&page) {
+                    go_on(&mut sweeps, page, &mut ready, &mut prepared);
+                }
+            }
+            assert!(ready.len() <= 4096 + 4096 / 6 + 64, "{} in round {round}", ready.len());
+            let open = prepared.len() as Page;
+            sweeps.reset(first..first + 100_000, ready.len() as Page - open, open);
+            assert_eq!(sweeps, Sweeps { last: sweeps.last, ..Sweeps::of_memory() });
+        }
     }
 }

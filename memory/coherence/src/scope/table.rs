@@ -1,5 +1,5 @@
-//! The pages as a node sees them. Of most it knows no more than where they live: what it has
-//! of a page it writes down when that is first used, together with some neighbours'.
+//! The pages as a node sees them. Of most it knows no more than where they live: a page has an
+//! entry from the time that it is first used.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -46,12 +46,6 @@ impl Table {
             self.allocations.push((first, homes, nodes));
         }
         self.entries.grow(pages);
-        // The first ones may share a chunk with pages before them that are used.
-        let mut page = first;
-        while page < first + pages && self.next_touched(page..page + 1) == page {
-            *self.of(page) = untouched(&self.allocations, page);
-            page += 1;
-        }
         for page in homes.at(me, nodes, pages).flatten() {
             self.of(first + page).state = if alone { State::Alone } else { State::Home };
         }

@@ -35,7 +35,7 @@ use super::message::PAGES_MAX;
 use super::node::{Detail, Node};
 use super::nodes::Nodes;
 use super::page::{Happens, State};
-use super::table::{Entry, Fresh};
+use super::table::{Entry, FirstUse, Fresh};
 use crate::message::{NodeId, Page};
 use crate::ride::forecast::Forecast;
 use crate::ride::sweeps::Sweeps;
@@ -213,22 +213,52 @@ impl Node {
                 && table.get(page).is_some_and(|entry| entry.is_new)
                 && !closed.iter().any(|closed| closed.contains(&page))
         };
-        let pages: Vec<Page> = if forecast.is_on() {
-            let ready = uses.first_use(used, PAGES_MAX.into(), is_new);
-            ready.filter(|&page| page != used).collect()
+        let is_prepared =
+            |page| table.get(page).is_some_and(|it| it.first_use == FirstUse::Prepared);
+        let counts = forecast.is_on();
+        let (pages, before): (Vec<Page>, Range<Page>) = if counts {
+            let now = uses.first_use(used, PAGES_MAX.into(), is_new, is_prepared);
+            (now.ready.filter(|&page| page != used).collect(), now.before)
         } else {
-            suggested.iter().copied().filter(|&page| is_new(page)).collect()
+            (suggested.iter().copied().filter(|&page| is_new(page)).collect(), used..used)
         };
+        if counts {
+            self.pages.of(used).first_use = FirstUse::Used;
+        }
+        for page in before {
+            if self.pages.get(page).is_some_and(|it| it.first_use == FirstUse::Prepared) {
+                self.pages.of(page).first_use = FirstUse::Used;
+            }
+        }
         for page in pages {
             self.happens(page, Happens::Write, None, actions);
+            let entry = self.pages.of(page);
             // Nobody was let go on.
-            self.pages.of(page).fresh = Fresh::No;
+            entry.fresh = Fresh::No;
+            if counts {
+                entry.first_use = FirstUse::Prepared;
+            }
         }
         // Neighbours one after the other, so that they can be mapped at once.
         actions[first..].sort_by_key(|action| match *action {
             Action::MapWrite(page) => page,
             _ => Page::MAX,
         });
+    }
+
+    /// These pages are reset: they are neither used nor prepared any more.
+    pub(super) fn reset_ahead(&mut self, pages: Range<Page>) {
+        let (mut used, mut prepared) = (0, 0);
+        let mut page = self.pages.next_used(pages.clone());
+        while page < pages.end {
+            match self.pages.get(page).map(|entry| entry.first_use) {
+                Some(FirstUse::Used) => used += 1,
+                Some(FirstUse::Prepared) => prepared += 1,
+                _ => {}
+            }
+            page = self.pages.next_used(page + 1..pages.end);
+        }
+        self.ahead.uses.reset(pages, used, prepared);
     }
 
     /// A task writes a page that was only read here: what it will write next, if that is so, too,
@@ -246,7 +276,8 @@ impl Node {
             entry.is_some_and(|entry| matches!(entry.state, State::ReadOnly | State::ReadOwner))
                 && !closed.iter().any(|closed| closed.contains(&page))
         };
-        let ready = self.ahead.writes.first_use(written, WRITES_MAX, is_read);
+        let writes = &mut self.ahead.writes;
+        let ready = writes.first_use(written, WRITES_MAX, is_read, |_| false).ready;
         let pages: Vec<Page> = ready.filter(|&page| page != written).collect();
         self.ahead.hopes_for_nothing = true;
         for page in pages {

@@ -97,6 +97,7 @@ impl Node {
                     self.mark_is(page, Fate::Wasted);
                     page = self.pages.next_used(page + 1..pages.end);
                 }
+                self.reset_ahead(pages.clone());
                 self.pages.renew(pages, self.first(owner, everywhere));
             }
             Event::Open(pages) => self.closed.retain(|closed| *closed != pages),

@@ -1,5 +1,5 @@
-//! The pages as a node sees them. Of most it knows no more than whose they were at first: what
-//! it has of a page it writes down when that is first used, together with some neighbours'.
+//! The pages as a node sees them. Of most it knows no more than whose they were at first: a page
+//! has an entry from the time that it is first used until it is reset.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -37,8 +37,22 @@ pub(super) struct Entry {
     pub is_new: bool,
     /// Whether it goes as a whole to who asks for a copy.
     pub migratory: Migratory,
+    /// How this node counts the page among those that it has used first.
+    pub first_use: FirstUse,
     /// When a task could not use it last; 0: never.
     pub since: u64,
+}
+
+/// A page as [`Sweeps`](crate::ride::sweeps::Sweeps) counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) enum FirstUse {
+    /// Not at all: nobody here was the first to use it.
+    #[default]
+    No,
+    /// It was prepared, and is not known to be used.
+    Prepared,
+    /// It is used.
+    Used,
 }
 
 /// Who gets a page.
@@ -103,14 +117,7 @@ impl Table {
         let rest = rest.filter(|_| pages.end < self.pages()).map(|rest| (pages.end, rest));
         self.allocations.splice(at..at, [(pages.start, first)].into_iter().chain(rest));
         self.allocations.dedup_by(|next, before| next.1 == before.1);
-        let mut page = pages.start;
-        while page < pages.end {
-            page = self.entries.next_used(page..pages.end);
-            if page < pages.end {
-                *self.of(page) = unused(&self.allocations, page);
-                page += 1;
-            }
-        }
+        self.entries.forget(pages);
     }
 
     /// One that is there, to change it.
@@ -145,8 +152,7 @@ impl Table {
 
     /// All that is there of pages that were used.
     pub fn used(&mut self) -> impl Iterator<Item = (Page, &mut Entry)> {
-        let pages = self.pages();
-        self.entries.iter_mut().filter(move |(page, _)| *page < pages)
+        self.entries.iter_mut()
     }
 
     /// The pages that a node has, so far as we know, and of which nothing is here.
@@ -212,6 +218,7 @@ fn unused(allocations: &[(Page, First)], page: Page) -> Entry {
         is_wanted: false,
         is_new: state == State::ReadWrite,
         migratory: Migratory::default(),
+        first_use: FirstUse::No,
         since: 0,
     }
 }
