@@ -83,7 +83,7 @@ fn launch(launcher: &str, role: &str) -> Option<Output> {
         }
     };
     if !path.exists() {
-        println!("skipped: no {}; run scripts/deps", path.display());
+        skip::machine_lacks(&format!("{}: run scripts/deps", path.display()));
         return None;
     }
     let mut command = Command::new("timeout");

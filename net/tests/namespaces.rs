@@ -29,7 +29,7 @@ impl Hosts {
             BufReader::new(child.stdout.as_mut()?).read_line(&mut line).ok()?;
             if line != "up\n" {
                 let _ = child.wait();
-                println!("skipped: this user cannot make network namespaces");
+                skip::because("this user cannot make network namespaces");
                 return None;
             }
             Some(child)
@@ -129,7 +129,7 @@ fn a_host_that_vanishes_is_noticed_where_messages_are_under_way() {
 fn ordinary_users_need_nothing_else() {
     // SAFETY: a plain call.
     if unsafe { libc::geteuid() } != 0 {
-        return println!("skipped: all other tests ran as an ordinary user");
+        return skip::because("all other tests ran as an ordinary user");
     }
     // The build directory may be closed to others.
     let directory = std::env::temp_dir().join(format!("fabric-user-{}", std::process::id()));
@@ -171,7 +171,7 @@ fn without_ucx_one_line_says_what_to_install() {
     hidden.args(["-m", "sh", "-c", script, "sh"]);
     let status = Command::new(hidden.get_program()).args(hidden.get_args()).arg("true").status();
     if !status.is_ok_and(|status| status.success()) {
-        return println!("skipped: this user cannot hide a library");
+        return skip::because("this user cannot hide a library");
     }
     hidden.arg(own);
     let line = refusal(hidden);

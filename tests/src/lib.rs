@@ -13,10 +13,9 @@
 //! `nagaya` and its libraries are looked for in the target directory that the test
 //! executable lies in, or in `NAGAYA_BIN_DIR`. Where something that the tests need is
 //! missing they fail and name `scripts/deps`. They skip only what this *kernel or user*
-//! cannot do, and say so; with `NAGAYA_TESTS_NO_SKIP` set, that fails too.
+//! cannot do, and report it (see the crate `skip`).
 
 use std::fs;
-use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -38,6 +37,7 @@ pub mod vm;
 
 pub use command::{Cmd, Output, Running};
 pub use random::Random;
+pub use skip::{because as skip, machine_lacks};
 
 /// Time limit of a command and of [`wait_until`] for whatever nobody promises a time for. Generous,
 /// since the machine may be busy, and what hangs hangs for ever.
@@ -257,17 +257,6 @@ pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bo
         assert!(start.elapsed() < limit, "after {} s still not: {what}", limit.as_secs());
         std::thread::sleep(Duration::from_millis(10));
     }
-}
-
-/// Says that a test did not run and why. The caller returns.
-///
-/// # Panics
-/// If `NAGAYA_TESTS_NO_SKIP` is set.
-#[track_caller]
-pub fn skip(reason: &str) {
-    assert!(std::env::var_os("NAGAYA_TESTS_NO_SKIP").is_none(), "would skip: {reason}");
-    // Not `println!`, which the test runner keeps to itself when the test passes.
-    let _ = writeln!(std::io::stdout(), "SKIPPED: {reason}");
 }
 
 /// The path of a tool that the tests need.

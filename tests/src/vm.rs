@@ -81,18 +81,18 @@ os._exit(0)' "$*"
 "#;
 
 impl VirtualMachine {
-    /// Begins one that the nodes, three or more, see, with this file as memory. Error: why there
-    /// cannot be any.
+    /// Begins one that the nodes, three or more, see, with this file as memory. Error: what
+    /// the machine lacks for it.
     pub fn new(nodes: &Nodes, memory: &Path) -> Result<Self, String> {
         let vm = scratch_dir().ancestors().nth(2).expect("the target directory").join("vm");
         let kernel = vm.join("vmlinuz");
         for (what, is_there) in [
-            ("a kernel for it (scripts/deps gets Debian's)", kernel.exists()),
+            ("a kernel (scripts/deps fetches Debian's)", kernel.exists()),
             ("QEMU", Path::new("/usr/bin/qemu-system-x86_64").exists()),
             ("/dev/net/tun", Path::new("/dev/net/tun").exists()),
         ] {
             if !is_there {
-                return Err(format!("a virtual machine needs {what}"));
+                return Err(format!("{what} for a virtual machine"));
             }
         }
         let dir = nodes.dir();

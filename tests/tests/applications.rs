@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use nagaya_tests::mpi::{MPICH_4, Mpi, OPEN_MPI_4, OPEN_MPI_5};
 use nagaya_tests::program::source_dir;
 use nagaya_tests::python::{interpreter, packages};
-use nagaya_tests::{Cmd, TIME_LIMIT, WorkDir, nagaya, skip, tool};
+use nagaya_tests::{Cmd, TIME_LIMIT, WorkDir, machine_lacks, nagaya, tool};
 
 /// The directory of the applications' inputs.
 fn inputs() -> PathBuf {
@@ -62,7 +62,7 @@ fn blocks(text: &str, first: &str, end: &str) -> Vec<String> {
 fn large(name: &str) -> Option<PathBuf> {
     let path = Path::new("/usr/bin").join(name);
     if !path.exists() {
-        skip(&format!("{name} is not installed: scripts/deps bench"));
+        machine_lacks(&format!("{name}: scripts/deps bench installs it"));
         return None;
     }
     Some(path)

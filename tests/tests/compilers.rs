@@ -58,7 +58,7 @@ fn the_linker_and_the_assembler_run_as_tasks_where_they_are_pie() {
     for tool_name in ["as", "ld.bfd"] {
         let path = tool(tool_name);
         if !is_pie(&path) {
-            nagaya_tests::skip(&format!("{tool_name} is not PIE here"));
+            nagaya_tests::machine_lacks(&format!("a position-independent {tool_name}"));
             return;
         }
     }

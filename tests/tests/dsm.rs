@@ -157,7 +157,7 @@ fn other_launchers_with_pmix_will_do() {
     for launcher in ["prterun", "mpirun"] {
         let path = own.join(launcher);
         if !path.exists() {
-            println!("skipped: no {}; run scripts/deps", path.display());
+            nagaya_tests::machine_lacks(&format!("{}: run scripts/deps", path.display()));
             continue;
         }
         let job = Cmd::new(path).args(["--map-by", ":OVERSUBSCRIBE", "-n", "3"]);

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use nagaya_tests::nodes::{END_MAX, NAMES, Nodes, Shares};
 use nagaya_tests::vm::VirtualMachine;
-use nagaya_tests::{Cmd, Running, kill, nagaya, proc_status, program, seed, skip, tool};
+use nagaya_tests::{
+    Cmd, Running, kill, machine_lacks, nagaya, proc_status, program, seed, skip, tool,
+};
 use rustix::process::Signal;
 
 fn machines(count: usize) -> Option<Nodes> {
@@ -86,7 +88,7 @@ fn a_virtual_machine_and_its_host_are_one_space() {
     let pool = pool(&nodes, 256 << 20);
     let vm = match VirtualMachine::new(&nodes, Path::new(&pool)) {
         Ok(vm) => vm,
-        Err(why) => return skip(&why),
+        Err(lacking) => return machine_lacks(&lacking),
     };
     let program = program::c_with_libraries("machines.c", &["pvas"]);
     let pools = format!("{pool},vm=/dev/dax0.0");

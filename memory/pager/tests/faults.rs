@@ -453,7 +453,7 @@ fn who_may_not_use_it_is_told_what_is_missing() {
     use std::os::unix::process::CommandExt as _;
     // SAFETY: a plain call.
     if unsafe { libc::geteuid() } != 0 {
-        return println!("skipped: needs root to become another");
+        return skip::because("only root can become another user");
     }
     let sysctl = std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").unwrap();
     let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/userfaultfd");

@@ -103,7 +103,7 @@ fn disassemble(arguments: &[&str]) -> Listing {
 fn present(path: &str) -> bool {
     let present = Path::new(path).exists();
     if !present {
-        println!("SKIPPED: {path} is not installed");
+        skip::machine_lacks(path);
     }
     present
 }

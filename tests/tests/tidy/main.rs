@@ -8,6 +8,7 @@ mod crates;
 mod documents;
 mod modules;
 mod sizes;
+mod skips;
 mod sources;
 
 /// Compares the exceptions that a check found with the listed ones.

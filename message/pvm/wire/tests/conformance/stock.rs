@@ -21,13 +21,9 @@ pub struct Stock {
 impl Stock {
     /// Starts one; or says why stock PVM cannot run here.
     pub fn start(name: &str) -> Option<Stock> {
-        let skip = |why: &str| {
-            assert!(env::var_os("NAGAYA_TESTS_NO_SKIP").is_none(), "not to be skipped: {why}");
-            eprintln!("skipped: {why}");
-            None
-        };
         if !Path::new(DAEMON).exists() || !Path::new("/usr/include/pvm3.h").exists() {
-            return skip("no stock PVM here (packages pvm and pvm-dev)");
+            skip::machine_lacks("stock PVM (packages pvm and pvm-dev)");
+            return None;
         }
         // Short, for it is part of the name of a socket.
         let directory = env::temp_dir().join(format!("nagaya-{name}-{}", std::process::id()));
@@ -55,7 +51,8 @@ impl Stock {
         let stock = Stock { directory, daemon };
         // It says where it listens, or nothing.
         if !line.contains('/') && line.trim().is_empty() {
-            return skip("stock PVM's daemon does not start here");
+            skip::because("stock PVM's daemon does not start here");
+            return None;
         }
         Some(stock)
     }
