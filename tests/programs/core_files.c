@@ -1,7 +1,7 @@
 /* What the core files of tasks hold: the memory of the task that died, not of the others.
  *
- * usage: cores      makes a space and lets tasks die in it, in the current directory
- *        cores big | wait | abort | segv | quit    a task */
+ * usage: core_files      makes a space and lets tasks die in it, in the current directory
+ *        core_files big | wait | abort | segv | quit    a task */
 #include "check.h"
 
 #include <glob.h>

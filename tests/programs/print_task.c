@@ -1,6 +1,6 @@
 /* A task tells which one it is, and where.
  *
- * usage: who [stay|briefly] */
+ * usage: print_task [stay|briefly] */
 #include "check.h"
 
 #include <pvas.h>

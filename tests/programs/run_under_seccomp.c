@@ -1,6 +1,6 @@
 /* Runs a command under a seccomp filter, as container runtimes do.
  *
- * usage: denied CALL=ERROR... -- COMMAND [ARGUMENT]...
+ * usage: run_under_seccomp CALL=ERROR... -- COMMAND [ARGUMENT]...
  * CALL is a name of the table below; ERROR is EPERM or ENOSYS, which the call then gives,
  * or kill, which ends the process. */
 #include <errno.h>
@@ -67,18 +67,18 @@ int main(int argc, char **argv)
 	int i = 1;
 	for (; i < argc && strcmp(argv[i], "--"); i++)
 		if (i > RULES_MAX || add_rule(argv[i])) {
-			fprintf(stderr, "denied: %s: no such rule\n", argv[i]);
+			fprintf(stderr, "run_under_seccomp: %s: no such rule\n", argv[i]);
 			return 2;
 		}
 	if (i + 1 >= argc) {
-		fprintf(stderr, "usage: denied CALL=ERROR... -- COMMAND [ARGUMENT]...\n");
+		fprintf(stderr, "usage: run_under_seccomp CALL=ERROR... -- COMMAND [ARGUMENT]...\n");
 		return 2;
 	}
 	filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
 	struct sock_fprog program = {length, filter};
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) ||
 	    prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) {
-		perror("denied: seccomp");
+		perror("run_under_seccomp: seccomp");
 		return 2;
 	}
 	execvp(argv[i + 1], argv + i + 1);

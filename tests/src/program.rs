@@ -108,7 +108,7 @@ fn linked(directory: &str, libraries: &[(&str, PathBuf)], version: u32) -> PathB
 
 /// The smallest program there is: `_start` calls exit(0). Static PIE, no libc.
 pub fn tiny() -> PathBuf {
-    c_with("tiny.c", &["-static-pie", "-nostdlib", "-fno-stack-protector"])
+    c_with("exit_at_once.c", &["-static-pie", "-nostdlib", "-fno-stack-protector"])
 }
 
 /// Compiles `programs/SOURCE` and returns the executable, named as the source is without

@@ -218,7 +218,7 @@ fn a_segment_that_is_too_small_says_so() {
     small.refused(126, &["big_bss", "segment"]);
     nagaya("run").args(["--segment-size", "512M"]).arg(&program).run().prints("x\n");
     // A program that allocates too much is told ENOMEM, and lives.
-    let program = program::c("too_much.c");
+    let program = program::c("exhaust_memory.c");
     nagaya("run")
         .args(["-n", "3", "--segment-size", "512M"])
         .arg(&program)

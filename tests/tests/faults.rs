@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use nagaya_tests::{Cmd, WorkDir, program, skip};
+use nagaya_tests::{Cmd, WorkDir, machine_lacks, program};
 
 /// Runs one case of `programs/faults.c`.
 #[track_caller]
@@ -43,7 +43,7 @@ fn tasks_that_crash_exec_or_fail_to_start_leave_no_trace() {
 fn a_start_without_mappings_left_is_enomem() {
     let text = holds("mappings_run_out");
     if text.contains("unlimited") {
-        skip("vm.max_map_count is so high that it cannot be reached");
+        machine_lacks("a vm.max_map_count that can be reached");
     }
 }
 
@@ -51,9 +51,9 @@ fn a_start_without_mappings_left_is_enomem() {
 fn a_core_file_holds_the_memory_of_the_task_that_died() {
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap_or_default();
     if !pattern.starts_with("core") {
-        return skip("core files do not go to the current directory here");
+        return machine_lacks("core files in the current directory (kernel.core_pattern)");
     }
     let dir = WorkDir::new();
-    let program = program::c_pvas("cores.c");
+    let program = program::c_pvas("core_files.c");
     Cmd::new(program).dir(dir.path()).run().prints("small cores\n");
 }

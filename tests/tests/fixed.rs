@@ -63,7 +63,7 @@ fn a_fork_has_memory_of_its_own() {
 #[test]
 fn static_ones_and_interpreters_of_scripts_run() {
     for flags in [&["-no-pie", "-fno-pie"][..], &["-static", "-no-pie"]] {
-        let program = program::c_with("uid.c", flags);
+        let program = program::c_with("print_user.c", flags);
         let dir = WorkDir::new();
         let script = dir.write_executable("script", format!("#!{}\n", program.display()));
         for path in [&program, &script] {
@@ -135,7 +135,7 @@ fn those_that_come_later_have_a_space_of_their_own() {
         let line = task.wait_for_lines(1).remove(0);
         (task, line.split("owner ").nth(1).expect("an owner").to_owned())
     };
-    let (other, late) = (program::c_pvas("who.c"), fixed("who.c", &["pvas"]));
+    let (other, late) = (program::c_pvas("print_task.c"), fixed("print_task.c", &["pvas"]));
     let tasks = [stay(&other), stay(&late), stay(&late), stay(&other)];
     let owners: Vec<_> = tasks.iter().map(|(_, owner)| owner).collect();
     assert_eq!((owners[0], owners[1]), (owners[3], owners[2]));
@@ -145,7 +145,9 @@ fn those_that_come_later_have_a_space_of_their_own() {
     }
     exec(&job, PYTHON).args(["-c", "print(7)"]).run().prints("7\n");
     // What is wrong otherwise is said once.
-    exec(&job, fixed("who.c", &["pvas"]).with_extension("c")).run().refused(127, &["who.c"]);
+    exec(&job, fixed("print_task.c", &["pvas"]).with_extension("c"))
+        .run()
+        .refused(127, &["print_task.c"]);
 }
 
 #[test]

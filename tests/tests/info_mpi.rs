@@ -140,7 +140,7 @@ fn a_program_is_looked_at_and_not_run() {
     let output = info("mpirun.openmpi").arg(&not_pie).run();
     yes(&output, "Open MPI", "vader");
     assert!(value(&output, "program").contains("linked to fixed addresses"), "{output}");
-    let static_program = c_with("uid.c", &["-static-pie"]);
+    let static_program = c_with("print_user.c", &["-static-pie"]);
     no(&info("mpirun.openmpi").arg(static_program).run(), &["not linked with an MPI"]);
 }
 
@@ -160,7 +160,11 @@ fn what_is_no_mpi_is_refused_in_one_line() {
 #[test]
 fn what_the_system_forbids_is_told_apart() {
     let denied = |rules: &[&str]| {
-        Cmd::new(c("denied.c")).args(rules).arg("--").command(info("mpirun.openmpi")).run()
+        Cmd::new(c("run_under_seccomp.c"))
+            .args(rules)
+            .arg("--")
+            .command(info("mpirun.openmpi"))
+            .run()
     };
     // Ordinary processes could not; tasks can.
     let output = denied(&["process_vm_readv=EPERM", "process_vm_writev=EPERM", "kcmp=EPERM"]);

@@ -8,10 +8,10 @@ use nagaya_tests::{
 };
 use rustix::process::Signal;
 
-/// `deep` as task 0 and 1 of a job: 50 MiB each.
-fn two_deep(job: &str) -> Running {
+/// `nested_sleep` as task 0 and 1 of a job: 50 MiB each.
+fn two_sleepers(job: &str) -> Running {
     let mut running =
-        nagaya("run").args(["-n", "2", "--job", job]).arg(program::c("deep.c")).spawn();
+        nagaya("run").args(["-n", "2", "--job", job]).arg(program::c("nested_sleep.c")).spawn();
     running.wait_for("`up` twice", |text| text.matches("up").count() == 2);
     running
 }
@@ -19,7 +19,7 @@ fn two_deep(job: &str) -> Running {
 #[test]
 fn ps_lists_the_tasks_of_jobs() {
     let job = job();
-    let running = two_deep(&job);
+    let running = two_sleepers(&job);
     let tasks = tasks_of(&job);
     assert_eq!(tasks.iter().map(|task| task.id).collect::<Vec<_>>(), [0, 1], "{tasks:?}");
     for task in &tasks {
@@ -28,7 +28,7 @@ fn ps_lists_the_tasks_of_jobs() {
         assert!(["S", "R"].contains(&task.state.as_str()), "{task:?}");
         // Its own memory, not everybody's.
         assert!((50 << 20..80 << 20).contains(&task.rss), "{task:?}");
-        assert!(task.command.ends_with("/deep"), "{task:?}");
+        assert!(task.command.ends_with("/nested_sleep"), "{task:?}");
     }
     assert_ne!(tasks[0].pid, tasks[1].pid);
     // For people: a heading, and the same.
@@ -88,13 +88,13 @@ fn a_name_that_the_kernel_cuts_within_a_letter_hides_no_state() {
 #[test]
 fn maps_tell_who_owns_what() {
     let job = job();
-    let _running = two_deep(&job);
+    let _running = two_sleepers(&job);
     let tasks = tasks_of(&job);
     let whole = nagaya("maps").arg(&job).run().ok();
     for task in &tasks {
         assert!(whole.contains(&task.pid.to_string()), "{whole}");
     }
-    assert_eq!(whole.matches("/deep\n").count() % 2, 0, "each has its own image\n{whole}");
+    assert_eq!(whole.matches("/nested_sleep\n").count() % 2, 0, "each has its own image\n{whole}");
     for part in ["export", "image", "heap", "mmap", "stack"] {
         assert!(whole.matches(part).count() >= 2, "no {part} in\n{whole}");
     }
@@ -135,9 +135,9 @@ fn tasks_that_are_not_there_are_named() {
 fn gdb_shows_the_programs_own_source_lines() {
     tool("gdb");
     let job = job();
-    let mut running = two_deep(&job);
+    let mut running = two_sleepers(&job);
     let tasks = tasks_of(&job);
-    let line = std::fs::read_to_string(program::source_dir().join("deep.c"))
+    let line = std::fs::read_to_string(program::source_dir().join("nested_sleep.c"))
         .expect("the source")
         .lines()
         .position(|line| line.contains("here it sleeps"))
@@ -153,7 +153,7 @@ fn gdb_shows_the_programs_own_source_lines() {
         for wanted in ["where_it_sleeps", "one_above", "main", "in_a_thread", "usleep"] {
             assert!(text.contains(wanted), "no {wanted}: {output}");
         }
-        assert!(text.contains(&format!("deep.c:{line}")), "{output}");
+        assert!(text.contains(&format!("nested_sleep.c:{line}")), "{output}");
         assert!(text.contains("=6) at "), "arguments are shown: {output}");
     }
     // Variables of this task, not of the other.
@@ -170,7 +170,7 @@ fn gdb_shows_the_programs_own_source_lines() {
 #[test]
 fn gdb_works_on_a_static_pie_and_under_exec() {
     let job = job();
-    let program = program::c_with("deep.c", &["-static-pie", "-pthread"]);
+    let program = program::c_with("nested_sleep.c", &["-static-pie", "-pthread"]);
     let mut running = exec(&job, program).spawn();
     running.wait_for_word("up");
     let output = nagaya("gdb").arg(format!("{job}.0")).args(["-nx", "-batch", "-ex", "bt"]).run();
@@ -216,10 +216,10 @@ fn info_counts_the_loads_and_stores_of_fcp() {
 #[test]
 fn tools_of_the_system_see_the_tasks() {
     let job = job();
-    let _running = two_deep(&job);
+    let _running = two_sleepers(&job);
     let pid = tasks_of(&job)[0].pid;
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).expect("read");
-    assert_eq!(comm, "deep\n");
+    assert_eq!(comm, "nested_sleep\n");
     // strace attaches and detaches.
     let output =
         Cmd::new("timeout").args(["-s", "INT", "1", "strace", "-f", "-p", &pid.to_string()]).run();

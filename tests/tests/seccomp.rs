@@ -23,7 +23,7 @@ const CMA_KILLS: &[&str] = &["process_vm_readv=kill", "process_vm_writev=kill", 
 
 /// A command under a filter.
 fn denied(rules: &[&str], command: Cmd) -> Cmd {
-    Cmd::new(c("denied.c")).args(rules).arg("--").command(command)
+    Cmd::new(c("run_under_seccomp.c")).args(rules).arg("--").command(command)
 }
 
 /// Also `nagaya ps` runs under the filter.

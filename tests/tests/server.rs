@@ -41,7 +41,7 @@ fn sockets(dir: &std::path::Path) -> Vec<PathBuf> {
 #[test]
 fn tasks_of_a_job_share_a_space_and_jobs_do_not() {
     let (first, second) = (job(), job());
-    let program = program::c_pvas("who.c");
+    let program = program::c_pvas("print_task.c");
     let start = |job: &str| {
         let mut running = exec(job, &program).arg("stay").spawn();
         let line = running.wait_for_lines(1).remove(0);
@@ -62,7 +62,7 @@ fn tasks_of_a_job_share_a_space_and_jobs_do_not() {
 
 #[test]
 fn the_job_comes_from_the_launchers_variables() {
-    let program = program::c_pvas("who.c");
+    let program = program::c_pvas("print_task.c");
     let unique = job();
     let clean = |command: Cmd| {
         let names = ["PMIX_NAMESPACE", "PMI_JOBID", "SLURM_JOB_ID", "SLURM_STEP_ID", "NAGAYA_JOB"];
@@ -97,7 +97,7 @@ fn the_job_comes_from_the_launchers_variables() {
 #[test]
 fn ids_are_taken_free_or_out_of_range() {
     let job = job();
-    let program = program::c_pvas("who.c");
+    let program = program::c_pvas("print_task.c");
     let mut first = exec(&job, &program).arg("stay").spawn();
     first.wait_for_lines(1);
     let at_5 = nagaya("exec").args(["--job", &job, "--id", "5"]).arg(&program);
@@ -323,7 +323,7 @@ fn another_user_is_kept_out() {
         return;
     }
     let job = job();
-    let program = program::c_pvas("who.c");
+    let program = program::c_pvas("print_task.c");
     let mut mine = exec(&job, &program).arg("stay").spawn();
     let owner = mine.wait_for_lines(1)[0].split("owner ").nth(1).map(str::to_owned);
     // The same job name, as nobody: another directory, another space.
@@ -337,7 +337,7 @@ fn another_user_is_kept_out() {
         nagaya_tests::copy_program(from, &path);
         path
     };
-    let (nagaya, who) = (open("nagaya", &nagaya_tests::nagaya_path()), program::c("uid.c"));
+    let (nagaya, who) = (open("nagaya", &nagaya_tests::nagaya_path()), program::c("print_user.c"));
     let who = open("uid", &who);
     let output = as_nobody(Cmd::new(&nagaya).args(["exec", "--job", &job]).arg(&who)).run();
     assert_eq!(output.clone().ok(), "65534\n", "{output}");
@@ -354,7 +354,7 @@ fn another_user_is_kept_out() {
 #[test]
 fn many_stubs_start_at_once() {
     let job = job();
-    let program = program::c_pvas("who.c");
+    let program = program::c_pvas("print_task.c");
     let running: Vec<_> = (0..24).map(|_| exec(&job, &program).arg("briefly").spawn()).collect();
     let mut ids: Vec<String> = running
         .into_iter()
@@ -389,7 +389,8 @@ fn jobs_start_and_end_in_quick_succession() {
 #[test]
 fn a_program_that_cannot_be_a_task_falls_back_on_request() {
     let dir = WorkDir::new();
-    let plain = dir.write_executable("set-id", fs::read(program::c("uid.c")).expect("read it"));
+    let plain =
+        dir.write_executable("set-id", fs::read(program::c("print_user.c")).expect("read it"));
     fs::set_permissions(&plain, fs::Permissions::from_mode(0o4755)).expect("chmod");
     let wanted = format!("{}\n", rustix::process::geteuid().as_raw());
     nagaya("exec").args(["--job", &job()]).arg(&plain).run().refused(126, &["set-user-ID"]);
@@ -414,7 +415,7 @@ fn verbose_says_what_is_done() {
 #[test]
 fn the_segment_size_holds_for_the_job() {
     let job = job();
-    let program = program::c_pvas("who.c");
+    let program = program::c_pvas("print_task.c");
     let mut first = nagaya("exec")
         .args(["--job", &job, "--segment-size", "4G"])
         .arg(&program)

@@ -19,7 +19,8 @@ fn ps_of(user: &User) -> Vec<Task> {
 /// A task of the job `same`, and its line: "task ID of N, owner PID".
 fn stays(user: &User) -> (Running, String) {
     let exec = user.nagaya("exec").args(["--job", "same"]);
-    let mut running = user.command(exec.arg(user.bring(&c_pvas("who.c"))).arg("stay")).spawn();
+    let mut running =
+        user.command(exec.arg(user.bring(&c_pvas("print_task.c"))).arg("stay")).spawn();
     let line = running.wait_for_lines(1).remove(0);
     (running, line)
 }
@@ -37,7 +38,7 @@ fn an_ordinary_user_runs_tasks_and_sees_them() {
     assert_eq!(tasks.len(), 1, "{tasks:?}");
     assert_eq!(tasks[0].state, "S", "{tasks:?}");
     let maps = user.command(user.nagaya("maps").arg("same.0")).run().ok();
-    assert!(maps.contains("who"), "{maps}");
+    assert!(maps.contains("print_task"), "{maps}");
     let info = user.command(user.nagaya("info").arg("--parsable")).run().ok();
     assert!(info.contains("\nspaces=yes\n"), "{info}");
     task.signal(rustix::process::Signal::TERM);

@@ -80,7 +80,7 @@ fn sharing_takes_no_fault_and_no_page_table() {
 #[test]
 fn sharing_needs_no_call_that_a_filter_denies() {
     let denied = ["process_vm_readv=kill", "process_vm_writev=kill", "kcmp=EPERM"];
-    let denied = Cmd::new(program::c("denied.c")).args(denied).arg("--");
+    let denied = Cmd::new(program::c("run_under_seccomp.c")).args(denied).arg("--");
     denied.command(tasks(2, xpmem()).arg("sharing")).run().ok();
 }
 
