@@ -173,6 +173,11 @@ impl Fabric {
         self.place = Some(place);
     }
 
+    /// Returns whether messages wait for their connection, or for the transport to take them.
+    pub fn has_unsent(&self) -> bool {
+        !self.sends.is_empty() || self.sessions.values().any(|session| !session.queue.is_empty())
+    }
+
     /// Ends a connection after all that was sent on it. [`Event::Closed`] says when the other
     /// has it all.
     pub fn close(&mut self, peer: Peer) {

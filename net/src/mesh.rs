@@ -149,6 +149,11 @@ impl Mesh {
         }
     }
 
+    /// Returns whether messages wait for their connection, or for the transport to take them.
+    pub fn has_unsent(&self) -> bool {
+        self.fabric.has_unsent()
+    }
+
     /// What was said next, if anything was. Never waits. Who knows the secret and is none of the
     /// nodes is not heard.
     pub fn hear(&mut self) -> Option<Result<Said, Gone>> {
