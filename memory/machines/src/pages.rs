@@ -59,7 +59,11 @@ impl Agent {
         self.send_letters();
         let shared = &self.shared;
         let body =
-            body.try_bytes(|mut pages, bytes| pages.try_for_each(|page| shared.read(page, bytes)))?;
+            body.try_bytes(|pages, bytes| {
+                let from = bytes.len();
+                bytes.resize(from + ((pages.end - pages.start) * PAGE) as usize, 0);
+                shared.copy(pages, &mut bytes[from..])
+            })?;
         self.tell_in_time();
         self.send(header.to, Frame::Page(*header), body);
         Ok(())

@@ -20,10 +20,11 @@ use crate::userfault::{Stopped, Userfault};
 
 /// Bytes of a page: the system's.
 pub const PAGE: u64 = 4096;
-const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+/// What is put where several pages of zeros come at once.
+static ZEROS: [u8; 16 * PAGE as usize] = [0; 16 * PAGE as usize];
 
 /// What is known of a page; of others, that threads may do nothing with it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Page {
     access: Access,
     /// The file has something there.
@@ -134,111 +135,213 @@ impl Shared {
         at(pages.start)..at(pages.end)
     }
 
-    /// Threads may do at least that with a page from now on, and those go on that were stopped.
+    /// Allows threads `access` or more to a page, and resumes those that were stopped there.
     pub fn allow(&mut self, page: u64, access: Access) -> Result<(), PagerError> {
-        let before = self.of(page);
-        if !before.is_there {
-            return self.bring(page, None, access);
-        }
-        let access = access.max(before.access);
-        self.pages.insert(page, Page { access, ..before });
-        if before.is_mapped { self.show(page, access) } else { Ok(()) }
+        self.allow_all(page..page + 1, access)
     }
 
-    /// A page holds this from now on, or zeros; threads may do that with it, and those go on that
-    /// were stopped.
+    /// The same of many.
+    pub fn allow_all(&mut self, pages: Range<u64>, access: Access) -> Result<(), PagerError> {
+        self.each(pages, |shared, pages, before| {
+            if !before.is_there {
+                return shared.bring_all(pages, None, access);
+            }
+            let access = access.max(before.access);
+            shared.are(pages.clone(), Page { access, ..before });
+            if before.is_mapped { shared.show(pages, access) } else { Ok(()) }
+        })
+    }
+
+    /// Fills a page with `bytes`, or with zeros, allows threads `access` to it, and resumes those
+    /// that were stopped there.
     pub fn bring(
         &mut self,
         page: u64,
         bytes: Option<&[u8]>,
         access: Access,
     ) -> Result<(), PagerError> {
-        let before = self.of(page);
-        let is_mapped = before.is_mapped;
-        self.pages.insert(page, Page { access, is_there: true, is_mapped });
-        let bytes = bytes.unwrap_or(&ZEROS);
-        if !is_mapped {
-            return self.store(page, bytes);
-        }
-        let at = self.at(page..page + 1);
-        loop {
-            let done = match before.is_there {
-                true => Err(Errno::EXIST),
-                false => self.userfault.copy(at.start, bytes, access == Access::Write),
+        self.bring_all(page..page + 1, bytes, access)
+    }
+
+    /// The same of many.
+    ///
+    /// # Panics
+    /// The bytes have another length than the pages.
+    pub fn bring_all(
+        &mut self,
+        pages: Range<u64>,
+        bytes: Option<&[u8]>,
+        access: Access,
+    ) -> Result<(), PagerError> {
+        let first = pages.start;
+        let all = (pages.end - first) * PAGE;
+        assert!(bytes.is_none_or(|it| it.len() as u64 == all), "as many bytes as pages have");
+        self.each(pages, |shared, pages, before| {
+            let part = ((pages.start - first) * PAGE) as usize;
+            let length = ((pages.end - pages.start) * PAGE) as usize;
+            let bytes = bytes.map(|bytes| &bytes[part..part + length]);
+            let is_mapped = before.is_mapped;
+            shared.are(pages.clone(), Page { access, is_there: true, is_mapped });
+            if is_mapped && !before.is_there {
+                return shared.put(pages, bytes, access);
+            }
+            shared.store_all(pages.clone(), bytes)?;
+            if is_mapped { shared.show(pages, access) } else { Ok(()) }
+        })
+    }
+
+    /// Puts bytes or zeros where the file has nothing, and maps them.
+    fn put(
+        &self,
+        pages: Range<u64>,
+        bytes: Option<&[u8]>,
+        access: Access,
+    ) -> Result<(), PagerError> {
+        let (mut page, mut end) = (pages.start, pages.end);
+        while page < pages.end {
+            let part =
+                ((page - pages.start) * PAGE) as usize..((end - pages.start) * PAGE) as usize;
+            let part = match bytes {
+                Some(bytes) => &bytes[part],
+                None => &ZEROS[..part.len().min(ZEROS.len())],
             };
-            match done {
-                Ok(_) => return Ok(()),
+            match self.userfault.copy(self.at(page..end).start, part, access == Access::Write) {
+                Ok(count) => (page, end) = (page + count as u64 / PAGE, pages.end),
                 // The file has it already, or nobody maps it.
+                Err(Errno::EXIST | Errno::NOENT) if end > page + 1 => end = page + 1,
                 Err(Errno::EXIST | Errno::NOENT) => {
-                    self.store(page, bytes)?;
-                    return self.show(page, access);
+                    self.store(page, part)?;
+                    self.show(page..page + 1, access)?;
+                    (page, end) = (page + 1, pages.end);
                 }
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOMEM) => return Err(PagerError::Memory),
-                Err(why) => return Err(failed("bring a page by userfaultfd")(why)),
+                Err(why) => return Err(failed("bring pages by userfaultfd")(why)),
             }
         }
+        Ok(())
     }
 
-    /// Maps a page that the file has where somebody wants it, as the access says.
-    fn show(&self, page: u64, access: Access) -> Result<(), PagerError> {
-        let (at, writable) = (self.at(page..page + 1), access == Access::Write);
-        loop {
-            match self.userfault.map(at.clone(), writable) {
-                Ok(_) | Err(Errno::NOENT) => return self.wake(page..page + 1),
+    /// Maps pages that the file has where somebody wants them, with this access, and resumes
+    /// threads.
+    fn show(&self, pages: Range<u64>, access: Access) -> Result<(), PagerError> {
+        let writable = access == Access::Write;
+        let (mut page, mut end) = (pages.start, pages.end);
+        while page < pages.end {
+            match self.userfault.map(self.at(page..end), writable) {
+                Ok(bytes) => (page, end) = (page + bytes as u64 / PAGE, pages.end),
                 // It is mapped already, perhaps for reading only.
                 Err(Errno::EXIST) => {
                     if writable {
-                        self.set_protection(page, false)?;
+                        self.set_protection(page..page + 1, false)?;
                     }
-                    return self.wake(page..page + 1);
+                    (page, end) = (page + 1, pages.end);
                 }
+                // Of some of them nobody has a mapping.
+                Err(Errno::NOENT) if end > page + 1 => end = page + 1,
+                Err(Errno::NOENT) => (page, end) = (page + 1, pages.end),
                 // Somebody has given the memory back.
-                Err(Errno::FAULT) => self.store(page, &ZEROS)?,
+                Err(Errno::FAULT) => self.store(page, &ZEROS[..PAGE as usize])?,
                 Err(Errno::AGAIN) => {}
                 Err(Errno::NOMEM) => return Err(PagerError::Memory),
                 Err(why) => return Err(failed("map a page by userfaultfd")(why)),
             }
         }
+        self.wake(pages)
     }
 
-    fn set_protection(&self, page: u64, protects: bool) -> Result<(), PagerError> {
-        match self.userfault.protect(self.at(page..page + 1), protects) {
-            Ok(()) | Err(Errno::NOENT) => Ok(()),
+    /// Protects pages against writing, or ends that; those that nobody maps stay as they are.
+    fn set_protection(&self, pages: Range<u64>, protects: bool) -> Result<(), PagerError> {
+        match self.userfault.protect(self.at(pages.clone()), protects) {
+            Ok(()) => Ok(()),
+            Err(Errno::NOENT) if pages.end - pages.start > 1 => {
+                pages.into_iter().try_for_each(|it| self.set_protection(it..it + 1, protects))
+            }
+            Err(Errno::NOENT) => Ok(()),
             Err(why) => Err(failed("protect a page by userfaultfd")(why)),
         }
     }
 
-    /// Threads that could write a page may only read it from now on.
+    /// Withdraws write access to a page.
     pub fn protect(&mut self, page: u64) -> Result<(), PagerError> {
-        let before = self.of(page);
-        if before.access < Access::Write {
-            return Ok(());
-        }
-        self.pages.insert(page, Page { access: Access::Read, ..before });
-        if before.is_mapped { self.set_protection(page, true) } else { Ok(()) }
+        self.protect_all(page..page + 1)
     }
 
-    /// Threads may do nothing with a page from now on. What the file holds stays.
+    /// The same of many.
+    pub fn protect_all(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        self.each(pages, |shared, pages, before| {
+            if before.access < Access::Write {
+                return Ok(());
+            }
+            shared.are(pages.clone(), Page { access: Access::Read, ..before });
+            if before.is_mapped { shared.set_protection(pages, true) } else { Ok(()) }
+        })
+    }
+
+    /// Withdraws all access to a page. What the file holds stays.
     pub fn forbid(&mut self, page: u64) -> Result<(), PagerError> {
-        let before = self.of(page);
-        self.pages.insert(page, Page { access: Access::None, ..before });
-        if !before.is_mapped || before.access == Access::None {
-            return Ok(());
+        self.forbid_all(page..page + 1)
+    }
+
+    /// The same of many.
+    pub fn forbid_all(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        self.each(pages, |shared, pages, before| {
+            shared.are(pages.clone(), Page { access: Access::None, ..before });
+            if !before.is_mapped || before.access == Access::None {
+                return Ok(());
+            }
+            let at = shared.at(pages);
+            let start = with_exposed_provenance_mut(at.start);
+            // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
+            match unsafe { madvise(start, at.len(), Advice::LinuxDontNeed) } {
+                // Where nothing is mapped there is nothing to end.
+                Ok(()) | Err(Errno::NOMEM) => Ok(()),
+                Err(why) => Err(failed("take a page from threads")(why)),
+            }
+        })
+    }
+
+    /// Returns the memory of pages to the system that threads may not use: they hold zeros.
+    ///
+    /// # Panics
+    /// Threads may use some.
+    pub fn free(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
+        self.each(pages, |shared, pages, before| {
+            assert_eq!(before.access, Access::None, "pages that are used are freed");
+            shared.are(pages.clone(), Page { is_there: false, ..before });
+            shared.punch(pages)
+        })
+    }
+
+    /// Calls `does` with each run of neighbours of which the same is known.
+    fn each(
+        &mut self,
+        mut pages: Range<u64>,
+        mut does: impl FnMut(&mut Self, Range<u64>, Page) -> Result<(), PagerError>,
+    ) -> Result<(), PagerError> {
+        while !pages.is_empty() {
+            let first = self.of(pages.start);
+            let end = (pages.start + 1..pages.end).find(|&page| self.of(page) != first);
+            let end = end.unwrap_or(pages.end);
+            does(self, pages.start..end, first)?;
+            pages.start = end;
         }
-        let at = self.at(page..page + 1);
-        let start = with_exposed_provenance_mut(at.start);
-        // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
-        match unsafe { madvise(start, at.len(), Advice::LinuxDontNeed) } {
-            Ok(()) | Err(Errno::NOMEM) => Ok(()),
-            Err(why) => Err(failed("take a page from threads")(why)),
-        }
+        Ok(())
+    }
+
+    /// From now on this is known of these pages.
+    fn are(&mut self, pages: Range<u64>, page: Page) {
+        self.pages.extend(pages.map(|it| (it, page)));
     }
 
     /// The file has nothing of these pages any more, nothing is known of them, and threads may do
     /// nothing with what is watched of them.
     pub fn discard(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
         self.forget(pages.clone());
+        self.punch(pages)
+    }
+
+    fn punch(&self, pages: Range<u64>) -> Result<(), PagerError> {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let (at, bytes) = (pages.start * PAGE, (pages.end - pages.start) * PAGE);
         fallocate(&self.file, flags, at, bytes).map_err(failed("give pages back to the system"))
@@ -255,18 +358,18 @@ impl Shared {
         }
     }
 
-    /// Appends what a page holds.
-    pub fn read(&self, page: u64, to: &mut Vec<u8>) -> Result<(), PagerError> {
-        let begin = to.len();
-        to.resize(begin + PAGE as usize, 0);
-        self.copy(page..page + 1, &mut to[begin..])
-    }
-
     /// A page holds this, whatever threads may do with it.
     pub fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), PagerError> {
         let before = self.of(page);
         self.pages.insert(page, Page { is_there: true, ..before });
         self.store(page, bytes)
+    }
+
+    fn store_all(&self, pages: Range<u64>, bytes: Option<&[u8]>) -> Result<(), PagerError> {
+        match bytes {
+            Some(bytes) => self.store(pages.start, bytes),
+            None => pages.into_iter().try_for_each(|it| self.store(it, &ZEROS[..PAGE as usize])),
+        }
     }
 
     fn store(&self, page: u64, mut bytes: &[u8]) -> Result<(), PagerError> {
@@ -466,9 +569,9 @@ mod tests {
         assert_eq!(it.faults(2, None, &[]), 7);
         assert_eq!(it.faults(2, Some(8), &[Access::Write]), 8);
         it.shared.forbid(2).unwrap();
-        let mut bytes = Vec::new();
-        it.shared.read(2, &mut bytes).unwrap();
-        assert_eq!((bytes.len(), bytes[0]), (PAGE as usize, 8));
+        let mut bytes = vec![0; PAGE as usize];
+        it.shared.copy(2..3, &mut bytes).unwrap();
+        assert_eq!(bytes[0], 8);
         assert_eq!(it.faults(2, None, &[Access::Read]), 8);
         it.shared.forbid(2).unwrap();
         it.shared.bring(2, Some(&[9; PAGE as usize]), Access::Read).unwrap();
@@ -496,8 +599,8 @@ mod tests {
         it.shared.bring(3, Some(&[4; PAGE as usize]), Access::Write).unwrap();
         // SAFETY: as above.
         assert_eq!(unsafe { it.byte(3).read() }, 1);
-        let mut bytes = Vec::new();
-        it.shared.read(3, &mut bytes).unwrap();
+        let mut bytes = vec![0; PAGE as usize];
+        it.shared.copy(3..4, &mut bytes).unwrap();
         assert_eq!(bytes[0], 4);
         // Nor where nothing is any more.
         // SAFETY: nobody uses it.
@@ -507,6 +610,38 @@ mod tests {
         it.shared.forbid(6).unwrap();
         it.shared.bring(6, None, Access::Write).unwrap();
         it.shared.allow(6, Access::Write).unwrap();
+    }
+
+    #[test]
+    fn pages_that_are_handled_together_are_each_as_they_would_be_alone() {
+        let mut it = mapped();
+        // SAFETY: nobody else uses it.
+        unsafe { it.byte(1).write(1) };
+        it.shared.watch(it.at..it.at + 8 * PAGE as usize).unwrap();
+        it.shared.are_used(1..2);
+        it.shared.is_apart(4, &[4; PAGE as usize]).unwrap();
+        it.shared.forbid_all(0..8).unwrap();
+        let bytes: Vec<u8> = (0..8u8).flat_map(|page| [page + 10; PAGE as usize]).collect();
+        it.shared.bring_all(0..8, Some(&bytes), Access::Read).unwrap();
+        for page in [0, 1, 3, 7] {
+            assert_eq!(it.faults(page, None, &[]), page as u8 + 10);
+        }
+        let mut apart = vec![0; PAGE as usize];
+        it.shared.copy(4..5, &mut apart).unwrap();
+        assert_eq!(apart[0], 14);
+        it.shared.allow_all(0..8, Access::Write).unwrap();
+        assert_eq!(it.faults(5, Some(50), &[]), 50);
+        it.shared.protect_all(0..8).unwrap();
+        assert_eq!(it.faults(5, None, &[]), 50);
+        assert_eq!(it.faults(6, Some(60), &[Access::Write]), 60);
+        it.shared.forbid_all(0..4).unwrap();
+        assert_eq!(it.faults(2, None, &[Access::Read]), 12);
+        it.shared.forbid_all(0..4).unwrap();
+        it.shared.free(0..4).unwrap();
+        assert_eq!(it.shared.held(0..8).unwrap(), vec![4..8; 1], "their memory is the system's");
+        it.shared.allow_all(0..4, Access::Write).unwrap();
+        assert_eq!(it.faults(2, None, &[]), 0);
+        assert_eq!(it.faults(7, None, &[]), 17, "others stay as they were");
     }
 
     #[test]
