@@ -7,7 +7,7 @@ use crate::sources::members;
 const FLOORS: &[&[&str]] = &[
     &["sync", "layout", "coherence", "figure", "skip"],
     &["gate", "pager", "net", "sim"],
-    &["loader", "launch"],
+    &["loader", "launch", "node"],
     &["pvas"],
     &["fcp"],
     &["pvm", "machines", "delegate", "memop"],

@@ -1,0 +1,190 @@
+//! The memory that an engine serves. [`Region`] is memory of its own, [`Shared`] a file that
+//! others map; both stop threads at pages which those may not use.
+
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+
+use coherence::message::Page;
+use pager::shared::PAGE;
+use pager::{Access, Fault, PagerError, Region, Shared};
+
+/// Zeros, as many as a page of the system has.
+const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
+
+/// Memory whose pages an engine provides.
+pub trait Memory {
+    /// Returns a descriptor that is readable while threads are stopped.
+    fn descriptor(&self) -> BorrowedFd<'_>;
+
+    /// Appends the faults since the last call. Never waits.
+    fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError>;
+
+    /// Returns whether a page can be mapped for reading only. If not (Linux before 6.4), an
+    /// engine treats each read fault as a write fault.
+    fn can_allow_read(&self) -> bool;
+
+    /// Returns the bytes of a page.
+    fn page_bytes(&self) -> usize;
+
+    /// Allows threads `access` or more to pages, and resumes threads that were stopped there.
+    fn allow(&mut self, pages: Range<Page>, access: Access) -> Result<(), PagerError>;
+
+    /// Fills pages that threads may not use with `bytes`, or with zeros, and allows `access`.
+    fn bring(
+        &mut self,
+        pages: Range<Page>,
+        bytes: Option<&[u8]>,
+        access: Access,
+    ) -> Result<(), PagerError>;
+
+    /// Fills a page with `bytes`, or with zeros, without any change of access.
+    fn fill(&mut self, page: Page, bytes: Option<&[u8]>) -> Result<(), PagerError>;
+
+    /// Withdraws write access to pages.
+    fn protect(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
+
+    /// Withdraws all access to pages. Their contents stay.
+    fn forbid(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
+
+    /// Forgets pages and returns their memory to the system: they hold zeros.
+    fn discard(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
+
+    /// Returns the memory of pages to the system that threads may not use and whose contents are
+    /// obsolete.
+    fn free(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
+
+    /// Lets threads that were stopped at a page retry. Maps the page if they may use it: under
+    /// memory pressure the kernel drops mappings.
+    fn retry(&mut self, page: Page) -> Result<(), PagerError>;
+
+    /// Appends the contents of pages to `to`.
+    fn append(&self, pages: Range<Page>, to: &mut Vec<u8>) -> Result<(), PagerError>;
+
+    /// Returns the access that a fault asks the protocol for.
+    fn wanted(&self, wants: Access) -> Access {
+        if self.can_allow_read() { wants } else { Access::Write }
+    }
+}
+
+impl Memory for Region {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        Region::descriptor(self)
+    }
+
+    fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError> {
+        Region::faults(self, faults)
+    }
+
+    fn can_allow_read(&self) -> bool {
+        Region::can_allow_read(self)
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.place().page_bytes
+    }
+
+    fn allow(&mut self, pages: Range<Page>, access: Access) -> Result<(), PagerError> {
+        self.allow_all(pages, access)
+    }
+
+    fn bring(
+        &mut self,
+        pages: Range<Page>,
+        bytes: Option<&[u8]>,
+        access: Access,
+    ) -> Result<(), PagerError> {
+        Region::bring(self, pages, bytes, access)
+    }
+
+    fn fill(&mut self, page: Page, bytes: Option<&[u8]>) -> Result<(), PagerError> {
+        match bytes {
+            Some(bytes) => self.write(page, 0, bytes),
+            None => Region::discard(self, page),
+        }
+    }
+
+    fn protect(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        self.protect_all(pages)
+    }
+
+    fn forbid(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        self.forbid_all(pages)
+    }
+
+    fn discard(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        self.discard_all(pages)
+    }
+
+    fn free(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        self.discard_all(pages)
+    }
+
+    fn retry(&mut self, page: Page) -> Result<(), PagerError> {
+        Region::wake(self, page)
+    }
+
+    fn append(&self, pages: Range<Page>, to: &mut Vec<u8>) -> Result<(), PagerError> {
+        self.read_all(pages, to)
+    }
+}
+
+impl Memory for Shared {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        Shared::descriptor(self)
+    }
+
+    fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError> {
+        Shared::faults(self, faults)
+    }
+
+    fn can_allow_read(&self) -> bool {
+        Shared::can_allow_read(self)
+    }
+
+    fn page_bytes(&self) -> usize {
+        PAGE as usize
+    }
+
+    fn allow(&mut self, pages: Range<Page>, access: Access) -> Result<(), PagerError> {
+        self.allow_all(pages, access)
+    }
+
+    fn bring(
+        &mut self,
+        pages: Range<Page>,
+        bytes: Option<&[u8]>,
+        access: Access,
+    ) -> Result<(), PagerError> {
+        self.bring_all(pages, bytes, access)
+    }
+
+    fn fill(&mut self, page: Page, bytes: Option<&[u8]>) -> Result<(), PagerError> {
+        self.write(page, bytes.unwrap_or(&ZEROS))
+    }
+
+    fn protect(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        self.protect_all(pages)
+    }
+
+    fn forbid(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        self.forbid_all(pages)
+    }
+
+    fn discard(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        Shared::discard(self, pages)
+    }
+
+    fn free(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+        Shared::free(self, pages)
+    }
+
+    fn retry(&mut self, page: Page) -> Result<(), PagerError> {
+        Shared::wake(self, page..page + 1)
+    }
+
+    fn append(&self, pages: Range<Page>, to: &mut Vec<u8>) -> Result<(), PagerError> {
+        let before = to.len();
+        to.resize(before + ((pages.end - pages.start) * PAGE) as usize, 0);
+        self.copy(pages, &mut to[before..])
+    }
+}
