@@ -5,7 +5,6 @@ use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
-use net::control;
 use net::error::FabricError;
 use net::mesh::{Gone, Mesh, Said};
 use net::patience::Patience;
@@ -139,9 +138,6 @@ pub trait Driver {
         false
     }
 
-    /// Handles the loss of the process that started this node.
-    fn launcher_lost(&mut self) {}
-
     /// Returns the nanoseconds since the engine started.
     fn now(&self) -> u64 {
         self.engine().now()
@@ -167,9 +163,6 @@ pub trait Driver {
         let beat = self.engine_mut().mesh.as_mut().and_then(|mesh| mesh.beat(Instant::now()));
         if let Some((node, time)) = beat {
             self.silent(node, time);
-        }
-        if control::is_cut() {
-            self.launcher_lost();
         }
         if found {
             self.handled();

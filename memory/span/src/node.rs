@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
+use ::node::residency::MIN_RESIDENCE_NS;
 use coherence::ride::Policy as Rides;
 use coherence::sequential::message::PAGES_MAX;
 use coherence::sequential::{MIGRATORY_MAX, Options};
@@ -23,7 +24,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::addresses::{Addresses, END, PAGE};
-use crate::agent::{Agent, HOLD, Orders, Origin, Parts, Wanted};
+use crate::agent::{Agent, Orders, Origin, Parts, Wanted};
 use crate::clocks::{self, Times};
 use crate::desk::Desk;
 use crate::exe::Exe;
@@ -221,7 +222,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         copies_max: u64::MAX,
         rides: Rides::Runs,
         migratory: MIGRATORY_MAX,
-        rest: HOLD,
+        rest: MIN_RESIDENCE_NS,
     };
     let mut first_thread = None;
     let mut loaded = None;

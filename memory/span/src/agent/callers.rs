@@ -2,6 +2,7 @@
 //! at the origin, with memory that has to come there, and their own node's processor is hardly
 //! of use to them.
 
+use node::driver::Driver as _;
 use std::collections::HashMap;
 use std::fs;
 

@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
 use coherence::sequential::Event;
+use node::sequential::Replica as _;
 use pager::{PagerError, Region};
 
 use super::Agent;
@@ -52,17 +53,17 @@ struct Fork {
 impl Agent {
     /// Pages that have been used, so far as this node knows; and more.
     fn used(&self) -> Vec<Range<Page>> {
-        let all = self.region.pages();
+        let all = self.engine.memory.pages();
         let mut used = Ranges::default();
-        self.region.known().for_each(|pages| used.insert(pages));
-        let mut page = self.node.next_touched(0..all);
+        self.engine.memory.known().for_each(|pages| used.insert(pages));
+        let mut page = self.pages.node.next_touched(0..all);
         while page < all {
             let first = page;
-            while page < all && self.node.next_touched(page..all) == page {
+            while page < all && self.pages.node.next_touched(page..all) == page {
                 page += 1;
             }
             used.insert(first..page);
-            page = self.node.next_touched(page..all);
+            page = self.pages.node.next_touched(page..all);
         }
         used.iter().collect()
     }
@@ -114,7 +115,7 @@ impl Agent {
 
     /// A node says which pages were used.
     pub(super) fn has_used(&mut self, from: NodeId, body: &[u8]) {
-        let all = self.region.pages();
+        let all = self.engine.memory.pages();
         let pages: Option<Vec<Range<Page>>> = postcard::from_bytes(body).ok();
         let pages = pages.filter(|pages| pages.iter().all(|pages| pages.end <= all));
         let fork = self.origin.as_mut().and_then(|origin| origin.forks.now.as_mut());
@@ -160,7 +161,7 @@ impl Agent {
     pub(super) fn copy_those_asked(&mut self, pages: Range<Page>) {
         let fork = self.origin.as_mut().and_then(|origin| origin.forks.now.as_mut());
         let Some(fork) = fork else { return };
-        let (region, Some(snapshot)) = (&self.region, &mut fork.snapshot) else { return };
+        let (region, Some(snapshot)) = (&self.engine.memory, &mut fork.snapshot) else { return };
         let mut done = Ok(());
         fork.asked.retain(|page| {
             let is_here = pages.contains(page);
@@ -213,25 +214,25 @@ impl Agent {
             return true;
         }
         // Another thread has unmapped it since the copy began.
-        if !self.region.is_open(page) {
+        if !self.engine.memory.is_open(page) {
             return true;
         }
-        if self.node.can_be_read(page) {
+        if self.pages.node.can_be_read(page) {
             let snapshot = fork.snapshot.as_mut().expect("it is made");
-            if let Err(error) = copy(&self.region, snapshot, page) {
+            if let Err(error) = copy(&self.engine.memory, snapshot, page) {
                 self.end(1, &error.to_string());
             }
             return true;
         }
-        let waits = self.node.state(page).is_some_and(|state| state.waits());
+        let waits = self.pages.node.state(page).is_some_and(|state| state.waits());
         // Those that are closed will be zeros.
-        if !waits && self.is_closed(page) {
+        if !waits && self.pages.closed.contains(page) {
             return true;
         }
         fork.asked.push(page);
         if !waits {
-            let reads = self.region.can_allow_read();
-            self.step(if reads { Event::Read(page) } else { Event::Write(page) }, None);
+            let reads = self.engine.memory.can_allow_read();
+            self.step(if reads { Event::Read(page) } else { Event::Write(page) });
         }
         !waits
     }

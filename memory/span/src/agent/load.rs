@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use coherence::message::NodeId;
+use node::driver::Driver as _;
 
 use super::Agent;
 use crate::balance::{Load, THREAD};

@@ -1,25 +1,19 @@
-//! How the memory map changes on all nodes.
+//! How the memory map changes on all nodes: the origin coordinates, by [`node::changes`].
 //!
-//! What may be done with pages changes in one step: all nodes are told, and whoever wants it goes
-//! on when they have done it. Pages that begin anew (unmapped, or to be zeros) take the three of
-//! [`coherence::sequential`](coherence::sequential#pages-that-begin-anew): they are *closed*,
-//! which lets no fault there be told to the protocol, until nothing of them is under way; then
-//! every node drops what it has; then they are *open*. Threads that touch them meanwhile see
-//! what was there until it is dropped, and then wait.
-//!
-//! The origin says what happens when. Changes of the same pages follow each other in the order
-//! in which they were asked for; others do not wait for them. It waits for nodes that have had
-//! threads: others have nothing of any page, and are told before they get one.
+//! What may be done with pages changes in one step. Pages that are unmapped, or are to be zeros,
+//! are reset. The origin waits for nodes that have had threads: others have nothing of any page,
+//! and are told before they get a thread.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
-use coherence::sequential::Event;
+use node::changes::{APPLY, Change, Next, RESET, RESET_AND_APPLY, Step};
+use node::driver::Driver as _;
+use node::sequential::Replica as _;
 use pager::PagerError;
 use rustix::mm::MprotectFlags;
 
-use super::Agent;
+use super::{Agent, Origin};
 use crate::addresses::PAGE;
 use crate::frame::{Laid, Word};
 
@@ -36,68 +30,21 @@ pub enum What {
     Lay(Laid),
 }
 
-/// A change that all nodes make.
+/// What a change is for.
 #[derive(Debug)]
-struct Change {
-    number: u64,
+pub struct Wish {
     what: What,
-    pages: Range<Page>,
-    /// Whose they are at first.
+    /// The owner of pages that are reset.
     owner: NodeId,
-    /// The thread that wants it, and what it is answered.
+    /// The thread that wants it, and the answer that it gets.
     answer: Option<(u32, i64)>,
-    phase: Phase,
-    /// Who has to do it, and of those who has not said yet that this phase is done.
-    nodes: Vec<NodeId>,
-    by: Vec<NodeId>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
-    /// An earlier one of the same pages goes on.
-    Queued,
-    Protecting,
-    Closing,
-    Dropping,
-}
-
-/// The origin's: what goes on, in the order in which it was asked for.
-#[derive(Debug, Default)]
-pub struct Changes {
-    all: VecDeque<Change>,
-    last: u64,
-}
-
-impl Changes {
-    /// One that may begin.
-    fn first_free(&self) -> Option<u64> {
-        let is_free = |(at, it): &(usize, &Change)| {
-            let meets = |other: &Change| {
-                other.pages.start < it.pages.end && it.pages.start < other.pages.end
-            };
-            it.phase == Phase::Queued && !self.all.iter().take(*at).any(meets)
-        };
-        self.all.iter().enumerate().find(is_free).map(|(_, it)| it.number)
-    }
-}
-
-/// A node's: pages at which no fault is told.
-#[derive(Debug)]
-pub(super) struct Closed {
-    change: u64,
-    pages: Range<Page>,
-    /// Of those from here on something may be under way.
-    busy: Page,
-    is_said: bool,
-}
+/// The changes that the origin coordinates.
+pub type Changes = node::changes::Changes<Wish>;
 
 /// Of a node.
 impl Agent {
-    /// Threads that use this page have to wait.
-    pub(super) fn is_closed(&self, page: Page) -> bool {
-        self.closed.iter().any(|closed| closed.pages.contains(&page))
-    }
-
     /// The origin says that the memory map changes; whether this is such a word.
     pub(super) fn mapped(&mut self, word: Word) -> bool {
         let (first, pages) = match word {
@@ -108,7 +55,7 @@ impl Agent {
             | Word::Open { first, pages } => (first, pages),
             _ => return false,
         };
-        let all = self.region.pages();
+        let all = self.engine.memory.pages();
         let Some(end) = first.checked_add(pages).filter(|&end| pages > 0 && end <= all) else {
             self.nonsense(0, "pages that there are not");
         };
@@ -126,9 +73,7 @@ impl Agent {
                     Some(_) => self.forbid(range.clone()),
                     None => Ok(()),
                 };
-                self.step(Event::Close(range.clone()), None);
-                let busy = range.start;
-                self.closed.push(Closed { change, pages: range, busy, is_said: false });
+                self.close_pages(0, change, range);
                 self.say_quiet();
                 done
             }
@@ -137,24 +82,23 @@ impl Agent {
                 let laid = self.lay(range.clone(), kind);
                 self.say_done(change);
                 // Who is stopped there tries again.
-                laid.and_then(|()| self.region.wake_all(range))
+                laid.and_then(|()| self.engine.memory.wake_all(range))
             }
             Word::Renew { change, owner, protection, unmapped, .. } => {
-                let dropped = self.region.discard_all(range.clone());
-                let done = dropped
+                let done = self
+                    .reset_pages(range.clone(), owner)
                     .and_then(|()| self.end_laid(range.clone()))
                     .and_then(|()| self.protect(range.clone(), protection));
                 if unmapped {
-                    self.region.close(range.clone());
+                    self.engine.memory.close(range);
                 }
-                self.step(Event::Renew { pages: range, owner, everywhere: false }, None);
                 self.say_done(change);
                 done
             }
             _ => {
                 self.is_laid_no_more(&range);
                 self.opens(&range);
-                self.region.wake_all(range)
+                self.engine.memory.wake_all(range)
             }
         };
         if let Err(error) = done {
@@ -165,8 +109,7 @@ impl Agent {
 
     /// Threads may use these pages again.
     fn opens(&mut self, pages: &Range<Page>) {
-        self.closed.retain(|closed| closed.pages != *pages);
-        self.step(Event::Open(pages.clone()), None);
+        self.open_pages(pages);
         let now = self.now();
         self.waits.all_go_on(pages.clone(), now);
         self.seen(|seen, now| seen.all_go_on(pages, now));
@@ -177,8 +120,8 @@ impl Agent {
         if let Some(origin) = &mut self.origin {
             origin.protects(&(pages.start * PAGE..pages.end * PAGE), 0);
         }
-        self.node.may_not_foresee(pages.clone());
-        self.region.restrict_open(pages, MprotectFlags::empty())
+        self.pages.node.may_not_foresee(pages.clone());
+        self.engine.memory.restrict_open(pages, MprotectFlags::empty())
     }
 
     /// This may be done with pages, which are mapped if they are not.
@@ -187,25 +130,17 @@ impl Agent {
         if let Some(origin) = &mut self.origin {
             origin.protects(&(pages.start * PAGE..pages.end * PAGE), protection);
         }
-        self.region.open(pages.clone())?;
+        self.engine.memory.open(pages.clone())?;
         match protection {
-            0 => self.node.may_not_foresee(pages.clone()),
-            _ => self.node.may_foresee(pages.clone()),
+            0 => self.pages.node.may_not_foresee(pages.clone()),
+            _ => self.pages.node.may_foresee(pages.clone()),
         }
-        self.region.restrict(pages, MprotectFlags::from_bits_truncate(protection))
+        self.engine.memory.restrict(pages, MprotectFlags::from_bits_truncate(protection))
     }
 
-    /// Says of which closed pages nothing is under way any more.
+    /// Acknowledges the closing of pages of which nothing is under way any more.
     pub(super) fn say_quiet(&mut self) {
-        let mut quiet = Vec::new();
-        for closed in self.closed.iter_mut().filter(|closed| !closed.is_said) {
-            closed.busy = self.node.first_busy(closed.busy..closed.pages.end);
-            closed.is_said = closed.busy == closed.pages.end;
-            if closed.is_said {
-                quiet.push(closed.change);
-            }
-        }
-        quiet.into_iter().for_each(|change| self.say_done(change));
+        self.take_quiet().into_iter().for_each(|(_, change)| self.say_done(change));
     }
 
     fn say_done(&mut self, change: u64) {
@@ -230,93 +165,85 @@ impl Agent {
         owner: NodeId,
         answer: Option<(u32, i64)>,
     ) {
-        let pages = pages.start..pages.end.min(self.region.pages());
+        let pages = pages.start..pages.end.min(self.engine.memory.pages());
         if pages.is_empty() {
             if let Some((thread, answer)) = answer {
                 self.answer(thread, answer);
             }
             return;
         }
-        let changes = self.changes();
-        changes.last += 1;
-        let number = changes.last;
-        let (phase, nodes, by) = (Phase::Queued, Vec::new(), Vec::new());
-        changes.all.push_back(Change { number, what, pages, owner, answer, phase, nodes, by });
+        let steps = match what {
+            What::Protect(_) => APPLY,
+            What::Renew(_) | What::Unmap => RESET,
+            What::Lay(_) => RESET_AND_APPLY,
+        };
+        self.changes().add(steps, pages, Wish { what, owner, answer });
         self.begin_changes();
     }
 
     /// Begins those whose pages no earlier one changes.
     fn begin_changes(&mut self) {
-        while let Some(number) = self.changes().first_free() {
-            self.next_phase(number);
+        loop {
+            let Origin { changes, is_used, .. } = self.origin();
+            // A thread that comes to another node meanwhile finds there what was sent.
+            let used = || (0..).zip(&*is_used).filter(|it| *it.1).map(|it| it.0).collect();
+            let Some((number, step)) = changes.begin_next(used) else { return };
+            self.take_step(number, step);
         }
     }
 
-    /// A node has done what it was told of a change.
+    /// A node has acknowledged a step of a change.
     pub(super) fn done(&mut self, node: NodeId, number: u64) {
-        let change = self.changes().all.iter_mut().find(|it| it.number == number);
-        // One that has had no thread is told, and not waited for.
-        let Some(change) = change else { return };
-        let before = change.by.len();
-        change.by.retain(|other| *other != node);
-        if change.by.is_empty() && before > 0 {
-            self.next_phase(number);
+        match self.changes().acknowledge(node, number) {
+            Ok(Some(Next::Step(step))) => self.take_step(number, step),
+            Ok(Some(Next::Finished(change))) => self.finish(change),
+            // A node that has had no thread takes no part, and acknowledges all the same.
+            Ok(None) | Err(_) => {}
         }
     }
 
-    fn next_phase(&mut self, number: u64) {
-        let nodes = self.names.len() as NodeId;
-        let origin = self.origin();
-        let used = (0..nodes).filter(|&it| origin.is_used[it as usize]);
-        let all = &mut origin.changes.all;
-        let at = all.iter().position(|it| it.number == number).expect("it goes on");
-        let it = &mut all[at];
+    /// Tells all nodes to take a step.
+    fn take_step(&mut self, number: u64, step: Step) {
+        let it = self.changes().get_mut(number).expect("it goes on");
         let (first, pages) = (it.pages.start, it.pages.end - it.pages.start);
-        let (change, owner) = (number, it.owner);
+        let (change, owner, what) = (number, it.what.owner, it.what.what);
         let mut answer = None;
-        let (phase, word) = match (it.phase, it.what) {
-            (Phase::Queued, What::Protect(protection)) => {
-                (Phase::Protecting, Word::Protect { change, first, pages, protection })
+        let word = match (step, what) {
+            (Step::Apply, What::Protect(protection)) => {
+                Word::Protect { change, first, pages, protection }
             }
-            (Phase::Queued, what) => {
+            (Step::Apply, What::Lay(kind)) => Word::Lay { change, first, pages, kind },
+            (Step::Close, what) => {
                 let protection = (what == What::Unmap).then_some(0);
-                (Phase::Closing, Word::Close { change, first, pages, protection })
+                Word::Close { change, first, pages, protection }
             }
-            (Phase::Closing, what) => {
+            (Step::Reset, what) => {
                 let protection = match what {
                     What::Renew(protection) => protection,
-                    // Who unmaps goes on: nobody can use them, and the rest is ours.
+                    // A thread that unmaps resumes: nobody can use the pages.
                     _ => {
-                        answer = it.answer.take();
+                        answer = it.what.answer.take();
                         None
                     }
                 };
-                let unmapped = it.what == What::Unmap;
-                let word = Word::Renew { change, first, pages, owner, protection, unmapped };
-                (Phase::Dropping, word)
+                let unmapped = what == What::Unmap;
+                Word::Renew { change, first, pages, owner, protection, unmapped }
             }
-            (Phase::Dropping, What::Lay(kind)) => {
-                (Phase::Protecting, Word::Lay { change, first, pages, kind })
-            }
-            (Phase::Protecting | Phase::Dropping, what) => {
-                answer = it.answer.take();
-                all.remove(at);
-                if !matches!(what, What::Protect(_) | What::Lay(_)) {
-                    self.tell_all(Word::Open { first, pages });
-                }
-                return self.after_phase(answer);
-            }
+            (Step::Apply, What::Renew(_) | What::Unmap) => unreachable!("a reset is over"),
         };
-        if it.phase == Phase::Queued {
-            // A thread that comes to another meanwhile finds there what was told.
-            it.nodes = used.collect();
-        }
-        (it.phase, it.by) = (phase, it.nodes.clone());
         self.tell_all(word);
-        self.after_phase(answer);
+        if let Some((thread, answer)) = answer {
+            self.answer(thread, answer);
+        }
     }
 
-    fn after_phase(&mut self, answer: Option<(u32, i64)>) {
+    /// All nodes have made a change.
+    fn finish(&mut self, change: Change<Wish>) {
+        let Wish { what, answer, .. } = change.what;
+        if !matches!(what, What::Protect(_) | What::Lay(_)) {
+            let (first, pages) = (change.pages.start, change.pages.end - change.pages.start);
+            self.tell_all(Word::Open { first, pages });
+        }
         if let Some((thread, answer)) = answer {
             self.answer(thread, answer);
         }

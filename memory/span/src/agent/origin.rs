@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
+use node::driver::Driver as _;
 
 use super::forks::Forks;
 use super::mapping::{Changes, What};
@@ -157,7 +158,7 @@ impl Agent {
                     (false, false) => return self.answer(thread, there),
                 };
                 // Something of ours may stand there after all.
-                if self.region.open(pages).is_err() {
+                if self.engine.memory.open(pages).is_err() {
                     return self.answer(thread, no_memory);
                 }
                 let addresses = &mut self.origin().addresses;
@@ -442,7 +443,7 @@ impl Agent {
 
     /// At the very beginning: what may be done with what was loaded.
     pub fn begin(&mut self, parts: &[Part], texts: &[Text], memory: Option<u64>) {
-        self.memory.limit = memory;
+        self.pages.residency.limit_bytes = memory;
         self.want_counts();
         self.watch_waits();
         for node in 1..self.names.len() as NodeId {

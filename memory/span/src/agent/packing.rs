@@ -10,6 +10,7 @@
 use std::collections::HashSet;
 
 use coherence::message::NodeId;
+use node::driver::Driver as _;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Agent;

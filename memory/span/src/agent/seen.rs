@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs;
 
 use coherence::message::Page;
+use node::driver::Traffic;
 
 use crate::desk::{Desk, Request, THREADS_MAX};
 use crate::raw;
@@ -34,8 +35,8 @@ pub struct Seen {
     /// What was counted of the kernel's threads when they left; they may come back.
     counted: HashMap<i32, u64>,
     pages_in: u64,
-    messages: u64,
-    bytes: u64,
+    /// What was sent before.
+    before: Traffic,
 }
 
 /// Where a thread of ours is that waits.
@@ -46,6 +47,11 @@ struct At {
 }
 
 impl Seen {
+    /// Counts from now on, when so much was sent.
+    pub fn since(before: Traffic) -> Self {
+        Self { before, ..Self::default() }
+    }
+
     /// A thread is stopped at a page; `address` is its access.
     pub fn fault(
         &mut self,
@@ -112,12 +118,6 @@ impl Seen {
         stopped.into_iter().for_each(|page| self.goes_on(page, now));
     }
 
-    /// A message goes to another node.
-    pub fn sent(&mut self, bytes: usize) {
-        self.messages += 1;
-        self.bytes += bytes as u64;
-    }
-
     /// A thread of this node asks.
     pub fn requested(&mut self, seat: u32, request: &Request) {
         let thread = self.threads.entry(seat).or_default();
@@ -171,15 +171,17 @@ impl Seen {
         thread
     }
 
-    /// All of it; `lives` are the threads that are here.
-    pub fn counts(&mut self, desk: &Desk, lives: impl Fn(u32) -> bool) -> Counts {
+    /// All of it, when `sent` was sent; `lives` are the threads that are here.
+    pub fn counts(&mut self, desk: &Desk, sent: Traffic, lives: impl Fn(u32) -> bool) -> Counts {
         let mut threads = std::mem::take(&mut self.ended);
         let there: Vec<u32> = (0..THREADS_MAX as u32).filter(|&seat| lives(seat)).collect();
         threads.extend(there.into_iter().map(|seat| self.whole(desk, seat)));
         let mut pages: Vec<report::Page> = self.pages.drain().map(|(_, page)| page).collect();
         pages.sort_by_key(|page| std::cmp::Reverse((page.reads + page.writes, page.came)));
         pages.truncate(PAGES_MAX);
-        let (pages_in, messages, bytes) = (self.pages_in, self.messages, self.bytes);
+        let messages = sent.messages - self.before.messages;
+        let bytes = sent.body_bytes - self.before.body_bytes;
+        let pages_in = self.pages_in;
         Counts { threads, pages, pages_in, messages, bytes, ..Counts::default() }
     }
 

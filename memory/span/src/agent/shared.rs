@@ -7,6 +7,8 @@ use std::ops::Range;
 
 use coherence::message::Page;
 use coherence::sequential::Event;
+use node::driver::Driver as _;
+use node::sequential::Replica as _;
 use pager::PagerError;
 
 use super::Agent;
@@ -21,7 +23,7 @@ impl Agent {
     /// From now on these pages are of this kind, which other mappings than the segment's show.
     pub(super) fn lay(&mut self, pages: Range<Page>, kind: Laid) -> Result<(), PagerError> {
         if kind == Laid::Beyond {
-            self.region.lay_end(pages.clone())?;
+            self.engine.memory.lay_end(pages.clone())?;
         }
         self.lays(pages, kind, true);
         Ok(())
@@ -56,10 +58,10 @@ impl Agent {
         let all: Vec<Range<Page>> = laid.iter().collect();
         // Nothing of them is fetched along with others.
         for gone in before.iter().filter(|range| !now.contains(range)) {
-            self.step(Event::Open(gone.clone()), None);
+            self.step(Event::Open(gone.clone()));
         }
         for new in now.iter().filter(|range| !before.contains(range)) {
-            self.step(Event::Close(new.clone()), None);
+            self.step(Event::Close(new.clone()));
         }
         let all: Vec<Range<u64>> = all.iter().map(|it| it.start * PAGE..it.end * PAGE).collect();
         match kind {
@@ -92,7 +94,7 @@ impl Agent {
             return false;
         }
         let now = self.now();
-        self.nobody_stops_at(fault.page, now);
+        self.resumed(fault.page, now);
         let is = |seat: u32| self.desk.seat(seat).kernel() == fault.thread.cast_signed();
         if let Some(thread) = (0..THREADS_MAX as u32).find(|&seat| is(seat)) {
             self.goes(thread, 0);
@@ -107,7 +109,7 @@ impl Agent {
             met.extend(self.shared.met(&pages));
         }
         met.into_iter().try_for_each(|range| {
-            self.region.restore(range.start.max(pages.start)..range.end.min(pages.end))
+            self.engine.memory.restore(range.start.max(pages.start)..range.end.min(pages.end))
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use coherence::message::NodeId;
 use net::mesh::Said;
+use node::driver::Driver as _;
 
 use super::Agent;
 use super::seen::Seen;
@@ -27,7 +28,7 @@ pub struct Wanted {
 impl Agent {
     /// From now on this node keeps what it sees.
     pub(super) fn sees_from_now_on(&mut self) {
-        self.seen = Some(Box::default());
+        self.seen = Some(Box::new(Seen::since(self.engine.traffic)));
     }
 
     /// What is mapped at some addresses; a stack, if it has no name.
@@ -56,12 +57,13 @@ impl Agent {
         let origin = self.origin.as_ref();
         let lives = |seat: u32| origin.map(|origin| origin.runs_here(seat));
         let there = seen.there();
-        let mut counts =
-            seen.counts(self.desk, |seat| lives(seat).unwrap_or_else(|| there.contains(&seat)));
-        let statistics = self.node.statistics();
+        let mut counts = seen.counts(self.desk, self.engine.traffic, |seat| {
+            lives(seat).unwrap_or_else(|| there.contains(&seat))
+        });
+        let statistics = self.pages.node.statistics();
         counts.name.clone_from(&self.names[self.me as usize]);
         counts.processors = self.processors;
-        counts.memory_most = self.memory.most;
+        counts.memory_most = self.pages.residency.peak_bytes;
         counts.read_faults = statistics.read_faults;
         counts.write_faults = statistics.write_faults;
         counts.pages_out = statistics.pages;
@@ -81,14 +83,14 @@ impl Agent {
     /// Gathers and writes the report, if it is wanted. Who does not tell is left out.
     pub(super) fn write_report(&mut self) {
         let Some(Wanted { mut file, mut areas }) = self.wanted.take() else { return };
-        let seconds = self.begin.elapsed().as_secs_f64();
+        let seconds = Duration::from_nanos(self.now()).as_secs_f64();
         let nodes = self.names.len();
         let mut all: Vec<Option<Counts>> = vec![None; nodes];
         all[0] = Some(self.all_seen());
         (1..nodes as NodeId).for_each(|node| self.say(node, Word::Report));
         let until = Instant::now() + TELL_MAX;
         while all.contains(&None) && Instant::now() < until {
-            match self.mesh.as_mut().and_then(|mesh| mesh.hear()) {
+            match self.engine.mesh.as_mut().and_then(|mesh| mesh.hear()) {
                 Some(Ok(Said { from, header, body })) => {
                     if Frame::parse(&header) == Some(Frame::Word(Word::Counted)) {
                         all[from as usize] = postcard::from_bytes(&body).ok();
@@ -119,9 +121,8 @@ impl Agent {
 
     /// And does this, if so.
     pub(super) fn seen(&mut self, sees: impl FnOnce(&mut Seen, u64)) {
-        let begin = self.begin;
         if let Some(seen) = &mut self.seen {
-            sees(seen, begin.elapsed().as_nanos() as u64);
+            sees(seen, self.engine.now());
         }
     }
 }

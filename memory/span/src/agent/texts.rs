@@ -5,6 +5,8 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use coherence::message::{NodeId, Page};
+use node::driver::Driver as _;
+use node::sequential::Replica as _;
 use pager::Access;
 
 use super::Agent;
@@ -24,10 +26,10 @@ impl Agent {
         bytes: u64,
         body: &[u8],
     ) {
-        let end = first.checked_add(pages).filter(|&end| end <= self.region.pages());
+        let end = first.checked_add(pages).filter(|&end| end <= self.engine.memory.pages());
         match (end, postcard::from_bytes::<Name>(body)) {
             // Before Linux 6.4 a page cannot be given for reading only.
-            (Some(end), Ok(name)) if self.region.can_allow_read() => {
+            (Some(end), Ok(name)) if self.engine.memory.can_allow_read() => {
                 self.texts.insert(first..end, name, offset, bytes);
             }
             (Some(_), Ok(_)) => {}
@@ -38,7 +40,7 @@ impl Agent {
     /// Before anything is done to pages everywhere: they are as the protocol knows them.
     pub(super) fn end_text(&mut self, pages: Range<Page>) {
         for page in self.texts.remove(pages) {
-            if let Err(error) = self.region.discard(page) {
+            if let Err(error) = self.engine.memory.discard(page) {
                 self.end(1, &error.to_string());
             }
         }
@@ -46,27 +48,27 @@ impl Agent {
 
     /// Brings a page that somebody wants to read, if this node has it in a file.
     pub(super) fn read_text(&mut self, page: Page) -> bool {
-        if self.region.access(page) > Access::None {
+        if self.engine.memory.access(page) > Access::None {
             // Somebody else has wanted it before; if it is not ours, the protocol knows.
             let is_there = self.texts.has(page);
             if is_there {
-                self.nobody_stops_at(page, self.now());
+                self.resumed(page, self.now());
             }
-            return is_there && self.region.wake(page).is_ok();
+            return is_there && self.engine.memory.wake(page).is_ok();
         }
         let mut done = Ok(());
         let mut all = Vec::new();
-        let region = &self.region;
+        let region = &self.engine.memory;
         let is_wanted = |page| region.access(page) == Access::None;
         if !self.texts.read(page, is_wanted, |page, bytes| all.push((page, bytes.to_vec()))) {
             return false;
         }
         for (page, bytes) in all {
-            let region = &mut self.region;
+            let region = &mut self.engine.memory;
             done = done
                 .and_then(|()| region.write(page, 0, &bytes))
                 .and_then(|()| region.allow(page, Access::Read));
-            self.nobody_stops_at(page, self.now());
+            self.resumed(page, self.now());
         }
         if let Err(error) = done {
             self.end(1, &error.to_string());
@@ -77,7 +79,7 @@ impl Agent {
     /// The protocol brings pages that may have been read, or takes them.
     pub(super) fn forget_texts(&mut self, pages: Range<Page>) -> Result<(), pager::PagerError> {
         pages.into_iter().try_for_each(|page| match self.texts.forget(page) {
-            true => self.region.discard(page),
+            true => self.engine.memory.discard(page),
             false => Ok(()),
         })
     }

@@ -1,0 +1,197 @@
+//! The agent as a user of the [page engine](node): what a span adds to what happens to pages.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use coherence::message::{NodeId, Page};
+use launch::control;
+use net::mesh::{Gone, Said};
+use node::driver::{Driver, Engine, Server};
+use node::sequential::{Replica, Sequential};
+use pager::{Access, Fault, PagerError, Region};
+
+use super::Agent;
+use crate::desk::Request;
+
+/// Bits of [`Server::awake`]: the bell, and what comes from outside.
+const BELL: u32 = 1;
+const ORDERS: u32 = 2;
+
+impl Driver for Agent {
+    type Memory = Region;
+
+    fn engine(&self) -> &Engine<Region> {
+        &self.engine
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine<Region> {
+        &mut self.engine
+    }
+
+    fn received(&mut self, message: Said) {
+        self.heard(message);
+    }
+
+    fn disconnected(&mut self, gone: Gone) {
+        match gone {
+            Gone::Left(node) => self.lost(node, "it has left"),
+            Gone::Lost(node, why) => self.lost(node, &why),
+        }
+    }
+
+    fn silent(&mut self, node: NodeId, time: Duration) {
+        self.lost(node, &format!("it has not answered for {:.1} s", time.as_secs_f64()));
+    }
+
+    fn faulted(&mut self, fault: &Fault) {
+        self.waits.stops_at(fault.page, self.now());
+        self.sees(fault);
+        if self.pages.closed.contains(fault.page) || self.sends_home(fault) {
+            return;
+        }
+        let reads = node::memory::Memory::wanted(&self.engine.memory, fault.wants) == Access::Read;
+        if !(reads && self.read_text(fault.page)) {
+            self.resolve(fault.page, fault.wants);
+        }
+    }
+
+    fn take_requests(&mut self) -> bool {
+        let mut found = false;
+        while let Some((thread, request)) = self.desk.take() {
+            found = true;
+            self.waits.asks(thread, self.now());
+            match request {
+                Request::Enqueue { .. } => drop(self.waits.queued.insert(thread)),
+                Request::Cancel => drop(self.waits.queued.remove(&thread)),
+                _ => {}
+            }
+            self.seen(|seen, _| seen.requested(thread, &request));
+            self.requested(thread, request);
+        }
+        found
+    }
+
+    fn tend(&mut self) -> bool {
+        let now = self.now();
+        let mut found = self.expire_holds();
+        found |= self.copy();
+        found |= self.count(now);
+        found |= self.pack(now);
+        self.say_quiet();
+        if control::is_closed() {
+            let line = format!("{} is lost: who started it is gone", self.names[self.me as usize]);
+            self.end(1, &line);
+        }
+        found
+    }
+
+    fn handled(&mut self) {
+        // Only then somebody wants to know.
+        if self.pages.residency.limit_bytes.is_none() && self.seen.is_none() {
+            return;
+        }
+        if let Err(error) = self.limit_memory(Region::memory) {
+            self.failed(&error);
+        }
+    }
+
+    fn failed(&mut self, error: &dyn std::fmt::Display) {
+        let line = format!("{}: {error}", self.names[self.me as usize]);
+        self.end(1, &line)
+    }
+}
+
+impl Server for Agent {
+    /// The process ends with the program.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// Returns whether no thread needs the processor: to wake a sleeper takes as long as the
+    /// network does.
+    fn may_poll(&self) -> bool {
+        self.waits.count() >= self.threads as usize || self.processors > self.threads
+    }
+
+    fn pause(&self) {
+        match self.origin.as_ref().is_some_and(|origin| origin.at_work > 0) {
+            // A shadow may want this processor.
+            true => std::thread::yield_now(),
+            false => std::hint::spin_loop(),
+        }
+    }
+
+    fn wakers(&self) -> Vec<BorrowedFd<'_>> {
+        let orders = self.orders.as_ref().map(|orders| orders.descriptor());
+        [self.bell.as_fd()].into_iter().chain(orders).collect()
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let held = self.pages.residency.next_expiry();
+        let next = [held, self.counts.next, self.packs_next()].into_iter().flatten().min();
+        next.map(|next| self.engine.instant(next))
+    }
+
+    fn announce_sleep(&mut self) -> bool {
+        self.desk.may_sleep()
+    }
+
+    fn awake(&mut self, ready: u32) {
+        if ready & BELL != 0 {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+        if ready & ORDERS != 0 {
+            self.ordered();
+        }
+        self.desk.wakes();
+    }
+}
+
+impl Replica for Agent {
+    fn pages(&self) -> &Sequential {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Sequential {
+        &mut self.pages
+    }
+
+    fn violated(&mut self, from: NodeId, message: &str, why: Option<&str>) {
+        let Some(why) = why else { self.nonsense(from, message) };
+        let name = &self.names[from as usize];
+        let line = format!("{name} says {message}, and {why}: an error of nagaya");
+        self.end(1, &line)
+    }
+
+    fn before_fill(&mut self, pages: std::ops::Range<Page>) -> Result<(), PagerError> {
+        self.forget_texts(pages.clone())?;
+        self.seen(|seen, _| pages.for_each(|page| seen.came(page)));
+        Ok(())
+    }
+
+    fn before_unmap(&mut self, pages: std::ops::Range<Page>) -> Result<(), PagerError> {
+        self.forget_texts(pages)
+    }
+
+    fn after_map(&mut self, pages: std::ops::Range<Page>) {
+        self.copy_those_asked(pages);
+    }
+
+    fn resumed(&mut self, page: Page, now: u64) {
+        self.waits.go_on(page, now);
+        self.seen(|seen, now| seen.goes_on(page, now));
+    }
+
+    fn pages_lost(&mut self, node: NodeId) {
+        self.lost(node, "it holds pages of the program");
+    }
+
+    fn memory_exceeded(&mut self, limit_bytes: u64) {
+        let name = &self.names[self.me as usize];
+        let line = format!(
+            "{name}: pages that only it has take more than --memory {limit_bytes}: allow more, or \
+             use more nodes"
+        );
+        self.end(1, &line)
+    }
+}
