@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use coherence::message::Page;
 use coherence::sequential::Event;
+use node::sequential::Replica as _;
 use pager::{Access, Fault, PagerError};
 
 use crate::agent::Agent;
@@ -16,10 +17,10 @@ const WRONG: Duration = Duration::from_millis(50);
 impl Agent {
     pub(super) fn stopped(&mut self, fault: &Fault) {
         let page = fault.page;
-        if self.is_closed(page) || page >= self.node.pages() {
+        if self.pages.closed.contains(page) || page >= self.pages.node.pages() {
             return;
         }
-        let writes = fault.wants == Access::Write || !self.shared.can_allow_read();
+        let writes = fault.wants == Access::Write || !self.engine.memory.can_allow_read();
         let (block, ours) = (block_of(page), self.is_ours(page));
         let known = self.blocks.known.get(&block);
         if ours && !self.blocks.published.contains(&block) {
@@ -51,7 +52,7 @@ impl Agent {
             None => self.ask(page, writes),
             // It is there, or has been since.
             Some(_) => {
-                if let Err(error) = self.shared.wake(page..page + 1) {
+                if let Err(error) = self.engine.memory.wake(page..page + 1) {
                     self.fails(&error.to_string());
                 }
             }
@@ -59,15 +60,15 @@ impl Agent {
     }
 
     pub(super) fn ask(&mut self, page: Page, writes: bool) {
-        self.step(if writes { Event::Write(page) } else { Event::Read(page) }, None);
+        self.step(if writes { Event::Write(page) } else { Event::Read(page) });
     }
 
     fn goes_on_alone(&mut self, page: Page) -> Result<(), PagerError> {
-        if !self.shared.held(page..page + 1)?.is_empty() {
-            self.shared.are_used(page..page + 1);
+        if !self.engine.memory.held(page..page + 1)?.is_empty() {
+            self.engine.memory.are_used(page..page + 1);
         }
-        self.shared.allow(page, Access::Write)?;
-        self.shared.forget(page..page + 1);
+        self.engine.memory.allow(page, Access::Write)?;
+        self.engine.memory.forget(page..page + 1);
         Ok(())
     }
 
@@ -76,7 +77,7 @@ impl Agent {
         if self.wrong_pages.insert(page) {
             self.wrong.push_back((Instant::now() + WRONG, page));
         }
-        if let Err(error) = self.shared.close(page, true) {
+        if let Err(error) = self.engine.memory.close(page, true) {
             self.fails(&error.to_string());
         }
     }
@@ -94,7 +95,7 @@ impl Agent {
     /// Whoever uses the page may be told that nothing is there once more.
     pub(super) fn is_right(&mut self, page: Page) {
         if self.wrong_pages.remove(&page)
-            && let Err(error) = self.shared.close(page, false)
+            && let Err(error) = self.engine.memory.close(page, false)
         {
             self.fails(&error.to_string());
         }

@@ -12,7 +12,7 @@
 //! Machines that share memory, too, say, virtual ones of one host, have a [`pool`]: published
 //! blocks lie there, and all map them (`pooled`, `sleepers`).
 //!
-//! `agent` is the thread, `faults` what tasks are stopped at, `pages` what the protocol wants done,
+//! `agent` is the thread, `driver` how it uses the page engine, `faults` what tasks are stopped at,
 //! `publish` which blocks others know, `mapped` what is mapped in them, `changes` how memory begins
 //! anew everywhere, `tasks` what tasks ask and what machines tell each other of them, `desk` what
 //! other threads of the owner say to the agent. [`join`] begins a machine, `frame` is what agents
@@ -26,11 +26,11 @@
 mod agent;
 mod changes;
 mod desk;
+mod driver;
 mod faults;
 mod frame;
 pub mod join;
 mod mapped;
-mod pages;
 pub mod pool;
 mod pooled;
 mod publish;

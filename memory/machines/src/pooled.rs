@@ -131,22 +131,22 @@ impl Agent {
     ) -> Result<bool, PagerError> {
         let at = |page: Page| (self.control.layout().base() + page * PAGE) as usize;
         let pool = &mut self.pooled.as_mut().expect("there is a pool").pool;
-        self.shared.watch(at(part.start)..at(part.end))?;
-        self.shared.stop(part.clone())?;
-        let held = self.shared.held(part.clone())?;
+        self.engine.memory.watch(at(part.start)..at(part.end))?;
+        self.engine.memory.stop(part.clone())?;
+        let held = self.engine.memory.held(part.clone())?;
         let was_used = !held.is_empty();
         let block = part.start - part.start % BLOCK;
         for pages in held {
             let to = pages.start - block..pages.end - block;
-            pool.write(chunk, to, |bytes| self.shared.copy(pages, bytes))?;
+            pool.write(chunk, to, |bytes| self.engine.memory.copy(pages, bytes))?;
         }
         let offset = pool.offset(chunk).expect("it is ours") + part.start % BLOCK * PAGE;
         let mut protection = ProtFlags::empty();
         protection.set(ProtFlags::READ, mapping.reads);
         protection.set(ProtFlags::WRITE, mapping.writes);
         protection.set(ProtFlags::EXEC, mapping.executes);
-        self.shared.lay(part.clone(), pool.as_fd(), offset, protection)?;
-        self.shared.discard(part)?;
+        self.engine.memory.lay(part.clone(), pool.as_fd(), offset, protection)?;
+        self.engine.memory.discard(part)?;
         Ok(was_used)
     }
 
@@ -172,7 +172,7 @@ impl Agent {
         let pids = pids.chain([std::process::id()]);
         let at = |page: Page| control.layout().base() + page * PAGE;
         let (all, offset) = (at(pages.start)..at(pages.end), pages.start * PAGE);
-        if let Some(runners) = sleepers::wake(pids, all, self.shared.as_fd(), offset) {
+        if let Some(runners) = sleepers::wake(pids, all, self.engine.memory.as_fd(), offset) {
             self.pooled().runners.push((pages.start, runners));
         }
     }
@@ -180,7 +180,7 @@ impl Agent {
     /// Does what had to wait.
     pub(super) fn go_on_pooling(&mut self) {
         let Some(pooled) = &mut self.pooled else { return };
-        let (now, file) = (Instant::now(), self.shared.as_fd());
+        let (now, file) = (Instant::now(), self.engine.memory.as_fd());
         pooled.runners.retain_mut(|(page, runners)| {
             runners.due() > now || sleepers::again(runners, file, *page * PAGE)
         });
@@ -191,7 +191,7 @@ impl Agent {
 
     /// Maps what is mapped of another machine's block, in its chunk.
     pub(super) fn show_pooled(&mut self, from: NodeId, block: u64, chunk: u64, bits: &Bits) {
-        let shown = |it: &Self, page: Page| is_set(bits, page) && !it.is_closed(page);
+        let shown = |it: &Self, page: Page| is_set(bits, page) && !it.pages.closed.contains(page);
         let Some(pooled) = &self.pooled else { return };
         let mut pages = pages_of(block);
         while let Some(first) = pages.find(|&page| shown(self, page)) {
@@ -200,7 +200,8 @@ impl Agent {
                 return self.nonsense(from, "a part of the pool that there is not");
             };
             let (offset, all) = (offset + first % BLOCK * PAGE, ProtFlags::READ | ProtFlags::WRITE);
-            if let Err(error) = self.shared.lay(first..end, pooled.pool.as_fd(), offset, all) {
+            if let Err(error) = self.engine.memory.lay(first..end, pooled.pool.as_fd(), offset, all)
+            {
                 return self.fails(&error.to_string());
             }
         }
@@ -219,8 +220,9 @@ impl Agent {
             let of = pages_of(block);
             let part = of.start.max(pages.start)..of.end.min(pages.end);
             let at = |page: Page| (base + page * PAGE) as usize;
-            let hidden = self.shared.cover(part.clone());
-            let hidden = hidden.and_then(|()| self.shared.watch(at(part.start)..at(part.end)));
+            let hidden = self.engine.memory.cover(part.clone());
+            let hidden =
+                hidden.and_then(|()| self.engine.memory.watch(at(part.start)..at(part.end)));
             if let Err(error) = hidden {
                 return self.fails(&error.to_string());
             }
@@ -247,7 +249,7 @@ impl Agent {
         let covered = self.mappings_of(&pages_of(block)).and_then(|mappings| {
             // The export area is still mapped.
             let mut left = mappings.iter().filter(|it| pooled.has(it));
-            left.try_for_each(|it| self.shared.cover(self.part(it, &pages_of(block))))
+            left.try_for_each(|it| self.engine.memory.cover(self.part(it, &pages_of(block))))
         });
         match covered {
             Ok(()) => self.pooled().pool.give(block),

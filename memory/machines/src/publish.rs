@@ -11,6 +11,7 @@ use coherence::run::Run;
 use coherence::sequential::Event;
 use coherence::sequential::message::{Content, Header};
 use nagaya_gate::abi::PUBLISHED_BLOCK;
+use node::sequential::Replica as _;
 use pager::PagerError;
 use pager::shared::PAGE;
 use rustix::io::Errno;
@@ -138,19 +139,21 @@ impl Agent {
             let part = self.part(mapping, &pages);
             if self.is_memory(mapping) {
                 let at = |page: Page| (base + page * PAGE) as usize;
-                self.shared.watch(at(part.start)..at(part.end))?;
-                for held in self.shared.held(part)? {
-                    for page in held.filter(|&page| !self.shared.knows(page)).collect::<Vec<_>>() {
-                        self.shared.are_used(page..page + 1);
-                        self.step(Event::Loaded(page..page + 1), None);
+                self.engine.memory.watch(at(part.start)..at(part.end))?;
+                for held in self.engine.memory.held(part)? {
+                    for page in
+                        held.filter(|&page| !self.engine.memory.knows(page)).collect::<Vec<_>>()
+                    {
+                        self.engine.memory.are_used(page..page + 1);
+                        self.step(Event::Loaded(page..page + 1));
                     }
                 }
             } else if is_constant(mapping) {
                 for page in part {
                     let mut bytes = [0; PAGE as usize];
-                    if !self.shared.knows(page) && look(base + page * PAGE, &mut bytes) {
-                        self.shared.is_apart(page, &bytes)?;
-                        self.step(Event::Loaded(page..page + 1), None);
+                    if !self.engine.memory.knows(page) && look(base + page * PAGE, &mut bytes) {
+                        self.engine.memory.is_apart(page, &bytes)?;
+                        self.step(Event::Loaded(page..page + 1));
                     }
                 }
             }
@@ -210,13 +213,13 @@ impl Agent {
         };
         self.blocks.known.insert(block, bits);
         let known = pages_of(block).filter(|&page| is_set(&bits, page));
-        known.for_each(|page| self.node.may_foresee(page..page + 1));
+        known.for_each(|page| self.pages.node.may_foresee(page..page + 1));
         self.show_pooled(from, block, chunk, &bits);
         let mut waiting = self.blocks.looking.remove(&block).unwrap_or_default();
         let asked = waiting.front().map(|(page, _)| *page);
         // What is not mapped is known of the page that was asked for only.
         waiting.retain(|&(page, writes)| {
-            if self.is_closed(page) {
+            if self.pages.closed.contains(page) {
                 // Who is stopped there is let go when it opens.
             } else if is_set(&bits, page) {
                 self.wants(page, writes);

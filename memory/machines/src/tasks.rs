@@ -235,12 +235,12 @@ impl Agent {
     /// The file is to hold what these pages hold, wherever they are.
     fn bring(&mut self, id: u32, pages: Range<Page>) {
         let mut away = VecDeque::new();
-        let mut page = self.node.next_touched(pages.clone());
+        let mut page = self.pages.node.next_touched(pages.clone());
         while page < pages.end {
-            if !self.node.can_be_read(page) {
+            if !self.pages.node.can_be_read(page) {
                 away.push_back(page);
             }
-            page = self.node.next_touched(page + 1..pages.end);
+            page = self.pages.node.next_touched(page + 1..pages.end);
         }
         self.tasks.bringing.push((id, away));
         self.go_on_bringing();
@@ -248,7 +248,7 @@ impl Agent {
 
     pub(super) fn go_on_bringing(&mut self) {
         for (id, mut away) in std::mem::take(&mut self.tasks.bringing) {
-            away.retain(|&page| !self.node.can_be_read(page));
+            away.retain(|&page| !self.pages.node.can_be_read(page));
             if away.is_empty() {
                 self.control.answer(id);
                 continue;
@@ -256,8 +256,8 @@ impl Agent {
             let next: Vec<Page> = away.iter().copied().take(BRINGS).collect();
             self.tasks.bringing.push((id, away));
             for page in next {
-                let is_asked = self.node.first_busy(page..page + 1) == page;
-                if !is_asked && !self.is_closed(page) {
+                let is_asked = self.pages.node.first_busy(page..page + 1) == page;
+                if !is_asked && !self.pages.closed.contains(page) {
                     self.ask(page, false);
                 }
             }

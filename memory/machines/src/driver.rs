@@ -1,0 +1,126 @@
+//! The agent as a user of the [page engine](node): what tasks and segments add to what happens to
+//! pages.
+
+use std::os::fd::{AsFd as _, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use coherence::message::NodeId;
+use coherence::sequential::message::{Content, Header};
+use launch::control;
+use net::mesh::{Gone, Said};
+use node::driver::{Driver, Engine, Server};
+use node::sequential::{Replica, Sequential};
+use pager::{Fault, Shared};
+
+use crate::agent::Agent;
+use crate::pooled::Pooled;
+
+impl Driver for Agent {
+    type Memory = Shared;
+
+    fn engine(&self) -> &Engine<Shared> {
+        &self.engine
+    }
+
+    fn engine_mut(&mut self) -> &mut Engine<Shared> {
+        &mut self.engine
+    }
+
+    fn received(&mut self, message: Said) {
+        self.heard(message);
+    }
+
+    fn disconnected(&mut self, gone: Gone) {
+        match gone {
+            Gone::Left(machine) => self.lost(machine, "it has left"),
+            Gone::Lost(machine, why) => self.lost(machine, &why),
+        }
+    }
+
+    fn silent(&mut self, machine: NodeId, time: Duration) {
+        self.lost(machine, &format!("it has not answered for {:.1} s", time.as_secs_f64()));
+    }
+
+    fn faulted(&mut self, fault: &Fault) {
+        self.stopped(fault);
+    }
+
+    fn take_requests(&mut self) -> bool {
+        let mut found = false;
+        let mut buffer = [0; 1024];
+        while rustix::io::read(&self.signals, &mut buffer).is_ok_and(|count| count > 0) {
+            found = true;
+            self.answer_asks();
+        }
+        while let Some(order) = self.desk.take() {
+            found = true;
+            self.ordered(order);
+        }
+        found
+    }
+
+    fn tend(&mut self) -> bool {
+        let found = self.expire_holds();
+        self.open_wrong();
+        self.say_quiet();
+        self.go_on_bringing();
+        self.go_on_pooling();
+        if control::is_closed() && !self.is_over {
+            self.fails("who started it is gone");
+        }
+        found
+    }
+
+    fn failed(&mut self, error: &dyn std::fmt::Display) {
+        self.fails(&error.to_string());
+    }
+}
+
+impl Server for Agent {
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Returns whether there is a processor that no task needs.
+    fn may_poll(&self) -> bool {
+        let ours = self.plan.ids[self.plan.me as usize].clone();
+        let alive = ours.filter(|&id| self.control.is_announced(id)).count();
+        self.processors > alive
+    }
+
+    fn wakers(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.signals.as_fd()]
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        let held = self.pages.residency.next_expiry().map(|until| self.engine.instant(until));
+        let wrong = self.wrong.front().map(|(until, _)| *until);
+        let pooled = self.pooled.as_ref().and_then(Pooled::due);
+        held.into_iter().chain(wrong).chain(pooled).min()
+    }
+}
+
+impl Replica for Agent {
+    fn pages(&self) -> &Sequential {
+        &self.pages
+    }
+
+    fn pages_mut(&mut self) -> &mut Sequential {
+        &mut self.pages
+    }
+
+    fn violated(&mut self, from: NodeId, message: &str, why: Option<&str>) {
+        match why {
+            Some(why) => self.nonsense(from, &format!("{message}: {why}")),
+            None => self.nonsense(from, message),
+        }
+    }
+
+    fn requested_by_node(&mut self, header: &Header, content: &Content) {
+        self.publish_asked(header, content);
+    }
+
+    fn before_send(&mut self) {
+        self.tell_in_time();
+    }
+}
