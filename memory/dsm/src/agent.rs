@@ -6,10 +6,11 @@
 
 mod accesses;
 mod allocations;
+mod copies;
 pub mod driver;
 mod ended;
+mod engine;
 mod letters;
-mod memory;
 pub(crate) mod observe;
 mod requests;
 mod watch;
@@ -18,6 +19,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::Write as _;
 use std::iter;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,13 +31,17 @@ use coherence::scope::event::Body;
 use coherence::scope::tree::children;
 use coherence::scope::{Action, Event, Node, Options};
 use net::mesh::{Gone, Mesh, Said};
+use node::batch::run_length;
+use node::driver::{Driver as _, Engine};
+use node::flush::FLUSH;
+use node::memory::Memory as _;
 use pager::{Access, Fault, Place, Region, Stops};
 
 use allocations::Made;
+use copies::Copies;
 use driver::Driven;
 use ended::Ended;
 use letters::Post;
-use memory::Memory;
 use observe::Observer;
 use watch::Watch;
 
@@ -53,10 +59,6 @@ use crate::world::World;
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 /// What who is to say why the job ends may take to say so.
 const TELL_MAX: Duration = Duration::from_secs(2);
-/// How long the end waits for what it has said to be sent.
-const FLUSH: Duration = Duration::from_millis(100);
-/// Messages that one turn takes before it looks at tasks.
-const MESSAGES: usize = 64;
 /// Bytes of a recording that wait to be written.
 const RECORD_BYTES: usize = 1 << 16;
 
@@ -87,8 +89,8 @@ struct Doom {
 pub struct Agent {
     node: Node,
     options: Options,
-    memory: Memory,
-    network: Option<Mesh>,
+    engine: Engine<Region>,
+    copies: Copies,
     desk: &'static Desk,
     bell: Bell,
     world: Arc<World>,
@@ -112,9 +114,7 @@ pub struct Agent {
     waiting: usize,
     /// Pages that tasks are stopped at.
     missing: HashSet<Page>,
-    faults: Vec<Fault>,
     actions: Vec<Action>,
-    begin: Instant,
     looks: Looks,
     watch: Arc<Watch>,
     /// What other nodes say wakes its thread.
@@ -183,8 +183,8 @@ impl Agent {
         Ok(Self {
             node: Node::new(options),
             options,
-            memory: Memory::new(region),
-            network,
+            engine: Engine::new(region, network),
+            copies: Copies::new(page_bytes),
             desk,
             bell,
             world,
@@ -202,9 +202,7 @@ impl Agent {
             received: mail::Received::new(letters_max),
             waiting: 0,
             missing: HashSet::new(),
-            faults: Vec::new(),
             actions: Vec::new(),
-            begin: Instant::now(),
             looks,
             watch: Arc::new(watch),
             listens: false,
@@ -216,7 +214,7 @@ impl Agent {
 
     /// The userfaultfd of its memory.
     pub fn faults(&self) -> BorrowedFd<'_> {
-        self.memory.faults()
+        self.engine.memory.descriptor()
     }
 
     /// Whether who drives it may look for a moment before it sleeps.
@@ -226,51 +224,9 @@ impl Agent {
         beside || instead && stalled || tasks && self.driven.is_some()
     }
 
-    /// Takes what is there, or as much of it as answers the task whose turn it is; whether
-    /// anything was.
-    fn turn(&mut self) -> bool {
-        let mut found = false;
-        for _ in 0..MESSAGES {
-            let answered = |it: &Driven| !it.sleeps && self.desk.is_answered(it.task);
-            if self.driven.as_ref().is_some_and(answered) {
-                return true;
-            }
-            let Some(said) = self.network.as_mut().and_then(Mesh::hear) else { break };
-            found = true;
-            match said {
-                Ok(said) => self.heard(said),
-                Err(gone) => self.gone(gone),
-            }
-        }
-        found |= self.take_requests();
-        let mut faults = std::mem::take(&mut self.faults);
-        if let Err(error) = self.memory.region().faults(&mut faults) {
-            self.fail(&error);
-        }
-        for fault in faults.drain(..) {
-            found = true;
-            self.faulted(fault);
-        }
-        self.faults = faults;
-        found |= self.join();
-        self.tend();
-        found
-    }
-
-    /// Takes what tasks ask for; whether any did.
-    fn take_requests(&mut self) -> bool {
-        let mut found = false;
-        while let Some((task, request)) = self.desk.take() {
-            found = true;
-            self.waiting += 1;
-            self.requested(task, request);
-        }
-        found
-    }
-
     /// Tasks begin when all nodes are there; whether any do.
     fn join(&mut self) -> bool {
-        if self.network.as_ref().is_some_and(|network| !network.is_whole()) {
+        if self.engine.mesh.as_ref().is_some_and(|network| !network.is_whole()) {
             return false;
         }
         let mut found = false;
@@ -284,10 +240,10 @@ impl Agent {
     }
 
     /// Looks after what happens by time alone.
-    fn tend(&mut self) {
+    fn look_at_clock(&mut self) {
         if self.leaving.is_none() && self.seats.iter().all(|seat| seat.has_left) {
             self.leaving = Some(Instant::now() + LEAVE_MAX);
-            if let Some(network) = &mut self.network {
+            if let Some(network) = &mut self.engine.mesh {
                 network.leave();
             }
         }
@@ -298,15 +254,10 @@ impl Agent {
             let line = line.clone();
             self.end(1, &line);
         }
-        if let Some((node, silent)) = self.network.as_mut().and_then(|it| it.beat(now)) {
-            let name = self.world.name(node);
-            let line = format!("{name} has not answered for {:.1} s", silent.as_secs_f64());
-            self.end(1, &line);
-        }
     }
 
     fn is_over(&self) -> bool {
-        let is_alone = || self.network.as_ref().is_none_or(Mesh::is_empty);
+        let is_alone = || self.engine.mesh.as_ref().is_none_or(Mesh::is_empty);
         self.leaving.is_some_and(|until| is_alone() || Instant::now() >= until)
     }
 
@@ -317,13 +268,13 @@ impl Agent {
         if !self.desk.may_sleep() {
             return false;
         }
-        match self.network.as_mut().map(Mesh::may_sleep) {
-            None | Some(Ok(true)) => {}
-            Some(Ok(false)) => {
+        match self.engine.arm() {
+            Ok(true) => {}
+            Ok(false) => {
                 self.desk.wakes();
                 return false;
             }
-            Some(Err(error)) => self.fail(&error),
+            Err(error) => self.fail(&error),
         }
         // A task that drives serves the network, but while a signal's handler runs, or is stopped
         // at a page.
@@ -334,7 +285,7 @@ impl Agent {
 
     /// Whether what other nodes say wakes its thread.
     fn listen(&mut self, listens: bool) {
-        if let Some(network) = &self.network
+        if let Some(network) = &self.engine.mesh
             && self.listens != listens
         {
             self.watch.listen(network.descriptor(), listens);
@@ -344,13 +295,13 @@ impl Agent {
 
     /// When there is something to do, even if nothing comes.
     fn deadline(&self) -> Option<Instant> {
-        let network = self.network.as_ref().and_then(Mesh::deadline);
+        let network = self.engine.mesh.as_ref().and_then(Mesh::deadline);
         let doom = self.doom.as_ref().map(|doom| doom.until);
         [network, doom, self.leaving].into_iter().flatten().min()
     }
 
-    fn faulted(&mut self, fault: Fault) {
-        let wants = self.memory.wanted(fault.wants);
+    fn stopped(&mut self, fault: &Fault) {
+        let wants = self.engine.memory.wanted(fault.wants);
         self.missing.insert(fault.page);
         if let Some((observer, _)) = &mut self.observer {
             observer.stopped(fault.page, fault.at, fault.thread);
@@ -370,7 +321,7 @@ impl Agent {
         let frame = Frame::parse(&header);
         match frame {
             Some(Frame::Page(header)) if header.from == from => {
-                match Content::parse(&header, &body, self.memory.page_bytes()) {
+                match Content::parse(&header, &body, self.engine.memory.page_bytes()) {
                     Some((content, rides)) => {
                         self.step(Event::Message(header, content, rides), &mut body);
                         if header.op == Op::GetPage {
@@ -445,13 +396,8 @@ impl Agent {
         self.bell.ring();
     }
 
-    /// Nanoseconds since the agent began.
-    fn now(&self) -> u64 {
-        self.begin.elapsed().as_nanos() as u64
-    }
-
     fn traffic(&self) -> Traffic {
-        Traffic { diff_bytes: self.memory.changed, ..self.traffic }
+        Traffic { diff_bytes: self.copies.changed, ..self.traffic }
     }
 
     /// Tells the protocol, and does what it wants. What a task did wrong, if it did.
@@ -480,15 +426,46 @@ impl Agent {
             self.doom(line);
         }
         let mut misused = None;
-        for action in actions.drain(..) {
-            match self.carry_out(action, body) {
+        let mut rest = &actions[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(run_length(rest, together));
+            rest = later;
+            let done = match together(&now[0]) {
+                Some((first, access)) => {
+                    self.set_access(first..first + now.len() as Page, access).map(|()| None)
+                }
+                None => self.carry_out(&now[0], body),
+            };
+            match done {
                 Ok(Some(misuse)) => misused = Some(misuse),
                 Ok(None) => {}
                 Err(error) => self.fail(&error),
             }
         }
+        actions.clear();
         self.actions = actions;
         misused
+    }
+
+    /// Gives neighbouring pages to tasks, or takes them.
+    fn set_access(
+        &mut self,
+        pages: Range<Page>,
+        access: SetAccess,
+    ) -> Result<(), pager::PagerError> {
+        let memory = &mut self.engine.memory;
+        match access {
+            SetAccess::Protect => memory.protect_all(pages),
+            SetAccess::Unmap => memory.forbid_all(pages),
+            SetAccess::Map(access) => {
+                self.missing.retain(|page| !pages.contains(page));
+                if access == Access::Write || memory.can_allow_read() {
+                    return memory.allow_all(pages, access);
+                }
+                // Threads fault again, and then ask to write: see `stopped`.
+                pages.into_iter().try_for_each(|page| memory.retry(page))
+            }
+        }
     }
 
     /// Lets the observer see an event before its step.
@@ -498,7 +475,7 @@ impl Agent {
         };
         match header.op {
             Op::Diff => {
-                let (epoch, page_bytes) = (self.node.epoch(), self.memory.page_bytes());
+                let (epoch, page_bytes) = (self.node.epoch(), self.engine.memory.page_bytes());
                 observer.changed(header.from, epoch, body, page_bytes);
             }
             Op::AcquireGrant | Op::BarrierGrant | Op::WaitGrant => observer.learned(),
@@ -508,34 +485,29 @@ impl Agent {
 
     fn carry_out(
         &mut self,
-        action: Action,
+        action: &Action,
         body: &mut Vec<u8>,
     ) -> Result<Option<String>, pager::PagerError> {
         match action {
             Action::Fill(page, place) => {
-                let bytes = self.memory.page_bytes();
-                self.memory.fill(page, &body[place * bytes..][..bytes])?;
+                let bytes = self.engine.memory.page_bytes();
+                self.engine.memory.write(*page, 0, &body[place * bytes..][..bytes])?;
             }
-            Action::Keep(kept) => self.memory.keep(kept, std::mem::take(body)),
-            Action::FillKept(page, kept, place) => self.memory.fill_kept(page, kept, place)?,
-            Action::Forget(kept) => self.memory.forget(kept),
-            Action::Twin(page) => self.memory.twin(page)?,
-            Action::MapRead(page) => {
-                self.missing.remove(&page);
-                self.memory.map_read(page)?;
+            Action::Keep(kept) => self.copies.keep(*kept, std::mem::take(body)),
+            Action::FillKept(page, kept, place) => {
+                self.engine.memory.write(*page, 0, self.copies.kept(*kept, *place))?;
             }
-            Action::MapWrite(page) => {
-                self.missing.remove(&page);
-                self.memory.map_write(page)?;
-            }
+            Action::Forget(kept) => self.copies.forget(*kept),
+            Action::Twin(page) => self.copies.twin(&self.engine.memory, *page)?,
             Action::Wake(page) => {
-                self.missing.remove(&page);
-                self.memory.region().wake(page)?;
+                self.missing.remove(page);
+                self.engine.memory.retry(*page)?;
             }
-            Action::Protect(page) => self.memory.region().protect(page)?,
-            Action::Unmap(page) => self.memory.region().forbid(page)?,
-            Action::Diff(page, home) => self.memory.compare(page, home),
-            Action::Change => self.memory.change(body)?,
+            Action::Diff(page, home) => self.copies.compare(&self.engine.memory, *page, *home),
+            Action::Change => copies::change(&mut self.engine.memory, body)?,
+            Action::MapRead(_) | Action::MapWrite(_) | Action::Protect(_) | Action::Unmap(_) => {
+                unreachable!("{action:?} is carried out in runs")
+            }
             Action::Send(header, body, rides) => {
                 if matches!(header.op, Op::Barrier | Op::BarrierGrant) {
                     self.compare_nodes();
@@ -550,27 +522,25 @@ impl Agent {
                     _ => {}
                 }
                 let diffs = match body {
-                    Body::Diffs => self.memory.take_changes(header.to),
+                    Body::Diffs => self.copies.take_changes(header.to),
                     _ => Vec::new(),
                 };
-                let memory = &self.memory;
-                let body = body.bytes(&rides, diffs, |page, bytes| memory.append_page(page, bytes));
-                self.send(header.to, Frame::Page(header), body);
+                let memory = &self.engine.memory;
+                let append = |page, bytes: &mut Vec<u8>| copies::append_page(memory, page, bytes);
+                let body = body.clone().bytes(rides, diffs, append);
+                self.send(header.to, Frame::Page(*header), body);
             }
-            Action::Grant(task) => self.granted(task),
-            Action::Misuse(_, misuse) => return Ok(Some(requests::reason(misuse))),
+            Action::Grant(task) => self.granted(*task),
+            Action::Misuse(_, misuse) => return Ok(Some(requests::reason(*misuse))),
         }
         Ok(None)
     }
 
     fn send(&mut self, to: NodeId, frame: Frame, body: Vec<u8>) {
-        let network = self.network.as_mut().expect("there is another node");
         // What nodes compare of allocations is not the program's.
         let counts = !matches!(frame, Frame::Allocated(_));
-        // If it is not sent, its loss is told, or will be.
-        if let Ok(bytes) = network.send(to, &frame.bytes(), body)
-            && counts
-        {
+        let bytes = self.engine.send(to, &frame.bytes(), body);
+        if counts {
             self.traffic.bytes += bytes;
         }
     }
@@ -586,12 +556,9 @@ impl Agent {
         if !line.is_empty() {
             say(line);
         }
-        if let Some(network) = &mut self.network {
+        if let Some(network) = &mut self.engine.mesh {
             network.tell_all(&Frame::End(status).bytes(), line.as_bytes());
-            let until = Instant::now() + FLUSH;
-            while Instant::now() < until {
-                let _ = network.hear();
-            }
+            FLUSH.run(network);
         }
         self.finish(status, line)
     }
@@ -613,5 +580,24 @@ impl Agent {
             );
             self.record = None;
         }
+    }
+}
+
+/// What is done to the access of neighbouring pages at once.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SetAccess {
+    Map(Access),
+    Protect,
+    Unmap,
+}
+
+/// The page of an action that is carried out with its neighbours', and what that is.
+fn together(action: &Action) -> Option<(Page, SetAccess)> {
+    match *action {
+        Action::MapRead(page) => Some((page, SetAccess::Map(Access::Read))),
+        Action::MapWrite(page) => Some((page, SetAccess::Map(Access::Write))),
+        Action::Protect(page) => Some((page, SetAccess::Protect)),
+        Action::Unmap(page) => Some((page, SetAccess::Unmap)),
+        _ => None,
     }
 }

@@ -53,9 +53,9 @@ impl Agent {
             return Ok(made.address);
         }
         let Allocation { bytes, block, first } = allocation;
-        let page_bytes = self.memory.page_bytes() as u64;
+        let page_bytes = self.engine.memory.place().page_bytes as u64;
         let pages = bytes.div_ceil(page_bytes);
-        let page = match self.memory.region().grow(pages) {
+        let page = match self.engine.memory.grow(pages) {
             Ok(page) => page,
             // Others have it, perhaps.
             Err(error) => self.end(1, &format!("{bytes} B of shared memory: {error}")),
@@ -68,7 +68,7 @@ impl Agent {
         for (pages, homes) in self.homes(pages, block.div_ceil(page_bytes).max(1), first) {
             self.step(Event::Allocate { pages, homes }, &mut Vec::new());
         }
-        let address = self.memory.region().place().start as u64 + page * page_bytes;
+        let address = self.engine.memory.place().start as u64 + page * page_bytes;
         let observer = self.observer.as_mut();
         let caller = observer.and_then(|(observer, _)| observer.place(caller as u64));
         self.allocations.push(Made { allocation, address, caller });

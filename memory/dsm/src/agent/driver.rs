@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use net::patience::Patience;
 use net::slice;
+use node::driver::Driver as _;
 
 use super::Agent;
 use super::watch::Watch;

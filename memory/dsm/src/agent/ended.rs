@@ -24,7 +24,7 @@ impl Agent {
             self.end_without(rank, &format!("with lock {lock}"));
         }
         let ended = Ended { task: rank, barriers: self.seats[task as usize].barriers };
-        if let Some(network) = &mut self.network {
+        if let Some(network) = &mut self.engine.mesh {
             network.tell_all(&Frame::Ended { task: rank, barriers: ended.barriers }.bytes(), &[]);
         }
         self.has_ended(ended);

@@ -6,6 +6,7 @@ use coherence::message::{NodeId, Page};
 use coherence::ride::Carrier;
 use coherence::scope::Event;
 use coherence::scope::event::{Misuse, Task};
+use node::driver::Driver as _;
 
 use super::Agent;
 use super::allocations::Made;
@@ -77,7 +78,7 @@ impl Agent {
             Request::CountAnew => {
                 self.node.forget_statistics();
                 self.traffic = report::Traffic::default();
-                self.memory.changed = 0;
+                self.copies.changed = 0;
                 self.reply(task, Ok([0, 0]));
             }
             Request::Report => {
@@ -147,7 +148,7 @@ impl Agent {
             match what {
                 Counted::Node => put(to, Some(report::totals(&self.node, traffic))),
                 Counted::Page(address) => {
-                    let page: Option<Page> = self.memory.region().page_at(address);
+                    let page: Option<Page> = self.engine.memory.page_at(address);
                     put(to, page.and_then(|page| report::of_page(&self.node, page)))
                 }
                 Counted::Lock(lock) => put(to, report::of_lock(&self.node, lock)),
@@ -162,7 +163,7 @@ impl Agent {
     /// Says what was counted, where the settings want it.
     pub(super) fn report(&mut self) {
         let (node, me, now) = (&self.node, self.options.me, self.now());
-        let (traffic, page_bytes) = (self.traffic(), self.memory.page_bytes());
+        let (traffic, page_bytes) = (self.traffic(), self.engine.memory.place().page_bytes);
         let json = |seen| report::json(node, me, traffic, page_bytes, now, seen);
         match &self.statistics {
             Statistics::None => {}
@@ -174,7 +175,7 @@ impl Agent {
             Statistics::Files(beginning) => write("STATISTICS", beginning, me, &json(None)),
         }
         if let Some((observer, beginning)) = &self.observer {
-            let start = self.memory.start();
+            let start = self.engine.memory.place().start;
             let place = |made: &Made| {
                 let (first, bytes) = made.place(start, page_bytes);
                 (first, bytes, made.caller)
