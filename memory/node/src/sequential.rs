@@ -321,12 +321,20 @@ pub trait Replica: Driver {
 
     /// Returns the memory of obsolete pages to the system, until that of `kept` is left.
     fn free_obsolete(&mut self, kept: usize) -> Result<(), PagerError> {
+        let mut run = 0..0;
         while let Some(page) = self.pages_mut().residency.take_obsolete(kept) {
-            if !self.pages().node.state(page).is_some_and(State::has_bytes) {
-                self.engine_mut().memory.free(page..page + 1)?;
+            if self.pages().node.state(page).is_some_and(State::has_bytes) {
+                continue;
             }
+            if !run.is_empty() && run.end != page {
+                self.engine_mut().memory.free(std::mem::replace(&mut run, 0..0))?;
+            }
+            if run.is_empty() {
+                run.start = page;
+            }
+            run.end = page + 1;
         }
-        Ok(())
+        if run.is_empty() { Ok(()) } else { self.engine_mut().memory.free(run) }
     }
 
     /// Compares `bytes` of memory in use with the limit, and frees the oldest copies if it is
