@@ -51,6 +51,19 @@ const SIZES: &[(&str, &str, &str)] = &[
     ("MV2_COMM_WORLD_SIZE", "MVAPICH's launcher", "use a launcher with PMIx or PMI-1"),
 ];
 
+/// Variables that hold the number of a process: one above 0 is a process of several, even where no
+/// number of processes is told.
+const RANKS: &[&str] = &[
+    "PMI_RANK",
+    "PMIX_RANK",
+    "PMI2_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "SLURM_PROCID",
+    "FLUX_TASK_RANK",
+    "PALS_RANKID",
+    "MV2_COMM_WORLD_RANK",
+];
+
 /// For jobs that are meant to have one process each.
 const ALONE: &str = "or start jobs of one process by `nagaya run -n 1 PROGRAM`";
 
@@ -107,10 +120,18 @@ impl Started {
             let size = number(name).filter(|&size| size > 1)?;
             Some((name.to_owned(), size, by, remedy))
         };
-        match SIZES.iter().find_map(of_several) {
-            Some((name, size, by, remedy)) => Self::Unformed(format!(
+        if let Some((name, size, by, remedy)) = SIZES.iter().find_map(of_several) {
+            return Self::Unformed(format!(
                 "the {size} processes of {by} ({name}) cannot find each other without PMI; \
                  {remedy}, {ALONE}"
+            ));
+        }
+        let is_later = |name: &&&str| number(name).is_some_and(|rank| rank > 0);
+        match RANKS.iter().find(is_later) {
+            Some(name) => Self::Unformed(format!(
+                "{name}={} says that a launcher has started several processes, which cannot find \
+                 each other without PMI; keep all variables that the launcher sets, {ALONE}",
+                given(name).unwrap_or_default()
             )),
             None => Self::Alone,
         }
@@ -222,6 +243,10 @@ mod tests {
             assert!(line.starts_with(&format!("PMI_RANK={rank} is no rank")), "{line}");
         }
         assert!(unformed(&[("PMI_PORT", "a:1")]).contains("without PMI_ID"));
+        for name in RANKS {
+            assert!(unformed(&[(name, "1")]).starts_with(&format!("{name}=1 says")));
+            assert_eq!(started(&[(name, "0")]), Started::Alone);
+        }
         for (name, ..) in SIZES {
             assert!(unformed(&[(name, "2")]).contains(name));
             assert!(!unformed(&[(name, "2")]).contains('\n'));
