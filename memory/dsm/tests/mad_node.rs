@@ -17,7 +17,7 @@ use dsm::settings::Settings;
 use dsm::task::Task;
 use dsm::world::Card;
 use net::event::{Event, Peer};
-use net::net::Fabric;
+use net::fabric::Fabric;
 use net::secret::Secret;
 
 /// Which of both a process is; nothing in the test itself.
