@@ -35,7 +35,7 @@ impl FromStr for Place {
         if domains.count() != 1 || !matches!(domains.machines(), Ok(None)) {
             return Err("one place of this machine (such as 3:1)".into());
         }
-        let most = pvas::hold::WORK.len() as u32;
+        let most = control::hold::WORK.len() as u32;
         if domains.tasks() > most {
             return Err(format!("at most {most} threads"));
         }

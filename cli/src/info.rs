@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
+use control::this_task;
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::{Failure, job, kernel_version, server};
 use pager::Stops;
-use pvas::this_task;
 
 use crate::kernel_copy::{copy_within, kernels_copy};
 use crate::ps::human;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use pvas::this_task;
+use control::this_task;
 
 /// Whether the kernel copies between ordinary processes, and what may forbid it: key, words,
 /// value.

@@ -180,7 +180,7 @@ fn measure(space: &Space, cores: [usize; 2], size: usize) -> Result<[f64; 3], Fa
                     let begin = Instant::now();
                     // SAFETY: two buffers of `size` bytes, and the writer waits.
                     unsafe {
-                        space.control().gate().copy(
+                        space.gate().copy(
                             LOOPS[which],
                             target.as_mut_ptr().cast(),
                             source as *const u8,

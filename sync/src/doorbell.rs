@@ -7,11 +7,11 @@
 //! with loom.
 
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicU32, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, fence};
 use std::time::{Duration, Instant};
 
 use crate::futex;
-use crate::word::Word32;
+use crate::word::{Word32, fence_after_exchange};
 
 /// A doorbell. It lies in its waiters' memory, where others ring it.
 #[repr(C, align(64))]
@@ -57,11 +57,7 @@ impl Doorbell {
     /// processors is a full fence.
     #[inline]
     pub fn ring(&self) {
-        let fence = || match cfg!(target_arch = "x86_64") {
-            true => compiler_fence(SeqCst),
-            false => fence(SeqCst),
-        };
-        if ring(&self.rings, &self.sleepers, fence) {
+        if ring(&self.rings, &self.sleepers, fence_after_exchange) {
             futex::wake(&self.rings);
         }
     }

@@ -75,11 +75,16 @@ pub fn wake_elsewhere(wake: fn(&AtomicU32)) {
 
 /// Wakes all sleepers on the word.
 pub fn wake(word: &AtomicU32) {
-    // A word without sleepers is no error, and memory without futexes has no sleepers.
-    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    wake_here(word);
     if let Some(wake) = ELSEWHERE.get() {
         wake(word);
     }
+}
+
+/// Wakes all sleepers of this machine on the word.
+pub fn wake_here(word: &AtomicU32) {
+    // A word without sleepers is no error, and memory without futexes has no sleepers.
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }
 
 /// Wakes one sleeper of this machine on the word.

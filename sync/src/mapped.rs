@@ -1,9 +1,10 @@
 //! The ring in memory that processes share: where its parts lie, and plain copies.
 
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX};
+use crate::word::fence_after_exchange;
 
 /// Offsets of the parts of a ring in bytes. Tail and head have separate lines: senders write the
 /// tail, the receiver writes the head.
@@ -113,11 +114,6 @@ impl Buffer for Mapped {
     }
     #[inline]
     fn fence(&self) {
-        // The locked instruction in front of it is one, to the processor.
-        if cfg!(target_arch = "x86_64") {
-            compiler_fence(Ordering::SeqCst);
-        } else {
-            fence(Ordering::SeqCst);
-        }
+        fence_after_exchange();
     }
 }

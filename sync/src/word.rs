@@ -1,6 +1,6 @@
 //! Atomic words as traits: real memory has `AtomicU32` and `AtomicU64`, models have loom's.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
 /// An atomic 32-bit word.
 pub trait Word32 {
@@ -79,5 +79,15 @@ impl Word64 for AtomicU64 {
     #[inline]
     fn fetch_and(&self, bits: u64, order: Ordering) -> u64 {
         self.fetch_and(bits, order)
+    }
+}
+
+/// A full fence behind an atomic exchange, which on some processors is one already.
+#[inline]
+pub fn fence_after_exchange() {
+    if cfg!(target_arch = "x86_64") {
+        compiler_fence(Ordering::SeqCst);
+    } else {
+        fence(Ordering::SeqCst);
     }
 }

@@ -148,7 +148,7 @@ impl Invitation {
 /// else. Domains have their own.
 pub fn space() -> [u8; 16] {
     use std::os::unix::fs::MetadataExt as _;
-    let Some(task) = pvas::this_task() else { return random() };
+    let Some(task) = control::this_task() else { return random() };
     let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino() as u32);
     let mut space = [0; 16];
     space[..4].copy_from_slice(&task.control.owner_pid().to_ne_bytes());

@@ -62,7 +62,7 @@ impl Card {
         let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Self {
             space: neighbours::space(),
-            in_shared_space: pvas::this_task().is_some_and(|task| task.control.is_shared()),
+            in_shared_space: control::this_task().is_some_and(|task| task.control.is_shared()),
             machine: machine.unwrap_or_else(|_| host.clone()),
             host,
             pid: std::process::id(),

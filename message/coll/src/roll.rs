@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use pvas::{ThisTask, export, this_task};
+use control::{ThisTask, export, this_task};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::mpi::{Handle, Mpi, SUCCESS};

@@ -14,8 +14,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use pvas::hold::{Hold, Identity, KEEP};
-use pvas::{ThisTask, this_task};
+use control::Identity;
+use control::hold::{Hold, KEEP};
+use control::{ThisTask, this_task};
 use sync::wait::WaitPolicy;
 
 use crate::mpi::{Handle, Mpi, SUCCESS, mpi};

@@ -8,10 +8,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 use std::time::{Duration, Instant};
 
+use control::hold::Attempt;
+use control::{Identity, ThisTask};
 use fcp::arrived::Arrived;
 use fcp::inbox::Inbox;
-use pvas::ThisTask;
-use pvas::hold::{Attempt, Identity};
 use rustix::io::Errno;
 use sync::futex;
 use sync::ring::LINES_MAX;
@@ -156,7 +156,7 @@ pub fn open(
     }
     let (address, size) = delegatee.queue.place();
     let export = || {
-        let known = pvas::export::export(&task.control, task.id, NAME, address, size);
+        let known = control::export::export(&task.control, task.id, NAME, address, size);
         known.map_err(|error| Error::System(error.errno()))
     };
     let known = prepare(delegatee).and_then(|()| export());
@@ -294,7 +294,7 @@ impl Delegatee {
         if head.closed.compare_exchange(0, 1, SeqCst, SeqCst).is_err() {
             return Err(Error::Closed);
         }
-        let _ = pvas::export::unexport(&self.task.control, self.task.id, NAME);
+        let _ = control::export::unexport(&self.task.control, self.task.id, NAME);
         futex::wake(&head.closed);
         self.turn.take(None);
         loop {

@@ -8,8 +8,8 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pvas::ThisTask;
-use pvas::hold::{Hold, Identity};
+use control::hold::Hold;
+use control::{Identity, ThisTask};
 use rustix::io::Errno;
 
 use crate::delegatee::{CANCELLED, Job};

@@ -8,12 +8,13 @@
 //! those for files and sockets, also such as requesters have `passed`, `memory` what reaches the
 //! requester's memory and fails where there is none. A request may be `kept`, and answered later.
 //!
-//! Each side *holds* the other (`pvas::hold`) while it works in the other's memory: a
+//! Each side *holds* the other (`control::hold`) while it works in the other's memory: a
 //! requester while it writes into the queue, a delegatee from before it looks at a request
 //! until it has answered, also where that is later. So whoever dies, at any instant, nobody writes
 //! where the memory is gone or somebody else's.
 //!
-//! `error` says why not; `c` is `include/pvas_delegate.h`.
+//! `socket` carries passed descriptors, `error` says why a call failed, and `c` is
+//! `include/pvas_delegate.h`.
 
 mod c;
 pub mod delegatee;
@@ -25,5 +26,6 @@ pub mod passed;
 mod queue;
 pub mod record;
 pub mod requester;
+mod socket;
 mod task;
 mod turn;

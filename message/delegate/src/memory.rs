@@ -6,8 +6,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pvas::ThisTask;
-use pvas::machines::FAR_PID;
+use control::FAR_PID;
+use control::ThisTask;
 use rustix::io::Errno;
 
 /// Bytes of the smallest page.

@@ -14,29 +14,17 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use pvas::ThisTask;
-use pvas::connection::{Connection, peer_credentials};
-use pvas::hold::Identity;
+use control::Identity;
+use control::ThisTask;
+use control::peer;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::rand::{GetRandomFlags, getrandom};
-use serde::{Deserialize, Serialize};
 
 use crate::delegatee::Delegatee;
 use crate::error::Error;
-
-/// Of what is said here.
-const VERSION: u32 = 1;
-
-/// What a requester says; the answer is a number that is not negative, or a negative errno.
-#[derive(Debug, Serialize, Deserialize)]
-enum Ask {
-    /// A descriptor comes along.
-    Take,
-    /// This number is not needed any more.
-    Close(i32),
-}
+use crate::socket::{Ask, Asked, Requests, answer, ask};
 
 /// A descriptor, and whose it is.
 struct Passed {
@@ -85,7 +73,8 @@ pub fn accept(delegatee: &Delegatee) -> Result<(), Error> {
 
 /// A requester that has connected.
 struct Peer {
-    connection: Connection,
+    stream: UnixStream,
+    requests: Requests,
     /// Readable when it has ended: a child of it may keep the connection open.
     process: OwnedFd,
     owner: Identity,
@@ -106,11 +95,8 @@ fn look_after(task: &ThisTask, listener: &UnixListener) {
     let mut peers: Vec<Peer> = Vec::new();
     loop {
         let mut fds = vec![PollFd::new(listener, PollFlags::IN)];
-        for Peer { connection, process, .. } in &peers {
-            fds.extend([
-                PollFd::new(connection, PollFlags::IN),
-                PollFd::new(process, PollFlags::IN),
-            ]);
+        for Peer { stream, process, .. } in &peers {
+            fds.extend([PollFd::new(stream, PollFlags::IN), PollFd::new(process, PollFlags::IN)]);
         }
         if poll(&mut fds, None).is_err() {
             continue; // EINTR
@@ -135,12 +121,12 @@ fn look_after(task: &ThisTask, listener: &UnixListener) {
 fn connected(task: &ThisTask, listener: &UnixListener) -> std::io::Result<Option<Peer>> {
     let (stream, _) = listener.accept()?;
     stream.set_nonblocking(true)?;
-    let pid = peer_credentials(&stream)?.pid;
+    let pid = peer::credentials(&stream)?.pid;
     let Some(process) = Pid::from_raw(pid) else { return Ok(None) };
     let Ok(process) = pidfd_open(process, PidfdFlags::empty()) else { return Ok(None) };
     let Some(owner) = living(task, pid as u32) else { return Ok(None) };
-    let connection = Connection::new(stream.into(), VERSION);
-    Ok(Some(Peer { connection, process, owner, numbers: Vec::new() }))
+    let requests = Requests::default();
+    Ok(Some(Peer { stream, requests, process, owner, numbers: Vec::new() }))
 }
 
 /// The task that has this PID.
@@ -152,23 +138,23 @@ fn living(task: &ThisTask, pid: u32) -> Option<Identity> {
 impl Peer {
     /// Does what it asks; whether it is still to be heard.
     fn hear(&mut self) -> bool {
-        let Ok(is_open) = self.connection.fill() else { return false };
+        let Ok(is_open) = self.requests.fill(&self.stream) else { return false };
         loop {
-            let answer = match self.connection.take::<Ask>() {
-                Ok(Some((Ask::Take, descriptors))) => self.take(descriptors),
-                Ok(Some((Ask::Close(number), _))) => self.close(number),
+            let result = match self.requests.next() {
+                Ok(Some(Asked::Take(descriptor))) => self.take(descriptor),
+                Ok(Some(Asked::Close(number))) => self.close(number),
                 Ok(None) => return is_open,
                 Err(_) => return false,
             };
-            let answer = answer.unwrap_or_else(|errno| -errno.raw_os_error());
-            if self.connection.send(&answer, &[]).is_err() {
+            let result = result.unwrap_or_else(|errno| -errno.raw_os_error());
+            // A requester waits for each answer, so there is room for one.
+            if answer(&self.stream, result).is_err() {
                 return false;
             }
         }
     }
 
-    fn take(&mut self, mut descriptors: Vec<OwnedFd>) -> Result<i32, Errno> {
-        let descriptor = descriptors.pop().ok_or(Errno::BADF)?;
+    fn take(&mut self, descriptor: OwnedFd) -> Result<i32, Errno> {
         let number = descriptor.as_raw_fd();
         passed().insert(number, Passed { owner: self.owner, descriptor: Arc::new(descriptor) });
         self.numbers.push(number);
@@ -185,32 +171,27 @@ impl Peer {
 
 /// A requester's connection to the delegatee that listens there, which is this process.
 #[derive(Debug)]
-pub(crate) struct Passing(Connection);
+pub(crate) struct Passing(UnixStream);
 
 impl Passing {
     pub(crate) fn connect(name: u64, delegatee: u32) -> Result<Self, Error> {
         let stream = address(name).and_then(|at| UnixStream::connect_addr(&at));
         // Of another machine's delegatee nobody here knows the name.
         let stream = stream.map_err(|_| Error::TakesNone)?;
-        let peer = peer_credentials(&stream).map_err(|error| system(&error))?;
+        let peer = peer::credentials(&stream).map_err(|error| system(&error))?;
         if peer.pid as u32 != delegatee {
             return Err(Error::TakesNone);
         }
-        Ok(Self(Connection::new(stream.into(), VERSION)))
+        Ok(Self(stream))
     }
 
     /// Passes one; its number there. `None` if the delegatee has gone.
-    pub(crate) fn pass(&mut self, descriptor: BorrowedFd<'_>) -> Option<i32> {
-        self.ask(&Ask::Take, &[descriptor])
+    pub(crate) fn pass(&self, descriptor: BorrowedFd<'_>) -> Option<i32> {
+        ask(&self.0, Ask::Take(descriptor)).ok()
     }
 
     /// Closes one there.
-    pub(crate) fn close(&mut self, number: i32) -> Option<i32> {
-        self.ask(&Ask::Close(number), &[])
-    }
-
-    fn ask(&mut self, ask: &Ask, descriptors: &[BorrowedFd<'_>]) -> Option<i32> {
-        self.0.send(ask, descriptors).ok()?;
-        self.0.receive().ok()?
+    pub(crate) fn close(&self, number: i32) -> Option<i32> {
+        ask(&self.0, Ask::Close(number)).ok()
     }
 }

@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use pvas::hold::Identity;
+use control::Identity;
 use sync::mapped::{Mapped, size_of_ring};
 use sync::ring::{Buffer as _, HEADER_SIZE, LINE_SIZE};
 
@@ -14,7 +14,7 @@ use crate::error::Error;
 pub const NAME: &[u8] = b"pvas_delegate";
 
 /// The first word of a queue, with the version of what follows.
-const MAGIC: u64 = u64::from_le_bytes(*b"delegat\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"delegat\x03");
 
 /// Most bytes that a request carries.
 pub const PAYLOAD_MAX: usize = 1024 - HEADER_SIZE - ENVELOPE_SIZE;
@@ -23,11 +23,11 @@ pub const ENVELOPE_SIZE: usize = 16;
 
 /// Words by which a task holds whom it works for, those by which it sends, and those by
 /// which it holds whom it will answer later.
-pub const SERVE: std::ops::Range<usize> = pvas::hold::WORK;
+pub const SERVE: std::ops::Range<usize> = control::hold::WORK;
 /// See [`SERVE`].
 pub const SEND: std::ops::Range<usize> = SERVE.end..KEEP.start;
 /// See [`SERVE`].
-pub const KEEP: std::ops::Range<usize> = pvas::hold::KEEP;
+pub const KEEP: std::ops::Range<usize> = control::hold::KEEP;
 
 /// What a requester reads. The ring follows.
 #[repr(C, align(64))]

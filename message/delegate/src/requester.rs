@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use pvas::ThisTask;
-use pvas::hold::{Attempt, Hold, Identity};
+use control::hold::{Attempt, Hold};
+use control::{Identity, ThisTask};
 use rustix::io::Errno;
 use sync::futex;
 use sync::ring::{Buffer, Kind, SendError, Sender, rouse};
@@ -57,18 +57,18 @@ impl Way {
             return Err(Error::Invalid("the delegatee's ID"));
         }
         let us = task.control.identity(task.id).ok_or(Error::NotATask)?;
-        let found = pvas::export::import(&task.control, id, NAME, timeout);
+        let found = control::export::import(&task.control, id, NAME, timeout);
         let ended = Error::NoTask(id);
         found.map_err(|error| match error {
-            pvas::Error::NoName if task.control.identity(id).is_some() => Error::NoDelegatee(id),
-            pvas::Error::NoName | pvas::Error::TaskEnded(_) => ended,
-            pvas::Error::TimedOut => Error::TimedOut,
+            control::Error::NoName if task.control.identity(id).is_some() => Error::NoDelegatee(id),
+            control::Error::NoName | control::Error::TaskEnded(_) => ended,
+            control::Error::TimedOut => Error::TimedOut,
             other => Error::System(other.errno()),
         })?;
         let whom = task.control.identity(id).ok_or(ended)?;
         let held = hold(&task, whom)?;
         // Once more: what we have found may have been that of a task that has ended since.
-        let found = pvas::export::import(&task.control, id, NAME, Some(Duration::ZERO));
+        let found = control::export::import(&task.control, id, NAME, Some(Duration::ZERO));
         let (address, bytes) = found.map_err(|_| Error::NoDelegatee(id))?;
         let segment = task.control.layout().segment(id).ok_or(ended)?;
         let end = address.checked_add(bytes);
@@ -91,7 +91,7 @@ impl Way {
     }
 
     /// The way to the node server's delegatee, if the job has one: the task with the last ID
-    /// ([`pvas::Control::tasks_max`]).
+    /// ([`control::Control::tasks_max`]).
     pub fn find_server(timeout: Option<Duration>) -> Result<Self, Error> {
         let control = task::this()?.control;
         let id = control.tasks_max() - 1;

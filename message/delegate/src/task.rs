@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pvas::ThisTask;
+use control::ThisTask;
 
 use crate::error::Error;
 
@@ -22,7 +22,7 @@ pub fn this() -> Result<ThisTask, Error> {
     let task = TASK.get_or_init(|| {
         // SAFETY: the handler stores one word, and the library is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-        let task = pvas::this_task();
+        let task = control::this_task();
         if task.is_some_and(|task| task.is_over_machines()) {
             sync::futex::wake_elsewhere(|word| {
                 if let Ok(task) = this() {

@@ -13,6 +13,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
+use sync::hold::Attempt;
+pub use sync::hold::release;
 use sync::word::Word64;
 
 /// Somebody's stay in the window: the next one in the same entry has another generation.
@@ -95,39 +97,30 @@ pub fn hold<W: Word64>(
     peer: Peer,
     fence: impl Fn(),
 ) -> Result<bool, WordInUse> {
-    word.compare_exchange(0, peer.word()).map_err(|_| WordInUse)?;
-    fence();
-    let now = State::parse(state.load(SeqCst));
-    let there = now.generation == peer.generation && now.phase == Phase::Present;
-    if !there {
-        release(word);
+    match sync::hold::attempt(word, peer.word(), fence, || is_present(state, peer)) {
+        Attempt::Held => Ok(true),
+        Attempt::Gone => Ok(false),
+        Attempt::Busy => Err(WordInUse),
     }
-    Ok(there)
 }
 
 /// As [`hold`], by a word that only one thread uses. `fence` is a full one, or, where who
 /// takes entries makes one for all processes, the compiler's.
 #[inline]
 pub fn hold_alone<W: Word64>(word: &W, state: &W, peer: Peer, fence: impl Fn()) -> bool {
-    word.store(peer.word(), Release);
-    fence();
+    sync::hold::attempt_alone(word, peer.word(), fence, || is_present(state, peer))
+}
+
+/// Whether `peer` is a member, behind the fence of a hold.
+#[inline]
+fn is_present<W: Word64>(state: &W, peer: Peer) -> bool {
     let now = State::parse(state.load(SeqCst));
-    let there = now.generation == peer.generation && now.phase == Phase::Present;
-    if !there {
-        release(word);
-    }
-    there
+    now.generation == peer.generation && now.phase == Phase::Present
 }
 
 /// The word holds somebody already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordInUse;
-
-/// Ends a hold: what was done under it comes before.
-#[inline]
-pub fn release<W: Word64>(word: &W) {
-    word.store(0, Release);
-}
 
 /// Takes an entry in state `from`: from now on its generation is a new one. Fails if
 /// somebody else was faster.

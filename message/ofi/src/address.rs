@@ -3,7 +3,7 @@
 
 use std::ffi::{CStr, c_char, c_void};
 
-use pvas::hold::Identity;
+use control::Identity;
 
 use crate::abi;
 use crate::name::Name;

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pvas::hold::Identity;
+use control::Identity;
 use rustix::io::Errno;
 
 use crate::matching::{PARTS, Part};

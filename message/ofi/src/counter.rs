@@ -6,8 +6,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::time::{Duration, Instant};
 
+use control::Identity;
 use libc::size_t;
-use pvas::hold::Identity;
 
 use crate::abi;
 use crate::domain::Domain;

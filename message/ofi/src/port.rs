@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 
-use pvas::hold::Identity;
+use control::Identity;
 use sync::doorbell::Doorbell;
 use sync::mapped::{Mapped, size_of_ring};
 use sync::ring::{Buffer as _, LINE_SIZE, Receiver, next_number};

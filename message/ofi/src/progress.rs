@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pvas::hold::Identity;
+use control::Identity;
 use sync::ring::{Found, HEADER_SIZE, Message};
 
 use crate::abi;

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::fence;
 use std::time::Duration;
 
-use pvas::export;
+use control::export;
 
 use crate::address::Address;
 use crate::name::Name;

@@ -3,8 +3,8 @@
 
 use std::ffi::c_void;
 
+use control::hold::Hold;
 use libc::{iovec, size_t, ssize_t};
-use pvas::hold::Hold;
 use sync::ring::{self, Reserved, Sender, lines_of};
 
 use crate::abi::{self, Context, Desc, Descs, Ep, RmaIov};

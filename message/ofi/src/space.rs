@@ -4,8 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-use pvas::ThisTask;
-use pvas::hold::{Attempt, Hold, Identity};
+use control::hold::{Attempt, Hold};
+use control::{Identity, ThisTask};
 
 /// Who we are.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub fn here() -> Option<&'static Here> {
     let here = HERE.get_or_init(|| {
         // SAFETY: the handler stores one word, and the library is never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
-        let task = pvas::this_task()?;
+        let task = control::this_task()?;
         let us = task.control.identity(task.id)?;
         let pid = std::process::id() as libc::pid_t;
         // SAFETY: a plain question.
@@ -50,7 +50,7 @@ impl Here {
     #[inline]
     pub fn hold(&self, whom: Identity) -> Option<Hold> {
         loop {
-            match self.task.hold(whom, pvas::hold::WORK) {
+            match self.task.hold(whom, control::hold::WORK) {
                 Ok(held) => return Some(held),
                 Err(Attempt::Gone) => return None,
                 Err(_) => rustix::thread::sched_yield(), // other threads of ours are at it

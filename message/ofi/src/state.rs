@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use pvas::hold::{Hold, Identity, KEEP};
+use control::Identity;
+use control::hold::{Hold, KEEP};
 use sync::doorbell::Doorbell;
 use sync::wait::{DOUBT, WaitPolicy};
 

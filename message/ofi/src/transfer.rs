@@ -3,7 +3,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use pvas::hold::{Hold, Identity};
+use control::Identity;
+use control::hold::Hold;
 use rustix::io::Errno;
 
 use crate::abi;
@@ -227,7 +228,7 @@ impl Unfinished {
     fn leave(mut self, here: &Here) -> Outcome {
         while !self.is_ready(here) {
             let whom = self.transfer.source.whom;
-            if let Ok(held) = here.task.hold_on(whom, pvas::hold::KEEP) {
+            if let Ok(held) = here.task.hold_on(whom, control::hold::KEEP) {
                 self.held = held;
                 return Outcome::Unfinished(self);
             }

@@ -18,7 +18,7 @@ mod segment;
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, OnceLock};
 
-use pvas::ThisTask;
+use control::ThisTask;
 use rustix::io::Errno;
 
 use access::Creator;
@@ -53,7 +53,7 @@ struct Process {
 /// fork(2) or vfork(2), which has left it.
 fn open() -> Result<(ThisTask, &'static Process), Errno> {
     static PROCESS: OnceLock<Process> = OnceLock::new();
-    let task = pvas::this_task().ok_or(Errno::NOENT)?;
+    let task = control::this_task().ok_or(Errno::NOENT)?;
     let process = PROCESS.get_or_init(|| Process {
         creator: Creator::current(),
         segments: OnceLock::new(),

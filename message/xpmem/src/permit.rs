@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use pvas::ThisTask;
+use control::ThisTask;
 use rustix::io::Errno;
 
 use crate::segment::Segment;

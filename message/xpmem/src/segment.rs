@@ -22,8 +22,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::Duration;
 
+use control::{ThisTask, export};
 use nagaya_layout::PIDS_MAX;
-use pvas::{ThisTask, export};
 use rustix::io::Errno;
 
 use crate::access::Creator;

@@ -5,6 +5,10 @@
 
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
+/// Type of the entry in a task's auxiliary vector that is the address of its control block. It is
+/// not inherited by execve, so exactly tasks, and forked copies of them, have it.
+pub const AT_NAGAYA_TASK: u64 = 0x4e41_4741;
+
 /// Bytes that the gate's code may take; the page of [`Space`] follows.
 pub const TEXT_SIZE: usize = 65536;
 /// Scanned images that a space remembers.

@@ -3,11 +3,8 @@
 
 use std::ffi::CString;
 
+use nagaya_gate::abi::AT_NAGAYA_TASK;
 use rustix::io::Errno;
-
-/// Type of the auxiliary vector's entry by which libpvas in a task finds its control
-/// block. Not inherited by execve, so it is there exactly in tasks (and forked copies).
-pub const AT_NAGAYA_TASK: u64 = 0x4e41_4741;
 
 /// Entries that depend on the program.
 #[derive(Debug)]

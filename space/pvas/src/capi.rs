@@ -10,12 +10,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use control::{Control, FAR_PID, export, this_task};
+
 use crate::child::Attributes;
-use crate::control::Control;
 use crate::error::Error;
-use crate::machines::FAR_PID;
+use crate::fork;
 use crate::space::{Space, SpaceOptions};
-use crate::{export, fork, this};
 
 /// Descriptors: the index is the number that C sees.
 static SPACES: Mutex<Vec<Option<Arc<Space>>>> = Mutex::new(Vec::new());
@@ -41,7 +41,7 @@ fn answer(result: Result<c_int, Error>) -> c_int {
 
 /// The space behind a descriptor of this process.
 pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
-    if pvd == -1 && this::task().is_some() {
+    if pvd == -1 && this_task().is_some() {
         return Err(Error::NotOwner);
     }
     let spaces = SPACES.lock().expect("no panic while held");
@@ -53,7 +53,7 @@ pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
 /// mapped: the caller must not destroy it meanwhile.
 fn control(pvd: c_int) -> Result<Control, Error> {
     match pvd {
-        -1 => this::task().map(|task| task.control).ok_or(Error::NotATask),
+        -1 => this_task().map(|task| task.control).ok_or(Error::NotATask),
         _ => {
             let control = space(pvd)?.control();
             // The copy in a forked child of the owner has no tasks' memory in it.
@@ -340,7 +340,7 @@ pub struct SpaceInfo {
 /// See `include/pvas.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvas_getid() -> c_int {
-    answer(this::task().map(|task| task.id as c_int).ok_or(Error::NotATask))
+    answer(this_task().map(|task| task.id as c_int).ok_or(Error::NotATask))
 }
 
 /// See `include/pvas.h`.
@@ -472,7 +472,7 @@ pub unsafe extern "C" fn pvas_export(
     // SAFETY: as the caller vouches.
     let name = unsafe { self::name(name) };
     answer(name.and_then(|name| {
-        let task = this::task().ok_or(Error::NotATask)?;
+        let task = this_task().ok_or(Error::NotATask)?;
         let address = task.for_others(addr as u64);
         export::export(&task.control, task.id, name, address, size as u64)?;
         Ok(0)
@@ -488,7 +488,7 @@ pub unsafe extern "C" fn pvas_unexport(name: *const c_char) -> c_int {
     // SAFETY: as the caller vouches.
     let name = unsafe { self::name(name) };
     answer(name.and_then(|name| {
-        let task = this::task().ok_or(Error::NotATask)?;
+        let task = this_task().ok_or(Error::NotATask)?;
         export::unexport(&task.control, task.id, name)?;
         Ok(0)
     }))

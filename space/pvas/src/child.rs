@@ -12,6 +12,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::owner;
+use control::Control;
 use nagaya_gate::Gate;
 use nagaya_gate::abi::Task;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -20,8 +22,6 @@ use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid
 use rustix::thread::futex;
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
-
-use crate::control::Control;
 
 /// What differs between a new task and the process that starts it. Everything that is
 /// `None` or empty is inherited.
@@ -238,7 +238,7 @@ unsafe fn start_as<L: Fn() -> bool>(
         control,
         id,
         task,
-        gate: control.gate(),
+        gate: owner::gate(control),
         failure: Failure::default(),
     };
     let flags = (libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | cloned | libc::SIGCHLD) as u64;
@@ -404,7 +404,7 @@ pub unsafe fn enter(control: Control, id: u32, task: *mut Task, gate: Gate, comm
     slot.pid.store(pid, Ordering::Release);
     control.pid_entry(pid).store(id + 1, Ordering::Release);
     // Before its first instruction, so that it can ask who it is.
-    control.announce_start(id);
+    owner::announce_start(control, id);
     // SAFETY: `start` is filled in by the loader.
     unsafe { gate.start(&raw const (*task).start) }
 }

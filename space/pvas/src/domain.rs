@@ -18,6 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Mutex;
 
+use control::Control;
 use nagaya_layout::SpaceLayout;
 use pager::holes::Holes;
 use rustix::io::Errno;
@@ -26,10 +27,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
 use crate::child::{self, Attributes};
 use crate::connection::Connection;
-use crate::control::Control;
 use crate::error::{Error, last};
 use crate::keeper::{self, Answer, Ask, Start};
 use crate::memory::Memory;
+use crate::owner;
 
 /// What a domain is like.
 #[derive(Debug, Clone)]
@@ -82,9 +83,9 @@ impl Domains {
         processors: Vec<u8>,
     ) -> Result<u32, Error> {
         let number = self.others.len() as u32 + 1;
-        control.give_to_domain(ids.clone(), number).map_err(Error::IdTaken)?;
+        owner::give_to_domain(control, ids.clone(), number).map_err(Error::IdTaken)?;
         let domain = self.make(control, &ids, processors).inspect_err(|_| {
-            control.take_from_domain(ids);
+            owner::take_from_domain(control, ids);
         })?;
         self.others.push(domain);
         Ok(number)

@@ -33,24 +33,14 @@ pub enum Error {
     NoTask(u32),
     /// No task of the space has this PID.
     NoPid(u32),
-    /// The task ended while we waited for it.
-    TaskEnded(u32),
     /// An argument makes no sense.
     Invalid(&'static str),
     /// A pointer that must not be NULL is.
     Null(&'static str),
     /// No window of this size is free in the address space.
     NoAddressSpace,
-    /// A name is longer than PVAS_NAME_MAX.
-    NameTooLong,
-    /// Nothing is exported under this name.
-    NoName,
-    /// The task exports PVAS_EXPORT_NAMES names already.
-    NamesFull,
-    /// Waited in vain.
-    TimedOut,
-    /// A signal arrived while waiting.
-    Interrupted,
+    /// A call on what tasks see of a space failed.
+    Control(control::Error),
     /// The address lies in no segment.
     NoSegment,
     /// The new process could not be set up: what it tried last.
@@ -82,7 +72,6 @@ impl Error {
             Error::NotATask
             | Error::NoTask(_)
             | Error::NoPid(_)
-            | Error::TaskEnded(_)
             | Error::NoOwner
             | Error::Killed => Errno::SRCH,
             Error::IsATask | Error::NotOwner | Error::NotForked => Errno::PERM,
@@ -96,11 +85,7 @@ impl Error {
             Error::Full(_) => Errno::AGAIN,
             Error::Null(_) => Errno::FAULT,
             Error::NoAddressSpace => Errno::NOMEM,
-            Error::NameTooLong => Errno::NAMETOOLONG,
-            Error::NoName => Errno::NOENT,
-            Error::NamesFull => Errno::NOSPC,
-            Error::TimedOut => Errno::TIMEDOUT,
-            Error::Interrupted => Errno::INTR,
+            Error::Control(error) => error.errno(),
             Error::Setup(_, errno) | Error::System(_, errno) | Error::Told(_, errno) => *errno,
             Error::Views(PagerError::Memory | PagerError::Mappings) => Errno::NOMEM,
             Error::Views(_) => Errno::PERM,
@@ -128,20 +113,13 @@ impl fmt::Display for Error {
             }
             Error::NoTask(id) => write!(f, "no task with ID {id}"),
             Error::NoPid(pid) => write!(f, "no task of the space has PID {pid}"),
-            Error::TaskEnded(id) => write!(f, "task {id} ended"),
             Error::Invalid(what) => write!(f, "invalid {what}"),
             Error::Null(what) => write!(f, "{what} is NULL"),
             Error::NoAddressSpace => write!(
                 f,
                 "no address space left for this space (fewer tasks or smaller segments fit)"
             ),
-            Error::NameTooLong => write!(f, "name longer than {} bytes", crate::export::NAME_MAX),
-            Error::NoName => write!(f, "nothing is exported under this name"),
-            Error::NamesFull => {
-                write!(f, "the task exports {} names already", crate::export::NAMES_MAX)
-            }
-            Error::TimedOut => write!(f, "timed out"),
-            Error::Interrupted => write!(f, "interrupted by a signal"),
+            Error::Control(error) => error.fmt(f),
             Error::NoSegment => write!(f, "the address lies in no segment of the space"),
             Error::Setup(what, errno) => {
                 write!(f, "new task: {what}: {}{}", describe(*errno), hint(*errno))
@@ -187,6 +165,12 @@ fn hint(errno: Errno) -> &'static str {
 }
 
 impl std::error::Error for Error {}
+
+impl From<control::Error> for Error {
+    fn from(error: control::Error) -> Self {
+        Error::Control(error)
+    }
+}
 
 impl From<LoadError> for Error {
     fn from(error: LoadError) -> Self {

@@ -20,6 +20,7 @@ use rustix::thread::futex;
 use crate::capi;
 use crate::child;
 use crate::error::Error;
+use crate::owner;
 use crate::space::{Space, abandon, comm, load_into};
 use crate::watcher::{self, Watcher};
 
@@ -316,7 +317,7 @@ unsafe fn load(record: &mut Record) -> Result<*mut Task, Error> {
     let task = unsafe { load_into(&control, id, &program, &environment, size, stack, mask) };
     task.map_err(|error| {
         // SAFETY: nobody runs there yet.
-        unsafe { control.clear_unstarted(id) };
+        unsafe { owner::clear_unstarted(control, id) };
         error.into()
     })
 }
@@ -372,5 +373,5 @@ pub unsafe fn execve(mut request: Request) -> Option<Error> {
     let _ = child::close_on_exec();
     let _ = child::reset_signals(None);
     // SAFETY: loaded for this slot, with whose word this child was cloned.
-    unsafe { child::enter(control, shared.id, task, control.gate(), &comm) }
+    unsafe { child::enter(control, shared.id, task, owner::gate(control), &comm) }
 }

@@ -12,16 +12,17 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use control::Control;
 use nagaya_loader::{LoadError, LoadErrorKind, Program};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use crate::child::{self, Attributes, StartError};
 use crate::connection::Connection;
-use crate::control::Control;
 use crate::domain::Views;
 use crate::error::Error;
 use crate::memory::Memory;
+use crate::owner;
 use crate::space;
 
 /// Owner and keeper are one program.
@@ -157,7 +158,7 @@ fn make(
     let segment_size = attributes.segment_size.unwrap_or(control.layout().segment_size());
     // SAFETY: what a task of this ID has left, that has ended.
     unsafe {
-        control.unmap_left(id);
+        owner::unmap_left(control, id);
         if let Some(left) = fixed.remove(&id) {
             libc::munmap(left.start as *mut _, (left.end - left.start) as usize);
         }

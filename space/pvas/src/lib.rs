@@ -6,27 +6,23 @@
 //! `capi` module of this crate.
 //!
 //! `child` holds what a new task does before its program starts, `watcher` what happens
-//! when it ends, `control` what all sides share. `domain` makes parts of a space that have
-//! page tables of their own, each with a `keeper`, out of one `memory`; `machines` those
-//! that are elsewhere. By a `hold` a task keeps the memory of
-//! another, in which it works, from going.
+//! when it ends. `owner` makes and changes the control area, whose view for tasks is the crate
+//! `control`. `domain` makes parts of a space that have page tables of their own, each with a
+//! `keeper`, out of one `memory`. `machines` is for the parts on other machines.
 
 mod capi;
 mod child;
 pub mod connection;
-mod control;
 pub mod copy_plan;
 mod domain;
 mod error;
-pub mod export;
 mod fork;
-pub mod hold;
 mod keeper;
 pub mod machines;
 mod memory;
+mod owner;
 mod regions;
 mod space;
-mod this;
 mod watcher;
 
 pub use child::Attributes;
@@ -34,4 +30,3 @@ pub use control::Control;
 pub use domain::DomainInfo;
 pub use error::Error;
 pub use space::{Space, SpaceOptions, is_fixed, parse_size};
-pub use this::{ThisTask, task as this_task};

@@ -4,9 +4,8 @@
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
+use control::Control;
 use nagaya_gate::abi::{REGIONS_MAX, Region, region_state, slot_state};
-
-use crate::control::Control;
 
 /// The task with this ID has ended or left.
 pub fn leave(control: Control, id: u32) {

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, RwLock};
 
+use control::Control;
+use nagaya_gate::Gate;
 use nagaya_gate::abi::Task;
 use nagaya_layout::{
     CONTROL_SIZE, LayoutError, PAGE_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT,
@@ -17,12 +19,12 @@ use nagaya_loader::{LoadError, Program, TaskInfo};
 use rustix::io::Errno;
 
 use crate::child::{self, Attributes};
-use crate::control::Control;
 use crate::copy_plan;
 use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
 use crate::machines;
 use crate::memory::{self, Memory};
+use crate::owner;
 use crate::watcher::{self, Watcher};
 
 /// Whether a program is linked to fixed addresses, so that its task needs a domain of its own in a
@@ -132,7 +134,7 @@ fn guard_the_break() {
 impl Space {
     /// Creates a space.
     pub fn create(options: SpaceOptions) -> Result<Self, Error> {
-        if crate::this::task().is_some() {
+        if control::this_task().is_some() {
             return Err(Error::IsATask);
         }
         let segment_size = match options.segment_size {
@@ -172,14 +174,14 @@ impl Space {
         let memory = memory.inspect_err(|_| {
             windows.retain(|w| w.0 != layout.window());
             // SAFETY: nobody else knows of the space yet.
-            unsafe { control.destroy() };
+            unsafe { owner::destroy(control) };
         })?;
         if let Some(memory) = &memory {
             // SAFETY: as above.
-            unsafe { control.set_memory(memory) };
+            unsafe { owner::set_memory(control, memory) };
         }
-        control.set_watcher(watcher.tid());
-        control.set_copy_plan(&copies);
+        owner::set_watcher(control, watcher.tid());
+        owner::set_copy_plan(control, &copies);
         let key = KEYS.fetch_add(1, Ordering::Relaxed);
         let domains = RwLock::new(memory.map(Domains::new));
         Ok(Self { control, layout, key, destroyed: AtomicBool::new(false), domains })
@@ -228,6 +230,11 @@ impl Space {
         self.control
     }
 
+    /// The gate of the space.
+    pub fn gate(&self) -> Gate {
+        owner::gate(self.control)
+    }
+
     /// Addresses.
     pub fn layout(&self) -> SpaceLayout {
         self.layout
@@ -249,10 +256,10 @@ impl Space {
 
     /// Takes an ID, also one whose task has just ended.
     pub(crate) fn take_slot(&self, id: Option<u32>) -> Result<u32, Error> {
-        match self.control.take_slot(id, 0) {
+        match owner::take_slot(self.control, id, 0) {
             Err(Error::IdTaken(id)) => {
                 self.settle()?;
-                self.control.take_slot(Some(id), 0)
+                owner::take_slot(self.control, Some(id), 0)
             }
             result => result,
         }
@@ -315,7 +322,7 @@ impl Space {
             }
             Some(id) if self.domain_of(id) != 0 => return Ok(id),
             Some(id) => id,
-            None => self.control.unused_id().ok_or(Error::Full(self.layout.tasks_max()))?,
+            None => owner::unused_id(self.control).ok_or(Error::Full(self.layout.tasks_max()))?,
         };
         self.add_domain(id..id + 1, Vec::new())?;
         Ok(id)
@@ -375,9 +382,9 @@ impl Space {
         // from its holders before it is destroyed.
         unsafe {
             for id in 0..control.tasks_high() {
-                control.drop_segment(id);
+                owner::drop_segment(control, id);
             }
-            control.destroy();
+            owner::destroy(control);
             if let Some(domains) = domains.take() {
                 domains.destroy();
             }
@@ -415,7 +422,7 @@ pub(crate) unsafe fn load_into(
         export_mapped: control.slot(id).export_mapped.load(Ordering::Acquire) == 1,
     };
     // SAFETY: as our caller vouches.
-    unsafe { nagaya_loader::load(control.gate(), segment, program, &info) }
+    unsafe { nagaya_loader::load(owner::gate(*control), segment, program, &info) }
 }
 
 /// Gives back a slot whose program did not start.
@@ -424,8 +431,8 @@ pub(crate) unsafe fn load_into(
 /// No process runs in the segment.
 pub(crate) unsafe fn abandon(control: &Control, id: u32) {
     // SAFETY: as the caller vouches.
-    unsafe { control.clear_unstarted(id) };
-    control.release_slot(id);
+    unsafe { owner::clear_unstarted(*control, id) };
+    owner::release_slot(*control, id);
 }
 
 /// The name that the kernel shows for a program: the last part of its path.
@@ -449,7 +456,7 @@ fn take_window(
         while let Some(tasks_max) = tasks(end.saturating_sub(start)) {
             let layout = SpaceLayout::new(start, segment_size, tasks_max)
                 .map_err(|_| Error::NoAddressSpace)?;
-            match Control::create(&layout, is_shared) {
+            match owner::create(&layout, is_shared) {
                 Ok(control) => {
                     windows.insert(index, (start, layout.end().next_multiple_of(CONTROL_SIZE)));
                     return Ok((control, layout));

@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, OnceLock};
 use std::time::Duration;
 
+use control::Control;
 use nagaya_gate::abi::slot_state;
 use rustix::event::epoll;
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-use crate::control::Control;
 use crate::error::Error;
+use crate::owner;
 
 /// A task, to be watched.
 #[derive(Debug, Clone, Copy)]
@@ -334,7 +335,7 @@ impl Loop {
 
     /// The process has ended, or has another mm: no thread of it is left in the segment.
     fn end(&mut self, task: Task) {
-        task.control.announce_end(task.id);
+        owner::announce_end(task.control, task.id);
         self.ended.push(task);
         self.reclaim_ended();
     }
@@ -342,10 +343,10 @@ impl Loop {
     /// Takes back the memory of those who have ended, and whom nobody holds.
     fn reclaim_ended(&mut self) {
         self.ended.retain(|&Task { control, id, .. }| {
-            let held = crate::hold::is_held(control, id);
+            let held = control::hold::is_held(control, id);
             if !held {
                 // SAFETY: what `end` says, and nobody holds it.
-                unsafe { control.reclaim(id) };
+                unsafe { owner::reclaim(control, id) };
             }
             held
         });

@@ -47,7 +47,6 @@ fn load(path: &Path) -> Result<bool, TestCaseError> {
     let Ok(program) = Program::open(path, vec![CString::new("program").unwrap()]) else {
         return Ok(false);
     };
-    let control = space().control();
     let segment = space().layout().segment(id).unwrap();
     let info = TaskInfo {
         id,
@@ -58,7 +57,7 @@ fn load(path: &Path) -> Result<bool, TestCaseError> {
         export_mapped: false,
     };
     // SAFETY: nobody else uses the space, and the segment is empty.
-    let loaded = unsafe { nagaya_loader::load(control.gate(), segment, &program, &info) };
+    let loaded = unsafe { nagaya_loader::load(space().gate(), segment, &program, &info) };
     let (own, others) = mappings(id);
     let result = loaded.map(|task| {
         // SAFETY: just loaded, and still mapped.

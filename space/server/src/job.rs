@@ -8,11 +8,10 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use pvas::connection::peer_credentials;
+use control::peer;
 
 use crate::Failure;
 use crate::identity::{Identity, fnv1a};
@@ -160,7 +159,7 @@ fn peer_pid(fd: i32) -> Option<i32> {
     }
     // SAFETY: only asked for its peer; a number that is no descriptor gives EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
-    peer_credentials(fd).ok().map(|peer| peer.pid).filter(|&pid| pid > 0)
+    peer::credentials(fd).ok().map(|peer| peer.pid).filter(|&pid| pid > 0)
 }
 
 fn parent_pid() -> i32 {
@@ -175,39 +174,9 @@ fn start_time(pid: i32) -> Option<u64> {
     String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
-/// The directory for sockets: `$XDG_RUNTIME_DIR/nagaya`, or `/tmp/nagaya-UID`; ours
-/// alone (0700), made if it does not exist.
+/// Returns the user's directory for sockets (`control::directory`).
 pub fn directory() -> Result<PathBuf, Failure> {
-    let uid = rustix::process::geteuid().as_raw();
-    let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|d| d.is_dir());
-    let directory = match base {
-        Some(base) => base.join("nagaya"),
-        None => PathBuf::from(format!("/tmp/nagaya-{uid}")),
-    };
-    let wrong = |what: &str| {
-        Failure::ours(format!(
-            "{}: {what} (remove it, or set XDG_RUNTIME_DIR)",
-            directory.display()
-        ))
-    };
-    match fs::DirBuilder::new().mode(0o700).create(&directory) {
-        Ok(()) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        Err(error) => {
-            return Err(wrong(&format!("cannot make the directory for sockets: {error}")));
-        }
-    }
-    let data = fs::symlink_metadata(&directory).map_err(|e| wrong(&e.to_string()))?;
-    if !data.is_dir() {
-        return Err(wrong("not a directory"));
-    }
-    if data.uid() != uid {
-        return Err(wrong("belongs to another user"));
-    }
-    if data.permissions().mode() & 0o077 != 0 {
-        return Err(wrong("others have access to it (should be mode 0700)"));
-    }
-    Ok(directory)
+    control::directory().map_err(Failure::ours)
 }
 
 /// Listens on `path`, for this user alone, in place of a server that was killed.
@@ -221,7 +190,7 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
 
 /// Refuses a peer that is not this user. Its PID is 0 in another PID namespace.
 pub fn check_peer(socket: impl AsFd) -> Result<i32, Failure> {
-    let peer = peer_credentials(socket)
+    let peer = peer::credentials(socket)
         .map_err(|error| Failure::ours(format!("cannot tell who is at the socket: {error}")))?;
     if peer.uid != rustix::process::geteuid().as_raw() {
         return Err(Failure::ours(format!("user {} is at the socket, not we", peer.uid)));

@@ -7,7 +7,7 @@ use crate::sources::members;
 const FLOORS: &[&[&str]] = &[
     &["sync", "layout", "coherence", "figure", "skip"],
     &["gate", "pager", "net", "sim"],
-    &["loader", "launch", "node"],
+    &["loader", "control", "launch", "node"],
     &["pvas"],
     &["fcp"],
     &["pvm", "machines", "delegate", "memop"],
@@ -19,10 +19,8 @@ const FLOORS: &[&[&str]] = &[
 
 /// Edges within a floor or upwards, each with its reason.
 const EXCEPTIONS: &[&str] = &[
-    // The daemon starts the server of a host's space, and a task asks whether it lives in one.
-    // Both ends when launching has a crate of its own.
+    // The daemon starts the server of a host's space. It ends when launching has its own crate.
     "nagaya-pvmd uses nagaya-server",
-    "nagaya-libpvm3 uses nagaya-server",
 ];
 
 /// The floor of a package.

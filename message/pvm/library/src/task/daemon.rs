@@ -45,8 +45,7 @@ pub fn socket_path() -> Result<PathBuf, Refusal> {
     if let Some(path) = variable("PVMSOCK") {
         return Ok(path.into());
     }
-    let directory =
-        nagaya_server::job::directory().map_err(|failure| Refusal::new(failure.to_string()))?;
+    let directory = control::directory().map_err(Refusal::new)?;
     let mut name = std::ffi::OsString::from("pvmd");
     if let Some(id) = variable("PVM_VMID") {
         name.push(".");

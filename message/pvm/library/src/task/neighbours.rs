@@ -8,7 +8,7 @@ use pvm::fragment::Block;
 /// Whether the process with this PID is a task of our space, or was one and its memory is still
 /// there.
 pub fn is_neighbour(pid: u32) -> bool {
-    pvas::this_task().is_some_and(|this| this.task_of(pid).is_some())
+    control::this_task().is_some_and(|this| this.task_of(pid).is_some())
 }
 
 /// A message's data, which their sender lends us while it writes them.

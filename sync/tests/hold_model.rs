@@ -1,41 +1,29 @@
-//! Holds under loom: a task that works in another's memory, that other's end, and the
-//! watcher, who gives memory and ID to the next. Beside the crate that uses them, since loom
-//! is a matter of this one and of fcp.
+//! Holds under loom: a task that works in another task's memory, the end of that task, and the
+//! watcher, which gives memory and ID to the next task.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-delegate --test hold_model --release`.
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p nagaya-sync --test hold_model --release`.
 #![cfg(loom)]
 
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+mod model;
+
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, fence};
 use loom::thread;
-use pvas::hold::{Attempt, Word, any_holds, attempt};
+use model::Wide;
+use sync::hold::{Attempt, any_holds, attempt, release};
 
-/// A word that loom watches.
-struct Watched(AtomicU64);
-
-impl Word for Watched {
-    fn set(&self, value: u64) -> bool {
-        self.0.load(Relaxed) == 0 && self.0.compare_exchange(0, value, Relaxed, Relaxed).is_ok()
-    }
-    fn get(&self) -> u64 {
-        self.0.load(Acquire)
-    }
-    fn clear(&self) {
-        self.0.store(0, Release);
-    }
-    fn fence() {
-        fence(SeqCst);
-    }
-}
-
-/// Whom everybody wants to hold.
+/// The owner that all threads want to hold.
 const VALUE: u64 = 5;
 
+fn full_fence() {
+    fence(SeqCst);
+}
+
 struct Model {
-    words: [Watched; 2],
+    words: [Wide; 2],
     /// How many of them were ever used.
     used: AtomicU32,
     pid: AtomicU32,
@@ -46,7 +34,7 @@ struct Model {
 impl Model {
     fn new() -> Arc<Self> {
         Arc::new(Self {
-            words: std::array::from_fn(|_| Watched(AtomicU64::new(0))),
+            words: std::array::from_fn(|_| Wide(AtomicU64::new(0))),
             used: AtomicU32::new(0),
             pid: AtomicU32::new(42),
             memory: UnsafeCell::new(0),
@@ -64,12 +52,12 @@ impl Model {
     fn work(&self) {
         for (number, word) in self.words.iter().enumerate() {
             self.raise(number);
-            match attempt(word, VALUE, || self.pid.load(Acquire) != 0) {
+            match attempt(word, VALUE, full_fence, || self.pid.load(Acquire) != 0) {
                 Attempt::Held => {
                     // Two may be in it at once: that is theirs to agree on.
                     // SAFETY: loom checks that the next owner is not here.
                     self.memory.with(|memory| unsafe { memory.read() });
-                    word.clear();
+                    release(word);
                     return;
                 }
                 Attempt::Busy => {}
@@ -81,15 +69,17 @@ impl Model {
     /// Works in it, and goes on when the first word is needed for others.
     fn work_on(&self) {
         self.raise(0);
-        if attempt(&self.words[0], VALUE, || self.pid.load(Acquire) != 0) != Attempt::Held {
+        if attempt(&self.words[0], VALUE, full_fence, || self.pid.load(Acquire) != 0)
+            != Attempt::Held
+        {
             return;
         }
         self.raise(1);
-        assert_eq!(attempt(&self.words[1], VALUE, || true), Attempt::Held);
-        self.words[0].clear();
+        assert_eq!(attempt(&self.words[1], VALUE, full_fence, || true), Attempt::Held);
+        release(&self.words[0]);
         // SAFETY: as above.
         self.memory.with(|memory| unsafe { memory.read() });
-        self.words[1].clear();
+        release(&self.words[1]);
     }
 
     /// Whether somebody holds, as the watcher looks.
@@ -138,9 +128,7 @@ fn a_hold_that_moves_on_to_a_later_word_is_seen() {
 
 #[test]
 fn two_threads_hold_by_words_of_their_own() {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.check(|| {
+    model::model(3, || {
         let model = Model::new();
         let workers = [(); 2].map(|()| {
             let model = model.clone();

@@ -12,13 +12,9 @@ use nagaya_layout::EXPORT_USER_SIZE;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use crate::control::Control;
+use crate::area::Control;
 use crate::error::Error;
-
-/// Longest name in bytes.
-pub const NAME_MAX: usize = 95;
-/// Most names that one task exports.
-pub const NAMES_MAX: usize = 255;
+pub use crate::error::{NAME_MAX, NAMES_MAX};
 
 const NAME_WORDS: usize = (NAME_MAX + 1) / 8;
 

@@ -1,0 +1,24 @@
+//! What a task can see of its space. Libraries that are loaded into ranks use this crate, and
+//! not `pvas`, which makes spaces and loads programs.
+//!
+//! `area` is the control area of a space, `this` the calling task, `identity` one of the tasks
+//! that had an ID. `export` is the directory of names in a task's export area. A `hold` keeps
+//! the memory of another task mapped while the caller works in it. `machines` is for spaces
+//! over several machines. `directory` is where node servers and daemons listen, `peer` the
+//! process at the other end of a socket. `error` says why a call failed.
+
+mod area;
+mod directory;
+mod error;
+pub mod export;
+pub mod hold;
+mod identity;
+pub mod machines;
+pub mod peer;
+mod this;
+
+pub use area::{Control, FAR_PID};
+pub use directory::directory;
+pub use error::Error;
+pub use identity::Identity;
+pub use this::{ThisTask, task as this_task};
