@@ -11,6 +11,7 @@ mod exec;
 mod fcp;
 mod gdb;
 mod info;
+mod itself;
 mod kernel_copy;
 mod limits;
 mod maps;
@@ -149,7 +150,9 @@ fn parse(words: Vec<OsString>) -> Result<Command, c_int> {
 /// # Safety
 /// Called by the C runtime.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn main(_argc: c_int, _argv: *const *const c_char) -> c_int {
+unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
+    // SAFETY: the arguments as they came.
+    unsafe { itself::execute(argv) };
     let command = match parse(command_line()) {
         Ok(command) => command,
         Err(status) => return status,

@@ -35,6 +35,17 @@ fn a_program_that_has_been_deleted_sees_and_executes_itself() {
     }
 }
 
+/// Such children are processes of their own, for which the kernel's link leads to nagaya.
+#[test]
+fn children_of_all_kinds_execute_the_program_by_its_link() {
+    let itself = program("itself", &[]);
+    let alone = Cmd::new(&itself).arg("children").run();
+    assert!(alone.stdout.ends_with("right\n"), "{alone}");
+    for nodes in [1, 2] {
+        span(nodes, &itself).arg("children").run().prints(&alone.stdout);
+    }
+}
+
 /// A signal that faults have, too, and for which there is no handler.
 #[test]
 fn a_program_that_sends_itself_sigsegv_ends_by_it() {

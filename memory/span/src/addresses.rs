@@ -135,6 +135,17 @@ impl Addresses {
         taken
     }
 
+    /// Bytes that the program has.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken().iter().map(|range| range.end - range.start).sum()
+    }
+
+    /// Bytes of these addresses at which nothing is.
+    pub fn free_bytes(&self, range: &Range<u64>) -> u64 {
+        let inside = |it: Range<u64>| it.end.min(range.end) - it.start.max(range.start);
+        self.free.met(range).map(inside).sum()
+    }
+
     fn behind_heap(&self) -> Range<u64> {
         self.heap_end.next_multiple_of(PAGE)..self.heap.end
     }

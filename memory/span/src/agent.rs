@@ -176,6 +176,13 @@ impl Agent {
     }
 
     fn heard_from_origin(&mut self, word: Word, body: &[u8]) {
+        // A thread may be told something before it is here.
+        if let Word::Begin { thread, .. } | Word::Go { thread, .. } | Word::Signal { thread } = word
+            && let Err(why) = self.desk.make(thread)
+        {
+            let line = format!("no memory for thread {thread}: {why}");
+            self.end(1, &format!("{}: {line}", self.names[self.me as usize]));
+        }
         match word {
             Word::Result { thread, result } => self.answer(thread, result),
             Word::Answer { thread, answer } => self.answer(thread, answer),

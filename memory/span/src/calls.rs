@@ -13,8 +13,8 @@ use crate::frame::Laid;
 use crate::here::Here;
 use crate::signals::OURS;
 use crate::{
-    actions, alternate_stack, clocks, direct, exe, inherit, moves, processes, processors, raw,
-    robust, segments, shadow, shared, sharing, signals, threads,
+    actions, alternate_stack, clocks, direct, exe, inherit, limits, moves, processes, processors,
+    raw, robust, segments, shadow, shared, sharing, signals, threads,
 };
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
@@ -51,6 +51,9 @@ pub enum Where {
 
 /// Where this one is. Documented in docs/span.md, call by call.
 pub fn place(number: u64) -> Where {
+    if let Some(errno) = refusal(number) {
+        return Where::Refused(errno);
+    }
     match number as i64 {
         libc::SYS_sched_yield
         | libc::SYS_getcpu
@@ -102,8 +105,19 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_readlinkat
         | libc::SYS_open
         | libc::SYS_openat
+        | libc::SYS_getrlimit
+        | libc::SYS_setrlimit
+        | libc::SYS_prlimit64
         | libc::SYS_sched_getaffinity
         | libc::SYS_sched_setaffinity => Where::Ours,
+        0..=LAST => Where::Origin,
+        _ => Where::Refused(libc::ENOSYS),
+    }
+}
+
+/// The errno of a system call that no program may make here.
+fn refusal(number: u64) -> Option<i32> {
+    match number as i64 {
         libc::SYS_futex_waitv
         | FUTEX_WAKE
         | FUTEX_WAIT
@@ -124,10 +138,9 @@ pub fn place(number: u64) -> Where {
         | libc::SYS_pkey_mprotect
         | libc::SYS_pkey_alloc
         | libc::SYS_pkey_free
-        | libc::SYS_io_setup => Where::Refused(libc::ENOSYS),
-        libc::SYS_ptrace | libc::SYS_seccomp => Where::Refused(libc::EPERM),
-        0..=LAST => Where::Origin,
-        _ => Where::Refused(libc::ENOSYS),
+        | libc::SYS_io_setup => Some(libc::ENOSYS),
+        libc::SYS_ptrace | libc::SYS_seccomp => Some(libc::EPERM),
+        _ => None,
     }
 }
 
@@ -180,8 +193,14 @@ pub unsafe fn for_another(here: &Here, seat: &Seat, call: Call) -> i64 {
 /// # Safety
 /// At the origin; arguments are as the program gave them.
 unsafe fn at_origin_itself(here: &Here, call: Call) -> i64 {
+    let executes = [libc::SYS_execve, libc::SYS_execveat].contains(&(call.number as i64));
+    let limits_memory = executes && limits::are_of_kernel();
     // SAFETY: by this function's contract.
-    unsafe { direct::call(here, exe::redirect(here, call)) }
+    let result = unsafe { direct::call(here, exe::redirect(here, call)) };
+    if limits_memory {
+        limits::are_ours_again();
+    }
+    result
 }
 
 /// # Safety
@@ -292,6 +311,11 @@ unsafe fn files(here: &Here, seat: &Seat, call: Call) -> i64 {
                 let below = if bell == 0 { 0 } else { range(first, bell - 1) };
                 below.min(range(bell.saturating_add(1), last))
             }
+            libc::SYS_getrlimit | libc::SYS_setrlimit | libc::SYS_prlimit64 => {
+                let result = limits::call(call.number, a);
+                open_stack(here, seat);
+                result
+            }
             libc::SYS_sched_getaffinity | libc::SYS_sched_setaffinity => {
                 processors::affinity(here, seat, call)
             }
@@ -305,6 +329,16 @@ unsafe fn files(here: &Here, seat: &Seat, call: Call) -> i64 {
                 exe::read_link(here, &call).unwrap_or_else(|| edges::call(call.number, a))
             }
             _ => raw::call(call.number, a),
+        }
+    }
+}
+
+/// Opens what the main thread's stack may have more after its limit has been raised.
+fn open_stack(here: &Here, seat: &Seat) {
+    if let Some((closed, protection)) = limits::closed_stack() {
+        let (start, bytes) = (closed.start, closed.end - closed.start);
+        if here.desk.ask(seat, Request::Protect { start, bytes, protection }) == 0 {
+            limits::stack_is_open(start);
         }
     }
 }

@@ -6,6 +6,7 @@
 
 use std::cell::UnsafeCell;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use crate::addresses::Wish;
@@ -16,8 +17,11 @@ use crate::raw;
 use crate::signals::{Signal, send};
 use crate::{alternate_stack, clocks, edges};
 
-/// Threads that a program may have at once.
-pub const THREADS_MAX: usize = 1024;
+/// Threads that a program may have at once: about as many as Linux allows with its default
+/// `vm.max_map_count`.
+pub const THREADS_MAX: usize = 32 << 10;
+/// Slots that are made together: as many as a word has bits.
+const TOGETHER: usize = 64;
 /// Bytes of a thread's own area: its context, and stacks that are not the program's.
 const AREA_BYTES: usize = 256 << 10;
 
@@ -175,10 +179,15 @@ unsafe impl Sync for Seat {}
 // SAFETY: as above.
 unsafe impl Send for Seat {}
 
-/// All of a node's.
+/// All slots of a node. Their memory is made when it is first needed.
 pub struct Desk {
-    seats: Vec<Seat>,
-    asked: [AtomicU64; THREADS_MAX / 64],
+    seats: [OnceLock<Box<[Seat]>>; THREADS_MAX / TOGETHER],
+    /// One bit for each slot with a request.
+    asked: [AtomicU64; THREADS_MAX / TOGETHER],
+    /// One bit for each word of `asked` that may have bits.
+    asking: [AtomicU64; THREADS_MAX / TOGETHER / 64],
+    /// Slots above this number were never made.
+    made: AtomicU32,
     /// The agent sleeps, and wants to be rung.
     sleeps: AtomicU32,
     bell: i32,
@@ -187,71 +196,52 @@ pub struct Desk {
 impl Desk {
     /// With a bell that the threads' descriptors hold under this number; never freed.
     pub fn new(bell: i32) -> std::io::Result<&'static Self> {
-        let bytes = AREA_BYTES * THREADS_MAX;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: new memory.
-        let areas = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
-        if areas == libc::MAP_FAILED {
-            return Err(std::io::Error::last_os_error());
-        }
-        let areas = areas as usize;
-        let seat = |index: usize| Seat {
-            itself: 0,
-            clocks: AtomicU64::new(clocks::entry()),
-            began: UnsafeCell::new([0; 10]),
-            flags: AtomicU32::new(0),
-            in_call: AtomicU32::new(0),
-            signal: UnsafeCell::new(Signal::NONE),
-            alternate: UnsafeCell::new(alternate_stack::NONE),
-            destination: AtomicU32::new(0),
-            caught: AtomicU64::new(0),
-            guard: AtomicU64::new(0),
-            kernel: AtomicU32::new(0),
-            mask: AtomicU64::new(0),
-            robust: AtomicU64::new(0),
-            index: index as u32,
-            state: AtomicU32::new(FREE),
-            request: UnsafeCell::new(Request::Cancel),
-            answer: UnsafeCell::new(0),
-            work: AtomicU32::new(0),
-            call: UnsafeCell::new(Call { number: 0, arguments: [0; 6] }),
-            woken: AtomicU32::new(0),
-            node: AtomicU32::new(0),
-            tid: AtomicI32::new(0),
-            clear_tid: AtomicU64::new(0),
-            status: AtomicI32::new(0),
-            processors: processors::all(),
-            context: (areas + index * AREA_BYTES) as *mut Context,
-            stack_end: areas + (index + 1) * AREA_BYTES,
-            kernel_tid: AtomicI32::new(0),
-            call_number: AtomicU64::new(0),
-            call_end: AtomicU64::new(0),
-        };
         let desk = Box::leak(Box::new(Self {
-            seats: (0..THREADS_MAX).map(seat).collect(),
-            asked: [const { AtomicU64::new(0) }; THREADS_MAX / 64],
+            seats: [const { OnceLock::new() }; THREADS_MAX / TOGETHER],
+            asked: [const { AtomicU64::new(0) }; THREADS_MAX / TOGETHER],
+            asking: [const { AtomicU64::new(0) }; THREADS_MAX / TOGETHER / 64],
+            made: AtomicU32::new(0),
             sleeps: AtomicU32::new(0),
             bell,
         }));
-        for seat in &mut desk.seats {
-            seat.itself = std::ptr::from_ref(seat) as u64;
-        }
+        desk.make(0)?;
         Ok(desk)
     }
 
-    /// A seat.
+    /// To the agent: makes the slot of this number, if it does not exist yet.
+    ///
+    /// # Panics
+    /// The number is not below [`THREADS_MAX`].
+    pub fn make(&self, index: u32) -> std::io::Result<()> {
+        let first = index as usize / TOGETHER * TOGETHER;
+        let slots = &self.seats[first / TOGETHER];
+        if slots.get().is_none() {
+            // Only the agent makes slots, so nobody else has made these meanwhile.
+            let _ = slots.set(Seat::several(first as u32)?);
+            self.made.fetch_max((first + TOGETHER) as u32, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// A seat, which was made.
     ///
     /// # Panics
     /// There is none of this number.
     pub fn seat(&self, index: u32) -> &Seat {
-        &self.seats[index as usize]
+        let slots = self.seats[index as usize / TOGETHER].get().expect("a slot that was made");
+        &slots[index as usize % TOGETHER]
+    }
+
+    /// All seats that were made.
+    pub fn seats(&self) -> impl Iterator<Item = &Seat> {
+        let made = self.made.load(Ordering::SeqCst) as usize / TOGETHER;
+        self.seats[..made].iter().filter_map(OnceLock::get).flat_map(|slots| slots.iter())
     }
 
     /// At the origin: the seat of the thread with this ID, if it is one of the program's.
     pub fn seat_of(&self, tid: i32) -> Option<&Seat> {
         let is_there = |seat: &&Seat| seat.kernel() != 0 && seat.tid.load(Ordering::Relaxed) == tid;
-        self.seats.iter().find(is_there)
+        self.seats().find(is_there)
     }
 
     /// To a thread: asks, and waits for the answer.
@@ -281,8 +271,9 @@ impl Desk {
         // SAFETY: free, so it is ours.
         unsafe { *seat.request.get() = request };
         seat.state.store(ASKED, Ordering::SeqCst);
-        let at = seat.index as usize;
-        self.asked[at / 64].fetch_or(1 << (at % 64), Ordering::SeqCst);
+        let word = seat.index as usize / TOGETHER;
+        self.asked[word].fetch_or(1 << (seat.index % TOGETHER as u32), Ordering::SeqCst);
+        self.asking[word / 64].fetch_or(1 << (word % 64), Ordering::SeqCst);
         if self.sleeps.swap(0, Ordering::SeqCst) != 0 {
             let one = 1u64;
             let arguments = [self.bell as u64, std::ptr::from_ref(&one) as u64, 8, 0, 0, 0];
@@ -303,19 +294,27 @@ impl Desk {
 
     /// To the agent: the next request, and whose.
     pub fn take(&self) -> Option<(u32, Request)> {
-        for (word, asked) in self.asked.iter().enumerate() {
-            let bits = asked.load(Ordering::SeqCst);
-            if bits != 0 {
-                let bit = bits.trailing_zeros();
-                asked.fetch_and(!(1 << bit), Ordering::SeqCst);
-                let index = word as u32 * 64 + bit;
-                let seat = self.seat(index);
-                seat.state.store(TAKEN, Ordering::Relaxed);
-                // SAFETY: asked, so it is ours.
-                return Some((index, unsafe { *seat.request.get() }));
+        loop {
+            let is_set = |(_, asking): &(usize, &AtomicU64)| asking.load(Ordering::SeqCst) != 0;
+            let (at, asking) = self.asking.iter().enumerate().find(is_set)?;
+            let bit = asking.load(Ordering::SeqCst).trailing_zeros();
+            let word = at * 64 + bit as usize;
+            // Whoever asks after this sets it again.
+            asking.fetch_and(!(1 << bit), Ordering::SeqCst);
+            let bits = self.asked[word].load(Ordering::SeqCst);
+            if bits == 0 {
+                continue;
             }
+            let first = bits & bits.wrapping_neg();
+            self.asked[word].fetch_and(!first, Ordering::SeqCst);
+            if bits != first {
+                asking.fetch_or(1 << bit, Ordering::SeqCst);
+            }
+            let seat = self.seat(word as u32 * TOGETHER as u32 + first.trailing_zeros());
+            seat.state.store(TAKEN, Ordering::Relaxed);
+            // SAFETY: asked, so it is ours.
+            return Some((seat.index, unsafe { *seat.request.get() }));
         }
-        None
     }
 
     /// To the agent: answers.
@@ -338,7 +337,7 @@ impl Desk {
     /// To the agent: it is about to sleep. If not, somebody has asked.
     pub fn may_sleep(&self) -> bool {
         self.sleeps.store(1, Ordering::SeqCst);
-        let asked = self.asked.iter().any(|asked| asked.load(Ordering::SeqCst) != 0);
+        let asked = self.asking.iter().any(|asking| asking.load(Ordering::SeqCst) != 0);
         if asked {
             self.wakes();
         }
@@ -352,6 +351,60 @@ impl Desk {
 }
 
 impl Seat {
+    /// As many as are made together, from this number on, with their areas.
+    fn several(first: u32) -> std::io::Result<Box<[Self]>> {
+        let bytes = AREA_BYTES * TOGETHER;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new memory.
+        let areas = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
+        if areas == libc::MAP_FAILED {
+            return Err(std::io::Error::last_os_error());
+        }
+        let areas = areas as usize;
+        let one = |at: usize| Self::new(first + at as u32, areas + at * AREA_BYTES);
+        let mut slots: Box<[Self]> = (0..TOGETHER).map(one).collect();
+        for slot in &mut slots {
+            slot.itself = std::ptr::from_ref(slot) as u64;
+        }
+        Ok(slots)
+    }
+
+    fn new(index: u32, area: usize) -> Self {
+        Self {
+            itself: 0,
+            clocks: AtomicU64::new(clocks::entry()),
+            began: UnsafeCell::new([0; 10]),
+            flags: AtomicU32::new(0),
+            in_call: AtomicU32::new(0),
+            signal: UnsafeCell::new(Signal::NONE),
+            alternate: UnsafeCell::new(alternate_stack::NONE),
+            destination: AtomicU32::new(0),
+            caught: AtomicU64::new(0),
+            guard: AtomicU64::new(0),
+            kernel: AtomicU32::new(0),
+            mask: AtomicU64::new(0),
+            robust: AtomicU64::new(0),
+            index,
+            state: AtomicU32::new(FREE),
+            request: UnsafeCell::new(Request::Cancel),
+            answer: UnsafeCell::new(0),
+            work: AtomicU32::new(0),
+            call: UnsafeCell::new(Call { number: 0, arguments: [0; 6] }),
+            woken: AtomicU32::new(0),
+            node: AtomicU32::new(0),
+            tid: AtomicI32::new(0),
+            clear_tid: AtomicU64::new(0),
+            status: AtomicI32::new(0),
+            processors: processors::all(),
+            context: area as *mut Context,
+            stack_end: area + AREA_BYTES,
+            kernel_tid: AtomicI32::new(0),
+            call_number: AtomicU64::new(0),
+            call_end: AtomicU64::new(0),
+        }
+    }
+
     /// To the agent: work for the shadow, which has none.
     pub fn post(&self, call: Call) {
         // SAFETY: it waits, so it is ours.

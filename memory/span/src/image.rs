@@ -18,8 +18,15 @@ use crate::report::{Area, What};
 /// Where position-independent programs begin: below where the kernel puts them, us among them, and
 /// where sanitizers want them.
 const START: u64 = 0x5500_0000_0000;
-/// Bytes of the main thread's stack.
-const STACK_BYTES: u64 = 8 << 20;
+/// Addresses that are kept for the main thread's stack at least: as Linux has it, so that a program
+/// may raise its limit.
+const STACK_ROOM: u64 = 128 << 20;
+/// Where a stack goes that needs more room than that: the lowest of the addresses at which
+/// sanitizers want stacks and libraries.
+const STACK_FAR: u64 = 0x7e80_0000_0000;
+/// Bytes of arguments and environment that a program may always have, and those that it may have
+/// if its stack is four times as large: as execve(2) has it.
+const ARGUMENTS_BYTES: [u64; 2] = [128 << 10, 6 << 20];
 /// Read at once.
 const CHUNK: usize = 1 << 20;
 
@@ -62,17 +69,21 @@ pub struct Image {
     pub entry: u64,
     /// With this stack pointer.
     pub stack_pointer: u64,
+    /// The room for the main thread's stack; what of it is not in a part is closed.
+    pub stack: Range<u64>,
     /// The strings of its arguments.
     pub arguments: Range<u64>,
     /// Those of its environment, which follow.
     pub environment: Range<u64>,
 }
 
-/// Lays the program out from `start` on; `write` writes to the segment.
+/// Lays the program out from `start` on, with a stack of `stack_bytes`; `write` writes to the
+/// segment.
 pub fn load(
     program: &Program,
     environment: &[CString],
     start: u64,
+    stack_bytes: u64,
     mut write: impl FnMut(u64, &[u8]) -> Result<(), LoadErrorKind>,
 ) -> Result<Image, LoadError> {
     let path = &program.executable.path;
@@ -99,10 +110,12 @@ pub fn load(
     parts.push(Part { start: vdso, bytes: PAGE, protection: executable });
     end = vdso + PAGE;
     // A page between the stack and what is below is nobody's.
-    let stack = end.next_multiple_of(PAGE) + PAGE;
-    let top = stack + STACK_BYTES;
-    parts.push(Part { start: stack, bytes: STACK_BYTES, protection: stack_protection });
-    areas.push(Area { start: stack, end: top, what: What::Stack });
+    let room = stack_bytes.max(STACK_ROOM);
+    let stack = match room {
+        STACK_ROOM => end + PAGE..end + PAGE + room,
+        _ => STACK_FAR + PAGE..STACK_FAR + PAGE + room,
+    };
+    let top = stack.end;
     let contents = Contents {
         arguments: &program.arguments,
         environment,
@@ -119,9 +132,14 @@ pub fn load(
     };
     let memory = |errno| LoadError::new(path, LoadErrorKind::Memory(errno));
     let bytes = contents.build(top).map_err(memory)?;
-    if bytes.len() as u64 > STACK_BYTES / 4 {
+    let [least, most] = ARGUMENTS_BYTES;
+    if bytes.len() as u64 > (stack_bytes / 4).clamp(least, most) {
         return Err(LoadError::new(path, LoadErrorKind::ArgumentsTooLong));
     }
+    let opened = stack_bytes.max((bytes.len() as u64).next_multiple_of(PAGE));
+    let protection = stack_protection;
+    parts.push(Part { start: top - opened, bytes: opened, protection });
+    areas.push(Area { start: top - opened, end: top, what: What::Stack });
     let stack_pointer = top - bytes.len() as u64;
     write(stack_pointer, &bytes).map_err(|kind| LoadError::new(path, kind))?;
     let length = |strings: &[CString]| -> u64 {
@@ -131,8 +149,8 @@ pub fn load(
     let first = bytes[8..16].try_into().map_or(stack_pointer, u64::from_le_bytes);
     let arguments = first..first + length(&program.arguments);
     let environment = arguments.end..arguments.end + length(environment);
-    let end = top + PAGE;
-    Ok(Image { parts, texts, areas, end, entry, stack_pointer, arguments, environment })
+    let end = if room == STACK_ROOM { top + PAGE } else { end };
+    Ok(Image { parts, texts, areas, end, entry, stack_pointer, stack, arguments, environment })
 }
 
 fn area(executable: &Executable, start: u64, end: u64) -> Area {

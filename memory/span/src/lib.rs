@@ -46,6 +46,7 @@ mod here;
 mod image;
 mod inherit;
 mod leave;
+mod limits;
 mod moves;
 pub mod node;
 mod packing;

@@ -34,7 +34,7 @@ use crate::image::{self, Image};
 use crate::place::Room;
 use crate::snapshot::MemoryMap;
 use crate::talk::{self, Everybody, KIND, Order, Ready};
-use crate::{actions, alternate_stack, processors, threads, titles, trap};
+use crate::{actions, alternate_stack, limits, processors, threads, titles, trap};
 
 /// Room for the heap; who wants more is given mappings by malloc.
 const HEAP_BYTES: u64 = 256 << 20;
@@ -47,6 +47,10 @@ const BELL_MIN: i32 = 900;
 const EXCHANGES: usize = 32;
 /// How long nodes may take to meet.
 const MEET_MAX: Duration = Duration::from_secs(30);
+
+/// The name of an agent's thread; at the origin a colon and the number of the program's file
+/// follow.
+pub const AGENT: &str = "nagaya-span";
 
 /// What the origin's first thread does.
 struct Start {
@@ -70,7 +74,7 @@ pub fn run(control: Control) -> Option<Refusal> {
     };
     let numbers = control.numbers();
     let mask = block_signals();
-    let thread = std::thread::Builder::new().name("nagaya-span".into());
+    let thread = std::thread::Builder::new().name(AGENT.into());
     let spawned = thread.spawn(move || serve(control, bell, &sender));
     if let Err(why) = spawned {
         return Some(format!("cannot start a thread: {why}").into());
@@ -162,6 +166,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let why = std::io::Error::last_os_error();
         return Err(format!("cannot unshare descriptors: {why}").into());
     }
+    limits::lift();
     let desk =
         Desk::new(bell.as_raw_fd()).map_err(|why| format!("no memory for threads: {why}"))?;
     control.greet(KIND)?;
@@ -240,8 +245,11 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
         set_command_line(&program);
         let agent = rustix::thread::gettid().as_raw_nonzero().get();
-        // It stays open.
+        // It stays open. A child that executes nagaya as /proc/self/exe finds it by this name
+        // (cli/src/itself.rs).
         let file = program.executable.file.into_raw_fd();
+        let _ =
+            rustix::thread::set_name(&CString::new(format!("{AGENT}:{file}")).unwrap_or_default());
         exe = Exe::new(program.real_path.into_os_string().into_vec(), agent, file);
         first_thread = Some(Start {
             entry: image.entry,
@@ -251,7 +259,11 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let policy = wanted.place;
         let room = |node: &Ready| Room { processors: node.processors, threads: 0, busy: 0 };
         let rooms = everybody.nodes.iter().map(room).collect();
+        if let Some(part) = image.parts.iter().find(|it| it.start + it.bytes == image.stack.end) {
+            limits::stack_is(&image.stack, part.start, part.protection);
+        }
         let mut addresses = Addresses::new(start..image.end, HEAP_BYTES);
+        addresses.map_at(image.stack.clone());
         let ours = everybody.nodes.iter().flat_map(|node| node.ours.iter().cloned());
         ours.for_each(|range| addresses.reserve(range));
         let map = MemoryMap::of(start, &image);
@@ -344,7 +356,7 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
         .collect();
     let memory = |_| LoadErrorKind::Memory(Errno::NOMEM);
     let start = image::start(program);
-    image::load(program, &environment, start, |mut at, mut bytes| {
+    image::load(program, &environment, start, limits::stack_bytes(), |mut at, mut bytes| {
         while !bytes.is_empty() {
             let (page, in_page) = (at / PAGE, (at % PAGE) as usize);
             let (now, rest) = bytes.split_at(bytes.len().min(PAGE as usize - in_page));

@@ -11,7 +11,7 @@ use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::block;
 use crate::snapshot::{Child, Snapshot};
-use crate::{raw, scheduling, shadow, threads};
+use crate::{limits, raw, scheduling, shadow, threads};
 
 /// The flags with which a child shares memory, and its parent waits.
 const SHARES: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
@@ -82,6 +82,7 @@ pub unsafe fn child(seat: &Seat, call: Call) -> i64 {
 extern "C" fn spawned(index: usize) -> ! {
     let seat = Here::get().desk.seat(index as u32);
     scheduling::computes();
+    limits::are_of_kernel();
     // SAFETY: the context was given to us; with it the kernel gets the program's mask, and its
     // alternate stack instead of the parent's stack for handlers.
     unsafe { raw::go_on(Context::registers(seat.context())) }
@@ -131,6 +132,7 @@ extern "C" fn forked(snapshot: usize) -> ! {
             raw::call(libc::SYS_kill as u64, [itself, libc::SIGKILL as u64, 0, 0, 0, 0]);
         }
         actions::are_of_kernel(actions);
+        limits::are_of_kernel();
         if flags & libc::CLONE_FILES as u64 == 0 {
             raw::call(libc::SYS_close as u64, [here.desk.bell() as u64, 0, 0, 0, 0, 0]);
         }

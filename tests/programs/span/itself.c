@@ -9,6 +9,7 @@
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,6 +134,44 @@ static void begin(void *(*body)(void *), int node)
 	CHECK(pthread_join(thread, NULL) == 0);
 }
 
+static void ends_itself(pid_t child)
+{
+	int status;
+
+	CHECK(child > 0 && waitpid(child, &status, 0) == child);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+}
+
+/* By posix_spawn(3), and by children of fork(2) and theirs. */
+static void *starts_itself(void *none)
+{
+	char *again[] = {"itself", "again", path, NULL};
+	pid_t child;
+
+	(void)none;
+	CHECK(posix_spawn(&child, "/proc/self/exe", NULL, NULL, again, environ) == 0);
+	ends_itself(child);
+	child = fork();
+	if (child == 0) {
+		execv("/proc/self/exe", again);
+		_exit(1);
+	}
+	ends_itself(child);
+	child = fork();
+	if (child == 0) {
+		int status;
+
+		child = fork();
+		if (child == 0) {
+			execv("/proc/self/exe", again);
+			_exit(1);
+		}
+		_exit(waitpid(child, &status, 0) == child ? WEXITSTATUS(status) : 1);
+	}
+	ends_itself(child);
+	return NULL;
+}
+
 int main(int count, char **arguments)
 {
 	static char *none[] = {NULL};
@@ -143,11 +182,22 @@ int main(int count, char **arguments)
 		say("/proc/self/cmdline");
 		execl("/bin/echo", "echo", "right", NULL);
 	}
+	if (strcmp(what, "again") == 0) {
+		CHECK(readlink("/proc/self/exe", path, sizeof(path) - 1) > 0);
+		printf("%s", strcmp(path, arguments[2]) == 0 ? "itself\n" : path);
+		return 3;
+	}
 	if (strcmp(what, "raise") == 0) {
 		begin(raises, nodes - 1);
 		return 0;
 	}
 	CHECK(realpath(arguments[0], path) && stat(path, &own) == 0);
+	if (strcmp(what, "children") == 0) {
+		for (int turn = 1; turn <= 3; turn++)
+			begin(starts_itself, turn % nodes);
+		printf("right\n");
+		return 0;
+	}
 	for (int turn = 1; turn <= 3; turn++)
 		begin(look, turn % nodes);
 	printf("deleted:\n");

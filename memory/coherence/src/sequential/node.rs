@@ -11,8 +11,7 @@ use super::page::{Do, Happens, State, rule_of};
 use super::statistics::Statistics;
 use super::table::{Entry, First, Fresh, Next, Table};
 use crate::message::{NodeId, Page};
-use crate::ride::Fate;
-use crate::ride::forecast::Forecast;
+use crate::ride::{Fate, forecast::Forecast};
 use crate::run::Run;
 
 /// What else there is to say of what happens to a page.

@@ -9,7 +9,7 @@ use node::driver::Driver as _;
 
 use super::Agent;
 use crate::balance::{Load, THREAD};
-use crate::desk::THREADS_MAX;
+use crate::desk::Seat;
 use crate::frame::Word;
 use crate::place::Policy;
 
@@ -66,10 +66,12 @@ impl Agent {
     /// The program's threads that are here and wait for nothing.
     pub(super) fn runnable(&self) -> impl Iterator<Item = u32> {
         let nodes = self.origin.as_ref().map(|origin| &origin.nodes);
-        (0..THREADS_MAX as u32).filter(move |&thread| {
-            let is_here = nodes.is_none_or(|nodes| nodes[thread as usize] == Some(0));
-            is_here && self.desk.seat(thread).is_runnable()
-        })
+        let runs = move |seat: &&Seat| {
+            let node = |nodes: &Vec<Option<NodeId>>| nodes.get(seat.index as usize).copied();
+            let is_here = nodes.is_none_or(|nodes| node(nodes) == Some(Some(0)));
+            is_here && seat.is_runnable()
+        };
+        self.desk.seats().filter(runs).map(|seat| seat.index)
     }
 
     /// At the origin: so busy is that node. The origin itself says so as often as others, and

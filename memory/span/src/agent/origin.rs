@@ -17,6 +17,7 @@ use crate::desk::{Call, Request, THREADS_MAX};
 use crate::frame::{Frame, Question, Word};
 use crate::futexes::Futexes;
 use crate::image::{Part, Text};
+use crate::limits;
 use crate::packing::Spent;
 use crate::place::{Policy, Room};
 use crate::ranges::Ranges;
@@ -57,8 +58,7 @@ impl Origin {
     /// Of a program with one thread, which is there; `map` is how its children are seen.
     pub fn new(addresses: Addresses, map: MemoryMap, policy: Policy, mut rooms: Vec<Room>) -> Self {
         rooms[0].threads = 1;
-        let mut nodes = vec![None; THREADS_MAX];
-        nodes[0] = Some(0);
+        let nodes = vec![Some(0)];
         Self {
             addresses,
             protections: Default::default(),
@@ -84,7 +84,19 @@ impl Origin {
 impl Origin {
     /// A thread runs on the origin.
     pub(super) fn runs_here(&self, thread: u32) -> bool {
-        self.nodes[thread as usize] == Some(0)
+        self.nodes.get(thread as usize) == Some(&Some(0))
+    }
+
+    /// Whether its limit lets the program have so many bytes of addresses more.
+    fn may_have(&self, bytes: u64) -> bool {
+        let bytes = bytes.checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+        limits::allows(|| self.addresses.taken_bytes(), bytes)
+    }
+
+    /// Whether it lets the heap end there. It may always shrink.
+    fn may_have_heap(&self, end: u64) -> bool {
+        let more = end.saturating_sub(self.addresses.heap_end());
+        more == 0 || self.may_have(more)
     }
 
     /// Where the heap is.
@@ -128,6 +140,9 @@ impl Agent {
         let no_memory = -i64::from(libc::ENOMEM);
         let there = -i64::from(libc::EEXIST);
         match request {
+            Request::Map { bytes, .. } if !self.origin().may_have(bytes) => {
+                self.answer(thread, no_memory);
+            }
             Request::Map { bytes, protection, is_file, wish } => {
                 match self.origin().addresses.map(bytes, wish) {
                     Some(start) => {
@@ -148,7 +163,8 @@ impl Agent {
                     }
                 };
                 let pages = self.pages_of(&range);
-                if !self.may_end(&pages) {
+                let new_bytes = self.origin().addresses.free_bytes(&range);
+                if !self.may_end(&pages) || !self.origin().may_have(new_bytes) {
                     return self.answer(thread, no_memory);
                 }
                 let addresses = &mut self.origin().addresses;
@@ -241,6 +257,9 @@ impl Agent {
                 let end = self.origin().addresses.heap_end();
                 self.answer(thread, end as i64);
             }
+            Request::Break(end) if !self.origin().may_have_heap(end) => {
+                self.answer(thread, 0);
+            }
             Request::Break(end) => match self.origin().addresses.set_heap_end(end) {
                 Some((opened, closed)) if closed.is_empty() => {
                     let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
@@ -255,8 +274,9 @@ impl Agent {
                 // Signals put their frames there.
                 let has_shared_stack = shared::contains(stack.wrapping_sub(1));
                 let wanted = if has_shared_stack { 0 } else { self.place_for(thread) };
+                let free = self.free_slot();
                 let origin = self.origin();
-                let answer = match origin.nodes.iter().position(Option::is_none) {
+                let answer = match free {
                     Some(free) => {
                         origin.rooms[wanted].threads += 1;
                         // Until it is counted.
@@ -330,6 +350,16 @@ impl Agent {
                 self.answer(thread, answer);
             }
         }
+    }
+
+    /// A slot for a new thread; none if there are too many threads, or no memory for one more.
+    fn free_slot(&mut self) -> Option<usize> {
+        let nodes = &mut self.origin().nodes;
+        let free = nodes.iter().position(Option::is_none).unwrap_or(nodes.len());
+        if free == nodes.len() && free < THREADS_MAX {
+            nodes.push(None);
+        }
+        (free < THREADS_MAX && self.desk.make(free as u32).is_ok()).then_some(free)
     }
 
     fn vacate(&mut self, thread: u32) {

@@ -10,7 +10,7 @@ use std::fs;
 use coherence::message::Page;
 use node::driver::Traffic;
 
-use crate::desk::{Desk, Request, THREADS_MAX};
+use crate::desk::{Desk, Request};
 use crate::raw;
 use crate::report::{self, Access, Counts, Thread};
 
@@ -174,7 +174,8 @@ impl Seen {
     /// All of it, when `sent` was sent; `lives` are the threads that are here.
     pub fn counts(&mut self, desk: &Desk, sent: Traffic, lives: impl Fn(u32) -> bool) -> Counts {
         let mut threads = std::mem::take(&mut self.ended);
-        let there: Vec<u32> = (0..THREADS_MAX as u32).filter(|&seat| lives(seat)).collect();
+        let there: Vec<u32> =
+            desk.seats().map(|seat| seat.index).filter(|&seat| lives(seat)).collect();
         threads.extend(there.into_iter().map(|seat| self.whole(desk, seat)));
         let mut pages: Vec<report::Page> = self.pages.drain().map(|(_, page)| page).collect();
         pages.sort_by_key(|page| std::cmp::Reverse((page.reads + page.writes, page.came)));
@@ -193,7 +194,7 @@ impl Seen {
         {
             return Some(seat);
         }
-        let seat = (0..THREADS_MAX as u32).find(|&seat| is(seat))?;
+        let seat = desk.seats().map(|seat| seat.index).find(|&seat| is(seat))?;
         self.seats.insert(thread, seat);
         Some(seat)
     }

@@ -13,7 +13,6 @@ use pager::PagerError;
 
 use super::Agent;
 use crate::addresses::PAGE;
-use crate::desk::THREADS_MAX;
 use crate::frame::Laid;
 use crate::ranges::Ranges;
 use crate::shared::{self, RANGES_MAX};
@@ -95,9 +94,9 @@ impl Agent {
         }
         let now = self.now();
         self.resumed(fault.page, now);
-        let is = |seat: u32| self.desk.seat(seat).kernel() == fault.thread.cast_signed();
-        if let Some(thread) = (0..THREADS_MAX as u32).find(|&seat| is(seat)) {
-            self.goes(thread, 0);
+        let desk = self.desk;
+        if let Some(seat) = desk.seats().find(|it| it.kernel() == fault.thread.cast_signed()) {
+            self.goes(seat.index, 0);
         }
         true
     }
