@@ -140,7 +140,7 @@ fn huge_pages_round_the_size_up() {
 }
 
 /// Whether this is the memory of QEMU's inter-VM shared memory device.
-fn is_ivshmem(bar: &PathBuf) -> bool {
+fn is_ivshmem(bar: &Path) -> bool {
     let is = |file: &str, id: &str| {
         fs::read_to_string(bar.with_file_name(file)).is_ok_and(|text| text.trim() == id)
     };
@@ -153,7 +153,7 @@ fn devices_that_share_memory_are_used_where_there_are_any() {
     let bars = fs::read_dir("/sys/bus/pci/devices").into_iter().flatten().flatten();
     let bars = bars.map(|entry| entry.path().join("resource2"));
     let is_dax = |path: &PathBuf| path.display().to_string().starts_with("/dev/dax");
-    let found: Vec<_> = dax.filter(is_dax).chain(bars.filter(is_ivshmem)).collect();
+    let found: Vec<_> = dax.filter(is_dax).chain(bars.filter(|bar| is_ivshmem(bar))).collect();
     if found.is_empty() {
         // What a file can stand in for is tested in memory.rs.
         return skip::machine_lacks("DAX devices and ivshmem BARs");

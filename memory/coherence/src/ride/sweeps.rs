@@ -115,7 +115,9 @@ impl Sweeps {
     pub fn reset(&mut self, pages: Range<Page>, used: Page, prepared: Page) {
         let met: Vec<u64> =
             self.next.range(pages.start..=pages.end).map(|(_, &number)| number).collect();
-        met.into_iter().for_each(|number| drop(self.remove(number)));
+        for number in met {
+            self.remove(number);
+        }
         if let Some(counts) = &mut self.counts {
             counts.used = counts.used.saturating_sub(used);
             counts.open = counts.open.saturating_sub(prepared);
