@@ -6,8 +6,13 @@ use nagaya_tests::{Cmd, WorkDir};
 
 #[track_caller]
 fn is_right(what: &str) {
+    says_right("files", what);
+}
+
+#[track_caller]
+fn says_right(name: &str, what: &str) {
     let work = WorkDir::new();
-    let (files, file) = (program("files", &[]), work.join("file"));
+    let (files, file) = (program(name, &[]), work.join("file"));
     Cmd::new(&files).arg(what).arg(&file).time_limit(LIMIT).run().prints("right\n");
     for nodes in [1, 2, 3] {
         span(nodes, &files).arg(what).arg(&file).run().prints("right\n");
@@ -37,4 +42,24 @@ fn processes_copy_to_pages_that_others_write() {
 #[test]
 fn what_the_kernel_reads_later_is_what_was_there() {
     is_right("lent");
+}
+
+#[test]
+fn threads_that_read_a_shared_mapping_stay_on_their_nodes() {
+    says_right("leases", "stay");
+}
+
+#[test]
+fn who_opens_a_mapped_file_to_write_it_is_seen_by_all() {
+    says_right("leases", "written");
+}
+
+#[test]
+fn who_reads_behind_the_new_end_of_a_mapped_file_gets_sigbus() {
+    says_right("leases", "cut");
+}
+
+#[test]
+fn what_replaces_a_shared_mapping_is_new_on_all_nodes() {
+    says_right("leases", "unmapped");
 }

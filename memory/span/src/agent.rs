@@ -33,6 +33,7 @@ use pager::Region;
 use crate::context::Context;
 use crate::desk::{Call, Desk, Request};
 use crate::frame::{Frame, Question, Word};
+use crate::leases::{Copies, Leases};
 use crate::packing::Spent;
 use crate::ranges::Ranges;
 use crate::texts::Texts;
@@ -93,6 +94,9 @@ pub struct Agent {
     beyond: Ranges,
     /// What is counted, if it is; and at the origin what for.
     seen: Option<Box<seen::Seen>>,
+    /// Files that are mapped shared and for reading: the origin's leases, other nodes' copies.
+    leases: Leases,
+    copies: Copies,
     wanted: Option<Wanted>,
 }
 
@@ -126,6 +130,8 @@ impl Agent {
             shared: Ranges::default(),
             beyond: Ranges::default(),
             seen: None,
+            leases: Leases::default(),
+            copies: Copies::default(),
             wanted,
         }
     }
@@ -202,6 +208,9 @@ impl Agent {
             Word::Text { first, pages, offset, bytes } => {
                 self.is_text(first, pages, offset, bytes, body);
             }
+            Word::Lease { first, pages } => self.is_leased(first, pages),
+            Word::Copies { first, pages } => self.copies_come(first, pages, body),
+            Word::Recall { lease, first, pages } => self.drop_copies_of(lease, first, pages),
             Word::Used => self.tell_used(),
             Word::See => self.sees_from_now_on(),
             Word::Limit { bytes } => self.pages.residency.limit_bytes = Some(bytes),

@@ -13,8 +13,8 @@ use crate::frame::Laid;
 use crate::here::Here;
 use crate::signals::OURS;
 use crate::{
-    actions, alternate_stack, clocks, direct, exe, inherit, limits, moves, processes, processors,
-    raw, robust, segments, shadow, shared, sharing, signals, threads,
+    actions, alternate_stack, clocks, descriptors, direct, exe, inherit, limits, moves, processes,
+    processors, raw, robust, segments, shadow, shared, sharing, signals, threads,
 };
 
 /// `arch_prctl`'s codes that are answered where the thread runs: `ARCH_SET_FS`, `ARCH_GET_FS`,
@@ -151,9 +151,7 @@ fn refusal(number: u64) -> Option<i32> {
 /// them.
 pub unsafe fn answer(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Call) -> i64 {
     let at_origin = here.node == 0;
-    // None of this code may be stopped at such memory: of who ends, mutexes may be there.
-    let ends = call.number == libc::SYS_exit as u64 && shared::is_there();
-    if !at_origin && (ends || call.arguments.iter().any(|&address| shared::contains(address))) {
+    if !at_origin && sharing::needs_origin(&call) {
         seat.go_to(0);
         return RESTART;
     }
@@ -298,16 +296,26 @@ unsafe fn files(here: &Here, seat: &Seat, call: Call) -> i64 {
         match call.number as i64 {
             libc::SYS_close if is_bell(a[0]) => -i64::from(libc::EBADF),
             libc::SYS_dup2 | libc::SYS_dup3 if is_bell(a[1]) => -i64::from(libc::EBADF),
+            libc::SYS_close => descriptors::close(a[0]..=a[0], || raw::call(call.number, a)),
+            libc::SYS_dup2 | libc::SYS_dup3 => {
+                descriptors::close(a[1]..=a[1], || raw::call(call.number, a))
+            }
             libc::SYS_close_range => {
                 let (first, last) = (a[0] as u32, a[1] as u32);
-                let bell = here.desk.bell() as u32;
-                if !(first..=last).contains(&bell) {
-                    return raw::call(call.number, a);
+                if a[2] & libc::CLOSE_RANGE_UNSHARE as u64 != 0 {
+                    descriptors::are_of_threads();
                 }
-                let range = |from: u32, to: u32| match from <= to {
-                    true => raw::call(call.number, [from.into(), to.into(), a[2], 0, 0, 0]),
-                    false => 0,
+                let bell = here.desk.bell() as u32;
+                let range = |from: u32, to: u32| {
+                    let (from, to) = (u64::from(from), u64::from(to));
+                    descriptors::close(from..=to, || {
+                        raw::call(call.number, [from, to, a[2], 0, 0, 0])
+                    })
                 };
+                if !(first..=last).contains(&bell) {
+                    return range(first, last);
+                }
+                let range = |from: u32, to: u32| if from <= to { range(from, to) } else { 0 };
                 let below = if bell == 0 { 0 } else { range(first, bell - 1) };
                 below.min(range(bell.saturating_add(1), last))
             }

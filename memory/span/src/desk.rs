@@ -60,6 +60,8 @@ pub enum Request {
     Protect { start: u64, bytes: u64, protection: u32 },
     /// So many bytes of a file stand there, for reading.
     Text { descriptor: i32, start: u64, offset: u64, bytes: u64 },
+    /// So many bytes of a file will stand there, shared and for reading.
+    Lease { descriptor: i32, start: u64, offset: u64, bytes: u64 },
     /// At addresses that were given, where nothing was, stands another mapping than the segment's.
     Lay { start: u64, bytes: u64, kind: Laid },
     /// What may be done with an address, as mprotect(2) has it, and [`OF_FILE`](Self::OF_FILE) if

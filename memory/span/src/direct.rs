@@ -7,20 +7,15 @@
 //! reads (O_DIRECT writes, vmsplice, MSG_ZEROCOPY) need nothing: the held page keeps the bytes that
 //! the program must not change meanwhile, wherever the rest of the page is changed.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use crate::addresses::PAGE;
 use crate::desk::Call;
 use crate::here::Here;
-use crate::{edges, raw};
+use crate::{descriptors, edges, raw};
 
 /// Bytes that are read at once at most.
 const PART_BYTES: u64 = 16 << 20;
 /// Pieces that a vector may have.
 const PIECES_MAX: u64 = 1024;
-/// Of a file system whose reads may hold pages: FUSE, 9P, SMB, CIFS, Lustre, Ceph.
-const HOLDING: [u64; 6] =
-    [0x6573_5546, 0x0102_1997, 0xfe53_4d42, 0xff53_4d42, 0x0bd0_0bd0, 0x00c3_6400];
 /// `SOL_TLS`, `TLS_RX`: the kernel may decrypt into held pages.
 const TLS_RX: [u64; 2] = [282, 2];
 /// `SOL_XDP`, `XDP_UMEM_REG`: holds pages for good.
@@ -52,7 +47,7 @@ pub unsafe fn call(here: &Here, call: Call) -> i64 {
             | libc::SYS_readv
             | libc::SYS_preadv
             | libc::SYS_preadv2
-                if holds_pages(a[0]) =>
+                if descriptors::holds_pages(a[0]) =>
             {
                 read(call)
             }
@@ -60,6 +55,12 @@ pub unsafe fn call(here: &Here, call: Call) -> i64 {
             libc::SYS_process_vm_writev if is_own(here, a[0]) && a[5] == 0 => {
                 let arguments = [a[0], a[3], a[4], a[1], a[2], 0];
                 edges::call(libc::SYS_process_vm_readv as u64, arguments)
+            }
+            libc::SYS_unshare => {
+                if a[0] & libc::CLONE_FILES as u64 != 0 {
+                    descriptors::are_of_threads();
+                }
+                edges::call(call.number, a)
             }
             libc::SYS_setsockopt if [a[1], a[2]] == TLS_RX => -i64::from(libc::ENOPROTOOPT),
             libc::SYS_setsockopt if [a[1], a[2]] == XDP_UMEM => -i64::from(libc::EOPNOTSUPP),
@@ -76,48 +77,6 @@ fn own_id() -> u64 {
 
 fn is_own(here: &Here, id: u64) -> bool {
     id as i32 as u64 == own_id() || here.desk.seat_of(id as i32).is_some()
-}
-
-/// Whether the kernel holds the pages to which it reads from this descriptor.
-fn holds_pages(descriptor: u64) -> bool {
-    // SAFETY: zeros are such a structure.
-    let mut file: libc::statx = unsafe { std::mem::zeroed() };
-    let flags = (libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC) as u64;
-    let (name, at) = (c"".as_ptr() as u64, std::ptr::from_mut(&mut file) as u64);
-    let arguments = [descriptor, name, flags, libc::STATX_TYPE.into(), at, 0];
-    // SAFETY: an empty name, and room for the answer.
-    if unsafe { raw::call(libc::SYS_statx as u64, arguments) } < 0 {
-        return false;
-    }
-    let kind = u32::from(file.stx_mode) & libc::S_IFMT;
-    if kind != libc::S_IFREG && kind != libc::S_IFBLK {
-        return false;
-    }
-    let arguments = [descriptor, libc::F_GETFL as u64, 0, 0, 0, 0];
-    // SAFETY: asks.
-    let flags = unsafe { raw::call(libc::SYS_fcntl as u64, arguments) };
-    flags > 0 && flags as i32 & libc::O_DIRECT != 0
-        || kind == libc::S_IFREG && is_of_holding(descriptor, &file)
-}
-
-/// Whether the file's file system is one of [`HOLDING`].
-fn is_of_holding(descriptor: u64, file: &libc::statx) -> bool {
-    /// What was found out before: device numbers and, in the last bit, the answer.
-    static KNOWN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-    let device = u64::from(file.stx_dev_major) << 32 | u64::from(file.stx_dev_minor);
-    let known = &KNOWN[(device % 64) as usize];
-    let before = known.load(Ordering::Relaxed);
-    if before >> 1 == device && device != 0 {
-        return before & 1 == 1;
-    }
-    // SAFETY: zeros are such a structure.
-    let mut system: libc::statfs = unsafe { std::mem::zeroed() };
-    let at = std::ptr::from_mut(&mut system) as u64;
-    // SAFETY: room for the answer.
-    let result = unsafe { raw::call(libc::SYS_fstatfs as u64, [descriptor, at, 0, 0, 0, 0]) };
-    let holds = result == 0 && HOLDING.contains(&(system.f_type as u64));
-    known.store(device << 1 | u64::from(holds), Ordering::Relaxed);
-    holds
 }
 
 /// Reads to a buffer of ours, and copies from there.

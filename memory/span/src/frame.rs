@@ -1,7 +1,7 @@
 //! What agents say to each other: the protocol's messages, calls for the origin, threads that
 //! begin and end, and what is done to the memory everywhere. Bodies: of `Begin`, `Move` and a
 //! `Call` that makes a thread or child the context, of `Signal` the signal, of `End` the line that
-//! says why, of `Text` the file, of `HasUsed` ranges of pages, of `Counted` a
+//! says why, of `Text` the file, of `Copies` the pages, of `HasUsed` ranges of pages, of `Counted` a
 //! [`Counts`](crate::report::Counts).
 
 use crate::clocks::Times;
@@ -83,6 +83,16 @@ pub enum Word {
     Answer { thread: u32, answer: i64 },
     /// From the origin: the thread, which waits at a word, is woken.
     Woken { thread: u32 },
+    /// From the origin: you may have copies of these pages of a file, which nobody writes.
+    Lease { first: u64, pages: u64 },
+    /// To the origin: such copies are wanted.
+    WantCopies { first: u64, pages: u64 },
+    /// From the origin: these are in the body.
+    Copies { first: u64, pages: u64 },
+    /// From the origin: drop your copies of these pages, and have none from now on.
+    Recall { lease: u64, first: u64, pages: u64 },
+    /// To the origin: that is done.
+    Dropped { lease: u64 },
     /// From the origin: which pages have been used, so far as you know?
     Used,
     /// To the origin: these, and perhaps others.

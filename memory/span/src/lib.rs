@@ -11,16 +11,17 @@
 //!
 //! On the program's threads: `trap` catches system calls, `calls` says what becomes of each and
 //! makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is what
-//! stays at the origin, `processes` are children, which have a `snapshot` of the memory if they
-//! are forked, `context` is registers, `clocks` what they read without a call, `processors` those
-//! they are told of, `exe` and `titles` what they and others see of the program as a process, `raw`
-//! what stands for libc. `signals` and `actions` are the program's
-//! signals, `alternate_stack` the stacks of handlers, `edges` and `leave` where a thread looks for
-//! them. They ask at the `desk`. The `agent` answers: a thread of ours on each node, which drives
-//! the protocol over the crates `pager` and `net`. At the origin it knows the `addresses` that
-//! are taken, the `futexes` and the [`place`] of each thread, which `balance` may change. `frame`
-//! is what agents say to each other, `image` lays the program out, [`node`] begins a node, [`talk`]
-//! is what is said to start one.
+//! stays at the origin, `processes` are children, which have a `snapshot` of the memory if they are
+//! forked, `context` is registers, `clocks` what they read without a call, `processors` those they
+//! are told of, `descriptors` what is known of theirs, `exe` and `titles` what they and others see
+//! of the program as a process, `raw` what stands for libc. `signals` and `actions` are the
+//! program's signals, `alternate_stack` the stacks of handlers, `edges` and `leave` where a thread
+//! looks for them. They ask at the `desk`. The `agent` answers: a thread of ours on each node,
+//! which drives the protocol over the crates `pager` and `net`. At the origin it knows the
+//! `addresses` that are taken, the `futexes` and the [`place`] of each thread, which `balance` may
+//! change, and has `leases` on files that are mapped for reading. `frame` is what agents say to
+//! each other, `image` lays the program out, [`node`] begins a node, [`talk`] is what is said to
+//! start one.
 //!
 //! # What does not work
 //! See docs/span.md: System V shared memory, ptrace, io_uring. They fail with an error.
@@ -35,6 +36,7 @@ mod balance;
 mod calls;
 mod clocks;
 mod context;
+mod descriptors;
 mod desk;
 mod direct;
 mod edges;
@@ -45,6 +47,7 @@ mod futexes;
 mod here;
 mod image;
 mod inherit;
+mod leases;
 mod leave;
 mod limits;
 mod moves;

@@ -11,7 +11,7 @@ use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
 use crate::signals::block;
 use crate::snapshot::{Child, Snapshot};
-use crate::{limits, raw, scheduling, shadow, threads};
+use crate::{descriptors, limits, raw, scheduling, shadow, threads};
 
 /// The flags with which a child shares memory, and its parent waits.
 const SHARES: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
@@ -61,6 +61,13 @@ pub unsafe fn begin(
     }
 }
 
+/// Of a child that has its parent's descriptors nobody sees when it closes one.
+fn shares_files(flags: u64) {
+    if flags & libc::CLONE_FILES as u64 != 0 {
+        descriptors::are_of_threads();
+    }
+}
+
 /// At the origin: the child goes on with the seat's context, and has executed something, or has
 /// ended, on return.
 ///
@@ -69,6 +76,7 @@ pub unsafe fn begin(
 pub unsafe fn child(seat: &Seat, call: Call) -> i64 {
     let [flags, parent_tid, child_tid, ..] = call.arguments;
     let tids = [parent_tid, child_tid];
+    shares_files(flags);
     // A signal would use the stack for handlers, on which the parent waits.
     let mask = block(!0);
     // SAFETY: as the caller says. The parent waits, so the child may have the parent's area.
@@ -94,6 +102,7 @@ extern "C" fn spawned(index: usize) -> ! {
 /// By the seat's thread, or its shadow.
 pub unsafe fn fork(here: &Here, seat: &Seat, call: Call) -> i64 {
     let [flags, parent_tid, tid, ..] = call.arguments;
+    shares_files(flags);
     let answer = here.desk.ask(seat, Request::Fork);
     if answer < 0 {
         return answer;

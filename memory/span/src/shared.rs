@@ -6,7 +6,7 @@
 //! the end of the file.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Ranges that a table has room for, apart from each other.
 pub const RANGES_MAX: usize = 4096;
@@ -21,6 +21,10 @@ struct Table {
 
 /// Shared mappings.
 static SHARED: Table = Table::new();
+/// Of these, those that this node may have copies of, since nobody writes them.
+static LEASED: Table = Table::new();
+/// There are shared mappings besides.
+static OTHERS: AtomicBool = AtomicBool::new(false);
 /// Pages of private file mappings that lie beyond the end of the file.
 static BEYOND: Table = Table::new();
 
@@ -78,15 +82,42 @@ pub fn first_in(range: &Range<u64>) -> Option<Range<u64>> {
     SHARED.first_in(range)
 }
 
-/// Whether there is any.
+/// Whether a thread of another node than the origin can use what is at this address where it is.
+pub fn is_leased(address: u64) -> bool {
+    LEASED.first_in(&(address..address.saturating_add(1))).is_some()
+}
+
+/// Whether there is any that may be written.
 pub fn is_there() -> bool {
-    SHARED.count.load(Ordering::SeqCst) > 0
+    OTHERS.load(Ordering::SeqCst)
 }
 
 /// To the agent: these are all of them, in order. What is between the last of too many is taken
 /// to be such memory, too.
 pub fn are(all: &[Range<u64>]) {
     SHARED.set(all);
+    look_for_others();
+}
+
+/// To the agent: of these, in order, this node may have copies. Of too many the rest is left out.
+pub fn are_leased(all: &[Range<u64>]) {
+    LEASED.set(&all[..all.len().min(RANGES_MAX)]);
+    look_for_others();
+}
+
+/// By the agent only: looks whether anything is shared and not leased.
+fn look_for_others() {
+    let count = SHARED.count.load(Ordering::SeqCst);
+    let others = SHARED.ranges[..count].iter().any(|[start, end]| {
+        let mut rest = start.load(Ordering::SeqCst)..end.load(Ordering::SeqCst);
+        while let Some(leased) = LEASED.first_in(&rest)
+            && leased.start == rest.start
+        {
+            rest.start = leased.end;
+        }
+        !rest.is_empty()
+    });
+    OTHERS.store(others, Ordering::SeqCst);
 }
 
 /// Whether any of these addresses belongs to a private file mapping and lies beyond the end of
@@ -101,11 +132,17 @@ pub fn are_beyond(all: &[Range<u64>]) {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
+    use std::sync::Mutex;
+
     use super::*;
+
+    /// Who tests with shared mappings is alone.
+    pub static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
     fn what_was_written_down_is_found() {
+        let _alone = ALONE.lock();
         assert!(!contains(5) && !is_there());
         are(&[4..8, 20..30]);
         assert!(contains(4) && contains(7) && contains(29) && is_there());
@@ -122,6 +159,19 @@ mod tests {
         assert!(!contains(last + 51) && !contains(last - 5));
         are(&[]);
         assert!(!contains(0) && !is_there());
+    }
+
+    #[test]
+    fn what_is_leased_is_shared_but_no_other_memory() {
+        let _alone = ALONE.lock();
+        are(&[10..20, 30..50]);
+        are_leased(&[10..20, 30..40]);
+        assert!(is_leased(15) && contains(15) && !is_leased(45) && is_there());
+        are_leased(&[10..20, 30..40, 40..50]);
+        assert!(is_leased(45) && !is_there());
+        are_leased(&[]);
+        assert!(!is_leased(15) && is_there());
+        are(&[]);
     }
 
     #[test]

@@ -5,14 +5,84 @@
 use std::ops::Range;
 
 use crate::addresses::PAGE;
-use crate::calls;
-use crate::desk::{Request, Seat};
+use crate::calls::{self, Where};
+use crate::desk::{Call, Request, Seat};
 use crate::frame::Laid;
 use crate::here::Here;
-use crate::{raw, shared};
+use crate::{moves, raw, shared};
 
 /// mmap's flags that say where.
 const WHERE: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT;
+
+/// `nagaya_migrate` and its like.
+const MIGRATE: i64 = moves::CALL as i64;
+
+/// Whether a thread of another node has to go to the origin for this call: code of ours that runs
+/// where the thread does must not be stopped at such memory. A thread that ends may have mutexes
+/// there.
+pub fn needs_origin(call: &Call) -> bool {
+    if call.number == libc::SYS_exit as u64 && shared::is_there() {
+        return true;
+    }
+    match calls::place(call.number) {
+        // Such a call uses what is at the origin, not this node's copies.
+        Where::Origin | Where::Memory => {
+            call.arguments.iter().any(|&it| shared::contains(it) && !shared::is_leased(it))
+        }
+        _ => call.arguments[..addresses(call)].iter().any(|&it| shared::contains(it)),
+    }
+}
+
+/// How many arguments, from the first on, may be addresses, of a call that is not made at the
+/// origin. Behind them stands what the program has left in registers.
+fn addresses(call: &Call) -> usize {
+    match call.number as i64 {
+        libc::SYS_sched_yield
+        | libc::SYS_membarrier
+        | libc::SYS_rt_sigreturn
+        | libc::SYS_gettid
+        | libc::SYS_fork
+        | libc::SYS_vfork
+        | libc::SYS_exit
+        | libc::SYS_exit_group
+        | libc::SYS_close
+        | libc::SYS_close_range
+        | libc::SYS_dup2
+        | libc::SYS_dup3
+        | MIGRATE => 0,
+        libc::SYS_time
+        | libc::SYS_getrandom
+        | libc::SYS_rseq
+        | libc::SYS_set_robust_list
+        | libc::SYS_set_tid_address
+        | libc::SYS_open => 1,
+        libc::SYS_clock_gettime
+        | libc::SYS_clock_getres
+        | libc::SYS_gettimeofday
+        | libc::SYS_nanosleep
+        | libc::SYS_sigaltstack
+        | libc::SYS_arch_prctl
+        | libc::SYS_clone3
+        | libc::SYS_readlink
+        | libc::SYS_openat => 2,
+        libc::SYS_getcpu
+        | libc::SYS_rt_sigprocmask
+        | libc::SYS_rt_sigaction
+        | libc::SYS_get_robust_list
+        | libc::SYS_readlinkat
+        | libc::SYS_sched_getaffinity
+        | libc::SYS_sched_setaffinity => 3,
+        libc::SYS_clock_nanosleep => 4,
+        libc::SYS_futex => match call.arguments[1] as i32
+            & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
+        {
+            libc::FUTEX_WAKE | libc::FUTEX_WAKE_BITSET => 1,
+            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => 4,
+            _ => 6,
+        },
+        _ => 6,
+    }
+}
 
 /// Whether the kernel would map a file like that: 0, or its error. Nothing has changed then.
 ///
@@ -49,7 +119,10 @@ pub unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     if there < 0 {
         return there;
     }
-    let start = place(here, seat, flags, a[0], bytes);
+    let reads_only = protection as i32 & (libc::PROT_READ | libc::PROT_WRITE) == libc::PROT_READ;
+    let may_lease = here.nodes > 1 && reads_only && flags & libc::MAP_ANONYMOUS == 0;
+    let lease = may_lease.then_some((a[4] as i32, a[5]));
+    let start = place(here, seat, flags, a[0], bytes, lease);
     let mut result = start;
     // SAFETY: the mapping is ours, and the addresses have just been given to this thread.
     unsafe {
@@ -84,8 +157,16 @@ pub unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     }
 }
 
-/// Addresses for such memory: the start, or an error.
-fn place(here: &Here, seat: &Seat, flags: i32, wanted: u64, bytes: u64) -> i64 {
+/// Addresses for such memory: the start, or an error. `lease`: the descriptor of a file that will
+/// be mapped for reading, and the offset.
+fn place(
+    here: &Here,
+    seat: &Seat,
+    flags: i32,
+    wanted: u64,
+    bytes: u64,
+    lease: Option<(i32, u64)>,
+) -> i64 {
     let ask = |request| here.desk.ask(seat, request);
     let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
     let start = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
@@ -97,6 +178,9 @@ fn place(here: &Here, seat: &Seat, flags: i32, wanted: u64, bytes: u64) -> i64 {
     };
     if start < 0 {
         return start;
+    }
+    if let Some((descriptor, offset)) = lease {
+        ask(Request::Lease { descriptor, start: start as u64, offset, bytes });
     }
     match ask(Request::Lay { start: start as u64, bytes, kind: Laid::Shared }) {
         0 => start,
@@ -175,7 +259,7 @@ pub unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     }
     let protection = (ask(Request::Look(old)) & !Request::OF_FILE) as u32;
     let place_flags = if is_fixed { libc::MAP_FIXED } else { 0 };
-    let new = place(here, seat, place_flags, if is_fixed { wanted } else { 0 }, bytes);
+    let new = place(here, seat, place_flags, if is_fixed { wanted } else { 0 }, bytes, None);
     if new < 0 {
         return new;
     }
@@ -193,4 +277,35 @@ pub unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
         ask(Request::Unmap { start: old, bytes: old_bytes });
     }
     new
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_in_registers_sends_nobody_to_the_origin() {
+        let _alone = shared::tests::ALONE.lock();
+        let all = 0x6000_0000_0000..0x6000_0001_0000;
+        shared::are(&[all.clone()]);
+        let needs = |number: i64, arguments: [u64; 6]| {
+            needs_origin(&Call { number: number as u64, arguments })
+        };
+        let left = all.start + 8;
+        let wake = libc::FUTEX_WAKE as u64;
+        assert!(!needs(libc::SYS_futex, [8, wake, 1, left, left, left]));
+        assert!(needs(libc::SYS_futex, [left, wake, 1, 0, 0, 0]));
+        assert!(needs(libc::SYS_futex, [8, libc::FUTEX_WAIT as u64, 1, left, 0, 0]));
+        assert!(!needs(libc::SYS_gettid, [left; 6]) && !needs(MIGRATE, [1, left, 0, 0, 0, 0]));
+        assert!(needs(libc::SYS_clock_gettime, [0, left, 0, 0, 0, 0]));
+        // Of calls that the origin makes nobody knows which arguments they have.
+        assert!(needs(libc::SYS_write, [1, left, 8, 0, 0, 0]));
+        shared::are_leased(&[all]);
+        assert!(!needs(libc::SYS_write, [1, left, 8, 0, 0, 0]));
+        assert!(needs(libc::SYS_clock_gettime, [0, left, 0, 0, 0, 0]));
+        assert!(!needs(libc::SYS_exit, [0; 6]));
+        shared::are_leased(&[]);
+        assert!(needs(libc::SYS_exit, [0; 6]));
+        shared::are(&[]);
+    }
 }

@@ -75,6 +75,7 @@ impl Driver for Agent {
         let now = self.now();
         let mut found = self.expire_holds();
         found |= self.copy();
+        found |= self.look_at_leases(now);
         found |= self.count(now);
         found |= self.pack(now);
         self.say_quiet();
@@ -90,7 +91,10 @@ impl Driver for Agent {
         if self.pages.residency.limit_bytes.is_none() && self.seen.is_none() {
             return;
         }
-        if let Err(error) = self.limit_memory(Region::memory) {
+        let limit = self.pages.residency.limit_bytes;
+        let is_over = limit.is_some_and(|limit| self.engine.memory.memory() > limit);
+        let dropped = if is_over { self.discard_copies() } else { Ok(()) };
+        if let Err(error) = dropped.and_then(|()| self.limit_memory(Region::memory)) {
             self.failed(&error);
         }
     }
@@ -123,7 +127,7 @@ impl Server for Agent {
 
     fn wakers(&self) -> Vec<BorrowedFd<'_>> {
         let orders = self.orders.as_ref().map(|orders| orders.descriptor());
-        [self.bell.as_fd()].into_iter().chain(orders).collect()
+        [self.bell.as_fd()].into_iter().chain(orders).chain(self.leases.descriptor()).collect()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -140,7 +144,8 @@ impl Server for Agent {
         if ready & BELL != 0 {
             let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         }
-        if ready & ORDERS != 0 {
+        // Without orders the second descriptor is that of the leases, which `tend` looks at.
+        if self.orders.is_some() && ready & ORDERS != 0 {
             self.ordered();
         }
         self.desk.wakes();

@@ -69,6 +69,7 @@ impl Agent {
             }
             Word::Close { change, protection, .. } => {
                 self.end_text(range.clone());
+                self.end_leases(&range, protection.is_some());
                 let done = match protection {
                     Some(_) => self.forbid(range.clone()),
                     None => Ok(()),
@@ -80,6 +81,9 @@ impl Agent {
             Word::Lay { change, kind, .. } => {
                 self.opens(&range);
                 let laid = self.lay(range.clone(), kind);
+                if kind == Laid::Shared {
+                    self.offer_copies(&range);
+                }
                 self.say_done(change);
                 // Who is stopped there tries again.
                 laid.and_then(|()| self.engine.memory.wake_all(range))

@@ -246,6 +246,9 @@ impl Agent {
             Request::Text { descriptor, start, offset, bytes } => {
                 self.mapped_file(thread, descriptor, start, offset, bytes);
             }
+            Request::Lease { descriptor, start, offset, bytes } => {
+                self.lease(thread, descriptor, start, offset, bytes);
+            }
             Request::Name { start, bytes, offset, name } => {
                 let at = self.desk.seat(thread).context().cast::<u8>();
                 // SAFETY: what the thread has written there, and it waits.
@@ -413,6 +416,8 @@ impl Agent {
                 self.say(from, Word::Answer { thread, answer });
             }
             Word::Done { change } => self.done(from, change),
+            Word::WantCopies { first, pages } => self.send_copies(from, first, pages),
+            Word::Dropped { lease } => self.leases.has_dropped(lease),
             Word::WhatTime => self.say(from, Word::Time { times: clocks::times() }),
             Word::HasUsed => self.has_used(from, body),
             _ => self.nonsense(from, "a word"),
