@@ -221,7 +221,7 @@ static void *is_new(void *argument)
 				   0) == mapped + 50 * PAGE);
 		pthread_barrier_wait(&barrier);
 		for (int page = 50; page < 149; page++)
-			CHECK(mapped[page * PAGE + 5 * node] == 0);
+			CHECK(mapped[page * PAGE + 8 + 5 * node] == 0);
 		CHECK(mapped[49 * PAGE] == 'a' && mapped[149 * PAGE] == 'a');
 		mapped[(50 + node) * PAGE] = 7;
 		is_on(node);
