@@ -1,8 +1,8 @@
-//! What agents say to each other: the protocol's messages, calls for the origin, threads that
-//! begin and end, and what is done to the memory everywhere. Bodies: of `Begin`, `Move` and a
+//! What agents say to each other: the protocol's messages, calls for the origin, threads that begin
+//! and end, and what is done to the memory everywhere. Bodies: of `Begin`, `Move` and a
 //! `Call` that makes a thread or child the context, of `Signal` the signal, of `End` the line that
-//! says why, of `Text` the file, of `Copies` the pages, of `HasUsed` ranges of pages, of `Counted` a
-//! [`Counts`](crate::report::Counts).
+//! says why, of `Text` the file, of `Copies` the pages, of `HasUsed` ranges of pages, of `Counted`
+//! a [`Counts`](crate::report::Counts).
 
 use crate::clocks::Times;
 use serde::{Deserialize, Serialize};

@@ -127,7 +127,8 @@ impl Server for Agent {
 
     fn wakers(&self) -> Vec<BorrowedFd<'_>> {
         let orders = self.orders.as_ref().map(|orders| orders.descriptor());
-        [self.bell.as_fd()].into_iter().chain(orders).chain(self.leases.descriptor()).collect()
+        let leases = self.leases.descriptor().map(|descriptor| descriptor.as_fd());
+        [self.bell.as_fd()].into_iter().chain(orders).chain(leases).collect()
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -16,7 +16,8 @@ use pager::{Access, PagerError};
 
 use super::Agent;
 use crate::addresses::PAGE;
-use crate::frame::Laid;
+use crate::frame::{Frame, Laid, Word};
+use crate::leases::TOGETHER_MAX;
 use crate::ranges::Ranges;
 use crate::shared::{self, RANGES_MAX};
 
@@ -249,7 +250,8 @@ impl Agent {
                 continue;
             }
             self.copies.are_here = true;
-            if let Err(error) = self.engine.memory.bring(page..page + 1, Some(bytes), Access::Read) {
+            if let Err(error) = self.engine.memory.bring(page..page + 1, Some(bytes), Access::Read)
+            {
                 self.end(1, &error.to_string());
             }
             self.resumed(page, now);
