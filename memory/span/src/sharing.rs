@@ -287,7 +287,7 @@ mod tests {
     fn what_is_left_in_registers_sends_nobody_to_the_origin() {
         let _alone = shared::tests::ALONE.lock();
         let all = 0x6000_0000_0000..0x6000_0001_0000;
-        shared::are(&[all.clone()]);
+        shared::are(std::slice::from_ref(&all));
         let needs = |number: i64, arguments: [u64; 6]| {
             needs_origin(&Call { number: number as u64, arguments })
         };
