@@ -24,13 +24,13 @@ use slotmap::{DefaultKey, SlotMap};
 
 use crate::error::FabricError;
 use crate::event::{Dropped, Event, Peer, SendId, Sending};
-use crate::patience::Patience;
 use crate::payload::Payload;
 use crate::secret::{Domain, Secret, random};
 use crate::session::{Outgoing, Phase, Session};
 use crate::sockets::Sockets;
 use crate::wire::{Address, Kind, USER_HEADER_BYTES_MAX};
 use crate::worker::Worker;
+use sync::wait::WaitPolicy;
 
 /// How long a peer may take to answer a hello or a welcome.
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -58,7 +58,7 @@ pub struct Fabric {
     is_idle: bool,
     dropped: Dropped,
     last_send: u64,
-    patience: Patience,
+    wait_policy: WaitPolicy,
     /// Chooses where payloads go.
     place: Option<Box<Place>>,
     sockets: Sockets,
@@ -90,7 +90,7 @@ impl Fabric {
             is_idle: false,
             dropped: Dropped::default(),
             last_send: 0,
-            patience: Patience::default(),
+            wait_policy: WaitPolicy::default(),
             place: None,
             tended: Instant::now(),
             sockets,
@@ -227,13 +227,13 @@ impl Fabric {
         !self.events.is_empty()
     }
 
-    /// What has happened next, within a time. Sleeps until then; but first looks for
-    /// [`SPIN_MAX`](crate::patience::SPIN_MAX), as long as that is enough: to be woken takes as
-    /// long.
+    /// Returns the next event within `timeout`, or none. It spins for
+    /// [`SPIN_MAX`](sync::wait::SPIN_MAX) before it sleeps, unless earlier spins were in vain: a
+    /// wake-up takes as long.
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Event>, FabricError> {
         let begin = Instant::now();
         let event = self.wait_from(begin, begin + timeout)?;
-        self.patience.learn(event.is_some(), begin.elapsed());
+        self.wait_policy.learn(event.is_some(), begin.elapsed());
         Ok(event)
     }
 
@@ -246,7 +246,7 @@ impl Fabric {
             if now >= end {
                 return Ok(None);
             }
-            if self.patience.looks(now - begin) || !self.arm()? {
+            if self.wait_policy.spins(now - begin) || !self.arm()? {
                 continue;
             }
             let until = self.deadline().map_or(end, |deadline| deadline.min(end));

@@ -21,8 +21,8 @@
 //!
 //! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends; by
 //! [`wireup`] the processes of a parallel job tell each other their addresses. [`mesh`] is for
-//! nodes that are connected each with each, [`patience`] how long a wait looks before it
-//! sleeps, [`mod@slice`] how soon a thread then gets a processor on which others compute.
+//! nodes that are connected each with each; [`mod@slice`] sets how soon a thread that was woken
+//! gets a processor on which others compute.
 //!
 //! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
 //! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
@@ -51,7 +51,6 @@ mod inbox;
 pub mod launcher;
 pub mod mesh;
 pub mod order;
-pub mod patience;
 pub mod payload;
 pub mod pmi;
 mod pmi_client;

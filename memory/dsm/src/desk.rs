@@ -11,9 +11,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
-use net::patience::Patience;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::thread::futex;
+use sync::wait::WaitPolicy;
 
 use crate::error::DsmError;
 use crate::ledger::Allocation;
@@ -256,10 +256,10 @@ impl Desk {
         task: u32,
         request: Request,
         bell: &Bell,
-        patience: &mut Option<Patience>,
+        wait_policy: &mut Option<WaitPolicy>,
     ) -> Result<[u64; 2], DsmError> {
         self.put(task, request);
-        self.wait(task, bell, patience);
+        self.wait(task, bell, wait_policy);
         self.answer_to(task)
     }
 
@@ -273,11 +273,11 @@ impl Desk {
     }
 
     /// To a task: wakes the agent if it sleeps, and waits for the answer.
-    pub fn wait(&self, task: u32, bell: &Bell, patience: &mut Option<Patience>) {
+    pub fn wait(&self, task: u32, bell: &Bell, wait_policy: &mut Option<WaitPolicy>) {
         if self.sleeps.swap(0, Ordering::SeqCst) != 0 {
             bell.ring();
         }
-        self.seats[task as usize].wait(patience);
+        self.seats[task as usize].wait(wait_policy);
     }
 
     /// Whether a task has its answer.
@@ -303,11 +303,11 @@ impl Desk {
 }
 
 impl Seat {
-    fn wait(&self, patience: &mut Option<Patience>) {
+    fn wait(&self, wait_policy: &mut Option<WaitPolicy>) {
         let begin = Instant::now();
         let answered = || self.state.load(Ordering::SeqCst) == ANSWERED;
-        if let Some(patience) = patience {
-            while !answered() && patience.looks(begin.elapsed()) {
+        if let Some(wait_policy) = wait_policy {
+            while !answered() && wait_policy.spins(begin.elapsed()) {
                 std::hint::spin_loop();
             }
         }
@@ -322,8 +322,8 @@ impl Seat {
             waited = begin.elapsed();
         }
         self.sleeps.store(0, Ordering::Relaxed);
-        if let Some(patience) = patience {
-            patience.learn(true, waited);
+        if let Some(wait_policy) = wait_policy {
+            wait_policy.learn(true, waited);
         }
     }
 }
@@ -378,9 +378,10 @@ mod tests {
             for task in 0..3u32 {
                 let bell = bell.again().unwrap();
                 scope.spawn(move || {
-                    let mut patience = (task == 0).then(Patience::default);
+                    let mut wait_policy = (task == 0).then(WaitPolicy::default);
                     for round in 0..ROUNDS {
-                        let answer = desk.ask(task, Request::Acquire(round), &bell, &mut patience);
+                        let answer =
+                            desk.ask(task, Request::Acquire(round), &bell, &mut wait_policy);
                         match round % 10 {
                             9 => assert_eq!(answer.unwrap_err().to_string(), "no"),
                             _ => assert_eq!(answer, Ok([round.into(), task.into()])),

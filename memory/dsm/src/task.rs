@@ -6,9 +6,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use net::mesh::Mesh;
-use net::patience::Patience;
 use net::secret::Secret;
 use serde::{Deserialize, Serialize};
+use sync::wait::WaitPolicy;
 
 use crate::agent::driver::Driver;
 use crate::agent::{Agent, Looks, Parts};
@@ -39,7 +39,7 @@ pub struct Task {
     /// The agent's userfaultfd: see [`neighbours`](crate::neighbours).
     _keep: OwnedFd,
     /// Its own, if it may look before it sleeps: while others drive the agent.
-    patience: Option<Patience>,
+    wait_policy: Option<WaitPolicy>,
     /// In the task that has the agent.
     agent: Option<Agency>,
     page_bytes: usize,
@@ -55,7 +55,7 @@ struct Agency {
     driver: Arc<Driver>,
     thread: JoinHandle<()>,
     /// The task's, while it drives.
-    patience: Patience,
+    wait_policy: WaitPolicy,
 }
 
 /// What the first task of a node brings along.
@@ -192,7 +192,7 @@ impl Task {
             desk,
             bell,
             _keep: keep,
-            patience: looks.beside.then(Patience::default),
+            wait_policy: looks.beside.then(WaitPolicy::default),
             agent,
             page_bytes,
             reports,
@@ -463,9 +463,9 @@ impl Task {
     fn ask(&mut self, request: Request) -> Result<[u64; 2], DsmError> {
         let local = self.world.own().local;
         self.desk.put(local, request);
-        let drives = |it: &mut Agency| it.driver.drive(local, request, &mut it.patience);
+        let drives = |it: &mut Agency| it.driver.drive(local, request, &mut it.wait_policy);
         if !self.agent.as_mut().is_some_and(drives) {
-            self.desk.wait(local, &self.bell, &mut self.patience);
+            self.desk.wait(local, &self.bell, &mut self.wait_policy);
         }
         self.desk.answer_to(local)
     }
@@ -511,7 +511,7 @@ fn start(agent: Agent) -> Result<Agency, DsmError> {
     let thread = thread
         .spawn(move || drives.run())
         .map_err(|why| DsmError::System(format!("cannot start the agent's thread: {why}")))?;
-    Ok(Agency { driver, thread, patience: Patience::default() })
+    Ok(Agency { driver, thread, wait_policy: WaitPolicy::default() })
 }
 
 /// Who may look: tasks and agents on the processors that this process may use.

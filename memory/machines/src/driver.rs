@@ -2,12 +2,12 @@
 //! pages.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use coherence::message::NodeId;
 use coherence::sequential::message::{Content, Header};
 use launch::control;
-use net::mesh::{Gone, Said};
+use net::mesh::Said;
 use node::driver::{Driver, Engine, Server};
 use node::sequential::{Replica, Sequential};
 use pager::{Fault, Shared};
@@ -30,15 +30,8 @@ impl Driver for Agent {
         self.heard(message);
     }
 
-    fn disconnected(&mut self, gone: Gone) {
-        match gone {
-            Gone::Left(machine) => self.lost(machine, "it has left"),
-            Gone::Lost(machine, why) => self.lost(machine, &why),
-        }
-    }
-
-    fn silent(&mut self, machine: NodeId, time: Duration) {
-        self.lost(machine, &format!("it has not answered for {:.1} s", time.as_secs_f64()));
+    fn node_lost(&mut self, machine: NodeId, why: &str) {
+        self.lost(machine, why);
     }
 
     fn faulted(&mut self, fault: &Fault) {

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use coherence::message::NodeId;
 use net::error::FabricError;
 use net::mesh::{Gone, Mesh, Said};
-use net::patience::Patience;
 use pager::{Fault, PagerError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use sync::wait::WaitPolicy;
 
 use crate::memory::Memory;
 
@@ -112,11 +112,21 @@ pub trait Driver {
     /// Handles a message.
     fn received(&mut self, message: Said);
 
-    /// Handles the end of a connection.
-    fn disconnected(&mut self, gone: Gone);
+    /// Handles the loss of a node; `why` completes "NODE is lost: ".
+    fn node_lost(&mut self, node: NodeId, why: &str);
 
-    /// Handles a node that has sent nothing for so long.
-    fn silent(&mut self, node: NodeId, time: Duration);
+    /// Handles the end of a connection: the loss of the node.
+    fn disconnected(&mut self, gone: Gone) {
+        match gone {
+            Gone::Left(node) => self.node_lost(node, "it has left"),
+            Gone::Lost(node, why) => self.node_lost(node, &why),
+        }
+    }
+
+    /// Handles a node that has sent nothing for `time`: its loss.
+    fn silent(&mut self, node: NodeId, time: Duration) {
+        self.node_lost(node, &format!("it has not answered for {:.1} s", time.as_secs_f64()));
+    }
 
     /// Handles a thread that was stopped at a page.
     fn faulted(&mut self, fault: &Fault);
@@ -214,13 +224,13 @@ pub trait Server: Driver {
 
     /// Serves until [`is_over`](Self::is_over).
     fn serve(&mut self) {
-        let mut patience = Patience::default();
+        let mut wait_policy = WaitPolicy::default();
         let mut idle_since = Instant::now();
         while !self.is_over() {
             if self.turn() {
-                patience.learn(true, idle_since.elapsed());
+                wait_policy.learn(true, idle_since.elapsed());
                 idle_since = Instant::now();
-            } else if self.may_poll() && patience.looks(idle_since.elapsed()) {
+            } else if self.may_poll() && wait_policy.spins(idle_since.elapsed()) {
                 self.pause();
             } else if self.announce_sleep() {
                 let ready = match self.engine_mut().arm() {

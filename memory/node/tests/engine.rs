@@ -2,14 +2,13 @@
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
 
 use coherence::message::{NodeId, Page};
 use coherence::ride::Policy;
 use coherence::run::{self, NOBODY};
 use coherence::sequential::message::{Body, Header, Op};
 use coherence::sequential::{Action, Event, Node, Options};
-use net::mesh::{Gone, Said};
+use net::mesh::Said;
 use node::driver::{Driver, Engine};
 use node::memory::Memory;
 use node::sequential::{Replica, Sequential};
@@ -146,9 +145,7 @@ impl Driver for User {
 
     fn received(&mut self, _message: Said) {}
 
-    fn disconnected(&mut self, _gone: Gone) {}
-
-    fn silent(&mut self, _node: NodeId, _time: Duration) {}
+    fn node_lost(&mut self, _node: NodeId, _why: &str) {}
 
     fn faulted(&mut self, fault: &Fault) {
         self.resolve(fault.page, fault.wants);

@@ -78,8 +78,8 @@ pub struct Waking {
     pub computing_ns: u64,
 }
 
-/// How long the protocol's thread looks, where the node's tasks wait, before it sleeps; as in
-/// production (`net::patience`).
+/// Time that the protocol's thread spins before it sleeps, where the node's tasks wait; as in
+/// production (`sync::wait`).
 pub const LOOKS_NS: u64 = 100_000;
 
 /// What the inner loops of programs take on one processor.

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
-use net::patience::Patience;
 use net::slice;
 use node::driver::Driver as _;
+use sync::wait::WaitPolicy;
 
 use super::Agent;
 use super::watch::Watch;
@@ -48,13 +48,13 @@ impl Driver {
     pub fn run(&self) {
         let _guard = EndsProcess;
         slice::shorten();
-        let mut patience = Patience::default();
+        let mut wait_policy = WaitPolicy::default();
         let mut agent = self.lock();
         let mut begin = Instant::now();
         loop {
             let found = agent.turn();
             if found {
-                patience.learn(true, begin.elapsed());
+                wait_policy.learn(true, begin.elapsed());
                 begin = Instant::now();
                 if let Some(driven) = &mut agent.driven {
                     driven.dozes = true;
@@ -69,7 +69,7 @@ impl Driver {
                     agent.report();
                     return agent.write_record(0);
                 }
-                if agent.may_look() && patience.looks(begin.elapsed()) {
+                if agent.may_look() && wait_policy.spins(begin.elapsed()) {
                     std::hint::spin_loop();
                     continue;
                 }
@@ -90,7 +90,7 @@ impl Driver {
 
     /// To a task that has asked for this: drives until it is answered. If it must not, since
     /// the thread does, and may look, it has to wait.
-    pub fn drive(&self, task: u32, request: Request, patience: &mut Patience) -> bool {
+    pub fn drive(&self, task: u32, request: Request, wait_policy: &mut WaitPolicy) -> bool {
         let signals = Deaf::to_others();
         let _guard = EndsProcess;
         let (mut agent, takes_over) = match self.agent.try_lock() {
@@ -104,7 +104,7 @@ impl Driver {
             agent.take_requests();
         }
         if takes_over || is_ours || !agent.desk.is_answered(task) {
-            self.wait(agent, task, patience, &signals);
+            self.wait(agent, task, wait_policy, &signals);
         }
         true
     }
@@ -114,7 +114,7 @@ impl Driver {
         &'a self,
         mut agent: MutexGuard<'a, Agent>,
         task: u32,
-        patience: &mut Patience,
+        wait_policy: &mut WaitPolicy,
         signals: &Deaf,
     ) {
         agent.driven = Some(Driven { task, sleeps: false, dozes: false });
@@ -122,9 +122,9 @@ impl Driver {
         let mut begin = Instant::now();
         while !agent.desk.is_answered(task) {
             if agent.turn() {
-                patience.learn(true, begin.elapsed());
+                wait_policy.learn(true, begin.elapsed());
                 begin = Instant::now();
-            } else if agent.may_look() && patience.looks(begin.elapsed()) {
+            } else if agent.may_look() && wait_policy.spins(begin.elapsed()) {
                 agent.listen(false);
             } else if agent.may_sleep() {
                 assert!(!agent.desk.is_answered(task), "a turn that answers has found something");

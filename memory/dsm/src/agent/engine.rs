@@ -1,7 +1,5 @@
 //! The agent as a user of the [page engine](node): what happens besides pages.
 
-use std::time::Duration;
-
 use coherence::message::NodeId;
 use net::mesh::{Gone, Said};
 use node::driver::{Driver, Engine};
@@ -28,9 +26,8 @@ impl Driver for Agent {
         self.gone(gone);
     }
 
-    fn silent(&mut self, node: NodeId, time: Duration) {
-        let name = self.world.name(node);
-        let line = format!("{name} has not answered for {:.1} s", time.as_secs_f64());
+    fn node_lost(&mut self, node: NodeId, why: &str) {
+        let line = format!("{} is lost: {why}", self.world.name(node));
         self.end(1, &line)
     }
 

@@ -1,11 +1,11 @@
 //! The agent as a user of the [page engine](node): what a span adds to what happens to pages.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use coherence::message::{NodeId, Page};
 use launch::control;
-use net::mesh::{Gone, Said};
+use net::mesh::Said;
 use node::driver::{Driver, Engine, Server};
 use node::sequential::{Replica, Sequential};
 use pager::{Access, Fault, PagerError, Region};
@@ -32,15 +32,8 @@ impl Driver for Agent {
         self.heard(message);
     }
 
-    fn disconnected(&mut self, gone: Gone) {
-        match gone {
-            Gone::Left(node) => self.lost(node, "it has left"),
-            Gone::Lost(node, why) => self.lost(node, &why),
-        }
-    }
-
-    fn silent(&mut self, node: NodeId, time: Duration) {
-        self.lost(node, &format!("it has not answered for {:.1} s", time.as_secs_f64()));
+    fn node_lost(&mut self, node: NodeId, why: &str) {
+        self.lost(node, why);
     }
 
     fn faulted(&mut self, fault: &Fault) {
