@@ -5,8 +5,8 @@ use std::fs;
 
 use control::this_task;
 
-/// Whether the kernel copies between ordinary processes, and what may forbid it: key, words,
-/// value.
+/// Reports whether the kernel copies between ordinary processes, and the settings that may forbid
+/// it: key, title, value.
 pub fn kernels_copy() -> [(&'static str, &'static str, String); 3] {
     [
         ("cma", "process_vm_readv by kernel", cma()),

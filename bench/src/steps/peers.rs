@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::launch::{on_path, output_of};
 use crate::programs;
 
-/// What UCX is told where the user has not told it something else (`net`).
+/// The settings that `net` gives UCX, where the user has set no others.
 const SETTINGS: [(&str, &str); 5] = [
     ("UCX_TLS", "^sm,self"),
     ("UCX_RNDV_THRESH", "256K"),

@@ -3,9 +3,9 @@
 /// A reason and a remedy: one line each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Obstacle {
-    /// What stands against it.
+    /// The reason.
     pub why: String,
-    /// What to do.
+    /// The remedy.
     pub hint: String,
 }
 

@@ -118,7 +118,7 @@ impl Part {
     }
 }
 
-/// Who gets our standard input.
+/// The tasks that read standard input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StdinChoice {
     All,

@@ -94,7 +94,7 @@ pub fn run(
         joined.begun().map_err(Failure::ours)?;
     }
     let mut status = wait(&mut server, &options, over.as_deref());
-    // What tasks have left behind may keep their output open.
+    // Processes that tasks have started may keep the output open.
     let killed = over.as_ref().is_some_and(|over| over.outcome().kill);
     for label in labels.into_iter().filter(|_| !killed) {
         let _ = label.join();
@@ -174,7 +174,8 @@ fn serve(
             crate::ps::human(size)
         )));
     }
-    // What we were started to ignore, as a script's background jobs do SIGINT, stays so.
+    // A signal that this process was started to ignore stays ignored (a shell script's background
+    // jobs ignore SIGINT).
     let heard = FORWARDED.iter().filter(|&&signal| !inheritance.ignores(signal));
     let signals = heard.fold(0, |set, signal| set | 1u64 << (signal - 1));
     Server::new(job, socket.listener()?, size, is_shared, signals)

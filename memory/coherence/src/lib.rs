@@ -1,17 +1,17 @@
 //! Protocols that keep the copies of pages on several nodes consistent: pure, sans I/O.
 //!
 //! A node's part of a protocol is a state machine: [`scope::Node::step`] and
-//! [`sequential::Node::step`] take an event (a task faulted, a task wants a lock, a message
-//! came) and append what is to be done to a list of actions. It has no clock, no thread and makes
-//! no system call; who drives it does: the crate `dsm` over real memory and a real network, the
+//! [`sequential::Node::step`] take an event (a task faulted, a task requests a lock, a message
+//! arrived) and append actions to a list. They have no clock and no thread, and make no system
+//! call. Drivers do: the crates `node` and `dsm` over real memory and a real network, the
 //! simulator in virtual time, and the model checker in `tests/`.
 //!
 //! [`scope`] is home-based scope consistency, for programs with locks and barriers;
 //! [`sequential`] is sequential consistency, for all others. [`message`]
-//! is what nodes say to each other in the former, [`run`] how lists of pages are written in them,
-//! [`diff`] what was changed in a page, and [`record`] how a node's steps are written down.
-//! [`ride`] is what a node foresees of others, and sends them unasked. [`sparse`] holds what a node
-//! knows of pages; [`story`] makes random programs to check all of it with.
+//! defines the messages of the former, [`run`] the encoding of page lists, [`diff`] the changes of
+//! a page, and [`record`] the log of a node's steps. [`ride`] predicts the pages that other nodes
+//! will use, which are sent unasked. [`sparse`] is the table of page states; [`story`] makes random
+//! programs that check both protocols.
 //!
 //! # What a driver owes
 //! - Between two nodes messages arrive whole, in the order sent, until one of the two is lost.

@@ -583,7 +583,7 @@ impl Agent {
     }
 }
 
-/// What is done to the access of neighbouring pages at once.
+/// A change of the access to neighbouring pages, made at once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SetAccess {
     Map(Access),

@@ -50,7 +50,7 @@ pub struct Head {
 pub struct Envelope {
     /// Where its record is.
     pub record: u64,
-    /// What to do.
+    /// The operation.
     pub operation: u32,
     /// Which of the tasks that had the ID.
     pub generation: u32,

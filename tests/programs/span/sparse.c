@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * sparse.c - memory that is used here and there takes about as much as is used.
+ * sparse.c - sparse use of memory takes about as much memory as the used pages.
  *
  *	sparse [MEGABYTES]
  *

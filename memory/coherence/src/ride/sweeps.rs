@@ -1,11 +1,11 @@
-//! Sweeps: who uses memory for the first time, or writes what was only read before, does so with
-//! what is beside it next; so twice as much is made ready each time, up or down. What is made ready
-//! says nothing when it is used.
+//! Sweeps: a thread that uses memory for the first time, or writes pages that were only read
+//! before, will use the neighbouring pages next. So each sweep prefetches twice as many pages as
+//! before, up or down. The use of a prefetched page causes no event.
 //!
-//! Memory that is made ready is taken, used or not. A sweep that goes on has used what was made
-//! ready for it; of how much else that is not known is bounded by a share of what was used, all
-//! sweeps together. So memory that is used here and there is taken as it is used. Memory that is
-//! reset (unmapped) counts no more.
+//! A prefetched page takes memory, used or not. A sweep that goes on has used the pages that were
+//! prefetched for it. All other prefetched pages, whose use is unknown, are limited to a share of
+//! the used pages, for all sweeps together. So sparse use takes memory for the used pages only.
+//! Pages that were reset (unmapped) do not count any more.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,8 +14,8 @@ use crate::message::Page;
 
 /// Sweeps that are followed at a time: who sorts goes through as many parts.
 const SWEEPS: usize = 1024;
-/// Pages that are made ready and not known to be used: so many at most, and of those that were
-/// used one in so many.
+/// Limit of the prefetched pages whose use is unknown: a number of pages, plus one for each `SHARE`
+/// used pages.
 const SLACK: Page = 64;
 const SHARE: Page = 8;
 
@@ -39,7 +39,7 @@ struct Counts {
     open: Page,
 }
 
-/// What comes of a first use.
+/// The result of a first use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepare {
     /// The pages to prepare now, among them the one that is used.
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(stops(&mut sweeps, (4000..4063).rev()).0, 6);
         assert_eq!(stops(&mut sweeps, (0..100).rev()).0, 7, "there is nothing below the first");
         let apart = stops(&mut sweeps, (5000..9000).step_by(2));
-        assert_eq!(apart, (2000, 2000), "what is used apart is alone");
+        assert_eq!(apart, (2000, 2000), "pages that are used apart are mapped alone");
     }
 
     #[test]
@@ -249,7 +249,7 @@ mod tests {
         assert!(stops < 16384 / 64 + 40, "{stops}");
     }
 
-    /// What is prepared is a share of what is held now, not of all that was ever used.
+    /// The prefetched pages are a share of the pages held now, not of all pages ever used.
     #[test]
     fn memory_that_was_reset_counts_no_more() {
         let mut sweeps = Sweeps::of_memory();

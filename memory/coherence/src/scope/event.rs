@@ -104,7 +104,7 @@ pub enum Body {
     Empty,
     /// This page's bytes.
     Page(Page),
-    /// What was put with what is for the node.
+    /// The batch of diffs for the node.
     Diffs,
     /// These.
     Runs(Vec<Run>),

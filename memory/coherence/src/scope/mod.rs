@@ -18,10 +18,10 @@
 //! With a grant other pages may ride along, which the node that gets it will want, and pages may
 //! go ahead of a barrier: `rides` and `ahead` say which may, [`ride`](crate::ride) which do.
 //!
-//! Pages' lives are in [`page`]; [`node`] is what a driver uses, [`event`] what goes in and
-//! comes out; `lock`, `barrier`, `condition`
-//! hold both sides of each, the tasks' and the manager's; `list` has what is longer than a message;
-//! [`homes`] says where pages live, `table` what a node has of them.
+//! [`page`] has the states of a page. A driver uses [`node`], with the events and actions of
+//! [`event`]. `lock`, `barrier` and `condition` hold both sides of each, the task's and the
+//! manager's. `list` splits lists that are longer than a message. [`homes`] places the pages'
+//! homes; `table` holds the pages of a node.
 //!
 //! From the time that all its tasks have reached a barrier until the barrier is granted, a
 //! node lets nothing begin: faults of other threads wait. So no fetch and no change ever

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 
 use super::message::Header;
 
-/// What a message is. Bodies: of `Page` the protocol's, of `Letters` several of those; of words
-/// what drivers agree on.
+/// A message between drivers. The body of `Page` is the protocol's; `Letters` has several messages
+/// of the protocol as its body; drivers agree on the bodies of `Word`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<W> {
     /// The protocol's.

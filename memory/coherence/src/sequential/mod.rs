@@ -15,9 +15,9 @@
 //! answer to the new one, which may write when all have. As the owner that gave the copy tells
 //! it to go, over the same connection, a copy never comes after word that it is void.
 //!
-//! Pages' lives are in [`page`], the messages in [`message`]; [`node`] is what a driver uses,
-//! [`event`] what goes in and comes out, [`frame`] a message between drivers; `ahead` says which
-//! pages move along with others, `migratory` which go as a whole to who asks for a copy.
+//! [`page`] has the states of a page, [`message`] the messages. A driver uses [`node`], with the
+//! events and actions of [`event`] and the messages of [`frame`]. `ahead` selects the pages that
+//! move along with others, `migratory` those that move with ownership at a read.
 //!
 //! # What a driver owes, besides what the [crate] says
 //! - **Actions are carried out in their order, each before the next.** A page's bytes are read

@@ -9,7 +9,7 @@ use coherence::message::{NodeId, Page};
 use coherence::scope::event::Kept;
 use pager::{PagerError, Region};
 
-/// What is kept beside the pages of a node.
+/// The twins of a node's pages, and the diffs that wait to be sent.
 pub struct Copies {
     twins: HashMap<Page, Box<[u8]>>,
     /// Memory of twins that are gone.
@@ -75,7 +75,7 @@ impl Copies {
         Ok(())
     }
 
-    /// Puts what differs from the twin with what is for `home`, and drops the twin.
+    /// Appends the diff against the twin to the batch for `home`, and drops the twin.
     pub fn compare(&mut self, region: &Region, page: Page, home: NodeId) {
         let twin = self.twins.remove(&page).expect("the protocol makes a twin first");
         region.read(page, &mut self.copy);
@@ -86,7 +86,7 @@ impl Copies {
         }
     }
 
-    /// What was put with what is for `home`.
+    /// The batch for `home`.
     pub fn take_changes(&mut self, home: NodeId) -> Vec<u8> {
         self.changes.remove(&home).unwrap_or_default()
     }
@@ -108,7 +108,7 @@ pub fn change(region: &mut Region, body: &[u8]) -> Result<(), PagerError> {
     Ok(())
 }
 
-/// Appends a copy of a page to what is sent.
+/// Appends a copy of a page to a message.
 pub fn append_page(region: &Region, page: Page, bytes: &mut Vec<u8>) {
     let before = bytes.len();
     bytes.resize(before + region.place().page_bytes, 0);
