@@ -3,7 +3,7 @@
 //! start a `nagaya run` for each part.
 
 mod environment;
-mod machines;
+mod cluster;
 mod meeting;
 mod nodes;
 mod options;
@@ -24,11 +24,11 @@ pub use options::Options;
 /// Runs the tasks; returns the first failing status, or 0.
 pub fn run(options: Options) -> Result<i32, Failure> {
     if let Some(descriptor) = options.control {
-        return machines::machine(machines::control(descriptor));
+        return cluster::machine(cluster::control(descriptor));
     }
     if options.join {
         // SAFETY: this process uses descriptors 0 and 1 for nothing else.
-        return machines::machine(Ok(unsafe { Control::standard() }));
+        return cluster::machine(Ok(unsafe { Control::standard() }));
     }
     if options.nodes > 1 {
         return nodes::run(&options);
@@ -38,7 +38,7 @@ pub fn run(options: Options) -> Result<i32, Failure> {
         Some(_) if options.delegatee.is_some() => Err(Failure::ours(
             "--delegatee: not with domains of other machines (a task of one can be the delegatee)",
         )),
-        Some(others) => machines::run(&options, &others),
+        Some(others) => cluster::run(&options, &others),
         None if options.pool.is_some() => Err(Failure::ours(
             "--pool: only with domains of other machines (--domains ...,@HOST:4)",
         )),

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use ::fcp::error::WindowError;
 use ::fcp::memory::{Kind, Memory};
-use ::machines::pool;
+use ::cluster::pool;
 
 /// Where machines find it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use machines::Machines;
+use ::cluster::Cluster;
 
 /// Gives each task a copy of our standard input, until it ends.
 pub fn copy_input(mut readers: Vec<File>) {
@@ -27,7 +27,7 @@ pub struct Printer {
     /// 1: standard output; 2: standard error.
     pub stream: i32,
     /// The first machine prints it.
-    pub over: Option<Arc<Machines>>,
+    pub over: Option<Arc<Cluster>>,
 }
 
 impl Printer {

@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 use dsm::rendezvous::Host;
 use launch::placement::Domain;
 use launch::signals::FORWARDED;
-use machines::Machines;
-use machines::join::Joined;
+use ::cluster::Cluster;
+use ::cluster::join::Joined;
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
 use nagaya_server::identity::Identity;
@@ -204,7 +204,7 @@ fn add_domains(
 }
 
 /// Joins the space to those of the other machines.
-fn join(server: &mut Server, joined: &mut Joined) -> Result<Arc<Machines>, Failure> {
+fn join(server: &mut Server, joined: &mut Joined) -> Result<Arc<Cluster>, Failure> {
     let pool = joined.order.pool.as_ref().map(|(path, mark)| pool::open(path, *mark));
     let pool = pool.transpose().map_err(Failure::ours)?;
     Ok(Arc::new(joined.begin(server.space(), pool).map_err(Failure::ours)?))
@@ -219,7 +219,7 @@ struct Tasks<'a> {
     /// Their part of the job.
     part: Part,
     /// The space over all machines, if there are several.
-    over: Option<Arc<Machines>>,
+    over: Option<Arc<Cluster>>,
     null: File,
 }
 
@@ -239,7 +239,7 @@ impl<'a> Tasks<'a> {
     fn of(
         options: &'a Options,
         given: &'a Given,
-        over: Option<Arc<Machines>>,
+        over: Option<Arc<Cluster>>,
         joined: Option<&Joined>,
     ) -> Result<Self, Failure> {
         let ids = joined.map_or(0..options.n, Joined::ids);

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 use launch::status::shell_status;
-use machines::{Machines, Outcome};
+use ::cluster::{Cluster, Outcome};
 use nagaya_server::server::Server;
 
 use super::options::Options;
@@ -15,7 +15,7 @@ const TERM_AFTER: Duration = Duration::from_secs(5);
 pub const KILL_AFTER: Duration = Duration::from_secs(10);
 
 /// Serves until all tasks have ended.
-pub fn wait(server: &mut Server, options: &Options, over: Option<&Machines>) -> i32 {
+pub fn wait(server: &mut Server, options: &Options, over: Option<&Cluster>) -> i32 {
     let first = options.part.as_ref().map_or(0, |part| part.first);
     let mut first_failure = 0;
     let mut interrupted: Option<Instant> = None;
@@ -87,7 +87,7 @@ pub fn wait(server: &mut Server, options: &Options, over: Option<&Machines>) -> 
 
 /// Waits until the tasks of all machines have ended, ours with this status; returns the first
 /// failing status, or 0.
-pub fn wait_for_others(server: &mut Server, over: &Machines, status: i32, is_far: bool) -> i32 {
+pub fn wait_for_others(server: &mut Server, over: &Cluster, status: i32, is_far: bool) -> i32 {
     const LOOK: Duration = Duration::from_millis(500);
     over.finish(status);
     loop {

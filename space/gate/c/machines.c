@@ -1,4 +1,4 @@
-/* machines.c - what other machines must know of a task's memory (memory/machines).
+/* machines.c - what other machines must know of a task's memory (memory/cluster).
  *
  * In a space over several machines an agent in the owner's process brings pages. Of each
  * block of memory of which it has told another machine it sets a bit; what is mapped,

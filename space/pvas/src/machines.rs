@@ -1,7 +1,7 @@
 //! A space over several machines, as its owner on one of them sees it: the IDs of the others are
 //! domains whose tasks have their pages elsewhere, and an *agent* brings and takes those, page by
 //! page, of their memory and of ours. Here is what the agent must be told, and when; how pages
-//! travel it knows itself (`memory/machines`).
+//! travel it knows itself (`memory/cluster`).
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;

@@ -16,7 +16,7 @@ use launch::messages::Kind;
 use launch::nodes::Nodes;
 use launch::placement::Machine;
 use launch::signals::Signals;
-use machines::join::{self, Everybody, Joined, KIND, Order, Ready};
+use ::cluster::join::{self, Everybody, Joined, KIND, Order, Ready};
 use nagaya_server::Failure;
 use nagaya_server::server::segment_size_for;
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::frame::{Frame, Word};
 use crate::pool::Memory;
-use crate::{Machines, Plan};
+use crate::{Cluster, Plan};
 
 /// Both sides must be of one kind: the number rises with every change here and of frames.
 pub const KIND: Kind = Kind { name: "run", version: concat!(env!("CARGO_PKG_VERSION"), "-2") };
@@ -120,13 +120,13 @@ fn find(control: &mut Control, order: &Order) -> Result<(Mesh, Vec<Said>, OwnedF
 
 impl Joined {
     /// Makes the space, which nobody has used yet, one with those of the others. Once.
-    pub fn begin(&mut self, space: &Space, pool: Option<Memory>) -> Result<Machines, String> {
+    pub fn begin(&mut self, space: &Space, pool: Option<Memory>) -> Result<Cluster, String> {
         let Order { machine, names, ids, .. } = self.order.clone();
         if space.layout().window() != REGION_START {
             return Err("the addresses of the space are in use here".into());
         }
         let (mesh, early) = self.met.take().ok_or("it has begun already")?;
-        Machines::begin(space, Plan { me: machine, names, ids }, pool, mesh, early)
+        Cluster::begin(space, Plan { me: machine, names, ids }, pool, mesh, early)
     }
 
     /// The IDs of this machine's tasks.

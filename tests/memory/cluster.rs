@@ -1,5 +1,5 @@
 //! A space over several machines, which are network namespaces here with nothing in common but
-//! files. The cases are in `programs/machines.c`; what else a user sees is here: output, statuses,
+//! files. The cases are in `programs/cluster.c`; what else a user sees is here: output, statuses,
 //! signals, and that nothing is left when a task or a machine is lost. Some have memory in common:
 //! a file, or that of a virtual machine.
 
@@ -76,7 +76,7 @@ const POOLED: [&str; 12] = [
 #[test]
 fn machines_that_share_memory_are_one_space() {
     let domains = ["all:2,@node2:2", "all:1,@node2:1,@node3/0:2,@node4:1"];
-    pooled_cases("machines.c", domains, &POOLED);
+    pooled_cases("cluster.c", domains, &POOLED);
     pooled_cases("domains.c", domains, &["pointers", "unmaps"]);
     pooled_cases("delegate.c", ["all:1,@node2:2", "all:2,@node2:1"], &["calls", "later"]);
 }
@@ -90,7 +90,7 @@ fn a_virtual_machine_and_its_host_are_one_space() {
         Ok(vm) => vm,
         Err(lacking) => return machine_lacks(&lacking),
     };
-    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    let program = program::c_with_libraries("cluster.c", &["pvas"]);
     let pools = format!("{pool},vm=/dev/dax0.0");
     // An emulated processor, on a machine that has other work, may take longer than 20 s to begin.
     let options = ["-K", "--timeout", "120", "--pool", &pools];
@@ -136,7 +136,7 @@ fn a_pool_that_is_none_is_said_in_a_line() {
         .expect("a size");
     refused(&other.display().to_string(), &["too small"]);
     // One job at a time.
-    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    let program = program::c_with_libraries("cluster.c", &["pvas"]);
     let mut running = run(&nodes, both, &["--pool", &pool], program).arg("stays").spawn();
     running.wait_for_word("stays");
     refused(&pool, &["in use by another job"]);
@@ -149,7 +149,7 @@ fn a_pool_that_is_none_is_said_in_a_line() {
 fn a_pool_that_is_full_ends_the_job_with_a_line() {
     let Some(nodes) = machines(2) else { return };
     let pool = pool(&nodes, 10 << 20);
-    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    let program = program::c_with_libraries("cluster.c", &["pvas"]);
     let output = run(&nodes, "all:1,@node2:1", &["--pool", &pool], program).arg("works").run();
     assert!(!output.status.success(), "{output}");
     assert!(output.stderr.contains("is full: take a larger pool"), "{output}");
@@ -158,7 +158,7 @@ fn a_pool_that_is_full_ends_the_job_with_a_line() {
 
 #[test]
 fn domains_of_machines_have_the_same_numbers_everywhere() {
-    cases("machines.c", &["who"]);
+    cases("cluster.c", &["who"]);
 }
 
 #[test]
@@ -168,20 +168,20 @@ fn a_pointer_means_the_same_on_all_machines() {
 
 #[test]
 fn every_read_sees_the_last_write() {
-    cases("machines.c", &["order", "locks"]);
+    cases("cluster.c", &["order", "locks"]);
 }
 
 #[test]
 fn system_calls_use_memory_of_other_machines() {
-    cases("machines.c", &["calls", "sleeps", "works", "grows"]);
+    cases("cluster.c", &["calls", "sleeps", "works", "grows"]);
 }
 
 /// Pages that lie behind each other come together: one after the other they are 16,700 packets.
 #[test]
 fn what_is_used_from_one_end_to_the_other_is_fetched_ahead() {
-    cases("machines.c", &["streams"]);
+    cases("cluster.c", &["streams"]);
     let Some(nodes) = machines(2) else { return };
-    let program = program::c_with_libraries("machines.c", &["pvas_delegate", "pvas"]);
+    let program = program::c_with_libraries("cluster.c", &["pvas_delegate", "pvas"]);
     run(&nodes, "all:1,@node2:1", &["-K"], program).arg("streams").run().ok();
     let [here, there] = [0, 1].map(|node| nodes.received(node).1);
     assert!(here < 12_000 && there < 12_000, "{here} and {there} packets");
@@ -189,17 +189,17 @@ fn what_is_used_from_one_end_to_the_other_is_fetched_ahead() {
 
 #[test]
 fn what_owners_map_and_unmap_changes_for_all() {
-    cases("machines.c", &["maps", "churn"]);
+    cases("cluster.c", &["maps", "churn"]);
 }
 
 #[test]
 fn a_fork_has_what_its_parent_had_wherever_that_was() {
-    cases("machines.c", &["forks"]);
+    cases("cluster.c", &["forks"]);
 }
 
 #[test]
 fn who_ends_takes_his_memory_along() {
-    cases("machines.c", &["ends"]);
+    cases("cluster.c", &["ends"]);
 }
 
 /// By memory that is fetched and futexes that are passed on.
@@ -285,7 +285,7 @@ impl Job {
         let nodes = machines(count)?;
         let others = NAMES[1..count].iter().map(|name| format!(",@{name}:2"));
         let domains = format!("all:2{}", others.collect::<String>());
-        let program = program::c_with_libraries("machines.c", &["pvas"]);
+        let program = program::c_with_libraries("cluster.c", &["pvas"]);
         let mut running = run(&nodes, &domains, options, program).arg("stays").spawn();
         for _ in 0..2 * count {
             running.wait_for_word("stays");
@@ -300,7 +300,7 @@ impl Job {
     }
 
     fn tasks(&self, node: usize) -> Vec<i32> {
-        let is_task = |&pid: &i32| proc_status(pid, "Name").is_some_and(|name| name == "machines");
+        let is_task = |&pid: &i32| proc_status(pid, "Name").is_some_and(|name| name == "cluster");
         self.nodes.processes(node).into_iter().filter(is_task).collect()
     }
 }
@@ -369,7 +369,7 @@ fn a_death_at_any_instant_ends_the_job() {
         (random >> 33) % bound
     };
     let Some(nodes) = machines(2) else { return };
-    let program = program::c_with_libraries("machines.c", &["pvas"]);
+    let program = program::c_with_libraries("cluster.c", &["pvas"]);
     let pool = pool(&nodes, 64 << 20);
     for round in 0..10 {
         let options = ["-K", "--pool", &pool];

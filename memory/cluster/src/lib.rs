@@ -9,7 +9,7 @@
 //! mappings are watched by userfaultfd, what is in use of it is told to the protocol, and a bit
 //! tells the gate to ask the agent before memory there changes (`space/gate/c/machines.c`).
 //!
-//! Machines that share memory, too, say, virtual ones of one host, have a [`pool`]: published
+//! Cluster that share memory, too, say, virtual ones of one host, have a [`pool`]: published
 //! blocks lie there, and all map them (`pooled`, `sleepers`).
 //!
 //! `agent` is the thread, `driver` how it uses the page engine, `faults` what tasks are stopped at,
@@ -64,14 +64,14 @@ pub struct Plan {
 }
 
 /// This machine among the others.
-pub struct Machines {
+pub struct Cluster {
     desk: Arc<Desk>,
     me: NodeId,
     control: Control,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-impl Machines {
+impl Cluster {
     /// Begins to bring pages of a space that nobody has used yet, or to move them to a pool, if
     /// there is one. `early` is what others have said already.
     pub fn begin(

@@ -10,7 +10,7 @@ const FLOORS: &[&[&str]] = &[
     &["loader", "control", "launch", "node"],
     &["pvas"],
     &["fcp"],
-    &["pvm", "machines", "delegate", "memop"],
+    &["pvm", "cluster", "delegate", "memop"],
     &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3"],
     &["server", "libjia", "pvmd", "libgpvm3"],
     &["nagaya"],
