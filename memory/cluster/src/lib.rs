@@ -9,7 +9,7 @@
 //! mappings are watched by userfaultfd, what is in use of it is told to the protocol, and a bit
 //! tells the gate to ask the agent before memory there changes (`space/gate/c/machines.c`).
 //!
-//! Cluster that share memory, too, say, virtual ones of one host, have a [`pool`]: published
+//! Machines that share memory, too, say, virtual ones of one host, have a [`pool`]: published
 //! blocks lie there, and all map them (`pooled`, `sleepers`).
 //!
 //! `agent` is the thread, `driver` how it uses the page engine, `faults` what tasks are stopped at,

@@ -61,7 +61,7 @@ struct Header {
     lines: [Line; MACHINES_MAX],
 }
 
-/// Cluster that fit in there.
+/// Machines that fit in there.
 const MACHINES_MAX: usize = CHUNK as usize / size_of::<Line>() - 1;
 const _: () = assert!(size_of::<Header>() as u64 == CHUNK);
 
