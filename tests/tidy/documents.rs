@@ -5,7 +5,19 @@ use std::path::Path;
 use crate::sources::{files, root, text};
 
 /// The documents that are checked.
-const DOCUMENTS: &[&str] = &["ARCHITECTURE.md", "README.md", "CONTRIBUTING.md"];
+const DOCUMENTS: &[&str] = &[
+    "ARCHITECTURE.md",
+    "README.md",
+    "CONTRIBUTING.md",
+    "docs/coherence.md",
+    "docs/memory.md",
+    "docs/message.md",
+    "docs/net.md",
+    "docs/pvm.md",
+    "docs/simulator.md",
+    "docs/space.md",
+    "docs/span.md",
+];
 
 /// What stands between backquotes and looks like a path of the source: `agent/pages.rs`.
 fn paths(text: &str) -> Vec<String> {

@@ -14,7 +14,7 @@
  * on: clone with a new stack then returns where it should.
  *
  * Sites whose number is loaded otherwise are counted (`sites_unreached`) and left alone;
- * ARCHITECTURE.md says why that is safe. Text is patched before anything can run in it
+ * docs/space.md says why that is safe. Text is patched before anything can run in it
  * and is never writable and executable at once; each image gets stub pages of its own.
  * What a scan found is kept in the space, by device, inode and time, so that a file is
  * read through once a space and not once a task. */
