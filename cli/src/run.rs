@@ -2,8 +2,8 @@
 //! of several nodes of this machine in `nodes`, of several machines in `machines`, which both
 //! start a `nagaya run` for each part.
 
-mod environment;
 mod cluster;
+mod environment;
 mod meeting;
 mod nodes;
 mod options;

@@ -12,15 +12,15 @@ use crate::sources::{Member, is_test, members, syntax};
 
 /// Crates that still have cycles, and how many of their modules lie on one. To be cut.
 const EXCEPTIONS: &[&str] = &[
-    "nagaya-pvas: 13 modules",
+    "nagaya-pvas: 10 modules",
     "nagaya-server: 2 modules",
-    "nagaya-coherence: 21 modules",
-    "nagaya-sim: 14 modules",
+    "nagaya-coherence: 14 modules",
+    "nagaya-sim: 13 modules",
     "nagaya-net: 3 modules",
-    "nagaya-pager: 5 modules",
-    "nagaya-dsm: 11 modules",
+    "nagaya-pager: 3 modules",
+    "nagaya-dsm: 8 modules",
     "nagaya-memop: 2 modules",
-    "nagaya-span: 36 modules",
+    "nagaya-span: 32 modules",
     "nagaya-cluster: 6 modules",
     "nagaya-fcp: 10 modules",
     "nagaya-libfcp: 2 modules",

@@ -8,6 +8,7 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 
+use ::cluster::join::{self, Everybody, Joined, KIND, Order, Ready};
 use clap::Parser;
 use launch::control::Control;
 use launch::conversation::{Addressee, Job};
@@ -16,7 +17,6 @@ use launch::messages::Kind;
 use launch::nodes::Nodes;
 use launch::placement::Machine;
 use launch::signals::Signals;
-use ::cluster::join::{self, Everybody, Joined, KIND, Order, Ready};
 use nagaya_server::Failure;
 use nagaya_server::server::segment_size_for;
 

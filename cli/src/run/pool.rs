@@ -5,9 +5,9 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use ::cluster::pool;
 use ::fcp::error::WindowError;
 use ::fcp::memory::{Kind, Memory};
-use ::cluster::pool;
 
 /// Where machines find it.
 #[derive(Debug, Clone, PartialEq, Eq)]

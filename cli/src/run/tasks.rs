@@ -9,11 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use ::cluster::Cluster;
+use ::cluster::join::Joined;
 use dsm::rendezvous::Host;
 use launch::placement::Domain;
 use launch::signals::FORWARDED;
-use ::cluster::Cluster;
-use ::cluster::join::Joined;
 use nagaya_layout::{REGION_END, REGION_START, SpaceLayout};
 use nagaya_server::Failure;
 use nagaya_server::identity::Identity;

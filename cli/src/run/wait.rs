@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-use launch::status::shell_status;
 use ::cluster::{Cluster, Outcome};
+use launch::status::shell_status;
 use nagaya_server::server::Server;
 
 use super::options::Options;
