@@ -2,21 +2,26 @@
 //! closed, so that nothing is left of a job whose starter, or whose ssh, has ended.
 
 use std::fs::File;
-use std::io::Read as _;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::messages::{self, Answer, Kind};
+use crate::messages::{self, Answer, Ended, Kind};
 
 /// How long the agent may take to tell the others.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
 /// The channel was closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// The nodes that have ended, as far as the starter has reported them.
+static ENDED: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
+/// A node was added to [`ENDED`].
+static ENDED_GREW: Condvar = Condvar::new();
 
 /// A node's end of its control channel.
 #[derive(Debug)]
@@ -75,8 +80,9 @@ impl Control {
         messages::send(&mut self.to, &answer).map_err(silent)
     }
 
-    /// Watches the channel from now on, and receives nothing more. When it is closed, the agent is
-    /// woken by its bell, to end the process; if it does not within 2 s, this does.
+    /// Starts a thread that receives the starter's notices from now on ([`wait_status`]). When the
+    /// channel is closed, the thread wakes the agent by its eventfd `bell`, so that the agent ends
+    /// the process; if it does not within 2 s, the thread does.
     ///
     /// # Errors
     /// No descriptor or no thread is left (EMFILE, EAGAIN).
@@ -85,7 +91,10 @@ impl Control {
         let bell = bell.try_clone()?;
         let thread = std::thread::Builder::new().name("nagaya-control".into());
         thread.spawn(move || {
-            while from.read(&mut [0; 64]).is_ok_and(|count| count > 0) {}
+            while let Ok(ended) = messages::receive::<Ended>(&mut from) {
+                ENDED.lock().unwrap_or_else(PoisonError::into_inner).push(ended);
+                ENDED_GREW.notify_all();
+            }
             CLOSED.store(true, Ordering::SeqCst);
             let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
             std::thread::sleep(TELL_MAX);
@@ -99,6 +108,15 @@ impl Control {
 /// Whether the process that started this node has ended.
 pub fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
+}
+
+/// Returns the wait status of a node's process if the starter reports it within `limit`.
+pub fn wait_status(node: u32, limit: Duration) -> Option<i32> {
+    let find = |all: &[Ended]| all.iter().find(|it| it.node == node).map(|it| it.status);
+    let all = ENDED.lock().unwrap_or_else(PoisonError::into_inner);
+    let waited = ENDED_GREW.wait_timeout_while(all, limit, |all| find(all).is_none());
+    let (all, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    find(&all)
 }
 
 fn silent(why: std::io::Error) -> String {

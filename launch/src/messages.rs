@@ -1,7 +1,8 @@
 //! The messages between the starter of a job's nodes and each node, over a control channel: a
 //! socket or an ssh session of these two. The node greets with its [`Kind`]; the starter sends an
 //! order, and the node answers; the starter sends where all nodes are, and when the node is
-//! connected with all others it answers [`Begun`].
+//! connected with all others it answers [`Begun`]. While the program runs, the starter sends the
+//! origin an [`Ended`] for each node that ends.
 
 use std::io::{Error, ErrorKind, Read, Write};
 
@@ -50,6 +51,16 @@ impl From<&str> for Refusal {
 /// The answer of a node that is connected with all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun;
+
+/// The notice to the origin that the process of another node has ended. Only nodes that are
+/// children of the starter are reported: of other hosts' nodes it sees no wait status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    /// The node's number.
+    pub node: u32,
+    /// Its wait status.
+    pub status: i32,
+}
 
 impl Kind {
     fn greeting(self) -> String {

@@ -15,7 +15,7 @@ use rustix::thread::CpuSet;
 use crate::conversation::{Addressee, Channel, Job, Said, converse};
 use crate::error::Error;
 use crate::hosts::Host;
-use crate::messages::{Kind, Refusal};
+use crate::messages::{self, Ended, Kind, Refusal};
 use crate::processors::bind;
 use crate::signals::Signals;
 use crate::ssh::{self, Remote};
@@ -38,6 +38,8 @@ struct Node {
     channel: Option<Channel>,
     host: Host,
     is_here: bool,
+    /// The origin has been notified of its end.
+    is_reported: bool,
 }
 
 impl<J: Job> Nodes<J> {
@@ -69,7 +71,13 @@ impl<J: Job> Nodes<J> {
         }
         let child = command.spawn().map_err(failed)?;
         let channel = Channel { from: Box::new(from), to: Box::new(ours), errors: None };
-        self.nodes.push(Node { child: Some(child), channel: Some(channel), host, is_here: true });
+        self.nodes.push(Node {
+            child: Some(child),
+            channel: Some(channel),
+            host,
+            is_here: true,
+            is_reported: false,
+        });
         Ok(())
     }
 
@@ -97,7 +105,13 @@ impl<J: Job> Nodes<J> {
         let Remote { child, to, from, errors } = there.map_err(|line| failed(J::KIND, &line))?;
         let channel =
             Channel { from: Box::new(from), to: Box::new(to), errors: Some(Box::new(errors)) };
-        self.nodes.push(Node { child: Some(child), channel: Some(channel), host, is_here: false });
+        self.nodes.push(Node {
+            child: Some(child),
+            channel: Some(channel),
+            host,
+            is_here: false,
+            is_reported: false,
+        });
         Ok(())
     }
 
@@ -215,7 +229,9 @@ impl<J: Job> Nodes<J> {
             if let Ok(Some(status)) = origin.try_wait() {
                 break status.into_raw();
             }
+            self.report_ended();
             let (signal, from_terminal) = signals.next();
+            let origin = self.nodes[0].child.as_ref().expect("it runs");
             if signal != libc::SIGCHLD && !from_terminal {
                 // SAFETY: kill touches no memory; its PID is its own, as it was not waited for.
                 unsafe { libc::kill(origin.id().cast_signed(), signal) };
@@ -232,6 +248,22 @@ impl<J: Job> Nodes<J> {
         }
         self.end();
         status::end_as(status)
+    }
+
+    /// Sends the origin the wait status of each node of this host that has ended.
+    fn report_ended(&mut self) {
+        let (origin, others) = self.nodes.split_first_mut().expect("the origin is a node");
+        for (node, it) in (1..).zip(others) {
+            let Some(child) = it.child.as_mut().filter(|_| it.is_here && !it.is_reported) else {
+                continue;
+            };
+            if let (Ok(Some(status)), Some(channel)) = (child.try_wait(), &mut origin.channel) {
+                it.is_reported = true;
+                let ended = Ended { node, status: status.into_raw() };
+                // If the channel is closed, the origin has ended, too.
+                let _ = messages::send(&mut channel.to, &ended);
+            }
+        }
     }
 
     /// Ends those that run.

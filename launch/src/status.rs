@@ -5,6 +5,15 @@ pub fn shell_status(status: i32) -> i32 {
     if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
 }
 
+/// Returns the predicate of a sentence about a process with this wait status.
+pub fn describe(status: i32) -> String {
+    if libc::WIFSIGNALED(status) {
+        format!("was killed by signal {}", libc::WTERMSIG(status))
+    } else {
+        format!("exited with status {}", libc::WEXITSTATUS(status))
+    }
+}
+
 /// Ends this process as the wait status says: returns the exit status, or sends this process the
 /// same signal (without a core file of ours beside the program's).
 pub fn end_as(status: i32) -> i32 {

@@ -127,7 +127,7 @@ fn a_node_that_is_killed_is_named_and_all_end() {
             0 => assert_eq!(output.signal(), Some(libc::SIGKILL), "{output}"),
             _ => {
                 assert_eq!(output.code(), 1, "{output}");
-                output.one_line(&[&format!("node {victim}"), "lost"]);
+                output.one_line(&[&format!("node {victim}"), "lost", "was killed by signal 9"]);
             }
         }
         wait_until("all have ended", nagaya_tests::TIME_LIMIT, || {

@@ -23,6 +23,7 @@ use std::time::Duration;
 
 use coherence::message::NodeId;
 use coherence::sequential::{Event, Node, Options};
+use launch::{control, status};
 use net::mesh::{Mesh, Said};
 use net::slice;
 use node::driver::{Driver as _, Engine, Server as _};
@@ -44,6 +45,9 @@ pub use telling::Wanted;
 
 /// How long others, who have heard of the end, wait before they end.
 const AFTER: Duration = Duration::from_millis(50);
+
+/// Time limit for the command to report the wait status of a lost node's process.
+const STATUS_MAX: Duration = Duration::from_millis(200);
 
 /// What an agent is made of.
 pub struct Parts {
@@ -293,8 +297,17 @@ impl Agent {
         self.end(1, &format!("{name} says {what} that makes no sense; is its nagaya the same?"))
     }
 
+    /// Ends the program because a node is lost. The origin names the node, the reason, and the wait
+    /// status of its process if the command started it on this machine.
     fn lost(&mut self, node: NodeId, why: &str) -> ! {
-        let line = format!("{} is lost: {why}", self.names[node as usize]);
+        if self.origin.is_none() {
+            self.send(0, Frame::Word(Word::Lost { node }), why.as_bytes().to_vec());
+            self.quit(1)
+        }
+        let mut line = format!("{} is lost: {why}", self.names[node as usize]);
+        if let Some(status) = control::wait_status(node, STATUS_MAX) {
+            line += &format!("; its process {}", status::describe(status));
+        }
         self.end(1, &line)
     }
 
@@ -315,6 +328,13 @@ impl Agent {
                     let _ = mesh.send(0, &end, line.as_bytes().to_vec());
                 }
             }
+        }
+        self.quit(status)
+    }
+
+    /// Ends this process after the messages to other nodes have left.
+    fn quit(&mut self, status: i32) -> ! {
+        if let Some(mesh) = &mut self.engine.mesh {
             FLUSH.run(mesh);
         }
         exit(status)

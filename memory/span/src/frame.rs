@@ -105,6 +105,8 @@ pub enum Word {
     Report,
     /// To the origin: this was.
     Counted,
+    /// To the origin: the connection to this node is lost. The body is the reason.
+    Lost { node: u32 },
     /// The program ends with this status.
     End { status: i32 },
     /// To the origin: what do your clocks say?

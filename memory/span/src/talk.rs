@@ -11,7 +11,7 @@ use crate::place::Policy;
 
 /// Both sides must be of one kind: the number rises with every change here, of frames and of
 /// contexts.
-pub const KIND: Kind = Kind { name: "span", version: concat!(env!("CARGO_PKG_VERSION"), "-8") };
+pub const KIND: Kind = Kind { name: "span", version: concat!(env!("CARGO_PKG_VERSION"), "-9") };
 
 /// To a node, at first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

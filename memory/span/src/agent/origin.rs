@@ -418,6 +418,9 @@ impl Agent {
             Word::Done { change } => self.done(from, change),
             Word::WantCopies { first, pages } => self.send_copies(from, first, pages),
             Word::Dropped { lease } => self.leases.has_dropped(lease),
+            Word::Lost { node } if (1..self.names.len()).contains(&(node as usize)) => {
+                self.lost(node, &String::from_utf8_lossy(body));
+            }
             Word::WhatTime => self.say(from, Word::Time { times: clocks::times() }),
             Word::HasUsed => self.has_used(from, body),
             _ => self.nonsense(from, "a word"),
