@@ -20,7 +20,6 @@ const EXCEPTIONS: &[&str] = &[
     "nagaya-pager: 3 modules",
     "nagaya-dsm: 8 modules",
     "nagaya-memop: 2 modules",
-    "nagaya-span: 32 modules",
     "nagaya-cluster: 6 modules",
     "nagaya-fcp: 10 modules",
     "nagaya-libfcp: 2 modules",

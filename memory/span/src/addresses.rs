@@ -28,11 +28,18 @@ const LOW: Range<u64> = 1 << 30..2 << 30;
 
 /// Where a mapping is wanted whose address is the kernel's to choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct Hint {
     /// Here, if that is free; or 0.
     pub hint: u64,
     /// Below 2 GiB.
     pub low: bool,
+}
+
+impl Hint {
+    /// Of mmap(2)'s arguments.
+    pub fn of_mmap(a: &[u64; 6]) -> Self {
+        Self { hint: a[0], low: a[3] as i32 & libc::MAP_32BIT != 0 }
+    }
 }
 
 /// Why addresses cannot be had.
@@ -89,9 +96,9 @@ impl Addresses {
     }
 
     /// Addresses for so many bytes, if there are any.
-    pub fn map(&mut self, bytes: u64, wish: Wish) -> Option<u64> {
+    pub fn map(&mut self, bytes: u64, hint: Hint) -> Option<u64> {
         let bytes = whole(bytes)?;
-        let start = self.hinted(bytes, wish).or_else(|| match wish.low {
+        let start = self.hinted(bytes, hint).or_else(|| match hint.low {
             true => self.first_in(&LOW, bytes),
             false => [MAPPINGS].iter().chain(&FURTHER).find_map(|it| self.first_in(it, bytes)),
         })?;
@@ -100,10 +107,10 @@ impl Addresses {
     }
 
     /// The hint, if it can be that.
-    fn hinted(&self, bytes: u64, wish: Wish) -> Option<u64> {
-        let start = (wish.hint - wish.hint % PAGE).max(LOWEST);
-        let range = start..start.checked_add(bytes).filter(|_| wish.hint > 0)?;
-        let fits = !wish.low || range.end <= LOW.end;
+    fn hinted(&self, bytes: u64, hint: Hint) -> Option<u64> {
+        let start = (hint.hint - hint.hint % PAGE).max(LOWEST);
+        let range = start..start.checked_add(bytes).filter(|_| hint.hint > 0)?;
+        let fits = !hint.low || range.end <= LOW.end;
         (fits && self.free.covers(&range)).then_some(start)
     }
 
@@ -250,7 +257,7 @@ mod tests {
 
     const START: u64 = 0x5500_0000_0000;
     const FIRST: u64 = MAPPINGS.start;
-    const ANYWHERE: Wish = Wish { hint: 0, low: false };
+    const ANYWHERE: Hint = Hint { hint: 0, low: false };
 
     fn addresses() -> Addresses {
         let mut it = Addresses::new(START..START + 10 * PAGE, 10 * PAGE);
@@ -277,16 +284,16 @@ mod tests {
     #[test]
     fn hints_are_followed_where_nothing_is() {
         let mut it = addresses();
-        let at = |hint| Wish { hint, low: false };
+        let at = |hint| Hint { hint, low: false };
         assert_eq!(it.map(PAGE, at(5 << 40)), Some(5 << 40));
         assert_eq!(it.map(PAGE, at((6 << 40) + 1)), Some(6 << 40), "to a whole page");
         assert_eq!(it.map(PAGE, at(5 << 40)), Some(FIRST));
         assert_eq!(it.map(PAGE, at(FIRST + 1000 * PAGE)), Some(FIRST + PAGE), "that is ours");
         assert_eq!(it.map(PAGE, at(PAGE)), Some(LOWEST));
         assert_eq!(it.map(PAGE, at(u64::MAX - 5)), Some(FIRST + 2 * PAGE));
-        let low = it.map(PAGE, Wish { hint: 5 << 40, low: true }).unwrap();
+        let low = it.map(PAGE, Hint { hint: 5 << 40, low: true }).unwrap();
         assert!(LOW.contains(&low));
-        assert_eq!(it.map(2 << 30, Wish { hint: 0, low: true }), None);
+        assert_eq!(it.map(2 << 30, Hint { hint: 0, low: true }), None);
     }
 
     #[test]

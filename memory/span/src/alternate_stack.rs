@@ -12,11 +12,8 @@
 
 use libc::{MINSIGSTKSZ, SS_DISABLE, SS_ONSTACK, c_int, stack_t, ucontext_t};
 
-use crate::desk::Seat;
 use crate::raw;
-
-/// No alternate stack, as the kernel says that.
-pub const NONE: stack_t = stack_t { ss_sp: std::ptr::null_mut(), ss_flags: SS_DISABLE, ss_size: 0 };
+use crate::slot::{NO_STACK, Slot};
 
 /// `SS_AUTODISARM`: the stack is forgotten while a handler runs.
 const AUTODISARM: c_int = 1 << 31;
@@ -30,14 +27,14 @@ const MINIMUM: u64 = 51;
 const LARGE_BYTES: usize = 64 << 10;
 
 /// The stack of Nagaya's handlers, for the kernel.
-pub fn of_handlers(seat: &Seat) -> stack_t {
-    let range = seat.handler_stack();
+pub fn of_handlers(slot: &Slot) -> stack_t {
+    let range = slot.handler_stack();
     stack_t { ss_sp: range.start as *mut _, ss_flags: 0, ss_size: range.len() }
 }
 
 /// Registers the stack of Nagaya's handlers with the kernel.
-pub fn register(seat: &Seat) {
-    let stack = of_handlers(seat);
+pub fn register(slot: &Slot) {
+    let stack = of_handlers(slot);
     let arguments = [std::ptr::from_ref(&stack) as u64, 0, 0, 0, 0, 0];
     // SAFETY: `stack` lives until the call returns; its memory is never freed.
     unsafe { raw::call(libc::SYS_sigaltstack as u64, arguments) };
@@ -74,18 +71,18 @@ pub fn is_entered(stack: &stack_t, pointer: usize) -> bool {
 ///
 /// # Safety
 /// `frame` points to a signal frame that the kernel wrote.
-pub unsafe fn is_child(seat: &Seat, frame: *const ucontext_t) -> bool {
+pub unsafe fn is_child(slot: &Slot, frame: *const ucontext_t) -> bool {
     // SAFETY: the frame is the kernel's, by this function's contract.
-    unsafe { (*frame).uc_stack.ss_sp as usize != seat.handler_stack().start }
+    unsafe { (*frame).uc_stack.ss_sp as usize != slot.handler_stack().start }
 }
 
 /// The program's alternate stack, in a handler with this frame.
 ///
 /// # Safety
 /// `frame` points to a signal frame that the kernel wrote on the thread of this slot.
-pub unsafe fn of_program(seat: &Seat, frame: *const ucontext_t) -> stack_t {
+pub unsafe fn of_program(slot: &Slot, frame: *const ucontext_t) -> stack_t {
     // SAFETY: the frame is the kernel's, and only the slot's thread uses the slot's stack.
-    unsafe { if is_child(seat, frame) { (*frame).uc_stack } else { *seat.alternate() } }
+    unsafe { if is_child(slot, frame) { (*frame).uc_stack } else { *slot.alternate() } }
 }
 
 /// Disarms an `SS_AUTODISARM` stack, since a handler of the program begins. Returns the stack that
@@ -93,24 +90,24 @@ pub unsafe fn of_program(seat: &Seat, frame: *const ucontext_t) -> stack_t {
 ///
 /// # Safety
 /// As for [`of_program`].
-pub unsafe fn enter(seat: &Seat, frame: *const ucontext_t) -> stack_t {
+pub unsafe fn enter(slot: &Slot, frame: *const ucontext_t) -> stack_t {
     // SAFETY: the frame is the kernel's, and only the slot's thread uses the slot's stack.
     unsafe {
-        let program = of_program(seat, frame);
-        let set = if program.ss_flags & AUTODISARM == 0 { program } else { NONE };
-        if is_child(seat, frame) {
+        let program = of_program(slot, frame);
+        let set = if program.ss_flags & AUTODISARM == 0 { program } else { NO_STACK };
+        if is_child(slot, frame) {
             return set;
         }
-        *seat.alternate() = set;
+        *slot.alternate() = set;
     }
-    of_handlers(seat)
+    of_handlers(slot)
 }
 
 /// sigaltstack(2), made by the thread that is stopped with this frame.
 ///
 /// # Safety
 /// As for [`of_program`]; `new` and `old` are the program's arguments.
-pub unsafe fn call(seat: &Seat, frame: *const ucontext_t, new: u64, old: u64) -> i64 {
+pub unsafe fn call(slot: &Slot, frame: *const ucontext_t, new: u64, old: u64) -> i64 {
     let bad_address = -i64::from(libc::EFAULT);
     // The kernel reads `new` and writes `old`, which may be bad addresses. It changes nothing:
     // this thread is on its alternate stack.
@@ -121,12 +118,12 @@ pub unsafe fn call(seat: &Seat, frame: *const ucontext_t, new: u64, old: u64) ->
     // slot's stack.
     unsafe {
         let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
-        let before = *seat.alternate();
+        let before = *slot.alternate();
         if new != 0 {
             if check(new, 0) == bad_address {
                 return bad_address;
             }
-            let errno = set(seat, (new as *const stack_t).read_unaligned(), pointer);
+            let errno = set(slot, (new as *const stack_t).read_unaligned(), pointer);
             if errno != 0 {
                 return -i64::from(errno);
             }
@@ -147,14 +144,14 @@ pub unsafe fn call(seat: &Seat, frame: *const ucontext_t, new: u64, old: u64) ->
 ///
 /// # Safety
 /// By the slot's thread.
-pub unsafe fn set(seat: &Seat, wanted: stack_t, pointer: usize) -> raw::Errno {
+pub unsafe fn set(slot: &Slot, wanted: stack_t, pointer: usize) -> raw::Errno {
     // SAFETY: only this thread uses the slot's stack.
-    let stack = unsafe { &mut *seat.alternate() };
+    let stack = unsafe { &mut *slot.alternate() };
     if contains(stack, pointer) {
         return libc::EPERM;
     }
     match wanted.ss_flags & !AUTODISARM {
-        SS_DISABLE => *stack = stack_t { ss_flags: wanted.ss_flags, ..NONE },
+        SS_DISABLE => *stack = stack_t { ss_flags: wanted.ss_flags, ..NO_STACK },
         SS_ONSTACK | 0 if is_too_small(wanted.ss_size) => return libc::ENOMEM,
         SS_ONSTACK | 0 => *stack = wanted,
         _ => return libc::EINVAL,
@@ -189,6 +186,6 @@ mod tests {
         }
         let disarmed = stack_t { ss_flags: AUTODISARM, ..stack };
         assert!(!contains(&disarmed, 0x1800) && is_entered(&disarmed, 0x1800));
-        assert!(!is_entered(&NONE, 0x1800));
+        assert!(!is_entered(&NO_STACK, 0x1800));
     }
 }

@@ -13,11 +13,13 @@ use std::arch::global_asm;
 use std::mem::offset_of;
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::desk::{Call, Request, Seat};
+use crate::call::Call;
+use crate::clock_offsets::{self, AHEAD, CLOCKS, SECOND};
 use crate::here::Here;
-use crate::talk::Ready;
+use crate::request::Request;
+use crate::slot::Slot;
 use crate::{edges, processors, raw};
 
 /// What the program is given for the kernel's: an ELF image of one page, to read and execute.
@@ -25,22 +27,8 @@ pub const VDSO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
 
 /// From a function of the vDSO to its system call, as `vdso/vdso.S` has it.
 const CALL_OFFSET: i64 = 32;
-const _: () = assert!(offset_of!(Seat, clocks) == 8, "as vdso/vdso.S has it");
+const _: () = assert!(offset_of!(Slot, clock_entry) == 8, "as vdso/vdso.S has it");
 
-const SECOND: i64 = 1_000_000_000;
-/// Clocks with a number below can be ahead. Others are of processes and threads.
-const CLOCKS: usize = 12;
-/// Those that are measured, and what goes with them.
-const MEASURED: [&[libc::clockid_t]; 5] = [
-    &[libc::CLOCK_REALTIME, libc::CLOCK_REALTIME_COARSE, libc::CLOCK_REALTIME_ALARM],
-    &[libc::CLOCK_MONOTONIC, libc::CLOCK_MONOTONIC_COARSE],
-    &[libc::CLOCK_MONOTONIC_RAW],
-    &[libc::CLOCK_BOOTTIME, libc::CLOCK_BOOTTIME_ALARM],
-    &[libc::CLOCK_TAI],
-];
-
-/// What the origin's clocks are ahead of ours, by number: seconds, and nanoseconds to add.
-static AHEAD: [[AtomicI64; 2]; CLOCKS] = [const { [const { AtomicI64::new(0) }; 2] }; CLOCKS];
 /// Functions of the kernel's that we use.
 const NAMES: [&std::ffi::CStr; 3] =
     [c"__vdso_clock_gettime", c"__vdso_clock_getres", c"__vdso_getcpu"];
@@ -171,13 +159,13 @@ global_asm!(
     "add rax, {call_offset}",
     "jmp rax",
     "nagaya_span_clocks_end:",
-    // The same for a thread without a seat.
+    // The same for a thread without a slot.
     ".hidden nagaya_span_clocks_alone",
     ".globl nagaya_span_clocks_alone",
     "nagaya_span_clocks_alone:",
     "add rax, {call_offset}",
     "jmp rax",
-    began = const offset_of!(Seat, began),
+    began = const offset_of!(Slot, clock_registers),
     clock_gettime = const libc::SYS_clock_gettime,
     gettimeofday = const libc::SYS_gettimeofday,
     time = const libc::SYS_time,
@@ -200,10 +188,7 @@ unsafe extern "C" {
     static nagaya_span_clocks_end: u8;
 }
 
-/// What a thread has when it goes into a function of the vDSO: that one's address, then RSP, RDI,
-/// RSI and what a function has to keep.
-pub type Began = [u64; 10];
-/// As above.
+/// The registers of [`ClockRegisters`](crate::slot::ClockRegisters), in its order.
 const REGISTERS: [libc::c_int; 10] = [
     libc::REG_RAX,
     libc::REG_RSP,
@@ -231,8 +216,8 @@ pub fn entry_alone() -> u64 {
 /// or, if `by_call`, to the system call instead. Whether it was there.
 ///
 /// # Safety
-/// The kernel's frame, of the seat's thread.
-pub unsafe fn set_back(seat: &Seat, frame: *mut libc::ucontext_t, by_call: bool) -> bool {
+/// The kernel's frame, of the slot's thread.
+pub unsafe fn set_back(slot: &Slot, frame: *mut libc::ucontext_t, by_call: bool) -> bool {
     let at = |label: &u8| std::ptr::from_ref(label) as u64;
     // SAFETY: labels of ours; as the caller says.
     unsafe {
@@ -243,7 +228,7 @@ pub unsafe fn set_back(seat: &Seat, frame: *mut libc::ucontext_t, by_call: bool)
             return false;
         }
         if !(entry()..at(&nagaya_span_clocks_begun)).contains(&pc) {
-            for (register, value) in REGISTERS.into_iter().zip(*seat.began.get()) {
+            for (register, value) in REGISTERS.into_iter().zip(*slot.clock_registers.get()) {
                 registers[register as usize] = value as i64;
             }
         }
@@ -279,94 +264,6 @@ fn mapping(line: &str) -> Option<Range<u64>> {
     Some(number(start)?..number(end)?)
 }
 
-/// What tells whether another node's clocks are the same as ours; nothing if that is not known.
-pub fn identity() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // Before Linux 5.6 there is one.
-    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
-    match boot.trim() {
-        "" => String::new(),
-        boot => format!("{boot} {}", namespace.display()),
-    }
-}
-
-/// Whether two nodes' clocks are.
-pub fn are_same(one: &Ready, other: &Ready) -> bool {
-    !one.clocks.is_empty() && one.clocks == other.clocks
-}
-
-/// Those that are measured, at one instant, in nanoseconds.
-pub type Times = [i64; MEASURED.len()];
-
-/// Ours, now.
-pub fn times() -> Times {
-    MEASURED.map(|clocks| {
-        let now = read(clocks[0]);
-        now.tv_sec * SECOND + now.tv_nsec
-    })
-}
-
-/// What the origin's clocks are ahead, of exchanges with it: ours before, the origin's, ours
-/// after. That which took the shortest counts.
-pub fn ahead(exchanges: &[[Times; 3]]) -> Times {
-    let took = |[before, _, after]: &&[Times; 3]| after[1] - before[1];
-    let shortest = exchanges.iter().min_by_key(took);
-    let Some([before, there, after]) = shortest else { return Times::default() };
-    std::array::from_fn(|at| there[at] - (before[at] + (after[at] - before[at]) / 2))
-}
-
-/// From now on the program's clocks are as much ahead of ours.
-pub fn set(ahead: Times) {
-    for (clocks, ahead) in MEASURED.into_iter().zip(ahead) {
-        for &clock in clocks {
-            let [seconds, nanoseconds] = &AHEAD[clock as usize];
-            seconds.store(ahead.div_euclid(SECOND), Ordering::Relaxed);
-            nanoseconds.store(ahead.rem_euclid(SECOND), Ordering::Relaxed);
-        }
-    }
-}
-
-/// What a clock of the origin is ahead of ours.
-fn ahead_of(clock: libc::clockid_t) -> libc::timespec {
-    let ahead = usize::try_from(clock).ok().and_then(|clock| AHEAD.get(clock));
-    let [tv_sec, tv_nsec] = match ahead {
-        Some(ahead) => [ahead[0].load(Ordering::Relaxed), ahead[1].load(Ordering::Relaxed)],
-        None => [0, 0],
-    };
-    libc::timespec { tv_sec, tv_nsec }
-}
-
-/// Both, with nanoseconds below a second.
-pub fn sum(one: libc::timespec, other: libc::timespec) -> libc::timespec {
-    let nanoseconds = one.tv_nsec + other.tv_nsec;
-    libc::timespec {
-        tv_sec: one.tv_sec.saturating_add(other.tv_sec).saturating_add(nanoseconds / SECOND),
-        tv_nsec: nanoseconds % SECOND,
-    }
-}
-
-/// What is left from the second until the first; negative when it is over.
-pub fn difference(until: libc::timespec, now: libc::timespec) -> libc::timespec {
-    let is_more = until.tv_nsec < now.tv_nsec;
-    libc::timespec {
-        tv_sec: until.tv_sec.saturating_sub(now.tv_sec) - i64::from(is_more),
-        tv_nsec: until.tv_nsec - now.tv_nsec + if is_more { SECOND } else { 0 },
-    }
-}
-
-fn read(clock: libc::clockid_t) -> libc::timespec {
-    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    let arguments = [clock as u64, std::ptr::from_mut(&mut now) as u64, 0, 0, 0, 0];
-    // SAFETY: a time of ours.
-    unsafe { raw::call(libc::SYS_clock_gettime as u64, arguments) };
-    now
-}
-
-/// Now, as the program has it.
-pub fn now(clock: libc::clockid_t) -> libc::timespec {
-    sum(read(clock), ahead_of(clock))
-}
-
 /// The clock of a thread's CPU time, as pthread_getcpuclockid(3) has it.
 fn cpu_clock(thread: i32) -> libc::clockid_t {
     const SCHEDULED: i32 = 2;
@@ -378,31 +275,32 @@ fn cpu_clock(thread: i32) -> libc::clockid_t {
 ///
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
-pub unsafe fn call(here: &Here, seat: &Seat, call: Call) -> i64 {
+pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
     let Call { number, arguments: mut a } = call;
     // SAFETY: as the caller says; pointers are the program's.
     unsafe {
         match number as i64 {
             libc::SYS_clock_gettime
-                if a[0] as i32 == cpu_clock(seat.tid.load(Ordering::Relaxed)) =>
+                if a[0] as i32 == cpu_clock(slot.tid.load(Ordering::Relaxed)) =>
             {
                 a[0] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
                 raw::call(number, a)
             }
             // Of other threads and processes the origin knows.
             libc::SYS_clock_gettime if (a[0] as i32) < 0 && here.node != 0 => {
-                here.desk.ask(seat, Request::Call(call))
+                here.table.request(slot, Request::Call(call))
             }
             libc::SYS_clock_gettime => {
                 let result = raw::call(number, a);
-                let (ahead, now) = (ahead_of(a[0] as i32), a[1] as *mut libc::timespec);
+                let (ahead, now) =
+                    (clock_offsets::ahead_of(a[0] as i32), a[1] as *mut libc::timespec);
                 if result == 0 && (ahead.tv_sec, ahead.tv_nsec) != (0, 0) {
-                    now.write_unaligned(sum(now.read_unaligned(), ahead));
+                    now.write_unaligned(clock_offsets::sum(now.read_unaligned(), ahead));
                 }
                 result
             }
             libc::SYS_gettimeofday => {
-                let now = now(libc::CLOCK_REALTIME);
+                let now = clock_offsets::now(libc::CLOCK_REALTIME);
                 if a[0] != 0 {
                     let now = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1000 };
                     (a[0] as *mut libc::timeval).write_unaligned(now);
@@ -410,7 +308,7 @@ pub unsafe fn call(here: &Here, seat: &Seat, call: Call) -> i64 {
                 raw::call(number, [0, a[1], 0, 0, 0, 0])
             }
             libc::SYS_time => {
-                let now = now(libc::CLOCK_REALTIME_COARSE).tv_sec;
+                let now = clock_offsets::now(libc::CLOCK_REALTIME_COARSE).tv_sec;
                 if a[0] != 0 {
                     (a[0] as *mut i64).write_unaligned(now);
                 }
@@ -418,7 +316,7 @@ pub unsafe fn call(here: &Here, seat: &Seat, call: Call) -> i64 {
             }
             libc::SYS_clock_nanosleep if a[1] as i32 & libc::TIMER_ABSTIME != 0 && a[2] != 0 => {
                 let until = (a[2] as *const libc::timespec).read_unaligned();
-                let here = difference(until, ahead_of(a[0] as i32));
+                let here = clock_offsets::difference(until, clock_offsets::ahead_of(a[0] as i32));
                 let is_time = (0..SECOND).contains(&until.tv_nsec) && until.tv_sec >= 0;
                 // Of a time that has passed the kernel wants to hear nothing negative.
                 let here = match is_time && here.tv_sec < 0 {
@@ -436,25 +334,6 @@ pub unsafe fn call(here: &Here, seat: &Seat, call: Call) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_took_the_shortest_says_what_clocks_are_ahead() {
-        let at = |time: i64| Times::from([time, time + 5, time, time, time]);
-        let far = [at(100), at(1_000_300), at(300)];
-        let near = [at(1000), at(1_001_010), at(1020)];
-        assert_eq!(ahead(&[far, near]), [1_000_000; 5]);
-        assert_eq!(ahead(&[]), [0; 5]);
-    }
-
-    #[test]
-    fn times_are_added_and_taken_away() {
-        let time = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
-        let is = |time: libc::timespec| (time.tv_sec, time.tv_nsec);
-        assert_eq!(is(sum(time(1, 600_000_000), time(-3, 500_000_000))), (-1, 100_000_000));
-        assert_eq!(is(sum(time(i64::MAX, SECOND - 1), time(0, 1))), (i64::MAX, 0));
-        assert_eq!(is(difference(time(5, 0), time(3, 1))), (1, SECOND - 1));
-        assert_eq!(is(difference(time(3, 0), time(3, 1))), (-1, SECOND - 1));
-    }
 
     #[test]
     fn the_kernel_s_vdso_is_found() {

@@ -4,9 +4,6 @@
 use std::mem::offset_of;
 use std::ptr;
 
-use crate::alternate_stack;
-use crate::desk::Seat;
-
 /// Bytes of vector registers that there is room for: AVX-512 needs 2.7 KiB; with AMX 11 KiB.
 const VECTORS_MAX: usize = 12 << 10;
 /// What the kernel writes into the reserved part of the FXSAVE area, if more follows.
@@ -32,16 +29,16 @@ impl Context {
     /// Bytes of the part that is fixed.
     const TAIL: usize = size_of::<Self>() - VECTORS_MAX;
 
-    /// Takes those of a signal's frame, for the context of its seat.
+    /// Copies the registers of a signal frame. `stack` is the program's alternate stack.
     ///
     /// # Safety
-    /// By the seat's thread, whose context is not in use; `from` is a frame of the kernel's.
+    /// `this` can be written and nobody else uses it; the kernel wrote the frame `from`.
     pub unsafe fn take(
-        seat: &Seat,
+        this: *mut Self,
         from: *const libc::ucontext_t,
+        stack: libc::stack_t,
         thread_area: u64,
     ) -> Result<(), TooLarge> {
-        let this = seat.context();
         // SAFETY: as the caller says. What libc declares is longer than the kernel's frame:
         // only that is copied, up to the mask.
         unsafe {
@@ -54,7 +51,7 @@ impl Context {
             let registers = &raw mut (*this).registers;
             let head = offset_of!(libc::ucontext_t, uc_sigmask) + 8;
             ptr::copy_nonoverlapping(from.cast::<u8>(), registers.cast(), head);
-            (*registers).uc_stack = alternate_stack::of_program(seat, from);
+            (*registers).uc_stack = stack;
             (*this).vectors_bytes = bytes as u64;
             (*this).thread_area = thread_area;
         }

@@ -8,7 +8,7 @@
 //! the program must not change meanwhile, wherever the rest of the page is changed.
 
 use crate::addresses::PAGE;
-use crate::desk::Call;
+use crate::call::Call;
 use crate::here::Here;
 use crate::{descriptors, edges, raw};
 
@@ -76,7 +76,7 @@ fn own_id() -> u64 {
 }
 
 fn is_own(here: &Here, id: u64) -> bool {
-    id as i32 as u64 == own_id() || here.desk.seat_of(id as i32).is_some()
+    id as i32 as u64 == own_id() || here.table.slot_of_tid(id as i32).is_some()
 }
 
 /// Reads to a buffer of ours, and copies from there.

@@ -1,13 +1,14 @@
 //! The two edges at which it matters when exactly a signal comes: the call that may block, and
-//! the way back to the program. Both look at the seat's flags first. A signal that comes between
+//! the way back to the program. Both look at the slot's flags first. A signal that comes between
 //! that look and the kernel finds the thread at an address between labels, and sets it back.
 
 use std::arch::global_asm;
 use std::mem::offset_of;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::desk::Seat;
-use crate::{leave, raw};
+use crate::here::Here;
+use crate::raw;
+use crate::slot::Slot;
 
 /// What a call gives that has not been made, since a signal is to be handled first: it is made
 /// anew then. The kernel's `ERESTARTSYS`, which programs never see.
@@ -79,14 +80,20 @@ global_asm!(
     "pop rbx",
     "pop rbp",
     "ret",
-    guard = const offset_of!(Seat, guard),
-    in_call = const offset_of!(Seat, in_call),
-    flags = const offset_of!(Seat, flags),
-    signal = const Seat::SIGNAL,
+    guard = const offset_of!(Slot, guard),
+    in_call = const offset_of!(Slot, in_call),
+    flags = const offset_of!(Slot, flags),
+    signal = const Slot::SIGNAL,
     restart = const RESTART,
     sigreturn = const libc::SYS_rt_sigreturn,
-    before_leaving = sym leave::before_leaving,
+    before_leaving = sym before_leaving,
 );
+
+/// Handles the flags of the thread's slot on its way back to the program.
+unsafe extern "C" fn before_leaving(frame: *mut libc::ucontext_t) {
+    // SAFETY: `nagaya_span_leave` passes the frame with which the slot's thread will return.
+    unsafe { (Here::get().before_leaving)(frame) }
+}
 
 unsafe extern "C" {
     fn nagaya_span_call(number: u64, arguments: *const [u64; 6]) -> i64;
@@ -123,11 +130,11 @@ pub unsafe fn guard(body: extern "C" fn(usize) -> i64, argument: usize) -> i64 {
 ///
 /// # Safety
 /// The kernel's frame of a fault, of the slot's thread.
-pub unsafe fn end_guarded(seat: &Seat, frame: *mut libc::ucontext_t) {
+pub unsafe fn end_guarded(slot: &Slot, frame: *mut libc::ucontext_t) {
     // SAFETY: as the caller says; the stack from there on is what the guard has pushed.
     unsafe {
         let registers = &mut (*frame).uc_mcontext.gregs;
-        registers[libc::REG_RSP as usize] = seat.guard.load(Ordering::Relaxed) as i64;
+        registers[libc::REG_RSP as usize] = slot.guard.load(Ordering::Relaxed) as i64;
         registers[libc::REG_RIP as usize] = &raw const nagaya_span_guard_left as i64;
         registers[libc::REG_RAX as usize] = -i64::from(libc::EFAULT);
     }

@@ -7,9 +7,9 @@
 
 use libc::c_char;
 
-use crate::desk::Call;
-use crate::here::Here;
+use crate::call::Call;
 use crate::raw;
+use crate::request_table::RequestTable;
 
 /// Longest of the link's names that is looked at.
 const NAME_BYTES: usize = 64;
@@ -77,14 +77,14 @@ fn path_argument(call: &Call) -> Option<usize> {
 ///
 /// # Safety
 /// Arguments are as the program gave them; at the origin.
-pub unsafe fn redirect(here: &Here, call: Call) -> Call {
+pub unsafe fn redirect(exe: &Exe, table: &RequestTable, call: Call) -> Call {
     let Some(at) = path_argument(&call) else { return call };
     let mut call = call;
     // SAFETY: a string of the program's, or a bad address, which is a fault in a call: EFAULT.
-    if unsafe { is_link(here, call.arguments[at]) } {
+    if unsafe { is_link(table, call.arguments[at]) } {
         let executes = [libc::SYS_execve, libc::SYS_execveat].contains(&(call.number as i64));
-        let by_name = executes && is_same_file(&here.exe.name, &here.exe.link);
-        let path = if by_name { &here.exe.name } else { &here.exe.link };
+        let by_name = executes && is_same_file(&exe.name, &exe.link);
+        let path = if by_name { &exe.name } else { &exe.link };
         call.arguments[at] = path.as_ptr() as u64;
     }
     call
@@ -94,22 +94,22 @@ pub unsafe fn redirect(here: &Here, call: Call) -> Call {
 ///
 /// # Safety
 /// Arguments are as the program gave them; at the origin.
-pub unsafe fn read_link(here: &Here, call: &Call) -> Option<i64> {
+pub unsafe fn read_link(exe: &Exe, table: &RequestTable, call: &Call) -> Option<i64> {
     let a = call.arguments;
     let [name, to, room] = match call.number as i64 {
         libc::SYS_readlink => [a[0], a[1], a[2]],
         _ => [a[1], a[2], a[3]],
     };
     // SAFETY: a string of the program's.
-    if !unsafe { is_link(here, name) } {
+    if !unsafe { is_link(table, name) } {
         return None;
     }
     if room as i32 <= 0 {
         return Some(-i64::from(libc::EINVAL));
     }
-    let bytes = here.exe.path.len().min(room as usize);
+    let bytes = exe.path.len().min(room as usize);
     // SAFETY: the program's buffer of `room` bytes.
-    unsafe { std::ptr::copy_nonoverlapping(here.exe.path.as_ptr(), to as *mut u8, bytes) };
+    unsafe { std::ptr::copy_nonoverlapping(exe.path.as_ptr(), to as *mut u8, bytes) };
     Some(bytes as i64)
 }
 
@@ -117,7 +117,7 @@ pub unsafe fn read_link(here: &Here, call: &Call) -> Option<i64> {
 ///
 /// # Safety
 /// A string, or null.
-unsafe fn is_link(here: &Here, path: u64) -> bool {
+unsafe fn is_link(table: &RequestTable, path: u64) -> bool {
     let path = path as *const u8;
     let mut bytes = [0; NAME_BYTES];
     if path.is_null() {
@@ -132,7 +132,7 @@ unsafe fn is_link(here: &Here, path: u64) -> bool {
         }
     }
     let Some(end) = bytes.iter().position(|&byte| byte == 0) else { return false };
-    is_name(&bytes[..end], |id| here.desk.seat_of(id).is_some())
+    is_name(&bytes[..end], |id| table.slot_of_tid(id).is_some())
 }
 
 /// Whether these bytes are a name of the link of a process of which `is_own` knows the IDs.

@@ -1,68 +1,60 @@
-//! What agents say to each other: the protocol's messages, calls for the origin, threads that begin
-//! and end, and what is done to the memory everywhere. Bodies: of `Begin`, `Move` and a
-//! `Call` that makes a thread or child the context, of `Signal` the signal, of `End` the line that
-//! says why, of `Text` the file, of `Copies` the pages, of `HasUsed` ranges of pages, of `Counted`
-//! a [`Counts`](crate::report::Counts).
+//! Messages between agents: those of the coherence protocol, calls for the origin, threads that
+//! start and end, and changes of the memory map.
 
-use crate::clocks::Times;
 use serde::{Deserialize, Serialize};
 
-/// What a message is.
-pub type Frame = coherence::sequential::frame::Frame<Word>;
+use crate::clock_offsets::Times;
+use crate::request::Request;
+use crate::shared::Overlay;
 
-/// Which mapping shows pages instead of the segment's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Laid {
-    /// A shared mapping: other processes may write it. It stands at the origin.
-    Shared,
-    /// An empty file, since the pages of a private file mapping lie beyond the end of its file.
-    Beyond,
-}
+/// The header of a message.
+pub type Frame = coherence::sequential::frame::Frame<Message>;
 
-/// What is not the protocol's.
+/// A message that is not the coherence protocol's. Those that name a `change` are steps of a change
+/// of the memory map, which each node acknowledges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Word {
-    /// To the origin: a thread's system call.
+pub enum Message {
+    /// To the origin: make a thread's system call. Body: the context of the child, if the call
+    /// makes one.
     Call { thread: u32, number: u64, arguments: [u64; 6] },
-    /// From the origin: its result.
+    /// From the origin: the result of a call.
     Result { thread: u32, result: i64 },
-    /// From the origin: this thread begins with you, or comes from elsewhere.
-    Begin { thread: u32, tid: i32, clear_tid: u64, robust: u64 },
-    /// To the origin: it goes on on another node.
+    /// From the origin: start or resume this thread. Body: its context.
+    StartThread { thread: u32, tid: i32, clear_tid: u64, robust: u64 },
+    /// To the origin: resume this thread on another node. Body: its context.
     Move { thread: u32, node: u32, clear_tid: u64, robust: u64 },
-    /// From the origin: it is to do so.
-    Go { thread: u32, node: u32 },
-    /// From the origin: say from now on how busy you are.
-    Count,
-    /// To the origin: as [`Load`](crate::balance::Load) has it.
-    Busy { busy: u32 },
-    /// From the origin: say from now on when your threads wait much for other nodes.
-    Watch,
-    /// To the origin: they do.
-    Waits,
-    /// To the origin: this thread calls more than it computes.
-    Homes { thread: u32 },
-    /// From the origin: what have your threads done until now?
-    Spend,
-    /// To the origin: as [`Spent`](crate::packing::Spent) has it.
-    Spent { at: u64, running: u64, waited: u64, stops: u64, runnable: u32 },
-    /// From the origin: one of your threads is to go to this node.
-    Shed { node: u32 },
-    /// From the origin: it has a signal.
+    /// From the origin: make this thread move.
+    MoveThread { thread: u32, node: u32 },
+    /// From the origin: report the number of runnable threads from now on.
+    CountRunnable,
+    /// To the origin: that number, as [`Load`](crate::balance::Load) defines it.
+    Load { busy: u32 },
+    /// From the origin: report long waits for other nodes from now on.
+    WatchWaits,
+    /// To the origin: threads wait long.
+    LongWaits,
+    /// To the origin: this thread makes many calls and computes little.
+    CallsOften { thread: u32 },
+    /// From the origin: send the processor time and waits of all threads.
+    QueryUsage,
+    /// To the origin: those, as in [`Spent`](crate::packing::Spent).
+    Usage { at: u64, running: u64, waited: u64, stops: u64, runnable: u32 },
+    /// From the origin: move one of your threads to this node.
+    GiveThread { node: u32 },
+    /// From the origin: deliver a signal to a thread. Body: the signal.
     Signal { thread: u32 },
-    /// To the origin: it has ended.
-    Gone { thread: u32, status: i32 },
-    /// From the origin: these pages are a part of a file for reading, whose name is the body:
-    /// `bytes` of it from `offset` on, and zeros.
+    /// To the origin: a thread has exited.
+    Exited { thread: u32, status: i32 },
+    /// From the origin: these pages show a file from `offset` on, read-only; after `bytes` they are
+    /// zeros. Body: the file's [`Name`](crate::texts::Name).
     Text { first: u64, pages: u64, offset: u64, bytes: u64 },
-    /// From the origin, one of the changes of the memory map: this may be done with so many
-    /// pages.
+    /// From the origin: set the protection of pages.
     Protect { change: u64, first: u64, pages: u64, protection: u32 },
-    /// From the origin: they will begin anew; and this may be done with them, if that changes.
+    /// From the origin: close pages for a reset; set their protection, if one is given.
     Close { change: u64, first: u64, pages: u64, protection: Option<u32> },
-    /// From the origin: they are zeros, and this node's; nothing is mapped there any more, if they
-    /// are `unmapped`.
-    Renew {
+    /// From the origin: reset pages to zeros, with a new owner; set their protection, if one is
+    /// given. `unmapped`: nothing is mapped there any more.
+    Reset {
         change: u64,
         first: u64,
         pages: u64,
@@ -70,64 +62,76 @@ pub enum Word {
         protection: Option<u32>,
         unmapped: bool,
     },
-    /// From the origin, one of the changes: another mapping than the segment's is to show these
-    /// pages, of which nobody has anything.
-    Lay { change: u64, first: u64, pages: u64, kind: Laid },
-    /// From the origin: all have done that.
+    /// From the origin: these pages, which no node holds, show another mapping than the segment.
+    Overlay { change: u64, first: u64, pages: u64, kind: Overlay },
+    /// From the origin: all nodes have made the change. Threads may use the pages.
     Open { first: u64, pages: u64 },
-    /// To the origin: that is done, or of what was closed nothing is under way.
-    Done { change: u64 },
-    /// To the origin: a thread's question to the futex service.
+    /// To the origin: the step is done; of a close, no message about the pages is under way.
+    Acknowledge { change: u64 },
+    /// To the origin: a thread's request to the futex queues.
     Ask { thread: u32, question: Question },
     /// From the origin: the answer to that.
     Answer { thread: u32, answer: i64 },
-    /// From the origin: the thread, which waits at a word, is woken.
+    /// From the origin: wake this thread, which waits in a futex queue.
     Woken { thread: u32 },
     /// From the origin: you may have copies of these pages of a file, which nobody writes.
     Lease { first: u64, pages: u64 },
-    /// To the origin: such copies are wanted.
-    WantCopies { first: u64, pages: u64 },
-    /// From the origin: these are in the body.
+    /// To the origin: send copies of these pages.
+    FetchCopies { first: u64, pages: u64 },
+    /// From the origin: those. Body: the pages.
     Copies { first: u64, pages: u64 },
     /// From the origin: drop your copies of these pages, and have none from now on.
     Recall { lease: u64, first: u64, pages: u64 },
-    /// To the origin: that is done.
+    /// To the origin: they are dropped.
     Dropped { lease: u64 },
-    /// From the origin: which pages have been used, so far as you know?
-    Used,
-    /// To the origin: these, and perhaps others.
-    HasUsed,
-    /// From the origin: what happens is to be counted from now on.
-    See,
-    /// From the origin: so much memory may pages take.
+    /// From the origin: send the pages that were ever used, as far as you know.
+    QueryTouched,
+    /// To the origin: those, and perhaps others. Body: ranges of pages.
+    Touched,
+    /// From the origin: count events for the report from now on.
+    StartCounting,
+    /// From the origin: the limit on the memory of pages.
     Limit { bytes: u64 },
-    /// From the origin: what was counted is wanted.
-    Report,
-    /// To the origin: this was.
-    Counted,
-    /// To the origin: the connection to this node is lost. The body is the reason.
+    /// From the origin: send the counts.
+    QueryCounts,
+    /// To the origin: those. Body: [`Counts`](crate::report::Counts).
+    Counts,
+    /// To the origin: the connection to this node is lost. Body: the reason.
     Lost { node: u32 },
-    /// The program ends with this status.
-    End { status: i32 },
-    /// To the origin: what do your clocks say?
-    WhatTime,
-    /// From the origin: this.
+    /// The program ends with this status. Body: the reason, to the origin.
+    Exit { status: i32 },
+    /// To the origin: read your clocks.
+    QueryTime,
+    /// From the origin: those.
     Time { times: Times },
-    /// Still here.
+    /// A sign of life.
     Alive,
 }
 
-/// What the futex service is asked: see [`Request`](crate::desk::Request).
+/// A request to the futex queues: see [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Question {
-    /// To stand in line.
+    /// As [`Request::Enqueue`].
     Enqueue { word: u64, bits: u32 },
-    /// Not to stand there any more.
+    /// As [`Request::Cancel`].
     Cancel,
-    /// To wake.
+    /// As [`Request::Wake`].
     Wake { word: u64, count: u32, bits: u32 },
-    /// To wake, and move.
+    /// As [`Request::Requeue`].
     Requeue { word: u64, count: u32, to: u64, moved: u32 },
+}
+
+impl Question {
+    /// Returns the question that a thread's request is, if it is one.
+    pub fn of(request: Request) -> Option<Self> {
+        Some(match request {
+            Request::Enqueue { word, bits } => Self::Enqueue { word, bits },
+            Request::Cancel => Self::Cancel,
+            Request::Wake { word, count, bits } => Self::Wake { word, count, bits },
+            Request::Requeue { word, count, to, moved } => Self::Requeue { word, count, to, moved },
+            _ => return None,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -136,13 +140,13 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn words_come_as_they_were_sent() {
+    fn messages_are_received_as_they_were_sent() {
         let question = Question::Requeue { word: u64::MAX, count: 1, to: 4, moved: u32::MAX };
-        for word in [
-            Word::Call { thread: 7, number: 202, arguments: [u64::MAX; 6] },
-            Word::Ask { thread: 1, question },
-            Word::Gone { thread: 3, status: -1 },
-            Word::Renew {
+        for message in [
+            Message::Call { thread: 7, number: 202, arguments: [u64::MAX; 6] },
+            Message::Ask { thread: 1, question },
+            Message::Exited { thread: 3, status: -1 },
+            Message::Reset {
                 change: 1 << 60,
                 first: 7,
                 pages: 1 << 50,
@@ -150,11 +154,11 @@ mod tests {
                 protection: Some(7),
                 unmapped: true,
             },
-            Word::Alive,
+            Message::Alive,
         ] {
-            let bytes = Frame::Word(word).bytes();
+            let bytes = Frame::Word(message).bytes();
             assert!(bytes.len() <= net::wire::USER_HEADER_BYTES_MAX);
-            assert_eq!(Frame::parse(&bytes), Some(Frame::Word(word)));
+            assert_eq!(Frame::parse(&bytes), Some(Frame::Word(message)));
             assert_eq!(Frame::parse(&[&bytes[..], &[0]].concat()), None);
         }
     }

@@ -171,7 +171,7 @@ impl Leases {
     }
 
     /// A node has dropped its copies of one of these ranges. After the last one the lease ends.
-    pub fn has_dropped(&mut self, number: u64) {
+    pub fn acknowledge_drop(&mut self, number: u64) {
         self.all.retain_mut(|it| match &mut it.state {
             State::Recalled { waits } if it.number == number => {
                 *waits = waits.saturating_sub(1);
@@ -321,9 +321,9 @@ mod tests {
         assert!(wanted == [number] && !writer.is_finished());
         assert_eq!(leases.recall(number, 2), slice::from_ref(&(10..11)));
         assert!(leases.read(&(10..11)).is_none());
-        leases.has_dropped(number);
+        leases.acknowledge_drop(number);
         assert!(!writer.is_finished(), "another node has copies");
-        leases.has_dropped(number);
+        leases.acknowledge_drop(number);
         writer.join().unwrap();
         std::fs::remove_file(&path).unwrap();
     }

@@ -1,20 +1,20 @@
-//! What a thread does on its way back to the program when its seat's flags say so.
+//! Work of a thread on its way back to the program, when flags of its slot are set.
 
-use crate::desk::Seat;
 use crate::here::Here;
+use crate::slot::Slot;
 use crate::{moves, signals};
 
-/// Called with the frame with which the thread goes on; returns if it can go on with that. At
-/// least one flag has been cleared then.
+/// Delivers the slot's signal or moves the thread, which is about to resume with `frame`. If it
+/// returns, at least one flag has been cleared, and the thread can resume.
 pub unsafe extern "C" fn before_leaving(frame: *mut libc::ucontext_t) {
-    let (here, seat) = (Here::get(), Seat::own());
-    // SAFETY: the frame's thread, which is on its way.
+    let (here, slot) = (Here::get(), Slot::current());
+    // SAFETY: `edges` calls this on the slot's thread with the frame with which it resumes.
     unsafe {
-        if seat.has(Seat::SIGNAL) {
-            return signals::deliver(here, seat, frame);
+        if slot.has(Slot::SIGNAL) {
+            return signals::deliver(here, slot, frame);
         }
-        if let Some(node) = seat.wanted_elsewhere() {
-            moves::go(here, seat, frame, node);
+        if let Some(node) = slot.take_destination() {
+            moves::go(here, slot, frame, node);
         }
     }
 }

@@ -1,56 +1,65 @@
-//! One process over several machines: an unmodified program whose threads run on all of them,
-//! in one address space that is the same everywhere (Kokaji, Shiba, Okada, *Sharing address
-//! spaces using distributed shared memory technique*).
+//! One process over several machines: an unmodified program whose threads run on all of them, in
+//! one address space (Kokaji, Shiba, Okada, *Sharing address spaces using distributed shared memory
+//! technique*).
 //!
-//! Each *node* has a process with the program's segment at the same addresses. Pages move
-//! between nodes by the protocol of `coherence::sequential`, so memory is sequentially
-//! consistent and locks, flags and atomics work across nodes. The *origin* is the node where
-//! the program was started: there its files, sockets, signals and thread IDs are, and system
-//! calls of threads elsewhere are made there by the thread's own identity, its *shadow*;
-//! arguments need no translation, since addresses are the same.
+//! Each *node* has a process with the program's segment at the same addresses. Pages move between
+//! nodes by the protocol of `coherence::sequential`, so memory is sequentially consistent, and
+//! locks, flags and atomics work across nodes. The program was started on the *origin*: its files,
+//! sockets, signals and thread IDs are there. A thread that runs on another node has a *shadow* at
+//! the origin, a kernel thread that makes its system calls. Arguments need no translation, since
+//! addresses are the same.
 //!
-//! On the program's threads: `trap` catches system calls, `calls` says what becomes of each and
-//! makes it, `threads` begins and ends threads, `moves` takes them elsewhere, `shadow` is what
-//! stays at the origin, `processes` are children, which have a `snapshot` of the memory if they are
-//! forked, `context` is registers, `clocks` what they read without a call, `processors` those they
-//! are told of, `descriptors` what is known of theirs, `exe` and `titles` what they and others see
-//! of the program as a process, `raw` what stands for libc. `signals` and `actions` are the
-//! program's signals, `alternate_stack` the stacks of handlers, `edges` and `leave` where a thread
-//! looks for them. They ask at the `desk`. The `agent` answers: a thread of ours on each node,
-//! which drives the protocol over the crates `pager` and `net`. At the origin it knows the
-//! `addresses` that are taken, the `futexes` and the [`place`] of each thread, which `balance` may
-//! change, and has `leases` on files that are mapped for reading. `frame` is what agents say to
-//! each other, `image` lays the program out, [`node`] begins a node, [`talk`] is what is said to
-//! start one.
+//! | files | topic |
+//! |---|---|
+//! | `node`, `talk`, `image` | start of a node, control messages, the loaded program |
+//! | `trap`, `calls`, `call_table` | catching system calls, and the table of where each is made |
+//! | `memory_calls`, `sharing`, `futex`, `affinity`, `clocks`, `sigaction`, … | system calls by topic |
+//! | `threads`, `kernel_threads`, `shadow`, `moves`, `leave` | threads: start, end, shadow, moves |
+//! | `processes`, `snapshot` | child processes and their copy of the memory |
+//! | `signal`, `signals`, `dispositions`, `mask`, `alternate_stack` | the program's signals |
+//! | `edges`, `context`, `raw` | interruptible calls, registers, system calls without libc |
+//! | `slot`, `request`, `request_table` | the boundary between threads and the agent |
+//! | `agent`, `frame` | the agent of a node, and its messages |
+//! | `addresses`, `futex_queues`, `place`, `balance`, `packing`, `leases` | data and policies of the origin |
+//! | `report`, `estimate` | reports |
 //!
-//! # What does not work
-//! See docs/span.md: System V shared memory, ptrace, io_uring. They fail with an error.
+//! # Limits
+//! docs/span.md lists the system calls and what does not work.
 
 pub use agent::order;
 
-mod actions;
 mod addresses;
+mod affinity;
 mod agent;
 mod alternate_stack;
 mod balance;
+mod call;
+mod call_table;
 mod calls;
+mod clock_offsets;
 mod clocks;
 mod context;
 mod descriptors;
-mod desk;
 mod direct;
+mod dispositions;
 mod edges;
 pub mod estimate;
 mod exe;
 mod frame;
-mod futexes;
+mod futex;
+mod futex_queues;
 mod here;
 mod image;
 mod inherit;
+mod kernel_threads;
 mod leases;
 mod leave;
 mod limits;
+mod mask;
+mod memory_calls;
+mod migrate;
 mod moves;
+mod names;
 pub mod node;
 mod packing;
 pub mod place;
@@ -59,13 +68,18 @@ mod processors;
 mod ranges;
 mod raw;
 pub mod report;
+mod request;
+mod request_table;
 mod robust;
 mod scheduling;
 mod segments;
 mod shadow;
 mod shared;
 mod sharing;
+mod sigaction;
+mod signal;
 mod signals;
+mod slot;
 mod snapshot;
 pub mod talk;
 mod texts;

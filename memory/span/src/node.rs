@@ -24,25 +24,28 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::addresses::{Addresses, END, PAGE};
-use crate::agent::{Agent, Orders, Origin, Parts, Wanted};
-use crate::clocks::{self, Times};
-use crate::desk::Desk;
+use crate::agent::{Agent, Orders, Origin, Parts, ReportFile};
+use crate::clock_offsets::{self, Times};
 use crate::exe::Exe;
-use crate::frame::{Frame, Word};
+use crate::frame::{Frame, Message};
 use crate::here::Here;
 use crate::image::{self, Image};
 use crate::place::Room;
+use crate::request_table::RequestTable;
 use crate::snapshot::MemoryMap;
 use crate::talk::{self, Everybody, KIND, Order, Ready};
-use crate::{actions, alternate_stack, limits, processors, threads, titles, trap};
+use crate::{
+    alternate_stack, clocks, kernel_threads, leave, limits, processors, shadow, sigaction, titles,
+    trap,
+};
 
 /// Room for the heap; who wants more is given mappings by malloc.
 const HEAP_BYTES: u64 = 256 << 20;
 /// Room that we keep for what we shall have behind our own things: above those that grow up, below
 /// those that grow down.
 const OWN_BYTES: u64 = 64 << 30;
-/// The bell's descriptor is this or a higher one, out of the way of the program's.
-const BELL_MIN: i32 = 900;
+/// The doorbell's descriptor is this or a higher one, out of the way of the program's.
+const DOORBELL_MIN: i32 = 900;
 /// How often a node whose clocks are not the origin's asks what those say.
 const EXCHANGES: usize = 32;
 /// How long nodes may take to meet.
@@ -68,14 +71,14 @@ pub fn secret() -> Secret {
 /// not be told there.
 pub fn run(control: Control) -> Option<Refusal> {
     let (sender, receiver) = channel();
-    let bell = match bell() {
-        Ok(bell) => bell,
+    let doorbell = match doorbell() {
+        Ok(doorbell) => doorbell,
         Err(why) => return Some(format!("cannot make an eventfd: {why}").into()),
     };
     let numbers = control.numbers();
     let mask = block_signals();
     let thread = std::thread::Builder::new().name(AGENT.into());
-    let spawned = thread.spawn(move || serve(control, bell, &sender));
+    let spawned = thread.spawn(move || serve(control, doorbell, &sender));
     if let Err(why) = spawned {
         return Some(format!("cannot start a thread: {why}").into());
     }
@@ -93,18 +96,18 @@ pub fn run(control: Control) -> Option<Refusal> {
         }
     };
     let here = Here::get();
-    let seat = here.desk.seat(0);
-    seat.tid.store(std::process::id().cast_signed(), std::sync::atomic::Ordering::Relaxed);
-    seat.sit_down();
-    alternate_stack::register(seat);
-    seat.kernel_word().store(std::process::id(), std::sync::atomic::Ordering::SeqCst);
+    let slot = here.table.slot(0);
+    slot.tid.store(std::process::id().cast_signed(), std::sync::atomic::Ordering::Relaxed);
+    slot.attach();
+    alternate_stack::register(slot);
+    slot.live_tid_word().store(std::process::id(), std::sync::atomic::Ordering::SeqCst);
     // SAFETY: this thread becomes the program's: its name, its mask, its stack; nothing of ours
     // is used on it any more but what a trap does.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, start.name.as_ptr());
-        libc::syscall(libc::SYS_set_tid_address, seat.kernel_word().as_ptr());
+        libc::syscall(libc::SYS_set_tid_address, slot.live_tid_word().as_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, std::ptr::null_mut());
-        threads::dispatch();
+        kernel_threads::dispatch();
         asm!(
             "mov rsp, {stack}",
             "xor eax, eax", "xor ebx, ebx", "xor ecx, ecx", "xor edx, edx",
@@ -118,11 +121,12 @@ pub fn run(control: Control) -> Option<Refusal> {
     }
 }
 
-fn bell() -> rustix::io::Result<OwnedFd> {
-    let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+fn doorbell() -> rustix::io::Result<OwnedFd> {
+    let doorbell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let lowest = limit.map_or(BELL_MIN, |limit| BELL_MIN.min(limit.saturating_sub(8) as i32));
-    rustix::io::fcntl_dupfd_cloexec(&bell, lowest.max(3))
+    let lowest =
+        limit.map_or(DOORBELL_MIN, |limit| DOORBELL_MIN.min(limit.saturating_sub(8) as i32));
+    rustix::io::fcntl_dupfd_cloexec(&doorbell, lowest.max(3))
 }
 
 /// All, for threads to come; what was blocked before.
@@ -141,10 +145,10 @@ fn block_signals() -> libc::sigset_t {
 /// to the first thread.
 fn serve(
     mut control: Control,
-    bell: OwnedFd,
+    doorbell: OwnedFd,
     first: &Sender<Result<Option<Start>, Option<Refusal>>>,
 ) {
-    let begun = prepare(&mut control, bell).and_then(|begun| {
+    let begun = prepare(&mut control, doorbell).and_then(|begun| {
         control.answer(Ok(Begun))?;
         Ok(begun)
     });
@@ -160,15 +164,15 @@ fn serve(
     }
 }
 
-fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>), Refusal> {
+fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<Start>), Refusal> {
     // SAFETY: from here on this thread has a table of its own.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         let why = std::io::Error::last_os_error();
         return Err(format!("cannot unshare descriptors: {why}").into());
     }
     limits::lift();
-    let desk =
-        Desk::new(bell.as_raw_fd()).map_err(|why| format!("no memory for threads: {why}"))?;
+    let table = RequestTable::new(doorbell.as_raw_fd(), clocks::entry())
+        .map_err(|why| format!("no memory for threads: {why}"))?;
     control.greet(KIND)?;
     let order: Order = control.receive()?;
     for (name, value) in &order.variables {
@@ -183,7 +187,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
     let mut mesh = match order.nodes {
         1 => None,
         _ => {
-            let alive = Frame::Word(Word::Alive).bytes();
+            let alive = Frame::Word(Message::Alive).bytes();
             let mesh = Mesh::new(order.node, &secret, timeout, alive);
             Some(mesh.map_err(|why| why.to_string())?)
         }
@@ -196,11 +200,11 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         features: features(),
         name: format!("node {} ({})", order.node, order.host.clone().unwrap_or_else(host)),
         ours: ours().map_err(|why| format!("cannot read /proc/self/maps: {why}"))?,
-        clocks: clocks::identity(),
+        clocks: clock_offsets::identity(),
     };
     control.answer(Ok(ready.clone()))?;
     let everybody: Everybody = control.receive()?;
-    control.watch(&bell).map_err(|why| format!("cannot start a thread: {why}"))?;
+    control.watch(&doorbell).map_err(|why| format!("cannot start a thread: {why}"))?;
     if everybody.nodes.is_empty() {
         return Err("there are no nodes".into());
     }
@@ -213,13 +217,13 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         early = mesh.meet(&names, control::is_closed)?;
     }
     let ahead = match (&mut mesh, &everybody.nodes[0]) {
-        (Some(mesh), origin) if order.node != 0 && !clocks::are_same(&ready, origin) => {
+        (Some(mesh), origin) if order.node != 0 && !clock_offsets::are_same(&ready, origin) => {
             compare_clocks(mesh, &mut early)?
         }
-        _ => clocks::Times::default(),
+        _ => clock_offsets::Times::default(),
     };
     clocks::find();
-    clocks::set(ahead);
+    clock_offsets::set(ahead);
     let options = Options {
         nodes: order.nodes,
         me: order.node,
@@ -240,7 +244,7 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
             let path = Path::new(OsStr::from_bytes(path));
             let file = std::fs::File::options().write(true).open(path);
             let file = file.map_err(|why| format!("cannot open {}: {why}", path.display()))?;
-            counted = Some(Wanted { file, areas: std::mem::take(&mut image.areas) });
+            counted = Some(ReportFile { file, areas: std::mem::take(&mut image.areas) });
         }
         let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
         set_command_line(&program);
@@ -280,25 +284,39 @@ fn prepare(control: &mut Control, bell: OwnedFd) -> Result<(Agent, Option<Start>
         let first = processors::of(&everybody.nodes[..node as usize]);
         processors::name(&own, first, ready.processors);
     }
-    Here { desk, node, nodes, processors, processors_of, ours, names, exe }.set();
+    let thread_entry = shadow::first;
+    let before_leaving = leave::before_leaving;
+    Here {
+        table,
+        node,
+        nodes,
+        processors,
+        processors_of,
+        ours,
+        names,
+        exe,
+        thread_entry,
+        before_leaving,
+    }
+    .set();
     trap::catch();
     match order.node {
-        0 => actions::handle_faults(),
-        _ => actions::elsewhere(),
+        0 => sigaction::handle_faults(),
+        _ => sigaction::elsewhere(),
     }
     let mut agent = Agent::new(Parts {
         region,
         options,
         mesh,
-        desk,
-        bell,
+        table,
+        doorbell,
         // Without it there is no --move.
         orders: origin.as_ref().and_then(|_| Orders::new().ok()),
         origin,
         names: everybody.nodes.into_iter().map(|node| node.name).collect(),
         wanted: counted,
     });
-    early.into_iter().for_each(|said| agent.heard(said));
+    early.into_iter().for_each(|said| agent.handle(said));
     if let Some(image) = &image {
         let memory = order.program.as_ref().and_then(|program| program.memory);
         agent.begin(&image.parts, &image.texts, memory);
@@ -318,13 +336,13 @@ fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refus
     let mut exchanges = Vec::new();
     let until = Instant::now() + MEET_MAX;
     while exchanges.len() < EXCHANGES {
-        let before = clocks::times();
-        mesh.send(0, &Frame::Word(Word::WhatTime).bytes(), Vec::new())
+        let before = clock_offsets::times();
+        mesh.send(0, &Frame::Word(Message::QueryTime).bytes(), Vec::new())
             .map_err(|why| why.to_string())?;
         let there = loop {
             match mesh.hear() {
                 Some(Ok(said)) => match Frame::parse(&said.header) {
-                    Some(Frame::Word(Word::Time { times })) if said.from == 0 => break times,
+                    Some(Frame::Word(Message::Time { times })) if said.from == 0 => break times,
                     _ => early.push(said),
                 },
                 Some(Err(Gone::Left(_) | Gone::Lost(..))) => return Err("a node is lost".into()),
@@ -333,9 +351,9 @@ fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refus
                 None => std::thread::yield_now(),
             }
         };
-        exchanges.push([before, there, clocks::times()]);
+        exchanges.push([before, there, clock_offsets::times()]);
     }
-    Ok(clocks::ahead(&exchanges))
+    Ok(clock_offsets::ahead(&exchanges))
 }
 
 fn open(program: &talk::Program) -> Result<Program, Refusal> {

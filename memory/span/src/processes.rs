@@ -1,156 +1,167 @@
-//! Other processes than the program's own. They are made at the origin, and their system calls are
-//! their own affair.
+//! Child processes. They are created at the origin, and Nagaya does not catch their system calls.
 //!
-//! A child that executes something at once (posix_spawn, vfork) shares the program's memory until
-//! then. One that is forked has a copy of all of it, the [`Snapshot`], and is from then on a
-//! process like any other: nothing of ours is done by it any more.
+//! A child of posix_spawn or vfork shares the program's memory until it executes a program. A
+//! forked child has a copy of all memory, the [`Snapshot`], and is then an ordinary process.
 
-use crate::actions;
+use std::sync::atomic::Ordering;
+
+use crate::call::{self, Call};
 use crate::context::Context;
-use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::signals::block;
-use crate::snapshot::{Child, Snapshot};
-use crate::{descriptors, limits, raw, scheduling, shadow, threads};
+use crate::request::Request;
+use crate::signal::block;
+use crate::slot::Slot;
+use crate::snapshot::Child;
+use crate::snapshot::Snapshot;
+use crate::{
+    alternate_stack, clocks, descriptors, dispositions, kernel_threads, limits, raw, scheduling,
+    sigaction,
+};
 
-/// The flags with which a child shares memory, and its parent waits.
+/// The flags of vfork: the child shares memory, and its parent waits.
 const SHARES: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
 
-/// What a thread that is stopped with this frame wants: clone's flags and exit signal, where IDs
-/// go, the child's stack, or 0 for the parent's, and the child's thread area, if it has a copy.
+/// Makes a child for the thread that was caught with this frame. `flags` are clone's, with the exit
+/// signal; `tids` are the addresses for its ID; `stack` is its stack, or 0 for the parent's; `area`
+/// is its thread area, if it has a copy of the memory.
 ///
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
 pub unsafe fn begin(
     here: &Here,
-    seat: &Seat,
+    slot: &Slot,
     frame: *mut libc::ucontext_t,
     flags: u64,
     tids: [u64; 2],
     stack: u64,
     area: u64,
 ) -> i64 {
-    // The kernel's clone has so many.
+    // clone(2) has 32 bits of flags.
     if flags > u32::MAX.into() {
         return -i64::from(libc::EINVAL);
     }
     let number = match flags & SHARES {
-        SHARES => shadow::CHILD,
-        shares if shares & libc::CLONE_VM as u64 == 0 => shadow::FORK,
-        // It would go on beside its parent, and wait for it by calls that nobody answers.
+        SHARES => call::CHILD,
+        shares if shares & libc::CLONE_VM as u64 == 0 => call::FORK,
+        // A child that runs beside its parent would need an agent for its futexes.
         _ => return -i64::from(libc::ENOSYS),
     };
-    // We set it, if it is not the parent's anyway.
+    // Nagaya sets the thread area itself.
     let flags = flags & !(libc::CLONE_SETTLS as u64);
     let call = Call { number, arguments: [flags, tids[0], tids[1], 0, 0, 0] };
-    // SAFETY: as the caller says, for all of these.
+    // SAFETY: the frame is the kernel's, and the slot belongs to this thread, so nobody else uses
+    // its context.
     unsafe {
-        if Context::take(seat, frame, area).is_err() {
+        if Context::take(slot.context(), frame, alternate_stack::of_program(slot, frame), area)
+            .is_err()
+        {
             return -i64::from(libc::ENOMEM);
         }
-        let registers = &mut (*Context::registers(seat.context())).uc_mcontext.gregs;
+        let registers = &mut (*Context::registers(slot.context())).uc_mcontext.gregs;
         registers[libc::REG_RAX as usize] = 0;
         if stack != 0 {
             registers[libc::REG_RSP as usize] = stack as i64;
         }
         match (here.node, number) {
-            (0, shadow::FORK) => fork(here, seat, call),
-            (0, _) => child(seat, call),
-            _ => here.desk.ask(seat, Request::Call(call)),
+            (0, call::FORK) => fork(here, slot, call),
+            (0, _) => child(slot, call),
+            _ => here.table.request(slot, Request::Call(call)),
         }
     }
 }
 
-/// Of a child that has its parent's descriptors nobody sees when it closes one.
+/// Notes that a child shares the descriptor table: Nagaya does not see which descriptors it closes.
 fn shares_files(flags: u64) {
     if flags & libc::CLONE_FILES as u64 != 0 {
         descriptors::are_of_threads();
     }
 }
 
-/// At the origin: the child goes on with the seat's context, and has executed something, or has
-/// ended, on return.
+/// At the origin: makes a child that shares memory and resumes with the slot's context. Returns
+/// when it has executed a program or has exited.
 ///
 /// # Safety
-/// By the seat's thread, or its shadow.
-pub unsafe fn child(seat: &Seat, call: Call) -> i64 {
+/// Runs on the slot's thread, or on its shadow; the slot's context is complete.
+pub unsafe fn child(slot: &Slot, call: Call) -> i64 {
     let [flags, parent_tid, child_tid, ..] = call.arguments;
     let tids = [parent_tid, child_tid];
     shares_files(flags);
-    // A signal would use the stack for handlers, on which the parent waits.
+    // A signal handler in the child would use the stack on which the parent waits.
     let mask = block(!0);
-    // SAFETY: as the caller says. The parent waits, so the child may have the parent's area.
+    // SAFETY: the parent waits (CLONE_VFORK), so the child may use the second stack of its slot.
+    // `spawned` never returns.
     let result =
-        unsafe { raw::clone(flags, tids, seat.second_stack_end(), spawned, seat.index as usize) };
+        unsafe { raw::clone(flags, tids, slot.child_stack_end(), spawned, slot.index as usize) };
     block(mask);
     result
 }
 
-/// The child, on its parent's area.
+/// The entry of a child that shares memory, on the second stack of its parent's slot.
 extern "C" fn spawned(index: usize) -> ! {
-    let seat = Here::get().desk.seat(index as u32);
+    let slot = Here::get().table.slot(index as u32);
     scheduling::computes();
     limits::are_of_kernel();
-    // SAFETY: the context was given to us; with it the kernel gets the program's mask, and its
-    // alternate stack instead of the parent's stack for handlers.
-    unsafe { raw::go_on(Context::registers(seat.context())) }
+    // SAFETY: `begin` has stored the context. It sets the program's mask and the program's
+    // alternate stack in the kernel.
+    unsafe { raw::go_on(Context::registers(slot.context())) }
 }
 
-/// At the origin: a child with a copy of all memory goes on with the seat's context.
+/// At the origin: makes a child with a copy of all memory, which resumes with the slot's context.
 ///
 /// # Safety
-/// By the seat's thread, or its shadow.
-pub unsafe fn fork(here: &Here, seat: &Seat, call: Call) -> i64 {
+/// Runs on the slot's thread, or on its shadow; the slot's context is complete.
+pub unsafe fn fork(here: &Here, slot: &Slot, call: Call) -> i64 {
     let [flags, parent_tid, tid, ..] = call.arguments;
     shares_files(flags);
-    let answer = here.desk.ask(seat, Request::Fork);
+    let answer = here.table.request(slot, Request::Fork);
     if answer < 0 {
         return answer;
     }
     let snapshot = answer as *mut Snapshot;
-    // In the child there is no memory yet when the kernel would write there.
+    // The child's memory does not exist yet when the kernel would store the ID there.
     let kernel = flags & !(libc::CLONE_CHILD_SETTID as u64);
-    // SAFETY: the snapshot is ours until we say so; what the child needs until it has its memory is
-    // in the agent's, and in the seat's area.
+    // SAFETY: the agent has given the snapshot to this thread until `ForkDone`. The child inherits
+    // it and the slot as private memory of this process. `forked` never returns.
     let result = unsafe {
-        (*snapshot).child = Child { seat: seat.index, flags, tid, actions: actions::all() };
-        // A handler of ours would run in the child.
+        (*snapshot).child = Child { slot: slot.index, flags, tid, actions: dispositions::all() };
+        // A signal would run Nagaya's handler in the child.
         let mask = block(!0);
         let tids = [parent_tid, tid];
-        let result = raw::clone(kernel, tids, seat.second_stack_end(), forked, snapshot as usize);
+        let result = raw::clone(kernel, tids, slot.child_stack_end(), forked, snapshot as usize);
         block(mask);
         result
     };
-    here.desk.ask(seat, Request::Forked);
+    here.table.request(slot, Request::ForkDone);
     result
 }
 
-/// The child, on a copy of its parent's area.
+/// The entry of a forked child, on a copy of the second stack of its parent's slot.
 extern "C" fn forked(snapshot: usize) -> ! {
-    // SAFETY: the parent's, which we have inherited.
+    // SAFETY: `fork` passes a valid snapshot, and the child has inherited its memory.
     let snapshot = unsafe { &*(snapshot as *const Snapshot) };
-    let Child { seat, flags, tid, ref actions } = snapshot.child;
+    let Child { slot, flags, tid, ref actions } = snapshot.child;
     let here = Here::get();
-    let context = here.desk.seat(seat).context();
+    let context = here.table.slot(slot).context();
     scheduling::computes();
-    // SAFETY: nothing of the program has run in this process; and then its context goes on.
+    // SAFETY: no code of the program has run in this process, so its memory may be replaced. The
+    // context is complete.
     unsafe {
         if !snapshot.settle() {
-            // As where memory is short later.
+            // A child that runs out of memory later would be killed, too.
             let itself = raw::call(libc::SYS_getpid as u64, [0; 6]) as u64;
             raw::call(libc::SYS_kill as u64, [itself, libc::SIGKILL as u64, 0, 0, 0, 0]);
         }
-        actions::are_of_kernel(actions);
+        sigaction::are_of_kernel(actions);
         limits::are_of_kernel();
         if flags & libc::CLONE_FILES as u64 == 0 {
-            raw::call(libc::SYS_close as u64, [here.desk.bell() as u64, 0, 0, 0, 0, 0]);
+            raw::call(libc::SYS_close as u64, [here.table.doorbell() as u64, 0, 0, 0, 0, 0]);
         }
         if flags & libc::CLONE_CHILD_SETTID as u64 != 0 {
             let itself = raw::call(libc::SYS_gettid as u64, [0; 6]) as i32;
             (tid as *mut i32).write_unaligned(itself);
         }
-        here.desk.seat(seat).is_of_child();
-        threads::set_thread_area((*context).thread_area);
+        here.table.slot(slot).clock_entry.store(clocks::entry_alone(), Ordering::SeqCst);
+        kernel_threads::set_thread_area((*context).thread_area);
         raw::go_on(Context::registers(context))
     }
 }

@@ -86,7 +86,7 @@ pub struct Thread {
     /// Its ID, as the program knows it.
     pub tid: i32,
     /// Its number among those that are there at once.
-    pub seat: u32,
+    pub slot: u32,
     /// How long it had a processor.
     pub running_ns: u64,
     /// How long it was stopped at pages.
@@ -130,7 +130,7 @@ pub struct Access {
     /// It wanted to write.
     pub writes: bool,
     /// The thread's number.
-    pub seat: u32,
+    pub slot: u32,
     /// How often that was seen.
     pub times: u64,
 }

@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::calls;
-use crate::desk::Seat;
+use crate::futex;
 use crate::here::Here;
+use crate::slot::Slot;
 
 /// The kernel's `struct robust_list_head`: a ring of what is held, where the words are from
 /// there, and what was being taken or given.
@@ -26,11 +26,11 @@ const TID: u32 = 0x3fff_ffff;
 const PRIORITY: u64 = 1;
 
 /// set_robust_list.
-pub fn set(seat: &Seat, a: [u64; 6]) -> i64 {
+pub fn set(slot: &Slot, a: [u64; 6]) -> i64 {
     if a[1] != size_of::<Head>() as u64 {
         return -i64::from(libc::EINVAL);
     }
-    seat.robust.store(a[0], Ordering::Relaxed);
+    slot.robust.store(a[0], Ordering::Relaxed);
     0
 }
 
@@ -38,25 +38,25 @@ pub fn set(seat: &Seat, a: [u64; 6]) -> i64 {
 ///
 /// # Safety
 /// Pointers are the program's.
-pub unsafe fn get(seat: &Seat, a: [u64; 6]) -> i64 {
-    if a[0] != 0 && a[0] as i32 != seat.tid.load(Ordering::Relaxed) {
+pub unsafe fn get(slot: &Slot, a: [u64; 6]) -> i64 {
+    if a[0] != 0 && a[0] as i32 != slot.tid.load(Ordering::Relaxed) {
         return -i64::from(libc::EPERM);
     }
     // SAFETY: as the caller says.
     unsafe {
         (a[2] as *mut u64).write_unaligned(size_of::<Head>() as u64);
-        (a[1] as *mut u64).write_unaligned(seat.robust.load(Ordering::Relaxed));
+        (a[1] as *mut u64).write_unaligned(slot.robust.load(Ordering::Relaxed));
     }
     0
 }
 
-/// The seat's thread ends.
+/// The slot's thread ends.
 ///
 /// # Safety
 /// By that thread; the program keeps its list in order.
-pub unsafe fn owner_dies(here: &Here, seat: &Seat) {
-    let tid = seat.tid.load(Ordering::Relaxed).cast_unsigned();
-    let address = seat.robust.swap(0, Ordering::Relaxed);
+pub unsafe fn owner_dies(here: &Here, slot: &Slot) {
+    let tid = slot.tid.load(Ordering::Relaxed).cast_unsigned();
+    let address = slot.robust.swap(0, Ordering::Relaxed);
     if address == 0 {
         return;
     }
@@ -72,25 +72,25 @@ pub unsafe fn owner_dies(here: &Here, seat: &Seat) {
             // What is woken may take the entry out of memory.
             let next = (entry as *const u64).read();
             if entry != head.pending {
-                died(here, seat, word(entry), tid, false);
+                died(here, slot, word(entry), tid, false);
             }
             entry = next;
         }
         if head.pending != 0 {
-            died(here, seat, word(head.pending), tid, true);
+            died(here, slot, word(head.pending), tid, true);
         }
     }
 }
 
 /// # Safety
 /// A word of the program's.
-unsafe fn died(here: &Here, seat: &Seat, address: u64, tid: u32, is_pending: bool) {
+unsafe fn died(here: &Here, slot: &Slot, address: u64, tid: u32, is_pending: bool) {
     // SAFETY: as the caller says.
     let word = unsafe { &*(address as *const AtomicU32) };
     let wake = || {
         let arguments = [address, libc::FUTEX_WAKE as u64, 1, 0, 0, 0];
         // SAFETY: as the caller says.
-        unsafe { calls::futex(here, seat, arguments) };
+        unsafe { futex::call(here, slot, arguments) };
     };
     let before = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |value| {
         (value & TID == tid).then_some(value & WAITERS | OWNER_DIED)

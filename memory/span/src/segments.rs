@@ -3,18 +3,19 @@
 //!
 //! All of this runs on the program's threads, as [`calls`](crate::calls) does.
 
-use crate::addresses::{PAGE, Wish};
-use crate::desk::{Request, Seat};
-use crate::frame::Laid;
+use crate::addresses::{Hint, PAGE};
 use crate::here::Here;
 use crate::raw;
+use crate::request::Request;
+use crate::shared::Overlay;
+use crate::slot::Slot;
 
 /// shmat(2).
 ///
 /// # Safety
 /// At the origin; arguments are as the program gave them.
-pub unsafe fn attach(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
-    let ask = |request| here.desk.ask(seat, request);
+pub unsafe fn attach(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
+    let ask = |request| here.table.request(slot, request);
     let [segment, wanted, flags, ..] = a;
     let has = |flag: i32| flags as i32 & flag != 0;
     let invalid = -i64::from(libc::EINVAL);
@@ -30,7 +31,7 @@ pub unsafe fn attach(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     let (protection, is_file) = (0, true);
     let given = match wanted {
         0 if has(libc::SHM_REMAP) => return invalid,
-        0 => ask(Request::Map { bytes, protection, is_file, wish: Wish::default() }),
+        0 => ask(Request::Map { bytes, protection, is_file, hint: Hint::default() }),
         _ if !wanted.is_multiple_of(PAGE) && !has(libc::SHM_RND) => return invalid,
         _ => {
             let (start, replaces) = (wanted - wanted % PAGE, has(libc::SHM_REMAP));
@@ -44,7 +45,7 @@ pub unsafe fn attach(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
         return given;
     }
     let start = given as u64;
-    let mut result = ask(Request::Lay { start, bytes, kind: Laid::Shared });
+    let mut result = ask(Request::Overlay { start, bytes, kind: Overlay::Shared });
     if result == 0 {
         let flags = flags & !(libc::SHM_RND as u64) | libc::SHM_REMAP as u64;
         // SAFETY: memory that was just given.
@@ -54,7 +55,7 @@ pub unsafe fn attach(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
         ask(Request::Unmap { start, bytes });
         return result;
     }
-    ask(Request::Attached { start, bytes });
+    ask(Request::Attach { start, bytes });
     let mut protection = libc::PROT_READ;
     if !has(libc::SHM_RDONLY) {
         protection |= libc::PROT_WRITE;
@@ -72,8 +73,8 @@ pub unsafe fn attach(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
 ///
 /// # Safety
 /// As for [`attach`].
-pub unsafe fn detach(here: &Here, seat: &Seat, start: u64) -> i64 {
-    let bytes = here.desk.ask(seat, Request::Detached(start));
+pub unsafe fn detach(here: &Here, slot: &Slot, start: u64) -> i64 {
+    let bytes = here.table.request(slot, Request::Detach(start));
     if bytes < 0 {
         return bytes;
     }
@@ -82,6 +83,6 @@ pub unsafe fn detach(here: &Here, seat: &Seat, start: u64) -> i64 {
     let arguments = [start, bytes as u64, 0, flags as u64, u64::MAX, 0];
     // SAFETY: the program's own, which it gives back.
     let result = unsafe { raw::call(libc::SYS_mmap as u64, arguments) };
-    here.desk.ask(seat, Request::Unmap { start, bytes: bytes as u64 });
+    here.table.request(slot, Request::Unmap { start, bytes: bytes as u64 });
     result.min(0)
 }

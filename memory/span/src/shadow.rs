@@ -1,128 +1,149 @@
-//! A thread's half at the origin while it runs on another node: it makes the other half's
-//! system calls, has its mask, and gets its signals, which it hands on.
+//! The shadow of a thread that runs on another node: its kernel thread at the origin. The shadow
+//! makes the thread's system calls, has its signal mask, and forwards its signals.
 
 use std::sync::atomic::Ordering;
 
-use crate::actions;
-use crate::desk::{Call, Request, Seat};
+use crate::call::{self, Call};
 use crate::edges::{self, RESTART};
 use crate::here::Here;
-use crate::signals::{self, ALL, OURS, Signal, block, send};
-use crate::{calls, processes, scheduling, threads};
+use crate::request::Request;
+use crate::signal::{ALL, OURS, Signal, block, send};
+use crate::slot::Slot;
+use crate::{calls, dispositions, kernel_threads, processes, raw, scheduling, threads};
 
-/// What it is asked besides the kernel's calls; a program cannot ask for these.
-const FIRST: u64 = 1 << 32;
-/// The thread's mask is to be this.
-pub const MASK: u64 = FIRST;
-/// The signal that was handed on is being handled, with this mask.
-pub const TAKEN: u64 = FIRST + 1;
-/// The thread has made a fault: what its siginfo begins with.
-pub const FAULT: u64 = FIRST + 2;
-/// The thread comes home, with the context of its seat.
-pub const HOME: u64 = FIRST + 3;
-/// The thread has ended with this status.
-pub const END: u64 = FIRST + 4;
-
-/// A child that shares memory: flags, and where its IDs go; with the context of its seat.
-pub const CHILD: u64 = FIRST + 5;
-/// A child that has a copy of it; the same.
-pub const FORK: u64 = FIRST + 6;
-
-/// Stands for its other half, which has this mask, until that has ended or comes back. All
-/// signals of the program are blocked before.
-pub fn stand(here: &Here, seat: &Seat, mask: u64) -> ! {
-    // A signal is with the other half, which has not said yet that it handles it.
+/// Serves the thread, which has this signal mask, until it exits or returns to the origin. The
+/// calling kernel thread becomes its shadow; it blocks all signals of the program.
+pub fn stand(here: &Here, slot: &Slot, mask: u64) -> ! {
+    // The thread has been sent a signal, and has not acknowledged it.
     let mut told = false;
     scheduling::serves();
-    set_mask(seat, mask);
+    set_mask(slot, mask);
     loop {
-        told |= hand_on(here, seat, told);
-        let Some(call) = seat.work(!told) else { continue };
+        told |= hand_on(here, slot, told);
+        let Some(call) = wait_for_call(slot, !told) else { continue };
         let a = call.arguments;
         let result = match call.number {
-            END => {
+            call::END => {
                 block(!0);
-                here.desk.ask(seat, Request::Gone(a[0] as i32));
-                threads::over()
+                here.table.request(slot, Request::Exited(a[0] as i32));
+                kernel_threads::over()
             }
-            HOME => {
+            call::HOME => {
                 block(!0);
-                // SAFETY: the context came for this; nothing of ours is in use.
-                unsafe { threads::run(seat) }
+                // SAFETY: the thread's node sent the context with which it resumes; nothing on this
+                // stack is used after that.
+                unsafe { threads::run(slot) }
             }
-            TAKEN => {
+            call::TAKEN => {
                 told = false;
-                seat.clear(Seat::SIGNAL);
-                set_mask(seat, a[0]);
+                slot.clear(Slot::SIGNAL);
+                set_mask(slot, a[0]);
                 0
             }
-            // It is done anew after the handler.
-            _ if seat.has(Seat::SIGNAL) => RESTART,
-            MASK => set_mask(seat, a[0]),
-            FAULT => fault(seat, a),
-            // SAFETY: its other half waits, and its context came with the call.
-            CHILD => unsafe { processes::child(seat, call) },
-            // SAFETY: as above.
-            FORK => unsafe { processes::fork(here, seat, call) },
+            // The thread repeats the call after the handler.
+            _ if slot.has(Slot::SIGNAL) => RESTART,
+            call::MASK => set_mask(slot, a[0]),
+            call::FAULT => fault(slot, a),
+            // SAFETY: the child's context came with the call, and the thread waits for the result.
+            call::CHILD => unsafe { processes::child(slot, call) },
+            // SAFETY: the child's context came with the call, and the thread waits for the result.
+            call::FORK => unsafe { processes::fork(here, slot, call) },
             _ => make(&call),
         };
-        told |= hand_on(here, seat, told);
-        here.desk.tell(seat, Request::Done(result));
+        told |= hand_on(here, slot, told);
+        here.table.post(slot, Request::Completed(result));
     }
 }
 
-/// Makes a call of the other half; a bad address is EFAULT.
+/// Waits for a call; if `signals`, a signal of the program ends the wait.
+fn wait_for_call(slot: &Slot, signals: bool) -> Option<Call> {
+    loop {
+        if let Some(call) = slot.take_call() {
+            return Some(call);
+        }
+        if signals && slot.has(Slot::SIGNAL) {
+            return None;
+        }
+        match signals {
+            // SAFETY: the shadow's kernel thread attached to the slot before it became a shadow.
+            true => unsafe { edges::sleep(slot.call_posted(), 0, None) },
+            false => raw::sleep(slot.call_posted(), 0, None),
+        };
+    }
+}
+
+/// Makes a system call of the thread. A bad address gives EFAULT.
 fn make(call: &Call) -> i64 {
     extern "C" fn make(call: usize) -> i64 {
         let call = std::ptr::with_exposed_provenance::<Call>(call);
-        // SAFETY: what the other half wants; the pointer is the one below.
-        unsafe { calls::for_another(Here::get(), Seat::own(), *call) }
+        // SAFETY: the pointer is that of the `Call` below, which lives until `guard` returns; its
+        // arguments are the program's.
+        unsafe { calls::for_another(Here::get(), Slot::current(), *call) }
     }
-    // SAFETY: a shadow has sat down; calls that use the program's addresses are undone by nothing.
+    // SAFETY: the shadow's kernel thread has attached to the slot. Where `for_another` uses the
+    // program's addresses, it holds no lock and leaves nothing to undo.
     unsafe { edges::guard(make, std::ptr::from_ref(call).expose_provenance()) }
 }
 
-/// Whether the other half has been told of a signal now.
-fn hand_on(here: &Here, seat: &Seat, told: bool) -> bool {
-    !told && seat.has(Seat::SIGNAL) && here.desk.ask(seat, Request::Signal) == 0
+/// Forwards the signal in the slot to the thread. Returns true if that was done now.
+fn hand_on(here: &Here, slot: &Slot, told: bool) -> bool {
+    !told && slot.has(Slot::SIGNAL) && here.table.request(slot, Request::ForwardSignal) == 0
 }
 
-fn set_mask(seat: &Seat, mask: u64) -> i64 {
-    seat.mask.store(mask, Ordering::Relaxed);
+fn set_mask(slot: &Slot, mask: u64) -> i64 {
+    slot.mask.store(mask, Ordering::Relaxed);
     block(mask & !OURS);
     0
 }
 
-/// As the kernel does: what is blocked or ignored ends the program.
-fn fault(seat: &Seat, said: [u64; 6]) -> i64 {
+/// Delivers the thread's fault. As in the kernel, a fault that is blocked or ignored ends the
+/// program.
+fn fault(slot: &Slot, said: [u64; 6]) -> i64 {
     let signal = said[0] as i32;
-    let action = actions::of(signal);
-    let is_blocked = seat.mask.load(Ordering::Relaxed) & 1 << (signal - 1) != 0;
+    let action = dispositions::of(signal);
+    let is_blocked = slot.mask.load(Ordering::Relaxed) & 1 << (signal - 1) != 0;
     if is_blocked || !action.is_handler() {
-        actions::reset(signal);
+        dispositions::reset(signal);
         block(0);
-        send(seat.kernel(), signal);
+        send(slot.live_tid(), signal);
         return 0;
     }
     if action.has(libc::SA_RESETHAND) {
-        actions::reset(signal);
+        dispositions::reset(signal);
     }
     block(ALL);
+    if slot.has(Slot::SIGNAL) {
+        // It came first. The thread repeats its fault after that signal's handler.
+        return RESTART;
+    }
     let mut info = [0; 16];
     info[..said.len()].copy_from_slice(&said);
-    seat.put(&Signal { action, info });
+    slot.set_signal(&Signal { action, info });
     0
 }
 
-/// Of a thread that begins, or goes elsewhere: from now on this one is its shadow.
-pub fn of_context(here: &Here, seat: &Seat) -> ! {
-    // SAFETY: the context is the thread's, which is not there yet, or is sent.
-    let mask = unsafe { (*seat.context()).mask() };
-    let _ = signals::block(ALL);
-    stand(here, seat, mask)
+/// Becomes the shadow of the thread whose context is in the slot: it starts on another node, or
+/// moves there.
+pub fn of_context(here: &Here, slot: &Slot) -> ! {
+    // SAFETY: the context is complete: `threads::clone` or `moves::go` has stored it.
+    let mask = unsafe { (*slot.context()).mask() };
+    block(ALL);
+    stand(here, slot, mask)
 }
 
-/// Whether the context of the thread's seat goes with a call.
-pub fn takes_context(call: &Call) -> bool {
-    [libc::SYS_clone as u64, CHILD, FORK].contains(&call.number)
+/// The entry of a new kernel thread at the origin, on the stack of its slot: the thread itself or,
+/// if it runs on another node, its shadow.
+pub extern "C" fn first(index: usize) -> ! {
+    let here = Here::get();
+    let slot = here.table.slot(index as u32);
+    while slot.woken.load(Ordering::SeqCst) == 0 {
+        raw::sleep(&slot.woken, 0, None);
+    }
+    slot.attach();
+    if slot.node.load(Ordering::Relaxed) == here.node {
+        // SAFETY: `threads::clone` has stored the context before it set `woken`.
+        unsafe { threads::run(slot) }
+    }
+    here.table.request(slot, Request::StartThread(index as u32));
+    of_context(here, slot)
 }

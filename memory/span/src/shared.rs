@@ -8,8 +8,19 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
+use serde::{Deserialize, Serialize};
+
 /// Ranges that a table has room for, apart from each other.
 pub const RANGES_MAX: usize = 4096;
+
+/// Which mapping shows pages instead of the segment's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Overlay {
+    /// A shared mapping: other processes may write it. It stands at the origin.
+    Shared,
+    /// An empty file, since the pages of a private file mapping lie beyond the end of its file.
+    Beyond,
+}
 
 /// Ranges of addresses, in order: written by the agent, read by all threads without a lock.
 struct Table {

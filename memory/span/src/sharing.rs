@@ -4,18 +4,20 @@
 
 use std::ops::Range;
 
-use crate::addresses::PAGE;
-use crate::calls::{self, Where};
-use crate::desk::{Call, Request, Seat};
-use crate::frame::Laid;
+use crate::addresses::{Hint, PAGE};
+use crate::call::Call;
+use crate::call_table::{self, Where};
 use crate::here::Here;
-use crate::{moves, raw, shared};
+use crate::request::Request;
+use crate::shared::{self, Overlay};
+use crate::slot::Slot;
+use crate::{migrate, names, raw};
 
 /// mmap's flags that say where.
 const WHERE: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT;
 
 /// `nagaya_migrate` and its like.
-const MIGRATE: i64 = moves::CALL as i64;
+const MIGRATE: i64 = migrate::CALL as i64;
 
 /// Whether a thread of another node has to go to the origin for this call: code of ours that runs
 /// where the thread does must not be stopped at such memory. A thread that ends may have mutexes
@@ -24,7 +26,7 @@ pub fn needs_origin(call: &Call) -> bool {
     if call.number == libc::SYS_exit as u64 && shared::is_there() {
         return true;
     }
-    match calls::place(call.number) {
+    match call_table::place(call.number) {
         // Such a call uses what is at the origin, not this node's copies.
         Where::Origin | Where::Memory => {
             call.arguments.iter().any(|&it| shared::contains(it) && !shared::is_leased(it))
@@ -110,8 +112,8 @@ unsafe fn map_anywhere(a: [u64; 6]) -> i64 {
 ///
 /// # Safety
 /// As for [`check`].
-pub unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
-    let ask = |request| here.desk.ask(seat, request);
+pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
+    let ask = |request| here.table.request(slot, request);
     let (bytes, protection, flags) = (a[1], a[2] as u32, a[3] as i32);
     // An error must leave what stands at a fixed address.
     // SAFETY: as the caller says.
@@ -122,7 +124,7 @@ pub unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     let reads_only = protection as i32 & (libc::PROT_READ | libc::PROT_WRITE) == libc::PROT_READ;
     let may_lease = here.nodes > 1 && reads_only && flags & libc::MAP_ANONYMOUS == 0;
     let lease = may_lease.then_some((a[4] as i32, a[5]));
-    let start = place(here, seat, flags, a[0], bytes, lease);
+    let start = place(here, slot, flags, a[0], bytes, lease);
     let mut result = start;
     // SAFETY: the mapping is ours, and the addresses have just been given to this thread.
     unsafe {
@@ -149,7 +151,7 @@ pub unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     }
     let start = start as u64;
     if here.names {
-        calls::name(here, seat, start, bytes, a);
+        names::name(here, slot, start, bytes, a);
     }
     match ask(Request::Protect { start, bytes, protection }) {
         0 => start as i64,
@@ -161,18 +163,18 @@ pub unsafe fn map(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
 /// be mapped for reading, and the offset.
 fn place(
     here: &Here,
-    seat: &Seat,
+    slot: &Slot,
     flags: i32,
     wanted: u64,
     bytes: u64,
     lease: Option<(i32, u64)>,
 ) -> i64 {
-    let ask = |request| here.desk.ask(seat, request);
+    let ask = |request| here.table.request(slot, request);
     let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, true);
     let start = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
         0 => {
-            let wish = calls::wish([wanted, 0, 0, flags as u64, 0, 0]);
-            ask(Request::Map { bytes, protection: 0, is_file, wish })
+            let hint = Hint::of_mmap(&[wanted, 0, 0, flags as u64, 0, 0]);
+            ask(Request::Map { bytes, protection: 0, is_file, hint })
         }
         _ => ask(Request::MapAt { start: wanted, bytes, protection: 0, replaces, is_file }),
     };
@@ -182,7 +184,7 @@ fn place(
     if let Some((descriptor, offset)) = lease {
         ask(Request::Lease { descriptor, start: start as u64, offset, bytes });
     }
-    match ask(Request::Lay { start: start as u64, bytes, kind: Laid::Shared }) {
+    match ask(Request::Overlay { start: start as u64, bytes, kind: Overlay::Shared }) {
         0 => start,
         error => {
             ask(Request::Unmap { start: start as u64, bytes });
@@ -216,12 +218,12 @@ pub unsafe fn protect(a: [u64; 6]) -> i64 {
 ///
 /// # Safety
 /// madvise's arguments, as the program gave them; at the origin.
-pub unsafe fn inherit(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
+pub unsafe fn inherit(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     let [start, bytes, advice, ..] = a;
     if bytes == 0 {
         return 0;
     }
-    match here.desk.ask(seat, Request::Inherit { start, bytes, advice: advice as i32 }) {
+    match here.table.request(slot, Request::Inherit { start, bytes, advice: advice as i32 }) {
         0 => {}
         error => return error,
     }
@@ -243,8 +245,8 @@ pub unsafe fn inherit(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
 ///
 /// # Safety
 /// mremap's arguments, in whole pages, whose flags are known; at the origin.
-pub unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
-    let ask = |request| here.desk.ask(seat, request);
+pub unsafe fn remap(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
+    let ask = |request| here.table.request(slot, request);
     let [old, old_bytes, bytes, flags, wanted, _] = a;
     let flags = flags as i32;
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
@@ -257,9 +259,9 @@ pub unsafe fn remap(here: &Here, seat: &Seat, a: [u64; 6]) -> i64 {
     if flags & libc::MREMAP_MAYMOVE == 0 {
         return -i64::from(libc::ENOMEM);
     }
-    let protection = (ask(Request::Look(old)) & !Request::OF_FILE) as u32;
+    let protection = (ask(Request::Inspect(old)) & !Request::OF_FILE) as u32;
     let place_flags = if is_fixed { libc::MAP_FIXED } else { 0 };
-    let new = place(here, seat, place_flags, if is_fixed { wanted } else { 0 }, bytes, None);
+    let new = place(here, slot, place_flags, if is_fixed { wanted } else { 0 }, bytes, None);
     if new < 0 {
         return new;
     }

@@ -5,7 +5,7 @@
 //! calls. That one's other half, if it is a shadow, is told and runs the handler; until it
 //! has said so, the shadow blocks everything: one signal is under way to a thread at most.
 //!
-//! A thread that is stopped in code of ours takes the signal along ([`Seat::put`]) and handles it
+//! A thread that is stopped in code of ours takes the signal along ([`Slot::put`]) and handles it
 //! on its way back to the program, as the kernel would do with a thread in a system call: the
 //! handler's frame is a copy of that of the signal that caught the call.
 //!
@@ -18,17 +18,15 @@ use std::sync::atomic::Ordering;
 
 use libc::{c_int, siginfo_t, ucontext_t};
 
-use crate::actions::{self, Action};
 use crate::addresses::PAGE;
+use crate::call::{self, Call};
 use crate::context::{self, Context};
-use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::{alternate_stack, calls, clocks, edges, raw, shadow};
+use crate::request::Request;
+use crate::signal::{ALL, Action, OURS, Signal, block, send};
+use crate::slot::Slot;
+use crate::{alternate_stack, clocks, dispositions, edges, mask, raw};
 
-/// `sigprocmask`'s set for SIGSYS, which is ours.
-pub const OURS: u64 = 1 << (libc::SIGSYS - 1);
-/// All that are the program's.
-pub const ALL: u64 = !OURS;
 /// Bytes of the kernel's `ucontext`; its siginfo follows.
 const CONTEXT_BYTES: usize = offset_of!(ucontext_t, uc_sigmask) + 8;
 /// Carry, direction and the like, which a handler begins without: DF, TF, RF.
@@ -37,69 +35,6 @@ const FLAGS_CLEARED: i64 = 0x1_0500;
 const FRAME_BYTES: usize = 8 + CONTEXT_BYTES + size_of::<[u64; 16]>();
 /// Bytes below the stack pointer that functions may have in use.
 const RED_ZONE: usize = 128;
-
-/// A signal on its way.
-#[derive(Clone, Copy)]
-#[repr(C)]
-pub struct Signal {
-    /// What is to be done about it.
-    pub action: Action,
-    /// The kernel's `siginfo`, which begins with its number.
-    pub info: [u64; 16],
-}
-
-impl Signal {
-    /// None.
-    pub const NONE: Self = Self { action: Action::DEFAULT, info: [0; 16] };
-
-    /// Its number.
-    pub fn number(&self) -> i32 {
-        self.info[0] as i32
-    }
-
-    /// As bytes, for another node.
-    pub fn bytes(&self) -> Vec<u8> {
-        let Action { handler, flags, restorer, mask } = self.action;
-        let words = [handler, flags, restorer, mask].into_iter().chain(self.info);
-        words.flat_map(u64::to_le_bytes).collect()
-    }
-
-    /// Of what another node sent, if it can be one.
-    pub fn parse(bytes: &[u8]) -> Option<Self> {
-        let (words, rest) = bytes.as_chunks::<8>();
-        let [handler, flags, restorer, mask, info @ ..] = words else { return None };
-        let word = |bytes: &[u8; 8]| u64::from_le_bytes(*bytes);
-        let action = Action {
-            handler: word(handler),
-            flags: word(flags),
-            restorer: word(restorer),
-            mask: word(mask),
-        };
-        let info: Vec<u64> = info.iter().map(word).collect();
-        let signal = Self { action, info: info.try_into().ok()? };
-        (rest.is_empty() && (1..=64).contains(&signal.number())).then_some(signal)
-    }
-}
-
-/// Sets this thread's mask; what it was.
-pub fn block(mask: u64) -> u64 {
-    let mut before = 0u64;
-    let (new, old) = (std::ptr::from_ref(&mask) as u64, std::ptr::from_mut(&mut before) as u64);
-    let arguments = [libc::SIG_SETMASK as u64, new, old, 8, 0, 0];
-    // SAFETY: masks of ours.
-    unsafe { raw::call(libc::SYS_rt_sigprocmask as u64, arguments) };
-    before
-}
-
-/// Sends one to a thread of this process.
-pub fn send(thread: i32, signal: c_int) {
-    // SAFETY: plain calls.
-    unsafe {
-        let process = raw::call(libc::SYS_getpid as u64, [0; 6]) as u64;
-        let arguments = [process, thread as u64, signal as u64, 0, 0, 0];
-        raw::call(libc::SYS_tgkill as u64, arguments);
-    }
-}
 
 /// Those of a fault, as its instruction is executed.
 fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
@@ -114,35 +49,35 @@ pub unsafe extern "C" fn signalled(
     info: *const siginfo_t,
     frame: *mut ucontext_t,
 ) -> ! {
-    let (here, seat) = (Here::get(), Seat::own());
-    // SAFETY: the kernel's frame, of a thread with a seat.
+    let (here, slot) = (Here::get(), Slot::current());
+    // SAFETY: the kernel's frame, of a thread with a slot.
     unsafe {
-        clocks::set_back(seat, frame, false);
+        clocks::set_back(slot, frame, false);
         let pc = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
         if here.is_program(pc) {
             if here.node == 0 {
-                let action = actions::of(number);
+                let action = dispositions::of(number);
                 if !action.is_handler() {
                     without_handler(&action, number, is_fault(number, &*info));
                     edges::leave(frame)
                 }
-                enter(here, seat, frame, &action, number)
+                enter(here, slot, frame, &action, number)
             }
             // All that is said of a fault; the rest is not set.
             let fault = info.cast::<[u64; 6]>().read();
-            here.desk.ask(seat, Request::Call(Call { number: shadow::FAULT, arguments: fault }));
+            here.table.request(slot, Request::Call(Call { number: call::FAULT, arguments: fault }));
             edges::leave(frame)
         }
         if is_fault(number, &*info) {
-            bad_address(seat, frame, number)
+            bad_address(slot, frame, number)
         }
-        let action = actions::of(number);
+        let action = dispositions::of(number);
         if !action.is_handler() {
             without_handler(&action, number, false);
             edges::look_again(frame, false);
             edges::resume(frame)
         }
-        seat.put(&Signal { action, info: *info.cast() });
+        slot.set_signal(&Signal { action, info: *info.cast() });
         (*(&raw mut (*frame).uc_sigmask).cast::<u64>()) = ALL;
         edges::look_again(frame, true);
         edges::resume(frame)
@@ -154,9 +89,9 @@ pub unsafe extern "C" fn signalled(
 fn without_handler(action: &Action, number: c_int, is_fault: bool) {
     if is_fault {
         // Its instruction is executed once more.
-        actions::reset(number);
+        dispositions::reset(number);
     } else if action.handler == libc::SIG_DFL as u64 {
-        actions::reset(number);
+        dispositions::reset(number);
         // SAFETY: asks for this thread's ID.
         let itself = unsafe { raw::call(libc::SYS_gettid as u64, [0; 6]) };
         send(itself as i32, number);
@@ -167,17 +102,17 @@ fn without_handler(action: &Action, number: c_int, is_fault: bool) {
 ///
 /// # Safety
 /// As for [`signalled`].
-unsafe fn bad_address(seat: &Seat, frame: *mut ucontext_t, signal: c_int) -> ! {
+unsafe fn bad_address(slot: &Slot, frame: *mut ucontext_t, signal: c_int) -> ! {
     // SAFETY: as the caller says; what the call had begun needs nothing to be undone.
     unsafe {
-        let call = seat.caught();
-        if seat.guard.load(Ordering::Relaxed) != 0 {
-            edges::end_guarded(seat, frame);
+        let call = slot.caught_frame();
+        if slot.guard.load(Ordering::Relaxed) != 0 {
+            edges::end_guarded(slot, frame);
             edges::resume(frame)
         }
         if call.is_null() {
             // An error of ours: it is seen as what it is.
-            actions::reset(signal);
+            dispositions::reset(signal);
             edges::resume(frame)
         }
         (*call).uc_mcontext.gregs[libc::REG_RAX as usize] = -i64::from(libc::EFAULT);
@@ -185,17 +120,17 @@ unsafe fn bad_address(seat: &Seat, frame: *mut ucontext_t, signal: c_int) -> ! {
     }
 }
 
-/// Runs the handler of the signal that the seat has.
+/// Runs the handler of the signal that the slot has.
 ///
 /// # Safety
 /// On the way back to the program with this frame.
-pub unsafe fn deliver(here: &Here, seat: &Seat, frame: *mut ucontext_t) {
-    let Some(signal) = seat.take() else { return };
+pub unsafe fn deliver(here: &Here, slot: &Slot, frame: *mut ucontext_t) {
+    let Some(signal) = slot.take_signal() else { return };
     // SAFETY: as the caller says.
     unsafe {
         let to = frame.cast::<u8>().add(CONTEXT_BYTES).cast::<[u64; 16]>();
         to.write_unaligned(signal.info);
-        enter(here, seat, frame, &signal.action, signal.number())
+        enter(here, slot, frame, &signal.action, signal.number())
     }
 }
 
@@ -206,7 +141,7 @@ pub unsafe fn deliver(here: &Here, seat: &Seat, frame: *mut ucontext_t) {
 /// thread's shadow blocks them.
 unsafe fn enter(
     here: &Here,
-    seat: &Seat,
+    slot: &Slot,
     frame: *mut ucontext_t,
     action: &Action,
     number: c_int,
@@ -222,18 +157,18 @@ unsafe fn enter(
             // What comes next stops the handler at its first instruction.
             block(!0);
             let taken = [mask, 0, 0, 0, 0, 0];
-            here.desk.ask(seat, Request::Call(Call { number: shadow::TAKEN, arguments: taken }));
-            seat.remind();
+            here.table.request(slot, Request::Call(Call { number: call::TAKEN, arguments: taken }));
+            slot.recheck_flags();
         }
         if !action.is_handler() {
             edges::resume(frame)
         }
-        let Some(new) = build_frame(here, seat, frame, action) else { overflows(here, seat) };
+        let Some(new) = build_frame(here, slot, frame, action) else { overflows(here, slot) };
         let mut entry = std::mem::MaybeUninit::<ucontext_t>::zeroed();
         let entry = entry.as_mut_ptr();
         std::ptr::copy_nonoverlapping(new.cast::<u8>(), entry.cast(), CONTEXT_BYTES);
         (*entry).uc_mcontext.fpregs = std::ptr::null_mut();
-        (*entry).uc_stack = alternate_stack::enter(seat, frame);
+        (*entry).uc_stack = alternate_stack::enter(slot, frame);
         *(&raw mut (*entry).uc_sigmask).cast::<u64>() = mask;
         let registers = &mut (*entry).uc_mcontext.gregs;
         let mut set = |register: c_int, value: i64| registers[register as usize] = value;
@@ -256,7 +191,7 @@ unsafe fn enter(
 /// `frame` is the kernel's, on the thread's stack for handlers.
 unsafe fn build_frame(
     here: &Here,
-    seat: &Seat,
+    slot: &Slot,
     frame: *mut ucontext_t,
     action: &Action,
 ) -> Option<*mut ucontext_t> {
@@ -264,14 +199,14 @@ unsafe fn build_frame(
     // `keep_vectors`). Below the red zone the program's stack is free, and so is all of its
     // alternate stack, which it is not on.
     unsafe {
-        let stack = alternate_stack::of_program(seat, frame);
+        let stack = alternate_stack::of_program(slot, frame);
         let pointer = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
         let below = pointer.wrapping_sub(RED_ZONE);
         let enters = action.has(libc::SA_ONSTACK) && alternate_stack::is_entered(&stack, below);
         let is_on = enters || alternate_stack::contains(&stack, pointer);
         // The kernel of a child of vfork has put it there.
         let is_in_place = alternate_stack::has(&stack, frame as usize) == is_on;
-        if alternate_stack::is_child(seat, frame) && is_in_place {
+        if alternate_stack::is_child(slot, frame) && is_in_place {
             frame.cast::<u64>().sub(1).write(action.restorer);
             return Some(frame);
         }
@@ -305,7 +240,7 @@ unsafe fn build_frame(
 ///
 /// # Safety
 /// `frame` is the kernel's, on the thread's stack for handlers.
-pub unsafe fn return_from_handler(here: &Here, seat: &Seat, frame: *mut ucontext_t) -> i64 {
+pub unsafe fn return_from_handler(here: &Here, slot: &Slot, frame: *mut ucontext_t) -> i64 {
     // SAFETY: the frame is the kernel's; the program's is copied before anything is changed, so a
     // fault at a bad stack pointer leaves all as it was.
     unsafe {
@@ -313,17 +248,17 @@ pub unsafe fn return_from_handler(here: &Here, seat: &Seat, frame: *mut ucontext
         let mut to = std::mem::MaybeUninit::<ucontext_t>::uninit();
         let to = to.as_mut_ptr();
         std::ptr::copy_nonoverlapping(from, to.cast(), CONTEXT_BYTES);
-        let told = calls::tell_mask(here, seat, calls::mask_of(frame), calls::mask_of(to));
+        let told = mask::tell(here, slot, mask::of(frame), mask::of(to));
         if told != 0 {
             return told;
         }
         let pointer = (*to).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
         // As in the kernel, a stack that cannot be set is no error.
-        alternate_stack::set(seat, (*to).uc_stack, pointer);
-        (*to).uc_stack = alternate_stack::of_handlers(seat);
+        alternate_stack::set(slot, (*to).uc_stack, pointer);
+        (*to).uc_stack = alternate_stack::of_handlers(slot);
         keep_vectors(frame, to);
         std::ptr::copy_nonoverlapping(to.cast::<u8>(), frame.cast(), CONTEXT_BYTES);
-        seat.answers(std::ptr::null_mut());
+        slot.set_caught_frame(std::ptr::null_mut());
         edges::leave(frame)
     }
 }
@@ -364,18 +299,19 @@ fn can_be_written(range: Range<usize>) -> bool {
 }
 
 /// Ends the program as the kernel does if there is no room for a handler's frame.
-fn overflows(here: &Here, seat: &Seat) -> ! {
+fn overflows(here: &Here, slot: &Slot) -> ! {
     block(!0);
-    let ask = |number, arguments| here.desk.ask(seat, Request::Call(Call { number, arguments }));
+    let ask =
+        |number, arguments| here.table.request(slot, Request::Call(Call { number, arguments }));
     loop {
         if here.node == 0 {
-            actions::reset(libc::SIGSEGV);
-            send(seat.kernel(), libc::SIGSEGV);
+            dispositions::reset(libc::SIGSEGV);
+            send(slot.live_tid(), libc::SIGSEGV);
             block(0);
         } else {
             // A fault that is blocked ends it.
-            ask(shadow::TAKEN, [ALL, 0, 0, 0, 0, 0]);
-            ask(shadow::FAULT, [libc::SIGSEGV as u64, 0, 0, 0, 0, 0]);
+            ask(call::TAKEN, [ALL, 0, 0, 0, 0, 0]);
+            ask(call::FAULT, [libc::SIGSEGV as u64, 0, 0, 0, 0, 0]);
         }
     }
 }
@@ -384,8 +320,8 @@ fn overflows(here: &Here, seat: &Seat) -> ! {
 ///
 /// # Safety
 /// As for [`raw::go_on`]; SIGSYS is blocked.
-pub unsafe fn go_on(seat: &Seat, context: *mut Context) -> ! {
-    seat.remind();
+pub unsafe fn go_on(slot: &Slot, context: *mut Context) -> ! {
+    slot.recheck_flags();
     // SAFETY: as the caller says.
     unsafe { raw::go_on(Context::registers(context)) }
 }

@@ -10,11 +10,11 @@ use coherence::message::Page;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-use crate::actions::{Action, Actions};
 use crate::addresses::PAGE;
 use crate::image::{Image, Part};
 use crate::ranges::Ranges;
 use crate::raw;
+use crate::signal::{Action, Actions};
 
 /// Where the kernel takes the heap, arguments and the like of a process to be: its `struct
 /// prctl_mm_map`.
@@ -62,8 +62,8 @@ impl MemoryMap {
 /// What the child is to do besides; said by the thread that forks.
 #[derive(Debug)]
 pub struct Child {
-    /// The seat of who forks, with the context to go on with.
-    pub seat: u32,
+    /// The slot of who forks, with the context to go on with.
+    pub slot: u32,
     /// clone's.
     pub flags: u64,
     /// Where its ID goes, if the flags say so.
@@ -131,7 +131,7 @@ impl Snapshot {
         for (_, stands, count) in &mut pieces {
             (*stands, next) = (next, next + *count * PAGE);
         }
-        let child = Child { seat: 0, flags: 0, tid: 0, actions: Action::NO_SIGNALS };
+        let child = Child { slot: 0, flags: 0, tid: 0, actions: Action::NO_SIGNALS };
         let (parts, moves, wiped) = Default::default();
         Ok(Self { at, bytes, pieces, parts, moves, wiped, map, child })
     }

@@ -1,28 +1,24 @@
-//! The program's threads: how they begin, on which node, and end.
+//! The program's threads: their creation and their end.
 //!
-//! Each has a kernel's thread at the origin, which is its identity there: its thread ID, its
-//! part in what the kernel knows of the process. One that runs elsewhere has only a *shadow* at
-//! the origin, which makes the system calls of the other half under its own name.
+//! Each thread has a kernel thread at the origin, which gives it its thread ID and its place in the
+//! process. If the thread runs on another node, that kernel thread is its *shadow*.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use crate::call::Call;
 use crate::context::Context;
-use crate::desk::{Call, Request, Seat};
 use crate::here::Here;
-use crate::signals::{self, block};
-use crate::{alternate_stack, calls, processes, processors, raw, robust, scheduling, shadow};
+use crate::request::Request;
+use crate::signal::block;
+use crate::slot::{NO_STACK, Slot};
+use crate::{
+    affinity, alternate_stack, futex, kernel_threads, processes, raw, robust, scheduling, signals,
+};
 
-/// `PR_SET_SYSCALL_USER_DISPATCH` (Linux 5.11).
-pub const DISPATCH: i32 = 59;
-const DISPATCH_ON: u64 = 1;
-/// `arch_prctl`'s codes.
-const SET_FS: u64 = 0x1002;
-const GET_FS: u64 = 0x1003;
-
-/// The flags that pthread_create gives, without which a thread is none of ours.
+/// The flags of pthread_create(3). A clone without them makes a process, not a thread.
 const WANTED: u64 = (libc::CLONE_VM | libc::CLONE_THREAD | libc::CLONE_SIGHAND) as u64;
 
-/// The kernel's `struct clone_args`, as far as we need it.
+/// The first members of the kernel's `struct clone_args`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Arguments {
@@ -36,13 +32,14 @@ struct Arguments {
     tls: u64,
 }
 
-/// clone or clone3, by a thread that runs here.
+/// Makes clone(2) or clone3(2), for a thread of this node.
 ///
 /// # Safety
-/// As for [`calls::answer`].
-pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call: Call) -> i64 {
+/// As for [`calls::answer`](crate::calls::answer).
+pub unsafe fn begin(here: &Here, slot: &Slot, frame: *mut libc::ucontext_t, call: Call) -> i64 {
     let a = call.arguments;
-    // SAFETY: as the caller says, for all of these.
+    // SAFETY: the frame is the kernel's, and the slot belongs to this thread, so nobody else uses
+    // its context. A bad address of the program is a fault in a call: EFAULT.
     unsafe {
         let wanted = match call.number as i64 {
             libc::SYS_clone3 if a[1] < size_of::<Arguments>() as u64 => {
@@ -62,20 +59,23 @@ pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call
         };
         let stack = wanted.stack + wanted.stack_size;
         let is_set = |flag: i32| wanted.flags & flag as u64 != 0;
-        let area = if is_set(libc::CLONE_SETTLS) { wanted.tls } else { thread_area() };
+        let area =
+            if is_set(libc::CLONE_SETTLS) { wanted.tls } else { kernel_threads::thread_area() };
         if wanted.flags & WANTED != WANTED {
             let flags = wanted.flags & !0xff | wanted.exit_signal;
-            // As clone(2) has it.
+            // clone(2) stores the PID descriptor where it would store the parent's copy of the ID.
             let parent = if is_set(libc::CLONE_PIDFD) { wanted.pidfd } else { wanted.parent_tid };
             let tids = [parent, wanted.child_tid];
-            return processes::begin(here, seat, frame, flags, tids, stack, area);
+            return processes::begin(here, slot, frame, flags, tids, stack, area);
         }
-        if Context::take(seat, frame, area).is_err() {
+        if Context::take(slot.context(), frame, alternate_stack::of_program(slot, frame), area)
+            .is_err()
+        {
             return -i64::from(libc::ENOMEM);
         }
-        let context = &mut *Context::registers(seat.context());
-        // A new thread does not inherit it.
-        context.uc_stack = alternate_stack::NONE;
+        let context = &mut *Context::registers(slot.context());
+        // A new thread has no alternate stack.
+        context.uc_stack = NO_STACK;
         let registers = &mut context.uc_mcontext.gregs;
         registers[libc::REG_RSP as usize] = stack as i64;
         registers[libc::REG_RAX as usize] = 0;
@@ -92,39 +92,44 @@ pub unsafe fn begin(here: &Here, seat: &Seat, frame: *mut libc::ucontext_t, call
             ],
         };
         match here.node {
-            0 => clone(here, seat, call),
-            _ => here.desk.ask(seat, Request::Call(call)),
+            0 => clone(here, slot, call),
+            _ => here.table.request(slot, Request::Call(call)),
         }
     }
 }
 
-/// At the origin: a new thread, whose context stands at the seat of who makes it. Arguments are
-/// where its ID goes (two places), and where a zero is to stand at its end.
+/// At the origin: creates a thread with the context in `slot`. Arguments of the call: two addresses
+/// to which its ID is stored, and one to which a zero is stored when it has exited.
 ///
 /// # Safety
-/// By that thread, or its shadow.
-pub unsafe fn clone(here: &Here, seat: &Seat, call: Call) -> i64 {
+/// Runs on the thread of `slot`, or on its shadow.
+pub unsafe fn clone(here: &Here, slot: &Slot, call: Call) -> i64 {
     let [parent_tid, child_tid, clear_tid, ..] = call.arguments;
-    let place = here.desk.ask(seat, Request::Place);
+    let place = here.table.request(slot, Request::PlaceThread);
     if place < 0 {
         return place;
     }
-    let new = here.desk.seat(place as u32);
+    let new = here.table.slot(place as u32);
     new.node.store((place >> 32) as u32, Ordering::Relaxed);
     new.clear_tid.store(clear_tid, Ordering::Relaxed);
-    processors::inherit(new, seat);
-    new.wait_until_left();
-    new.forget();
-    // SAFETY: the seat is given to us for this; its area is the new thread's, which begins when
-    // it is told.
+    affinity::inherit(new, slot);
+    new.wait_until_vacant();
+    new.reset();
+    // SAFETY: the agent has assigned the slot to this call, and its last kernel thread has exited.
+    // The new thread waits for `wake` before it uses the context. The addresses are the program's.
     unsafe {
-        std::ptr::copy_nonoverlapping(seat.context(), new.context(), 1);
-        // A signal would find it without a seat.
+        std::ptr::copy_nonoverlapping(slot.context(), new.context(), 1);
+        // A signal handler on the new thread needs the slot, to which it has not attached yet.
         let mask = block(!0);
-        let tid = raw::thread(new.kernel_word(), new.stack_end(), first, place as u32 as usize);
+        let tid = raw::thread(
+            new.live_tid_word(),
+            new.stack_end(),
+            here.thread_entry,
+            place as u32 as usize,
+        );
         block(mask);
         if tid < 0 {
-            here.desk.ask(seat, Request::Vacate(place as u32));
+            here.table.request(slot, Request::ReleaseSlot(place as u32));
             return tid;
         }
         new.tid.store(tid as i32, Ordering::Relaxed);
@@ -136,112 +141,63 @@ pub unsafe fn clone(here: &Here, seat: &Seat, call: Call) -> i64 {
     }
 }
 
-/// A new thread at the origin, on its own area.
-extern "C" fn first(index: usize) -> ! {
-    let here = Here::get();
-    let seat = here.desk.seat(index as u32);
-    while seat.woken.load(Ordering::SeqCst) == 0 {
-        raw::sleep(&seat.woken, 0, None);
-    }
-    seat.sit_down();
-    if seat.node.load(Ordering::Relaxed) == here.node {
-        // SAFETY: its context was given to it.
-        unsafe { run(seat) }
-    }
-    here.desk.ask(seat, Request::Begin(index as u32));
-    shadow::of_context(here, seat)
-}
-
-/// A thread that another node has sent here, on its own area.
+/// The entry of a thread that another node has sent here, on the stack of its slot.
 pub extern "C" fn arrived(index: usize) -> ! {
-    let seat = Here::get().desk.seat(index as u32);
-    seat.sit_down();
+    let slot = Here::get().table.slot(index as u32);
+    slot.attach();
     scheduling::begins();
-    // SAFETY: its context came with it.
-    unsafe { run(seat) }
+    // SAFETY: the agent has stored the context that came with the thread.
+    unsafe { run(slot) }
 }
 
-/// Goes on with the context of the seat, as a thread of the program.
+/// Resumes the program's thread with the context in the slot.
 ///
 /// # Safety
-/// By the seat's thread, which has sat down and blocks all signals; the context is whole.
-pub unsafe fn run(seat: &Seat) -> ! {
-    // SAFETY: as the caller says.
+/// The calling thread has attached to the slot and blocks all signals; the context is complete.
+pub unsafe fn run(slot: &Slot) -> ! {
+    // SAFETY: by this function's contract the context is complete and only this thread uses it.
     unsafe {
-        let context = seat.context();
-        set_thread_area((*context).thread_area);
+        let context = slot.context();
+        kernel_threads::set_thread_area((*context).thread_area);
         scheduling::computes();
-        dispatch();
+        kernel_threads::dispatch();
         let stack = &mut (*Context::registers(context)).uc_stack;
-        *seat.alternate() = *stack;
-        *stack = alternate_stack::of_handlers(seat);
-        signals::go_on(seat, context)
+        *slot.alternate() = *stack;
+        *stack = alternate_stack::of_handlers(slot);
+        signals::go_on(slot, context)
     }
 }
 
-/// From now on the thread's system calls are signals, but those that this program's own code
-/// makes.
+/// Ends a thread. It leaves the program's stack first, which others may unmap as soon as they see
+/// the zero.
 ///
 /// # Safety
-/// There is a handler for SIGSYS.
-pub unsafe fn dispatch() {
-    let ours = raw::ours();
-    let arguments = [DISPATCH as u64, DISPATCH_ON, ours.start, ours.end - ours.start, 0, 0];
-    // SAFETY: as the caller says.
-    unsafe { raw::call(libc::SYS_prctl as u64, arguments) };
-}
-
-/// # Safety
-/// The thread uses the other one no more.
-pub unsafe fn set_thread_area(area: u64) {
-    // SAFETY: as the caller says.
-    unsafe { raw::call(libc::SYS_arch_prctl as u64, [SET_FS, area, 0, 0, 0, 0]) };
-}
-
-/// Of this thread.
-pub fn thread_area() -> u64 {
-    let mut area = 0u64;
-    let arguments = [GET_FS, std::ptr::from_mut(&mut area) as u64, 0, 0, 0, 0];
-    // SAFETY: writes a word of ours.
-    unsafe { raw::call(libc::SYS_arch_prctl as u64, arguments) };
-    area
-}
-
-/// The end of a thread. Its stack may go as soon as others see the zero, so it leaves it first.
-///
-/// # Safety
-/// By the seat's thread.
-pub unsafe fn end(seat: &Seat, status: i32) -> ! {
-    // Nobody is there any more to handle a signal.
+/// Runs on the slot's thread.
+pub unsafe fn end(slot: &Slot, status: i32) -> ! {
+    // The thread handles no signal any more.
     block(!0);
-    seat.status.store(status, Ordering::Relaxed);
-    // SAFETY: as the caller says; its area holds nothing that is needed.
-    unsafe { raw::leave_to(seat.stack_end(), last, seat.index as usize) }
+    slot.status.store(status, Ordering::Relaxed);
+    // SAFETY: the slot's stack is not in use while its thread runs the program; `last` never
+    // returns.
+    unsafe { raw::leave_to(slot.stack_end(), last, slot.index as usize) }
 }
 
 extern "C" fn last(index: usize) -> ! {
     let here = Here::get();
-    let seat = here.desk.seat(index as u32);
-    // SAFETY: the thread has ended, as far as the program goes.
-    unsafe { robust::owner_dies(here, seat) };
-    let word = seat.clear_tid.load(Ordering::Relaxed);
+    let slot = here.table.slot(index as u32);
+    // SAFETY: this is the slot's thread, and the program's part of it has ended.
+    unsafe { robust::owner_dies(here, slot) };
+    let word = slot.clear_tid.load(Ordering::Relaxed);
     if word != 0 {
-        // SAFETY: where the program wants it; as the kernel does.
+        // SAFETY: the address is the program's (CLONE_CHILD_CLEARTID); the kernel would write
+        // there.
         unsafe { (*(word as *const AtomicU32)).store(0, Ordering::SeqCst) };
         let all = i32::MAX as u64;
         let wake = [word, libc::FUTEX_WAKE as u64, all, 0, 0, 0];
-        // SAFETY: wakes.
-        unsafe { calls::futex(here, seat, wake) };
+        // SAFETY: FUTEX_WAKE reads no memory.
+        unsafe { futex::call(here, slot, wake) };
     }
-    let status = seat.status.load(Ordering::Relaxed);
-    here.desk.ask(seat, Request::Gone(status));
-    over()
-}
-
-/// Ends this thread of the kernel, and nothing else.
-pub fn over() -> ! {
-    loop {
-        // SAFETY: ends the thread, and nothing else.
-        unsafe { raw::call(libc::SYS_exit as u64, [0; 6]) };
-    }
+    let status = slot.status.load(Ordering::Relaxed);
+    here.table.request(slot, Request::Exited(status));
+    kernel_threads::over()
 }

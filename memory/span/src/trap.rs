@@ -1,41 +1,44 @@
-//! System calls, caught: by syscall user dispatch (Linux 5.11) each is a signal, whose handler
-//! makes or asks for it and puts the result into the frame.
+//! Catching system calls. By syscall user dispatch (Linux 5.11) each call raises SIGSYS. The
+//! handler makes the call or requests it, and stores the result in the frame.
 
 use libc::{c_int, c_void, siginfo_t, ucontext_t};
 
-use crate::actions::{Action, RESTORER};
-use crate::desk::{Call, Seat};
+use crate::call::Call;
 use crate::edges::{self, RESTART};
 use crate::here::Here;
+use crate::signal::{Action, RESTORER};
+use crate::slot::Slot;
 use crate::{calls, clocks, raw};
 
-/// `SYS_USER_DISPATCH`.
+/// `SYS_USER_DISPATCH`: the `si_code` of a caught call.
 const BY_DISPATCH: c_int = 2;
-/// Of the instruction.
+/// Bytes of the instruction SYSCALL.
 const SYSCALL_BYTES: i64 = 2;
-/// From now on threads may [dispatch](crate::threads::dispatch).
+/// Sets the handler of SIGSYS; then threads may [dispatch](crate::kernel_threads::dispatch).
 pub fn catch() {
     let action = Action {
         handler: caught as *const () as u64,
-        // libc's own way back would be caught.
+        // rt_sigreturn(2) of libc's restorer would be caught.
         flags: (libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_ONSTACK) as u64 | RESTORER,
         restorer: edges::leave_address(),
         mask: 0,
     };
     let arguments = [libc::SIGSYS as u64, std::ptr::from_ref(&action) as u64, 0, 8, 0, 0];
-    // SAFETY: a handler that may run on any thread that dispatches.
+    // SAFETY: the kernel copies `action`; every thread that dispatches has the slot that the
+    // handler needs.
     unsafe { raw::call(libc::SYS_rt_sigaction as u64, arguments) };
 }
 
-/// Runs on the thread that made the call, on its [stack for handlers](crate::alternate_stack), and
-/// returns to [`edges`]. Without a call it is a poke of the agent's: the thread checks its flags.
+/// Runs on the thread that made the call, on its [handler stack](crate::alternate_stack), and
+/// returns to [`edges`]. A SIGSYS without a call comes from the agent: the thread checks its flags.
 unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void) {
     let frame = frame.cast::<ucontext_t>();
-    let (here, seat) = (Here::get(), Seat::own());
-    // SAFETY: the kernel's frame; the thread has a seat, since it dispatches.
+    let (here, slot) = (Here::get(), Slot::current());
+    // SAFETY: the kernel passes a valid frame and siginfo. The thread has a slot, since only
+    // threads with one dispatch.
     unsafe {
         let is_call = (*info).si_code == BY_DISPATCH;
-        if clocks::set_back(seat, frame, is_call) {
+        if clocks::set_back(slot, frame, is_call) {
             return;
         }
         let registers = (*frame).uc_mcontext.gregs;
@@ -45,11 +48,11 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
             if is_program {
                 return;
             }
-            edges::look_again(frame, seat.has(Seat::SIGNAL));
+            edges::look_again(frame, slot.has(Slot::SIGNAL));
             edges::resume(frame)
         }
         let call = Call {
-            // As the kernel has it: the upper half means nothing.
+            // The kernel ignores the upper half, too.
             number: of(libc::REG_RAX) as u32 as u64,
             arguments: [
                 of(libc::REG_RDI),
@@ -62,10 +65,10 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
         };
         // See hides_a_call.
         (*frame).uc_mcontext.gregs[libc::REG_RCX as usize] = 0;
-        seat.answers(frame);
-        seat.calls(call.number, of(libc::REG_RIP));
-        let result = calls::answer(here, seat, frame, call);
-        seat.answers(std::ptr::null_mut());
+        slot.set_caught_frame(frame);
+        slot.record_call(call.number, of(libc::REG_RIP));
+        let result = calls::answer(here, slot, frame, call);
+        slot.set_caught_frame(std::ptr::null_mut());
         let registers = &mut (*frame).uc_mcontext.gregs;
         match result {
             RESTART => registers[libc::REG_RIP as usize] -= SYSCALL_BYTES,
@@ -74,16 +77,16 @@ unsafe extern "C" fn caught(_: c_int, info: *const siginfo_t, frame: *mut c_void
     }
 }
 
-/// Whether this poke hides a call. Of a signal that is pending already the kernel keeps no second
-/// one: a thread that makes a call before it has noticed that it is poked is told of the poke
-/// only. The instruction has left its successor's address in RCX then, which no thread has on its
-/// way back from us.
+/// Returns true if this SIGSYS of the agent hides a call. The kernel queues no second SIGSYS while
+/// one is pending: a thread that makes a call then gets the agent's only. SYSCALL has left the
+/// address of the next instruction in RCX, which Nagaya clears whenever it returns to the program.
 ///
 /// # Safety
-/// The kernel's frame, of the program's code.
+/// `frame` is the kernel's, and was taken in code of the program.
 unsafe fn hides_a_call(frame: *const ucontext_t) -> bool {
     const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
-    // SAFETY: as the caller says; who has this address there has just executed what is before it.
+    // SAFETY: the frame is valid by this function's contract. If RCX equals RIP, the thread has
+    // just executed the bytes before RIP, so they are mapped.
     unsafe {
         let registers = &(*frame).uc_mcontext.gregs;
         let next = registers[libc::REG_RIP as usize];

@@ -2,12 +2,8 @@
 //! at the origin, with memory that has to come there, and their own node's processor is hardly
 //! of use to them.
 
-use node::driver::Driver as _;
 use std::collections::HashMap;
 use std::fs;
-
-use super::Agent;
-use crate::frame::Word;
 
 /// Calls after which a thread is looked at.
 const CALLS: u32 = 16;
@@ -24,7 +20,7 @@ struct Caller {
 
 /// What a thread has spent on a processor, and waiting for one, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Spent {
+pub(super) struct Spent {
     running: u64,
     waiting: u64,
 }
@@ -35,7 +31,7 @@ pub(super) struct Callers(HashMap<u32, Caller>);
 
 impl Callers {
     /// A thread, which has spent so much, calls: whether it should do so at home.
-    fn calls(&mut self, thread: u32, now: u64, spent: impl Fn() -> Option<Spent>) -> bool {
+    pub fn calls(&mut self, thread: u32, now: u64, spent: impl Fn() -> Option<Spent>) -> bool {
         if let Some(caller) = self.0.get_mut(&thread) {
             caller.calls += 1;
             if caller.calls <= CALLS {
@@ -57,21 +53,8 @@ impl Callers {
     }
 }
 
-impl Agent {
-    /// A thread of this node makes a call at the origin.
-    pub(super) fn calls(&mut self, thread: u32) {
-        if !self.tells_waits {
-            return;
-        }
-        let (now, tid) = (self.now(), self.desk.seat(thread).kernel());
-        if self.callers.calls(thread, now, || spent(tid)) {
-            self.say(0, Word::Homes { thread });
-        }
-    }
-}
-
 /// Of a thread, as proc_pid_schedstat(5) has it, if /proc shows it.
-fn spent(tid: i32) -> Option<Spent> {
+pub(super) fn spent(tid: i32) -> Option<Spent> {
     let text = fs::read_to_string(format!("/proc/self/task/{tid}/schedstat")).ok()?;
     let mut numbers = text.split_whitespace().map(str::parse);
     let (Some(Ok(running)), Some(Ok(waiting))) = (numbers.next(), numbers.next()) else {

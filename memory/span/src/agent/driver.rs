@@ -10,11 +10,11 @@ use node::driver::{Driver, Engine, Server};
 use node::sequential::{Replica, Sequential};
 use pager::{Access, Fault, PagerError, Region};
 
-use super::Agent;
-use crate::desk::Request;
+use super::state::Agent;
+use crate::request::Request;
 
-/// Bits of [`Server::awake`]: the bell, and what comes from outside.
-const BELL: u32 = 1;
+/// Bits of [`Server::awake`]: the doorbell, and what comes from outside.
+const DOORBELL: u32 = 1;
 const ORDERS: u32 = 2;
 
 impl Driver for Agent {
@@ -29,7 +29,7 @@ impl Driver for Agent {
     }
 
     fn received(&mut self, message: Said) {
-        self.heard(message);
+        self.handle(message);
     }
 
     fn node_lost(&mut self, node: NodeId, why: &str) {
@@ -38,8 +38,8 @@ impl Driver for Agent {
 
     fn faulted(&mut self, fault: &Fault) {
         self.waits.stops_at(fault.page, self.now());
-        self.sees(fault);
-        if self.pages.closed.contains(fault.page) || self.sends_home(fault) {
+        self.count_fault(fault);
+        if self.pages.closed.contains(fault.page) || self.send_to_origin(fault) {
             return;
         }
         let reads = node::memory::Memory::wanted(&self.engine.memory, fault.wants) == Access::Read;
@@ -50,7 +50,7 @@ impl Driver for Agent {
 
     fn take_requests(&mut self) -> bool {
         let mut found = false;
-        while let Some((thread, request)) = self.desk.take() {
+        while let Some((thread, request)) = self.table.take() {
             found = true;
             self.waits.asks(thread, self.now());
             match request {
@@ -58,8 +58,8 @@ impl Driver for Agent {
                 Request::Cancel => drop(self.waits.queued.remove(&thread)),
                 _ => {}
             }
-            self.seen(|seen, _| seen.requested(thread, &request));
-            self.requested(thread, request);
+            self.with_counts(|seen, _| seen.requested(thread, &request));
+            self.serve_request(thread, request);
         }
         found
     }
@@ -67,11 +67,11 @@ impl Driver for Agent {
     fn tend(&mut self) -> bool {
         let now = self.now();
         let mut found = self.expire_holds();
-        found |= self.copy();
+        found |= self.tend_copy();
         found |= self.look_at_leases(now);
-        found |= self.count(now);
-        found |= self.pack(now);
-        self.say_quiet();
+        found |= self.tend_counts(now);
+        found |= self.tend_packing(now);
+        self.acknowledge_quiet();
         if control::is_closed() {
             let line = format!("{} is lost: who started it is gone", self.names[self.me as usize]);
             self.end(1, &line);
@@ -121,7 +121,7 @@ impl Server for Agent {
     fn wakers(&self) -> Vec<BorrowedFd<'_>> {
         let orders = self.orders.as_ref().map(|orders| orders.descriptor());
         let leases = self.leases.descriptor().map(|descriptor| descriptor.as_fd());
-        [self.bell.as_fd()].into_iter().chain(orders).chain(leases).collect()
+        [self.doorbell.as_fd()].into_iter().chain(orders).chain(leases).collect()
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -131,18 +131,18 @@ impl Server for Agent {
     }
 
     fn announce_sleep(&mut self) -> bool {
-        self.desk.may_sleep()
+        self.table.announce_sleep()
     }
 
     fn awake(&mut self, ready: u32) {
-        if ready & BELL != 0 {
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        if ready & DOORBELL != 0 {
+            let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
         }
         // Without orders the second descriptor is that of the leases, which `tend` looks at.
         if self.orders.is_some() && ready & ORDERS != 0 {
-            self.ordered();
+            self.take_order();
         }
-        self.desk.wakes();
+        self.table.end_sleep();
     }
 }
 
@@ -156,7 +156,7 @@ impl Replica for Agent {
     }
 
     fn violated(&mut self, from: NodeId, message: &str, why: Option<&str>) {
-        let Some(why) = why else { self.nonsense(from, message) };
+        let Some(why) = why else { self.violation(from, message) };
         let name = &self.names[from as usize];
         let line = format!("{name} says {message}, and {why}: an error of nagaya");
         self.end(1, &line)
@@ -164,7 +164,7 @@ impl Replica for Agent {
 
     fn before_fill(&mut self, pages: std::ops::Range<Page>) -> Result<(), PagerError> {
         self.forget_texts(pages.clone())?;
-        self.seen(|seen, _| pages.for_each(|page| seen.came(page)));
+        self.with_counts(|seen, _| pages.for_each(|page| seen.came(page)));
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl Replica for Agent {
 
     fn resumed(&mut self, page: Page, now: u64) {
         self.waits.go_on(page, now);
-        self.seen(|seen, now| seen.goes_on(page, now));
+        self.with_counts(|seen, now| seen.goes_on(page, now));
     }
 
     fn pages_lost(&mut self, node: NodeId) {

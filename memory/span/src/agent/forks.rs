@@ -7,7 +7,6 @@
 //!
 //! One child at a time: otherwise one would inherit another's copy.
 
-use std::collections::VecDeque;
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
@@ -15,9 +14,10 @@ use coherence::sequential::Event;
 use node::sequential::Replica as _;
 use pager::{PagerError, Region};
 
-use super::Agent;
+use super::fork_queue::Fork;
+use super::state::Agent;
 use crate::addresses::PAGE;
-use crate::frame::{Frame, Word};
+use crate::frame::{Frame, Message};
 use crate::image::Part;
 use crate::ranges::Ranges;
 use crate::snapshot::{self, Snapshot};
@@ -27,32 +27,10 @@ const ASKED: usize = 64;
 /// Pages that are copied before others are looked after.
 const TOGETHER: usize = 64;
 
-/// Threads that fork.
-#[derive(Default)]
-pub struct Forks {
-    waiting: VecDeque<u32>,
-    now: Option<Fork>,
-    /// With the thread that forks.
-    given: Option<*mut Snapshot>,
-}
-
-/// A copy that is made.
-struct Fork {
-    thread: u32,
-    /// As soon as that is known.
-    snapshot: Option<Box<Snapshot>>,
-    /// Who has not said yet which pages were used; and which were.
-    by: Vec<NodeId>,
-    used: Ranges,
-    /// Those that have not been looked at, the last first; those that are to come.
-    rest: Vec<Range<Page>>,
-    asked: Vec<Page>,
-}
-
 /// Of a node.
 impl Agent {
     /// Pages that have been used, so far as this node knows; and more.
-    fn used(&self) -> Vec<Range<Page>> {
+    fn touched(&self) -> Vec<Range<Page>> {
         let all = self.engine.memory.pages();
         let mut used = Ranges::default();
         self.engine.memory.known().for_each(|pages| used.insert(pages));
@@ -69,22 +47,22 @@ impl Agent {
     }
 
     /// To the origin: which those are.
-    pub(super) fn tell_used(&mut self) {
-        let body = postcard::to_allocvec(&self.used()).expect("it has a length");
-        self.send(0, Frame::Word(Word::HasUsed), body);
+    pub(super) fn send_touched(&mut self) {
+        let body = postcard::to_allocvec(&self.touched()).expect("it has a length");
+        self.send(0, Frame::Word(Message::Touched), body);
     }
 }
 
 /// Of the origin.
 impl Agent {
     /// A thread wants a copy for a child.
-    pub(super) fn forks(&mut self, thread: u32) {
+    pub(super) fn request_fork(&mut self, thread: u32) {
         self.origin().forks.waiting.push_back(thread);
         self.begin_copy();
     }
 
     /// The child has it.
-    pub(super) fn has_forked(&mut self, thread: u32) {
+    pub(super) fn finish_fork(&mut self, thread: u32) {
         if let Some(given) = self.origin().forks.given.take() {
             // SAFETY: it was given away as a box, and has come back.
             drop(unsafe { Box::from_raw(given) });
@@ -104,30 +82,30 @@ impl Agent {
             return self.begin_copy();
         }
         let mut used = Ranges::default();
-        self.used().into_iter().for_each(|pages| used.insert(pages));
+        self.touched().into_iter().for_each(|pages| used.insert(pages));
         let nodes = 1..self.names.len() as NodeId;
         let by: Vec<NodeId> = nodes.filter(|&node| self.origin().is_used[node as usize]).collect();
-        by.iter().for_each(|&node| self.say(node, Word::Used));
+        by.iter().for_each(|&node| self.notify(node, Message::QueryTouched));
         let (snapshot, rest, asked) = (None, Vec::new(), Vec::new());
         self.origin().forks.now = Some(Fork { thread, snapshot, by, used, rest, asked });
-        self.has_used_all();
+        self.prepare_copy();
     }
 
     /// A node says which pages were used.
-    pub(super) fn has_used(&mut self, from: NodeId, body: &[u8]) {
+    pub(super) fn touched_by(&mut self, from: NodeId, body: &[u8]) {
         let all = self.engine.memory.pages();
         let pages: Option<Vec<Range<Page>>> = postcard::from_bytes(body).ok();
         let pages = pages.filter(|pages| pages.iter().all(|pages| pages.end <= all));
         let fork = self.origin.as_mut().and_then(|origin| origin.forks.now.as_mut());
         let (Some(pages), Some(fork)) = (pages, fork) else {
-            self.nonsense(from, "pages that there are not");
+            self.violation(from, "pages that there are not");
         };
         pages.into_iter().for_each(|pages| fork.used.insert(pages));
         fork.by.retain(|node| *node != from);
-        self.has_used_all();
+        self.prepare_copy();
     }
 
-    fn has_used_all(&mut self) {
+    fn prepare_copy(&mut self) {
         let origin = self.origin();
         let map = origin.memory_map();
         let Some(fork) = origin.forks.now.as_mut().filter(|fork| fork.by.is_empty()) else {
@@ -176,7 +154,7 @@ impl Agent {
     }
 
     /// Goes on with the copy; whether there was something to do.
-    pub(super) fn copy(&mut self) -> bool {
+    pub(super) fn tend_copy(&mut self) -> bool {
         let Some(origin) = &mut self.origin else { return false };
         let Some(mut fork) = origin.forks.now.take_if(|fork| fork.snapshot.is_some()) else {
             return false;
@@ -199,7 +177,7 @@ impl Agent {
         }
         match fork.rest.is_empty() && fork.asked.is_empty() {
             true => {
-                self.give(fork);
+                self.hand_out(fork);
                 found = true;
             }
             false => self.origin().forks.now = Some(fork),
@@ -210,7 +188,7 @@ impl Agent {
     /// Copies a page, or asks for it; whether it did not wait for it.
     fn copy_page(&mut self, fork: &mut Fork, page: Page) -> bool {
         let inheritance = self.origin().addresses.inheritance();
-        if inheritance.is_wiped(page * PAGE) || self.is_laid(page) {
+        if inheritance.is_wiped(page * PAGE) || self.is_overlaid(page) {
             return true;
         }
         // Another thread has unmapped it since the copy began.
@@ -238,7 +216,7 @@ impl Agent {
     }
 
     /// The copy is whole.
-    fn give(&mut self, fork: Fork) {
+    fn hand_out(&mut self, fork: Fork) {
         let Fork { thread, snapshot, .. } = fork;
         let mut snapshot = snapshot.expect("it is made");
         let origin = self.origin.as_ref().expect("at the origin");

@@ -13,61 +13,38 @@ use node::sequential::Replica as _;
 use pager::PagerError;
 use rustix::mm::MprotectFlags;
 
-use super::{Agent, Origin};
+use super::change::{Changes, Effect, Request};
+use super::origin::Origin;
+use super::state::Agent;
 use crate::addresses::PAGE;
-use crate::frame::{Laid, Word};
-
-/// What is to become of pages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// This may be done with them.
-    Protect(u32),
-    /// They are zeros; and this may be done with them, if that changes.
-    Renew(Option<u32>),
-    /// Nothing may be done with them, and they are zeros when they are used again.
-    Unmap,
-    /// Nobody has anything of them, and they are not opened: another mapping shows them.
-    Lay(Laid),
-}
-
-/// What a change is for.
-#[derive(Debug)]
-pub struct Wish {
-    what: What,
-    /// The owner of pages that are reset.
-    owner: NodeId,
-    /// The thread that wants it, and the answer that it gets.
-    answer: Option<(u32, i64)>,
-}
-
-/// The changes that the origin coordinates.
-pub type Changes = node::changes::Changes<Wish>;
+use crate::frame::Message;
+use crate::shared::Overlay;
 
 /// Of a node.
 impl Agent {
     /// The origin says that the memory map changes; whether this is such a word.
-    pub(super) fn mapped(&mut self, word: Word) -> bool {
-        let (first, pages) = match word {
-            Word::Protect { first, pages, .. }
-            | Word::Close { first, pages, .. }
-            | Word::Renew { first, pages, .. }
-            | Word::Lay { first, pages, .. }
-            | Word::Open { first, pages } => (first, pages),
+    pub(super) fn apply_change(&mut self, message: Message) -> bool {
+        let (first, pages) = match message {
+            Message::Protect { first, pages, .. }
+            | Message::Close { first, pages, .. }
+            | Message::Reset { first, pages, .. }
+            | Message::Overlay { first, pages, .. }
+            | Message::Open { first, pages } => (first, pages),
             _ => return false,
         };
         let all = self.engine.memory.pages();
         let Some(end) = first.checked_add(pages).filter(|&end| pages > 0 && end <= all) else {
-            self.nonsense(0, "pages that there are not");
+            self.violation(0, "pages that there are not");
         };
         let range = first..end;
-        let done = match word {
-            Word::Protect { change, protection, .. } => {
+        let done = match message {
+            Message::Protect { change, protection, .. } => {
                 self.end_text(range.clone());
                 let done = self.protect(range, Some(protection));
-                self.say_done(change);
+                self.acknowledge(change);
                 done
             }
-            Word::Close { change, protection, .. } => {
+            Message::Close { change, protection, .. } => {
                 self.end_text(range.clone());
                 self.end_leases(&range, protection.is_some());
                 let done = match protection {
@@ -75,33 +52,33 @@ impl Agent {
                     None => Ok(()),
                 };
                 self.close_pages(0, change, range);
-                self.say_quiet();
+                self.acknowledge_quiet();
                 done
             }
-            Word::Lay { change, kind, .. } => {
-                self.opens(&range);
-                let laid = self.lay(range.clone(), kind);
-                if kind == Laid::Shared {
+            Message::Overlay { change, kind, .. } => {
+                self.reopen(&range);
+                let laid = self.overlay(range.clone(), kind);
+                if kind == Overlay::Shared {
                     self.offer_copies(&range);
                 }
-                self.say_done(change);
+                self.acknowledge(change);
                 // Who is stopped there tries again.
                 laid.and_then(|()| self.engine.memory.wake_all(range))
             }
-            Word::Renew { change, owner, protection, unmapped, .. } => {
+            Message::Reset { change, owner, protection, unmapped, .. } => {
                 let done = self
                     .reset_pages(range.clone(), owner)
-                    .and_then(|()| self.end_laid(range.clone()))
+                    .and_then(|()| self.restore_segment(range.clone()))
                     .and_then(|()| self.protect(range.clone(), protection));
                 if unmapped {
                     self.engine.memory.close(range);
                 }
-                self.say_done(change);
+                self.acknowledge(change);
                 done
             }
             _ => {
-                self.is_laid_no_more(&range);
-                self.opens(&range);
+                self.remove_overlays(&range);
+                self.reopen(&range);
                 self.engine.memory.wake_all(range)
             }
         };
@@ -112,11 +89,11 @@ impl Agent {
     }
 
     /// Threads may use these pages again.
-    fn opens(&mut self, pages: &Range<Page>) {
+    fn reopen(&mut self, pages: &Range<Page>) {
         self.open_pages(pages);
         let now = self.now();
         self.waits.all_go_on(pages.clone(), now);
-        self.seen(|seen, now| seen.all_go_on(pages, now));
+        self.with_counts(|seen, now| seen.all_go_on(pages, now));
     }
 
     /// Nothing may be done with what is there of these pages.
@@ -143,14 +120,14 @@ impl Agent {
     }
 
     /// Acknowledges the closing of pages of which nothing is under way any more.
-    pub(super) fn say_quiet(&mut self) {
-        self.take_quiet().into_iter().for_each(|(_, change)| self.say_done(change));
+    pub(super) fn acknowledge_quiet(&mut self) {
+        self.take_quiet().into_iter().for_each(|(_, change)| self.acknowledge(change));
     }
 
-    fn say_done(&mut self, change: u64) {
+    fn acknowledge(&mut self, change: u64) {
         match self.origin {
             Some(_) => self.done(self.me, change),
-            None => self.say(0, Word::Done { change }),
+            None => self.notify(0, Message::Acknowledge { change }),
         }
     }
 }
@@ -164,7 +141,7 @@ impl Agent {
     /// Changes what becomes of pages on all nodes, and then answers the thread.
     pub(super) fn change(
         &mut self,
-        what: What,
+        effect: Effect,
         pages: Range<Page>,
         owner: NodeId,
         answer: Option<(u32, i64)>,
@@ -176,12 +153,12 @@ impl Agent {
             }
             return;
         }
-        let steps = match what {
-            What::Protect(_) => APPLY,
-            What::Renew(_) | What::Unmap => RESET,
-            What::Lay(_) => RESET_AND_APPLY,
+        let steps = match effect {
+            Effect::Protect(_) => APPLY,
+            Effect::Reset(_) | Effect::Unmap => RESET,
+            Effect::Overlay(_) => RESET_AND_APPLY,
         };
-        self.changes().add(steps, pages, Wish { what, owner, answer });
+        self.changes().add(steps, pages, Request { effect, owner, answer });
         self.begin_changes();
     }
 
@@ -210,43 +187,43 @@ impl Agent {
     fn take_step(&mut self, number: u64, step: Step) {
         let it = self.changes().get_mut(number).expect("it goes on");
         let (first, pages) = (it.pages.start, it.pages.end - it.pages.start);
-        let (change, owner, what) = (number, it.what.owner, it.what.what);
+        let (change, owner, what) = (number, it.what.owner, it.what.effect);
         let mut answer = None;
-        let word = match (step, what) {
-            (Step::Apply, What::Protect(protection)) => {
-                Word::Protect { change, first, pages, protection }
+        let message = match (step, what) {
+            (Step::Apply, Effect::Protect(protection)) => {
+                Message::Protect { change, first, pages, protection }
             }
-            (Step::Apply, What::Lay(kind)) => Word::Lay { change, first, pages, kind },
+            (Step::Apply, Effect::Overlay(kind)) => Message::Overlay { change, first, pages, kind },
             (Step::Close, what) => {
-                let protection = (what == What::Unmap).then_some(0);
-                Word::Close { change, first, pages, protection }
+                let protection = (what == Effect::Unmap).then_some(0);
+                Message::Close { change, first, pages, protection }
             }
             (Step::Reset, what) => {
                 let protection = match what {
-                    What::Renew(protection) => protection,
+                    Effect::Reset(protection) => protection,
                     // A thread that unmaps resumes: nobody can use the pages.
                     _ => {
                         answer = it.what.answer.take();
                         None
                     }
                 };
-                let unmapped = what == What::Unmap;
-                Word::Renew { change, first, pages, owner, protection, unmapped }
+                let unmapped = what == Effect::Unmap;
+                Message::Reset { change, first, pages, owner, protection, unmapped }
             }
-            (Step::Apply, What::Renew(_) | What::Unmap) => unreachable!("a reset is over"),
+            (Step::Apply, Effect::Reset(_) | Effect::Unmap) => unreachable!("a reset is over"),
         };
-        self.tell_all(word);
+        self.notify_all(message);
         if let Some((thread, answer)) = answer {
             self.answer(thread, answer);
         }
     }
 
     /// All nodes have made a change.
-    fn finish(&mut self, change: Change<Wish>) {
-        let Wish { what, answer, .. } = change.what;
-        if !matches!(what, What::Protect(_) | What::Lay(_)) {
+    fn finish(&mut self, change: Change<Request>) {
+        let Request { effect, answer, .. } = change.what;
+        if !matches!(effect, Effect::Protect(_) | Effect::Overlay(_)) {
             let (first, pages) = (change.pages.start, change.pages.end - change.pages.start);
-            self.tell_all(Word::Open { first, pages });
+            self.notify_all(Message::Open { first, pages });
         }
         if let Some((thread, answer)) = answer {
             self.answer(thread, answer);
@@ -255,8 +232,8 @@ impl Agent {
     }
 
     /// Tells the others, and then ourselves.
-    pub(super) fn tell_all(&mut self, word: Word) {
-        (1..self.names.len() as NodeId).for_each(|node| self.say(node, word));
-        self.mapped(word);
+    pub(super) fn notify_all(&mut self, message: Message) {
+        (1..self.names.len() as NodeId).for_each(|node| self.notify(node, message));
+        self.apply_change(message);
     }
 }

@@ -5,31 +5,32 @@ use std::sync::atomic::Ordering;
 
 use coherence::message::NodeId;
 
-use super::Agent;
+use super::orders::{self, Orders};
+use super::state::Agent;
+use crate::call::{self, Call};
 use crate::context::Context;
-use crate::desk::{Call, Seat};
-use crate::frame::{Frame, Word};
+use crate::frame::{Frame, Message};
 use crate::here::Here;
 use crate::place::{Room, place};
-use crate::shadow;
-use crate::signals::Signal;
+use crate::signal::Signal;
+use crate::slot::Slot;
 
 impl Agent {
     /// A thread of this node is to go elsewhere. It looks when it next comes from a call, or at
     /// once if it is in none.
-    pub(super) fn goes(&mut self, thread: u32, node: NodeId) {
-        let seat = self.desk.seat(thread);
-        seat.go_to(node);
-        if seat.in_call.load(Ordering::SeqCst) == 0 {
-            seat.poke();
+    pub(super) fn move_own_thread(&mut self, thread: u32, node: NodeId) {
+        let slot = self.table.slot(thread);
+        slot.set_destination(node);
+        if slot.in_call.load(Ordering::SeqCst) == 0 {
+            slot.interrupt();
         }
     }
 
     /// At the origin: a thread, wherever it is, is to go to this node.
-    pub(super) fn sends(&mut self, thread: u32, node: NodeId) {
+    pub(super) fn move_thread(&mut self, thread: u32, node: NodeId) {
         match self.origin().nodes[thread as usize] {
-            Some(0) => self.goes(thread, node),
-            Some(there) => self.say(there, Word::Go { thread, node }),
+            Some(0) => self.move_own_thread(thread, node),
+            Some(there) => self.notify(there, Message::MoveThread { thread, node }),
             None => {}
         }
     }
@@ -37,9 +38,9 @@ impl Agent {
     /// At the origin: the node for a new thread of this one's, or for itself: one that its mask
     /// allows.
     pub(super) fn place_for(&mut self, thread: u32) -> usize {
-        let (here, seat) = (Here::get(), self.desk.seat(thread));
+        let (here, slot) = (Here::get(), self.table.slot(thread));
         let all = 0..self.nodes_in_use();
-        let mut nodes: Vec<usize> = all.clone().filter(|&it| here.lets_on(seat, it)).collect();
+        let mut nodes: Vec<usize> = all.clone().filter(|&it| here.lets_on(slot, it)).collect();
         if nodes.is_empty() {
             // Somebody is changing the mask.
             nodes.extend(all);
@@ -51,9 +52,9 @@ impl Agent {
 
     /// At the origin: the program has said on which processors it wants a thread. It goes to a node
     /// of theirs, if it is on none. Who says so knows better where threads are to be than we do.
-    pub(super) fn is_bound(&mut self, thread: u32) {
-        let (here, seat) = (Here::get(), self.desk.seat(thread));
-        if (0..self.names.len()).all(|node| here.lets_on(seat, node)) {
+    pub(super) fn bind_thread(&mut self, thread: u32) {
+        let (here, slot) = (Here::get(), self.table.slot(thread));
+        if (0..self.names.len()).all(|node| here.lets_on(slot, node)) {
             return;
         }
         self.leave_alone();
@@ -61,60 +62,60 @@ impl Agent {
         origin.binds = true;
         let Some(node) = origin.nodes[thread as usize] else { return };
         let goes_to = origin.bound.get(&thread).copied().unwrap_or(node);
-        if !here.lets_on(seat, goes_to as usize) {
-            let is_here = here.lets_on(seat, node as usize);
+        if !here.lets_on(slot, goes_to as usize) {
+            let is_here = here.lets_on(slot, node as usize);
             let to = if is_here { node } else { self.place_for(thread) as NodeId };
             self.origin().bound.insert(thread, to);
-            self.sends(thread, to);
+            self.move_thread(thread, to);
         }
     }
 
     /// A thread of this node has a signal.
-    pub(super) fn signalled(&mut self, thread: u32, body: &[u8]) {
-        let Some(signal) = Signal::parse(body) else { self.nonsense(0, "a signal") };
-        let seat = self.desk.seat(thread);
+    pub(super) fn deliver_signal(&mut self, thread: u32, body: &[u8]) {
+        let Some(signal) = Signal::parse(body) else { self.violation(0, "a signal") };
+        let slot = self.table.slot(thread);
         // If it is on its way to another node, so is another copy.
-        if !seat.has(Seat::SIGNAL) {
-            seat.put(&signal);
-            seat.poke();
+        if !slot.has(Slot::SIGNAL) {
+            slot.set_signal(&signal);
+            slot.interrupt();
         }
     }
 
     /// A thread goes from this node, which is not the origin.
-    pub(super) fn leaves(&mut self, thread: u32, node: NodeId) {
-        let seat = self.desk.seat(thread);
-        let clear_tid = seat.clear_tid.load(Ordering::Relaxed);
-        let robust = seat.robust.load(Ordering::Relaxed);
+    pub(super) fn hand_over(&mut self, thread: u32, node: NodeId) {
+        let slot = self.table.slot(thread);
+        let clear_tid = slot.clear_tid.load(Ordering::Relaxed);
+        let robust = slot.robust.load(Ordering::Relaxed);
         // SAFETY: it has put it there for this.
-        let body = unsafe { Context::bytes(seat.context()) };
-        let desk = self.desk;
-        self.seen(|seen, _| seen.ends(desk, thread));
-        self.send(0, Frame::Word(Word::Move { thread, node, clear_tid, robust }), body);
+        let body = unsafe { Context::bytes(slot.context()) };
+        let table = self.table;
+        self.with_counts(|seen, _| seen.ends(table, thread));
+        self.send(0, Frame::Word(Message::Move { thread, node, clear_tid, robust }), body);
         self.threads -= 1;
         self.answer(thread, 0);
     }
 
     /// At the origin: a shadow has a signal for its other half.
-    pub(super) fn hand_on(&mut self, thread: u32) {
+    pub(super) fn forward_signal(&mut self, thread: u32) {
         let node = self.origin().nodes[thread as usize];
         match node {
             Some(node) if node != 0 => {
                 self.origin().signalled.insert(thread);
-                self.say_signal(node, thread);
+                self.send_signal(node, thread);
                 self.answer(thread, 0);
             }
             _ => self.answer(thread, 1),
         }
     }
 
-    fn say_signal(&mut self, node: NodeId, thread: u32) {
-        if let Some(signal) = self.desk.seat(thread).signal() {
-            self.send(node, Frame::Word(Word::Signal { thread }), signal.bytes());
+    fn send_signal(&mut self, node: NodeId, thread: u32) {
+        if let Some(signal) = self.table.slot(thread).signal() {
+            self.send(node, Frame::Word(Message::Signal { thread }), signal.bytes());
         }
     }
 
     /// At the origin: a thread comes from another node, to go on here or on a third.
-    pub(super) fn arrives(
+    pub(super) fn take_over(
         &mut self,
         thread: u32,
         node: NodeId,
@@ -122,21 +123,21 @@ impl Agent {
         from: NodeId,
         body: &[u8],
     ) {
-        let seat = self.desk.seat(thread);
-        seat.clear_tid.store(clear_tid, Ordering::Relaxed);
-        seat.robust.store(robust, Ordering::Relaxed);
+        let slot = self.table.slot(thread);
+        slot.clear_tid.store(clear_tid, Ordering::Relaxed);
+        slot.robust.store(robust, Ordering::Relaxed);
         // SAFETY: its shadow waits, and does not use it.
-        let is_whole = unsafe { Context::set(seat.context(), body) };
+        let is_whole = unsafe { Context::set(slot.context(), body) };
         if !is_whole || node as usize >= self.names.len() {
-            self.nonsense(from, "registers");
+            self.violation(from, "registers");
         }
-        self.goes_on(thread, node);
+        self.resume_on(thread, node);
     }
 
-    /// At the origin: a thread, whose context is at its seat, goes on on this node.
-    pub(super) fn goes_on(&mut self, thread: u32, node: NodeId) {
-        let seat = self.desk.seat(thread);
-        self.has_moved(thread);
+    /// At the origin: a thread, whose context is at its slot, goes on on this node.
+    pub(super) fn resume_on(&mut self, thread: u32, node: NodeId) {
+        let slot = self.table.slot(thread);
+        self.note_move(thread);
         let origin = self.origin();
         let before = origin.nodes[thread as usize].replace(node).expect("it is somewhere");
         origin.rooms[before as usize].threads -= 1;
@@ -146,35 +147,71 @@ impl Agent {
         let bound = origin.bound.remove(&thread).filter(|&to| to != node);
         self.threads = self.origin().rooms[0].threads;
         if before == 0 {
-            seat.wanted_elsewhere();
-            let desk = self.desk;
-            self.seen(|seen, _| seen.ends(desk, thread));
+            slot.take_destination();
+            let table = self.table;
+            self.with_counts(|seen, _| seen.ends(table, thread));
         }
         if node == 0 {
             self.origin().signalled.remove(&thread);
-            self.has_come(thread);
-            seat.post(Call { number: shadow::HOME, arguments: [0; 6] });
+            self.note_arrival(thread);
+            slot.post_call(Call { number: call::HOME, arguments: [0; 6] });
             return self.goes_where_bound(thread, node, bound);
         }
-        let tid = seat.tid.load(Ordering::Relaxed);
-        let clear_tid = seat.clear_tid.load(Ordering::Relaxed);
-        let robust = seat.robust.load(Ordering::Relaxed);
+        let tid = slot.tid.load(Ordering::Relaxed);
+        let clear_tid = slot.clear_tid.load(Ordering::Relaxed);
+        let robust = slot.robust.load(Ordering::Relaxed);
         // SAFETY: it, or another node, has put it there for this.
-        let body = unsafe { Context::bytes(seat.context()) };
-        let word = Word::Begin { thread, tid, clear_tid, robust };
-        self.send(node, Frame::Word(word), body);
+        let body = unsafe { Context::bytes(slot.context()) };
+        let message = Message::StartThread { thread, tid, clear_tid, robust };
+        self.send(node, Frame::Word(message), body);
         if self.origin().signalled.contains(&thread) {
-            self.say_signal(node, thread);
+            self.send_signal(node, thread);
         }
         self.goes_where_bound(thread, node, bound);
     }
 
     /// At the origin: a thread has come to this node that was told meanwhile to go to another.
     fn goes_where_bound(&mut self, thread: u32, node: NodeId, to: Option<NodeId>) {
-        let is_let = Here::get().lets_on(self.desk.seat(thread), node as usize);
+        let is_let = Here::get().lets_on(self.table.slot(thread), node as usize);
         if let Some(to) = to.filter(|_| !is_let) {
             self.origin().bound.insert(thread, to);
-            self.sends(thread, to);
+            self.move_thread(thread, to);
         }
+    }
+}
+
+/// Orders of `nagaya span --move`.
+impl Agent {
+    /// Does what the next order says, if there is one.
+    pub(super) fn take_order(&mut self) {
+        let Some((text, user, from)) = self.orders.as_ref().and_then(Orders::take) else { return };
+        let answer = match self.obey(&text, user) {
+            Ok(()) => orders::DONE.to_owned(),
+            Err(line) => line,
+        };
+        if let Some(orders) = &self.orders {
+            orders.answer(&answer, &from);
+        }
+    }
+
+    fn obey(&mut self, text: &str, user: u32) -> Result<(), String> {
+        if user != 0 && user != rustix::process::geteuid().as_raw() {
+            return Err("it is another user's".to_owned());
+        }
+        let numbers = text.split_once('=').map(|(thread, node)| (thread.parse(), node.parse()));
+        let Some((Ok(tid), Ok(node))) = numbers else { return Err("that is no order".to_owned()) };
+        let (tid, node): (i32, u32) = (tid, node);
+        if node as usize >= self.names.len() {
+            return Err(format!("there is no node {node}: there are {}", self.names.len()));
+        }
+        let nodes = &self.origin.as_ref().expect("at the origin").nodes;
+        let is_it = |thread: &u32| {
+            let tid_there = self.table.slot(*thread).tid.load(Ordering::Relaxed);
+            nodes[*thread as usize].is_some() && tid_there == tid
+        };
+        let found = (0..nodes.len() as u32).find(is_it);
+        let thread = found.ok_or_else(|| format!("there is no thread {tid}"))?;
+        self.move_thread(thread, node);
+        Ok(())
     }
 }

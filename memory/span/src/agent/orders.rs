@@ -7,21 +7,18 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrAny, recvmsg, sendto, sockopt,
 };
 
-use super::Agent;
-
 /// Bytes of an order or an answer, at most.
 const BYTES_MAX: usize = 256;
 /// How long who orders waits for an answer.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// What an answer begins with that is no error.
-const DONE: &str = "done";
+pub const DONE: &str = "done";
 
 /// The socket of the origin that is this process.
 pub fn address(process: u32) -> std::io::Result<SocketAddr> {
@@ -45,8 +42,14 @@ impl Orders {
         self.0.as_fd()
     }
 
+    /// Sends an answer. If its receiver has gone, nobody needs it.
+    pub fn answer(&self, answer: &str, to: &SocketAddrAny) {
+        let flags = rustix::net::SendFlags::DONTWAIT;
+        let _ = sendto(&self.0, answer.as_bytes(), flags, to);
+    }
+
     /// The next, by whom, and where the answer goes.
-    fn take(&self) -> Option<(String, u32, SocketAddrAny)> {
+    pub fn take(&self) -> Option<(String, u32, SocketAddrAny)> {
         let mut bytes = [0; BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -58,43 +61,6 @@ impl Orders {
         });
         let text = String::from_utf8_lossy(&bytes[..received.bytes]).into_owned();
         Some((text, user?, received.address?))
-    }
-}
-
-impl Agent {
-    /// Does what the next order says, if there is one.
-    pub(super) fn ordered(&mut self) {
-        let Some((text, user, from)) = self.orders.as_ref().and_then(Orders::take) else { return };
-        let answer = match self.obey(&text, user) {
-            Ok(()) => DONE.to_owned(),
-            Err(line) => line,
-        };
-        if let Some(orders) = &self.orders {
-            // Who has gone does not want to know.
-            let flags = rustix::net::SendFlags::DONTWAIT;
-            let _ = sendto(&orders.0, answer.as_bytes(), flags, &from);
-        }
-    }
-
-    fn obey(&mut self, text: &str, user: u32) -> Result<(), String> {
-        if user != 0 && user != rustix::process::geteuid().as_raw() {
-            return Err("it is another user's".to_owned());
-        }
-        let numbers = text.split_once('=').map(|(thread, node)| (thread.parse(), node.parse()));
-        let Some((Ok(tid), Ok(node))) = numbers else { return Err("that is no order".to_owned()) };
-        let (tid, node): (i32, u32) = (tid, node);
-        if node as usize >= self.names.len() {
-            return Err(format!("there is no node {node}: there are {}", self.names.len()));
-        }
-        let nodes = &self.origin.as_ref().expect("at the origin").nodes;
-        let is_it = |thread: &u32| {
-            let tid_there = self.desk.seat(*thread).tid.load(Ordering::Relaxed);
-            nodes[*thread as usize].is_some() && tid_there == tid
-        };
-        let found = (0..nodes.len() as u32).find(is_it);
-        let thread = found.ok_or_else(|| format!("there is no thread {tid}"))?;
-        self.sends(thread, node);
-        Ok(())
     }
 }
 

@@ -13,28 +13,16 @@ use coherence::message::NodeId;
 use node::driver::Driver as _;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::Agent;
-use crate::frame::Word;
+use super::callers;
+use super::packer::Packer;
+use super::state::Agent;
+use crate::frame::Message;
 use crate::packing::{Change, Packing, Spent};
 use crate::place::{Policy, Thread, arrange};
 use crate::report::Placed;
 
 /// Changes that are kept for a report.
 const PLACED_MAX: usize = 1000;
-
-/// At the origin: where threads are to be.
-#[derive(Debug)]
-pub(super) struct Packer {
-    packing: Packing,
-    spent: Vec<Spent>,
-    /// Nodes that have been asked, and have not answered.
-    asked: HashSet<NodeId>,
-    /// Threads that were told to go, and have not yet.
-    sent: HashSet<u32>,
-    /// The program, or who runs it, says where threads go.
-    is_off: bool,
-    pub placed: Vec<Placed>,
-}
 
 impl Agent {
     /// At the origin: all are to say when their threads wait, if that matters.
@@ -52,9 +40,9 @@ impl Agent {
             is_off: false,
             placed: Vec::new(),
         });
-        self.tells_waits = true;
+        self.reports_waits = true;
         for node in 1..nodes as NodeId {
-            self.say(node, Word::Watch);
+            self.notify(node, Message::WatchWaits);
         }
     }
 
@@ -75,11 +63,11 @@ impl Agent {
     }
 
     /// Says that threads wait, or asks all nodes for what they do, if it is time; whether it was.
-    pub(super) fn pack(&mut self, now: u64) -> bool {
-        if self.tells_waits && self.waits.take_much() {
+    pub(super) fn tend_packing(&mut self, now: u64) -> bool {
+        if self.reports_waits && self.waits.take_long() {
             match self.origin {
-                Some(_) => self.waits_much(),
-                None => self.say(0, Word::Waits),
+                Some(_) => self.handle_long_waits(),
+                None => self.notify(0, Message::LongWaits),
             }
         }
         if self.packs_next().is_none_or(|next| next > now) {
@@ -89,15 +77,15 @@ impl Agent {
         let nodes = packer.packing.looks_at() as NodeId;
         packer.asked.extend(0..nodes);
         for node in 1..nodes {
-            self.say(node, Word::Spend);
+            self.notify(node, Message::QueryUsage);
         }
-        let spent = self.spent();
-        self.has_spent(0, spent);
+        let spent = self.usage();
+        self.take_usage(0, spent);
         true
     }
 
     /// What this node's threads have done until now.
-    pub(super) fn spent(&self) -> Spent {
+    pub(super) fn usage(&self) -> Spent {
         let ns = |clock| {
             let time = clock_gettime(clock);
             time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -112,7 +100,7 @@ impl Agent {
     }
 
     /// At the origin: threads of some node wait much.
-    pub(super) fn waits_much(&mut self) {
+    pub(super) fn handle_long_waits(&mut self) {
         let now = self.now();
         if let Some(packer) = self.packer() {
             packer.packing.waits(now);
@@ -120,7 +108,7 @@ impl Agent {
     }
 
     /// At the origin: a node has said what its threads have done; when all have, threads may go.
-    pub(super) fn has_spent(&mut self, node: NodeId, spent: Spent) {
+    pub(super) fn take_usage(&mut self, node: NodeId, spent: Spent) {
         let now = self.now();
         let Some(packer) = self.packer() else { return };
         packer.spent[node as usize] = spent;
@@ -141,33 +129,33 @@ impl Agent {
         let all = origin.nodes.iter().enumerate();
         // Of those that are elsewhere nothing is known.
         let thread = |(thread, node): (usize, &Option<NodeId>)| {
-            let (seat, node) = (thread as u32, (*node)? as usize);
-            let is_runnable = node != 0 || self.desk.seat(seat).is_runnable();
-            Some((seat, Thread { node, is_runnable }))
+            let (slot, node) = (thread as u32, (*node)? as usize);
+            let is_runnable = node != 0 || self.table.slot(slot).is_runnable();
+            Some((slot, Thread { node, is_runnable }))
         };
-        let (seats, threads): (Vec<u32>, Vec<Thread>) = all.filter_map(thread).unzip();
+        let (slots, threads): (Vec<u32>, Vec<Thread>) = all.filter_map(thread).unzip();
         let places = arrange(&origin.rooms[..change.nodes], &threads);
-        for ((seat, thread), place) in seats.into_iter().zip(threads).zip(places) {
+        for ((slot, thread), place) in slots.into_iter().zip(threads).zip(places) {
             if thread.node != place {
                 if let Some(packer) = self.packer() {
-                    packer.sent.insert(seat);
+                    packer.sent.insert(slot);
                 }
-                self.sends(seat, place as NodeId);
+                self.move_thread(slot, place as NodeId);
             }
         }
     }
 
     /// At the origin: this thread of another node calls more than it computes.
-    pub(super) fn homes(&mut self, thread: u32) {
+    pub(super) fn send_home(&mut self, thread: u32) {
         if let Some(packer) = self.packer() {
             packer.sent.insert(thread);
-            self.sends(thread, 0);
+            self.move_thread(thread, 0);
         }
     }
 
     /// At the origin: a thread goes to another node. If it was not told to, the program or who runs
     /// it knows better.
-    pub(super) fn has_moved(&mut self, thread: u32) {
+    pub(super) fn note_move(&mut self, thread: u32) {
         if let Some(packer) = &mut self.packing
             && !packer.sent.remove(&thread)
         {
@@ -183,9 +171,23 @@ impl Agent {
     }
 
     /// At the origin: a thread has ended.
-    pub(super) fn is_over(&mut self, thread: u32) {
+    pub(super) fn forget_thread(&mut self, thread: u32) {
         if let Some(packer) = &mut self.packing {
             packer.sent.remove(&thread);
+        }
+    }
+}
+
+/// Threads that call more than they compute.
+impl Agent {
+    /// A thread of this node makes a call at the origin.
+    pub(super) fn count_call(&mut self, thread: u32) {
+        if !self.reports_waits {
+            return;
+        }
+        let (now, tid) = (self.now(), self.table.slot(thread).live_tid());
+        if self.callers.calls(thread, now, || callers::spent(tid)) {
+            self.notify(0, Message::CallsOften { thread });
         }
     }
 }

@@ -10,9 +10,10 @@ use std::fs;
 use coherence::message::Page;
 use node::driver::Traffic;
 
-use crate::desk::{Desk, Request};
 use crate::raw;
 use crate::report::{self, Access, Counts, Thread};
+use crate::request::Request;
+use crate::request_table::RequestTable;
 
 /// Stops at a page that are all looked at; later one of so many; and different ones that are kept.
 const ALL: u64 = 6;
@@ -31,7 +32,7 @@ pub struct Seen {
     /// Who is stopped at a page, and since when.
     stopped: HashMap<Page, Vec<(u32, u64)>>,
     /// Seats of the kernel's threads.
-    seats: HashMap<u32, u32>,
+    slots: HashMap<u32, u32>,
     /// What was counted of the kernel's threads when they left; they may come back.
     counted: HashMap<i32, u64>,
     pages_in: u64,
@@ -55,22 +56,22 @@ impl Seen {
     /// A thread is stopped at a page; `address` is its access.
     pub fn fault(
         &mut self,
-        desk: &Desk,
+        table: &RequestTable,
         fault: &pager::Fault,
         start: u64,
         page_bytes: u64,
         now: u64,
     ) {
-        let seat = self.seat_of(desk, fault.thread);
+        let slot = self.slot_of_tid(table, fault.thread);
         let writes = fault.wants == pager::Access::Write;
         let page = self.pages.entry(fault.page).or_default();
         *(if writes { &mut page.writes } else { &mut page.reads }) += 1;
         let times = page.reads + page.writes;
         let address = start + fault.page * page_bytes;
         page.address = address;
-        let Some(seat) = seat else { return };
-        self.stopped.entry(fault.page).or_default().push((seat, now));
-        let thread = self.threads.entry(seat).or_default();
+        let Some(slot) = slot else { return };
+        self.stopped.entry(fault.page).or_default().push((slot, now));
+        let thread = self.threads.entry(slot).or_default();
         *(if writes { &mut thread.writes } else { &mut thread.reads }) += 1;
         if times > ALL && !times.is_multiple_of(ONE_IN) {
             return;
@@ -80,17 +81,17 @@ impl Seen {
         let (mut call, mut code) = (at.call, at.code);
         if raw::is_ours(code) {
             // In a system call, by us for the program.
-            let (number, behind) = desk.seat(seat).last_call();
+            let (number, behind) = table.slot(slot).last_call();
             (call, code) = (Some(number), behind);
         }
         let address = address + fault.at as u64;
         let is = |it: &Access| {
-            (it.address, it.code, it.writes, it.seat) == (address, code, writes, seat)
+            (it.address, it.code, it.writes, it.slot) == (address, code, writes, slot)
         };
         match page.accesses.iter().position(is) {
             Some(at) => page.accesses[at].times += 1,
             None if page.accesses.len() < ACCESSES_MAX => {
-                page.accesses.push(Access { address, code, call, writes, seat, times: 1 });
+                page.accesses.push(Access { address, code, call, writes, slot, times: 1 });
             }
             None => {}
         }
@@ -106,8 +107,8 @@ impl Seen {
 
     /// Threads that were stopped at a page go on.
     pub fn goes_on(&mut self, page: Page, now: u64) {
-        for (seat, since) in self.stopped.remove(&page).unwrap_or_default() {
-            self.threads.entry(seat).or_default().stopped_ns += now.saturating_sub(since);
+        for (slot, since) in self.stopped.remove(&page).unwrap_or_default() {
+            self.threads.entry(slot).or_default().stopped_ns += now.saturating_sub(since);
         }
     }
 
@@ -119,8 +120,8 @@ impl Seen {
     }
 
     /// A thread of this node asks.
-    pub fn requested(&mut self, seat: u32, request: &Request) {
-        let thread = self.threads.entry(seat).or_default();
+    pub fn requested(&mut self, slot: u32, request: &Request) {
+        let thread = self.threads.entry(slot).or_default();
         match request {
             // Beyond these numbers are ours.
             Request::Call(call) if call.number <= u32::MAX.into() => {
@@ -135,8 +136,8 @@ impl Seen {
     }
 
     /// A thread of this node ends, or leaves; it is still there.
-    pub fn ends(&mut self, desk: &Desk, seat: u32) {
-        let thread = self.whole(desk, seat);
+    pub fn ends(&mut self, table: &RequestTable, slot: u32) {
+        let thread = self.whole(table, slot);
         match self.ended.len() < ENDED_MAX {
             true => self.ended.push(thread),
             false => {
@@ -149,8 +150,8 @@ impl Seen {
     }
 
     /// A thread begins here.
-    pub fn begins(&mut self, seat: u32) {
-        self.threads.insert(seat, Thread::default());
+    pub fn begins(&mut self, slot: u32) {
+        self.threads.insert(slot, Thread::default());
     }
 
     /// Threads that have begun, or have asked for something.
@@ -158,11 +159,11 @@ impl Seen {
         self.threads.keys().copied().collect()
     }
 
-    fn whole(&mut self, desk: &Desk, seat: u32) -> Thread {
+    fn whole(&mut self, table: &RequestTable, slot: u32) -> Thread {
         use std::sync::atomic::Ordering::Relaxed;
-        let of = desk.seat(seat);
-        let mut thread = self.threads.remove(&seat).unwrap_or_default();
-        thread.seat = seat;
+        let of = table.slot(slot);
+        let mut thread = self.threads.remove(&slot).unwrap_or_default();
+        thread.slot = slot;
         thread.tid = of.tid.load(Relaxed);
         let kernel_tid = of.kernel_tid.load(Relaxed);
         let running = running(kernel_tid);
@@ -172,11 +173,16 @@ impl Seen {
     }
 
     /// All of it, when `sent` was sent; `lives` are the threads that are here.
-    pub fn counts(&mut self, desk: &Desk, sent: Traffic, lives: impl Fn(u32) -> bool) -> Counts {
+    pub fn counts(
+        &mut self,
+        table: &RequestTable,
+        sent: Traffic,
+        lives: impl Fn(u32) -> bool,
+    ) -> Counts {
         let mut threads = std::mem::take(&mut self.ended);
         let there: Vec<u32> =
-            desk.seats().map(|seat| seat.index).filter(|&seat| lives(seat)).collect();
-        threads.extend(there.into_iter().map(|seat| self.whole(desk, seat)));
+            table.slots().map(|slot| slot.index).filter(|&slot| lives(slot)).collect();
+        threads.extend(there.into_iter().map(|slot| self.whole(table, slot)));
         let mut pages: Vec<report::Page> = self.pages.drain().map(|(_, page)| page).collect();
         pages.sort_by_key(|page| std::cmp::Reverse((page.reads + page.writes, page.came)));
         pages.truncate(PAGES_MAX);
@@ -186,17 +192,17 @@ impl Seen {
         Counts { threads, pages, pages_in, messages, bytes, ..Counts::default() }
     }
 
-    fn seat_of(&mut self, desk: &Desk, thread: u32) -> Option<u32> {
+    fn slot_of_tid(&mut self, table: &RequestTable, thread: u32) -> Option<u32> {
         use std::sync::atomic::Ordering::Relaxed;
-        let is = |seat: u32| desk.seat(seat).kernel_tid.load(Relaxed) == thread as i32;
-        if let Some(&seat) = self.seats.get(&thread)
-            && is(seat)
+        let is = |slot: u32| table.slot(slot).kernel_tid.load(Relaxed) == thread as i32;
+        if let Some(&slot) = self.slots.get(&thread)
+            && is(slot)
         {
-            return Some(seat);
+            return Some(slot);
         }
-        let seat = desk.seats().map(|seat| seat.index).find(|&seat| is(seat))?;
-        self.seats.insert(thread, seat);
-        Some(seat)
+        let slot = table.slots().map(|slot| slot.index).find(|&slot| is(slot))?;
+        self.slots.insert(thread, slot);
+        Some(slot)
     }
 }
 

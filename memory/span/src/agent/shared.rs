@@ -14,42 +14,42 @@ use node::driver::Driver as _;
 use node::sequential::Replica as _;
 use pager::{Access, PagerError};
 
-use super::Agent;
+use super::state::Agent;
 use crate::addresses::PAGE;
-use crate::frame::{Frame, Laid, Word};
+use crate::frame::{Frame, Message};
 use crate::leases::TOGETHER_MAX;
 use crate::ranges::Ranges;
-use crate::shared::{self, RANGES_MAX};
+use crate::shared::{self, Overlay, RANGES_MAX};
 
 /// Of a node.
 impl Agent {
     /// From now on these pages are of this kind, which other mappings than the segment's show.
-    pub(super) fn lay(&mut self, pages: Range<Page>, kind: Laid) -> Result<(), PagerError> {
-        if kind == Laid::Beyond {
+    pub(super) fn overlay(&mut self, pages: Range<Page>, kind: Overlay) -> Result<(), PagerError> {
+        if kind == Overlay::Beyond {
             self.engine.memory.lay_end(pages.clone())?;
         }
-        self.lays(pages, kind, true);
+        self.set_overlay(pages, kind, true);
         Ok(())
     }
 
     /// From now on the segment shows these pages.
-    pub(super) fn is_laid_no_more(&mut self, pages: &Range<Page>) {
-        for kind in [Laid::Shared, Laid::Beyond] {
-            if self.laid(kind).met(pages).next().is_some() {
-                self.lays(pages.clone(), kind, false);
+    pub(super) fn remove_overlays(&mut self, pages: &Range<Page>) {
+        for kind in [Overlay::Shared, Overlay::Beyond] {
+            if self.overlaid(kind).met(pages).next().is_some() {
+                self.set_overlay(pages.clone(), kind, false);
             }
         }
     }
 
-    fn laid(&mut self, kind: Laid) -> &mut Ranges {
+    fn overlaid(&mut self, kind: Overlay) -> &mut Ranges {
         match kind {
-            Laid::Shared => &mut self.shared,
-            Laid::Beyond => &mut self.beyond,
+            Overlay::Shared => &mut self.shared,
+            Overlay::Beyond => &mut self.beyond,
         }
     }
 
-    fn lays(&mut self, pages: Range<Page>, kind: Laid, are: bool) {
-        let laid = self.laid(kind);
+    fn set_overlay(&mut self, pages: Range<Page>, kind: Overlay, are: bool) {
+        let laid = self.overlaid(kind);
         // Others change only where they touch these.
         let near = pages.start.saturating_sub(1)..pages.end + 1;
         let before: Vec<Range<Page>> = laid.met(&near).collect();
@@ -68,32 +68,32 @@ impl Agent {
         }
         let all: Vec<Range<u64>> = all.iter().map(|it| it.start * PAGE..it.end * PAGE).collect();
         match kind {
-            Laid::Shared => shared::are(&all),
-            Laid::Beyond => shared::are_beyond(&all),
+            Overlay::Shared => shared::are(&all),
+            Overlay::Beyond => shared::are_beyond(&all),
         }
     }
 
     /// Whether there is room for more.
-    pub(super) fn has_few_laid(&mut self, kind: Laid) -> bool {
-        self.laid(kind).count() < RANGES_MAX / 2
+    pub(super) fn has_overlay_room(&mut self, kind: Overlay) -> bool {
+        self.overlaid(kind).count() < RANGES_MAX / 2
     }
 
     /// Whether these can be something else: not, if too many were left.
     pub(super) fn may_end(&mut self, pages: &Range<Page>) -> bool {
         let is_cut = |it: Range<Page>| it.start < pages.start && pages.end < it.end;
-        let mut kinds = [Laid::Shared, Laid::Beyond].into_iter();
-        kinds.all(|kind| self.has_few_laid(kind) || !self.laid(kind).met(pages).any(is_cut))
+        let mut kinds = [Overlay::Shared, Overlay::Beyond].into_iter();
+        kinds.all(|kind| self.has_overlay_room(kind) || !self.overlaid(kind).met(pages).any(is_cut))
     }
 
     /// Whether other mappings than the segment's show this page.
-    pub(super) fn is_laid(&self, page: Page) -> bool {
+    pub(super) fn is_overlaid(&self, page: Page) -> bool {
         let page = page..page + 1;
         self.shared.covers(&page) || self.beyond.covers(&page)
     }
 
     /// A thread that is stopped at such a page goes to the origin, if there cannot be a copy of it
     /// here; whether it is one.
-    pub(super) fn sends_home(&mut self, fault: &pager::Fault) -> bool {
+    pub(super) fn send_to_origin(&mut self, fault: &pager::Fault) -> bool {
         if !self.shared.covers(&(fault.page..fault.page + 1)) {
             return false;
         }
@@ -102,15 +102,15 @@ impl Agent {
         }
         let now = self.now();
         self.resumed(fault.page, now);
-        let desk = self.desk;
-        if let Some(seat) = desk.seats().find(|it| it.kernel() == fault.thread.cast_signed()) {
-            self.goes(seat.index, 0);
+        let table = self.table;
+        if let Some(slot) = table.slots().find(|it| it.live_tid() == fault.thread.cast_signed()) {
+            self.move_own_thread(slot.index, 0);
         }
         true
     }
 
     /// Where other mappings stood there is the segment again. Shared ones stand at the origin only.
-    pub(super) fn end_laid(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
+    pub(super) fn restore_segment(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
         let mut met: Vec<Range<Page>> = self.beyond.met(&pages).collect();
         if self.origin.is_some() {
             met.extend(self.shared.met(&pages));
@@ -134,7 +134,7 @@ impl Agent {
     ) {
         if self.names.len() > 1 {
             // The program's descriptors are not the agent's.
-            let tid = self.desk.seat(thread).tid.load(Ordering::Relaxed);
+            let tid = self.table.slot(thread).tid.load(Ordering::Relaxed);
             let name = PathBuf::from(format!("/proc/self/task/{tid}/fd/{descriptor}"));
             self.leases.add(&name, start / PAGE, offset, bytes);
         }
@@ -144,20 +144,25 @@ impl Agent {
     /// Shared mappings are there from now on: other nodes may have copies of those with a lease.
     pub(super) fn offer_copies(&mut self, pages: &Range<Page>) {
         for range in self.leases.offer(pages) {
-            self.tell_others(Word::Lease { first: range.start, pages: range.end - range.start });
+            self.notify_others(Message::Lease {
+                first: range.start,
+                pages: range.end - range.start,
+            });
         }
     }
 
-    fn tell_others(&mut self, word: Word) {
-        (1..self.names.len() as NodeId).for_each(|node| self.say(node, word));
+    fn notify_others(&mut self, message: Message) {
+        (1..self.names.len() as NodeId).for_each(|node| self.notify(node, message));
     }
 
     /// A node wants copies of these pages.
     pub(super) fn send_copies(&mut self, to: NodeId, first: Page, pages: u64) {
         let end = first.checked_add(pages).filter(|_| (1..=TOGETHER_MAX).contains(&pages));
-        let Some(end) = end else { self.nonsense(to, "pages of a file") };
+        let Some(end) = end else { self.violation(to, "pages of a file") };
         match self.leases.read(&(first..end)) {
-            Some((_, Ok(body))) => self.send(to, Frame::Word(Word::Copies { first, pages }), body),
+            Some((_, Ok(body))) => {
+                self.send(to, Frame::Word(Message::Copies { first, pages }), body)
+            }
             // Who reads it at the origin gets the signal for that.
             Some((lease, Err(_))) => self.recall(lease),
             // The node has been told that it may have none.
@@ -176,7 +181,7 @@ impl Agent {
     fn recall(&mut self, lease: u64) {
         for range in self.leases.recall(lease, self.names.len() - 1) {
             let (first, pages) = (range.start, range.end - range.start);
-            self.tell_others(Word::Recall { lease, first, pages });
+            self.notify_others(Message::Recall { lease, first, pages });
         }
     }
 }
@@ -199,7 +204,7 @@ impl Agent {
     }
 
     /// The origin has a lease on the file of these pages.
-    pub(super) fn is_leased(&mut self, first: Page, pages: u64) {
+    pub(super) fn set_leased(&mut self, first: Page, pages: u64) {
         let range = self.known(first, pages);
         // Before Linux 6.4 a page cannot be given for reading only.
         if self.engine.memory.can_allow_read() {
@@ -211,7 +216,7 @@ impl Agent {
     fn known(&mut self, first: Page, pages: u64) -> Range<Page> {
         match first.checked_add(pages).filter(|&end| end <= self.engine.memory.pages()) {
             Some(end) => first..end,
-            None => self.nonsense(0, "pages of a file that there are not"),
+            None => self.violation(0, "pages of a file that there are not"),
         }
     }
 
@@ -231,17 +236,17 @@ impl Agent {
             let is_here = |page| region.access(page) > Access::None;
             if let Some(wanted) = self.copies.ask(page, is_here) {
                 let (first, pages) = (wanted.start, wanted.end - wanted.start);
-                self.say(0, Word::WantCopies { first, pages });
+                self.notify(0, Message::FetchCopies { first, pages });
             }
         }
         true
     }
 
     /// The origin sends copies.
-    pub(super) fn copies_come(&mut self, first: Page, pages: u64, body: &[u8]) {
+    pub(super) fn take_copies(&mut self, first: Page, pages: u64, body: &[u8]) {
         let range = self.known(first, pages);
         if body.len() as u64 != pages * PAGE {
-            self.nonsense(0, "copies of another size");
+            self.violation(0, "copies of another size");
         }
         self.copies.asked.remove(range.clone());
         let now = self.now();
@@ -259,7 +264,7 @@ impl Agent {
     }
 
     /// The origin gives a lease back: nothing of these pages stays here.
-    pub(super) fn drop_copies_of(&mut self, lease: u64, first: Page, pages: u64) {
+    pub(super) fn recall_copies(&mut self, lease: u64, first: Page, pages: u64) {
         let range = self.known(first, pages);
         let here = self.copies.end(&range);
         self.tell_threads_of_leases();
@@ -267,11 +272,11 @@ impl Agent {
         // Who is stopped there goes to the origin.
         let now = self.now();
         self.waits.all_go_on(range.clone(), now);
-        self.seen(|seen, now| seen.all_go_on(&range, now));
+        self.with_counts(|seen, now| seen.all_go_on(&range, now));
         if let Err(error) = done.and_then(|()| self.engine.memory.wake_all(range)) {
             self.end(1, &error.to_string());
         }
-        self.say(0, Word::Dropped { lease });
+        self.notify(0, Message::Dropped { lease });
     }
 
     /// Gives the memory of all copies back to the system: they are sent again when they are used.

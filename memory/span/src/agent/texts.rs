@@ -9,16 +9,16 @@ use node::driver::Driver as _;
 use node::sequential::Replica as _;
 use pager::Access;
 
-use super::Agent;
+use super::state::Agent;
 use crate::addresses::PAGE;
-use crate::frame::{Frame, Word};
+use crate::frame::{Frame, Message};
 use crate::image;
 use crate::texts::Name;
 
 /// Of a node that is not the origin.
 impl Agent {
     /// The origin says that pages are text.
-    pub(super) fn is_text(
+    pub(super) fn set_text(
         &mut self,
         first: Page,
         pages: u64,
@@ -33,7 +33,7 @@ impl Agent {
                 self.texts.insert(first..end, name, offset, bytes);
             }
             (Some(_), Ok(_)) => {}
-            _ => self.nonsense(0, "text"),
+            _ => self.violation(0, "text"),
         }
     }
 
@@ -97,25 +97,25 @@ impl Agent {
         bytes: u64,
     ) {
         // The program's descriptors are not the agent's.
-        let tid = self.desk.seat(thread).tid.load(std::sync::atomic::Ordering::Relaxed);
+        let tid = self.table.slot(thread).tid.load(std::sync::atomic::Ordering::Relaxed);
         let link = PathBuf::from(format!("/proc/self/task/{tid}/fd/{descriptor}"));
         if let (Ok(path), Ok(file)) = (std::fs::read_link(&link), File::open(&link)) {
-            self.tell_text(&image::Text { path, start, offset, bytes }, &file);
+            self.announce_text(&image::Text { path, start, offset, bytes }, &file);
         }
         self.answer(thread, 0);
     }
 
     /// Tells the others, if it is a file that they may have.
-    pub(super) fn tell_text(&mut self, text: &image::Text, file: &File) {
+    pub(super) fn announce_text(&mut self, text: &image::Text, file: &File) {
         let image::Text { path, start, offset, bytes } = text;
         let Some(name) = Name::of(path, file) else { return };
         let range = *start..*start + bytes.next_multiple_of(PAGE);
         let range = self.pages_of(&range);
         let (first, pages) = (range.start, range.end - range.start);
-        let word = Word::Text { first, pages, offset: *offset, bytes: *bytes };
+        let message = Message::Text { first, pages, offset: *offset, bytes: *bytes };
         let body = postcard::to_allocvec(&name).expect("it has a length");
         for node in 1..self.names.len() as NodeId {
-            self.send(node, Frame::Word(word), body.clone());
+            self.send(node, Frame::Word(message), body.clone());
         }
     }
 }

@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 
 use coherence::message::Page;
 
-use crate::desk::THREADS_MAX;
+use crate::request_table::THREADS_MAX;
 
 /// A stop that is shorter was for a page of this node's, in ns.
 const NEAR_NS: u64 = 5_000;
@@ -40,7 +40,7 @@ pub(super) struct Waits {
     pub stops: u64,
     /// When this window began, and what had been waited then.
     window: (u64, u64),
-    is_much: bool,
+    is_long: bool,
 }
 
 impl Waits {
@@ -53,7 +53,7 @@ impl Waits {
             waited: 0,
             stops: 0,
             window: (0, 0),
-            is_much: false,
+            is_long: false,
         }
     }
 
@@ -109,13 +109,13 @@ impl Waits {
         self.stops += u64::from(threads);
         if self.waited - self.window.1 > MUCH_NS {
             self.window = (now, self.waited);
-            self.is_much = true;
+            self.is_long = true;
         }
     }
 
     /// Whether they have waited much of late: said once.
-    pub fn take_much(&mut self) -> bool {
-        std::mem::take(&mut self.is_much)
+    pub fn take_long(&mut self) -> bool {
+        std::mem::take(&mut self.is_long)
     }
 }
 
@@ -154,7 +154,7 @@ mod tests {
                 waits.stops_at(1, begin);
                 waits.go_on(1, begin + PAGE_NS);
             }
-            waits.take_much()
+            waits.take_long()
         };
         assert!(!(0..50).any(|time| wait(time * WINDOW_NS, MUCH_NS / 2)));
         let begin = 60 * WINDOW_NS;

@@ -1,6 +1,5 @@
 //! At the end of a program that is counted, the origin gathers what all nodes have seen.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
@@ -8,26 +7,18 @@ use coherence::message::NodeId;
 use net::mesh::Said;
 use node::driver::Driver as _;
 
-use super::Agent;
 use super::seen::Seen;
+use super::state::{Agent, ReportFile};
 use crate::addresses::PAGE;
-use crate::frame::{Frame, Word};
+use crate::frame::{Frame, Message};
 use crate::report::{Area, Counts, Report, What};
 
 /// How long others may take to tell.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
-/// Where the report goes, and what is known already.
-pub struct Wanted {
-    /// To be written.
-    pub file: File,
-    /// What is where in the segment.
-    pub areas: Vec<Area>,
-}
-
 impl Agent {
     /// From now on this node keeps what it sees.
-    pub(super) fn sees_from_now_on(&mut self) {
+    pub(super) fn start_counting(&mut self) {
         self.seen = Some(Box::new(Seen::since(self.engine.traffic)));
     }
 
@@ -55,10 +46,10 @@ impl Agent {
     pub(super) fn all_seen(&mut self) -> Counts {
         let Some(mut seen) = self.seen.take() else { return Counts::default() };
         let origin = self.origin.as_ref();
-        let lives = |seat: u32| origin.map(|origin| origin.runs_here(seat));
+        let lives = |slot: u32| origin.map(|origin| origin.runs_here(slot));
         let there = seen.there();
-        let mut counts = seen.counts(self.desk, self.engine.traffic, |seat| {
-            lives(seat).unwrap_or_else(|| there.contains(&seat))
+        let mut counts = seen.counts(self.table, self.engine.traffic, |slot| {
+            lives(slot).unwrap_or_else(|| there.contains(&slot))
         });
         let statistics = self.pages.node.statistics();
         counts.name.clone_from(&self.names[self.me as usize]);
@@ -74,25 +65,25 @@ impl Agent {
     }
 
     /// To the origin: how its own threads and those of others have done.
-    pub(super) fn tell_counts(&mut self) {
+    pub(super) fn send_counts(&mut self) {
         let counts = self.all_seen();
         let body = postcard::to_allocvec(&counts).unwrap_or_default();
-        self.send(0, Frame::Word(Word::Counted), body);
+        self.send(0, Frame::Word(Message::Counts), body);
     }
 
     /// Gathers and writes the report, if it is wanted. Who does not tell is left out.
     pub(super) fn write_report(&mut self) {
-        let Some(Wanted { mut file, mut areas }) = self.wanted.take() else { return };
+        let Some(ReportFile { mut file, mut areas }) = self.wanted.take() else { return };
         let seconds = Duration::from_nanos(self.now()).as_secs_f64();
         let nodes = self.names.len();
         let mut all: Vec<Option<Counts>> = vec![None; nodes];
         all[0] = Some(self.all_seen());
-        (1..nodes as NodeId).for_each(|node| self.say(node, Word::Report));
+        (1..nodes as NodeId).for_each(|node| self.notify(node, Message::QueryCounts));
         let until = Instant::now() + TELL_MAX;
         while all.contains(&None) && Instant::now() < until {
             match self.engine.mesh.as_mut().and_then(|mesh| mesh.hear()) {
                 Some(Ok(Said { from, header, body })) => {
-                    if Frame::parse(&header) == Some(Frame::Word(Word::Counted)) {
+                    if Frame::parse(&header) == Some(Frame::Word(Message::Counts)) {
                         all[from as usize] = postcard::from_bytes(&body).ok();
                     }
                 }
@@ -112,15 +103,15 @@ impl Agent {
     }
 
     /// Looks at a fault, if it is to be counted.
-    pub(super) fn sees(&mut self, fault: &pager::Fault) {
+    pub(super) fn count_fault(&mut self, fault: &pager::Fault) {
         let now = self.now();
         if let Some(seen) = &mut self.seen {
-            seen.fault(self.desk, fault, 0, PAGE, now);
+            seen.fault(self.table, fault, 0, PAGE, now);
         }
     }
 
     /// And does this, if so.
-    pub(super) fn seen(&mut self, sees: impl FnOnce(&mut Seen, u64)) {
+    pub(super) fn with_counts(&mut self, sees: impl FnOnce(&mut Seen, u64)) {
         if let Some(seen) = &mut self.seen {
             sees(seen, self.engine.now());
         }

@@ -1,0 +1,14 @@
+//! An agent's counts of its node's runnable threads.
+
+use std::collections::HashMap;
+
+/// What an agent knows of its own node's.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// When the next count is due, if anybody wants to know.
+    pub next: Option<u64>,
+    pub average: u32,
+    pub count: u32,
+    /// When threads were sent away from here, or came.
+    pub moved: HashMap<u32, u64>,
+}

@@ -1,0 +1,79 @@
+//! The end of the program, on all nodes: its exit, lost nodes, protocol violations, errors.
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use coherence::message::NodeId;
+use launch::{control, status};
+use node::flush::FLUSH;
+
+use super::state::Agent;
+use crate::frame::{Frame, Message};
+
+/// Time that a node waits before it exits, after it was told to.
+const EXIT_DELAY: Duration = Duration::from_millis(50);
+/// Time limit for the command to report the wait status of a lost node's process.
+const STATUS_MAX: Duration = Duration::from_millis(200);
+
+impl Agent {
+    /// Ends the program because a node sent a message that no correct node sends.
+    pub(super) fn violation(&mut self, from: NodeId, what: &str) -> ! {
+        let name = self.names[from as usize].clone();
+        self.end(1, &format!("{name} sent {what} that violates the protocol; install the same nagaya there and here"))
+    }
+
+    /// Ends the program because a node is lost. The origin names the node, the reason, and the wait
+    /// status of its process if the command started it on this machine.
+    pub(super) fn lost(&mut self, node: NodeId, why: &str) -> ! {
+        if self.origin.is_none() {
+            self.send(0, Frame::Word(Message::Lost { node }), why.as_bytes().to_vec());
+            self.quit(1)
+        }
+        let mut line = format!("{} is lost: {why}", self.names[node as usize]);
+        if let Some(status) = control::wait_status(node, STATUS_MAX) {
+            line += &format!("; its process {}", status::describe(status));
+        }
+        self.end(1, &line)
+    }
+
+    /// Ends the program, on all nodes.
+    pub(super) fn end(&mut self, status: i32, line: &str) -> ! {
+        if !line.is_empty() && self.origin.is_some() {
+            // If the terminal is gone, nobody reads it.
+            let _ = writeln!(std::io::stderr(), "nagaya: span: {line}");
+        }
+        if line.is_empty() {
+            self.write_report();
+        }
+        if let Some(mesh) = &mut self.engine.mesh {
+            let end = Frame::Word(Message::Exit { status }).bytes();
+            match self.origin {
+                Some(_) => mesh.tell_all(&end, line.as_bytes()),
+                None => {
+                    let _ = mesh.send(0, &end, line.as_bytes().to_vec());
+                }
+            }
+        }
+        self.quit(status)
+    }
+
+    /// Ends this process after the messages to other nodes have left.
+    fn quit(&mut self, status: i32) -> ! {
+        if let Some(mesh) = &mut self.engine.mesh {
+            FLUSH.run(mesh);
+        }
+        exit(status)
+    }
+
+    /// The origin has ended the program, and reported the cause.
+    pub(super) fn exit_as_told(&mut self, status: i32) -> ! {
+        // Before 1.14 UCX may abort a process in which it notices that a peer has gone.
+        std::thread::sleep(EXIT_DELAY);
+        exit(status)
+    }
+}
+
+fn exit(status: i32) -> ! {
+    // SAFETY: _exit(2) takes no pointers, and nothing of this process runs after it.
+    unsafe { libc::_exit(status) }
+}

@@ -1,0 +1,31 @@
+//! Threads that fork, and the copy of memory that is being made for one of them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use coherence::message::{NodeId, Page};
+
+use crate::ranges::Ranges;
+use crate::snapshot::Snapshot;
+
+/// Threads that fork.
+#[derive(Default)]
+pub struct Forks {
+    pub waiting: VecDeque<u32>,
+    pub now: Option<Fork>,
+    /// With the thread that forks.
+    pub given: Option<*mut Snapshot>,
+}
+
+/// A copy that is made.
+pub struct Fork {
+    pub thread: u32,
+    /// As soon as that is known.
+    pub snapshot: Option<Box<Snapshot>>,
+    /// Who has not said yet which pages were used; and which were.
+    pub by: Vec<NodeId>,
+    pub used: Ranges,
+    /// Those that have not been looked at, the last first; those that are to come.
+    pub rest: Vec<Range<Page>>,
+    pub asked: Vec<Page>,
+}

@@ -1,0 +1,133 @@
+//! The offset of the origin's clocks from this node's, measured once, and times of the program that
+//! include it.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use crate::raw;
+use crate::talk::Ready;
+
+pub const SECOND: i64 = 1_000_000_000;
+/// Clocks with a number below can be ahead. Others are of processes and threads.
+pub const CLOCKS: usize = 12;
+/// Those that are measured, and what goes with them.
+const MEASURED: [&[libc::clockid_t]; 5] = [
+    &[libc::CLOCK_REALTIME, libc::CLOCK_REALTIME_COARSE, libc::CLOCK_REALTIME_ALARM],
+    &[libc::CLOCK_MONOTONIC, libc::CLOCK_MONOTONIC_COARSE],
+    &[libc::CLOCK_MONOTONIC_RAW],
+    &[libc::CLOCK_BOOTTIME, libc::CLOCK_BOOTTIME_ALARM],
+    &[libc::CLOCK_TAI],
+];
+
+/// What the origin's clocks are ahead of ours, by number: seconds, and nanoseconds to add.
+pub static AHEAD: [[AtomicI64; 2]; CLOCKS] = [const { [const { AtomicI64::new(0) }; 2] }; CLOCKS];
+/// What tells whether another node's clocks are the same as ours; nothing if that is not known.
+pub fn identity() -> String {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    // Before Linux 5.6 there is one.
+    let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
+    match boot.trim() {
+        "" => String::new(),
+        boot => format!("{boot} {}", namespace.display()),
+    }
+}
+
+/// Whether two nodes' clocks are.
+pub fn are_same(one: &Ready, other: &Ready) -> bool {
+    !one.clocks.is_empty() && one.clocks == other.clocks
+}
+
+/// Those that are measured, at one instant, in nanoseconds.
+pub type Times = [i64; MEASURED.len()];
+
+/// Ours, now.
+pub fn times() -> Times {
+    MEASURED.map(|clocks| {
+        let now = read(clocks[0]);
+        now.tv_sec * SECOND + now.tv_nsec
+    })
+}
+
+/// What the origin's clocks are ahead, of exchanges with it: ours before, the origin's, ours
+/// after. That which took the shortest counts.
+pub fn ahead(exchanges: &[[Times; 3]]) -> Times {
+    let took = |[before, _, after]: &&[Times; 3]| after[1] - before[1];
+    let shortest = exchanges.iter().min_by_key(took);
+    let Some([before, there, after]) = shortest else { return Times::default() };
+    std::array::from_fn(|at| there[at] - (before[at] + (after[at] - before[at]) / 2))
+}
+
+/// From now on the program's clocks are as much ahead of ours.
+pub fn set(ahead: Times) {
+    for (clocks, ahead) in MEASURED.into_iter().zip(ahead) {
+        for &clock in clocks {
+            let [seconds, nanoseconds] = &AHEAD[clock as usize];
+            seconds.store(ahead.div_euclid(SECOND), Ordering::Relaxed);
+            nanoseconds.store(ahead.rem_euclid(SECOND), Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a clock of the origin is ahead of ours.
+pub fn ahead_of(clock: libc::clockid_t) -> libc::timespec {
+    let ahead = usize::try_from(clock).ok().and_then(|clock| AHEAD.get(clock));
+    let [tv_sec, tv_nsec] = match ahead {
+        Some(ahead) => [ahead[0].load(Ordering::Relaxed), ahead[1].load(Ordering::Relaxed)],
+        None => [0, 0],
+    };
+    libc::timespec { tv_sec, tv_nsec }
+}
+
+/// Both, with nanoseconds below a second.
+pub fn sum(one: libc::timespec, other: libc::timespec) -> libc::timespec {
+    let nanoseconds = one.tv_nsec + other.tv_nsec;
+    libc::timespec {
+        tv_sec: one.tv_sec.saturating_add(other.tv_sec).saturating_add(nanoseconds / SECOND),
+        tv_nsec: nanoseconds % SECOND,
+    }
+}
+
+/// What is left from the second until the first; negative when it is over.
+pub fn difference(until: libc::timespec, now: libc::timespec) -> libc::timespec {
+    let is_more = until.tv_nsec < now.tv_nsec;
+    libc::timespec {
+        tv_sec: until.tv_sec.saturating_sub(now.tv_sec) - i64::from(is_more),
+        tv_nsec: until.tv_nsec - now.tv_nsec + if is_more { SECOND } else { 0 },
+    }
+}
+
+fn read(clock: libc::clockid_t) -> libc::timespec {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [clock as u64, std::ptr::from_mut(&mut now) as u64, 0, 0, 0, 0];
+    // SAFETY: a time of ours.
+    unsafe { raw::call(libc::SYS_clock_gettime as u64, arguments) };
+    now
+}
+
+/// Now, as the program has it.
+pub fn now(clock: libc::clockid_t) -> libc::timespec {
+    sum(read(clock), ahead_of(clock))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_the_shortest_says_what_clocks_are_ahead() {
+        let at = |time: i64| Times::from([time, time + 5, time, time, time]);
+        let far = [at(100), at(1_000_300), at(300)];
+        let near = [at(1000), at(1_001_010), at(1020)];
+        assert_eq!(ahead(&[far, near]), [1_000_000; 5]);
+        assert_eq!(ahead(&[]), [0; 5]);
+    }
+
+    #[test]
+    fn times_are_added_and_taken_away() {
+        let time = |tv_sec, tv_nsec| libc::timespec { tv_sec, tv_nsec };
+        let is = |time: libc::timespec| (time.tv_sec, time.tv_nsec);
+        assert_eq!(is(sum(time(1, 600_000_000), time(-3, 500_000_000))), (-1, 100_000_000));
+        assert_eq!(is(sum(time(i64::MAX, SECOND - 1), time(0, 1))), (i64::MAX, 0));
+        assert_eq!(is(difference(time(5, 0), time(3, 1))), (1, SECOND - 1));
+        assert_eq!(is(difference(time(3, 0), time(3, 1))), (-1, SECOND - 1));
+    }
+}

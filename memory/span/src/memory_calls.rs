@@ -1,0 +1,241 @@
+//! System calls that change the memory map of all nodes, made at the origin: mmap(2), munmap(2),
+//! mprotect(2), mremap(2), madvise(2), brk(2) and others.
+
+use crate::addresses::{Hint, PAGE};
+use crate::call::Call;
+use crate::here::Here;
+use crate::names::name;
+use crate::request::Request;
+use crate::shared::{self, Overlay};
+use crate::slot::Slot;
+use crate::{inherit, raw, segments, sharing};
+
+/// madvise's that may as well do nothing. What a program has to rely on (guards, zeros instead of
+/// what is there) is none of it.
+const ADVICE: [i32; 16] = [
+    libc::MADV_NORMAL,
+    libc::MADV_RANDOM,
+    libc::MADV_SEQUENTIAL,
+    libc::MADV_WILLNEED,
+    libc::MADV_FREE,
+    libc::MADV_MERGEABLE,
+    libc::MADV_UNMERGEABLE,
+    libc::MADV_HUGEPAGE,
+    libc::MADV_NOHUGEPAGE,
+    libc::MADV_DONTDUMP,
+    libc::MADV_DODUMP,
+    libc::MADV_COLD,
+    libc::MADV_PAGEOUT,
+    libc::MADV_POPULATE_READ,
+    libc::MADV_POPULATE_WRITE,
+    libc::MADV_COLLAPSE,
+];
+
+/// Memory of all nodes.
+///
+/// # Safety
+/// At the origin; arguments are as the program gave them.
+pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
+    let a = call.arguments;
+    let ask = |request| here.table.request(slot, request);
+    let refused = |errno: i32| -i64::from(errno);
+    match call.number as i64 {
+        libc::SYS_brk => {
+            let before = ask(Request::HeapEnd);
+            match ask(Request::Break(a[0])) {
+                0 => before,
+                _ => a[0] as i64,
+            }
+        }
+        // SAFETY: as the caller says.
+        libc::SYS_mmap => unsafe { map(here, slot, a) },
+        libc::SYS_munmap => ask(Request::Unmap { start: a[0], bytes: a[1] }),
+        // SAFETY: as the caller says.
+        libc::SYS_mprotect => match unsafe { sharing::protect(a) } {
+            0 => ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 }),
+            error => error,
+        },
+        // SAFETY: as the caller says.
+        libc::SYS_mremap => unsafe { remap(here, slot, a) },
+        libc::SYS_madvise => match a[2] as i32 {
+            _ if !a[0].is_multiple_of(PAGE) => refused(libc::EINVAL),
+            // Not to have zeros there would be seen.
+            libc::MADV_DONTNEED | libc::MADV_DONTNEED_LOCKED => {
+                let mut done = 0;
+                while done < a[1] {
+                    match ask(Request::Discard { start: a[0] + done, bytes: a[1] - done }) {
+                        error if error < 0 => return error,
+                        more => done += more as u64,
+                    }
+                }
+                0
+            }
+            // SAFETY: as the caller says.
+            libc::MADV_REMOVE if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
+            advice if ADVICE.contains(&advice) => 0,
+            // SAFETY: as the caller says.
+            advice if inherit::ADVICES.contains(&advice) => unsafe {
+                sharing::inherit(here, slot, a)
+            },
+            _ => refused(libc::EINVAL),
+        },
+        // SAFETY: as the caller says.
+        libc::SYS_msync if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
+        // SAFETY: as the caller says.
+        libc::SYS_shmat => unsafe { segments::attach(here, slot, a) },
+        // SAFETY: as the caller says.
+        libc::SYS_shmdt => unsafe { segments::detach(here, slot, a[0]) },
+        // What is on other nodes' disks nobody knows.
+        libc::SYS_mlockall => refused(libc::EPERM),
+        _ => 0,
+    }
+}
+
+/// Memory that can be read and written becomes more or less, or goes elsewhere.
+///
+/// # Safety
+/// As for [`call`].
+unsafe fn remap(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
+    let ask = |request| here.table.request(slot, request);
+    let up = |bytes: u64| bytes.checked_next_multiple_of(PAGE).unwrap_or(0);
+    let (old, old_bytes, bytes, flags) = (a[0], up(a[1]), up(a[2]), a[3] as i32);
+    let is_fixed = flags & libc::MREMAP_FIXED != 0;
+    let may_move = flags & libc::MREMAP_MAYMOVE != 0;
+    let known = libc::MREMAP_FIXED | libc::MREMAP_MAYMOVE;
+    let meets = is_fixed && a[4] < old + old_bytes && old < a[4] + bytes;
+    if flags & !known == 0
+        && (!is_fixed || may_move)
+        && bytes > 0
+        && !meets
+        && shared::contains(old)
+    {
+        // SAFETY: as the caller says.
+        return unsafe { sharing::remap(here, slot, [old, old_bytes, bytes, a[3], a[4], 0]) };
+    }
+    if flags & !known != 0 || is_fixed && !may_move || old_bytes == 0 || bytes == 0 || meets {
+        return -i64::from(libc::EINVAL);
+    }
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+    let (is_file, rest) = (false, old_bytes.saturating_sub(bytes));
+    let moves = is_fixed || bytes > old_bytes;
+    let is_of_file = || ask(Request::Inspect(old)) & Request::OF_FILE != 0;
+    // More of the file would have to be there, and its end where it is.
+    if moves && (shared::has_beyond(&(old..old + old_bytes)) || bytes > old_bytes && is_of_file()) {
+        return -i64::from(libc::ENOMEM);
+    }
+    if !is_fixed {
+        if rest > 0 {
+            ask(Request::Unmap { start: old + bytes, bytes: rest });
+        }
+        if bytes <= old_bytes {
+            return old as i64;
+        }
+        let (start, bytes, replaces) = (old + old_bytes, bytes - old_bytes, false);
+        if ask(Request::MapAt { start, bytes, protection, replaces, is_file }) >= 0 {
+            return old as i64;
+        }
+    }
+    let new = match (is_fixed, may_move) {
+        (true, _) => {
+            let (start, replaces) = (a[4], true);
+            ask(Request::MapAt { start, bytes, protection, replaces, is_file })
+        }
+        (_, true) => ask(Request::Map { bytes, protection, is_file, hint: Hint::default() }),
+        _ => -i64::from(libc::ENOMEM),
+    };
+    if new >= 0 {
+        // SAFETY: new memory, and the program's old.
+        unsafe { copy(old, new as u64, old_bytes.min(bytes)) };
+        ask(Request::Unmap { start: old, bytes: old_bytes });
+    }
+    new
+}
+
+/// # Safety
+/// As for [`call`].
+unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
+    let ask = |request| here.table.request(slot, request);
+    let refused = |errno: i32| -i64::from(errno);
+    let (bytes, protection, flags) = (a[1], a[2] as u32, a[3] as i32);
+    let is_anonymous = flags & libc::MAP_ANONYMOUS != 0;
+    let is_shared = flags & libc::MAP_TYPE != libc::MAP_PRIVATE;
+    if bytes == 0 || bytes > i64::MAX as u64 / 2 {
+        return refused(if bytes == 0 { libc::EINVAL } else { libc::ENOMEM });
+    }
+    // Others may write it, or read what we write.
+    if is_shared {
+        // SAFETY: as the caller says.
+        return unsafe { sharing::map(here, slot, a) };
+    }
+    if !is_anonymous {
+        // SAFETY: as the caller says.
+        let error = unsafe { sharing::check(a) };
+        if error < 0 {
+            return error;
+        }
+    }
+    let filling = (libc::PROT_READ | libc::PROT_WRITE) as u32;
+    let at_first = if is_anonymous { protection } else { filling };
+    let (replaces, is_file) = (flags & libc::MAP_FIXED_NOREPLACE == 0, !is_anonymous);
+    let hint = Hint::of_mmap(&a);
+    let given = match flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) {
+        0 => ask(Request::Map { bytes, protection: at_first, is_file, hint }),
+        _ => {
+            let (start, protection) = (a[0], at_first);
+            ask(Request::MapAt { start, bytes, protection, replaces, is_file })
+        }
+    };
+    if given < 0 {
+        return given;
+    }
+    let start = given as u64;
+    let mut filled = start;
+    // SAFETY: memory that was just given, which can be written where anything is.
+    unsafe {
+        while !is_anonymous && filled < start + bytes {
+            let left = start + bytes - filled;
+            let from = a[5] + (filled - start);
+            let read = raw::call(libc::SYS_pread64 as u64, [a[4], filled, left, from, 0, 0]);
+            match read {
+                0 => break,
+                count if count > 0 => filled += count as u64,
+                error if error == refused(libc::EINTR) => {}
+                error => {
+                    ask(Request::Unmap { start, bytes });
+                    return if error == refused(libc::EISDIR) {
+                        refused(libc::ENODEV)
+                    } else {
+                        error
+                    };
+                }
+            }
+        }
+    }
+    let end = filled.next_multiple_of(PAGE);
+    if !is_anonymous && end < start + bytes {
+        let bytes = start + bytes - end;
+        let error = ask(Request::Overlay { start: end, bytes, kind: Overlay::Beyond });
+        if error < 0 {
+            ask(Request::Unmap { start, bytes });
+            return error;
+        }
+    }
+    if here.names {
+        name(here, slot, start, bytes, a);
+    }
+    if !is_anonymous && protection != filling {
+        ask(Request::Protect { start, bytes, protection });
+    }
+    if protection & libc::PROT_WRITE as u32 == 0 && filled > start && here.nodes > 1 {
+        let (descriptor, offset, bytes) = (a[4] as i32, a[5], filled - start);
+        ask(Request::Text { descriptor, start, offset, bytes });
+    }
+    start as i64
+}
+
+/// # Safety
+/// Memory that can be read, and written; not the same.
+unsafe fn copy(from: u64, to: u64, bytes: u64) {
+    // SAFETY: as the caller says.
+    unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes as usize) }
+}
