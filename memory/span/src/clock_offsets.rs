@@ -7,9 +7,9 @@ use crate::raw;
 use crate::talk::Ready;
 
 pub const SECOND: i64 = 1_000_000_000;
-/// Clocks with a number below can be ahead. Others are of processes and threads.
+/// Clocks below this number have an offset. Others are of processes and threads.
 pub const CLOCKS: usize = 12;
-/// Those that are measured, and what goes with them.
+/// The clocks that are measured, each with the clocks that share its offset.
 const MEASURED: [&[libc::clockid_t]; 5] = [
     &[libc::CLOCK_REALTIME, libc::CLOCK_REALTIME_COARSE, libc::CLOCK_REALTIME_ALARM],
     &[libc::CLOCK_MONOTONIC, libc::CLOCK_MONOTONIC_COARSE],
@@ -18,12 +18,12 @@ const MEASURED: [&[libc::clockid_t]; 5] = [
     &[libc::CLOCK_TAI],
 ];
 
-/// What the origin's clocks are ahead of ours, by number: seconds, and nanoseconds to add.
+/// The offset of each of the origin's clocks: seconds and nanoseconds to add to this node's.
 pub static AHEAD: [[AtomicI64; 2]; CLOCKS] = [const { [const { AtomicI64::new(0) }; 2] }; CLOCKS];
-/// What tells whether another node's clocks are the same as ours; nothing if that is not known.
+/// Returns a string that is equal on nodes with the same clocks; empty if it is unknown.
 pub fn identity() -> String {
     let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    // Before Linux 5.6 there is one.
+    // Before Linux 5.6 there is only one time namespace.
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
     match boot.trim() {
         "" => String::new(),
@@ -31,15 +31,15 @@ pub fn identity() -> String {
     }
 }
 
-/// Whether two nodes' clocks are.
+/// Returns true if two nodes have the same clocks.
 pub fn are_same(one: &Ready, other: &Ready) -> bool {
     !one.clocks.is_empty() && one.clocks == other.clocks
 }
 
-/// Those that are measured, at one instant, in nanoseconds.
+/// The values of the measured clocks, in nanoseconds.
 pub type Times = [i64; MEASURED.len()];
 
-/// Ours, now.
+/// Reads this node's clocks.
 pub fn times() -> Times {
     MEASURED.map(|clocks| {
         let now = read(clocks[0]);
@@ -47,8 +47,8 @@ pub fn times() -> Times {
     })
 }
 
-/// What the origin's clocks are ahead, of exchanges with it: ours before, the origin's, ours
-/// after. That which took the shortest counts.
+/// Computes the origin's offsets from exchanges with it: this node's clocks before, the origin's,
+/// this node's after. The exchange with the shortest round trip counts.
 pub fn ahead(exchanges: &[[Times; 3]]) -> Times {
     let took = |[before, _, after]: &&[Times; 3]| after[1] - before[1];
     let shortest = exchanges.iter().min_by_key(took);
@@ -56,7 +56,7 @@ pub fn ahead(exchanges: &[[Times; 3]]) -> Times {
     std::array::from_fn(|at| there[at] - (before[at] + (after[at] - before[at]) / 2))
 }
 
-/// From now on the program's clocks are as much ahead of ours.
+/// Sets the offsets of the program's clocks.
 pub fn set(ahead: Times) {
     for (clocks, ahead) in MEASURED.into_iter().zip(ahead) {
         for &clock in clocks {
@@ -67,7 +67,7 @@ pub fn set(ahead: Times) {
     }
 }
 
-/// What a clock of the origin is ahead of ours.
+/// Returns the offset of a clock of the origin.
 pub fn ahead_of(clock: libc::clockid_t) -> libc::timespec {
     let ahead = usize::try_from(clock).ok().and_then(|clock| AHEAD.get(clock));
     let [tv_sec, tv_nsec] = match ahead {
@@ -77,7 +77,7 @@ pub fn ahead_of(clock: libc::clockid_t) -> libc::timespec {
     libc::timespec { tv_sec, tv_nsec }
 }
 
-/// Both, with nanoseconds below a second.
+/// Returns the sum of two times.
 pub fn sum(one: libc::timespec, other: libc::timespec) -> libc::timespec {
     let nanoseconds = one.tv_nsec + other.tv_nsec;
     libc::timespec {
@@ -86,7 +86,7 @@ pub fn sum(one: libc::timespec, other: libc::timespec) -> libc::timespec {
     }
 }
 
-/// What is left from the second until the first; negative when it is over.
+/// Returns the time from `now` until `until`; negative if that has passed.
 pub fn difference(until: libc::timespec, now: libc::timespec) -> libc::timespec {
     let is_more = until.tv_nsec < now.tv_nsec;
     libc::timespec {
@@ -98,12 +98,12 @@ pub fn difference(until: libc::timespec, now: libc::timespec) -> libc::timespec 
 fn read(clock: libc::clockid_t) -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [clock as u64, std::ptr::from_mut(&mut now) as u64, 0, 0, 0, 0];
-    // SAFETY: a time of ours.
+    // SAFETY: the kernel writes `now`, which lives until the call returns.
     unsafe { raw::call(libc::SYS_clock_gettime as u64, arguments) };
     now
 }
 
-/// Now, as the program has it.
+/// Returns the time of a clock as the program sees it.
 pub fn now(clock: libc::clockid_t) -> libc::timespec {
     sum(read(clock), ahead_of(clock))
 }

@@ -1,13 +1,13 @@
-//! Clocks, read without a system call, and as the origin has them.
+//! The origin's clocks, read without a system call.
 //!
-//! The kernel's vDSO is at another address on each node, and may be another one. So the program
-//! gets one of ours (`vdso/`), in its segment, whose functions go on here. They call the kernel's,
-//! and add what the origin's clocks are ahead of this node's: nothing on the same machine.
+//! The kernel's vDSO has another address on each node, and may be another version. So the program
+//! gets a vDSO of Nagaya (`vdso/`) in its segment, whose functions continue here. They call the
+//! kernel's vDSO and add the offset of the origin's clocks, which is 0 on the same machine.
 //!
-//! What is done here and in the kernel's vDSO is nothing that another node, or a signal's handler,
-//! could go on with. So a thread that is stopped there is *set back* to where it began, with the
-//! registers that it had then: it has changed nothing but what it does again. To everybody else
-//! it is stopped in code of the program's.
+//! A thread that is stopped here or in the kernel's vDSO cannot resume there on another node, nor
+//! run a handler. So it is *set back* to the start of the function, with the registers that it had
+//! then. It repeats everything that it has changed. To all other code it was stopped in the
+//! program.
 
 use std::arch::global_asm;
 use std::mem::offset_of;
@@ -22,19 +22,19 @@ use crate::request::Request;
 use crate::slot::Slot;
 use crate::{edges, processors, raw};
 
-/// What the program is given for the kernel's: an ELF image of one page, to read and execute.
+/// The program's vDSO: an ELF image of one page, to read and execute.
 pub const VDSO: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/vdso.so"));
 
-/// From a function of the vDSO to its system call, as `vdso/vdso.S` has it.
+/// The offset of the system call in each function of the vDSO (`vdso/vdso.S`).
 const CALL_OFFSET: i64 = 32;
 const _: () = assert!(offset_of!(Slot, clock_entry) == 8, "as vdso/vdso.S has it");
 
-/// Functions of the kernel's that we use.
+/// The functions of the kernel's vDSO that are used.
 const NAMES: [&std::ffi::CStr; 3] =
     [c"__vdso_clock_gettime", c"__vdso_clock_getres", c"__vdso_getcpu"];
-/// Where they are, or 0.
+/// Their addresses, or 0.
 static FUNCTIONS: [AtomicU64; NAMES.len()] = [const { AtomicU64::new(0) }; NAMES.len()];
-/// Where the kernel's vDSO is.
+/// The addresses of the kernel's vDSO.
 static KERNEL: OnceLock<Range<u64>> = OnceLock::new();
 
 global_asm!(
@@ -66,14 +66,14 @@ global_asm!(
     "test r11, r11",
     "jz nagaya_span_clocks_call",
     "jmp r11",
-    // clock_gettime. What is of processes and threads is a system call in any case.
+    // clock_gettime. Clocks of processes and threads need a system call in any case.
     "2:",
     "lea edx, [rdi - {process_cputime}]",
     "cmp edx, 1",
     "jbe nagaya_span_clocks_call",
     "call 5f",
     "ret",
-    // gettimeofday: where a time zone is wanted, by the kernel.
+    // gettimeofday. The kernel answers if a time zone is requested.
     "3:",
     "test rsi, rsi",
     "jnz nagaya_span_clocks_call",
@@ -102,7 +102,7 @@ global_asm!(
     "jz 9f",
     "mov [rdi], rax",
     "ret",
-    // getcpu: the program's name of the processor.
+    // getcpu: the processor's number as the program sees it.
     "7:",
     "mov r11, [rip + {functions} + 16]",
     "test r11, r11",
@@ -120,7 +120,7 @@ global_asm!(
     "movzx ecx, word ptr [r11 + rcx * 2]",
     "mov [rdi], ecx",
     "ret",
-    // The clock EDI to where RSI points.
+    // Stores the clock EDI where RSI points.
     "5:",
     "mov r11, [rip + {functions}]",
     "test r11, r11",
@@ -202,24 +202,24 @@ const REGISTERS: [libc::c_int; 10] = [
     libc::REG_R15,
 ];
 
-/// Where functions of the program's vDSO go on.
+/// Returns the address at which functions of the program's vDSO continue.
 pub fn entry() -> u64 {
     nagaya_span_clocks as *const () as u64
 }
 
-/// The same for a child that is a process of its own: by system calls.
+/// Returns that address for a forked child, which makes system calls instead.
 pub fn entry_alone() -> u64 {
     nagaya_span_clocks_alone as *const () as u64
 }
 
-/// Sets a thread back that is stopped in the functions here or in the kernel's: to where it began
-/// or, if `by_call`, to the system call instead. Whether it was there.
+/// Sets back a thread that was stopped here or in the kernel's vDSO: to the start of the function
+/// or, if `by_call`, to its system call. Returns false if it was stopped elsewhere.
 ///
 /// # Safety
-/// The kernel's frame, of the slot's thread.
+/// `frame` is the kernel's, of the slot's thread.
 pub unsafe fn set_back(slot: &Slot, frame: *mut libc::ucontext_t, by_call: bool) -> bool {
     let at = |label: &u8| std::ptr::from_ref(label) as u64;
-    // SAFETY: labels of ours; as the caller says.
+    // SAFETY: the labels are defined above; the frame is valid by this function's contract.
     unsafe {
         let registers = &mut (*frame).uc_mcontext.gregs;
         let pc = registers[libc::REG_RIP as usize] as u64;
@@ -238,14 +238,14 @@ pub unsafe fn set_back(slot: &Slot, frame: *mut libc::ucontext_t, by_call: bool)
     true
 }
 
-/// Finds the kernel's vDSO. Without one, clocks are system calls.
+/// Finds the kernel's vDSO. Without one, reading a clock is a system call.
 pub fn find() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let Some(kernel) = maps.lines().find_map(|line| mapping(line.strip_suffix("[vdso]")?)) else {
         return;
     };
     for (function, name) in FUNCTIONS.iter().zip(NAMES) {
-        // SAFETY: the kernel's image is there already, and stays.
+        // SAFETY: with RTLD_NOLOAD dlopen(3) runs no code; the kernel never unmaps its image.
         let address = unsafe {
             let flags = libc::RTLD_NOLOAD | libc::RTLD_LAZY;
             let image = libc::dlopen(c"linux-vdso.so.1".as_ptr(), flags);
@@ -257,27 +257,28 @@ pub fn find() {
     let _ = KERNEL.set(kernel);
 }
 
-/// The addresses at the beginning of a line of /proc/PID/maps.
+/// Returns the addresses in a line of /proc/PID/maps.
 fn mapping(line: &str) -> Option<Range<u64>> {
     let (start, end) = line.split(' ').next()?.split_once('-')?;
     let number = |text| u64::from_str_radix(text, 16).ok();
     Some(number(start)?..number(end)?)
 }
 
-/// The clock of a thread's CPU time, as pthread_getcpuclockid(3) has it.
+/// Returns the clock of a thread's CPU time, as pthread_getcpuclockid(3) does.
 fn cpu_clock(thread: i32) -> libc::clockid_t {
     const SCHEDULED: i32 = 2;
     const OF_THREAD: i32 = 4;
     !thread << 3 | OF_THREAD | SCHEDULED
 }
 
-/// A system call about clocks, where the thread runs.
+/// Makes a system call about clocks where the thread runs.
 ///
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
 pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
     let Call { number, arguments: mut a } = call;
-    // SAFETY: as the caller says; pointers are the program's.
+    // SAFETY: arguments are the program's: a bad address is a fault in a call, which
+    // `signals::bad_address` turns into EFAULT.
     unsafe {
         match number as i64 {
             libc::SYS_clock_gettime
@@ -286,7 +287,7 @@ pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
                 a[0] = libc::CLOCK_THREAD_CPUTIME_ID as u64;
                 raw::call(number, a)
             }
-            // Of other threads and processes the origin knows.
+            // The origin has the clocks of other threads and processes.
             libc::SYS_clock_gettime if (a[0] as i32) < 0 && here.node != 0 => {
                 here.table.request(slot, Request::Call(call))
             }
@@ -318,7 +319,7 @@ pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
                 let until = (a[2] as *const libc::timespec).read_unaligned();
                 let here = clock_offsets::difference(until, clock_offsets::ahead_of(a[0] as i32));
                 let is_time = (0..SECOND).contains(&until.tv_nsec) && until.tv_sec >= 0;
-                // Of a time that has passed the kernel wants to hear nothing negative.
+                // The kernel refuses negative times; this one has passed.
                 let here = match is_time && here.tv_sec < 0 {
                     true => libc::timespec { tv_sec: 0, tv_nsec: 0 },
                     false if is_time => here,

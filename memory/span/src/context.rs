@@ -1,32 +1,31 @@
-//! A thread's registers, as they go from a signal's frame to where the thread goes on: on this
-//! node or another.
+//! A thread's registers: taken from a signal frame, sent to another node, and restored.
 
 use std::mem::offset_of;
 use std::ptr;
 
-/// Bytes of vector registers that there is room for: AVX-512 needs 2.7 KiB; with AMX 11 KiB.
+/// Room for vector registers: AVX-512 needs 2.7 KiB, with AMX 11 KiB.
 const VECTORS_MAX: usize = 12 << 10;
-/// What the kernel writes into the reserved part of the FXSAVE area, if more follows.
+/// The kernel's mark in the reserved part of the FXSAVE area if more state follows.
 const MAGIC: u32 = 0x4650_5853;
 const RESERVED: usize = 464;
 const FXSAVE: usize = 512;
 
-/// All of it. What follows the vectors that there are is not set.
+/// The registers of a thread. Only the first `vectors_bytes` of `vectors` are set.
 #[repr(C, align(64))]
 pub struct Context {
     vectors: [u8; VECTORS_MAX],
     registers: libc::ucontext_t,
     vectors_bytes: u64,
-    /// Its thread area.
+    /// The FS base.
     pub thread_area: u64,
 }
 
-/// There is no room for the vector registers, or the frame has none.
+/// The vector registers do not fit, or the frame has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLarge;
 
 impl Context {
-    /// Bytes of the part that is fixed.
+    /// Bytes of the members after `vectors`.
     const TAIL: usize = size_of::<Self>() - VECTORS_MAX;
 
     /// Copies the registers of a signal frame. `stack` is the program's alternate stack.
@@ -39,8 +38,8 @@ impl Context {
         stack: libc::stack_t,
         thread_area: u64,
     ) -> Result<(), TooLarge> {
-        // SAFETY: as the caller says. What libc declares is longer than the kernel's frame:
-        // only that is copied, up to the mask.
+        // SAFETY: by this function's contract both pointers are valid. libc's ucontext_t is longer
+        // than the kernel's frame: only the part up to the mask is copied.
         unsafe {
             let vectors = (*from).uc_mcontext.fpregs.cast::<u8>();
             let bytes = vectors_bytes(vectors);
@@ -58,35 +57,35 @@ impl Context {
         Ok(())
     }
 
-    /// Registers to go on with, once [`raw::go_on`](crate::raw::go_on) gets them.
+    /// Returns the registers for [`raw::go_on`](crate::raw::go_on).
     ///
     /// # Safety
-    /// `this` was taken, or given by [`set`](Self::set).
+    /// `this` was filled by [`take`](Self::take) or [`set`](Self::set).
     pub unsafe fn registers(this: *mut Self) -> *mut libc::ucontext_t {
-        // SAFETY: as the caller says.
+        // SAFETY: `this` is valid by this function's contract.
         unsafe {
             (*this).registers.uc_mcontext.fpregs = (&raw mut (*this).vectors).cast();
             &raw mut (*this).registers
         }
     }
 
-    /// The mask of signals.
+    /// Returns the signal mask.
     pub fn mask(&self) -> u64 {
-        // SAFETY: the kernel's masks are 8 bytes.
+        // SAFETY: the kernel's masks have 8 bytes, and `uc_sigmask` is longer.
         unsafe { *(&raw const self.registers.uc_sigmask).cast::<u64>() }
     }
 
-    /// The stack pointer.
+    /// Returns the stack pointer.
     pub fn stack_pointer(&self) -> u64 {
         self.registers.uc_mcontext.gregs[libc::REG_RSP as usize] as u64
     }
 
-    /// As bytes, for another node.
+    /// Encodes it for another node.
     ///
     /// # Safety
     /// As for [`registers`](Self::registers).
     pub unsafe fn bytes(this: *const Self) -> Vec<u8> {
-        // SAFETY: plain bytes of ours, so many as are set.
+        // SAFETY: the members are plain numbers; `vectors_bytes` of `vectors` are set.
         unsafe {
             let vectors = (&raw const (*this).vectors).cast::<u8>();
             let tail = (&raw const (*this).registers).cast::<u8>();
@@ -96,16 +95,17 @@ impl Context {
         }
     }
 
-    /// Of what another node sent; whether it can be one.
+    /// Decodes what another node sent. Returns false if it is no context.
     ///
     /// # Safety
-    /// `this` can be written.
+    /// `this` can be written and nobody else uses it.
     pub unsafe fn set(this: *mut Self, bytes: &[u8]) -> bool {
         let Some((tail, vectors)) = bytes.split_at_checked(Self::TAIL) else { return false };
         if !(FXSAVE..=VECTORS_MAX).contains(&vectors.len()) {
             return false;
         }
-        // SAFETY: as the caller says; all bytes are numbers.
+        // SAFETY: `this` is valid by this function's contract; any bytes are valid numbers, and
+        // both lengths were checked.
         unsafe {
             ptr::copy_nonoverlapping(
                 tail.as_ptr(),
@@ -120,15 +120,15 @@ impl Context {
     }
 }
 
-/// Bytes of vector registers in a signal's frame; 0 if it has none.
+/// Returns the bytes of vector registers in a signal frame; 0 if it has none.
 ///
 /// # Safety
-/// Points to an FXSAVE area, at least, or is null.
+/// `vectors` is null or points to an FXSAVE area at least.
 pub unsafe fn vectors_bytes(vectors: *const u8) -> usize {
     if vectors.is_null() {
         return 0;
     }
-    // SAFETY: within the area.
+    // SAFETY: both offsets lie within the 512 bytes of an FXSAVE area.
     let word = |at: usize| unsafe { vectors.add(at).cast::<u32>().read_unaligned() };
     match word(RESERVED) {
         MAGIC => word(RESERVED + 4) as usize,

@@ -1,6 +1,6 @@
-//! The two edges at which it matters when exactly a signal comes: the call that may block, and
-//! the way back to the program. Both look at the slot's flags first. A signal that comes between
-//! that look and the kernel finds the thread at an address between labels, and sets it back.
+//! Two places at which a signal must not be lost: a system call that may block, and the return to
+//! the program. Both check the slot's flags first. A signal between the check and the kernel's
+//! entry finds the thread at an address between two labels, and makes it repeat the check.
 
 use std::arch::global_asm;
 use std::mem::offset_of;
@@ -10,8 +10,8 @@ use crate::here::Here;
 use crate::raw;
 use crate::slot::Slot;
 
-/// What a call gives that has not been made, since a signal is to be handled first: it is made
-/// anew then. The kernel's `ERESTARTSYS`, which programs never see.
+/// The result of a call that was not made because a signal must be handled first; the call is then
+/// restarted. This is the kernel's `ERESTARTSYS`, which programs never see.
 pub const RESTART: i64 = -512;
 
 global_asm!(
@@ -38,7 +38,7 @@ global_asm!(
     "nagaya_span_call_not:",
     "mov rax, {restart}",
     "jmp nagaya_span_call_left",
-    // With the context of a signal's frame at the stack pointer.
+    // The stack pointer points to the context of a signal frame.
     ".hidden nagaya_span_leave",
     ".globl nagaya_span_leave",
     "nagaya_span_leave:",
@@ -55,7 +55,7 @@ global_asm!(
     "call {before_leaving}",
     "mov rsp, rbx",
     "jmp nagaya_span_leave",
-    // A function and its argument; where to return to stands in the slot meanwhile.
+    // RDI: a function, RSI: its argument. The slot holds the stack pointer for the return.
     ".hidden nagaya_span_guard",
     ".globl nagaya_span_guard",
     "nagaya_span_guard:",
@@ -107,31 +107,32 @@ unsafe extern "C" {
     static nagaya_span_leave_enter: u8;
 }
 
-/// A system call that a signal interrupts, or keeps from being made: [`RESTART`].
+/// Makes a system call that a signal can interrupt. Returns [`RESTART`] if a signal came first.
 ///
 /// # Safety
-/// As the call; by a thread that has sat down.
+/// The call is safe with these arguments; the calling thread has attached to its slot.
 pub unsafe fn call(number: u64, arguments: [u64; 6]) -> i64 {
-    // SAFETY: as the caller says.
+    // SAFETY: the call is safe and the GS base points to the slot, by this function's contract.
     unsafe { nagaya_span_call(number, &raw const arguments) }
 }
 
-/// Calls `body`; a fault in it ends it, with -EFAULT.
+/// Calls `body`. A fault in it ends the call; the result is -EFAULT.
 ///
 /// # Safety
-/// By a thread that has sat down; `body` leaves nothing undone where it uses the program's
-/// addresses.
+/// The calling thread has attached to its slot. Where `body` uses the program's addresses, it holds
+/// nothing that must be released.
 pub unsafe fn guard(body: extern "C" fn(usize) -> i64, argument: usize) -> i64 {
-    // SAFETY: as the caller says.
+    // SAFETY: `body` may be abandoned at a fault, by this function's contract.
     unsafe { nagaya_span_guard(body, argument) }
 }
 
-/// Lets a thread that was stopped by a fault in [`guard`] return from it.
+/// Changes the frame of a fault in [`guard`] so that the thread returns from `guard`.
 ///
 /// # Safety
-/// The kernel's frame of a fault, of the slot's thread.
+/// `frame` is the kernel's, of a fault of the slot's thread in [`guard`].
 pub unsafe fn end_guarded(slot: &Slot, frame: *mut libc::ucontext_t) {
-    // SAFETY: as the caller says; the stack from there on is what the guard has pushed.
+    // SAFETY: the frame is valid by this function's contract; from `guard` on the stack holds what
+    // `nagaya_span_guard` has pushed.
     unsafe {
         let registers = &mut (*frame).uc_mcontext.gregs;
         registers[libc::REG_RSP as usize] = slot.guard.load(Ordering::Relaxed) as i64;
@@ -140,30 +141,30 @@ pub unsafe fn end_guarded(slot: &Slot, frame: *mut libc::ucontext_t) {
     }
 }
 
-/// As [`raw::sleep`], but a signal ends it.
+/// Sleeps as [`raw::sleep`] does, until a signal comes at the latest.
 ///
 /// # Safety
-/// By a thread that has sat down.
+/// The calling thread has attached to its slot.
 pub unsafe fn sleep(word: &AtomicU32, value: u32, limit: Option<&libc::timespec>) -> i64 {
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as u64;
     let limit = limit.map_or(0, |limit| std::ptr::from_ref(limit) as u64);
     let arguments = [word.as_ptr() as u64, operation, value.into(), limit, 0, 0];
-    // SAFETY: a word that lives, and a time or none.
+    // SAFETY: both references live until the call returns.
     unsafe { call(libc::SYS_futex as u64, arguments) }
 }
 
-/// Where a handler of ours returns to: the way back to the program.
+/// Returns the address to which Nagaya's handlers return: `nagaya_span_leave`.
 pub fn leave_address() -> u64 {
     nagaya_span_leave as *const () as u64
 }
 
-/// Goes back to the program with what a signal's frame says.
+/// Returns to the program with the registers of a signal frame.
 ///
 /// # Safety
-/// The context of a frame on the program's stack, which has what the kernel puts there: a word
-/// before it, and a siginfo behind it.
+/// `frame` is the context of a complete signal frame: a word lies before it, and a siginfo behind it.
 pub unsafe fn leave(frame: *const libc::ucontext_t) -> ! {
-    // SAFETY: as the caller says.
+    // SAFETY: the frame is complete by this function's contract, and nothing of this stack is used
+    // after the jump.
     unsafe {
         std::arch::asm!(
             "mov rsp, {frame}",
@@ -175,15 +176,15 @@ pub unsafe fn leave(frame: *const libc::ucontext_t) -> ! {
     }
 }
 
-/// To the handler of a signal that has stopped a thread of ours there: it looks at the flags
-/// anew if it was past the look. `is_signal`: one for the program, and no poke of ours, which
-/// nobody is to see.
+/// Makes a thread that a signal has stopped in this code repeat the check of its flags, if it was
+/// past the check. `is_signal`: the signal is the program's; otherwise it is the agent's SIGSYS, of
+/// which the program must not see an EINTR.
 ///
 /// # Safety
-/// The kernel's frame.
+/// `frame` is the kernel's.
 pub unsafe fn look_again(frame: *mut libc::ucontext_t, is_signal: bool) {
     let at = |label: &u8| std::ptr::from_ref(label) as i64;
-    // SAFETY: labels of ours; as the caller says.
+    // SAFETY: the labels are defined above; the frame is valid by this function's contract.
     unsafe {
         let registers = &mut (*frame).uc_mcontext.gregs;
         let (look, enter) = (at(&nagaya_span_call_look), at(&nagaya_span_call_enter));
@@ -202,11 +203,11 @@ pub unsafe fn look_again(frame: *mut libc::ucontext_t, is_signal: bool) {
     }
 }
 
-/// Goes on with another frame's registers, as they are: for code of ours that was stopped.
+/// Resumes code of Nagaya that a signal has stopped.
 ///
 /// # Safety
 /// As for [`raw::go_on`].
 pub unsafe fn resume(frame: *const libc::ucontext_t) -> ! {
-    // SAFETY: as the caller says.
+    // SAFETY: `raw::go_on` has the same contract.
     unsafe { raw::go_on(frame) }
 }

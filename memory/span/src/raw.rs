@@ -1,36 +1,36 @@
-//! System calls and threads without libc: for code that runs on the program's threads, whose
-//! thread area is that of another libc.
+//! System calls and threads without libc, for code on the program's threads: their thread area
+//! belongs to the program's libc.
 
 use std::arch::asm;
 use std::sync::atomic::AtomicU32;
 
 unsafe extern "C" {
-    // The linker's: where this program's code begins and ends.
+    // The linker defines these: the start and end of Nagaya's code.
     static __executable_start: u8;
     static etext: u8;
 }
 
-/// This program's own code.
+/// Returns the addresses of Nagaya's own code.
 pub fn ours() -> std::ops::Range<u64> {
     &raw const __executable_start as u64..&raw const etext as u64
 }
 
-/// An address of that.
+/// Returns true if the address is of that code.
 pub fn is_ours(code: u64) -> bool {
     ours().contains(&code)
 }
 
-/// An error's number.
+/// An error number.
 pub type Errno = i32;
 
-/// A system call; its result as the kernel gives it, errors negative.
+/// Makes a system call. Returns the kernel's result: errors are negative.
 ///
 /// # Safety
-/// As the call.
+/// The call is safe with these arguments.
 #[inline(always)]
 pub unsafe fn call(number: u64, a: [u64; 6]) -> i64 {
     let result: i64;
-    // SAFETY: as the caller says; the kernel changes rcx and r11.
+    // SAFETY: the call is safe by this function's contract; the kernel changes RCX and R11 only.
     unsafe {
         asm!(
             "syscall",
@@ -44,25 +44,25 @@ pub unsafe fn call(number: u64, a: [u64; 6]) -> i64 {
     result
 }
 
-/// Sleeps until somebody wakes those who sleep at the word, if it still has the value; not
-/// longer than that (relative). 0, or a negative error.
+/// Waits on a futex word while it has this value, for `limit` at most (relative). Returns 0 or a
+/// negative error.
 pub fn sleep(word: &AtomicU32, value: u32, limit: Option<&libc::timespec>) -> i64 {
     let operation = (libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG) as u64;
     let limit = limit.map_or(0, |limit| std::ptr::from_ref(limit) as u64);
     let arguments = [word.as_ptr() as u64, operation, value.into(), limit, 0, 0];
-    // SAFETY: a word that lives, and a time or none.
+    // SAFETY: both references live until the call returns.
     unsafe { call(libc::SYS_futex as u64, arguments) }
 }
 
-/// Wakes all who sleep at the word.
+/// Wakes all threads that wait on a futex word.
 pub fn wake(word: &AtomicU32) {
     let operation = (libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG) as u64;
     let all = i32::MAX as u64;
-    // SAFETY: a word that lives.
+    // SAFETY: FUTEX_WAKE reads no memory.
     unsafe { call(libc::SYS_futex as u64, [word.as_ptr() as u64, operation, all, 0, 0, 0]) };
 }
 
-/// Flags of a thread as programs have them. Its end and its thread area are our affair.
+/// The flags of pthread_create(3), without those for the thread area and the end.
 const THREAD: i32 = libc::CLONE_VM
     | libc::CLONE_FS
     | libc::CLONE_FILES
@@ -70,7 +70,7 @@ const THREAD: i32 = libc::CLONE_VM
     | libc::CLONE_THREAD
     | libc::CLONE_SYSVSEM;
 
-/// Starts a thread of this process; as [`clone`]. `id` has the thread's ID until it has gone.
+/// Starts a thread of this process, as [`clone`] does. `id` holds its ID until it has exited.
 ///
 /// # Safety
 /// As for [`clone`].
@@ -81,16 +81,16 @@ pub unsafe fn thread(
     argument: usize,
 ) -> i64 {
     let flags = THREAD | libc::CLONE_PARENT_SETTID | libc::CLONE_CHILD_CLEARTID;
-    // SAFETY: as the caller says.
+    // SAFETY: `clone` has the same contract.
     unsafe { clone(flags as u64, [id.as_ptr() as u64; 2], stack_end, body, argument) }
 }
 
-/// Starts a thread or process with this memory, which runs `body` with `argument`, on a stack
-/// that ends at `stack_end`; `tids` are where its ID goes, if the flags say so. Its ID, or a
-/// negative error.
+/// Starts a thread or process that runs `body(argument)` on a stack that ends at `stack_end`.
+/// `tids`: the addresses to which the kernel stores its ID, if the flags request that. Returns its
+/// ID or a negative error.
 ///
 /// # Safety
-/// The stack is the new one's alone; `body` uses no thread area, and never returns.
+/// Only the new thread uses the stack; `body` uses no thread area, and never returns.
 pub unsafe fn clone(
     flags: u64,
     tids: [u64; 2],
@@ -99,8 +99,8 @@ pub unsafe fn clone(
     argument: usize,
 ) -> i64 {
     let result: i64;
-    // SAFETY: the new thread goes on with its own stack, on which nothing is expected, and
-    // calls the body, whose stack is aligned as the ABI wants it.
+    // SAFETY: the new thread continues after `syscall` on its own stack, where it reads nothing,
+    // and calls `body` with the alignment of the ABI.
     unsafe {
         asm!(
             "syscall",
@@ -121,12 +121,12 @@ pub unsafe fn clone(
     result
 }
 
-/// Leaves this stack for another and runs `body` there.
+/// Switches to another stack and runs `body` there.
 ///
 /// # Safety
-/// As for [`thread`]; nothing of the stack that is left is used any more.
+/// As for [`thread`]; nothing uses the present stack any more.
 pub unsafe fn leave_to(stack_end: usize, body: extern "C" fn(usize) -> !, argument: usize) -> ! {
-    // SAFETY: as the caller says.
+    // SAFETY: nothing uses the present stack any more, by this function's contract.
     unsafe {
         asm!(
             "mov rsp, {stack}",
@@ -141,12 +141,13 @@ pub unsafe fn leave_to(stack_end: usize, body: extern "C" fn(usize) -> !, argume
     }
 }
 
-/// Goes on with what a signal's context says: all registers, vectors included, and the mask.
+/// Resumes with a signal context: all registers, vector registers included, and the mask.
 ///
 /// # Safety
-/// The context is whole, and so are the vector registers that it points to.
+/// The context is complete, and so are the vector registers to which it points.
 pub unsafe fn go_on(context: *const libc::ucontext_t) -> ! {
-    // SAFETY: as the caller says; the kernel takes the context at the stack pointer.
+    // SAFETY: the context is complete by this function's contract; the kernel reads it at the stack
+    // pointer.
     unsafe {
         asm!(
             "mov rsp, {context}",
@@ -159,7 +160,7 @@ pub unsafe fn go_on(context: *const libc::ucontext_t) -> ! {
     }
 }
 
-/// Writes the name of an open file there; how long it is, or a negative error.
+/// Writes the path of an open file to `to`. Returns its length or a negative error.
 pub fn name_of(descriptor: i32, to: *mut u8, room: usize) -> i64 {
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
     let digits = descriptor.unsigned_abs().checked_ilog10().unwrap_or(0) as usize + 1;
@@ -170,6 +171,6 @@ pub fn name_of(descriptor: i32, to: *mut u8, room: usize) -> i64 {
     }
     let here = libc::AT_FDCWD as u64;
     let arguments = [here, path.as_ptr() as u64, to as u64, room as u64, 0, 0];
-    // SAFETY: a path of ours, and so much room.
+    // SAFETY: `path` ends with a zero, and the kernel writes at most `room` bytes.
     unsafe { call(libc::SYS_readlinkat as u64, arguments) }
 }

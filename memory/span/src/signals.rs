@@ -1,16 +1,16 @@
-//! Signals of the program, wherever its threads run.
+//! Delivery of the program's signals, on all nodes.
 //!
-//! The origin's kernel is the authority: each thread has a kernel's thread there, with the
-//! thread's mask, so the kernel chooses who gets a signal, keeps what is blocked, and interrupts
-//! calls. That one's other half, if it is a shadow, is told and runs the handler; until it
-//! has said so, the shadow blocks everything: one signal is under way to a thread at most.
+//! The origin's kernel decides. Each thread has a kernel thread there, with the thread's mask. So
+//! the kernel chooses the receiver of a signal, holds blocked signals, and interrupts calls. A
+//! shadow forwards the signal to its thread, which runs the handler. Until the thread has
+//! acknowledged it, the shadow blocks all signals: at most one signal is under way to a thread.
 //!
-//! A thread that is stopped in code of ours takes the signal along ([`Slot::put`]) and handles it
-//! on its way back to the program, as the kernel would do with a thread in a system call: the
-//! handler's frame is a copy of that of the signal that caught the call.
+//! A signal that stops a thread in code of Nagaya is stored ([`Slot::set_signal`]) and handled on
+//! the way back to the program, as the kernel does for a thread in a system call. The handler's
+//! frame is a copy of the frame of the SIGSYS that caught the call.
 //!
-//! Frames of the program's handlers are built here, on the program's stacks: the kernel's frames
-//! are all on the [stack of Nagaya's handlers](crate::alternate_stack).
+//! Nagaya builds the frames of the program's handlers on the program's stacks. The kernel's frames
+//! all lie on the [stack of Nagaya's handlers](crate::alternate_stack).
 
 use std::mem::offset_of;
 use std::ops::Range;
@@ -29,28 +29,28 @@ use crate::{alternate_stack, clocks, dispositions, edges, mask, raw};
 
 /// Bytes of the kernel's `ucontext`; its siginfo follows.
 const CONTEXT_BYTES: usize = offset_of!(ucontext_t, uc_sigmask) + 8;
-/// Carry, direction and the like, which a handler begins without: DF, TF, RF.
+/// The flags that are clear when a handler starts: DF, TF, RF.
 const FLAGS_CLEARED: i64 = 0x1_0500;
-/// Bytes of the kernel's `struct rt_sigframe`: the way back, context and siginfo.
+/// Bytes of the kernel's `struct rt_sigframe`: return address, context and siginfo.
 const FRAME_BYTES: usize = 8 + CONTEXT_BYTES + size_of::<[u64; 16]>();
-/// Bytes below the stack pointer that functions may have in use.
+/// Bytes below the stack pointer that functions may use.
 const RED_ZONE: usize = 128;
 
-/// Those of a fault, as its instruction is executed.
+/// Returns true if the signal is a fault of an instruction.
 fn is_fault(signal: c_int, info: &siginfo_t) -> bool {
     let faults = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP];
     faults.contains(&signal) && info.si_code > 0
 }
 
-/// Our handler of all signals that the program handles; elsewhere than at the origin of faults.
-/// Everything else is blocked.
+/// Nagaya's handler: at the origin of all signals that the program handles, on other nodes of
+/// faults. All other signals are blocked in it.
 pub unsafe extern "C" fn signalled(
     number: c_int,
     info: *const siginfo_t,
     frame: *mut ucontext_t,
 ) -> ! {
     let (here, slot) = (Here::get(), Slot::current());
-    // SAFETY: the kernel's frame, of a thread with a slot.
+    // SAFETY: the kernel passes a valid siginfo and frame; only threads with a slot get signals.
     unsafe {
         clocks::set_back(slot, frame, false);
         let pc = (*frame).uc_mcontext.gregs[libc::REG_RIP as usize] as u64;
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn signalled(
                 }
                 enter(here, slot, frame, &action, number)
             }
-            // All that is said of a fault; the rest is not set.
+            // The kernel sets no more words for a fault.
             let fault = info.cast::<[u64; 6]>().read();
             here.table.request(slot, Request::Call(Call { number: call::FAULT, arguments: fault }));
             edges::leave(frame)
@@ -84,26 +84,27 @@ pub unsafe extern "C" fn signalled(
     }
 }
 
-/// Does what the kernel would do about a signal that the program does not handle. One that ends the
-/// program does so when the thread goes on and does not block it.
+/// Gives a signal that the program does not handle its effect. One that ends the program does so
+/// when the thread resumes and unblocks it.
 fn without_handler(action: &Action, number: c_int, is_fault: bool) {
     if is_fault {
-        // Its instruction is executed once more.
+        // The instruction is repeated, and faults with the default effect.
         dispositions::reset(number);
     } else if action.handler == libc::SIG_DFL as u64 {
         dispositions::reset(number);
-        // SAFETY: asks for this thread's ID.
+        // SAFETY: gettid(2) has no arguments.
         let itself = unsafe { raw::call(libc::SYS_gettid as u64, [0; 6]) };
         send(itself as i32, number);
     }
 }
 
-/// Our code has used an address that the program gave it: its call fails with EFAULT.
+/// Nagaya's code has faulted at an address that the program gave it: the call fails with EFAULT.
 ///
 /// # Safety
 /// As for [`signalled`].
 unsafe fn bad_address(slot: &Slot, frame: *mut ucontext_t, signal: c_int) -> ! {
-    // SAFETY: as the caller says; what the call had begun needs nothing to be undone.
+    // SAFETY: the frames are the kernel's. Code that uses the program's addresses in a call holds
+    // nothing that must be released.
     unsafe {
         let call = slot.caught_frame();
         if slot.guard.load(Ordering::Relaxed) != 0 {
@@ -111,7 +112,7 @@ unsafe fn bad_address(slot: &Slot, frame: *mut ucontext_t, signal: c_int) -> ! {
             edges::resume(frame)
         }
         if call.is_null() {
-            // An error of ours: it is seen as what it is.
+            // This is an error of Nagaya: it ends the process by its signal.
             dispositions::reset(signal);
             edges::resume(frame)
         }
@@ -120,13 +121,13 @@ unsafe fn bad_address(slot: &Slot, frame: *mut ucontext_t, signal: c_int) -> ! {
     }
 }
 
-/// Runs the handler of the signal that the slot has.
+/// Runs the handler of the signal that the slot holds.
 ///
 /// # Safety
-/// On the way back to the program with this frame.
+/// Runs on the way back to the program; the thread would resume with `frame`.
 pub unsafe fn deliver(here: &Here, slot: &Slot, frame: *mut ucontext_t) {
     let Some(signal) = slot.take_signal() else { return };
-    // SAFETY: as the caller says.
+    // SAFETY: a siginfo follows the context in every frame.
     unsafe {
         let to = frame.cast::<u8>().add(CONTEXT_BYTES).cast::<[u64; 16]>();
         to.write_unaligned(signal.info);
@@ -134,7 +135,7 @@ pub unsafe fn deliver(here: &Here, slot: &Slot, frame: *mut ucontext_t) {
     }
 }
 
-/// Enters the program's handler, as the kernel does, with a frame that is there.
+/// Enters the program's handler as the kernel does; `frame` is the state that it interrupts.
 ///
 /// # Safety
 /// The frame's siginfo is that of the signal; all signals of the program are blocked, or the
@@ -146,7 +147,8 @@ unsafe fn enter(
     action: &Action,
     number: c_int,
 ) -> ! {
-    // SAFETY: as the caller says.
+    // SAFETY: the frame is valid by this function's contract; `build_frame` returns a complete
+    // frame on a stack of the program.
     unsafe {
         let mut mask = *(&raw const (*frame).uc_sigmask).cast::<u64>() | action.mask;
         if !action.has(libc::SA_NODEFER) {
@@ -154,7 +156,7 @@ unsafe fn enter(
         }
         mask &= !OURS;
         if here.node != 0 {
-            // What comes next stops the handler at its first instruction.
+            // The next signal interrupts the handler at its first instruction.
             block(!0);
             let taken = [mask, 0, 0, 0, 0, 0];
             here.table.request(slot, Request::Call(Call { number: call::TAKEN, arguments: taken }));
@@ -183,12 +185,12 @@ unsafe fn enter(
     }
 }
 
-/// Copies a frame to where the kernel would have put it without us: to the program's alternate
-/// stack if the handler wants that and the thread is not on it, else below the red zone of the
-/// stack in use. Returns nothing if there is no room.
+/// Copies a frame to where the kernel would have put it without Nagaya: to the program's alternate
+/// stack if SA_ONSTACK is set and the thread is not on it, else below the red zone of the present
+/// stack. Returns `None` if there is no room.
 ///
 /// # Safety
-/// `frame` is the kernel's, on the thread's stack for handlers.
+/// `frame` is the kernel's, on the thread's handler stack.
 unsafe fn build_frame(
     here: &Here,
     slot: &Slot,
@@ -204,7 +206,7 @@ unsafe fn build_frame(
         let below = pointer.wrapping_sub(RED_ZONE);
         let enters = action.has(libc::SA_ONSTACK) && alternate_stack::is_entered(&stack, below);
         let is_on = enters || alternate_stack::contains(&stack, pointer);
-        // The kernel of a child of vfork has put it there.
+        // In a child of vfork the kernel has put the frame there.
         let is_in_place = alternate_stack::has(&stack, frame as usize) == is_on;
         if alternate_stack::is_child(slot, frame) && is_in_place {
             frame.cast::<u64>().sub(1).write(action.restorer);
@@ -218,7 +220,7 @@ unsafe fn build_frame(
         if start > end || is_on && !alternate_stack::has(&stack, start) {
             return None;
         }
-        // A fault here would end this node, not the program, which the origin's kernel ends.
+        // A fault here would end this node only. The origin's kernel must end the program.
         if here.node != 0 && !can_be_written(start..end) {
             return None;
         }
@@ -235,14 +237,14 @@ unsafe fn build_frame(
     }
 }
 
-/// rt_sigreturn: the thread, which is stopped with `frame`, goes on with the frame of a handler of
-/// the program. Returns only if a signal is to be handled first.
+/// Makes rt_sigreturn(2) for a thread that was caught with `frame`: it resumes with the frame of
+/// its handler. Returns only if a signal must be handled first.
 ///
 /// # Safety
-/// `frame` is the kernel's, on the thread's stack for handlers.
+/// `frame` is the kernel's, on the thread's handler stack.
 pub unsafe fn return_from_handler(here: &Here, slot: &Slot, frame: *mut ucontext_t) -> i64 {
-    // SAFETY: the frame is the kernel's; the program's is copied before anything is changed, so a
-    // fault at a bad stack pointer leaves all as it was.
+    // SAFETY: the frame is the kernel's. The program's frame is copied before anything changes, so
+    // a fault at a bad stack pointer has no effect.
     unsafe {
         let from = (*frame).uc_mcontext.gregs[libc::REG_RSP as usize] as *const u8;
         let mut to = std::mem::MaybeUninit::<ucontext_t>::uninit();
@@ -253,7 +255,7 @@ pub unsafe fn return_from_handler(here: &Here, slot: &Slot, frame: *mut ucontext
             return told;
         }
         let pointer = (*to).uc_mcontext.gregs[libc::REG_RSP as usize] as usize;
-        // As in the kernel, a stack that cannot be set is no error.
+        // The kernel ignores an alternate stack that cannot be set, too.
         alternate_stack::set(slot, (*to).uc_stack, pointer);
         (*to).uc_stack = alternate_stack::of_handlers(slot);
         keep_vectors(frame, to);
@@ -268,7 +270,7 @@ pub unsafe fn return_from_handler(here: &Here, slot: &Slot, frame: *mut ucontext
 /// handler's frame is built over it.
 ///
 /// # Safety
-/// `frame` is the kernel's; `to` is a context of the program's, and not in use.
+/// `frame` is the kernel's; `to` is a copy of a context of the program.
 unsafe fn keep_vectors(frame: *const ucontext_t, to: *mut ucontext_t) {
     // SAFETY: the kernel's frame has room for its vector registers; a bad address of the program's
     // is a fault in a call. The two may be one, if a program returns twice by one frame.
@@ -284,12 +286,13 @@ unsafe fn keep_vectors(frame: *const ucontext_t, to: *mut ucontext_t) {
     }
 }
 
-/// Whether the thread can write there, where nothing is in use: the kernel says so without a fault.
+/// Returns true if the thread can write to this unused part of a stack. The kernel checks it
+/// without a fault.
 fn can_be_written(range: Range<usize>) -> bool {
     let mut at = range.start;
     while at < range.end {
         let arguments = [libc::SIG_BLOCK as u64, 0, at as u64, 8, 0, 0];
-        // SAFETY: a mask, or nothing, is written where nobody has anything.
+        // SAFETY: the kernel writes a mask into unused memory, or fails with EFAULT.
         if unsafe { raw::call(libc::SYS_rt_sigprocmask as u64, arguments) } != 0 {
             return false;
         }
@@ -298,7 +301,7 @@ fn can_be_written(range: Range<usize>) -> bool {
     true
 }
 
-/// Ends the program as the kernel does if there is no room for a handler's frame.
+/// Ends the program with SIGSEGV, as the kernel does without room for a handler's frame.
 fn overflows(here: &Here, slot: &Slot) -> ! {
     block(!0);
     let ask =
@@ -309,19 +312,19 @@ fn overflows(here: &Here, slot: &Slot) -> ! {
             send(slot.live_tid(), libc::SIGSEGV);
             block(0);
         } else {
-            // A fault that is blocked ends it.
+            // A blocked fault ends the program.
             ask(call::TAKEN, [ALL, 0, 0, 0, 0, 0]);
             ask(call::FAULT, [libc::SIGSEGV as u64, 0, 0, 0, 0, 0]);
         }
     }
 }
 
-/// Registers of a thread that has just come here, and may have brought a signal.
+/// Resumes a thread that has just come to this node, perhaps with a signal.
 ///
 /// # Safety
 /// As for [`raw::go_on`]; SIGSYS is blocked.
 pub unsafe fn go_on(slot: &Slot, context: *mut Context) -> ! {
     slot.recheck_flags();
-    // SAFETY: as the caller says.
+    // SAFETY: the context is complete by this function's contract.
     unsafe { raw::go_on(Context::registers(context)) }
 }
