@@ -161,7 +161,7 @@ pub fn leave_address() -> u64 {
 /// Returns to the program with the registers of a signal frame.
 ///
 /// # Safety
-/// `frame` is the context of a complete signal frame: a word lies before it, and a siginfo behind it.
+/// `frame` is the context of a complete signal frame: a word lies before it, a siginfo behind it.
 pub unsafe fn leave(frame: *const libc::ucontext_t) -> ! {
     // SAFETY: the frame is complete by this function's contract, and nothing of this stack is used
     // after the jump.

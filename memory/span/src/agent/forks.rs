@@ -1,11 +1,11 @@
-//! A child that is forked gets a copy of the program's memory, which is made here, page by page.
+//! The copy of the program's memory for a forked child, made page by page.
 //!
-//! What the thread that forks has seen is in it: a page is read when it is here, or when it comes,
-//! and by then it has all that came before. Pages may go away again at once, so none is waited for
-//! twice. Other threads go on meanwhile, and are stopped at no page longer than if one more thread
-//! read all of them. Which pages were used at all every node says of those that it has had first.
+//! The copy contains all that the forking thread has seen: a page is copied when it is at the
+//! origin or when it arrives, after all earlier writes. Each page is copied as it arrives, since it
+//! may leave at once. Other threads run meanwhile, and wait no longer than for one more reader.
+//! Each node reports the pages that it was the first to use.
 //!
-//! One child at a time: otherwise one would inherit another's copy.
+//! One copy is made at a time; otherwise a child would inherit another child's copy.
 
 use std::ops::Range;
 
@@ -22,14 +22,14 @@ use crate::image::Part;
 use crate::ranges::Ranges;
 use crate::snapshot::{self, Snapshot};
 
-/// Pages that are asked for at once.
+/// The most pages that are requested at a time.
 const ASKED: usize = 64;
-/// Pages that are copied before others are looked after.
+/// Pages that are copied in one turn of the event loop.
 const TOGETHER: usize = 64;
 
-/// Of a node.
+/// On every node.
 impl Agent {
-    /// Pages that have been used, so far as this node knows; and more.
+    /// Returns the pages that were ever used, as far as this node knows, and perhaps others.
     fn touched(&self) -> Vec<Range<Page>> {
         let all = self.engine.memory.pages();
         let mut used = Ranges::default();
@@ -46,25 +46,25 @@ impl Agent {
         used.iter().collect()
     }
 
-    /// To the origin: which those are.
+    /// Sends those pages to the origin.
     pub(super) fn send_touched(&mut self) {
         let body = postcard::to_allocvec(&self.touched()).expect("it has a length");
         self.send(0, Frame::Word(Message::Touched), body);
     }
 }
 
-/// Of the origin.
+/// At the origin.
 impl Agent {
-    /// A thread wants a copy for a child.
+    /// Queues a thread that forks.
     pub(super) fn request_fork(&mut self, thread: u32) {
         self.origin().forks.waiting.push_back(thread);
         self.begin_copy();
     }
 
-    /// The child has it.
+    /// Frees the copy: the child has been made.
     pub(super) fn finish_fork(&mut self, thread: u32) {
         if let Some(given) = self.origin().forks.given.take() {
-            // SAFETY: it was given away as a box, and has come back.
+            // SAFETY: `hand_out` has made the pointer from a box, and its thread has returned it.
             drop(unsafe { Box::from_raw(given) });
         }
         self.answer(thread, 0);
@@ -91,7 +91,7 @@ impl Agent {
         self.prepare_copy();
     }
 
-    /// A node says which pages were used.
+    /// Takes the pages that a node reports.
     pub(super) fn touched_by(&mut self, from: NodeId, body: &[u8]) {
         let all = self.engine.memory.pages();
         let pages: Option<Vec<Range<Page>>> = postcard::from_bytes(body).ok();
@@ -111,7 +111,7 @@ impl Agent {
         let Some(fork) = origin.forks.now.as_mut().filter(|fork| fork.by.is_empty()) else {
             return;
         };
-        // What was unmapped may not be forgotten yet.
+        // Nodes may still report unmapped pages.
         let taken = origin.addresses.taken();
         let mut used = Ranges::default();
         for pages in fork.used.iter() {
@@ -135,7 +135,7 @@ impl Agent {
         }
     }
 
-    /// Pages are here: of those that were asked for some may go again at once.
+    /// Copies requested pages that have arrived; they may leave at once.
     pub(super) fn copy_those_asked(&mut self, pages: Range<Page>) {
         let fork = self.origin.as_mut().and_then(|origin| origin.forks.now.as_mut());
         let Some(fork) = fork else { return };
@@ -153,13 +153,13 @@ impl Agent {
         }
     }
 
-    /// Goes on with the copy; whether there was something to do.
+    /// Continues the copy. Returns true if there was something to do.
     pub(super) fn tend_copy(&mut self) -> bool {
         let Some(origin) = &mut self.origin else { return false };
         let Some(mut fork) = origin.forks.now.take_if(|fork| fork.snapshot.is_some()) else {
             return false;
         };
-        // Some have come along with others, and some have not, against what was hoped.
+        // Some requested pages have arrived with others; some must be requested again.
         let again = std::mem::take(&mut fork.asked);
         let mut looked = again.len();
         let mut found = false;
@@ -185,7 +185,7 @@ impl Agent {
         found
     }
 
-    /// Copies a page, or asks for it; whether it did not wait for it.
+    /// Copies a page, or requests it. Returns true if no request for it is under way.
     fn copy_page(&mut self, fork: &mut Fork, page: Page) -> bool {
         let inheritance = self.origin().addresses.inheritance();
         if inheritance.is_wiped(page * PAGE) || self.is_overlaid(page) {
@@ -203,7 +203,7 @@ impl Agent {
             return true;
         }
         let waits = self.pages.node.state(page).is_some_and(|state| state.waits());
-        // Those that are closed will be zeros.
+        // A closed page will be zeros.
         if !waits && self.pages.closed.contains(page) {
             return true;
         }
@@ -215,13 +215,13 @@ impl Agent {
         !waits
     }
 
-    /// The copy is whole.
+    /// Hands the complete copy to its thread.
     fn hand_out(&mut self, fork: Fork) {
         let Fork { thread, snapshot, .. } = fork;
         let mut snapshot = snapshot.expect("it is made");
         let origin = self.origin.as_ref().expect("at the origin");
         let inheritance = origin.addresses.inheritance();
-        // A child inherits what is the kernel's.
+        // The kernel copies shared mappings and empty files to the child.
         let mut closed = origin.addresses.taken();
         let laid = self.shared.iter().chain(self.beyond.iter());
         let laid = laid.map(|it| it.start * PAGE..it.end * PAGE);
@@ -252,7 +252,7 @@ impl Agent {
     }
 }
 
-/// Copies a page that is here. What is not in memory is zeros.
+/// Copies a page of this node. A page without memory is zeros.
 fn copy(region: &Region, snapshot: &mut Snapshot, page: Page) -> Result<(), PagerError> {
     match region.has(page) {
         true => region.read_into(page..page + 1, snapshot.page(page)),

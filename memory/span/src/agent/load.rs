@@ -1,5 +1,5 @@
-//! How much there is to do on each node: every agent counts its threads that could run, the
-//! origin hears of it and lets threads go where there is less (`--place load`).
+//! Balancing by load (`--place load`): agents count their runnable threads and report the average;
+//! the origin moves threads to nodes with less load.
 
 use coherence::message::NodeId;
 use node::driver::Driver as _;
@@ -10,17 +10,17 @@ use crate::frame::Message;
 use crate::place::{Policy, Room};
 use crate::slot::Slot;
 
-/// Between two counts, in ns.
+/// Interval of counts.
 const COUNT_NS: u64 = 20_000_000;
-/// Counts after which the origin is told.
+/// Counts between two reports to the origin.
 const TELLS: u32 = 5;
-/// A count's part in the average.
+/// The weight of a count in the average is one in this number.
 const WEIGHT: u32 = 8;
-/// How long a thread stays where it has come, at least, in ns.
+/// Minimum time that a thread stays on a node.
 const STAYS_NS: u64 = 1_000_000_000;
 
 impl Agent {
-    /// At the origin, if threads go by load: all are to count.
+    /// At the origin, with `--place load`: makes all nodes count.
     pub(super) fn want_counts(&mut self) {
         if self.origin().policy == Policy::Load && self.names.len() > 1 {
             self.counts.next = Some(0);
@@ -30,7 +30,7 @@ impl Agent {
         }
     }
 
-    /// Whether the count was due.
+    /// Counts if it is time. Returns true if it was.
     pub(super) fn tend_counts(&mut self, now: u64) -> bool {
         if self.counts.next.is_none_or(|next| next > now) {
             return false;
@@ -49,7 +49,7 @@ impl Agent {
         true
     }
 
-    /// The program's threads that are here and wait for nothing.
+    /// Returns the runnable threads of this node.
     pub(super) fn runnable(&self) -> impl Iterator<Item = u32> {
         let nodes = self.origin.as_ref().map(|origin| &origin.nodes);
         let runs = move |slot: &&Slot| {
@@ -60,8 +60,7 @@ impl Agent {
         self.table.slots().filter(runs).map(|slot| slot.index)
     }
 
-    /// At the origin: so busy is that node. The origin itself says so as often as others, and
-    /// then all are compared.
+    /// At the origin: takes the load of a node. When it takes its own, it compares all nodes.
     pub(super) fn take_load(&mut self, node: NodeId, busy: u32) {
         let origin = self.origin();
         origin.rooms[node as usize].busy = busy;
@@ -79,7 +78,7 @@ impl Agent {
         }
     }
 
-    /// One of this node's threads goes to that one: who has been here longest.
+    /// Moves the thread that has been on this node longest to another one.
     pub(super) fn give_thread(&mut self, node: NodeId) {
         let now = self.now();
         let moved = &self.counts.moved;
@@ -91,7 +90,7 @@ impl Agent {
         }
     }
 
-    /// A thread has come here.
+    /// Notes that a thread has come to this node.
     pub(super) fn note_arrival(&mut self, thread: u32) {
         let now = self.now();
         self.counts.moved.insert(thread, now);

@@ -1,8 +1,8 @@
-//! How the memory map changes on all nodes: the origin coordinates, by [`node::changes`].
+//! Changes of the memory map on all nodes, which the origin coordinates by [`node::changes`].
 //!
-//! What may be done with pages changes in one step. Pages that are unmapped, or are to be zeros,
-//! are reset. The origin waits for nodes that have had threads: others have nothing of any page,
-//! and are told before they get a thread.
+//! A protection changes in one step. Pages that are unmapped or discarded are reset. The origin
+//! waits only for nodes that have had threads. The others hold no page, and receive the change
+//! before their first thread.
 
 use std::ops::Range;
 
@@ -20,9 +20,9 @@ use crate::addresses::PAGE;
 use crate::frame::Message;
 use crate::shared::Overlay;
 
-/// Of a node.
+/// On every node.
 impl Agent {
-    /// The origin says that the memory map changes; whether this is such a word.
+    /// Applies a step of a change. Returns false if this is another message.
     pub(super) fn apply_change(&mut self, message: Message) -> bool {
         let (first, pages) = match message {
             Message::Protect { first, pages, .. }
@@ -62,7 +62,7 @@ impl Agent {
                     self.offer_copies(&range);
                 }
                 self.acknowledge(change);
-                // Who is stopped there tries again.
+                // Threads that are stopped there repeat their access.
                 laid.and_then(|()| self.engine.memory.wake_all(range))
             }
             Message::Reset { change, owner, protection, unmapped, .. } => {
@@ -88,7 +88,7 @@ impl Agent {
         true
     }
 
-    /// Threads may use these pages again.
+    /// Opens pages that were closed: threads may use them again.
     fn reopen(&mut self, pages: &Range<Page>) {
         self.open_pages(pages);
         let now = self.now();
@@ -96,7 +96,7 @@ impl Agent {
         self.with_counts(|seen, now| seen.all_go_on(pages, now));
     }
 
-    /// Nothing may be done with what is there of these pages.
+    /// Makes pages inaccessible.
     fn forbid(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
         if let Some(origin) = &mut self.origin {
             origin.protects(&(pages.start * PAGE..pages.end * PAGE), 0);
@@ -105,7 +105,7 @@ impl Agent {
         self.engine.memory.restrict_open(pages, MprotectFlags::empty())
     }
 
-    /// This may be done with pages, which are mapped if they are not.
+    /// Sets the protection of pages, and maps those that are not mapped.
     fn protect(&mut self, pages: Range<Page>, to: Option<u32>) -> Result<(), PagerError> {
         let Some(protection) = to else { return Ok(()) };
         if let Some(origin) = &mut self.origin {
@@ -119,7 +119,7 @@ impl Agent {
         self.engine.memory.restrict(pages, MprotectFlags::from_bits_truncate(protection))
     }
 
-    /// Acknowledges the closing of pages of which nothing is under way any more.
+    /// Acknowledges closed pages for which no message is under way any more.
     pub(super) fn acknowledge_quiet(&mut self) {
         self.take_quiet().into_iter().for_each(|(_, change)| self.acknowledge(change));
     }
@@ -132,13 +132,13 @@ impl Agent {
     }
 }
 
-/// Of the origin.
+/// At the origin.
 impl Agent {
     fn changes(&mut self) -> &mut Changes {
         &mut self.origin().changes
     }
 
-    /// Changes what becomes of pages on all nodes, and then answers the thread.
+    /// Changes pages on all nodes, and then answers the thread.
     pub(super) fn change(
         &mut self,
         effect: Effect,
@@ -162,11 +162,11 @@ impl Agent {
         self.begin_changes();
     }
 
-    /// Begins those whose pages no earlier one changes.
+    /// Starts the changes whose pages are in no earlier change.
     fn begin_changes(&mut self) {
         loop {
             let Origin { changes, is_used, .. } = self.origin();
-            // A thread that comes to another node meanwhile finds there what was sent.
+            // Messages are ordered: a thread that comes to another node finds the change made.
             let used = || (0..).zip(&*is_used).filter(|it| *it.1).map(|it| it.0).collect();
             let Some((number, step)) = changes.begin_next(used) else { return };
             self.take_step(number, step);
@@ -178,12 +178,12 @@ impl Agent {
         match self.changes().acknowledge(node, number) {
             Ok(Some(Next::Step(step))) => self.take_step(number, step),
             Ok(Some(Next::Finished(change))) => self.finish(change),
-            // A node that has had no thread takes no part, and acknowledges all the same.
+            // A node that has had no thread acknowledges, too, though nobody waits for it.
             Ok(None) | Err(_) => {}
         }
     }
 
-    /// Tells all nodes to take a step.
+    /// Makes all nodes take a step.
     fn take_step(&mut self, number: u64, step: Step) {
         let it = self.changes().get_mut(number).expect("it goes on");
         let (first, pages) = (it.pages.start, it.pages.end - it.pages.start);
@@ -201,7 +201,7 @@ impl Agent {
             (Step::Reset, what) => {
                 let protection = match what {
                     Effect::Reset(protection) => protection,
-                    // A thread that unmaps resumes: nobody can use the pages.
+                    // A thread that unmaps resumes now: no thread can use the pages.
                     _ => {
                         answer = it.what.answer.take();
                         None
@@ -218,7 +218,7 @@ impl Agent {
         }
     }
 
-    /// All nodes have made a change.
+    /// Finishes a change that all nodes have made.
     fn finish(&mut self, change: Change<Request>) {
         let Request { effect, answer, .. } = change.what;
         if !matches!(effect, Effect::Protect(_) | Effect::Overlay(_)) {
@@ -231,7 +231,7 @@ impl Agent {
         self.begin_changes();
     }
 
-    /// Tells the others, and then ourselves.
+    /// Sends a step to all other nodes, and takes it here.
     pub(super) fn notify_all(&mut self, message: Message) {
         (1..self.names.len() as NodeId).for_each(|node| self.notify(node, message));
         self.apply_change(message);

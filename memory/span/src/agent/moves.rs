@@ -1,5 +1,5 @@
-//! Threads that go from node to node, where the program binds them too, and signals that follow
-//! them.
+//! Moves of threads between nodes: by policy, by affinity masks and by `--move`; and signals that
+//! follow the threads.
 
 use std::sync::atomic::Ordering;
 
@@ -16,8 +16,7 @@ use crate::signal::Signal;
 use crate::slot::Slot;
 
 impl Agent {
-    /// A thread of this node is to go elsewhere. It looks when it next comes from a call, or at
-    /// once if it is in none.
+    /// Makes a thread of this node move: after its present call or, if it is in none, at once.
     pub(super) fn move_own_thread(&mut self, thread: u32, node: NodeId) {
         let slot = self.table.slot(thread);
         slot.set_destination(node);
@@ -26,7 +25,7 @@ impl Agent {
         }
     }
 
-    /// At the origin: a thread, wherever it is, is to go to this node.
+    /// At the origin: makes a thread of any node move to this one.
     pub(super) fn move_thread(&mut self, thread: u32, node: NodeId) {
         match self.origin().nodes[thread as usize] {
             Some(0) => self.move_own_thread(thread, node),
@@ -35,14 +34,14 @@ impl Agent {
         }
     }
 
-    /// At the origin: the node for a new thread of this one's, or for itself: one that its mask
-    /// allows.
+    /// At the origin: returns a node that the thread's affinity mask allows, for the thread or for
+    /// a new thread that it creates.
     pub(super) fn place_for(&mut self, thread: u32) -> usize {
         let (here, slot) = (Here::get(), self.table.slot(thread));
         let all = 0..self.nodes_in_use();
         let mut nodes: Vec<usize> = all.clone().filter(|&it| here.lets_on(slot, it)).collect();
         if nodes.is_empty() {
-            // Somebody is changing the mask.
+            // Another thread is changing the mask.
             nodes.extend(all);
         }
         let origin = self.origin();
@@ -50,8 +49,8 @@ impl Agent {
         nodes[place(origin.policy, &rooms)]
     }
 
-    /// At the origin: the program has said on which processors it wants a thread. It goes to a node
-    /// of theirs, if it is on none. Who says so knows better where threads are to be than we do.
+    /// At the origin: the program has set the affinity mask of a thread. If the mask excludes the
+    /// thread's node, the thread moves. If it excludes any node, policies move no threads any more.
     pub(super) fn bind_thread(&mut self, thread: u32) {
         let (here, slot) = (Here::get(), self.table.slot(thread));
         if (0..self.names.len()).all(|node| here.lets_on(slot, node)) {
@@ -70,23 +69,23 @@ impl Agent {
         }
     }
 
-    /// A thread of this node has a signal.
+    /// Delivers a signal that the shadow has forwarded to a thread of this node.
     pub(super) fn deliver_signal(&mut self, thread: u32, body: &[u8]) {
         let Some(signal) = Signal::parse(body) else { self.violation(0, "a signal") };
         let slot = self.table.slot(thread);
-        // If it is on its way to another node, so is another copy.
+        // If the thread is moving to another node, the origin sends the signal there, too.
         if !slot.has(Slot::SIGNAL) {
             slot.set_signal(&signal);
             slot.interrupt();
         }
     }
 
-    /// A thread goes from this node, which is not the origin.
+    /// Sends a thread of this node to the origin, which resumes it on `node`.
     pub(super) fn hand_over(&mut self, thread: u32, node: NodeId) {
         let slot = self.table.slot(thread);
         let clear_tid = slot.clear_tid.load(Ordering::Relaxed);
         let robust = slot.robust.load(Ordering::Relaxed);
-        // SAFETY: it has put it there for this.
+        // SAFETY: `moves::go` has stored the context, and the thread does not use it any more.
         let body = unsafe { Context::bytes(slot.context()) };
         let table = self.table;
         self.with_counts(|seen, _| seen.ends(table, thread));
@@ -95,7 +94,7 @@ impl Agent {
         self.answer(thread, 0);
     }
 
-    /// At the origin: a shadow has a signal for its other half.
+    /// At the origin: forwards the signal that a shadow has received to its thread.
     pub(super) fn forward_signal(&mut self, thread: u32) {
         let node = self.origin().nodes[thread as usize];
         match node {
@@ -114,7 +113,7 @@ impl Agent {
         }
     }
 
-    /// At the origin: a thread comes from another node, to go on here or on a third.
+    /// At the origin: resumes a thread that comes from another node, here or on a third node.
     pub(super) fn take_over(
         &mut self,
         thread: u32,
@@ -126,7 +125,7 @@ impl Agent {
         let slot = self.table.slot(thread);
         slot.clear_tid.store(clear_tid, Ordering::Relaxed);
         slot.robust.store(robust, Ordering::Relaxed);
-        // SAFETY: its shadow waits, and does not use it.
+        // SAFETY: no call is posted, so the shadow does not use the context.
         let is_whole = unsafe { Context::set(slot.context(), body) };
         if !is_whole || node as usize >= self.names.len() {
             self.violation(from, "registers");
@@ -134,7 +133,7 @@ impl Agent {
         self.resume_on(thread, node);
     }
 
-    /// At the origin: a thread, whose context is at its slot, goes on on this node.
+    /// At the origin: resumes a thread, whose context is in its slot, on this node.
     pub(super) fn resume_on(&mut self, thread: u32, node: NodeId) {
         let slot = self.table.slot(thread);
         self.note_move(thread);
@@ -143,7 +142,7 @@ impl Agent {
         origin.rooms[before as usize].threads -= 1;
         origin.rooms[node as usize].threads += 1;
         origin.is_used[node as usize] = true;
-        // On its way it has heard nothing.
+        // Requests to move it did not reach it on its way.
         let bound = origin.bound.remove(&thread).filter(|&to| to != node);
         self.threads = self.origin().rooms[0].threads;
         if before == 0 {
@@ -160,7 +159,7 @@ impl Agent {
         let tid = slot.tid.load(Ordering::Relaxed);
         let clear_tid = slot.clear_tid.load(Ordering::Relaxed);
         let robust = slot.robust.load(Ordering::Relaxed);
-        // SAFETY: it, or another node, has put it there for this.
+        // SAFETY: the thread or `take_over` has stored the context; its shadow does not use it.
         let body = unsafe { Context::bytes(slot.context()) };
         let message = Message::StartThread { thread, tid, clear_tid, robust };
         self.send(node, Frame::Word(message), body);
@@ -170,7 +169,7 @@ impl Agent {
         self.goes_where_bound(thread, node, bound);
     }
 
-    /// At the origin: a thread has come to this node that was told meanwhile to go to another.
+    /// At the origin: repeats a request to move a thread that did not reach it on its way.
     fn goes_where_bound(&mut self, thread: u32, node: NodeId, to: Option<NodeId>) {
         let is_let = Here::get().lets_on(self.table.slot(thread), node as usize);
         if let Some(to) = to.filter(|_| !is_let) {
@@ -182,7 +181,7 @@ impl Agent {
 
 /// Orders of `nagaya span --move`.
 impl Agent {
-    /// Does what the next order says, if there is one.
+    /// Carries out the next order, if there is one.
     pub(super) fn take_order(&mut self) {
         let Some((text, user, from)) = self.orders.as_ref().and_then(Orders::take) else { return };
         let answer = match self.obey(&text, user) {

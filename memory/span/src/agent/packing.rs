@@ -1,11 +1,10 @@
-//! Threads that get in each other's way are packed (`--place auto`): agents count what their
-//! threads do, the origin asks for that while any of them waits much, and lets threads go where
-//! [`packing`](crate::packing) says.
+//! Packing threads on fewer nodes (`--place auto`). Agents measure the processor time and the waits
+//! of their threads. While threads wait long, the origin queries that, and moves threads as
+//! [`packing`](crate::packing) decides.
 //!
-//! How long threads have run is this process's time less the agent's own: two looks at the
-//! kernel's clocks, however many threads there are and however they come and go, and a shadow's
-//! calls are the program's work, too. While nobody waits for another node, nobody is asked, and
-//! nothing is counted.
+//! The processor time of threads is the process's CPU time less the agent's: two clocks, whatever
+//! the number of threads. Calls of shadows count as the program's work. While no thread waits for
+//! another node, nothing is queried.
 
 use std::collections::HashSet;
 
@@ -21,11 +20,11 @@ use crate::packing::{Change, Packing, Spent};
 use crate::place::{Policy, Thread, arrange};
 use crate::report::Placed;
 
-/// Changes that are kept for a report.
+/// The most changes that a report shows.
 const PLACED_MAX: usize = 1000;
 
 impl Agent {
-    /// At the origin: all are to say when their threads wait, if that matters.
+    /// At the origin, with `--place auto`: makes all nodes report long waits.
     pub(super) fn watch_waits(&mut self) {
         let nodes = self.names.len();
         if self.origin().policy != Policy::Auto || nodes < 2 {
@@ -50,19 +49,19 @@ impl Agent {
         self.packing.as_mut().filter(|packer| !packer.is_off)
     }
 
-    /// At the origin: new threads begin on the first so many nodes.
+    /// At the origin: returns the number of nodes on which new threads may start.
     pub(super) fn nodes_in_use(&mut self) -> usize {
         let all = self.names.len();
         self.packer().map_or(all, |packer| packer.packing.nodes())
     }
 
-    /// When nodes are to be asked next.
+    /// Returns the time of the next query.
     pub(super) fn packs_next(&self) -> Option<u64> {
         let packer = self.packing.as_ref()?;
         (!packer.is_off && packer.asked.is_empty()).then(|| packer.packing.next()).flatten()
     }
 
-    /// Says that threads wait, or asks all nodes for what they do, if it is time; whether it was.
+    /// Reports long waits; queries the nodes if it is time. Returns true if it was.
     pub(super) fn tend_packing(&mut self, now: u64) -> bool {
         if self.reports_waits && self.waits.take_long() {
             match self.origin {
@@ -84,7 +83,7 @@ impl Agent {
         true
     }
 
-    /// What this node's threads have done until now.
+    /// Returns the processor time and the waits of this node's threads until now.
     pub(super) fn usage(&self) -> Spent {
         let ns = |clock| {
             let time = clock_gettime(clock);
@@ -99,7 +98,7 @@ impl Agent {
         }
     }
 
-    /// At the origin: threads of some node wait much.
+    /// At the origin: threads of some node wait long.
     pub(super) fn handle_long_waits(&mut self) {
         let now = self.now();
         if let Some(packer) = self.packer() {
@@ -107,7 +106,7 @@ impl Agent {
         }
     }
 
-    /// At the origin: a node has said what its threads have done; when all have, threads may go.
+    /// At the origin: takes a node's answer to a query. After the last answer it decides.
     pub(super) fn take_usage(&mut self, node: NodeId, spent: Spent) {
         let now = self.now();
         let Some(packer) = self.packer() else { return };
@@ -123,11 +122,11 @@ impl Agent {
         }
     }
 
-    /// Threads go to as many nodes as are in use from now on.
+    /// Moves threads to the nodes that are in use from now on.
     fn changes_nodes(&mut self, change: &Change) {
         let origin = self.origin.as_ref().expect("at the origin");
         let all = origin.nodes.iter().enumerate();
-        // Of those that are elsewhere nothing is known.
+        // Threads of other nodes are taken as runnable.
         let thread = |(thread, node): (usize, &Option<NodeId>)| {
             let (slot, node) = (thread as u32, (*node)? as usize);
             let is_runnable = node != 0 || self.table.slot(slot).is_runnable();
@@ -145,7 +144,7 @@ impl Agent {
         }
     }
 
-    /// At the origin: this thread of another node calls more than it computes.
+    /// At the origin: moves a thread here that makes many calls and computes little.
     pub(super) fn send_home(&mut self, thread: u32) {
         if let Some(packer) = self.packer() {
             packer.sent.insert(thread);
@@ -153,8 +152,8 @@ impl Agent {
         }
     }
 
-    /// At the origin: a thread goes to another node. If it was not told to, the program or who runs
-    /// it knows better.
+    /// At the origin: notes that a thread moves. If packing did not request that, the program or
+    /// its user places threads, and packing stops.
     pub(super) fn note_move(&mut self, thread: u32) {
         if let Some(packer) = &mut self.packing
             && !packer.sent.remove(&thread)
@@ -163,14 +162,14 @@ impl Agent {
         }
     }
 
-    /// At the origin: the program says where threads go.
+    /// At the origin: stops packing, since the program places threads itself.
     pub(super) fn leave_alone(&mut self) {
         if let Some(packer) = &mut self.packing {
             packer.is_off = true;
         }
     }
 
-    /// At the origin: a thread has ended.
+    /// At the origin: forgets a thread that has exited.
     pub(super) fn forget_thread(&mut self, thread: u32) {
         if let Some(packer) = &mut self.packing {
             packer.sent.remove(&thread);
@@ -178,9 +177,9 @@ impl Agent {
     }
 }
 
-/// Threads that call more than they compute.
+/// Threads that make many calls and compute little.
 impl Agent {
-    /// A thread of this node makes a call at the origin.
+    /// Counts a call at the origin of a thread of this node.
     pub(super) fn count_call(&mut self, thread: u32) {
         if !self.reports_waits {
             return;

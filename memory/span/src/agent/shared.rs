@@ -1,8 +1,9 @@
-//! Addresses at which another mapping stands than the segment's; all nodes know which these are.
-//! Shared mappings are the kernel's at the origin, and threads elsewhere that touch them are sent
-//! there, unless nobody can write them (see [`leases`](crate::leases)). Pages of private file
-//! mappings that lie beyond the end of the file are an empty file's on every node, so the kernel
-//! reports SIGBUS there, or EFAULT from a system call.
+//! Addresses that show another mapping than the segment. All nodes know them.
+//!
+//! Shared mappings exist at the origin. A thread of another node that touches one moves there,
+//! unless nobody can write it (see [`leases`](crate::leases)). Pages of private file mappings
+//! beyond the end of the file show an empty file on every node, so the kernel raises SIGBUS there,
+//! or returns EFAULT.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -21,9 +22,9 @@ use crate::leases::TOGETHER_MAX;
 use crate::ranges::Ranges;
 use crate::shared::{self, Overlay, RANGES_MAX};
 
-/// Of a node.
+/// On every node.
 impl Agent {
-    /// From now on these pages are of this kind, which other mappings than the segment's show.
+    /// Makes these pages show another mapping.
     pub(super) fn overlay(&mut self, pages: Range<Page>, kind: Overlay) -> Result<(), PagerError> {
         if kind == Overlay::Beyond {
             self.engine.memory.lay_end(pages.clone())?;
@@ -32,7 +33,7 @@ impl Agent {
         Ok(())
     }
 
-    /// From now on the segment shows these pages.
+    /// Makes these pages show the segment again.
     pub(super) fn remove_overlays(&mut self, pages: &Range<Page>) {
         for kind in [Overlay::Shared, Overlay::Beyond] {
             if self.overlaid(kind).met(pages).next().is_some() {
@@ -50,7 +51,7 @@ impl Agent {
 
     fn set_overlay(&mut self, pages: Range<Page>, kind: Overlay, are: bool) {
         let laid = self.overlaid(kind);
-        // Others change only where they touch these.
+        // Only ranges that touch these change.
         let near = pages.start.saturating_sub(1)..pages.end + 1;
         let before: Vec<Range<Page>> = laid.met(&near).collect();
         match are {
@@ -59,7 +60,7 @@ impl Agent {
         }
         let now: Vec<Range<Page>> = laid.met(&near).collect();
         let all: Vec<Range<Page>> = laid.iter().collect();
-        // Nothing of them is fetched along with others.
+        // The protocol must not prefetch such pages.
         for gone in before.iter().filter(|range| !now.contains(range)) {
             self.step(Event::Open(gone.clone()));
         }
@@ -73,26 +74,26 @@ impl Agent {
         }
     }
 
-    /// Whether there is room for more.
+    /// Returns true if the table has room for more ranges.
     pub(super) fn has_overlay_room(&mut self, kind: Overlay) -> bool {
         self.overlaid(kind).count() < RANGES_MAX / 2
     }
 
-    /// Whether these can be something else: not, if too many were left.
+    /// Returns true if these pages may be unmapped: that may split a range in two.
     pub(super) fn may_end(&mut self, pages: &Range<Page>) -> bool {
         let is_cut = |it: Range<Page>| it.start < pages.start && pages.end < it.end;
         let mut kinds = [Overlay::Shared, Overlay::Beyond].into_iter();
         kinds.all(|kind| self.has_overlay_room(kind) || !self.overlaid(kind).met(pages).any(is_cut))
     }
 
-    /// Whether other mappings than the segment's show this page.
+    /// Returns true if this page shows another mapping.
     pub(super) fn is_overlaid(&self, page: Page) -> bool {
         let page = page..page + 1;
         self.shared.covers(&page) || self.beyond.covers(&page)
     }
 
-    /// A thread that is stopped at such a page goes to the origin, if there cannot be a copy of it
-    /// here; whether it is one.
+    /// Moves a thread to the origin that has faulted at a shared mapping, unless this node may have
+    /// a copy. Returns false if the page is none of a shared mapping.
     pub(super) fn send_to_origin(&mut self, fault: &pager::Fault) -> bool {
         if !self.shared.covers(&(fault.page..fault.page + 1)) {
             return false;
@@ -109,7 +110,7 @@ impl Agent {
         true
     }
 
-    /// Where other mappings stood there is the segment again. Shared ones stand at the origin only.
+    /// Maps the segment again where other mappings were. Shared ones exist at the origin only.
     pub(super) fn restore_segment(&mut self, pages: Range<Page>) -> Result<(), PagerError> {
         let mut met: Vec<Range<Page>> = self.beyond.met(&pages).collect();
         if self.origin.is_some() {
@@ -121,9 +122,9 @@ impl Agent {
     }
 }
 
-/// Of the origin: leases on files that are mapped shared and for reading.
+/// At the origin: leases on files that are mapped shared and read-only.
 impl Agent {
-    /// A thread is about to map a file so: `bytes` of it from `offset` on.
+    /// Takes a lease for a thread that will map `bytes` of a file from `offset` on.
     pub(super) fn lease(
         &mut self,
         thread: u32,
@@ -133,7 +134,7 @@ impl Agent {
         bytes: u64,
     ) {
         if self.names.len() > 1 {
-            // The program's descriptors are not the agent's.
+            // The agent has another descriptor table than the program.
             let tid = self.table.slot(thread).tid.load(Ordering::Relaxed);
             let name = PathBuf::from(format!("/proc/self/task/{tid}/fd/{descriptor}"));
             self.leases.add(&name, start / PAGE, offset, bytes);
@@ -141,7 +142,7 @@ impl Agent {
         self.answer(thread, 0);
     }
 
-    /// Shared mappings are there from now on: other nodes may have copies of those with a lease.
+    /// Allows other nodes copies of those new shared mappings that have a lease.
     pub(super) fn offer_copies(&mut self, pages: &Range<Page>) {
         for range in self.leases.offer(pages) {
             self.notify_others(Message::Lease {
@@ -155,7 +156,7 @@ impl Agent {
         (1..self.names.len() as NodeId).for_each(|node| self.notify(node, message));
     }
 
-    /// A node wants copies of these pages.
+    /// Sends copies of pages to a node.
     pub(super) fn send_copies(&mut self, to: NodeId, first: Page, pages: u64) {
         let end = first.checked_add(pages).filter(|_| (1..=TOGETHER_MAX).contains(&pages));
         let Some(end) = end else { self.violation(to, "pages of a file") };
@@ -163,21 +164,21 @@ impl Agent {
             Some((_, Ok(body))) => {
                 self.send(to, Frame::Word(Message::Copies { first, pages }), body)
             }
-            // Who reads it at the origin gets the signal for that.
+            // A thread that reads the page at the origin gets the signal for the error.
             Some((lease, Err(_))) => self.recall(lease),
-            // The node has been told that it may have none.
+            // The lease has been recalled, and the node has received that.
             None => {}
         }
     }
 
-    /// Looks which leases the kernel wants back; whether it has said anything.
+    /// Recalls leases that the kernel breaks. Returns true if there were any.
     pub(super) fn look_at_leases(&mut self, now: u64) -> bool {
         let Some(wanted) = self.leases.wanted_back(now) else { return false };
         wanted.into_iter().for_each(|lease| self.recall(lease));
         true
     }
 
-    /// All nodes are to drop their copies; then the lease ends.
+    /// Makes all nodes drop their copies; then the lease ends.
     fn recall(&mut self, lease: u64) {
         for range in self.leases.recall(lease, self.names.len() - 1) {
             let (first, pages) = (range.start, range.end - range.start);
@@ -186,10 +187,9 @@ impl Agent {
     }
 }
 
-/// Of a node that is not the origin: copies of pages of leased files.
+/// On the other nodes: copies of pages of leased files.
 impl Agent {
-    /// These pages are about to be something else: unmapped, or mapped anew. (The origin's leases
-    /// on them end.)
+    /// Ends the leases and copies of pages that are about to be unmapped or replaced.
     pub(super) fn end_leases(&mut self, pages: &Range<Page>, are_unmapped: bool) {
         self.leases.end(pages, are_unmapped);
         if !self.copies.end(pages).is_empty() {
@@ -203,10 +203,10 @@ impl Agent {
         shared::are_leased(&all);
     }
 
-    /// The origin has a lease on the file of these pages.
+    /// Allows copies of these pages: the origin has a lease on their file.
     pub(super) fn set_leased(&mut self, first: Page, pages: u64) {
         let range = self.known(first, pages);
-        // Before Linux 6.4 a page cannot be given for reading only.
+        // Before Linux 6.4 a page cannot be mapped read-only.
         if self.engine.memory.can_allow_read() {
             self.copies.leased.insert(range);
             self.tell_threads_of_leases();
@@ -220,13 +220,14 @@ impl Agent {
         }
     }
 
-    /// A thread is stopped at a page of a leased file; whether it is one.
+    /// Fetches a copy of the page at which a thread has faulted. Returns false if there can be
+    /// none.
     fn wants_copy(&mut self, page: Page) -> bool {
         if !self.copies.has(page) {
             return false;
         }
         if self.engine.memory.access(page) > Access::None {
-            // It has come since.
+            // The copy has arrived since.
             self.resumed(page, self.now());
             if let Err(error) = self.engine.memory.wake(page) {
                 self.end(1, &error.to_string());
@@ -242,7 +243,7 @@ impl Agent {
         true
     }
 
-    /// The origin sends copies.
+    /// Maps the copies that the origin has sent.
     pub(super) fn take_copies(&mut self, first: Page, pages: u64, body: &[u8]) {
         let range = self.known(first, pages);
         if body.len() as u64 != pages * PAGE {
@@ -263,13 +264,13 @@ impl Agent {
         }
     }
 
-    /// The origin gives a lease back: nothing of these pages stays here.
+    /// Drops the copies of a lease that the origin gives back.
     pub(super) fn recall_copies(&mut self, lease: u64, first: Page, pages: u64) {
         let range = self.known(first, pages);
         let here = self.copies.end(&range);
         self.tell_threads_of_leases();
         let done = here.into_iter().try_for_each(|part| self.engine.memory.discard_all(part));
-        // Who is stopped there goes to the origin.
+        // Threads that are stopped there repeat their access, and move to the origin.
         let now = self.now();
         self.waits.all_go_on(range.clone(), now);
         self.with_counts(|seen, now| seen.all_go_on(&range, now));
@@ -279,7 +280,7 @@ impl Agent {
         self.notify(0, Message::Dropped { lease });
     }
 
-    /// Gives the memory of all copies back to the system: they are sent again when they are used.
+    /// Frees the memory of all copies. A later use fetches them again.
     pub(super) fn discard_copies(&mut self) -> Result<(), PagerError> {
         if std::mem::take(&mut self.copies.are_here) {
             let all: Vec<Range<Page>> = self.copies.leased.iter().collect();
