@@ -1,5 +1,5 @@
-//! A node begins: its agent gets a thread and descriptors of its own, the nodes meet, and at the
-//! origin this process's first thread becomes the program's.
+//! The start of a node: its agent gets a thread with a private descriptor table, the nodes connect,
+//! and at the origin the first thread of this process becomes the program's.
 
 use std::arch::asm;
 use std::ffi::{CString, OsStr};
@@ -39,36 +39,35 @@ use crate::{
     trap,
 };
 
-/// Room for the heap; who wants more is given mappings by malloc.
+/// Room for the heap. For more, malloc(3) uses mmap(2).
 const HEAP_BYTES: u64 = 256 << 20;
-/// Room that we keep for what we shall have behind our own things: above those that grow up, below
-/// those that grow down.
+/// Room for later mappings of Nagaya: above those that grow up, below those that grow down.
 const OWN_BYTES: u64 = 64 << 30;
-/// The doorbell's descriptor is this or a higher one, out of the way of the program's.
+/// The lowest number of the doorbell's descriptor: programs seldom use such numbers.
 const DOORBELL_MIN: i32 = 900;
-/// How often a node whose clocks are not the origin's asks what those say.
+/// The number of exchanges by which a node measures the offset of the origin's clocks.
 const EXCHANGES: usize = 32;
-/// How long nodes may take to meet.
+/// Time limit for that.
 const MEET_MAX: Duration = Duration::from_secs(30);
 
-/// The name of an agent's thread; at the origin a colon and the number of the program's file
+/// The name of an agent's thread. At the origin, a colon and the descriptor of the program's file
 /// follow.
 pub const AGENT: &str = "nagaya-span";
 
-/// What the origin's first thread does.
+/// The start of the program's first thread.
 struct Start {
     entry: u64,
     stack_pointer: u64,
     name: CString,
 }
 
-/// What the nodes of a job share.
+/// Returns a new secret for the nodes of a job.
 pub fn secret() -> Secret {
     Secret::random()
 }
 
-/// Runs a node; `control` leads to who starts it. Returns only errors of the beginning that could
-/// not be told there.
+/// Runs a node; `control` leads to the command that starts it. Returns only a refusal that could
+/// not be sent there.
 pub fn run(control: Control) -> Option<Refusal> {
     let (sender, receiver) = channel();
     let doorbell = match doorbell() {
@@ -87,8 +86,9 @@ pub fn run(control: Control) -> Option<Refusal> {
         Ok(Err(failure)) => return failure,
         Err(_) => return Some("its agent has failed".into()),
     };
-    // The agent has its own; the program has none of it.
-    // SAFETY: this thread's table still has what was moved to the agent.
+    // The agent has its own copies; the program must have none.
+    // SAFETY: the agent has unshared the descriptor table, so this thread's copies have no other
+    // owner.
     numbers.into_iter().for_each(|number| drop(unsafe { OwnedFd::from_raw_fd(number) }));
     let Some(start) = start else {
         loop {
@@ -101,8 +101,8 @@ pub fn run(control: Control) -> Option<Refusal> {
     slot.attach();
     alternate_stack::register(slot);
     slot.live_tid_word().store(std::process::id(), std::sync::atomic::Ordering::SeqCst);
-    // SAFETY: this thread becomes the program's: its name, its mask, its stack; nothing of ours
-    // is used on it any more but what a trap does.
+    // SAFETY: this thread becomes the program's, with the program's stack. Only the handlers of
+    // Nagaya run on it from now on, which use no memory of this stack.
     unsafe {
         libc::prctl(libc::PR_SET_NAME, start.name.as_ptr());
         libc::syscall(libc::SYS_set_tid_address, slot.live_tid_word().as_ptr());
@@ -129,9 +129,9 @@ fn doorbell() -> rustix::io::Result<OwnedFd> {
     rustix::io::fcntl_dupfd_cloexec(&doorbell, lowest.max(3))
 }
 
-/// All, for threads to come; what was blocked before.
+/// Blocks all signals in this thread and its children. Returns the previous mask.
 fn block_signals() -> libc::sigset_t {
-    // SAFETY: masks of ours.
+    // SAFETY: both masks are on this stack.
     unsafe {
         let mut all = std::mem::zeroed();
         let mut before = std::mem::zeroed();
@@ -141,8 +141,8 @@ fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// The agent's thread: whatever goes wrong before the program begins is told to who starts us, or
-/// to the first thread.
+/// Runs the agent's thread. An error before the program starts goes to the command or, if that is
+/// impossible, to the first thread.
 fn serve(
     mut control: Control,
     doorbell: OwnedFd,
@@ -165,7 +165,7 @@ fn serve(
 }
 
 fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<Start>), Refusal> {
-    // SAFETY: from here on this thread has a table of its own.
+    // SAFETY: unshare(2) takes no pointers; this thread has opened no descriptor yet.
     if unsafe { libc::unshare(libc::CLONE_FILES) } != 0 {
         let why = std::io::Error::last_os_error();
         return Err(format!("cannot unshare descriptors: {why}").into());
@@ -177,7 +177,7 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
     let order: Order = control.receive()?;
     for (name, value) in &order.variables {
         if std::env::var_os(name).is_none() {
-            // SAFETY: the only other thread waits for us.
+            // SAFETY: the only other thread waits for this one, and reads no environment.
             unsafe { std::env::set_var(name, value) };
         }
     }
@@ -249,7 +249,7 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         let name = Path::new(OsStr::from_bytes(&wanted.path)).file_name().unwrap_or_default();
         set_command_line(&program);
         let agent = rustix::thread::gettid().as_raw_nonzero().get();
-        // It stays open. A child that executes nagaya as /proc/self/exe finds it by this name
+        // The file stays open. A child that executes nagaya as /proc/self/exe finds it by this name
         // (cli/src/itself.rs).
         let file = program.executable.file.into_raw_fd();
         let _ =
@@ -274,7 +274,7 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         loaded = Some((Origin::new(addresses, map, policy, rooms), image));
     }
     let (origin, image) = loaded.unzip();
-    // From here on there may be threads of the program.
+    // From here on the program's threads may start.
     let ours = ready.ours;
     let (node, nodes, names) = (order.node, order.nodes, counted.is_some());
     let processors = processors::of(&everybody.nodes);
@@ -310,7 +310,7 @@ fn prepare(control: &mut Control, doorbell: OwnedFd) -> Result<(Agent, Option<St
         mesh,
         table,
         doorbell,
-        // Without it there is no --move.
+        // Without the socket, --move fails.
         orders: origin.as_ref().and_then(|_| Orders::new().ok()),
         origin,
         names: everybody.nodes.into_iter().map(|node| node.name).collect(),
@@ -331,7 +331,7 @@ fn set_command_line(program: &Program) {
     titles::set_arguments(strings.concat().leak());
 }
 
-/// What the origin's clocks are ahead of ours. It may still be busy with the program at first.
+/// Measures the offset of the origin's clocks. The origin may be busy with the program at first.
 fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refusal> {
     let mut exchanges = Vec::new();
     let until = Instant::now() + MEET_MAX;
@@ -346,8 +346,10 @@ fn compare_clocks(mesh: &mut Mesh, early: &mut Vec<Said>) -> Result<Times, Refus
                     _ => early.push(said),
                 },
                 Some(Err(Gone::Left(_) | Gone::Lost(..))) => return Err("a node is lost".into()),
-                None if control::is_closed() => return Err("who starts the nodes is gone".into()),
-                None if Instant::now() > until => return Err("the origin says nothing".into()),
+                None if control::is_closed() => {
+                    return Err("the command that starts the nodes has ended".into());
+                }
+                None if Instant::now() > until => return Err("the origin does not answer".into()),
                 None => std::thread::yield_now(),
             }
         };
@@ -386,9 +388,8 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
     })
 }
 
-/// Where this process has things of its own, and room for more of them: below the widest gap is
-/// what grows up from where the system puts executables, above it what grows down from where it
-/// puts libraries.
+/// Returns the addresses that this process uses, with room for more. Mappings below the widest gap
+/// grow up from the executable; those above it grow down from the libraries.
 fn ours() -> std::io::Result<Vec<Range<u64>>> {
     let mut ours = Ranges::default();
     for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
@@ -411,7 +412,7 @@ fn ours() -> std::io::Result<Vec<Range<u64>>> {
     Ok(ours.iter().collect())
 }
 
-/// What processors can do: the kernel's flags.
+/// Returns the features of the processors: the flags in /proc/cpuinfo.
 fn features() -> Vec<String> {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let flags = text.lines().find_map(|line| line.strip_prefix("flags"));

@@ -1,5 +1,5 @@
-//! How the nodes of a program are started: what is said to each, in the terms of
-//! [`launch::messages`]. First an [`Order`], then [`Ready`] and [`Everybody`].
+//! The control messages that start the nodes of a program, for [`launch::messages`]: an [`Order`]
+//! to each node, its [`Ready`], and [`Everybody`] to all.
 
 use launch::conversation::{Addressee, Job};
 use launch::messages::Kind;
@@ -9,72 +9,72 @@ use serde::{Deserialize, Serialize};
 
 use crate::place::Policy;
 
-/// Both sides must be of one kind: the number rises with every change here, of frames and of
-/// contexts.
+/// Both sides must have the same version. Its number rises with each change of these messages, of
+/// `frame` and of `context`.
 pub const KIND: Kind = Kind { name: "span", version: concat!(env!("CARGO_PKG_VERSION"), "-9") };
 
-/// To a node, at first.
+/// The first message to a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// Which it is.
+    /// Its number.
     pub node: u32,
-    /// How many there are.
+    /// The number of nodes.
     pub nodes: u32,
-    /// The job's.
+    /// The job's secret.
     pub secret: [u8; 32],
     /// Seconds after which a silent node is lost; 0: never.
     pub timeout: u32,
-    /// The host's name, if it was named.
+    /// The name by which the user gave the host.
     pub host: Option<String>,
-    /// How many of its processors are used, if that was said.
+    /// The number of processors that the user gave for the host.
     pub processors: Option<u32>,
-    /// For another host's environment, where it has not its own: the network's settings.
+    /// Environment variables with settings of the network, for variables that another host lacks.
     pub variables: Vec<(String, String)>,
-    /// To the origin: what is to run.
+    /// To the origin: the program.
     pub program: Option<Program>,
 }
 
-/// What is to run.
+/// The program and how to run it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
     /// Its path.
     pub path: Vec<u8>,
-    /// Its arguments, the first of which is its name.
+    /// Its arguments, with its name first.
     pub arguments: Vec<Vec<u8>>,
-    /// Where its threads go.
+    /// The placement of its threads.
     pub place: Policy,
-    /// Bytes of memory that a node's pages may take.
+    /// The limit on the memory of a node's pages, in bytes.
     pub memory: Option<u64>,
-    /// A file for what is counted, if that is wanted.
+    /// The file for a report, if one is wanted.
     pub report: Option<Vec<u8>>,
 }
 
-/// From a node: it is there.
+/// From a node: it is ready.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// Where others find it.
+    /// Its network address.
     pub address: Vec<u8>,
-    /// The processors that it may use.
+    /// The number of processors that it may use.
     pub processors: u32,
-    /// What its processors can do, as programs see it.
+    /// The features of its processors, as in /proc/cpuinfo.
     pub features: Vec<String>,
-    /// What it is called.
+    /// Its name in messages.
     pub name: String,
-    /// Addresses that no program can have: this process has things of its own there.
+    /// Addresses that this process uses, so that no program can.
     pub ours: Vec<Range<u64>>,
-    /// Nodes for which this is the same, and not empty, have the same clocks.
+    /// Equal and not empty on nodes that have the same clocks.
     pub clocks: String,
 }
 
-/// To each node: where all are.
+/// To each node: all nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Everybody {
-    /// In order.
+    /// The nodes in order.
     pub nodes: Vec<Ready>,
 }
 
-/// Which features of the origin's processors another node's lack: there the program could not
-/// go on.
+/// Returns the features of the origin's processors that another node lacks. A thread that uses them
+/// could not run there.
 pub fn lacking<'a>(origin: &'a Ready, other: &Ready) -> Vec<&'a str> {
     let has = |feature: &&String| other.features.contains(feature);
     origin.features.iter().filter(|feature| !has(feature)).map(String::as_str).collect()

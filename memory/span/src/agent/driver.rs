@@ -1,4 +1,4 @@
-//! The agent as a user of the [page engine](node): what a span adds to what happens to pages.
+//! The agent as a user of the [page engine](node): its requests, timers, and reactions to pages.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
@@ -13,7 +13,7 @@ use pager::{Access, Fault, PagerError, Region};
 use super::state::Agent;
 use crate::request::Request;
 
-/// Bits of [`Server::awake`]: the doorbell, and what comes from outside.
+/// Bits of [`Server::awake`]: the doorbell, and the socket of orders.
 const DOORBELL: u32 = 1;
 const ORDERS: u32 = 2;
 
@@ -73,14 +73,17 @@ impl Driver for Agent {
         found |= self.tend_packing(now);
         self.acknowledge_quiet();
         if control::is_closed() {
-            let line = format!("{} is lost: who started it is gone", self.names[self.me as usize]);
+            let line = format!(
+                "{} is lost: the process that started it has ended",
+                self.names[self.me as usize]
+            );
             self.end(1, &line);
         }
         found
     }
 
     fn handled(&mut self) {
-        // Only then somebody wants to know.
+        // Otherwise nothing depends on it.
         if self.pages.residency.limit_bytes.is_none() && self.seen.is_none() {
             return;
         }
@@ -99,20 +102,19 @@ impl Driver for Agent {
 }
 
 impl Server for Agent {
-    /// The process ends with the program.
+    /// Returns false: the process ends with the program.
     fn is_over(&self) -> bool {
         false
     }
 
-    /// Returns whether no thread needs the processor: to wake a sleeper takes as long as the
-    /// network does.
+    /// Returns true if no thread needs the processor. Waking a sleeper takes as long as a message.
     fn may_poll(&self) -> bool {
         self.waits.count() >= self.threads as usize || self.processors > self.threads
     }
 
     fn pause(&self) {
         match self.origin.as_ref().is_some_and(|origin| origin.at_work > 0) {
-            // A shadow may want this processor.
+            // A shadow may need this processor.
             true => std::thread::yield_now(),
             false => std::hint::spin_loop(),
         }
@@ -138,7 +140,7 @@ impl Server for Agent {
         if ready & DOORBELL != 0 {
             let _ = rustix::io::read(&self.doorbell, &mut [0; 8]);
         }
-        // Without orders the second descriptor is that of the leases, which `tend` looks at.
+        // Without orders the second descriptor is that of the leases, which `tend` reads.
         if self.orders.is_some() && ready & ORDERS != 0 {
             self.take_order();
         }
@@ -158,7 +160,7 @@ impl Replica for Agent {
     fn violated(&mut self, from: NodeId, message: &str, why: Option<&str>) {
         let Some(why) = why else { self.violation(from, message) };
         let name = &self.names[from as usize];
-        let line = format!("{name} says {message}, and {why}: an error of nagaya");
+        let line = format!("{name} sent {message}, but {why}: this is an error of nagaya");
         self.end(1, &line)
     }
 

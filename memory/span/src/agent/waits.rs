@@ -1,13 +1,10 @@
-//! What this node's threads wait for: requests that are not answered, words at which they stand
-//! in line, pages at which they are stopped. And how long they have waited for other nodes, for
-//! [`packing`](crate::packing).
+//! Waits of this node's threads: pending requests, futex queues, and page faults; and the total
+//! time that they have waited for other nodes, for [`packing`](crate::packing).
 //!
-//! The agent knows when it was told of a fault and when it let the page go, and when a request
-//! came and was answered: two looks at the clock for each. A page that is let go at once was this
-//! node's own. Of others, and of requests, only what the way may take counts: what a call that
-//! blocks takes longer, or a page from a node whose agent waits for a processor, it would take
-//! anywhere. Waits at words are not counted: who waits for another thread waits for that thread's
-//! waits.
+//! The agent reads the clock when a fault or request arrives and when it is resolved. A fault that
+//! is resolved at once was for a page of this node. Of other waits, only the cost of the round trip
+//! counts: a call that blocks, or a busy agent, would take its time on any node. Futex waits do not
+//! count: they are the waits of other threads.
 
 use std::collections::{HashMap, HashSet};
 
