@@ -11,7 +11,7 @@ use crate::{clock_offsets, shared};
 /// As futex(2): words of all nodes' threads.
 ///
 /// # Safety
-/// As for [`answer`].
+/// As for [`calls::answer`](crate::calls::answer).
 pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     // Where other processes can wait, too, the kernel knows who does.
     if here.nodes == 1 || shared::contains(a[0]) {
