@@ -13,7 +13,7 @@ BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
 BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all built deps demo check lint test model check-install bench reproduce soak peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all built deps demo check lint test model check-peers check-install bench reproduce soak peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
@@ -35,7 +35,7 @@ demo: deps
 	$(CARGO) build --release --quiet
 	$(RELEASE)/nagaya-bench demo
 
-check: deps lint test model
+check: deps lint test model check-peers
 	scripts/check-install dev
 
 lint:
@@ -47,6 +47,13 @@ lint:
 test:
 	$(BUILD_DEV)
 	$(CARGO) test --workspace --no-fail-fast
+
+# The part of other projects' test suites that takes a minute: mpi4py's tests from PyPI, without
+# and with Nagaya. They must give the same.
+check-peers:
+	$(BUILD_DEV)
+	NAGAYA_BIN_DIR=$(abspath $(TARGET)/debug) scripts/peers --mpi mpich5 --mpi openmpi5 --ranks 2 \
+		--mode exec --mode coll --limit 60 mpi4py comm objects p2p
 
 # Every interleaving of what has no lock, as far as loom goes.
 model:
