@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use crate::delegatee::Place;
 use nagaya_server::Failure;
-use nagaya_server::server::{Server, refuse, serve_job};
+use nagaya_server::serve::{refuse, serve_job};
+use nagaya_server::server::Server;
 
 /// Serve a job (started by `nagaya exec`)
 #[derive(Debug, clap::Args)]

@@ -41,10 +41,14 @@ impl Member {
         self.manifest["package"]["name"].as_str().expect("a name")
     }
 
-    /// The names in a section of the manifest: `dependencies`, `dev-dependencies`.
+    /// The packages in a section of the manifest: `dependencies`, `dev-dependencies`.
     pub fn dependencies(&self, section: &str) -> BTreeSet<String> {
         let table = self.manifest.get(section).and_then(toml::Value::as_table);
-        table.into_iter().flat_map(toml::Table::keys).cloned().collect()
+        let package = |(key, value): (&String, &toml::Value)| {
+            let renamed = value.get("package").and_then(toml::Value::as_str);
+            renamed.unwrap_or(key).to_owned()
+        };
+        table.into_iter().flatten().map(package).collect()
     }
 
     /// Its files below `src`, relative to the workspace, in order.

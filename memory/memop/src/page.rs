@@ -7,8 +7,8 @@ use std::os::unix::fs::FileExt as _;
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
+use crate::mapping::whole_pages;
 use crate::process::{State, gone, threads};
-use crate::whole_pages;
 
 /// Reads the page at `addr` into `data`, which is as large as a page. The process goes on
 /// meanwhile; what it writes at the same time may be seen in part.

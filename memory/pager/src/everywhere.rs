@@ -10,9 +10,10 @@ use rustix::fs::ftruncate;
 use rustix::io::Errno;
 use rustix::mm::MprotectFlags;
 
+use crate::access::{Place, Stops};
 use crate::error::PagerError;
 use crate::ranges::Ranges;
-use crate::region::{Place, Region, Stops};
+use crate::region::Region;
 
 /// Where addresses end that programs can have.
 const END: u64 = 1 << 47;

@@ -5,8 +5,8 @@ use std::ops::Range;
 
 use rustix::io::Errno;
 
+use crate::access::Stops;
 use crate::error::PagerError;
-use crate::region::Stops;
 use crate::userfault::Userfault;
 
 /// Tells threads of this process of pages that are not there. What is watched is so for as long as

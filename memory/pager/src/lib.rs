@@ -1,7 +1,7 @@
-//! Memory whose pages somebody else provides: the threads of a program use it as they use any
-//! memory, and whenever one cannot go on, whoever holds the [`Region`] is told, brings the
-//! page, and lets it go on. It knows no protocol: who may do what with which page is said by
-//! its user.
+//! Memory whose pages the holder of a [`Region`] provides. Threads of a program use it as any
+//! memory. A thread that lacks access to a page stops; the holder reads the fault, installs the
+//! page and resumes the thread. The crate knows no protocol: its user decides the access to each
+//! page.
 //!
 //! ```no_run
 //! use pager::{Access, Place, Region, Stops};
@@ -21,18 +21,18 @@
 //! # Ok::<(), pager::PagerError>(())
 //! ```
 //!
-//! [`region`] is the memory in its two views, `userfault` the kernel's userfaultfd(2), which
-//! stops threads and tells who was stopped; `everywhere` is a region of all addresses, of which few
-//! are in use; [`shared`] is memory that others map; [`holes`] only
-//! makes a page that is not there an error; [`error`] says what is missing where these cannot
-//! be had.
+//! [`region`] is the memory in its two views. `userfault` wraps the kernel's userfaultfd(2), which
+//! stops threads and reports faults. `everywhere` is a region of all addresses, of which few are in
+//! use. [`shared`] is memory that other processes map. [`holes`] makes an access to a missing page
+//! an error. [`error`] names the right or the kernel feature that is missing.
 //!
-//! # For those who use it
-//! - The thread that answers must never touch a page through the programs' view: nobody would
-//!   answer *it*. That includes what it hands to system calls.
+//! # Rules for users
+//! - The thread that resolves faults must never touch a page through the programs' view, not even
+//!   in a system call: nobody would resolve its own fault.
 //! - A forked child has neither view.
-//! - Dropped, the region is gone, and threads that are stopped in it get SIGSEGV.
+//! - Dropping the region unmaps it. Threads that are stopped in it get SIGSEGV.
 
+mod access;
 pub mod error;
 mod everywhere;
 pub mod holes;
@@ -42,9 +42,10 @@ pub mod region;
 pub mod shared;
 mod userfault;
 
+pub use access::{Access, Fault, Place, Stops};
 pub use error::PagerError;
 pub use ranges::Ranges;
-pub use region::{Access, Fault, Place, Region, Stops};
+pub use region::Region;
 pub use shared::Shared;
 
 /// Checks whether this process can have memory that stops its threads, as `stops` says. The error

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::region::Access;
+use crate::access::Access;
 
 /// Pages of a chunk: few, for memory that is used here and there.
 const CHUNK: u64 = 16;

@@ -14,6 +14,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create}
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect, munmap};
 
+use crate::access::{Access, Fault, Place, Stops};
 use crate::error::PagerError;
 use crate::pages::{Page, Pages};
 use crate::ranges::Ranges;
@@ -26,50 +27,6 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// How much is mapped at first; then as much again each time. Where the limit of addresses is
 /// below that, what is needed.
 const MAPPED_MIN: usize = 64 << 30;
-
-/// Where a region stands, and the size of its pages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
-    /// The programs' view begins here: at a page of the system's.
-    pub start: usize,
-    /// A multiple of the system's page size.
-    pub page_bytes: usize,
-}
-
-/// What threads may do with a page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
-    /// Nothing: who tries is stopped.
-    None,
-    /// Read.
-    Read,
-    /// Read and write.
-    Write,
-}
-
-/// Where threads can be stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stops {
-    /// In the program, and in system calls that use the memory. Needs a right that ordinary
-    /// users do not have by default.
-    All,
-    /// In the program. A system call that meets a page which it must not use fails with EFAULT,
-    /// or ends there. Needs no right (Linux 5.11).
-    Programs,
-}
-
-/// A thread was stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Fault {
-    /// At this page.
-    pub page: u64,
-    /// Where in it.
-    pub at: usize,
-    /// `Read` or `Write`.
-    pub wants: Access,
-    /// The thread's ID, as this process's PID namespace knows it.
-    pub thread: u32,
-}
 
 /// Memory in its two views.
 pub struct Region {

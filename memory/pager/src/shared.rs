@@ -14,8 +14,8 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mprotect};
 
+use crate::access::{Access, Fault, Stops};
 use crate::error::PagerError;
-use crate::region::{Access, Fault, Stops};
 use crate::userfault::{Stopped, Userfault};
 
 /// Bytes of a page: the system's.

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 use rustix::ioctl;
 use rustix::mm::{UserfaultfdFlags, userfaultfd};
 
+use crate::access::Stops;
 use crate::error::PagerError;
-use crate::region::Stops;
 
 /// What shared memory needs: Linux 5.19.
 const FEATURES: u32 = UFFD_FEATURE_PAGEFAULT_FLAG_WP

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use way::error::WindowError;
-use way::port::{Broken, Refused};
+use nagaya_fcp::error::WindowError;
+use nagaya_fcp::port::{Broken, Refused};
 
 /// `FCP_EINVAL` and so on, with what it means in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

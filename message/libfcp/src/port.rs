@@ -5,25 +5,16 @@ use std::slice;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
-use way::bell::Bell;
-use way::lock::Lock;
-use way::mail::{Mail, Received};
-use way::member::{Card, Members, Membership};
-use way::port::Port;
-use way::protocol::Protocol;
+use nagaya_fcp::bell::Bell;
+use nagaya_fcp::lock::Lock;
+use nagaya_fcp::mail::{Mail, Received};
+use nagaya_fcp::member::{Card, Members, Membership};
+use nagaya_fcp::port::Port;
 
 use crate::alone::{Alone, Turn};
 use crate::failure::{Code, Failure, answer, invalid};
+use crate::protocol::protocol_of;
 use crate::window::Handle as WindowHandle;
-
-/// `enum FCP_protocol`, as C has it; 0 is the default.
-pub fn protocol(number: c_int) -> Result<Protocol, Failure> {
-    let known = u8::try_from(number).ok().and_then(Protocol::of_number);
-    match number {
-        0 => Ok(Protocol::default()),
-        _ => known.ok_or_else(|| invalid(format!("{number} is no FCP_protocol"))),
-    }
-}
 
 /// `FCP_port`.
 #[derive(Debug)]
@@ -95,7 +86,7 @@ pub unsafe extern "C" fn FCP_alloc(
             return Err(invalid("FCP_alloc: no place for the port"));
         }
         let (members, card) = (&window.members, Card { id, group });
-        let protocol = self::protocol(protocol)?;
+        let protocol = protocol_of(protocol)?;
         let place = (!protocol.is_listed()).then(|| place(members, id));
         let mail = Mail::new(Port::join_by(protocol, members, card, place)?);
         let handle = Handle { bell: mail.bell(), mail: Alone::new(mail) };

@@ -7,14 +7,14 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use way::header::Plan;
-use way::lock;
-use way::member::{Life, Members};
-use way::memory::{Memory, PAGE_SIZE};
-use way::window::{Window, least_size};
+use nagaya_fcp::header::Plan;
+use nagaya_fcp::lock;
+use nagaya_fcp::member::{Life, Members};
+use nagaya_fcp::memory::{Memory, PAGE_SIZE};
+use nagaya_fcp::window::{Window, least_size};
 
 use crate::failure::{Failure, answer, invalid};
-use crate::port::protocol;
+use crate::protocol::protocol_of;
 
 /// `VCL_window`.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl CPlan {
         let members = u16::try_from(members)
             .map_err(|_| invalid(format!("plan: {members} members; take 1 to 4096")))?;
         let number = if given(PROTOCOL) { self.protocol } else { 0 };
-        let listed = protocol(number)?.is_listed();
+        let listed = protocol_of(number)?.is_listed();
         let messages =
             if given(MESSAGES) { self.messages } else { MESSAGES_DEFAULT * usize::from(members) };
         let plain = if given(PLAIN) { self.plain } else { PLAIN_DEFAULT };

@@ -1,13 +1,10 @@
-//! Who may access a segment: the mode bits of XPMEM_PERMIT_MODE, checked as the kernel
-//! checks those of System V IPC objects.
+//! Access rights to a segment: the mode bits of XPMEM_PERMIT_MODE, checked as the kernel checks
+//! those of System V IPC objects.
 //!
-//! Like all between the tasks of a space, this keeps friends from errors, not enemies
-//! from memory.
+//! The check prevents mistakes, not attacks: tasks of a space can write each other's memory.
 
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgid, getuid};
-
-use crate::segment::Segment;
 
 /// Lets its holder pass all checks of modes (`CAP_IPC_OWNER`).
 const CAPABILITY_IPC_OWNER: u32 = 15;
@@ -28,10 +25,11 @@ impl Creator {
     }
 }
 
-/// Whether the caller may read, and `write`, the segment. Error: EACCES.
-pub fn check(segment: &Segment, write: bool) -> Result<(), Errno> {
+/// Checks that the caller may read and, if `write`, write a segment of `creator` with these mode
+/// bits. Error: EACCES.
+pub fn check(mode: u32, creator: Creator, write: bool) -> Result<(), Errno> {
     let wanted = if write { 0o6 } else { 0o4 };
-    let granted = granted(segment.mode, segment.creator, geteuid().as_raw(), in_group);
+    let granted = granted(mode, creator, geteuid().as_raw(), in_group);
     if wanted & !granted == 0 || has_ipc_owner() { Ok(()) } else { Err(Errno::ACCESS) }
 }
 

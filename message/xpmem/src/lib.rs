@@ -161,7 +161,7 @@ pub extern "C" fn xpmem_get(
         }
         let segment = segment::find(&task, segid)?;
         let write = flags != RDONLY;
-        access::check(&segment, write)?;
+        access::check(segment.mode, segment.creator, write)?;
         let apid = process.permits.lock().expect("no panic while held").add(segment, write)?;
         Ok(apid as i64)
     };

@@ -6,7 +6,6 @@
 //! (PR_SET_PDEATHSIG).
 
 mod ranks;
-mod serve;
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -36,7 +35,6 @@ use crate::protocol::{
 use crate::{Failure, inherit};
 
 use ranks::Ranks;
-pub use serve::{refuse, serve_job};
 
 /// What the loop must know of a task.
 #[derive(Debug)]

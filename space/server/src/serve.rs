@@ -1,4 +1,4 @@
-//! A node server's life: until nobody needs it, or until it has said why it cannot begin.
+//! The life of a node server: it runs until no stub needs it, or reports why it cannot start.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -8,9 +8,9 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::Server;
 use crate::Failure;
 use crate::protocol::{Reply, Request, connection};
+use crate::server::Server;
 
 /// Tells the stub that started this process why there will be no server: its standard error
 /// is the only one that people see. Removes the files, whose lock that stub holds.
@@ -59,7 +59,7 @@ pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
     }
 }
 
-/// Whether a server that nobody ever reached has run for a minute.
+/// Returns true if the server has run for a minute; asked while no stub has connected.
 fn first_stub_is_late() -> bool {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     START.get_or_init(std::time::Instant::now).elapsed() > Duration::from_secs(60)
