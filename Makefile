@@ -59,13 +59,11 @@ check-peers:
 model:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		$(CARGO) test -p nagaya-sync --test ring_model --test doorbell_model --test hold_model \
-			--release
+			--test lock_model --test pieces_model --test ticket_model --release
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		$(CARGO) test -p nagaya-fcp --test window_model --release
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		$(CARGO) test -p nagaya-pvm --test slots_model --release
-	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
-		$(CARGO) test -p nagaya-delegate --test record_model --release
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		$(CARGO) test -p nagaya-ofi --test record_model --test posted_model --release
 

@@ -67,8 +67,8 @@ pub fn sleep_on_either(words: [(&AtomicU32, u32); 2], until: Instant) {
 /// The function that wakes sleepers whom this machine's kernel does not know.
 static ELSEWHERE: OnceLock<fn(&AtomicU32)> = OnceLock::new();
 
-/// Registers a function that [`wake`] calls with each word, too: it wakes sleepers on other
-/// machines. The first registration in a process counts.
+/// Registers a function that [`wake`] and [`wake_one`] call with each word, too: it wakes sleepers
+/// on other machines. The first registration in a process counts.
 pub fn wake_elsewhere(wake: fn(&AtomicU32)) {
     let _ = ELSEWHERE.set(wake);
 }
@@ -87,9 +87,12 @@ pub fn wake_here(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }
 
-/// Wakes one sleeper of this machine on the word.
+/// Wakes one sleeper of this machine on the word, and those of other machines.
 pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
+    if let Some(wake) = ELSEWHERE.get() {
+        wake(word);
+    }
 }
 
 /// Returns the lower half of a word, to sleep on.

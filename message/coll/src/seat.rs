@@ -14,9 +14,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use sync::doorbell::Doorbell;
+use sync::pieces::{Pieces, Shares};
 
 /// What ranks must agree on: how seats are laid out and used.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Steps that a rank may be ahead of the last.
 pub const SLOTS: u64 = 4;
@@ -70,48 +71,6 @@ pub enum Sight {
     Data(*const u8, usize),
     /// Where it is.
     Place(Place),
-}
-
-/// Bytes of a piece.
-const PIECE: usize = 64 << 10;
-
-/// The pieces of what a rank takes in one step, which it copies together with who gives them.
-#[derive(Debug, Default)]
-pub struct Pieces {
-    /// The step, in the upper half, and the next piece.
-    next: AtomicU64,
-    copied: AtomicU64,
-}
-
-impl Pieces {
-    /// Begins with those of a step. All of the last one were copied; who gave them may still look
-    /// for more.
-    pub fn begin(&self, number: u64) {
-        self.copied.store(0, Relaxed);
-        self.next.store(number << 32, Release);
-    }
-
-    /// Takes one of so many bytes of this step for the caller to copy: where it begins, and how
-    /// much it is.
-    pub fn claim(&self, number: u64, bytes: usize) -> Option<(usize, usize)> {
-        // Steps that are 2³² apart do not meet.
-        let first = number << 32;
-        let begin = |next: u64| (next - first) as usize * PIECE;
-        let is_more = |next| next >> 32 == first >> 32 && begin(next) < bytes;
-        let more = |next| is_more(next).then_some(next + 1);
-        let at = begin(self.next.fetch_update(AcqRel, Acquire, more).ok()?);
-        Some((at, PIECE.min(bytes - at)))
-    }
-
-    /// The caller has copied one.
-    pub fn is_copied(&self) {
-        self.copied.fetch_add(1, AcqRel);
-    }
-
-    /// Whether all were.
-    pub fn are_copied(&self, bytes: usize) -> bool {
-        self.copied.load(Acquire) >= bytes.div_ceil(PIECE) as u64
-    }
 }
 
 /// See above. In its rank's memory; only that rank writes the slots and `done`.
@@ -221,9 +180,16 @@ impl Seat {
         self.done.0.load(Acquire)
     }
 
-    /// What this rank and another copy together.
-    pub fn pieces(&self) -> &Pieces {
-        &self.pieces.0
+    /// Begins to count the pieces of the data that this rank takes in step `number`. The last
+    /// step's are all copied, but the rank that gave them may still look for more.
+    pub fn begin_pieces(&self, number: u64) {
+        self.pieces.0.begin(number as u32, 0);
+    }
+
+    /// Returns the pieces of the `bytes` that this rank takes in step `number`, which this rank
+    /// and the giving one copy together. Steps that are 2³² apart do not meet.
+    pub fn pieces(&self, number: u64, bytes: usize) -> Shares<'_> {
+        self.pieces.0.of(number as u32, bytes as u64)
     }
 
     /// Says that the caller, another rank, never looks here again.
@@ -247,7 +213,7 @@ pub fn take() -> &'static Seat {
         let (seat, _) = vacant.swap_remove(free);
         seat.left.0.store(0, Relaxed);
         seat.done.0.store(0, Relaxed);
-        seat.pieces.0.begin(0);
+        seat.pieces.0.begin(0, 0);
         for slot in &seat.slots {
             slot.number.store(0, Relaxed);
         }
@@ -268,29 +234,4 @@ pub fn take() -> &'static Seat {
 /// Gives a seat of ours back that so many others know.
 pub fn give(seat: &'static Seat, others: u32) {
     vacant().push((seat, others));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_of_one_step_and_each_is_taken_once() {
-        let pieces = Pieces::default();
-        // Also after 2³² steps.
-        for number in [1, 2, (1 << 32) + 5] {
-            pieces.begin(number);
-            let bytes = 2 * PIECE + 1;
-            assert_eq!(pieces.claim(number - 1, bytes), None);
-            assert_eq!(pieces.claim(number, bytes), Some((0, PIECE)));
-            assert_eq!(pieces.claim(number, bytes), Some((PIECE, PIECE)));
-            assert_eq!(pieces.claim(number, bytes), Some((2 * PIECE, 1)));
-            assert_eq!(pieces.claim(number, bytes), None);
-            for _ in 0..3 {
-                assert!(!pieces.are_copied(bytes));
-                pieces.is_copied();
-            }
-            assert!(pieces.are_copied(bytes));
-        }
-    }
 }

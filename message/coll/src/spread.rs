@@ -3,6 +3,8 @@
 use std::ffi::c_int;
 use std::ptr;
 
+use sync::pieces::Shares;
+
 use crate::buffer::{Elements, Failed};
 use crate::mpi::{Mpi, SUCCESS};
 use crate::seat::{EAGER, Place, Sight};
@@ -54,11 +56,12 @@ impl Team {
     fn help(&mut self, rank: usize, step: u64, from: *const u8, bytes: usize) {
         let Sight::Place(place) = self.await_sight(rank, step) else { return };
         let (theirs, ours) = (self.seat(rank), self.seat(self.rank));
-        while let Some((at, length)) = theirs.pieces().claim(step, bytes.min(place.bytes)) {
+        let pieces = theirs.pieces(step, bytes.min(place.bytes));
+        while let Some((at, length)) = claim(&pieces) {
             // SAFETY: our data, and room for it, whose rank waits for us. Nobody else copies
             // this piece.
             unsafe { copy(from.wrapping_add(at), place.to.wrapping_add(at), length) };
-            theirs.pieces().is_copied();
+            pieces.finish(None);
             ours.bell.ring();
         }
     }
@@ -89,15 +92,15 @@ impl Team {
             // SAFETY: the root's data, which stays until we are through, and room for it.
             return unsafe { copy(place.from, to, bytes) };
         }
-        let pieces = self.seat(self.rank).pieces();
-        pieces.begin(step);
+        self.seat(self.rank).begin_pieces(step);
         self.show_place(step, Place { from: ptr::null_mut(), to, bytes: room });
-        while let Some((at, length)) = pieces.claim(step, bytes) {
+        let pieces = self.seat(self.rank).pieces(step, bytes);
+        while let Some((at, length)) = claim(&pieces) {
             // SAFETY: as above; nobody else copies this piece.
             unsafe { copy(place.from.wrapping_add(at), to.wrapping_add(at), length) };
-            pieces.is_copied();
+            pieces.finish(None);
         }
-        self.await_rank(root, || pieces.are_copied(bytes));
+        self.await_rank(root, || pieces.finished().is_some());
     }
 
     /// More has come than the program has room for.
@@ -108,6 +111,11 @@ impl Team {
             error => error,
         }
     }
+}
+
+/// Claims a piece. Returns its offset and its bytes.
+fn claim(pieces: &Shares<'_>) -> Option<(usize, usize)> {
+    pieces.claim().map(|(offset, bytes)| (offset as usize, bytes as usize))
 }
 
 /// Copies bytes.

@@ -17,7 +17,7 @@ use sync::wait::{self, DOUBT, Naps, WaitPolicy};
 use crate::error::Error;
 use crate::passed::Passing;
 use crate::queue::{self, Envelope, NAME, PAYLOAD_MAX, Queue};
-use crate::record::{self, Record};
+use crate::record::Record;
 use crate::task;
 
 /// The part of a queue's lines that the requests of one way, sent and not waited for, may
@@ -251,9 +251,7 @@ impl Way {
             if until.is_some_and(|until| Instant::now() >= until) {
                 return self.test(record);
             }
-            if let Some(state) = record::about_to_sleep(&record.state) {
-                futex::sleep(&record.state, state, Some(wait::earlier(until, DOUBT)));
-            }
+            record.ticket.sleep(Some(wait::earlier(until, DOUBT)));
             if let Some(answer) = self.test(record) {
                 return Some(answer);
             }

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use crate::hold::{self, Peer, Phase, State};
 use crate::listed;
-use crate::lock::{self, Attempt};
 use crate::locked::{self, Head, Queue, Words};
 use crate::protocol::Protocol;
+use sync::lock::{self, Attempt, Owner};
 use sync::ring::{self, Buffer, Found, Kind, Receiver, Sender};
 use sync::word::{Word32, Word64};
 
@@ -221,9 +221,10 @@ fn held(send: impl FnOnce()) {
 }
 
 fn locked<T>(buffer: &Listed, change: impl FnOnce(&Queue<'_, Listed>) -> T) -> T {
-    assert_eq!(lock::attempt(&buffer.lock, US), Attempt::Taken(false));
+    let us = Owner { index: US.index, generation: US.generation };
+    assert_eq!(lock::attempt(&buffer.lock, us, false), Attempt::Taken(false));
     let result = change(&Queue(buffer));
-    lock::release(&buffer.lock, US, false);
+    lock::release(&buffer.lock, us, false);
     result
 }
 

@@ -1,19 +1,18 @@
 //! What stands in a window without a lock, under loom: the header that several make at
-//! once, the hold that keeps a buffer its owner's, and the lock whose holders may die.
+//! once, and the hold that keeps a buffer its owner's.
 //!
 //! Run with `make model`.
 #![cfg(loom)]
 
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 
 use fcp::header::{Agreed, Header, Plan};
 use fcp::hold::{self, Peer, Phase, State};
-use fcp::lock::{self, Attempt};
 use fcp::offer;
 use fcp::slot;
 use loom::cell::UnsafeCell;
+use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
-use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 use sync::word::Word64;
 
@@ -176,125 +175,6 @@ fn an_offer_is_read_or_withdrawn_never_both() {
     });
 }
 
-/// A lock, what it protects, and a futex; members may die.
-struct Locked {
-    word: Wide,
-    /// Two numbers that are the same, unless somebody is changing them.
-    state: UnsafeCell<(u32, u32)>,
-    dead: [AtomicBool; 3],
-    sleepers: Mutex<()>,
-    woken: Condvar,
-}
-
 fn peer(index: u16) -> Peer {
     Peer { index, generation: 9 }
-}
-
-impl Locked {
-    fn new() -> Arc<Self> {
-        Arc::new(Self {
-            word: wide(0),
-            state: UnsafeCell::new((0, 0)),
-            dead: [false; 3].map(AtomicBool::new),
-            sleepers: Mutex::new(()),
-            woken: Condvar::new(),
-        })
-    }
-
-    fn is_dead(&self, peer: Peer) -> bool {
-        self.dead[usize::from(peer.index)].load(SeqCst)
-    }
-
-    /// Sleeps until the word changes, or its holder dies: who sleeps looks now and then.
-    fn sleep(&self, marked: u64, holder: Peer) {
-        let guard = self.sleepers.lock().expect("no panic while held");
-        if self.word.load(SeqCst) as u32 == marked as u32 && !self.is_dead(holder) {
-            drop(self.woken.wait(guard).expect("no panic while held"));
-        }
-    }
-
-    fn wake(&self) {
-        let _guard = self.sleepers.lock().expect("no panic while held");
-        self.woken.notify_all();
-    }
-
-    /// Takes the lock, as `Lock::lock` does. Whether in doubt.
-    fn lock(&self, me: u16) -> bool {
-        loop {
-            let (holder, seen) = match lock::attempt(&self.word, peer(me)) {
-                Attempt::Taken(doubt) => return doubt,
-                Attempt::Held(holder, seen) => (holder, seen),
-            };
-            if self.is_dead(holder) && lock::inherit(&self.word, peer(me), seen) {
-                return true;
-            }
-            if let Some(marked) = lock::about_to_sleep(&self.word, seen) {
-                self.sleep(marked, holder);
-            }
-        }
-    }
-
-    /// One turn: repairs what is in doubt, and counts up. Whether it was in doubt.
-    fn turn(&self, me: u16) -> bool {
-        let doubt = self.lock(me);
-        self.state.with_mut(|state| {
-            // SAFETY: loom checks that nobody else is here.
-            let (first, second) = unsafe { &mut *state };
-            assert!(doubt || first == second, "half changed, and not in doubt");
-            *first += 1;
-            *second = *first;
-        });
-        if lock::release(&self.word, peer(me), false) {
-            self.wake();
-        }
-        doubt
-    }
-
-    /// A turn that ends in the middle, by death.
-    fn die_in_turn(&self, me: u16) {
-        self.lock(me);
-        // SAFETY: as above.
-        self.state.with_mut(|state| unsafe { (*state).0 += 1 });
-        self.dead[usize::from(me)].store(true, SeqCst);
-        self.wake();
-    }
-}
-
-#[test]
-fn a_lock_excludes_and_wakes_who_sleeps() {
-    model(2, || {
-        let locked = Locked::new();
-        let others: Vec<_> = (1..3)
-            .map(|me| {
-                let locked = locked.clone();
-                thread::spawn(move || assert!(!locked.turn(me)))
-            })
-            .collect();
-        assert!(!locked.turn(0));
-        for other in others {
-            other.join().unwrap();
-        }
-        // SAFETY: the others have ended.
-        assert_eq!(locked.state.with(|state| unsafe { *state }), (3, 3));
-        assert_eq!(locked.word.load(Relaxed), 0);
-    });
-}
-
-#[test]
-fn a_lock_of_the_dead_is_inherited_once_and_in_doubt() {
-    model(2, || {
-        let locked = Locked::new();
-        let dies = {
-            let locked = locked.clone();
-            thread::spawn(move || locked.die_in_turn(0))
-        };
-        let other = {
-            let locked = locked.clone();
-            thread::spawn(move || locked.turn(1))
-        };
-        let mut doubts = u32::from(locked.turn(2)) + u32::from(other.join().unwrap());
-        dies.join().unwrap();
-        doubts += u32::from(locked.turn(1));
-        assert_eq!(doubts, 1);
-    });
 }

@@ -11,7 +11,7 @@
 //! what we say of ourselves; `fabric`, `domain`, `av`, `cq`, `counter`, `eq`, `mr` and
 //! `endpoint` are its objects, `message` its calls for messages, `peer` what another provider
 //! owns in our place; `poll`, `wait` and `descriptor` are how programs wait. All that changes in
-//! a domain and its objects is one `state` behind one `lock`, the peers of an address vector in
+//! a domain and its objects is one `state` behind one lock, the peers of an address vector in
 //! `vector`.
 //! `space` says who we are, `address` where
 //! an endpoint is, `name` what it may be called, `registry` who is called so, `copy` reaches
@@ -33,14 +33,12 @@ mod eq;
 mod fabric;
 mod info;
 mod library;
-mod lock;
 mod log;
 pub mod matching;
 mod message;
 mod mr;
 mod name;
 mod peer;
-pub mod pieces;
 mod poll;
 mod port;
 pub mod posted;

@@ -3,12 +3,12 @@
 use std::ffi::c_void;
 
 use libc::{iovec, size_t, ssize_t};
+use sync::pieces;
 use sync::ring::{self, Sender, lines_of};
 
 use crate::abi::{self, Context, Desc, Descs, Ep};
 use crate::endpoint::{self, EndpointObject};
 use crate::matching::{Head, Match, PARTS, Parts, Receive};
-use crate::pieces;
 use crate::progress::{Work, completion, scatter, ticket};
 use crate::rma::list;
 use crate::space::Here;

@@ -9,11 +9,11 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use libc::{iovec, size_t};
+use sync::lock::{Held, Lock};
 
 use crate::abi;
 use crate::counter::{self, Counts};
 use crate::domain::Domain;
-use crate::lock::{Held, Lock};
 use crate::space::Here;
 
 /// Most registered regions of a domain: a chain of entries must not become long.
@@ -80,7 +80,7 @@ impl Regions {
     /// Has others wait who would change a number there that no single instruction changes. The
     /// caller holds the task whose regions these are.
     pub fn change(&self, here: &Here) -> Held<'_> {
-        self.changing.hold(here.us.id, |id| here.has_task(id))
+        self.changing.hold(here.owner, |owner| here.is_alive(owner))
     }
 
     #[inline]

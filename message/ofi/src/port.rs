@@ -19,7 +19,7 @@ use crate::posted::Posted;
 use crate::space::Here;
 
 /// The first word of a port, with the version of what follows.
-const MAGIC: u64 = u64::from_le_bytes(*b"ofiport\x03");
+const MAGIC: u64 = u64::from_le_bytes(*b"ofiport\x04");
 
 /// Lines of a ring: 256 KiB.
 const LINES: u32 = 4096;

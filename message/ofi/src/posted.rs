@@ -25,7 +25,7 @@
 //! goes by the ring, in lines that were reserved before. A sender that is killed in between
 //! leaves a claim without a word: the state says whose it is, so the receiver finds out.
 //!
-//! Only messages that are worth cutting into [`pieces`](crate::pieces) go this way: to look at
+//! Only messages that are worth cutting into [pieces](sync::pieces) go this way: to look at
 //! another's table costs about as much as to tell him of a message. Nobody else pays for it: a
 //! receive for shorter messages is not published, and to send one, nothing is read here.
 //!
@@ -37,11 +37,11 @@ use std::num::NonZeroU64;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use sync::pieces::Pieces;
 use sync::word::Word64;
 
 use crate::cache;
 use crate::matching::{Receive, fits};
-use crate::pieces::Pieces;
 use crate::wire::Kind;
 
 /// Receives in a table.

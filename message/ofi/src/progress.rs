@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use control::Identity;
+use sync::pieces;
 use sync::ring::{Found, HEADER_SIZE, Message};
 
 use crate::abi;
 use crate::matching::{Head, Match, Matching, Parts, Receive};
 use crate::peer::{Entry, Got};
-use crate::pieces;
 use crate::posted::{Place, Posted};
 use crate::record::{self, Called, Record};
 use crate::slab::Slab;

@@ -17,10 +17,10 @@
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use sync::pieces::Pieces;
 use sync::word::{Word32, Word64};
 
 use crate::matching::Parts;
-use crate::pieces::Pieces;
 
 const OFFERED: u32 = 0;
 const SHARED: u32 = 1;

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use control::hold::{Attempt, Hold};
 use control::{Identity, ThisTask};
+use sync::lock::Owner;
 
 /// Who we are.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub struct Here {
     pub task: ThisTask,
     /// The same, as others know us.
     pub us: Identity,
+    /// The same, as the owner of a lock.
+    pub owner: Owner,
     /// Our process.
     pub pid: libc::pid_t,
     /// The same for all tasks of a space, and for nobody else.
@@ -40,7 +43,9 @@ pub fn here() -> Option<&'static Here> {
         let pid = std::process::id() as libc::pid_t;
         // SAFETY: a plain question.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1) as u32;
-        Some(Here { task, us, pid, mark: task.mark(), processors })
+        // IDs are below `TASKS_MAX`, which is 2^16.
+        let owner = Owner { index: us.id as u16, generation: us.generation };
+        Some(Here { task, us, owner, pid, mark: task.mark(), processors })
     });
     here.as_ref().filter(|_| !FORKED.load(Relaxed))
 }
@@ -64,9 +69,9 @@ impl Here {
         self.task.control.is_living(whom)
     }
 
-    /// Whether somebody has this ID, who may have a lock.
-    pub fn has_task(&self, id: u32) -> bool {
-        self.task.control.identity(id).is_some()
+    /// Returns true if the owner of a lock lives.
+    pub fn is_alive(&self, owner: Owner) -> bool {
+        self.is_living(Identity { id: owner.index.into(), generation: owner.generation })
     }
 
     /// Whether there are, or were, more tasks than processors.

@@ -12,18 +12,18 @@ use std::time::{Duration, Instant};
 use control::Identity;
 use control::hold::{Hold, KEEP};
 use sync::doorbell::Doorbell;
+use sync::lock::{Held, Lock};
+use sync::pieces::Shares;
 use sync::wait::{DOUBT, WaitPolicy};
 
 use crate::abi;
 use crate::address::Format;
 use crate::counter::Counts;
-use crate::lock::{Held, Lock};
 use crate::log;
 use crate::matching::Matching;
 use crate::mr::Regions;
 use crate::name::Name;
 use crate::peer;
-use crate::pieces::Shares;
 use crate::port::{Peer, Port, Watch};
 use crate::record::Record;
 use crate::slab::Slab;
@@ -362,8 +362,8 @@ impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
         match self.0.in_turns {
-            true => self.0.lock.give_alone(),
-            false => self.0.lock.give(),
+            true => self.0.lock.give_alone(self.0.here.owner),
+            false => self.0.lock.give(self.0.here.owner, false),
         }
     }
 }
@@ -388,12 +388,12 @@ impl Core {
     /// Takes the lock.
     #[inline]
     pub fn lock(&self) -> Locked<'_> {
-        let (us, lives) = (self.here.us.id, |id| self.here.has_task(id));
-        let taken = match self.in_turns {
-            true => self.lock.take_alone(us, lives),
-            false => self.lock.take(us, lives),
+        let (owner, is_alive) = (self.here.owner, |owner| self.here.is_alive(owner));
+        let in_doubt = match self.in_turns {
+            true => self.lock.take_alone(owner, is_alive),
+            false => self.lock.take(owner, is_alive),
         };
-        if taken.is_err() && !self.broken.swap(true, Release) {
+        if in_doubt && !self.broken.swap(true, Release) {
             log::say(abi::LOG_WARN, abi::LOG_CORE, || {
                 "a task was killed while it worked in our endpoint, which is lost".to_owned()
             });
@@ -412,7 +412,7 @@ impl Core {
 
     /// Has others wait who would register memory.
     pub fn register(&self) -> Held<'_> {
-        self.registering.hold(self.here.us.id, |id| self.here.has_task(id))
+        self.registering.hold(self.here.owner, |owner| self.here.is_alive(owner))
     }
 
     /// Whether the state can be relied upon.

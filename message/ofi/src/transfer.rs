@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use control::Identity;
 use control::hold::Hold;
 use rustix::io::Errno;
+use sync::pieces::{self, Pieces, Shares};
 
 use crate::abi;
 use crate::cache;
 use crate::copy::{self, Way};
 use crate::matching::{Part, Parts};
-use crate::pieces::{self, Pieces, Shares};
 use crate::port::{Head, Peer};
 use crate::posted::{Claimed, Place};
 use crate::record::{self, Record};

@@ -14,7 +14,6 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::Wide;
 use nagaya_fi::matching::{Head, Matching, Parts, Receive};
-use nagaya_fi::pieces;
 use nagaya_fi::posted::Table;
 use nagaya_fi::wire::Kind;
 use sync::word::Word64 as _;
@@ -176,39 +175,5 @@ fn a_slot_is_used_again() {
         if let Some(claimed) = claimed {
             assert_eq!(claimed.address, ROOM);
         }
-    });
-}
-
-/// Two copy a message in pieces; the first who is done uses the words for another.
-#[test]
-fn who_comes_late_gets_no_piece_of_another_message() {
-    const COUNT: u32 = 2;
-    model::model(3, || {
-        let words = Arc::new([0, 0].map(|_| Wide(AtomicU64::new(1 << 32))));
-        let copies = Arc::new(Mutex::new([0; 2]));
-        let copy = |words: &[Wide; 2], copies: &Mutex<[u32; 2]>| {
-            while let Some(piece) = pieces::claim(&words[0], 1, COUNT) {
-                copies.lock().unwrap()[piece as usize] += 1;
-                pieces::finish(&words[1], 1, COUNT);
-            }
-        };
-        let sender = {
-            let (words, copies) = (words.clone(), copies.clone());
-            thread::spawn(move || {
-                copy(&words, &copies);
-                pieces::is_finished(&words[1], 1, COUNT)
-            })
-        };
-        copy(&words, &copies);
-        if pieces::is_finished(&words[1], 1, COUNT) {
-            for word in words.iter().rev() {
-                word.store(2 << 32, SeqCst);
-            }
-            sender.join().unwrap();
-            assert_eq!(words.each_ref().map(|word| word.load(SeqCst)), [2 << 32; 2]);
-        } else {
-            assert!(sender.join().unwrap(), "who copies the last piece knows");
-        }
-        assert_eq!(*copies.lock().unwrap(), [1; 2]);
     });
 }
