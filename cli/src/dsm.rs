@@ -1,4 +1,4 @@
-//! `nagaya dsm`: what runs with shared memory between nodes leave.
+//! `nagaya dsm`: reports from the statistics that a run with shared memory between nodes wrote.
 
 mod counted;
 mod smaller;
@@ -10,10 +10,16 @@ use nagaya_server::Failure;
 
 use counted::Counted;
 
+const EXAMPLES: &str = "\
+Examples:
+  NAGAYA_DSM_REPORT=run mpirun -n 4 ./sum   writes run.0.json to run.3.json
+  nagaya dsm report run                     reads them";
+
 /// Report what a run with shared memory between nodes has sent, and why
 ///
 /// See nagaya-dsm(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     command: Command,
@@ -21,19 +27,21 @@ pub struct Options {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Say what a run has sent and why: rides, the pages and source lines that fetch most, pages
-    /// shared falsely, what other pages and homes would save
+    /// Report the messages of a run, and their causes
+    ///
+    /// The report has the rides, the pages and source lines with the most fetches, false sharing,
+    /// and the messages that other page sizes and homes would save.
     Report {
-        /// The beginning of the files' names, as in NAGAYA_DSM_REPORT=FILE
+        /// Prefix of the file names, as in NAGAYA_DSM_REPORT=FILE
         #[arg(value_name = "FILE")]
         beginning: PathBuf,
-        /// How many pages and lines are shown
+        /// Number of pages and lines to show
         #[arg(short, long, value_name = "N", default_value_t = 10)]
         most: usize,
     },
 }
 
-/// Does what is asked.
+/// Prints the report.
 pub fn dsm(options: &Options) -> Result<i32, Failure> {
     let Command::Report { beginning, most } = &options.command;
     let nodes = read(beginning)?;
@@ -41,7 +49,7 @@ pub fn dsm(options: &Options) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// What the nodes of a run have left, in their order.
+/// Reads the statistics of a run's nodes, in the order of the nodes.
 fn read(beginning: &Path) -> Result<Vec<Counted>, Failure> {
     let mut nodes: Vec<Counted> = Vec::new();
     for number in 0.. {

@@ -1,4 +1,4 @@
-//! `nagaya exec`: a task of this job's space, under any launcher.
+//! `nagaya exec`: runs a program as a task of its job's space, under any launcher.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -12,29 +12,40 @@ use nagaya_server::stub::{self, Exec, Outcome};
 use crate::delegatee::Place;
 use crate::program;
 
+const EXAMPLES: &str = "\
+Examples:
+  mpirun -n 4 nagaya exec ./app           the four ranks share one address space
+  srun -n 4 nagaya exec ./app             the same under Slurm
+  mpirun -n 4 nagaya exec -v ./app        print the job and the task of each rank
+  mpirun -n 4 nagaya exec --fallback ./app";
+
+const JOB: &str = "Job and task";
+
 /// Run a program as a task of this job, under mpirun, srun or another launcher
 ///
-/// All processes of one job on this machine that start so share one address space, and their
-/// large messages are copied in user space. See nagaya-exec(1).
+/// The processes of one job on this machine share one address space. Their large messages are
+/// copied in user space. See nagaya-exec(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// The job to join (default: what the launcher says, else a job of its own)
-    #[arg(long, value_name = "NAME")]
+    /// Job to join (default: the launcher's, or a new one)
+    #[arg(long, value_name = "NAME", help_heading = JOB)]
     job: Option<String>,
-    /// The task's ID (default: the local rank, else the lowest free one)
-    #[arg(long, value_name = "ID")]
+    /// ID of the task (default: the local rank, or the lowest free ID)
+    #[arg(long, value_name = "ID", help_heading = JOB)]
     id: Option<u32>,
-    /// Size of a segment, such as 32G; counts for the first task of a job
-    #[arg(long, value_name = "SIZE", value_parser = program::segment_size)]
+    /// Size of a segment, such as 32G; only the first task of a job sets it
+    #[arg(long, value_name = "SIZE", value_parser = program::segment_size, help_heading = JOB)]
     segment_size: Option<u64>,
-    /// A delegatee of the node server's: so many threads on these processors that do I/O for tasks
-    /// (see pvas_delegate(3)), such as 3:1; counts for the first task of a job
-    #[arg(long, value_name = "PLACE:THREADS")]
+    /// Start THREADS threads of the node server on the CPUs of PLACE, for the tasks' I/O
+    ///
+    /// For example 3:1. Only the first task of a job sets it. See pvas_delegate(3).
+    #[arg(long, value_name = "PLACE:THREADS", help_heading = JOB)]
     delegatee: Option<Place>,
-    /// Run the program as an ordinary process where it cannot be a task
+    /// Run the program as an ordinary process if it cannot be a task
     #[arg(long)]
     fallback: bool,
-    /// Say which job and task this is
+    /// Print the job and the task
     #[arg(short, long)]
     verbose: bool,
     /// Program and its arguments
@@ -42,7 +53,7 @@ pub struct Options {
     program: Vec<OsString>,
 }
 
-/// Runs the program; returns the status to exit with.
+/// Runs the program and returns its exit status.
 pub fn exec(options: Options) -> Result<i32, Failure> {
     let sigmask = program::signal_mask();
     let variable = |key: &str| std::env::var(key).ok();

@@ -1,8 +1,8 @@
 //! `nagaya gdb`: gdb attached to a task, with the symbols of every image in its segment.
 //!
-//! gdb would take the program from /proc/PID/exe, which is the space's owner, and the
-//! list of libraries from the owner's dynamic linker. So it is told of each image by
-//! file and load address instead.
+//! By itself gdb reads the program from /proc/PID/exe, which is the space's owner, and the list of
+//! libraries from the owner's dynamic linker. So this command passes each image to gdb by file and
+//! load address.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,19 +13,25 @@ use std::process::Command;
 use nagaya_server::Failure;
 use nagaya_server::query;
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya gdb run:4711.2                  attach to task 2 of the job run:4711
+  nagaya gdb 4713 -batch -ex bt          print a backtrace of the task with PID 4713";
+
 /// Attach gdb to a task, with the symbols of all its images
 ///
 /// See nagaya-gdb(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// PID of a task (or of its stub), or JOB.ID
     task: String,
-    /// Passed on to gdb
+    /// Options for gdb
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     gdb: Vec<OsString>,
 }
 
-/// Becomes gdb.
+/// Executes gdb in this process.
 pub fn gdb(options: &Options) -> Result<i32, Failure> {
     let selection = query::select(&options.task)?;
     if !selection.job.same_pids {

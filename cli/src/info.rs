@@ -1,5 +1,4 @@
-//! `nagaya info`: version and build, what this system allows, and which mechanism is
-//! active.
+//! `nagaya info`: version and build, the features of this system, and the active mechanisms.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,19 +13,26 @@ use crate::kernel_copy::{copy_within, kernels_copy};
 use crate::ps::human;
 use crate::{fcp, mpi};
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya info                            what this system allows
+  nagaya info --mpi                      the MPI whose launcher is mpirun
+  nagaya info --mpi=mpiexec --try ./app  also run a ping-pong, and check ./app";
+
 /// Show version, build, what this system allows, and which mechanism is active
 ///
-/// With --mpi: whether the messages of an MPI go through the space, and why not. See
+/// With --mpi, report whether the messages of an MPI go through the space, and why not. See
 /// nagaya-info(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Lines of key=value, for programs
+    /// Print lines of the form key=value, for programs
     #[arg(long)]
     parsable: bool,
-    /// What a message costs by each of FCP's protocols: words, loads and stores
+    /// Print the cost of a message by each of FCP's protocols: words, loads and stores
     #[arg(long, conflicts_with = "mpi")]
     fcp: bool,
-    /// Whether messages of the MPI with this launcher go through the space (default: mpirun)
+    /// Check whether messages of the MPI with this launcher go through the space (default: mpirun)
     #[arg(
         long,
         value_name = "LAUNCHER",
@@ -35,10 +41,10 @@ pub struct Options {
         default_missing_value = "mpirun"
     )]
     mpi: Option<OsString>,
-    /// With --mpi: compile and run a ping-pong, with and without nagaya
+    /// Compile and run a ping-pong with and without nagaya (needs --mpi)
     #[arg(long = "try", requires = "mpi")]
     run_trial: bool,
-    /// With --mpi: look at this program, too; it is not run
+    /// Also check this program; it is not run (needs --mpi)
     #[arg(requires = "mpi")]
     program: Option<PathBuf>,
 }

@@ -6,10 +6,16 @@ use nagaya_server::query::{self, JobStatus};
 
 use crate::ps::human;
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya maps                            all jobs
+  nagaya maps run:4711.2                 task 2 of the job run:4711";
+
 /// Show which task owns which segment, and what lies in it
 ///
 /// See nagaya-maps(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// JOB, JOB.ID or the PID of a task (default: all jobs)
     target: Option<String>,

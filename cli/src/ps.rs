@@ -4,15 +4,21 @@ use nagaya_server::Failure;
 use nagaya_server::protocol::TaskStatus;
 use nagaya_server::query;
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya ps                              all jobs of this user on this node
+  nagaya ps --parsable | cut -f3         the PIDs of all tasks";
+
 /// List jobs and tasks
 ///
 /// See nagaya-ps(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Only this job
+    /// List only this job
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
-    /// A line a task, fields separated by tabs, sizes in bytes, no heading
+    /// Print one line for each task: fields separated by tabs, sizes in bytes, no heading
     #[arg(long)]
     parsable: bool,
 }

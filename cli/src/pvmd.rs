@@ -11,28 +11,36 @@ use nagaya_server::Failure;
 use rustix::fs::{FileType, fstat};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya pvmd hosts                             start with the hosts of the file hosts
+  nagaya pvmd --space                           the tasks of a host share one address space
+  mpirun --map-by node -n 4 nagaya pvmd         one daemon on each host";
+
 /// Run PVM's daemon on this host
 ///
-/// See nagaya-pvmd(1).
+/// The daemon runs in the foreground until the virtual machine is halted. See nagaya-pvmd(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// This host's name in the virtual machine (else what hostname(1) says)
+    /// Name of this host in the virtual machine (default: as hostname(1) prints it)
     #[arg(short = 'n', value_name = "NAME")]
     name: Option<String>,
-    /// Accepted for stock PVM's sake: a mask of what its daemon should log
+    /// Ignored: stock PVM's bit mask of the topics to log
     #[arg(short = 'd', value_name = "MASK", hide = true)]
     mask: Option<String>,
-    /// Have tasks live in one address space on each host, where they can: their large messages
-    /// are copied straight from the sender's memory
+    /// Run the tasks of each host in one address space if possible
+    ///
+    /// Large messages are then copied directly from the sender's memory.
     #[arg(long)]
     space: bool,
-    /// Join the virtual machine whose daemon invites by standard input
+    /// Join the virtual machine that the daemon at standard input names
     #[arg(long, hide = true)]
     join: bool,
-    /// Join the virtual machine whose daemon invites who calls there, as hosters are told
+    /// Join the virtual machine of the daemon at this address, for a hoster
     #[arg(long, value_name = "NUMBER", hide = true)]
     call: Option<String>,
-    /// Hosts that belong to the virtual machine from the start, and what is said of others
+    /// File with the hosts of the virtual machine and their options
     hostfile: Option<PathBuf>,
 }
 

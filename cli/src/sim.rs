@@ -24,10 +24,18 @@ use sim::report::{self, Outcome};
 use sim::soak::racing;
 use sim::trace::Trace;
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya sim                             list the programs and their parameters
+  nagaya sim lu size=512 -n 1,2,4,8      speed-up of LU on up to 8 nodes
+  nagaya sim all --plot all.svg          draw the speed-ups of all programs
+  nagaya sim --soak 1000 --seed 7        check random programs with faults";
+
 /// Run programs on simulated clusters, in virtual time
 ///
 /// See nagaya-sim(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Which program, or all; none: list them with their parameters
     #[arg(conflicts_with_all = ["replay", "soak", "calibrate"])]

@@ -24,48 +24,69 @@ use crate::program::{self, unstarted};
 /// The most nodes.
 const NODES_MAX: usize = 64;
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya span -H a,b xz -T8 -k file          threads of xz on the hosts a and b
+  nagaya span --hostfile hosts ./app         one node on each host of the file
+  nagaya span --nodes 2 --report ./app       try it on this machine, with a report
+  nagaya span --place pack -H a:4,b:4 ./app  fill the four CPUs of a, then those of b
+  nagaya span --move 4711:4720=1             move a thread of a running program";
+
+const NODES: &str = "Nodes";
+const THREADS: &str = "Threads";
+const MEMORY: &str = "Memory and report";
+
 /// Run one program with threads on several machines, in one memory
 ///
-/// The program is unmodified. With --nodes, the nodes are processes of this machine. See
+/// The program is unmodified. With --nodes, the nodes are processes on this machine. See
 /// nagaya-span(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Number of nodes: processes of this machine, as if each were a machine
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// Number of nodes on this machine; each is a process
+    #[arg(long, value_name = "K", default_value_t = 1, help_heading = NODES,
+          value_parser = clap::value_parser!(u32).range(1..=64))]
     nodes: u32,
-    /// Hosts whose processors are used, a node each, started by ssh (or NAGAYA_RSH); :N for only
-    /// so many processors
-    #[arg(short = 'H', long = "host", visible_alias = "hosts", value_name = "HOST[:N],...", conflicts_with_all = ["nodes", "bind"])]
+    /// Start a node on each of these hosts by ssh (or NAGAYA_RSH); HOST:N uses only N processors
+    #[arg(short = 'H', long = "host", visible_alias = "hosts", value_name = "HOST[:N],...",
+          conflicts_with_all = ["nodes", "bind"], help_heading = NODES)]
     hosts: Vec<String>,
-    /// The same, from a file: a host a line
-    #[arg(long, visible_alias = "machinefile", value_name = "FILE", conflicts_with_all = ["nodes", "bind", "hosts"])]
+    /// Read the hosts from a file, one on each line
+    #[arg(long, visible_alias = "machinefile", value_name = "FILE",
+          conflicts_with_all = ["nodes", "bind", "hosts"], help_heading = NODES)]
     hostfile: Option<PathBuf>,
-    /// The program nagaya on other hosts (else where it is here, or where PATH says)
-    #[arg(long, value_name = "PATH")]
+    /// Path of nagaya on the other hosts (default: its path here, or found in their PATH)
+    #[arg(long, value_name = "PATH", help_heading = NODES)]
     nagaya: Option<String>,
-    /// Where threads go: each new one to the node with the fewest for its processors (spread), and
-    /// all to fewer nodes while they would get in each other's way (auto); to the next node only
-    /// when one is full (pack); or by what can run there, and running threads follow (load)
-    #[arg(long, value_name = "auto|spread|pack|load", default_value = "auto")]
+    /// Placement of threads: auto, spread, pack or load
+    ///
+    /// spread: a new thread starts on the node with the fewest threads for each processor. auto:
+    /// as spread, but threads that slow each other down are packed on fewer nodes. pack: a node is
+    /// filled before the next one is used. load: by the number of runnable threads; running
+    /// threads move, too.
+    #[arg(long, value_name = "auto|spread|pack|load", default_value = "auto",
+          help_heading = THREADS)]
     place: Policy,
-    /// Processors of nodes: each a share of its own (node; the default where there are as many as
-    /// nodes), or all of them (none)
-    #[arg(long, value_name = "node|none", hide_possible_values = true)]
+    /// CPUs of a node: an equal share (node) or all (none)
+    ///
+    /// The default is node if there are at least as many CPUs as nodes.
+    #[arg(long, value_name = "node|none", hide_possible_values = true, help_heading = NODES)]
     bind: Option<Bind>,
-    /// Seconds in which a host must begin, and after which a node that does not answer is given
-    /// up; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    /// Time limit for a host to start, and later for a node to answer; 0: none
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, help_heading = NODES)]
     timeout: u32,
-    /// Lets a thread of a program that runs go to another node: the program's PID, the thread's
-    /// ID, and the node
-    #[arg(long = "move", value_name = "PID:TID=NODE", conflicts_with = "program")]
+    /// Move thread TID of the running program PID to NODE
+    #[arg(long = "move", value_name = "PID:TID=NODE", conflicts_with = "program",
+          help_heading = THREADS)]
     moves: Option<Move>,
-    /// Memory that a node's pages may take, at most
-    #[arg(long, value_name = "SIZE", value_parser = program::memory_size)]
+    /// Limit of the memory that pages take on a node
+    #[arg(long, value_name = "SIZE", value_parser = program::memory_size, help_heading = MEMORY)]
     memory: Option<u64>,
-    /// Say at the end what each node and thread did, which pages go back and forth, and what more
-    /// machines would bring; to a file, as JSON if its name ends so
-    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    /// Report at the end the work of each node and thread, and the pages that nodes contend for
+    ///
+    /// The report also estimates the gain of more machines. If FILE ends in .json, it is JSON.
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
+          default_missing_value = "-", help_heading = MEMORY)]
     report: Option<PathBuf>,
     /// One node, which is told the rest over this descriptor
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]

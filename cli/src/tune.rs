@@ -1,5 +1,5 @@
-//! `nagaya tune`: measures which loop copies messages fastest on this processor, and keeps
-//! the answer for the spaces that are made from now on.
+//! `nagaya tune`: measures which loop copies messages fastest on this processor, and stores the
+//! result for spaces that are created later.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,16 +14,24 @@ use pvas::copy_plan::{self, CopyLoop, CopyPlan};
 use pvas::{Space, SpaceOptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya tune --dry-run                  measure and print
+  nagaya tune                            also store the result for this user
+  nagaya tune --output /etc/nagaya/copy  store it for all users";
+
 /// Measure which loop copies messages fastest on this processor
 ///
 /// See nagaya-tune(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Print what was measured, and keep nothing
+    /// Print the measurements, and store nothing
     #[arg(long)]
     dry_run: bool,
-    /// Keep the plan in this file (default: nagaya/copy in the user's configuration;
-    /// /etc/nagaya/copy serves all users)
+    /// Store the plan in this file (default: nagaya/copy in the user's configuration directory)
+    ///
+    /// /etc/nagaya/copy serves all users.
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -1,5 +1,4 @@
-//! What the command line tells people: help for each command, errors that name the help, and the
-//! lists of nagaya(1).
+//! The help of each command, errors that name the help, and the lists of nagaya(1).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -31,6 +30,49 @@ fn the_help_of_a_command_begins_with_what_the_command_does() {
         assert_eq!(long.lines().next(), Some(about.as_str()), "{name} --help:\n{long}");
         let short = help_of(&[name, "-h"]);
         assert_eq!(short.lines().next(), Some(about.as_str()), "{name} -h:\n{short}");
+    }
+}
+
+#[test]
+fn the_help_of_a_command_ends_with_examples() {
+    for (name, _) in commands() {
+        // `nagaya help` has no options.
+        if name == "help" {
+            continue;
+        }
+        for option in ["-h", "--help"] {
+            let help = help_of(&[&name, option]);
+            let (_, examples) = help.split_once("\nExamples:\n").expect(&name);
+            let lines: Vec<&str> = examples.lines().collect();
+            assert!(lines.len() >= 2, "{name} {option}:\n{help}");
+            for line in lines {
+                assert!(line.starts_with("  ") && line.len() <= 80, "{name} {option}: {line}");
+            }
+            assert!(examples.contains(&format!("nagaya {name}")), "{name} {option}:\n{help}");
+        }
+    }
+}
+
+/// The headings of groups of options in a help text.
+fn option_groups(help: &str) -> Vec<&str> {
+    let (_, options) = help.split_once("Usage: ").expect("a usage");
+    let (options, _) = options.split_once("\nExamples:\n").expect("examples");
+    let headings = options.lines().filter(|line| !line.starts_with(' ') && line.ends_with(':'));
+    headings.filter(|line| !["Arguments:", "Commands:"].contains(line)).collect()
+}
+
+#[test]
+fn long_helps_group_their_options() {
+    let groups = |name: &str| {
+        let help = help_of(&[name, "--help"]);
+        option_groups(&help).into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let run = ["Options:", "Tasks:", "Other machines:", "Shared memory between nodes:"];
+    let run = [&run[..], &["Environment, input and output:"]].concat();
+    assert_eq!(BTreeSet::from_iter(groups("run")), run.iter().map(|&it| it.to_owned()).collect());
+    for (name, at_least) in [("exec", 2), ("span", 4), ("pvm", 3)] {
+        let groups = groups(name);
+        assert!(groups.len() >= at_least, "{name}: {groups:?}");
     }
 }
 

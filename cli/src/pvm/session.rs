@@ -16,38 +16,52 @@ use crate::exec::exec;
 use crate::input::{self, Event, Input, PROMPT};
 use crate::machine::Machine;
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya pvm                             the console, with a prompt
+  nagaya pvm hosts                       start on the hosts of the file hosts
+  nagaya pvm -c 'spawn -4 -> ./worker'   run four tasks and print their output
+  echo halt | nagaya pvm                 end the virtual machine and its tasks
+  nagaya pvm exec ./worker               run a task with Nagaya's libpvm3";
+
+const CONSOLE: &str = "Console";
+const DAEMON: &str = "Daemon, if this command starts it";
+
 /// Start a parallel virtual machine (PVM), or attach to one, and manage its hosts and tasks
 ///
-/// Without -c, commands come from standard input. The command `help` lists them. See nagaya-pvm(1).
+/// Without -c, the console reads commands from standard input. The command `help` lists them. See
+/// nagaya-pvm(1).
 #[derive(Clone, Debug, clap::Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     verb: Option<Verb>,
-    /// Run this command and leave; may be given several times
-    #[arg(short, long = "command", value_name = "COMMAND", allow_hyphen_values = true)]
+    /// Run this command and exit; may be given several times
+    #[arg(short, long = "command", value_name = "COMMAND", allow_hyphen_values = true,
+          help_heading = CONSOLE)]
     commands: Vec<String>,
-    /// This host's name or address in the virtual machine, if the daemon is to be started
-    #[arg(short, value_name = "NAME")]
+    /// Name or address of this host in the virtual machine
+    #[arg(short, value_name = "NAME", help_heading = DAEMON)]
     name: Option<String>,
-    /// What the daemon's log tells, a bit each, if the daemon is to be started
-    #[arg(short, value_name = "MASK")]
+    /// Bit mask of the topics that the daemon logs
+    #[arg(short, value_name = "MASK", help_heading = DAEMON)]
     debug: Option<String>,
-    /// Have tasks live in one address space on each host, if the daemon is to be started
-    #[arg(long)]
+    /// Run the tasks of each host in one address space
+    #[arg(long, help_heading = DAEMON)]
     space: bool,
-    /// Without a terminal, print greeting, prompts and commands, too, as stock PVM's console
-    /// does (and `pvm`, under that name)
-    #[arg(long)]
+    /// Print greeting, prompts and commands without a terminal, too, as stock PVM's console does
+    ///
+    /// This is the default under the name `pvm`.
+    #[arg(long, help_heading = CONSOLE)]
     echo: bool,
-    /// Hosts of the virtual machine, if the daemon is to be started
+    /// File with the hosts of the virtual machine, if this command starts the daemon
     hostfile: Option<PathBuf>,
 }
 
 /// The subcommands of `nagaya pvm` besides its console.
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Verb {
-    /// Run a program with Nagaya's libpvm3 in front of any other PVM's
+    /// Run a program with Nagaya's libpvm3 instead of another PVM's
     Exec {
         /// Program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]

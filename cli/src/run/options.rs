@@ -11,77 +11,99 @@ use crate::bind::Bind;
 use crate::delegatee::Place;
 use crate::program;
 
+const EXAMPLES: &str = "\
+Examples:
+  nagaya run -n 4 ./app                        four tasks in one address space
+  nagaya run --domains 0-3:4,4-7:4 ./app       four tasks on each half of the CPUs
+  nagaya run --domains all:4,@hostb:4 ./app    four tasks here and four on hostb
+  nagaya run --nodes 2 -n 8 ./app              two DSM nodes with four tasks each
+  nagaya run -n 2 -l -x OMP_NUM_THREADS=4 ./app";
+
+const TASKS: &str = "Tasks";
+const MACHINES: &str = "Other machines";
+const NODES: &str = "Shared memory between nodes";
+const INPUT_OUTPUT: &str = "Environment, input and output";
+
 /// Run N tasks of a program in one address space
 ///
-/// The tasks are processes of this machine, each in a segment of its own. No launcher is needed.
-/// The status is that of the first task that fails, or 0. See nagaya-run(1).
+/// Each task is a process on this machine and has a segment of the address space. No launcher is
+/// needed. The exit status is that of the first task that fails, or 0. See nagaya-run(1).
 #[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Number of tasks
-    #[arg(short, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(short, value_name = "N", default_value_t = 1, help_heading = TASKS,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub n: u32,
-    /// Domains: so many tasks with page tables of their own on each of these processors, such as
-    /// 0-1:4,2-3:4. Also all, node0 (NUMA), big, little, cgroup=PATH; and of other machines @HOST
-    /// or @HOST/PLACE, reached by ssh (or NAGAYA_RSH)
-    #[arg(long, value_name = "PLACE:TASKS,...", conflicts_with_all = ["n", "nodes"])]
+    /// For each PLACE:TASKS pair, start TASKS tasks there, in a domain with page tables of its own
+    ///
+    /// PLACE is a CPU list (0-1), all, node0 (a NUMA node), big, little, or cgroup=PATH. @HOST or
+    /// @HOST/PLACE starts them on another machine by ssh (or NAGAYA_RSH).
+    #[arg(long, value_name = "PLACE:TASKS,...", conflicts_with_all = ["n", "nodes"],
+          help_heading = TASKS)]
     pub domains: Option<Domains>,
-    /// With other machines that have memory in common with this one, such as virtual machines of
-    /// one host: that memory, a file or a DAX device; HOST's own path where it differs
-    #[arg(long, value_name = "PATH[,HOST=PATH]...", requires = "domains")]
+    /// Memory that the machines share, such as the virtual machines of one host
+    ///
+    /// PATH is a file or a DAX device. HOST=PATH is its path on HOST if that differs.
+    #[arg(long, value_name = "PATH[,HOST=PATH]...", requires = "domains", help_heading = MACHINES)]
     pub pool: Option<Pools>,
-    /// A delegatee of the node server's: so many threads on these processors that do I/O for tasks
-    /// (see pvas_delegate(3)), such as 3:1
-    #[arg(long, value_name = "PLACE:THREADS")]
+    /// Start THREADS threads of the node server on the CPUs of PLACE, for the tasks' I/O
+    ///
+    /// For example 3:1. See pvas_delegate(3).
+    #[arg(long, value_name = "PLACE:THREADS", help_heading = TASKS)]
     pub delegatee: Option<Place>,
-    /// With other machines: the program nagaya there (else where it is here, or where PATH says)
-    #[arg(long, value_name = "PATH", requires = "domains")]
+    /// Path of nagaya on the other machines (default: its path here, or found in their PATH)
+    #[arg(long, value_name = "PATH", requires = "domains", help_heading = MACHINES)]
     pub nagaya: Option<String>,
-    /// With other machines: seconds in which they must begin, and after which one that does not
-    /// answer is given up; 0: never
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    /// Time limit for another machine to start, and later to answer; 0: none
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, help_heading = MACHINES)]
     pub timeout: u32,
-    /// One of several machines, which is told the rest over this descriptor
+    /// Descriptor of the control channel, on one of several machines
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]
     pub control: Option<i32>,
-    /// One of several machines, which is told the rest by standard input
+    /// Read the control channel from standard input, on one of several machines
     #[arg(long, hide = true)]
     pub join: bool,
-    /// Number of nodes, each with a space of its own, over which the tasks are divided
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of nodes, each with an address space of its own; the tasks are divided among them
+    #[arg(long, value_name = "K", default_value_t = 1, help_heading = NODES,
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: u32,
-    /// Processors of nodes: each a share of its own (node; the default where there are as many as
-    /// nodes), or all of them (none)
-    #[arg(long, value_name = "node|none", hide_possible_values = true)]
+    /// CPUs of a node: an equal share (node) or all (none)
+    ///
+    /// The default is node if there are at least as many CPUs as nodes.
+    #[arg(long, value_name = "node|none", hide_possible_values = true, help_heading = NODES)]
     pub bind: Option<Bind>,
-    /// Which part of a job this is: one of its nodes
+    /// The tasks of this node among those of the job
     #[arg(long, hide = true, value_name = "FIRST:SIZE:SOCKET", value_parser = Part::parse)]
     pub part: Option<Part>,
     /// Size of a segment, such as 32G (default: by memory and number of tasks)
-    #[arg(long, value_name = "SIZE", value_parser = program::segment_size)]
+    #[arg(long, value_name = "SIZE", value_parser = program::segment_size, help_heading = TASKS)]
     pub segment_size: Option<u64>,
-    /// Set a variable in the tasks, or pass one on
-    #[arg(short = 'x', value_name = "VAR[=VALUE]")]
+    /// Set a variable in the tasks, or pass on its value
+    #[arg(short = 'x', value_name = "VAR[=VALUE]", help_heading = INPUT_OUTPUT)]
     pub variables: Vec<OsString>,
-    /// Shared memory between nodes: pages that ride along on messages: normal (none), ainori1
-    /// (with pages), ainori2 (and with barriers), ainori3 (and with locks), auto (with all of
-    /// these, as the best of several predictors say; the default), runs (with pages: what is
-    /// behind them)
-    #[arg(long, value_name = "POLICY", value_parser = crate::sim::policy)]
+    /// Pages that ride along on messages
+    ///
+    /// normal: none. ainori1: on replies with pages. ainori2: also on barriers. ainori3: also on
+    /// locks. auto (default): on all of these, as the best of several predictors says. runs: on
+    /// replies with pages, the pages that follow.
+    #[arg(long, value_name = "POLICY", value_parser = crate::sim::policy, help_heading = NODES)]
     pub rides: Option<Policy>,
-    /// Whether output is labelled.
-    #[arg(short, long, help = "Begin each line of output with [ID]")]
+    /// Labels output with task IDs.
+    #[arg(short, long, help = "Begin each line of output with [ID]", help_heading = INPUT_OUTPUT)]
     pub label: bool,
     /// Working directory of the tasks
-    #[arg(short = 'C', long, value_name = "DIR")]
+    #[arg(short = 'C', long, value_name = "DIR", help_heading = INPUT_OUTPUT)]
     pub chdir: Option<PathBuf>,
-    /// Kill the rest when a task fails
-    #[arg(short = 'K', long)]
+    /// Kill the other tasks when a task fails
+    #[arg(short = 'K', long, help_heading = TASKS)]
     pub kill_on_bad_exit: bool,
-    /// Which tasks read standard input
-    #[arg(long, value_name = "all|none|ID", default_value = "0", value_parser = stdin_choice)]
+    /// Tasks that read standard input
+    #[arg(long, value_name = "all|none|ID", default_value = "0", value_parser = stdin_choice,
+          help_heading = INPUT_OUTPUT)]
     pub stdin: StdinChoice,
     /// Name of the job (default: run:PID)
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = TASKS)]
     pub job: Option<String>,
     /// Program and its arguments
     #[arg(
@@ -95,11 +117,11 @@ pub struct Options {
 /// A node's tasks among those of its job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Part {
-    /// The first of them.
+    /// ID of the first of them.
     pub first: u32,
-    /// How many the job has.
+    /// Number of tasks of the job.
     pub size: u32,
-    /// Where the job's tasks meet: a socket's name.
+    /// Name of the socket at which the job's tasks meet.
     pub socket: String,
 }
 
@@ -112,7 +134,7 @@ impl Part {
         Ok(Self { first, size, socket })
     }
 
-    /// As an argument.
+    /// Formats the part as the argument that `parse` reads.
     pub fn text(&self) -> String {
         format!("{}:{}:{}", self.first, self.size, self.socket)
     }
