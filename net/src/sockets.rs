@@ -1,17 +1,18 @@
-//! What UCX does not do for the sockets that it opens in this process.
+//! Sets close-on-exec and keepalive on the sockets that UCX opens, and closes connections to
+//! dead hosts.
 //!
-//! *Programs that this process executes must not inherit them*: peers would notice its end
-//! only when those have ended, too.
+//! *Executed programs must not inherit the sockets.* A peer would notice the end of this process
+//! only after the end of those programs.
 //!
-//! *A host that dies is to be noticed soon.* The kernel's keepalive finds out where nothing is
-//! under way. Where something is, TCP repeats it for a quarter of an hour before it gives up;
-//! and TCP_USER_TIMEOUT would also give up on a living host whose process reads nothing for a
-//! while, since it computes. So we look ourselves, once in a while: a living host's kernel
-//! answers, a dead one's does not.
+//! *A dead host must be noticed soon.* The kernel's keepalive notices it on an idle connection.
+//! With data in flight, TCP retransmits for a quarter of an hour. TCP_USER_TIMEOUT would also end
+//! a connection to a live host whose process computes and does not read. So this module checks
+//! each connection periodically: the kernel of a live host acknowledges, that of a dead one does
+//! not.
 //!
-//! UCX tells nobody which sockets are its own. They are those that listen since it started,
-//! those accepted at the same ports, those that appear while it is told to connect, and those
-//! that have our keepalive settings.
+//! UCX does not report its sockets. This module takes these for UCX's: sockets that listen since
+//! UCX started, connections accepted at their ports, sockets that appear during a connect, and
+//! sockets with the keepalive settings of `config`.
 
 use std::fs;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -22,35 +23,36 @@ use rustix::fd::AsFd;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use rustix::net::{Shutdown, SocketAddr, getsockname, shutdown};
 
-/// How long a connection is idle before the kernel asks whether the other host lives, in s.
+/// Idle time before the kernel sends the first keepalive probe.
 pub const KEEPALIVE_IDLE_S: c_int = 2;
-/// How long it waits for an answer, in s.
+/// Time between two keepalive probes.
 pub const KEEPALIVE_INTERVAL_S: c_int = 1;
-/// How often it asks.
+/// Number of unanswered probes after which the kernel ends the connection.
 pub const KEEPALIVE_COUNT: c_int = 3;
-/// How long a host may be silent that has something to answer, in ms.
-const SILENCE_MAX_MS: u32 = 5000;
-/// How often that must have been repeated in vain.
-const REPEATED_MIN: u8 = 2;
+/// Time after which a host counts as dead if it has not acknowledged data.
+const ACK_TIMEOUT_MS: u32 = 5000;
+/// Number of retransmissions or probes that must have remained unanswered by then.
+const RETRANSMITS_MIN: u8 = 2;
 
 /// UCX's sockets in this process.
 pub struct Sockets {
+    /// Ports at which UCX listens.
     listening: Vec<u16>,
-    /// Those that UCX has opened while it was told to connect, with their ports.
+    /// Sockets that UCX opened during a connect, with their ports.
     connecting: Vec<(RawFd, u16)>,
 }
 
 impl Sockets {
-    /// Those that `open` opens, which starts UCX.
-    pub fn of<T>(open: impl FnOnce() -> T) -> (T, Self) {
+    /// Runs `open`, which starts UCX, and collects the listening sockets that it opens.
+    pub fn new<T>(open: impl FnOnce() -> T) -> (T, Self) {
         let (result, opened) = opened(open);
         let listens = |&fd: &RawFd| option(borrow(fd), SOL_SOCKET, SO_ACCEPTCONN) == Some(1);
         let listening = opened.into_iter().filter(listens).filter_map(|fd| port(borrow(fd)));
         (result, Self { listening: listening.collect(), connecting: Vec::new() })
     }
 
-    /// Also those that `connect` opens.
-    pub fn and<T>(&mut self, connect: impl FnOnce() -> T) -> T {
+    /// Runs `connect`, and adds the sockets that it opens.
+    pub fn watch<T>(&mut self, connect: impl FnOnce() -> T) -> T {
         let (result, opened) = opened(connect);
         let is_tcp = |&fd: &RawFd| option(borrow(fd), SOL_SOCKET, SO_PROTOCOL) == Some(IPPROTO_TCP);
         let ports =
@@ -59,24 +61,24 @@ impl Sockets {
         result
     }
 
-    /// Looks after the connections that there are: once in a while.
+    /// Sets the options of all current connections, and shuts down those to dead hosts.
     pub fn tend(&mut self) {
-        self.connecting.retain(|&(fd, its)| port(borrow(fd)) == Some(its));
+        self.connecting.retain(|&(fd, own)| port(borrow(fd)) == Some(own));
         for fd in descriptors() {
             if !self.is_connection(fd) {
                 continue;
             }
             let fd = borrow(fd);
-            keep_from_programs(fd);
-            // UCX sets it for those that it connects only.
+            set_close_on_exec(fd);
+            // UCX sets keepalive only on connections that it opens, not on accepted ones.
             if option(fd, SOL_SOCKET, SO_KEEPALIVE) == Some(0) {
                 set(fd, IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S);
                 set(fd, IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S);
                 set(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_COUNT);
                 set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
             }
-            if is_silent(fd) {
-                // UCX reads the end, and tells us.
+            if is_dead(fd) {
+                // UCX reads the end of the stream and reports the peer as lost.
                 let _ = shutdown(fd, Shutdown::Both);
             }
         }
@@ -86,40 +88,44 @@ impl Sockets {
         let fd = borrow(number);
         option(fd, SOL_SOCKET, SO_PROTOCOL) == Some(IPPROTO_TCP)
             && option(fd, SOL_SOCKET, SO_ACCEPTCONN) == Some(0)
-            && (has_our_keepalive(fd)
+            && (has_keepalive_of_config(fd)
                 || port(fd).is_some_and(|port| {
                     self.listening.contains(&port) || self.connecting.contains(&(number, port))
                 }))
     }
 }
 
-/// What `open` opens; kept from programs.
+/// Runs `open`, sets close-on-exec on the descriptors that it opened, and returns them.
 fn opened<T>(open: impl FnOnce() -> T) -> (T, Vec<RawFd>) {
     let before = descriptors();
     let result = open();
     let mut opened = descriptors();
     opened.retain(|fd| !before.contains(fd));
-    opened.iter().for_each(|&fd| keep_from_programs(borrow(fd)));
+    opened.iter().for_each(|&fd| set_close_on_exec(borrow(fd)));
     (result, opened)
 }
 
-/// For a call that may find it closed.
+/// Borrows a descriptor of UCX for one call, which fails if UCX has closed it.
 fn borrow(fd: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: used for one call each time, which asks or sets something of a socket; that
-    // another thread closes the descriptor or opens another is no worse than that.
+    // SAFETY: `descriptors` returned `fd`, so it is not -1. Callers pass it to one system call that
+    // reads or sets a socket option. If UCX closed it in between, that call fails with EBADF, or it
+    // sets close-on-exec or keepalive on the connection that reused the number.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
-/// The descriptors of this process, without the one by which it looks.
+/// Returns the calling thread's open descriptors, without the one that reads the directory.
+///
+/// A thread may have a descriptor table of its own, as the agent of a span has. /proc/self/fd
+/// shows the table of the process's first thread.
 fn descriptors() -> Vec<RawFd> {
-    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let entries = fs::read_dir("/proc/thread-self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     let mut descriptors: Vec<RawFd> = numbers.collect();
     descriptors.retain(|&fd| fcntl_getfd(borrow(fd)).is_ok());
     descriptors
 }
 
-fn keep_from_programs(fd: BorrowedFd<'_>) {
+fn set_close_on_exec(fd: BorrowedFd<'_>) {
     if let Ok(flags) = fcntl_getfd(fd) {
         let _ = fcntl_setfd(fd, flags | FdFlags::CLOEXEC);
     }
@@ -132,8 +138,9 @@ fn port(fd: impl AsFd) -> Option<u16> {
     }
 }
 
-/// UCX rounds the times down, 2 s to 1 s.
-fn has_our_keepalive(fd: BorrowedFd<'_>) -> bool {
+/// Returns true if the socket has the keepalive settings that `config` gives to UCX. UCX rounds
+/// the times down, 2 s to 1 s.
+fn has_keepalive_of_config(fd: BorrowedFd<'_>) -> bool {
     let up_to = |name, most| option(fd, IPPROTO_TCP, name).is_some_and(|value| value <= most);
     option(fd, SOL_SOCKET, SO_KEEPALIVE) == Some(1)
         && up_to(TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
@@ -141,13 +148,13 @@ fn has_our_keepalive(fd: BorrowedFd<'_>) -> bool {
         && up_to(TCP_KEEPCNT, KEEPALIVE_COUNT)
 }
 
-/// Whether the other host has something to answer, and has not for too long.
-fn is_silent(fd: BorrowedFd<'_>) -> bool {
-    // SAFETY: a plain C structure.
+/// Returns true if the other host has not acknowledged data for too long.
+fn is_dead(fd: BorrowedFd<'_>) -> bool {
+    // SAFETY: `tcp_info` consists of integers, for which all-zero bytes are valid.
     let mut info: tcp_info = unsafe { std::mem::zeroed() };
     read(fd, IPPROTO_TCP, TCP_INFO, &mut info).is_some()
-        && info.tcpi_last_ack_recv > SILENCE_MAX_MS
-        && (info.tcpi_retransmits >= REPEATED_MIN || info.tcpi_probes >= REPEATED_MIN)
+        && info.tcpi_last_ack_recv > ACK_TIMEOUT_MS
+        && (info.tcpi_retransmits >= RETRANSMITS_MIN || info.tcpi_probes >= RETRANSMITS_MIN)
 }
 
 fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> Option<c_int> {
@@ -155,10 +162,11 @@ fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> Option<c_int> {
     read(fd, level, name, &mut value).map(|()| value)
 }
 
-/// Reads a socket's option, or as much of it as this kernel knows.
+/// Reads a socket option into `value`. An older kernel fills only the first fields.
 fn read<T: Copy>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &mut T) -> Option<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: writes at most so many bytes of plain numbers.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `value`. Callers pass types that
+    // consist of integers (`c_int`, `tcp_info`), so any bytes are valid.
     let result = unsafe {
         libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut *value).cast(), &mut length)
     };
@@ -167,6 +175,37 @@ fn read<T: Copy>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &mut T) -
 
 fn set(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: c_int) {
     let length = size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: reads one number.
+    // SAFETY: the kernel reads `length` bytes from `value`, which has that size.
     unsafe { libc::setsockopt(fd.as_raw_fd(), level, name, (&raw const value).cast(), length) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn sockets_of_a_thread_with_its_own_descriptor_table_are_found() {
+        let thread = thread::spawn(|| {
+            // SAFETY: only the descriptor table is unshared. The thread keeps no descriptor that
+            // another thread closes.
+            assert_eq!(unsafe { libc::unshare(libc::CLONE_FILES) }, 0);
+            let (listener, mut sockets) = Sockets::new(|| TcpListener::bind("127.0.0.1:0"));
+            let listener = listener.expect("a listener");
+            let address = listener.local_addr().expect("an address");
+            assert_eq!(sockets.listening, [address.port()]);
+            let stream = sockets.watch(|| TcpStream::connect(address)).expect("a connection");
+            assert_eq!(sockets.connecting.len(), 1);
+            assert_eq!(sockets.connecting[0].0, stream.as_raw_fd());
+
+            // std opens with close-on-exec; UCX does not.
+            fcntl_setfd(&stream, FdFlags::empty()).expect("flags");
+            sockets.tend();
+            assert!(fcntl_getfd(&stream).expect("flags").contains(FdFlags::CLOEXEC));
+            assert_eq!(option(stream.as_fd(), SOL_SOCKET, SO_KEEPALIVE), Some(1));
+        });
+        thread.join().expect("the thread's assertions hold");
+    }
 }
