@@ -75,7 +75,7 @@ impl Fabric {
     /// A fabric called `id`, among those that share the secret. Two that live at the same
     /// time have different ids.
     pub fn new(id: u64, secret: &Secret) -> Result<Self, FabricError> {
-        let (worker, sockets) = Sockets::of(Worker::new);
+        let (worker, sockets) = Sockets::new(Worker::new);
         let worker = worker?;
         let ucx = worker.address()?;
         let token = secret.token(Domain::Address, &[&id.to_le_bytes(), &ucx]);

@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::launcher::Contact;
 use crate::pmi::{self, Command, Gathered, Lines, Reply, Violation};
-use crate::wireup::{Late, WireupError};
+use crate::wireup::error::{Late, WireupError};
 
 /// Time limit for an answer that does not depend on other processes.
 const ANSWER_MAX: Duration = Duration::from_secs(60);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::pmix::*;
 use crate::signals;
-use crate::wireup::{Late, WireupError};
+use crate::wireup::error::{Late, WireupError};
 
 /// What PMIx may take to say whether another process has put something.
 const LATE_MAX: Duration = Duration::from_secs(2);

@@ -1,15 +1,15 @@
-//! How the processes of a parallel job find each other: each gives some bytes, such as its
-//! fabric's address, and gets everybody's.
+//! Wire-up: the processes of a parallel job exchange their addresses. Each process contributes
+//! bytes, such as its fabric's address, and receives the bytes of all processes.
 //!
-//! For processes that a launcher with PMIx has started (mpirun and prterun of Open MPI and
-//! PRRTE, `srun --mpi=pmix`), or one with PMI-1 (mpirun of MPICH, mpiexec of Intel MPI, other
-//! launchers made of Hydra, `srun --mpi=pmi2`, Flux).
+//! The exchange uses PMIx under mpirun and prterun of Open MPI and PRRTE, and under
+//! `srun --mpi=pmix`. It uses PMI-1 under mpirun of MPICH, mpiexec of Intel MPI, other launchers
+//! based on Hydra, `srun --mpi=pmi2`, and Flux.
 //!
 //! ```no_run
 //! use net::{fabric::Fabric, secret::Secret, wireup::Wireup};
 //!
 //! if let Some(mut wireup) = Wireup::new()? {
-//!     // The first process's secret is everybody's. The launcher hands it to this job only.
+//!     // All processes use the secret of rank 0. The launcher sends it only to this job.
 //!     let secrets = wireup.exchange(Secret::random().bytes(), None)?;
 //!     let secret = Secret::new(secrets[0][..].try_into()?);
 //!     let fabric = Fabric::new(wireup.rank().into(), &secret)?;
@@ -18,154 +18,88 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use std::fmt;
+pub(crate) mod error;
+
 use std::time::Duration;
 
 use crate::launcher::Started;
 use crate::pmi_client::PmiClient;
 use crate::pmix_client::PmixClient;
+pub use error::{Late, WireupError};
 
-/// This process among those of its job. One a process; dropped, it leaves.
+/// This process's membership in its job. A process has at most one. Dropping it leaves the job.
 pub struct Wireup {
-    by: By,
+    client: Client,
 }
 
-enum By {
+enum Client {
     Pmix(PmixClient),
     Pmi(PmiClient),
 }
 
-/// Why it fails.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WireupError {
-    /// No PMIx here.
-    Missing(&'static str),
-    /// PMIx refuses.
-    Pmix {
-        /// What was tried.
-        doing: &'static str,
-        /// PMIx's word for why.
-        why: &'static str,
-    },
-    /// PMIx returned a value of another type than agreed.
-    Odd(&'static str),
-    /// The launcher does not do what is asked of it by PMI-1.
-    Pmi {
-        /// What was tried.
-        doing: &'static str,
-        /// What happened.
-        why: String,
-    },
-    /// This process is one of several that cannot find each other: see [`Started::Unformed`].
-    Unformed(String),
-    /// Processes have not given anything within the limit.
-    Late(Late),
-    /// A process has ended, and the others need not wait for it.
-    Ended,
-}
-
-/// Which processes have not come.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Late {
-    /// These of this host; if none, some of other hosts.
-    Ranks(Vec<u32>),
-    /// The launcher cannot tell.
-    Unknown,
-}
-
-impl fmt::Display for WireupError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(why) => f.write_str(why),
-            Self::Pmix { doing, why } => write!(
-                f,
-                "PMIx cannot {doing}: {why}; is this process one of those that the launcher has \
-                 started, and its launcher still there?"
-            ),
-            Self::Pmi { doing, why } => write!(
-                f,
-                "the launcher cannot {doing} by PMI: {why}; let each process that the launcher \
-                 starts be one program that joins the job, once"
-            ),
-            Self::Unformed(line) => f.write_str(line),
-            Self::Late(Late::Ranks(ranks)) => {
-                write!(f, "processes {ranks:?} (none: of other hosts) have not come in time")
-            }
-            Self::Late(Late::Unknown) => f.write_str("some processes have not come in time"),
-            Self::Ended => f.write_str("a process of this job has ended before all had come"),
-            Self::Odd(what) => write!(
-                f,
-                "PMIx does not tell the {what}; the launcher's PMIx and PMIX_NAMESPACE do not agree"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for WireupError {}
-
 impl Wireup {
-    /// This process's place in its job; none if it is alone.
+    /// Joins the job of this process. Returns none if no launcher started it.
     pub fn new() -> Result<Option<Self>, WireupError> {
-        let by = match Started::of_environment() {
+        let client = match Started::of_environment() {
             Started::Alone => return Ok(None),
-            Started::Pmix => By::Pmix(PmixClient::new()?),
-            Started::Pmi(contact) => By::Pmi(PmiClient::new(&contact)?),
+            Started::Pmix => Client::Pmix(PmixClient::new()?),
+            Started::Pmi(contact) => Client::Pmi(PmiClient::new(&contact)?),
             Started::Unformed(line) => return Err(WireupError::Unformed(line)),
         };
-        Ok(Some(Self { by }))
+        Ok(Some(Self { client }))
     }
 
-    /// Which of the job's processes this is, from 0.
+    /// The rank of this process in the job.
     pub fn rank(&self) -> u32 {
-        match &self.by {
-            By::Pmix(client) => client.rank(),
-            By::Pmi(client) => client.rank(),
+        match &self.client {
+            Client::Pmix(client) => client.rank(),
+            Client::Pmi(client) => client.rank(),
         }
     }
 
-    /// How many processes the job has.
+    /// The number of processes of the job.
     pub fn size(&self) -> u32 {
-        match &self.by {
-            By::Pmix(client) => client.size(),
-            By::Pmi(client) => client.size(),
+        match &self.client {
+            Client::Pmix(client) => client.size(),
+            Client::Pmi(client) => client.size(),
         }
     }
 
-    /// Which of the job's processes on its node this is, from 0.
+    /// The rank of this process among those on its node.
     pub fn local_rank(&self) -> u32 {
-        match &self.by {
-            By::Pmix(client) => client.local_rank(),
-            By::Pmi(client) => client.local_rank(),
+        match &self.client {
+            Client::Pmix(client) => client.local_rank(),
+            Client::Pmi(client) => client.local_rank(),
         }
     }
 
-    /// The host of a process, if the launcher tells. PMI-1 has no such question.
+    /// The host of a process, if the launcher reports it. PMI-1 has no such request.
     pub fn host(&self, rank: u32) -> Option<String> {
-        match &self.by {
-            By::Pmix(client) => client.host(rank),
-            By::Pmi(_) => None,
+        match &self.client {
+            Client::Pmix(client) => client.host(rank),
+            Client::Pmi(_) => None,
         }
     }
 
-    /// Gives these bytes, and gets everybody's, by rank. All processes of the job must call it,
-    /// and wait for each other: without end, or until the limit. After a limit that was too short,
-    /// the job cannot exchange anything any more.
+    /// Contributes `bytes`, and returns the bytes of all processes, by rank. It is collective: all
+    /// processes of the job must call it, and it waits for all, at most for `limit`. After a
+    /// timeout, the job cannot exchange anything any more.
     pub fn exchange(
         &mut self,
         bytes: &[u8],
         limit: Option<Duration>,
     ) -> Result<Vec<Vec<u8>>, WireupError> {
-        match &mut self.by {
-            By::Pmix(client) => client.exchange(bytes, limit),
-            By::Pmi(client) => client.exchange(bytes, limit),
+        match &mut self.client {
+            Client::Pmix(client) => client.exchange(bytes, limit),
+            Client::Pmi(client) => client.exchange(bytes, limit),
         }
     }
 
     /// Waits for all processes of the job.
     pub fn barrier(&mut self) -> Result<(), WireupError> {
-        match &mut self.by {
-            By::Pmix(client) => client.barrier(),
-            By::Pmi(client) => client.barrier(),
+        match &mut self.client {
+            Client::Pmix(client) => client.barrier(),
+            Client::Pmi(client) => client.barrier(),
         }
     }
 
@@ -175,12 +109,12 @@ impl Wireup {
         std::process::exit(status.into())
     }
 
-    /// As [`abort`](Self::abort), for a caller that ends this process in another way. A launcher
-    /// with PMIx prints the line.
+    /// Ends all processes of the job as [`abort`](Self::abort) does, except this one. A launcher with
+    /// PMIx prints `line`.
     pub fn end_all(&self, status: u8, line: &str) {
-        match &self.by {
-            By::Pmix(client) => client.end_all(status, line),
-            By::Pmi(client) => client.end_all(status),
+        match &self.client {
+            Client::Pmix(client) => client.end_all(status, line),
+            Client::Pmi(client) => client.end_all(status),
         }
     }
 }

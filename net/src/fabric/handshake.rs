@@ -148,7 +148,7 @@ impl Fabric {
             incoming: InOrder::default(),
             operations: 0,
         });
-        match self.sockets.and(|| self.worker.connect(ucx, key.data().as_ffi())) {
+        match self.sockets.watch(|| self.worker.connect(ucx, key.data().as_ffi())) {
             Ok(endpoint) => self.sessions[key].endpoint = Some(endpoint),
             Err(status) => self.lose(key, self.worker.reason(status).to_owned()),
         }
