@@ -11,7 +11,11 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal};
 
-use crate::{TIME_LIMIT, runtime_dir, scratch_dir, unique};
+use crate::directories::{runtime_dir, scratch_dir, unique};
+use crate::processes::kill;
+
+/// Default time limit of a command and of a wait. It is generous because the machine may be busy.
+pub const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// A command to be run.
 #[derive(Clone, Debug)]
@@ -221,7 +225,7 @@ impl Running {
 
     /// Sends a signal to the command, and to it alone.
     pub fn signal(&self, signal: Signal) {
-        crate::kill(self.pid(), signal);
+        kill(self.pid(), signal);
     }
 
     /// Sends a signal to its process group, as a terminal does on Ctrl-C.

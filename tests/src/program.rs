@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
 
-use crate::{Cmd, bin_dir, scratch_dir};
+use crate::command::Cmd;
+use crate::directories::{bin_dir, scratch_dir};
 
 /// The directory of the programs' sources.
 pub fn source_dir() -> PathBuf {

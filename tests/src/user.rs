@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 
-use crate::{Cmd, WorkDir, nagaya_path, unique};
+use crate::directories::unique;
+use crate::{Cmd, WorkDir, nagaya_path};
 
 /// A user. What it is to run must be brought to it: the build directory may be closed.
 pub struct User {
