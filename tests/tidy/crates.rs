@@ -3,20 +3,6 @@
 use crate::assert_only;
 use crate::sources::members;
 
-/// The floors, from the ground. A crate may use those of the floors below its own.
-const FLOORS: &[&[&str]] = &[
-    &["sync", "layout", "coherence", "figure", "skip"],
-    &["gate", "pager", "net", "sim"],
-    &["loader", "control", "launch", "node"],
-    &["pvas"],
-    &["fcp"],
-    &["pvm", "cluster", "delegate", "memop"],
-    &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3"],
-    &["server", "libjia", "pvmd", "libgpvm3"],
-    &["nagaya"],
-    &["bench", "tests"],
-];
-
 /// Edges within a floor or upwards, each with its reason.
 const EXCEPTIONS: &[&str] = &[
     // The daemon starts the server of a host's space. It ends when launching has its own crate.
@@ -25,9 +11,8 @@ const EXCEPTIONS: &[&str] = &[
 
 /// The floor of a package.
 fn floor(package: &str) -> usize {
-    let name = package.strip_prefix("nagaya-").unwrap_or(package);
-    let found = FLOORS.iter().position(|floor| floor.contains(&name));
-    found.unwrap_or_else(|| panic!("{package} has no floor yet: add it to FLOORS"))
+    let floor = house::floors::floor(package);
+    floor.unwrap_or_else(|| panic!("{package} has no floor yet: add it to house::floors::FLOORS"))
 }
 
 #[test]

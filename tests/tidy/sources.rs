@@ -1,105 +1,31 @@
-//! The workspace's crates and their source files.
+//! The crates and files of this workspace.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A crate of the workspace.
-pub struct Member {
-    /// Its directory, relative to the workspace: `memory/span`.
-    pub directory: String,
-    /// Its manifest.
-    pub manifest: toml::Table,
-}
+use house::workspace;
+pub use house::workspace::{Member, is_test};
 
 /// The workspace's directory.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ lies in the workspace")
 }
 
-/// Reads a TOML file.
-fn table(path: &Path) -> toml::Table {
-    let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
-    text.parse().unwrap_or_else(|error| panic!("{path:?}: {error}"))
-}
-
-/// All crates of the workspace.
+/// Returns all crates of the workspace.
 pub fn members() -> Vec<Member> {
-    let workspace = table(&root().join("Cargo.toml"));
-    let directories = workspace["workspace"]["members"].as_array().expect("members").clone();
-    let member = |directory: toml::Value| {
-        let directory = directory.as_str().expect("a directory").to_owned();
-        let manifest = table(&root().join(&directory).join("Cargo.toml"));
-        Member { directory, manifest }
-    };
-    directories.into_iter().map(member).collect()
+    workspace::members(root())
 }
 
-impl Member {
-    /// The package's name.
-    pub fn name(&self) -> &str {
-        self.manifest["package"]["name"].as_str().expect("a name")
-    }
-
-    /// The packages in a section of the manifest: `dependencies`, `dev-dependencies`.
-    pub fn dependencies(&self, section: &str) -> BTreeSet<String> {
-        let table = self.manifest.get(section).and_then(toml::Value::as_table);
-        let package = |(key, value): (&String, &toml::Value)| {
-            let renamed = value.get("package").and_then(toml::Value::as_str);
-            renamed.unwrap_or(key).to_owned()
-        };
-        table.into_iter().flatten().map(package).collect()
-    }
-
-    /// Its files below `src`, relative to the workspace, in order.
-    pub fn sources(&self) -> Vec<String> {
-        files(&format!("{}/src", self.directory), &["rs"])
-    }
-}
-
-/// The files below a directory with one of these extensions, relative to the workspace, in order.
+/// Returns the files below a directory with one of these extensions, in order.
 pub fn files(directory: &str, extensions: &[&str]) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut open: Vec<PathBuf> = vec![root().join(directory)];
-    while let Some(path) = open.pop() {
-        let Ok(entries) = fs::read_dir(&path) else { continue };
-        for entry in entries {
-            let entry = entry.expect("a directory entry");
-            let kind = entry.file_type().expect("its type");
-            if kind.is_dir() {
-                // Benchmarks write there, and compile copies of programs.
-                if entry.file_name() != "out" {
-                    open.push(entry.path());
-                }
-            } else if kind.is_file() {
-                let path = entry.path();
-                let extension = path.extension().and_then(|one| one.to_str()).unwrap_or("");
-                if extensions.contains(&extension) {
-                    let path = path.strip_prefix(root()).expect("a path of the workspace");
-                    found.push(path.to_str().expect("UTF-8").to_owned());
-                }
-            }
-        }
-    }
-    found.sort();
-    found
+    workspace::files(root(), directory, extensions)
 }
 
-/// The text of a file of the workspace.
+/// Returns the text of a file of the workspace.
 pub fn text(path: &str) -> String {
-    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    workspace::text(root(), path)
 }
 
-/// A Rust file's syntax tree.
+/// Returns the syntax tree of a Rust file.
 pub fn syntax(path: &str) -> syn::File {
-    syn::parse_file(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
-}
-
-/// Whether an item is compiled for tests only.
-pub fn is_test(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|one| {
-        one.path().is_ident("test")
-            || one.path().is_ident("cfg")
-                && one.parse_args::<syn::Path>().is_ok_and(|path| path.is_ident("test"))
-    })
+    workspace::syntax(root(), path)
 }
