@@ -13,7 +13,7 @@ BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
 BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 STAGE = $(DESTDIR)$(PREFIX)
 
-.PHONY: all built deps demo check lint test model check-peers check-install bench reproduce soak peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
+.PHONY: all built deps demo check lint test model check-peers check-install bench reproduce house soak peers install install-xpmem install-pvm install-ofi install-coll uninstall clean
 
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
@@ -79,6 +79,10 @@ bench: all
 reproduce: deps
 	$(CARGO) build --release --workspace
 	$(RELEASE)/nagaya-bench ainori
+
+# The drawing of the crates in docs/house.svg, and the row of the table in docs/house.md.
+house:
+	$(CARGO) run --quiet --bin house -- . "The house" docs/house.svg
 
 # Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn, larger models of the
 # consistency protocol, SOAK_PROGRAMS random programs, millions of litmus tests.

@@ -10,6 +10,7 @@ const DOCUMENTS: &[&str] = &[
     "README.md",
     "CONTRIBUTING.md",
     "docs/coherence.md",
+    "docs/house.md",
     "docs/memory.md",
     "docs/message.md",
     "docs/net.md",
