@@ -16,7 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   mpirun -n 4 nagaya exec ./app           the four ranks share one address space
   srun -n 4 nagaya exec ./app             the same under Slurm
-  mpirun -n 4 nagaya exec -v ./app        print the job and the task of each rank
+  mpirun -n 4 nagaya exec -v ./app        print job and task of each rank
   mpirun -n 4 nagaya exec --fallback ./app";
 
 const JOB: &str = "Job and task";

@@ -16,7 +16,7 @@ use nagaya_server::query;
 const EXAMPLES: &str = "\
 Examples:
   nagaya gdb run:4711.2                  attach to task 2 of the job run:4711
-  nagaya gdb 4713 -batch -ex bt          print a backtrace of the task with PID 4713";
+  nagaya gdb 4713 -batch -ex bt          print a backtrace of task 4713";
 
 /// Attach gdb to a task, with the symbols of all its images
 ///

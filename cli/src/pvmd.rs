@@ -13,8 +13,8 @@ use rustix::stdio::{dup2_stderr, dup2_stdout};
 
 const EXAMPLES: &str = "\
 Examples:
-  nagaya pvmd hosts                             start with the hosts of the file hosts
-  nagaya pvmd --space                           the tasks of a host share one address space
+  nagaya pvmd hosts                             start with the hosts of a file
+  nagaya pvmd --space                           tasks share an address space
   mpirun --map-by node -n 4 nagaya pvmd         one daemon on each host";
 
 /// Run PVM's daemon on this host

@@ -28,8 +28,8 @@ const EXAMPLES: &str = "\
 Examples:
   nagaya span -H a,b xz -T8 -k file          threads of xz on the hosts a and b
   nagaya span --hostfile hosts ./app         one node on each host of the file
-  nagaya span --nodes 2 --report ./app       try it on this machine, with a report
-  nagaya span --place pack -H a:4,b:4 ./app  fill the four CPUs of a, then those of b
+  nagaya span --nodes 2 --report ./app       try it here, with a report
+  nagaya span --place pack -H a:4,b:4 ./app  fill the CPUs of a, then of b
   nagaya span --move 4711:4720=1             move a thread of a running program";
 
 const NODES: &str = "Nodes";

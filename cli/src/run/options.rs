@@ -13,10 +13,10 @@ use crate::program;
 
 const EXAMPLES: &str = "\
 Examples:
-  nagaya run -n 4 ./app                        four tasks in one address space
-  nagaya run --domains 0-3:4,4-7:4 ./app       four tasks on each half of the CPUs
-  nagaya run --domains all:4,@hostb:4 ./app    four tasks here and four on hostb
-  nagaya run --nodes 2 -n 8 ./app              two DSM nodes with four tasks each
+  nagaya run -n 4 ./app                      four tasks in one address space
+  nagaya run --domains 0-3:4,4-7:4 ./app     four tasks on each half of the CPUs
+  nagaya run --domains all:4,@hostb:4 ./app  four tasks here and four on hostb
+  nagaya run --nodes 2 -n 8 ./app            two DSM nodes with four tasks each
   nagaya run -n 2 -l -x OMP_NUM_THREADS=4 ./app";
 
 const TASKS: &str = "Tasks";
