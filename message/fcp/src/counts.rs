@@ -282,7 +282,7 @@ mod tests {
             let Accesses { send, receive, .. } = Accesses::of(protocol);
             (send, receive)
         };
-        assert_eq!(Protocol::ALL.map(of), [(22, 15), (19, 15), (12, 1)]);
+        assert_eq!(Protocol::ALL.map(of), [(21, 14), (18, 14), (12, 1)]);
         let average = Accesses::of(Protocol::Fcp2).average;
         assert!((14.0..14.6).contains(&average), "{average}");
     }

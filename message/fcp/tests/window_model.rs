@@ -14,7 +14,6 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, fence};
 use loom::thread;
-use sync::word::Word64;
 
 #[path = "../../../sync/tests/model/mod.rs"]
 mod model;
