@@ -38,7 +38,7 @@ struct Owner {
 }
 
 /// The signal by which the kernel wants a lease back: the one of
-/// [`OURS`](crate::signals::OURS), which no program has.
+/// [`OURS`](crate::signal::OURS), which no program has.
 const RECALL: i32 = libc::SIGSYS;
 
 /// The origin's leases.
