@@ -165,8 +165,8 @@ fn option(fd: BorrowedFd<'_>, level: c_int, name: c_int) -> Option<c_int> {
 /// Reads a socket option into `value`. An older kernel fills only the first fields.
 fn read<T: Copy>(fd: BorrowedFd<'_>, level: c_int, name: c_int, value: &mut T) -> Option<()> {
     let mut length = size_of::<T>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `length` bytes, the size of `value`. Callers pass types that
-    // consist of integers (`c_int`, `tcp_info`), so any bytes are valid.
+    // SAFETY: the kernel writes at most `length` bytes, the size of `value`. Callers pass types
+    // that consist of integers (`c_int`, `tcp_info`), so any bytes are valid.
     let result = unsafe {
         libc::getsockopt(fd.as_raw_fd(), level, name, (&raw mut *value).cast(), &mut length)
     };

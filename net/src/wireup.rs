@@ -109,8 +109,8 @@ impl Wireup {
         std::process::exit(status.into())
     }
 
-    /// Ends all processes of the job as [`abort`](Self::abort) does, except this one. A launcher with
-    /// PMIx prints `line`.
+    /// Ends all processes of the job as [`abort`](Self::abort) does, except this one. A launcher
+    /// with PMIx prints `line`.
     pub fn end_all(&self, status: u8, line: &str) {
         match &self.client {
             Client::Pmix(client) => client.end_all(status, line),

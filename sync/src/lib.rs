@@ -9,8 +9,8 @@
 //!
 //! Four users of these mechanisms keep a protocol of their own, because it is another one:
 //! - The turn of a delegatee's threads (`delegate`) is a mutex within one process. Its holder
-//!   cannot die alone, and its waiters must not wake up every [`wait::DOUBT`] while the delegatee is
-//!   idle.
+//!   cannot die alone, and its waiters must not wake up every [`wait::DOUBT`] while the
+//!   delegatee is idle.
 //! - A barrier of PVM groups (`pvm::slots`) counts arrivals in the word on which its waiters sleep,
 //!   so that an arrival is one compare-and-swap.
 //! - A rank of a collective operation (`coll`) numbers its steps, and sleeps on a `doorbell`. It

@@ -1,7 +1,8 @@
 //! A ticket: one word by which one waiter waits for the end of one request.
 //!
-//! The word is 0 while the request is pending, then asleep if the waiter sleeps on it, then done. The other side takes
-//! one step, an atomic exchange, and does not touch the word afterwards: the waiter may free it.
+//! The word is 0 while the request is pending, then asleep if the waiter sleeps on it, then done.
+//! The other side takes one step, an atomic exchange, and does not touch the word afterwards: the
+//! waiter may free it.
 //! `tests/ticket_model.rs` models it with loom.
 
 use std::sync::atomic::AtomicU32;

@@ -7,8 +7,6 @@
 #[path = "../../../sync/tests/model/mod.rs"]
 mod model;
 
-use std::sync::atomic::Ordering::SeqCst;
-
 use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
@@ -16,7 +14,6 @@ use model::Wide;
 use nagaya_fi::matching::{Head, Matching, Parts, Receive};
 use nagaya_fi::posted::Table;
 use nagaya_fi::wire::Kind;
-use sync::word::Word64 as _;
 
 const ROOM: u64 = 1 << 20;
 
