@@ -16,6 +16,7 @@
 #![allow(non_upper_case_globals)]
 
 pub mod buffers;
+mod codec;
 pub mod constants;
 pub mod envelope;
 pub mod error;

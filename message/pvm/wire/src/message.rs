@@ -2,9 +2,7 @@
 
 use crate::error::Error;
 use crate::fragment::{Fragment, HEADER_SIZE_MAX};
-use crate::items::{Source, Target};
 use crate::signature::{IN_PLACE, TRACE, XDR, signature};
-use crate::{in_place, raw, trace, xdr};
 
 /// The longest message, in bytes; lengths are `int` in PVM.
 pub const MESSAGE_SIZE_MAX: usize = i32::MAX as usize;
@@ -254,52 +252,6 @@ impl Message {
         if self.mode == Mode::Unpacking {
             self.mode = Mode::New;
         }
-    }
-
-    /// Packs an array.
-    ///
-    /// Errors: NotImpl for a stride other than 1 in place, BadMsg for another machine's
-    /// message, Overflow for some of the longs that XDR cannot carry, NoMem.
-    pub fn pack(&mut self, source: &Source) -> Result<(), Error> {
-        let size = source.len().saturating_mul(source.kind.size().max(4));
-        let now: usize = self.fragments.iter().map(Fragment::len).sum();
-        if size.saturating_add(now) > MESSAGE_SIZE_MAX {
-            return Err(Error::NoMem);
-        }
-        match self.codec {
-            Codec::Raw => raw::pack(self, source),
-            Codec::Xdr => xdr::pack(self, source)?,
-            Codec::InPlace => in_place::pack(self, source)?,
-            Codec::Trace => trace::pack(self, source)?,
-            Codec::Alien => return Err(Error::BadMsg),
-        }
-        Ok(())
-    }
-
-    /// Unpacks an array. What was unpacked before an error is there.
-    ///
-    /// Errors: NoData if the message ends before, BadMsg for another machine's numbers, for a
-    /// message packed in place, which has not been sent, and for one whose sender died while
-    /// it came.
-    pub fn unpack(&mut self, target: &mut Target) -> Result<(), Error> {
-        match self.codec {
-            Codec::Raw => raw::unpack(self, target),
-            Codec::Xdr | Codec::Trace => xdr::unpack(self, target),
-            Codec::Alien if target.kind == crate::items::Kind::Byte => raw::unpack(self, target),
-            Codec::Alien | Codec::InPlace => Err(Error::BadMsg),
-        }
-    }
-
-    /// Packs items that no caller keeps: in place, the message keeps them itself.
-    pub(crate) fn pack_copy(&mut self, source: &Source) -> Result<(), Error> {
-        if self.codec != Codec::InPlace {
-            return self.pack(source);
-        }
-        if !source.contiguous() {
-            return Err(Error::NotImpl);
-        }
-        self.fragments.push(Fragment::full(source.all().to_vec()));
-        Ok(())
     }
 
     /// Makes it ready to be sent: every message on its way has a fragment.
