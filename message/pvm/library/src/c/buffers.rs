@@ -9,6 +9,7 @@ use pvm::items::{Kind, Source, Target};
 use pvm::message::Header;
 
 use super::library::call;
+use super::state::State;
 use super::tracing::{Called, traced};
 
 /// A step on the buffers.
@@ -51,7 +52,7 @@ pub extern "C" fn pvm_freebuf(id: c_int) -> c_int {
     call(called, |library| library.with(|state| state.free(id)).map(|()| 0))
 }
 
-impl super::library::State {
+impl State {
     /// Frees a buffer. One with a message that has come and was not received is no message
     /// any more.
     pub fn free(&mut self, id: c_int) -> Result<(), Error> {

@@ -7,28 +7,13 @@ use pvm::error::Error;
 use pvm::protocol::*;
 
 use super::errors::{log, log_error};
-use super::library::{Code, Library, State, call, quietly};
+use super::library::{Library, call, quietly};
 use super::options;
+use super::state::{Catchout, Code, State};
 
 unsafe extern "C" {
     /// C's standard output.
     static stdout: *mut libc::FILE;
-}
-
-/// Output of children.
-pub struct Catchout {
-    file: *mut libc::FILE,
-    children: BTreeMap<c_int, Child>,
-    handlers: [c_int; 2],
-}
-
-/// A child whose output comes.
-#[derive(Default)]
-struct Child {
-    /// A line that has begun.
-    line: Vec<u8>,
-    started: bool,
-    ended: bool,
 }
 
 fn print_to(file: *mut libc::FILE, bytes: &[u8]) {

@@ -9,13 +9,14 @@ use pvm::protocol::*;
 use pvm::wire::Sink;
 
 use super::errors::log_error;
-use super::library::{State, quietly};
+use super::library::quietly;
 use super::notify;
-use super::options::{MASK_SIZE, mask_of};
-use crate::task::handlers::Function;
+use super::settings::{MASK_SIZE, mask_of};
+use super::state::State;
+use crate::task::handlers::{Function, Handlers, Pattern};
 
 /// By tag, in the order in which libpvm adds them: by that numbers are given.
-pub const HANDLERS: [(c_int, Function); 9] = [
+const HANDLERS: [(c_int, Function); 9] = [
     (TC_CONREQ, notify::route_opened),
     (TC_CONACK, pvm_tc_noop),
     (TC_TASKEXIT, notify::route_closed),
@@ -28,6 +29,15 @@ pub const HANDLERS: [(c_int, Function); 9] = [
 ];
 
 impl State {
+    /// Adds the handlers that each task has from the start.
+    pub fn add_control_handlers(handlers: &mut Handlers) {
+        for (tag, function) in HANDLERS {
+            let pattern = Pattern { source: -1, tag, context: SYSCTX_TC };
+            // It fails only if the program has taken PVM's own tags.
+            let _ = handlers.add(pattern, function);
+        }
+    }
+
     /// The next number of the active receive buffer.
     pub fn unpack_int(&mut self) -> Result<c_int, Error> {
         let mut number = 0;

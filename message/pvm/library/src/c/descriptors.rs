@@ -5,38 +5,16 @@
 //! next look for messages makes it unreadable.
 
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use pvm::error::Error;
 use pvm::event::{Event, Id};
 use pvm::tid::Tid;
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::library::{Code, Library, State, call, quietly};
+use super::library::{Library, call, quietly};
+use super::state::{Code, State};
 use super::tracing::traced;
-
-/// The descriptor, once somebody has asked for it.
-#[derive(Default)]
-pub struct Descriptors {
-    event: Option<OwnedFd>,
-    list: [c_int; 1],
-}
-
-impl Descriptors {
-    fn signal(&self) {
-        if let Some(event) = &self.event {
-            let _ = rustix::io::write(event, &1u64.to_ne_bytes());
-        }
-    }
-
-    /// The program looks.
-    #[inline]
-    pub fn clear(&self) {
-        if let Some(event) = &self.event {
-            let _ = rustix::io::read(event, &mut [0; 8]);
-        }
-    }
-}
 
 /// The descriptor; makes it, and the thread.
 pub fn descriptor(state: &mut State) -> Result<c_int, Error> {

@@ -7,8 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicI32, AtomicPtr};
 
 use pvm::error::{TEXTS, text};
-
-use super::library::quietly;
+use pvm::tid::Tid;
 
 /// The last error's code.
 #[unsafe(no_mangle)]
@@ -45,35 +44,38 @@ pub fn remember(code: c_int) -> c_int {
     code
 }
 
-/// Tells an error of a function. Returns its code.
+/// Reports the error of a function as PvmAutoErr asks for. Returns true if the program is to end.
 #[cold]
-pub fn tell(name: &str, code: c_int) -> c_int {
+pub fn report(name: &str, code: c_int) -> bool {
     remember(code);
-    match AUTO_ERR.load(Relaxed) {
-        0 => return code,
-        1 => print(&format!("{name}()")),
-        2 => {
-            print(&format!("{name}()"));
-            AUTO_ERR.store(1, Relaxed);
-            super::processes::pvm_exit();
-            // SAFETY: ends the program, as asked for.
-            unsafe { libc::exit(code) };
-        }
-        3 => {
-            print(&format!("{name}()"));
-            std::process::abort();
-        }
-        _ => print(&format!("{name}()")),
+    let action = AUTO_ERR.load(Relaxed);
+    if action == 0 {
+        return false;
     }
-    code
+    print(&format!("{name}()"));
+    match action {
+        2 => {
+            AUTO_ERR.store(1, Relaxed);
+            true
+        }
+        3 => std::process::abort(),
+        _ => false,
+    }
 }
 
-/// `t40001`, or the PID of what is no task.
-fn who() -> Result<String, String> {
-    let tid = quietly(|library| library.with(|state| Ok(state.task.tid())));
-    match tid.ok().flatten() {
-        Some(tid) => Ok(tid.to_string()),
-        None => Err(format!("pid{}", std::process::id())),
+/// The tid that error lines begin with, or 0 before the process is a task.
+static TID: AtomicI32 = AtomicI32::new(0);
+
+/// Sets the tid that error lines begin with.
+pub fn set_tid(tid: Option<Tid>) {
+    TID.store(tid.map_or(0, Tid::as_int), Relaxed);
+}
+
+/// `t40001`, or the PID of a process that is no task.
+fn who() -> String {
+    match TID.load(Relaxed) {
+        0 => format!("pid{}", std::process::id()),
+        tid => Tid(tid as u32).to_string(),
     }
 }
 
@@ -82,14 +84,14 @@ fn write(line: &str) {
 }
 
 fn print(what: &str) {
-    let who = who().unwrap_or_else(|pid| pid);
+    let who = who();
     let text = text(pvm_errno.load(Relaxed));
     write(&format!("libpvm [{who}]: {what}: {text}\n"));
 }
 
 /// A line of the library's own, as pvmlogprintf writes it.
 pub fn log(line: &str) {
-    let who = who().unwrap_or_else(|pid| pid);
+    let who = who();
     let mut whole = String::new();
     for line in line.lines() {
         let _ = writeln!(whole, "libpvm [{who}] {line}");
@@ -99,7 +101,7 @@ pub fn log(line: &str) {
 
 /// A line of the library's own, as pvmlogerror writes it.
 pub fn log_error(line: &str) {
-    let who = who().unwrap_or_else(|pid| pid);
+    let who = who();
     write(&format!("libpvm [{who}]: {line}\n"));
 }
 
@@ -126,15 +128,4 @@ pub extern "C" fn pvm_strerror() -> *const c_char {
         Some(text) if code <= 0 && !text.load(Relaxed).is_null() => text.load(Relaxed),
         _ => c"Unknown Error".as_ptr(),
     }
-}
-
-/// What libgpvm3 and programs tell errors of their own with.
-///
-/// # Safety
-/// `name` is a string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn lpvmerr(name: *const c_char, code: c_int) -> c_int {
-    // SAFETY: a string, as our caller says.
-    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-    tell(&name, code)
 }

@@ -7,7 +7,8 @@ use pvm::error::Error;
 use pvm::event::{Event, Id};
 use pvm::protocol::SYSCTX_TC;
 
-use super::library::{State, call, quietly};
+use super::library::{call, quietly};
+use super::state::State;
 use super::tracing::traced;
 use crate::task::handlers::{Function, Handlers, Pattern};
 

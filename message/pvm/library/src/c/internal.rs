@@ -8,7 +8,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use pvm::protocol::tag_name;
 
 use super::errors;
-use super::machine::{c_string, now};
+use super::kept::c_string;
+use super::machine::now;
 
 /// The version of PVM whose library this stands for.
 #[unsafe(no_mangle)]

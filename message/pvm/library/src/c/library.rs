@@ -15,77 +15,18 @@ use std::time::{Duration, Instant};
 use pvm::error::Error;
 use pvm::event::Event;
 use pvm::message::Header;
-use pvm::protocol;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Request};
 use rustix::thread::futex;
 
-use super::catchout::Catchout;
-use super::descriptors::Descriptors;
+use super::errors;
+use super::kept::{Classes, Hosts, Tasks};
 use super::lock::Lock;
-use super::machine::Hosts;
-use super::mailboxes::Classes;
-use super::notify::Routes;
-use super::options::{self, Options};
-use super::plugins::Roles;
-use super::processes::Tasks;
-use super::tracing::{self, Called, Depth, Tracing};
-use super::{control, errors};
-use crate::task::handlers::{Handler, Handlers, Pattern};
+use super::settings::Options;
+use super::state::{Code, Descriptors, Roles, Routes, State, Tracing, clock};
+use super::tracing::{self, Called, Depth, traced};
+use crate::task::handlers::{Handler, Handlers};
 use crate::task::{Task, Waited};
-
-/// What a function returns instead of a result; mostly one of PVM's errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code(pub c_int);
-
-impl From<Error> for Code {
-    fn from(error: Error) -> Code {
-        Code(error.code())
-    }
-}
-
-/// A function that says whether a message fits (pvm_recvf).
-pub type Matcher = unsafe extern "C" fn(c_int, c_int, c_int) -> c_int;
-
-/// All that the library remembers.
-pub struct State {
-    /// The task.
-    pub task: Task,
-    /// The program's matching function.
-    pub matcher: Option<Matcher>,
-    /// Handlers of a process that is no task.
-    pub early_handlers: Handlers,
-    /// pvm_setopt.
-    pub options: Options,
-    /// What its tracer is told.
-    pub tracing: Tracing,
-    /// Those whom the parent has spawned together with us, once it has told.
-    pub siblings: Option<Vec<c_int>>,
-    /// Roles that this task has taken over.
-    pub roles: Roles,
-    /// Direct routes.
-    pub routes: Routes,
-    /// Output of children.
-    pub catchout: Option<Catchout>,
-    /// What pvm_getfds gives.
-    pub descriptors: Descriptors,
-    /// What pvm_config gave.
-    pub hosts: Hosts,
-    /// What pvm_reg_rm gave.
-    pub manager_host: Hosts,
-    /// What pvm_tasks gave.
-    pub tasks: Tasks,
-    /// What pvm_getnoresets gave.
-    pub no_resets: Vec<c_int>,
-    /// What pvm_getmboxinfo gave.
-    pub classes: Classes,
-    /// Which thread receives; others wait until it has taken something in.
-    receiver: usize,
-    /// Whose buffers are active, and those of other threads.
-    pub thread: usize,
-    active: HashMap<usize, (c_int, c_int)>,
-    empty_looks: u32,
-}
 
 /// The library in this process.
 pub struct Library {
@@ -131,7 +72,7 @@ impl Drop for Held {
 #[inline]
 pub fn call(called: impl Called, run: impl FnOnce(&Library) -> Result<c_int, Code>) -> c_int {
     let (result, _held) = enter(&called, run);
-    result.unwrap_or_else(|code| errors::tell(called.name(), code.0))
+    result.unwrap_or_else(|code| tell(called.name(), code.0))
 }
 
 /// As [`call`], with errors that are no surprise: they are neither told nor remembered.
@@ -143,7 +84,7 @@ pub fn call_quietly(
     let (result, _held) = enter(&called, run);
     result.unwrap_or_else(|code| match expected.iter().any(|e| e.code() == code.0) {
         true => code.0,
-        false => errors::tell(called.name(), code.0),
+        false => tell(called.name(), code.0),
     })
 }
 
@@ -156,8 +97,26 @@ pub fn call_remembering(
     let (result, _held) = enter(&called, run);
     result.unwrap_or_else(|code| match expected.iter().any(|e| e.code() == code.0) {
         true => errors::remember(code.0),
-        false => errors::tell(called.name(), code.0),
+        false => tell(called.name(), code.0),
     })
+}
+
+/// Reports an error of a function, and ends the program if PvmAutoErr asks for that. Returns the
+/// error's code.
+#[cold]
+pub fn tell(name: &str, code: c_int) -> c_int {
+    if errors::report(name, code) {
+        exit_task();
+        // SAFETY: `report` returns true only if the program has set PvmAutoErr to 2, which asks
+        // for this exit.
+        unsafe { libc::exit(code) };
+    }
+    code
+}
+
+/// pvm_exit.
+pub fn exit_task() -> c_int {
+    call(traced("pvm_exit", Event::EXIT), Library::exit)
 }
 
 /// Runs something with the library whose errors others tell.
@@ -205,13 +164,6 @@ pub fn end(called: &impl Called, depth: Depth, result: c_int) {
     LIBRARY.end_call(this, called, depth, result);
 }
 
-/// The time: seconds and microseconds since 1970.
-pub fn clock() -> (i32, i32) {
-    let now = std::time::SystemTime::now();
-    let since = now.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    (since.as_secs() as i32, since.subsec_micros() as i32)
-}
-
 extern "C" fn before_fork() {
     LIBRARY.lock.take();
 }
@@ -223,6 +175,7 @@ extern "C" fn in_parent() {
 extern "C" fn in_child() {
     LIBRARY.lock.after_fork();
     LIBRARY.forked.set(true);
+    errors::set_tid(None);
     LIBRARY.lock.give();
 }
 
@@ -358,14 +311,11 @@ impl Library {
     fn enroll_now(&self, log: impl Fn(&str)) -> Result<(), Code> {
         let refused = self.with(|state| {
             let mut handlers = std::mem::take(&mut state.early_handlers);
-            for (tag, function) in control::HANDLERS {
-                let pattern = Pattern { source: -1, tag, context: protocol::SYSCTX_TC };
-                // Only a program that takes PVM's own tags can be in the way.
-                let _ = handlers.add(pattern, function);
-            }
+            State::add_control_handlers(&mut handlers);
             match state.task.enroll(handlers) {
                 Ok(welcome) => {
                     let welcome = welcome.clone();
+                    errors::set_tid(Some(welcome.tid));
                     state.greeted(&welcome);
                     self.lock.set_bell(state.task.bell());
                     Ok(None)
@@ -544,14 +494,14 @@ impl Library {
                 let sending = buffers.setsbuf(0)?;
                 let receiving = buffers.setrbuf(id)?;
                 let outer = state.handler_begins(pattern, id);
-                Ok((sending, receiving, options::set_context(state, context), outer))
+                Ok((sending, receiving, state.set_context(context), outer))
             });
             let Ok((sending, receiving, context, outer)) = saved else { continue };
             // SAFETY: the program's own function, with what it takes.
             unsafe { function(id) };
             self.with(|state| {
                 state.handler_ends(outer);
-                options::set_context(state, context);
+                state.set_context(context);
                 let buffers = &mut state.task.buffers;
                 let used = buffers.setsbuf(sending).unwrap_or_default();
                 let _ = buffers.freebuf(used);
@@ -567,6 +517,7 @@ impl State {
     /// Is a task no longer.
     pub fn leave(&mut self) {
         self.task.leave();
+        errors::set_tid(None);
         self.siblings = None;
         self.routes = Routes::default();
         self.roles = Roles::default();

@@ -1,57 +1,17 @@
 //! The virtual machine: its hosts, their clocks, and its end.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use pvm::error::Error;
 use pvm::event::{Event, Id};
 use pvm::tid::{HOST_MAX, Tid};
 use pvm::wire::{Answer, HostInfo, Request};
 
-use super::library::{Code, Library, call, call_quietly};
+use super::kept::CHostInfo;
+use super::library::{Library, call, call_quietly};
+use super::state::Code;
 use super::tracing::{self, text, traced};
-
-/// `struct pvmhostinfo`.
-#[repr(C)]
-pub struct CHostInfo {
-    tid: c_int,
-    name: *const c_char,
-    architecture: *const c_char,
-    speed: c_int,
-    signature: c_int,
-}
-
-/// Hosts for a C program: they stay until the next call.
-#[derive(Default)]
-pub struct Hosts {
-    strings: Vec<CString>,
-    hosts: Vec<CHostInfo>,
-}
-
-/// A string for a C program; what it cannot hold ends it.
-pub fn c_string(text: &str) -> CString {
-    let bytes = text.bytes().take_while(|byte| *byte != 0).collect::<Vec<u8>>();
-    CString::new(bytes).expect("no zero in it")
-}
-
-impl Hosts {
-    /// Keeps these.
-    pub fn keep(&mut self, hosts: &[HostInfo]) -> *mut CHostInfo {
-        *self = Hosts::default();
-        for host in hosts {
-            let (name, architecture) = (c_string(&host.name), c_string(&host.architecture));
-            self.hosts.push(CHostInfo {
-                tid: host.tid.as_int(),
-                name: name.as_ptr(),
-                architecture: architecture.as_ptr(),
-                speed: host.speed,
-                signature: host.signature,
-            });
-            self.strings.extend([name, architecture]);
-        }
-        self.hosts.as_mut_ptr()
-    }
-}
 
 fn config(library: &Library) -> Result<Vec<HostInfo>, Code> {
     match library.ask(Request::Config)? {

@@ -1,16 +1,16 @@
 //! Message mailboxes, and the older pvm_insert and its kind, which are mailboxes of one int.
 
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use pvm::constants::*;
 use pvm::error::Error;
 use pvm::event::{Event, Id};
 use pvm::message::Message;
-use pvm::tid::Tid;
-use pvm::wire::{Answer, ClassInfo, MailboxRequest, Parcel, Request};
+use pvm::wire::{Answer, MailboxRequest, Parcel, Request};
 
-use super::library::{Code, Library, call, call_remembering};
-use super::machine::c_string;
+use super::kept::CClassInfo;
+use super::library::{Library, call, call_remembering};
+use super::state::Code;
 use super::tracing::{text, traced};
 use crate::task::message_of;
 
@@ -122,50 +122,6 @@ pub unsafe extern "C" fn pvm_delinfo(name: *const c_char, index: c_int, flags: c
         // SAFETY: as our caller says.
         delete(library, unsafe { class(name)? }, index, flags)
     })
-}
-
-/// `struct pvmmboxinfo`.
-#[repr(C)]
-pub struct CClassInfo {
-    name: *const c_char,
-    count: c_int,
-    indices: *mut c_int,
-    owners: *mut c_int,
-    flags: *mut c_int,
-}
-
-/// Mailboxes for a C program: they stay until the next call.
-#[derive(Default)]
-pub struct Classes {
-    strings: Vec<CString>,
-    numbers: Vec<[Vec<c_int>; 3]>,
-    classes: Vec<CClassInfo>,
-}
-
-impl Classes {
-    fn keep(&mut self, classes: &[ClassInfo]) -> *mut CClassInfo {
-        *self = Classes::default();
-        for class in classes {
-            let mut numbers = [const { Vec::new() }; 3];
-            for (index, owner, flags) in &class.entries {
-                numbers[0].push(*index);
-                numbers[1].push(Tid::as_int(*owner));
-                numbers[2].push(*flags);
-            }
-            let name = c_string(&class.name);
-            let [indices, owners, flags] = &mut numbers;
-            self.classes.push(CClassInfo {
-                name: name.as_ptr(),
-                count: class.entries.len() as c_int,
-                indices: indices.as_mut_ptr(),
-                owners: owners.as_mut_ptr(),
-                flags: flags.as_mut_ptr(),
-            });
-            self.strings.push(name);
-            self.numbers.push(numbers);
-        }
-        self.classes.as_mut_ptr()
-    }
 }
 
 /// See `pvm3.h`.

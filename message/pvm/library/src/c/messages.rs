@@ -10,7 +10,8 @@ use pvm::event::{Event, Id, Record};
 use pvm::items::{Kind, Source, Target};
 use pvm::tid::Tid;
 
-use super::library::{Code, Library, Matcher, State, call, quietly};
+use super::library::{Library, call, quietly};
+use super::state::{Code, Matcher, State};
 use super::tracing::{self, Traced, traced};
 use super::{notify, options};
 
@@ -68,9 +69,9 @@ fn send_event(state: &mut State) -> Result<(), Error> {
     let Some(sink) = options::trace_sink(state) else { return Ok(()) };
     let id = state.task.buffers.getsbuf();
     state.task.buffers.end_event()?;
-    let context = options::set_context(state, sink.context);
+    let context = state.set_context(sink.context);
     let sent = state.task.send(id, Tid(sink.tid as u32), sink.tag);
-    options::set_context(state, context);
+    state.set_context(context);
     sent
 }
 

@@ -1,9 +1,9 @@
 //! The functions of `pvm3.h`, all but those on groups (libgpvm3), with libpvm 3.4.6's results,
 //! error codes and messages.
 //!
-//! [`library`] is what they are made of: the lock and the state; [`errors`] how errors are
-//! told. What they mean is in PVM's manual pages and in `include/pvm3/pvm3.h`; here stands
-//! only what is not said there.
+//! [`state`] is the library's state, and [`library`] has the lock and the steps that each function
+//! takes. [`errors`] reports errors. PVM's manual pages and `include/pvm3/pvm3.h` document the
+//! functions; comments here add only what these leave out.
 
 mod buffers;
 mod catchout;
@@ -12,6 +12,7 @@ mod descriptors;
 mod errors;
 mod handlers;
 mod internal;
+mod kept;
 mod library;
 mod lock;
 mod machine;
@@ -23,6 +24,8 @@ mod options;
 mod plugins;
 mod private;
 mod processes;
+mod settings;
 mod start;
+mod state;
 mod tracing;
 mod variadic;

@@ -4,7 +4,6 @@
 //! is *opened* by the first message that is sent with PvmRouteDirect set, at both ends, and
 //! closed by the end of a task.
 
-use std::collections::HashSet;
 use std::ffi::c_int;
 
 use pvm::constants::*;
@@ -14,21 +13,10 @@ use pvm::protocol::{SYSCTX_TC, TC_CONREQ, TC_TASKEXIT};
 use pvm::tid::Tid;
 use pvm::wire::Request;
 
-use super::library::{Code, Library, State, call, quietly};
+use super::descriptors;
+use super::library::{Library, call, quietly};
+use super::state::{Code, State};
 use super::tracing::{self, traced};
-use super::{descriptors, options};
-
-/// Direct routes, and who wants to know of them.
-#[derive(Default)]
-pub struct Routes {
-    open: HashSet<Tid>,
-    /// The one that was used last.
-    last: Option<Tid>,
-    /// Context, tag, and how many notices are left; -1 without end.
-    wanted: Vec<(c_int, c_int, c_int)>,
-    /// Context, tag, and whose end is to be told.
-    wanted_ends: Vec<(c_int, c_int, Tid)>,
-}
 
 impl State {
     /// A message that is the library's own, with these numbers, as if it had come.
@@ -93,9 +81,9 @@ pub fn route_to(state: &mut State, to: Tid) -> Result<(), Error> {
     if state.task.tid() != Some(to) && !state.routes.open.contains(&to) {
         // As libpvm asks for a connection.
         let id = state.task.buffers.mkbuf(PvmDataDefault)?;
-        let context = options::set_context(state, SYSCTX_TC);
+        let context = state.set_context(SYSCTX_TC);
         let sent = state.task.send(id, to, TC_CONREQ);
-        options::set_context(state, context);
+        state.set_context(context);
         state.task.buffers.freebuf(id)?;
         sent?;
         state.open_route(to)?;

@@ -1,8 +1,6 @@
 //! pvm_setopt, pvm_getopt, contexts and trace masks.
 
-use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use pvm::constants::*;
@@ -11,157 +9,18 @@ use pvm::event::{Event, Id};
 use pvm::wire::{Inheritance, Request, Sink, Welcome};
 
 use super::errors::AUTO_ERR;
-use super::library::{Code, Library, State, call};
-use super::tracing::{self, Tracing, traced};
+use super::library::{Library, call};
+use super::settings::{MASK_SIZE, Tracer, pvmctrc, pvmmyctx};
+use super::state::{Code, State, Tracing};
+use super::tracing::{self, traced};
 
-/// Bytes of a trace mask with the zero at its end.
-pub const MASK_SIZE: usize = 36;
 /// Smallest and largest fragment, in bytes.
 const FRAGMENT_SIZES: std::ops::RangeInclusive<c_int> = 52..=1_048_576;
-
-/// `struct Pvmtracer`: where trace events and output go, of this task or of its children.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Tracer {
-    trace_tid: c_int,
-    trace_context: c_int,
-    trace_tag: c_int,
-    output_tid: c_int,
-    output_context: c_int,
-    output_tag: c_int,
-    trace_buffer: c_int,
-    trace_options: c_int,
-    mask: [u8; MASK_SIZE],
-}
-
-impl Tracer {
-    const NONE: Tracer = Tracer {
-        trace_tid: 0,
-        trace_context: 0,
-        trace_tag: 0,
-        output_tid: 0,
-        output_context: 0,
-        output_tag: 0,
-        trace_buffer: 0,
-        trace_options: 0,
-        mask: [0; MASK_SIZE],
-    };
-
-    fn of(inheritance: &Inheritance) -> Tracer {
-        let Inheritance { output, trace, .. } = inheritance;
-        Tracer {
-            trace_tid: trace.tid,
-            trace_context: trace.context,
-            trace_tag: trace.tag,
-            output_tid: output.tid,
-            output_context: output.context,
-            output_tag: output.tag,
-            trace_buffer: inheritance.trace_buffer,
-            trace_options: inheritance.trace_options,
-            mask: mask_of(inheritance.trace_mask.as_bytes()).unwrap_or(NOTHING),
-        }
-    }
-
-    /// What a child inherits.
-    fn inheritance(&self, context: c_int) -> Inheritance {
-        let mask = self.mask.split(|byte| *byte == 0).next().unwrap_or_default();
-        Inheritance {
-            output: Sink {
-                tid: self.output_tid,
-                context: self.output_context,
-                tag: self.output_tag,
-            },
-            trace: Sink { tid: self.trace_tid, context: self.trace_context, tag: self.trace_tag },
-            trace_buffer: self.trace_buffer,
-            trace_options: self.trace_options,
-            trace_mask: String::from_utf8_lossy(mask).into_owned(),
-            context,
-        }
-    }
-}
-
-/// The mask in which no event is traced.
-const NOTHING: [u8; MASK_SIZE] = {
-    let mut mask = [b'@'; MASK_SIZE];
-    mask[MASK_SIZE - 1] = 0;
-    mask
-};
-
-/// A mask from its text without the zero; nothing if that has another length.
-pub fn mask_of(text: &[u8]) -> Option<[u8; MASK_SIZE]> {
-    let mut mask = NOTHING;
-    (text.len() == MASK_SIZE - 1).then(|| mask[..MASK_SIZE - 1].copy_from_slice(text))?;
-    Some(mask)
-}
-
-/// Settings that C programs see; used with the lock.
-#[repr(transparent)]
-pub struct Shared(UnsafeCell<Tracer>);
-
-// SAFETY: the library uses it with its lock; a program that does asks for what it gets.
-unsafe impl Sync for Shared {}
-
-/// For children.
-#[unsafe(no_mangle)]
-pub static pvmctrc: Shared = Shared(UnsafeCell::new(Tracer::NONE));
-
-/// The context of messages.
-#[unsafe(no_mangle)]
-pub static pvmmyctx: AtomicI32 = AtomicI32::new(0);
-
-/// What can be set, but for what the task itself has.
-pub struct Options {
-    debug_mask: c_int,
-    /// Whether tids and tags that PVM keeps for itself may be used.
-    pub reserved: bool,
-    reserved_as: c_int,
-    /// Whether pvm_catchout says whose output it is.
-    pub show_tids: bool,
-    show_tids_as: c_int,
-    no_reset: c_int,
-    /// Of this task.
-    pub own: Tracer,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        let mask = std::env::var("PVMTASKDEBUG").ok();
-        Options {
-            debug_mask: mask.and_then(|mask| number(&mask)).unwrap_or(0),
-            reserved: false,
-            reserved_as: 0,
-            show_tids: true,
-            show_tids_as: 1,
-            no_reset: 0,
-            own: Tracer::NONE,
-        }
-    }
-}
-
-/// A number as libpvm reads it in environment variables: decimal, octal or hexadecimal.
-pub fn number(text: &str) -> Option<c_int> {
-    let text = text.trim_start();
-    let (digits, radix) = match text.strip_prefix('0') {
-        None => (text, 10),
-        Some(rest) => match rest.strip_prefix(['x', 'X']) {
-            Some(rest) => (rest, 16),
-            None => (text, 8),
-        },
-    };
-    let end = digits.find(|c: char| !c.is_digit(radix)).unwrap_or(digits.len());
-    u32::from_str_radix(&digits[..end], radix).ok().map(|number| number as c_int)
-}
 
 /// The settings for children.
 fn children(_: &mut State) -> &mut Tracer {
     // SAFETY: who has the state has the lock, and nobody else uses it.
     unsafe { &mut *pvmctrc.0.get() }
-}
-
-/// Sets the context; returns the old one.
-pub fn set_context(state: &mut State, context: c_int) -> c_int {
-    pvmmyctx.store(context, Relaxed);
-    std::mem::replace(&mut state.task.context, context)
 }
 
 /// What a child inherits.
@@ -171,6 +30,12 @@ pub fn inheritance(state: &mut State) -> Inheritance {
 }
 
 impl State {
+    /// Sets the context of messages. Returns the old one.
+    pub fn set_context(&mut self, context: c_int) -> c_int {
+        pvmmyctx.store(context, Relaxed);
+        std::mem::replace(&mut self.task.context, context)
+    }
+
     /// The daemon has greeted this task.
     pub fn greeted(&mut self, welcome: &Welcome) {
         let given = Tracer::of(&welcome.inheritance);
@@ -191,7 +56,7 @@ impl State {
         self.tracing = Tracing::default();
         self.look_at_tracing();
         if self.task.context == 0 {
-            set_context(self, welcome.inheritance.context);
+            self.set_context(welcome.inheritance.context);
         }
     }
 
@@ -205,66 +70,6 @@ impl State {
     pub fn tell_inheritance(&mut self) -> Result<(), Error> {
         let inheritance = self.options.own.inheritance(self.task.context);
         self.task.tell(0, Request::Inherit(inheritance))
-    }
-}
-
-impl Tracer {
-    /// Where trace events go, how many bytes are gathered, and how.
-    pub fn set_trace(&mut self, sink: Sink, buffer: c_int, options: c_int) {
-        (self.trace_tid, self.trace_context, self.trace_tag) = (sink.tid, sink.context, sink.tag);
-        (self.trace_buffer, self.trace_options) = (buffer, options);
-    }
-
-    /// Where output goes.
-    pub fn set_output(&mut self, sink: Sink) {
-        (self.output_tid, self.output_context, self.output_tag) =
-            (sink.tid, sink.context, sink.tag);
-    }
-
-    /// Whether somebody else than this task is to get trace events.
-    pub fn traces(&self, tid: c_int) -> bool {
-        self.trace_tid > 0 && self.trace_tid != tid
-    }
-
-    /// Whether an event is traced.
-    pub fn traces_event(&self, event: Event) -> bool {
-        // Four events a byte.
-        self.mask[event as usize / 4] & 1 << (event as usize % 4) != 0
-    }
-
-    /// Whether any is.
-    pub fn traces_some(&self) -> bool {
-        self.mask[..MASK_SIZE - 1].iter().any(|byte| byte & 0xf != 0)
-    }
-
-    /// Where trace events go.
-    pub fn trace_sink(&self) -> Sink {
-        Sink { tid: self.trace_tid, context: self.trace_context, tag: self.trace_tag }
-    }
-
-    /// How many bytes are gathered.
-    pub fn trace_buffer(&self) -> c_int {
-        self.trace_buffer
-    }
-
-    /// How events are traced.
-    pub fn trace_options(&self) -> c_int {
-        self.trace_options
-    }
-
-    /// Which events are traced.
-    pub fn set_mask(&mut self, mask: [u8; MASK_SIZE]) {
-        self.mask = mask;
-    }
-
-    /// How many bytes are gathered.
-    pub fn set_buffer(&mut self, bytes: c_int) {
-        self.trace_buffer = bytes;
-    }
-
-    /// How events are traced.
-    pub fn set_options(&mut self, options: c_int) {
-        self.trace_options = options;
     }
 }
 
@@ -512,7 +317,7 @@ pub extern "C" fn pvm_getcontext() -> c_int {
 pub extern "C" fn pvm_setcontext(context: c_int) -> c_int {
     let called = traced("pvm_setcontext", Event::SETCONTEXT);
     call(called.with(|record| record.int(Id::CXS, context)), |library| {
-        library.with(|state| Ok(set_context(state, context)))
+        library.with(|state| Ok(state.set_context(context)))
     })
 }
 
@@ -577,19 +382,4 @@ pub unsafe extern "C" fn pvm_settmask(who: c_int, mask: *const c_char) -> c_int 
             Ok(0)
         })
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::number;
-
-    #[test]
-    fn numbers_are_read_as_libpvm_reads_them() {
-        assert_eq!(number("12"), Some(12));
-        assert_eq!(number("0x1f"), Some(31));
-        assert_eq!(number("017"), Some(15));
-        assert_eq!(number("0"), Some(0));
-        assert_eq!(number("7ff"), Some(7));
-        assert_eq!(number("x"), None);
-    }
 }

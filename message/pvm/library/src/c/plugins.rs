@@ -9,18 +9,10 @@ use pvm::error::Error;
 use pvm::event::{Event, Id};
 use pvm::wire::{Answer, HostInfo, Inheritance, MailboxRequest, Parcel, Request, Sink};
 
-use super::library::{Code, Library, State, call};
-use super::machine::CHostInfo;
+use super::kept::CHostInfo;
+use super::library::{Library, call};
+use super::state::{Code, Roles, State};
 use super::tracing::traced;
-
-/// What this task is, with the index of its mailbox.
-#[derive(Default)]
-pub struct Roles {
-    hoster: Option<c_int>,
-    tasker: Option<c_int>,
-    manager: Option<c_int>,
-    tracer: Option<c_int>,
-}
 
 /// Puts what `pack` packs into a mailbox.
 fn announce(

@@ -1,15 +1,18 @@
-//! What libgpvm3 needs of this library, besides `pvm3.h`'s functions: the way to the daemon,
-//! the words that groups share, and waiting for them. The two libraries are of one build;
-//! nobody else calls these.
+//! The functions that libgpvm3 calls beside those of `pvm3.h`: requests to the daemon, the memory
+//! that groups share, waiting, errors and traces. Both libraries come from one build, and no other
+//! program calls these functions.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Acquire;
 
 use pvm::error::Error;
+use pvm::event::{EVENTS, Event, IDS, Id, Record};
 use pvm::wire::{Answer, GroupRequest, Request};
 
-use super::library::{Code, quietly};
+use super::library::{begin, end, quietly, tell};
+use super::state::{Code, State};
+use super::tracing::{Called, Depth, numbers, text};
 
 fn code(result: Result<(), Code>) -> c_int {
     match result {
@@ -90,4 +93,87 @@ pub unsafe extern "C" fn nagaya_pvm_wait(word: *const u32, value: u32) -> c_int 
         }
         Ok(())
     }))
+}
+
+/// What libgpvm3 and programs tell errors of their own with.
+///
+/// # Safety
+/// `name` is a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn lpvmerr(name: *const c_char, code: c_int) -> c_int {
+    // SAFETY: a string, as our caller says.
+    let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+    tell(&name, code)
+}
+
+/// A call of libgpvm3.
+struct GroupCall<'a> {
+    event: Option<Event>,
+    group: *const c_char,
+    value: Option<(Id, c_int)>,
+    list: &'a [c_int],
+}
+
+impl Called for GroupCall<'_> {
+    fn name(&self) -> &str {
+        ""
+    }
+
+    fn event(&self) -> Option<Event> {
+        self.event
+    }
+
+    fn entry(&self, record: &mut Record, _: &mut State) {
+        // SAFETY: a string or null, as those say who call libgpvm3.
+        record.string(Id::GN, &unsafe { text(self.group) });
+        if let Some((id, value)) = self.value {
+            record.int(id, value);
+        }
+    }
+
+    fn exit(&self, record: &mut Record, _: &mut State, result: c_int) {
+        record.int(self.value.map_or(Id::CC, |(id, _)| id), result);
+        if self.event == Some(Event::BCAST) {
+            record.ints(Id::MDL, self.list);
+        }
+    }
+}
+
+fn group_call<'a>(event: c_int, group: *const c_char, id: c_int, value: c_int) -> GroupCall<'a> {
+    let event = EVENTS.get(event as usize).copied();
+    GroupCall { event, group, value: IDS.get(id as usize).map(|id| (*id, value)), list: &[] }
+}
+
+/// A call of libgpvm3 begins, where calls are traced: `event` is its number, `id` that of what
+/// `value` is, or negative. Returns what [`nagaya_pvm_trace_exit`] is to get.
+///
+/// # Safety
+/// `group` is null or a string.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nagaya_pvm_trace_entry(
+    event: c_int,
+    group: *const c_char,
+    id: c_int,
+    value: c_int,
+) -> c_int {
+    begin(&group_call(event, group, id, value)) as c_int
+}
+
+/// The call ends with this result, which is an `id`; pvm_bcast has sent to `list`.
+///
+/// # Safety
+/// `list` is null or has `count` tids.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nagaya_pvm_trace_exit(
+    event: c_int,
+    depth: c_int,
+    id: c_int,
+    result: c_int,
+    list: *const c_int,
+    count: c_int,
+) {
+    let depth = [Depth::Unknown, Depth::Outer, Depth::Inner][depth.clamp(0, 2) as usize];
+    // SAFETY: as our caller says.
+    let list = unsafe { numbers(list, count) };
+    end(&GroupCall { list, ..group_call(event, std::ptr::null(), id, 0) }, depth, result);
 }

@@ -1,7 +1,7 @@
 //! Tasks: being one, starting others, and signals.
 
 use std::cell::Cell;
-use std::ffi::{CStr, CString, c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 
 use pvm::constants::*;
 use pvm::error::Error;
@@ -9,12 +9,13 @@ use pvm::event::{Event, Id};
 use pvm::items::{Kind, Source};
 use pvm::protocol::{SYSCTX_TC, TC_SIBLINGS};
 use pvm::tid::Tid;
-use pvm::wire::{Answer, Request, Spawn, TaskInfo};
+use pvm::wire::{Answer, Request, Spawn};
 
-use super::library::{Code, Library, State, call, call_quietly};
-use super::machine::c_string;
+use super::kept::CTaskInfo;
+use super::library::{Library, call, call_quietly, exit_task};
+use super::state::{Code, State};
 use super::tracing::{text, traced};
-use super::{catchout, messages, options};
+use super::{catchout, messages, options, settings};
 
 /// See `pvm3.h`.
 #[unsafe(no_mangle)]
@@ -38,29 +39,34 @@ fn parent(library: &Library) -> Result<c_int, Code> {
     }
 }
 
-/// See `pvm3.h`. Messages that have come and were not received are lost.
+/// See `pvm3.h`. Messages that were not received are lost.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvm_exit() -> c_int {
-    call(traced("pvm_exit", Event::EXIT), |library| {
-        if !library.with(|state| Ok(state.task.is_enrolled()))? {
+    exit_task()
+}
+
+impl Library {
+    /// Ends the task: waits for the output of its children, flushes messages, and tells the daemon.
+    pub fn exit(&self) -> Result<c_int, Code> {
+        if !self.with(|state| Ok(state.task.is_enrolled()))? {
             return Ok(0);
         }
-        let _ = catchout::finish(library);
-        while library.take_in() == Ok(true) {}
-        // SAFETY: flushes what the program has printed.
+        let _ = catchout::finish(self);
+        while self.take_in() == Ok(true) {}
+        // SAFETY: a null stream makes fflush flush all of the program's streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
-        library.with(|state| {
+        self.with(|state| {
             state.send_events();
             state.task.finish();
             Ok(())
         })?;
-        let told = library.ask(Request::Exit);
-        library.with(|state| {
+        let told = self.ask(Request::Exit);
+        self.with(|state| {
             state.leave();
             Ok(())
         })?;
         told.map(|_| 0)
-    })
+    }
 }
 
 /// See `pvm3.h`.
@@ -155,7 +161,7 @@ pub unsafe extern "C" fn pvm_spawn(
     tids: *mut c_int,
 ) -> c_int {
     let all = Cell::new(Vec::new());
-    let more = || std::env::var("PVMTASK").ok().and_then(|text| options::number(&text));
+    let more = || std::env::var("PVMTASK").ok().and_then(|text| settings::number(&text));
     let called = traced("pvm_spawn", Event::SPAWN).with(|record| {
         // SAFETY: as our caller says.
         let (file, place) = unsafe { (text(file), text(place)) };
@@ -221,11 +227,11 @@ fn tell_siblings(library: &Library, tids: &[c_int]) -> Result<(), Code> {
         let old = state.task.buffers.setsbuf(id)?;
         state.pack_ints(&[tids.len() as c_int])?;
         state.pack_ints(tids)?;
-        Ok((old, options::set_context(state, SYSCTX_TC)))
+        Ok((old, state.set_context(SYSCTX_TC)))
     })?;
     let sent = messages::multicast(library, tids, TC_SIBLINGS);
     library.with(|state| {
-        options::set_context(state, context);
+        state.set_context(context);
         let used = state.task.buffers.setsbuf(old)?;
         state.task.buffers.freebuf(used)
     })?;
@@ -267,43 +273,6 @@ pub unsafe extern "C" fn pvm_siblings(list: *mut *mut c_int) -> c_int {
             library.wait(None)?;
         }
     })
-}
-
-/// `struct pvmtaskinfo`.
-#[repr(C)]
-pub struct CTaskInfo {
-    tid: c_int,
-    parent: c_int,
-    host: c_int,
-    flags: c_int,
-    name: *const c_char,
-    pid: c_int,
-}
-
-/// Tasks for a C program: they stay until the next call.
-#[derive(Default)]
-pub struct Tasks {
-    strings: Vec<CString>,
-    tasks: Vec<CTaskInfo>,
-}
-
-impl Tasks {
-    fn keep(&mut self, tasks: &[TaskInfo]) -> *mut CTaskInfo {
-        *self = Tasks::default();
-        for task in tasks {
-            let name = c_string(&task.name);
-            self.tasks.push(CTaskInfo {
-                tid: task.tid.as_int(),
-                parent: task.parent.as_int(),
-                host: task.host.as_int(),
-                flags: task.flags,
-                name: name.as_ptr(),
-                pid: task.pid,
-            });
-            self.strings.push(name);
-        }
-        self.tasks.as_mut_ptr()
-    }
 }
 
 /// See `pvm3.h`.

@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use pvm::constants::{PvmTraceCount, PvmTraceTime};
-use pvm::event::{self, COUNT, EVENTS, Event, IDS, Id, Phase, Record};
+use pvm::event::{self, COUNT, EVENTS, Event, Id, Phase, Record};
 use pvm::parcel::Data;
 
-use super::library::{State, begin, end};
-use super::options::Tracer;
+use super::settings::Tracer;
+use super::state::{State, clock};
 use crate::task::handlers::Pattern;
 use crate::task::message_of;
 
@@ -139,30 +139,6 @@ pub enum Depth {
     Inner,
 }
 
-/// What is remembered of calls.
-pub struct Tracing {
-    /// Of which events entry and exit have been described.
-    described: [i32; COUNT],
-    counts: [c_int; COUNT],
-    totals: [Duration; COUNT],
-    /// The threads that are in a call, and since when.
-    inside: Vec<(usize, Instant)>,
-    /// Records that have not been sent yet.
-    gathered: Data,
-}
-
-impl Default for Tracing {
-    fn default() -> Tracing {
-        Tracing {
-            described: [0; COUNT],
-            counts: [0; COUNT],
-            totals: [Duration::ZERO; COUNT],
-            inside: Vec::new(),
-            gathered: Data::default(),
-        }
-    }
-}
-
 impl State {
     /// What is traced may have changed.
     pub fn look_at_tracing(&mut self) {
@@ -258,7 +234,7 @@ impl State {
         let is_new = *described & bit == 0;
         *described |= bit;
         let tid = self.task.tid().map_or(0, |tid| tid.as_int());
-        Record::new(before, (event, phase), is_new, super::library::clock(), tid)
+        Record::new(before, (event, phase), is_new, clock(), tid)
     }
 
     /// Sends what has been gathered: before settings change, and at the task's end.
@@ -341,76 +317,4 @@ pub unsafe fn numbers<'a>(numbers: *const c_int, count: c_int) -> &'a [c_int] {
     }
     // SAFETY: as our caller says.
     unsafe { std::slice::from_raw_parts(numbers, count as usize) }
-}
-
-/// A call of libgpvm3.
-struct GroupCall<'a> {
-    event: Option<Event>,
-    group: *const c_char,
-    value: Option<(Id, c_int)>,
-    list: &'a [c_int],
-}
-
-impl Called for GroupCall<'_> {
-    fn name(&self) -> &str {
-        ""
-    }
-
-    fn event(&self) -> Option<Event> {
-        self.event
-    }
-
-    fn entry(&self, record: &mut Record, _: &mut State) {
-        // SAFETY: a string or null, as those say who call libgpvm3.
-        record.string(Id::GN, &unsafe { text(self.group) });
-        if let Some((id, value)) = self.value {
-            record.int(id, value);
-        }
-    }
-
-    fn exit(&self, record: &mut Record, _: &mut State, result: c_int) {
-        record.int(self.value.map_or(Id::CC, |(id, _)| id), result);
-        if self.event == Some(Event::BCAST) {
-            record.ints(Id::MDL, self.list);
-        }
-    }
-}
-
-fn group_call<'a>(event: c_int, group: *const c_char, id: c_int, value: c_int) -> GroupCall<'a> {
-    let event = EVENTS.get(event as usize).copied();
-    GroupCall { event, group, value: IDS.get(id as usize).map(|id| (*id, value)), list: &[] }
-}
-
-/// A call of libgpvm3 begins, where calls are traced: `event` is its number, `id` that of what
-/// `value` is, or negative. Returns what [`nagaya_pvm_trace_exit`] is to get.
-///
-/// # Safety
-/// `group` is null or a string.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nagaya_pvm_trace_entry(
-    event: c_int,
-    group: *const c_char,
-    id: c_int,
-    value: c_int,
-) -> c_int {
-    begin(&group_call(event, group, id, value)) as c_int
-}
-
-/// The call ends with this result, which is an `id`; pvm_bcast has sent to `list`.
-///
-/// # Safety
-/// `list` is null or has `count` tids.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn nagaya_pvm_trace_exit(
-    event: c_int,
-    depth: c_int,
-    id: c_int,
-    result: c_int,
-    list: *const c_int,
-    count: c_int,
-) {
-    let depth = [Depth::Unknown, Depth::Outer, Depth::Inner][depth.clamp(0, 2) as usize];
-    // SAFETY: as our caller says.
-    let list = unsafe { numbers(list, count) };
-    end(&GroupCall { list, ..group_call(event, std::ptr::null(), id, 0) }, depth, result);
 }

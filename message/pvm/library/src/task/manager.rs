@@ -1,6 +1,5 @@
-//! What a task asks the resource manager for, in the daemon's stead (pvm_reg_rm(3)): the
-//! messages that libpvm sends, and the answers to them. If the manager ends, the daemon is
-//! asked.
+//! The messages between a task and the resource manager (pvm_reg_rm(3)): requests as libpvm
+//! encodes them, and the manager's answers.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -11,66 +10,17 @@ use pvm::protocol::*;
 use pvm::tid::Tid;
 use pvm::wire::{Answer, HostInfo, Request, Sink, Spawn, TaskInfo};
 
-use super::intake::message_of;
-use super::{Enrolled, Task};
-
 /// The resource manager, and what it has not answered yet.
 #[derive(Debug, Default)]
 pub struct Manager {
-    tid: Option<Tid>,
-    asked: HashMap<u32, Request>,
+    pub(super) tid: Option<Tid>,
+    pub(super) asked: HashMap<u32, Request>,
 }
 
 impl Manager {
     /// As the daemon's welcome says.
     pub fn new(tid: Option<Tid>) -> Manager {
         Manager { tid, asked: HashMap::new() }
-    }
-}
-
-impl Task {
-    /// Sends the request to the resource manager. Whether there is one who takes it.
-    pub(super) fn ask_manager(&mut self, id: u32, request: &Request) -> Result<bool, Error> {
-        let Some(manager) = self.enrolled()?.manager.tid else { return Ok(false) };
-        let Some((tag, data)) = message(request) else { return Ok(false) };
-        let sink = Sink { tid: manager.as_int(), context: 0, tag };
-        let mut message = message_of(data.message(sink, id as i32), &mut self.buffers)?;
-        if id != 0 {
-            self.enrolled()?.manager.asked.insert(id, request.clone());
-        }
-        self.send_to_each(&mut message, &[manager])?;
-        Ok(true)
-    }
-
-    /// The resource manager's answer to this number, once it is there.
-    pub(super) fn managed_answer(&mut self, id: u32) -> Option<Result<Answer, Error>> {
-        let Task { enrolled, buffers, .. } = self;
-        let Enrolled { manager: Manager { tid, asked }, intake, .. } = enrolled.as_mut()?;
-        let (source, tag) = (tid.as_ref()?.as_int(), message(asked.get(&id)?)?.0);
-        let came = intake.arrived.iter().position(|&came| {
-            buffers.message(came).is_ok_and(|message| {
-                let header = &message.header;
-                // As libpvm, which takes one with no wait ID, too.
-                let ours =
-                    header.wait_id == id as i32 || !asked.contains_key(&(header.wait_id as u32));
-                (header.source, header.tag) == (source, tag) && ours
-            })
-        })?;
-        let buffer = intake.arrived.remove(came)?;
-        let request = asked.remove(&id)?;
-        let whole = self.parcel(buffer);
-        let _ = self.buffers.freebuf(buffer);
-        Some(whole.and_then(|whole| answer(&request, &mut Reader::new(&whole)?)))
-    }
-}
-
-impl Enrolled {
-    /// This task has ended. What it was asked for as the resource manager, the daemon is.
-    pub(super) fn manager_gone(&mut self, gone: Tid) -> Vec<(u32, Request)> {
-        match self.manager.tid == Some(gone) {
-            true => std::mem::take(&mut self.manager).asked.into_iter().collect(),
-            false => Vec::new(),
-        }
     }
 }
 
@@ -83,7 +33,7 @@ fn sink(data: Data, Sink { tid, context, tag }: Sink) -> Data {
 }
 
 /// Tag and data of the message to the resource manager; nothing if the request is none for it.
-fn message(request: &Request) -> Option<(i32, Data)> {
+pub(super) fn message(request: &Request) -> Option<(i32, Data)> {
     let data = Data::default();
     Some(match request {
         Request::AddHosts(names) => (SM_ADDHOST, strings(data, names)),
@@ -172,7 +122,7 @@ fn each(reader: &mut Reader) -> Result<Vec<i32>, Error> {
 }
 
 /// What the resource manager's message says.
-fn answer(request: &Request, reader: &mut Reader) -> Result<Answer, Error> {
+pub(super) fn answer(request: &Request, reader: &mut Reader) -> Result<Answer, Error> {
     Ok(match request {
         Request::Config => Answer::Hosts(hosts(reader)?),
         Request::AddHosts(_) => {

@@ -9,7 +9,9 @@
 pub mod daemon;
 mod far;
 pub mod handlers;
+mod head;
 pub mod intake;
+mod managed;
 mod manager;
 mod neighbours;
 pub mod order;
@@ -435,7 +437,7 @@ impl Task {
         let message = self.buffers.message(id)?;
         message.settle()?;
         message.address(message.header.destination, message.header.tag);
-        Ok(send::whole(message, tid, 0))
+        Ok(head::whole(message, tid, 0))
     }
 }
 

@@ -7,7 +7,7 @@
 use fcp::lend::Lendable;
 use fcp::port::Refused;
 use pvm::buffers::Buffers;
-use pvm::envelope::{Envelope, FRAGMENTS_MAX, INLINE_MAX, Part, SIZE, TABLE_MAX, What};
+use pvm::envelope::{FRAGMENTS_MAX, INLINE_MAX, Part, TABLE_MAX};
 use pvm::error::Error;
 use pvm::fragment::Fragment;
 use pvm::message::Message;
@@ -15,6 +15,7 @@ use pvm::tid::{PVMD, Tid};
 use pvm::wire::{Parcel, Request};
 use sync::ring::Kind;
 
+use super::head::{Head, gather, whole};
 use super::neighbours::is_neighbour;
 use super::{Enrolled, Task};
 
@@ -352,73 +353,4 @@ impl Enrolled {
         }
         Ok(())
     }
-}
-
-/// What stands before a message's data on its way.
-struct Head {
-    envelope: [u8; SIZE],
-    /// Lengths of the fragments, if there are several.
-    table: Vec<u8>,
-    /// Bytes in all, with the data.
-    size: usize,
-}
-
-impl Head {
-    #[inline]
-    fn new(message: &Message, source: Tid, number: u32) -> Head {
-        let fragments = message.fragments();
-        let mut header = message.header;
-        header.source = source.as_int();
-        let envelope = Envelope {
-            what: What::Message,
-            header,
-            number,
-            encoding: message.encoding_sent(),
-            fragments: fragments.len() as u32,
-        };
-        let mut table = Vec::new();
-        let mut size = SIZE;
-        for fragment in fragments {
-            let length = fragment.len();
-            size += length;
-            if fragments.len() != 1 {
-                table.extend((length as u32).to_le_bytes());
-            }
-        }
-        size += table.len();
-        Head { envelope: envelope.to_bytes(), table, size }
-    }
-
-    /// Bytes of data.
-    fn data(&self) -> usize {
-        self.size - SIZE - self.table.len()
-    }
-}
-
-/// The pieces of a message, one behind the other. Returns how many.
-#[inline]
-fn gather<'a>(pieces: &mut [&'a [u8]], head: &'a Head, message: &'a Message) -> usize {
-    pieces[0] = &head.envelope;
-    let mut count = 1;
-    if !head.table.is_empty() {
-        pieces[1] = &head.table;
-        count = 2;
-    }
-    for fragment in message.fragments() {
-        pieces[count] = fragment.bytes();
-        count += 1;
-    }
-    count
-}
-
-/// A message in one piece of memory.
-pub fn whole(message: &Message, source: Tid, number: u32) -> Vec<u8> {
-    let head = Head::new(message, source, number);
-    let mut whole = Vec::with_capacity(head.size);
-    whole.extend(head.envelope);
-    whole.extend(head.table);
-    for fragment in message.fragments() {
-        whole.extend(fragment.bytes());
-    }
-    whole
 }
