@@ -4,10 +4,7 @@ use crate::assert_only;
 use crate::sources::members;
 
 /// Edges within a floor or upwards, each with its reason.
-const EXCEPTIONS: &[&str] = &[
-    // The daemon starts the server of a host's space. It ends when launching has its own crate.
-    "nagaya-pvmd uses nagaya-server",
-];
+const EXCEPTIONS: &[&str] = &[];
 
 /// The floor of a package.
 fn floor(package: &str) -> usize {

@@ -12,8 +12,8 @@ pub const FLOORS: &[&[&str]] = &[
     &["pvas"],
     &["fcp"],
     &["pvm", "cluster", "delegate", "memop"],
-    &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3"],
-    &["server", "libjia", "pvmd", "libgpvm3"],
+    &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3", "server"],
+    &["libjia", "pvmd", "libgpvm3"],
     &["nagaya"],
     &["bench", "tests"],
 ];
