@@ -1,10 +1,11 @@
-//! The daemon as a pure machine: [`Daemon::step`] takes what has happened and says what is to
-//! be done. It has no clock and makes no system call.
+//! The daemon as a pure state machine: [`Daemon::step`] takes an event and returns actions. It
+//! reads no clock and makes no system call.
 //!
-//! A request of a task takes one of three ways. What this host knows is answered at once.
-//! What concerns a host is an [`Errand`]: done here or sent there, and what follows from the
-//! reply is a `Then`. What changes the virtual machine is proposed as a [`Change`]; when its
-//! turn in the total order has come, all hosts apply it, and that of the asker answers.
+//! A request from a task is handled in one of three ways. The daemon answers at once if this
+//! host has the information. A request that concerns one host becomes an [`Errand`], executed
+//! here or sent to that host; a `Then` records how to process the reply. A request that changes
+//! the virtual machine is proposed as a [`Change`]. All hosts apply it at its position in the
+//! total order, and the asker's host answers.
 
 use std::collections::BTreeMap;
 
@@ -30,48 +31,48 @@ use crate::spawn::{Spawning, Starting};
 use crate::tasks::{Link, Tasks};
 use crate::tracer::Tracers;
 
-/// What asks a program to end, and what ends it.
+/// Signal that a reset sends to the tasks it kills.
 const SIGTERM: i32 = 15;
 
-/// What is done with the reply to an errand.
+/// Continuation for the reply to an errand.
 #[derive(Clone, Debug)]
 pub(crate) enum Then {
-    /// It is the answer to this request.
+    /// The reply answers this request.
     Answer(Asker),
-    /// It is part of the answer to this request.
+    /// The reply is one part of the answer to this request.
     Gather(Asker),
-    /// It says which of these slots of a spawn's have become tasks.
+    /// The reply lists which of these slots of a spawn became tasks.
     Spawn(u32, Vec<usize>),
-    /// It says what has become of what a resource manager wanted, with this wait ID: of tasks
-    /// whose output goes there, and who have this parent.
+    /// The reply is the outcome of a resource manager's request with this wait ID. The tasks
+    /// have this output sink and this parent.
     Managed(i32, (Sink, i32)),
-    /// It says whether this task is there, whose end somebody wants to know.
+    /// The reply is the status of this task, whose end a task wants to be notified of.
     Notice(Tid),
-    /// It says whether this task can be resource manager.
+    /// The reply is the status of this task, which is to become resource manager.
     HandOff(Tid),
-    /// Nothing.
+    /// Ignore the reply.
     Nothing,
 }
 
-/// A request whose answer comes in parts.
+/// A request whose answer is collected from several hosts.
 #[derive(Debug, Default)]
 struct Gathering {
     waits: usize,
     tasks: Vec<pvm::wire::TaskInfo>,
 }
 
-/// A daemon.
+/// The state of one host's daemon.
 #[derive(Debug)]
 pub struct Daemon {
     pub(crate) host: u16,
     pub(crate) secret: [u8; 32],
-    /// Another host has started it.
+    /// Another host started this daemon.
     pub(crate) is_guest: bool,
-    /// After how many milliseconds of silence a host is lost.
+    /// Silence in milliseconds after which a host counts as lost.
     pub(crate) silence_ms: u32,
-    /// Whether tasks live in one space.
+    /// Tasks share one address space per host.
     pub(crate) space: bool,
-    /// By which messages go in a host's window.
+    /// Protocol of the messages in a host's window.
     pub(crate) protocol: Protocol,
     pub(crate) machine: Machine,
     pub(crate) order: Order<Change, Machine>,
@@ -79,9 +80,10 @@ pub struct Daemon {
     pub(crate) errands: BTreeMap<u32, (u16, Then)>,
     last_errand: u32,
     gatherings: BTreeMap<Asker, Gathering>,
-    /// The host that was last given a task.
+    /// Host that received a task last.
     pub(crate) last_host: u16,
-    /// Spawns of our tasks, and starts of programs here, by numbers of one kind.
+    /// Spawns by our tasks, and program starts on this host. Both take numbers from
+    /// `last_spawn`.
     pub(crate) spawns: BTreeMap<u32, Spawning>,
     pub(crate) starts: BTreeMap<u32, Starting>,
     pub(crate) starting: BTreeMap<Tid, u32>,
@@ -91,27 +93,27 @@ pub struct Daemon {
     pub(crate) contexts: Contexts,
     pub(crate) roles: Roles,
     pub(crate) tracers: Tracers,
-    /// What is said of hosts that are added.
+    /// The host file's options for hosts that are added.
     pub hostfile: HostFile,
     pub(crate) hosting: Hosting,
     pub(crate) addresses: Addresses,
     pub(crate) now: Clock,
-    /// What pvm_tickle sets; nothing depends on it.
+    /// Set by pvm_tickle; nothing depends on it.
     pub(crate) mask: i32,
-    /// All is over: what happens now no longer matters.
+    /// The virtual machine has ended; later events are ignored.
     pub(crate) halted: bool,
     pub(crate) actions: Vec<Action>,
 }
 
 impl Daemon {
-    /// The daemon of the first host of a virtual machine.
+    /// Returns the daemon of the first host of a virtual machine.
     pub fn first(host: HostInfo, secret: [u8; 32]) -> Daemon {
         let order = Order::first(host.tid.host());
         Daemon::new(host, secret, order)
     }
 
-    /// The daemon of a host that is to join a virtual machine with this secret. It learns of
-    /// the machine by the first letters.
+    /// Returns the daemon of a host that is to join the virtual machine with this secret. The
+    /// first messages from other daemons bring it the state of the machine.
     pub fn guest(host: HostInfo, secret: [u8; 32]) -> Daemon {
         let order = Order::joining(host.tid.host());
         Daemon { is_guest: true, ..Daemon::new(host, secret, order) }
@@ -152,7 +154,7 @@ impl Daemon {
         }
     }
 
-    /// Takes what has happened `now`; says what is to be done.
+    /// Processes `event`, which happened at `now`, and returns the actions to execute.
     pub fn step(&mut self, now: Clock, event: Event) -> Vec<Action> {
         if self.halted {
             return Vec::new();
@@ -195,7 +197,7 @@ impl Daemon {
         std::mem::take(&mut self.actions)
     }
 
-    /// The host is lost: nobody there does an errand any more.
+    /// Fails the errands that a lost host has not answered.
     pub(crate) fn fail_errands(&mut self, host: u16) {
         let lost = self.errands.iter().filter(|(_, (to, _))| *to == host);
         let lost: Vec<u32> = lost.map(|(serial, _)| *serial).collect();
@@ -207,7 +209,7 @@ impl Daemon {
     pub(crate) fn peer(&mut self, host: u16, letter: PeerLetter) {
         self.heard(host);
         match letter {
-            // Whoever has joined before us may know us before we know the machine.
+            // A host that joined before us may know us before we know the machine.
             letter
                 if self.order.members().is_empty() && !matches!(letter, PeerLetter::Order(_)) =>
             {
@@ -261,8 +263,8 @@ impl Daemon {
             return self.actions.push(Action::Welcome(link, Err(code)));
         };
         self.tasks.connect(tid, link);
-        // A tracer hears of it before it says anything itself, and the daemon perhaps only later
-        // that it runs.
+        // Announce the task to its tracer before it sends trace events itself. The daemon may
+        // learn only later that the program runs.
         match self.is_starting(tid) {
             Some(how) => self.trace_spawned(&[tid], how),
             None if known.is_none() => self.trace_come(tid),
@@ -286,13 +288,13 @@ impl Daemon {
         }
     }
 
-    /// The task is one no longer; `asker` waits for its end.
+    /// Proposes that the task has ended. `asker` is the request to answer then, if any.
     pub(crate) fn end(&mut self, tid: Tid, asker: Option<Asker>) {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.exits = asker.is_some();
         }
         self.propose(Change { asker, what: What::Ended(tid) });
-        // What it asked for goes nowhere now.
+        // Nobody needs the answers to its pending requests now.
         self.gatherings.retain(|asker, _| asker.tid != tid);
     }
 
@@ -301,7 +303,7 @@ impl Daemon {
         self.follow_order();
     }
 
-    /// Does what the order of changes asks for.
+    /// Executes the outputs of the total order.
     pub(crate) fn follow_order(&mut self) {
         for output in self.order.outputs() {
             match output {
@@ -389,7 +391,7 @@ impl Daemon {
         }
     }
 
-    /// Has an errand done, here or there, `then` goes on with the reply.
+    /// Executes an errand here or sends it to `host`; `then` processes the reply.
     pub(crate) fn send_on(&mut self, host: u16, errand: Errand, then: Then) {
         self.last_errand = self.last_errand.wrapping_add(1);
         let serial = self.last_errand;
@@ -403,7 +405,7 @@ impl Daemon {
         }
     }
 
-    /// Does an errand.
+    /// Executes an errand on this host.
     fn run(&mut self, principal: Principal, errand: Errand) {
         let reply = match errand {
             Errand::Address(tid) => return self.give_address(principal, tid),
@@ -431,7 +433,7 @@ impl Daemon {
         self.reply(principal, reply);
     }
 
-    /// An errand is done.
+    /// Returns the reply of an errand to the host that sent it.
     pub(crate) fn reply(&mut self, principal: Principal, reply: Reply) {
         if principal.host == self.host {
             self.replied(principal.serial, reply);
@@ -465,21 +467,21 @@ impl Daemon {
         }
     }
 
-    /// Answers a request of a task of this host.
+    /// Answers a request of a task on this host.
     pub(crate) fn answer(&mut self, asker: Asker, reply: Reply) {
         if asker.id != 0 && self.tasks.get(asker.tid).is_some() {
             self.write(asker.tid, &Letter::Answer(asker.id, reply));
         }
     }
 
-    /// Sends a task of this host a letter.
+    /// Sends a control message to a task on this host.
     pub(crate) fn write(&mut self, to: Tid, letter: &Letter) {
-        // Postcard refuses only what has no length, and a letter's parts do.
+        // Postcard fails only on data of unknown length; every part of a `Letter` has a length.
         let data = postcard::to_allocvec(letter).expect("a letter");
         self.actions.push(Action::Deliver(to, Load::Whole(parcel::letter(to, &data))));
     }
 
-    /// What all hosts have of it, gathered.
+    /// Sends the errand to all hosts and answers with the collected tasks.
     pub(crate) fn gather(&mut self, asker: Asker, errand: &Errand) {
         let hosts: Vec<u16> = self.machine.hosts().iter().map(|host| host.tid.host()).collect();
         let gathering = Gathering { waits: hosts.len(), tasks: Vec::new() };
@@ -489,7 +491,8 @@ impl Daemon {
         }
     }
 
-    /// Sends a message on its way. One to nobody is dropped, as in stock PVM.
+    /// Routes a message to its destination. A message to an unknown task is dropped, as in stock
+    /// PVM.
     pub(crate) fn route(&mut self, mut load: Load) {
         let to = load.destination().filter(|to| to.is_task());
         self.actions.push(match to {

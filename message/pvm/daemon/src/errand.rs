@@ -1,5 +1,5 @@
-//! What daemons ask of each other, and of themselves: a request that concerns a host is an
-//! [`Errand`] for it, whichever host that is. Each is answered once.
+//! Requests between daemons. A request that concerns one host is an [`Errand`] for it, be it
+//! this host or another. Each errand gets one reply.
 
 use pvm::tid::Tid;
 use pvm::wire::{Answer, Parcel};
@@ -7,33 +7,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::spawn::Start;
 
-/// What a host is to do.
+/// A request to one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Errand {
-    /// To list its tasks: all, or the one with this tid.
+    /// List its tasks: all, or the one with this tid.
     Tasks(Option<Tid>),
-    /// To say whether this task is there.
+    /// Check that this task exists.
     Status(Tid),
-    /// To tell the time.
+    /// Return the time of day.
     Clock,
-    /// To send this task a signal.
+    /// Send a signal to this task.
     Signal(Tid, i32),
-    /// To say where this task is on the fabric.
+    /// Return the fabric address of this task.
     Address(Tid),
-    /// To start tasks.
+    /// Start tasks.
     Start(Start),
-    /// To do what this task, a plug-in, says.
+    /// Process a message of this task, a plug-in.
     PlugIn(Tid, i32, Parcel),
 }
 
-/// What comes of one: an answer, or an error code of PVM.
+/// Reply to an errand: an answer, or an error code of PVM.
 pub type Reply = Result<Answer, i32>;
 
-/// Who wants an errand done, and how it knows the reply.
+/// The sender of an errand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Principal {
-    /// The host.
+    /// The sending host.
     pub host: u16,
-    /// Its number for the errand.
+    /// The sender's number for the errand.
     pub serial: u32,
 }

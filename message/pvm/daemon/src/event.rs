@@ -1,5 +1,4 @@
-//! What happens to a daemon, and what it then does: all that [`Daemon`](crate::daemon::Daemon)
-//! has to do with the world.
+//! Inputs and outputs of the daemon's state machine, [`Daemon`](crate::daemon::Daemon).
 
 use pvm::slots::Count;
 use pvm::tid::Tid;
@@ -26,69 +25,68 @@ pub struct Clock {
     pub microseconds: i32,
 }
 
-/// What a program leaves behind.
+/// Exit status and CPU time of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Its wait status.
+    /// The wait status.
     pub status: i32,
-    /// The time that it has used itself: seconds and microseconds.
+    /// User time: seconds and microseconds.
     pub user: (i32, i32),
-    /// The same of the system's for it.
+    /// System time: seconds and microseconds.
     pub system: (i32, i32),
 }
 
-/// What happens.
+/// An input of the state machine.
 #[derive(Debug)]
 pub enum Event {
-    /// A frame has come from the process with this PID.
+    /// A frame arrived from the process with this PID.
     Frame(Link, u32, Frame),
-    /// The connection has ended, or was unworthy.
+    /// The connection ended, or was closed after a protocol violation.
     Closed(Link),
-    /// A program was started as this task, with this PID, or was not.
+    /// A program was started as this task, with this PID, or failed to start.
     TaskStarted(Tid, Result<u32, NotStarted>),
-    /// This task's program has written something.
+    /// The task's program wrote output.
     Output(Tid, Vec<u8>),
-    /// It can write no more.
+    /// No process can write to the task's output any more.
     OutputEnd(Tid),
-    /// This task's process has ended.
+    /// The task's process ended.
     Ended(Tid),
-    /// So has the program that the daemon had started for it, in this way.
+    /// The program that the daemon had started for the task ended, with this usage.
     Reaped(Tid, Usage),
-    /// A host has sent this.
+    /// A daemon message arrived from a host.
     Peer(u16, PeerLetter),
-    /// A host has sent a message for a task of ours.
+    /// A message for a task of this host arrived from another host.
     Load(u16, Load),
     /// The connection to a host is lost.
     PeerLost(u16),
-    /// A group's slot was closed ([`SlotChange::Close`]).
+    /// A group's slot was closed ([`SlotChange::Close`]), with this count.
     Counted(Closing, Count),
-    /// A part of the time is over after which a silent host is lost: one of
-    /// `hosts::TICKS`.
+    /// A tick passed. A host that is silent for `hosts::TICKS` ticks counts as lost.
     Tick,
     /// Tasks can connect.
     Begin,
-    /// The user wants an end: of the virtual machine, or of a guest alone.
+    /// The user ends the virtual machine, or only this host if it is a guest.
     Terminate,
-    /// The fabric is open: our address there; or why it is not.
+    /// The fabric is open, with our address on it, or failed to open, with the reason.
     Fabric(Result<Vec<u8>, String>),
-    /// A daemon has been started on another host, or has not.
+    /// A daemon was started on another host, or failed to start.
     Started(Started),
-    /// A launcher has started daemons on other hosts, numbered from 2: what they say.
+    /// A launcher started daemons on other hosts, numbered from 2. These are their answers.
     Launched(Vec<Acceptance>),
 }
 
-/// What is to be done, in this order.
+/// An output of the state machine. The loop executes actions in the order returned.
 #[derive(Debug)]
 pub enum Action {
-    /// Tell who wants to enroll that it is a task, or why not.
+    /// Answer a process that enrolls: it is a task now, or an error code.
     Welcome(Link, Result<Box<Welcome>, i32>),
-    /// Put this into the task's receive buffer.
+    /// Deliver the message into the task's receive buffer.
     Deliver(Tid, Load),
-    /// Send this to the host of the task that it goes to.
+    /// Send the message to the destination task's host.
     PassOn(Tid, Load),
-    /// Give back what was lent with it.
+    /// Drop the message and release its exposed buffer.
     Drop(Load),
-    /// Nothing more is delivered to the task.
+    /// Stop delivery to the task.
     Forget(Tid),
     /// Close the connection.
     Close(Link),
@@ -96,49 +94,50 @@ pub enum Action {
     StartTask(Box<Program>),
     /// Send a task's process a signal.
     Signal(Tid, i32),
-    /// Send this to a host.
+    /// Send a daemon message to a host.
     Send(u16, Box<PeerLetter>),
     /// Change a group's slot in this host's window.
     Slot(u16, SlotChange),
-    /// Open the fabric, as this host, with this secret.
+    /// Open the fabric as this host, with this secret.
     OpenFabric(u16, [u8; 32]),
     /// Start a daemon on another host, and invite it.
     Start(Box<(Recipe, Invitation)>),
-    /// Have this task start daemons on other hosts, and invite them when they call. Its answer
-    /// will have the wait ID.
+    /// Have this task, a hoster, start daemons on other hosts, and invite them when they call.
+    /// The hoster's answer will carry the wait ID.
     StartBy(Tid, i32, Vec<(Recipe, Invitation)>),
-    /// The task does not start this host's daemon; it can only have called already.
+    /// The hoster does not start this host's daemon. The host joins only if it has already
+    /// called.
     GiveUp(u16),
-    /// Connect to this host, which is found there.
+    /// Connect to this host at this fabric address.
     Connect(u16, Vec<u8>),
-    /// Be done with this host.
+    /// Close the connection to this host.
     Disconnect(u16),
     /// Write a line into the log.
     Log(String),
     /// Write a line of a task's output into the log.
     LogOutput(String),
-    /// End, with all tasks but one: the virtual machine is halted, or goes on without this
-    /// host.
+    /// Terminate, and end all tasks but this one. The virtual machine is halted, or has expelled
+    /// this host.
     Halt(Option<Tid>),
 }
 
-/// What daemons say to each other.
+/// Messages between daemons.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum PeerLetter {
-    /// Of the total order of changes.
+    /// Message of the total order of changes.
     Order(order::Letter<Change, Machine>),
-    /// To do something, and by which number the reply is known.
+    /// Request for an errand; the reply carries the same number.
     Errand(u32, Errand),
-    /// What came of it.
+    /// Reply to an errand.
     Reply(u32, Reply),
-    /// The sender lives.
+    /// Heartbeat.
     Alive,
-    /// The sender has joined, and knows the virtual machine.
+    /// The sender has joined, and has the state of the virtual machine.
     Ready,
     /// The virtual machine ends.
     Halt,
-    /// This task has not taken so much of what came for it that nobody should send more to it.
+    /// The task is full: too many bytes wait for it, so the receiver must stop sending to it.
     Full(Tid),
-    /// It has.
+    /// The task has room again.
     Room(Tid),
 }

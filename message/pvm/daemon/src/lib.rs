@@ -1,11 +1,12 @@
-//! PVM's daemon: one a user and host, the switchboard of a host's tasks.
+//! PVM's daemon. Each user has one daemon per host; it connects the tasks of that host.
 //!
-//! [`daemon`] is the daemon as a pure machine, without a system call: what happens to it and
-//! what it then does are [`event`]s; `request` is what tasks ask for, [`errand`] what daemons
-//! ask of each other, [`tasks`] who is here. What all hosts know alike is [`machine`], which
-//! changes in one [`order`] everywhere; of it, [`groups`] are the groups.
+//! [`daemon`] is a pure state machine without system calls. Its inputs and outputs are in
+//! [`event`]. `request` handles requests from tasks, and [`errand`] defines requests between
+//! daemons. [`tasks`] lists the tasks of this host. [`machine`] is the state that all hosts
+//! replicate; [`order`] gives its changes a total order. [`groups`] holds the part of that state
+//! that concerns groups.
 //!
-//! Around it, what touches the system: [`run`] is its loop.
+//! The other modules do the system calls; [`run`] is the event loop.
 
 // Constants keep the names that pvm3.h gives them.
 #![allow(non_upper_case_globals)]

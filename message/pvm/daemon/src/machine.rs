@@ -1,6 +1,5 @@
-//! What all hosts of the virtual machine know alike: who they are, mailboxes, groups,
-//! plug-ins. It changes only by [`Machine::apply`], and all hosts apply the same changes in
-//! the same order.
+//! The replicated state of the virtual machine: hosts, mailboxes, groups, plug-ins. It changes
+//! only by [`Machine::apply`], and all hosts apply the same changes in the same order.
 
 use std::collections::BTreeMap;
 
@@ -18,71 +17,70 @@ use crate::invitation::Place;
 use crate::mailboxes::Mailboxes;
 use crate::order::Item;
 
-/// A task's request that is to be answered.
+/// A pending request of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Asker {
-    /// Who asks.
+    /// The task that sent the request.
     pub tid: Tid,
-    /// Its number for the request.
+    /// The task's number for the request.
     pub id: u32,
 }
 
-/// A change of the virtual machine.
+/// A change of the replicated state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Who is to be told what came of it.
+    /// The request to answer once the change is applied.
     pub asker: Option<Asker>,
-    /// What changes.
+    /// The change itself.
     pub what: What,
 }
 
-/// What changes.
+/// The kinds of changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
-    /// Where a host is on the fabric.
+    /// The host has this fabric address.
     Address(u16, Vec<u8>),
-    /// So many hosts are to be started; the asker's host gets numbers for them.
+    /// Reserve this number of host numbers for the asker's host, which starts those hosts.
     Reserve(u16),
     /// A host joins.
     Joined(Place),
-    /// A task is one no longer.
+    /// A task ended.
     Ended(Tid),
-    /// The asker wants something of a mailbox.
+    /// Execute the asker's mailbox request.
     Mailbox(MailboxRequest),
-    /// The asker is to survive a reset, or no longer.
+    /// Set or clear the asker's exemption from resets.
     NoReset(bool),
-    /// All tasks but the asker and those that survive it are to be killed.
+    /// Kill all tasks but the asker and those exempt from resets.
     Reset,
-    /// The asker wants something of a group.
+    /// Execute the asker's group request.
     Group(GroupRequest),
-    /// This task is resource manager.
+    /// Make this task resource manager.
     Manager(Tid),
-    /// A host has closed a group's slot.
+    /// A host closed a group's slot, with this count.
     Counted(u16, Closing, Count),
-    /// The asker is tracer, and this is what tasks get; or it is no longer.
+    /// Make the asker the tracer, with the attributes that tasks inherit; or clear the tracer.
     Tracer(Option<Inheritance>),
 }
 
-/// What a change has caused. Every host sees all effects, and acts on those that concern its
-/// own tasks.
+/// An effect of a change. Every host sees all effects, and acts on those that concern its own
+/// tasks.
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// This request is answered.
     Answer(Asker, Reply),
-    /// This task has ended.
+    /// This task ended.
     Ended(Tid),
     /// All tasks but these are to be killed.
     Reset(Vec<Tid>),
-    /// Something happens to a group's slot.
+    /// A group's slot changes.
     Slot(u16, SlotChange),
-    /// The first of the numbers for the hosts that the asker wants; nothing if there are not
-    /// so many.
+    /// The first of the host numbers reserved for the asker; `None` if there are too few left.
     Reserved(Asker, Option<u16>),
-    /// This host has joined.
+    /// This host joined.
     Joined(Place),
-    /// This host has left, or is lost.
+    /// This host left, or is lost.
     Left(u16),
-    /// This task is resource manager no longer, and has ended.
+    /// This resource manager ended.
     ManagerGone(Tid),
 }
 
@@ -95,24 +93,24 @@ impl From<groups::Effect> for Effect {
     }
 }
 
-/// The virtual machine.
+/// The replicated state.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     hosts: Vec<HostInfo>,
     groups: Groups,
     mailboxes: Mailboxes,
-    /// Where hosts are on the fabric; of a single host, nowhere.
+    /// Fabric addresses of the hosts. Empty while there is only one host.
     addresses: BTreeMap<u16, Vec<u8>>,
-    /// The last number that was reserved for a host. None is used twice.
+    /// The last number reserved for a host. No number is used twice.
     last_host: u16,
-    /// Tasks that are resource managers, or were: the last one is.
+    /// Current and former resource managers that live. The last one is the current one.
     managers: Vec<Tid>,
-    /// The tracer, and what tasks get that have none of their own.
+    /// The tracer, and the attributes of tasks that name no tracer or output sink of their own.
     tracer: Option<(Tid, Inheritance)>,
 }
 
 impl Machine {
-    /// A virtual machine of one host.
+    /// Returns a virtual machine of one host.
     pub fn new(host: HostInfo) -> Machine {
         Machine {
             last_host: host.tid.host(),
@@ -125,38 +123,38 @@ impl Machine {
         }
     }
 
-    /// Its hosts.
+    /// Returns the hosts.
     pub fn hosts(&self) -> &[HostInfo] {
         &self.hosts
     }
 
-    /// Its groups.
+    /// Returns the groups.
     pub fn groups(&self) -> &Groups {
         &self.groups
     }
 
-    /// Its mailboxes.
+    /// Returns the mailboxes.
     pub fn mailboxes(&self) -> &Mailboxes {
         &self.mailboxes
     }
 
-    /// The tasks that survive a reset.
+    /// Returns the tasks exempt from resets.
     pub fn no_resets(&self) -> Vec<Tid> {
         self.mailboxes.owners(PVMNORESETCLASS)
     }
 
-    /// Where its hosts are on the fabric.
+    /// Returns the fabric addresses of the hosts.
     pub fn addresses(&self) -> &BTreeMap<u16, Vec<u8>> {
         &self.addresses
     }
 
-    /// The resource manager.
+    /// Returns the resource manager.
     pub fn manager(&self) -> Option<Tid> {
         self.managers.last().copied()
     }
 
-    /// What a task gets that was to inherit this: where it names nobody who gets trace events
-    /// or output, the tracer does.
+    /// Returns the attributes of a task that inherits `inherited`. The tracer takes the trace
+    /// events and the output for which `inherited` names no receiver.
     pub fn traced(&self, inherited: &Inheritance) -> Inheritance {
         let mut traced = inherited.clone();
         if let Some((_, wanted)) = &self.tracer {
@@ -173,7 +171,7 @@ impl Machine {
         traced
     }
 
-    /// Those of the resource managers, and former ones, who fit have ended.
+    /// Removes the current and former resource managers that `fits` selects; they have ended.
     fn managers_end(&mut self, fits: impl Fn(Tid) -> bool) -> Vec<Effect> {
         let gone = self.managers.iter().copied().filter(|tid| fits(*tid));
         let gone = gone.map(Effect::ManagerGone).collect();
@@ -181,12 +179,12 @@ impl Machine {
         gone
     }
 
-    /// The host with this number.
+    /// Returns the host with this number.
     pub fn host(&self, host: u16) -> Option<&HostInfo> {
         self.hosts.iter().find(|info| info.tid.host() == host)
     }
 
-    /// The host with this name; `.` is the asker's own.
+    /// Returns the host with this name; `.` is the asker's own.
     pub fn named(&self, name: &str, own: u16) -> Option<&HostInfo> {
         match name {
             "." => self.host(own),
@@ -194,7 +192,7 @@ impl Machine {
         }
     }
 
-    /// Changes it.
+    /// Applies an item of the total order.
     pub fn apply(&mut self, item: Item<Change>) -> Vec<Effect> {
         match item {
             Item::Change(change) | Item::Join(_, change) => self.change(change),
@@ -220,7 +218,7 @@ impl Machine {
                 let managers = self.managers_end(|manager| manager == tid);
                 self.tracer.take_if(|(tracer, _)| *tracer == tid);
                 let left = self.groups.ended(tid).into_iter().map(Effect::from).chain(managers);
-                // Its own answer goes before its end.
+                // The task's own request is answered before its end is announced.
                 answer(done).into_iter().chain(left).chain([Effect::Ended(tid)]).collect()
             }
             What::Address(host, address) => {
@@ -321,7 +319,7 @@ impl Machine {
             MailboxRequest::Delete { class, index, .. } => {
                 Some(number(self.mailboxes.delete(asker.tid, &class, index)))
             }
-            MailboxRequest::List(_) => None, // needs no turn, and has none
+            MailboxRequest::List(_) => None, // not ordered, see `Daemon::request`
         };
         let answer = reply.map(|reply| Effect::Answer(asker, reply));
         let served = self.mailboxes.served();

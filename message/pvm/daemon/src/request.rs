@@ -1,4 +1,4 @@
-//! What a task asks for, and which way it takes.
+//! Handling of the requests that tasks send to their daemon.
 
 use fcp::loan::Terms;
 use pvm::error::Error;
@@ -15,14 +15,14 @@ use crate::notice::Wanted;
 use crate::pattern;
 use crate::plugin::Role;
 
-/// What pvm_tickle can ask for.
+/// Commands of pvm_tickle.
 const HOSTS: i32 = 1;
 const TASKS: i32 = 2;
 const GET_MASK: i32 = 5;
 const SET_MASK: i32 = 6;
 
 impl Daemon {
-    /// Does what a task asks for.
+    /// Handles a request of a task.
     pub(crate) fn request(&mut self, asker: Asker, request: Request) {
         let answer = match request {
             Request::Enroll { .. } => Err(Error::Already.code()),
@@ -134,7 +134,7 @@ impl Daemon {
         self.play(asker.tid, role, on).map(|()| Answer::Done).map_err(Error::code)
     }
 
-    /// pvm_tickle: what of the daemon's state is to be written into its log, or told.
+    /// Executes pvm_tickle: writes a part of the daemon's state into its log, or returns it.
     fn tickle(&mut self, arguments: &[i32]) -> Vec<i32> {
         match arguments {
             [HOSTS, ..] => {
@@ -158,7 +158,7 @@ impl Daemon {
         Vec::new()
     }
 
-    /// Proposes a change, whose turn answers.
+    /// Proposes a change. The asker is answered when the change is applied.
     fn change(&mut self, asker: Asker, what: What) {
         self.propose(Change { asker: Some(asker), what });
     }
