@@ -1,28 +1,32 @@
-//! Total order: all hosts of the virtual machine apply the same changes in the same order,
-//! whichever of them fail. Pure: no clock, no system call; `tests/order_model.rs` explores it.
+//! Total order: all hosts of the virtual machine apply the same changes in the same order, even
+//! if some of them fail. A pure state machine: no clock, no system call. `tests/order_model.rs`
+//! explores it.
 //!
-//! The oldest living host is the *sequencer*: others propose changes to it, it numbers them
-//! and sends them to all. Between two hosts, letters arrive in the order sent, until one of
-//! the two is lost. To be lost is final and contagious: who loses a host tells all others,
-//! and who hears that it is lost itself ends. There is no majority: of two hosts either must
-//! go on without the other, so hosts that are cut in two parts go on as two machines.
+//! The oldest living host is the *sequencer*. The others propose changes to it; it numbers them
+//! and sends them to all. Messages between two hosts arrive in the order sent, until one of the
+//! two is lost. A loss is final and spreads: a host that loses another notifies all others, and
+//! a host that is told of its own loss ends. There is no majority: of two hosts, each must be
+//! able to continue without the other. After a partition both parts continue as separate
+//! machines.
 //!
-//! When the sequencer is lost, the next oldest *collects*: each living host tells it what it
-//! has applied, and the entries that not all are known to have. It brings itself and all the
-//! others up to the furthest of them and begins a new *epoch*. Hosts propose again what they
-//! have not seen ordered; numbers of each host's proposals keep them from counting twice.
-//! (The scheme is that of a fixed sequencer with view changes, as in Birman and Joseph,
-//! *Exploiting virtual synchrony in distributed systems*, 1987, without uniform agreement:
-//! what only hosts that are lost have applied may be undone, and nobody is left to know.)
+//! If the sequencer is lost, the next oldest host *collects*: each living host reports the
+//! number of its last applied entry, and the entries that some hosts may lack. The new sequencer
+//! brings all hosts up to the most advanced one and starts a new *epoch*. Hosts propose again
+//! each item that they have not seen ordered; each host numbers its proposals, which filters
+//! duplicates.
+//!
+//! (The scheme is a fixed sequencer with view changes, as in Birman and Joseph, *Exploiting
+//! virtual synchrony in distributed systems*, 1987, without uniform agreement. Changes that only
+//! lost hosts have applied may be undone; no surviving host has seen them.)
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-/// A host's index. A host that comes again gets another.
+/// A host's number. A host that joins again gets a new one.
 pub type Host = u16;
 
-/// Which sequencer's rule: later ones are greater.
+/// The term of one sequencer. Later epochs compare greater.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -31,76 +35,76 @@ pub struct Epoch {
     host: Host,
 }
 
-/// What is ordered.
+/// An item to be ordered.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Item<C> {
     /// A change of the state.
     Change(C),
-    /// A host joins: `C` says what the state should know of it.
+    /// A host joins; `C` is the change that adds it to the state.
     Join(Host, C),
-    /// A host is lost, or deleted.
+    /// A host is lost or deleted.
     Leave(Host),
 }
 
 /// An ordered item.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Entry<C> {
-    /// Its place in the order, from 1.
+    /// Position in the order, from 1.
     pub at: u64,
-    /// Who proposed it.
+    /// The host that proposed it.
     pub origin: Host,
     /// Its number among the proposals of that host, from 1.
     pub number: u64,
-    /// What it is.
+    /// The ordered item.
     pub item: Item<C>,
 }
 
-/// What a snapshot of the state needs beside it.
+/// The state of the order that accompanies a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Head<C> {
     epoch: Epoch,
     applied: u64,
-    /// The host that joins may be the only one that has them, and lives.
+    /// The joining host may be the only survivor that has these entries.
     log: VecDeque<Entry<C>>,
     members: Vec<Host>,
     lost: BTreeSet<Host>,
     numbers: BTreeMap<Host, u64>,
 }
 
-/// What hosts say to each other.
+/// Messages between hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Letter<C, S> {
-    /// To the sequencer: order this.
+    /// To the sequencer: order this item.
     Propose(u64, Item<C>),
-    /// From the sequencer: the next entry; and up to where all have applied them.
+    /// From the sequencer: the next entry, and the last position that all hosts have applied.
     Ordered(Epoch, Entry<C>, u64),
-    /// To the sequencer: what is applied.
+    /// To the sequencer: the last position that the sender has applied.
     Applied(u64),
     /// To all: this host is lost.
     Lost(Host),
-    /// From the next sequencer: what have you? These are lost.
+    /// From the next sequencer: report your state. These hosts are lost.
     Collect(Epoch, BTreeSet<Host>),
-    /// To it: how far it has applied (nothing if it waits for a snapshot), and the last
-    /// entries.
+    /// To the next sequencer: the last applied position (`None` if the sender waits for a
+    /// snapshot), and the last entries.
     State(Epoch, Option<u64>, Vec<Entry<C>>),
-    /// From it: a new epoch begins, after these entries.
+    /// From the next sequencer: a new epoch begins after these entries.
     Begin(Epoch, Vec<Entry<C>>),
-    /// To a host that joins: the state.
+    /// To a joining host: the state.
     Snapshot(Head<C>, S),
 }
 
-/// What is to be done, in this order.
+/// An output; the caller executes outputs in the order returned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Output<C, S> {
-    /// Send it.
+    /// Send this message.
     Send(Host, Letter<C, S>),
-    /// Apply it to the state.
+    /// Apply this entry to the state.
     Apply(Entry<C>),
-    /// Take a snapshot of the state as it is now, and send it ([`Letter::Snapshot`]).
+    /// Take a snapshot of the current state and send it ([`Letter::Snapshot`]).
     Snapshot(Host, Head<C>),
-    /// This is the state.
+    /// Replace the state by this one.
     Install(S),
-    /// The others go on without us.
+    /// The other hosts continue without this one.
     Expelled,
 }
 
@@ -108,52 +112,53 @@ pub enum Output<C, S> {
 enum Phase<C> {
     /// Waits for a snapshot.
     Joining,
-    /// The sequencer of `epoch` rules.
+    /// Follows the sequencer of `epoch`.
     Settled,
-    /// Is to become the sequencer, and collects what the others have.
+    /// Will become the sequencer, and collects the states of the others.
     Collecting(Epoch, BTreeMap<Host, Reported<C>>),
-    /// Is out.
+    /// No longer a member.
     Expelled,
 }
 
-/// How far a host has applied, and its last entries.
+/// A host's last applied position, and its last entries.
 type Reported<C> = (Option<u64>, Vec<Entry<C>>);
 
-/// One host's part.
+/// One host's part of the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Order<C, S> {
     me: Host,
     phase: Phase<C>,
-    /// Of the last sequencer that was obeyed.
+    /// Epoch of the last sequencer that this host followed.
     epoch: Epoch,
-    /// The greatest count of any epoch heard of.
+    /// The greatest count of any epoch seen.
     count: u32,
-    /// Hosts by age, as of what is applied.
+    /// Hosts by age, according to the applied entries.
     members: Vec<Host>,
     lost: BTreeSet<Host>,
     applied: u64,
-    /// Applied entries that not all are known to have.
+    /// Applied entries that some member may not have applied.
     log: VecDeque<Entry<C>>,
-    /// As the sequencer: what each other member has applied.
+    /// Sequencer only: the last position that each other member has applied.
     acknowledged: BTreeMap<Host, u64>,
-    /// As the sequencer: who waits for a snapshot until all others have applied up to there.
+    /// Sequencer only: hosts that wait for a snapshot until all others have applied this
+    /// position.
     joiners: BTreeMap<Host, u64>,
-    /// The last proposal of each host that is ordered.
+    /// Number of the last ordered proposal of each host.
     numbers: BTreeMap<Host, u64>,
-    /// Our last proposal, and those that are not ordered yet.
+    /// Number of our last proposal; `pending` holds those not ordered yet.
     proposed: u64,
     pending: VecDeque<(u64, Item<C>)>,
     outputs: Vec<Output<C, S>>,
 }
 
 impl<C: Clone + PartialEq, S> Order<C, S> {
-    /// The first host of a virtual machine: sequencer and only member.
+    /// Returns the first host of a virtual machine: sequencer and only member.
     pub fn first(me: Host) -> Self {
         let epoch = Epoch { count: 0, host: me };
         Self { phase: Phase::Settled, epoch, members: vec![me], ..Self::joining(me) }
     }
 
-    /// A host that a member has started, and that waits for the state.
+    /// Returns a host that a member has started, and that waits for the state.
     pub fn joining(me: Host) -> Self {
         Self {
             me,
@@ -173,37 +178,37 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// What is to be done since this was last asked.
+    /// Returns the outputs since the last call.
     pub fn outputs(&mut self) -> Vec<Output<C, S>> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// The members by age, lost ones included until their leaving is ordered.
+    /// Returns the members by age. A lost host stays a member until its leave is ordered.
     pub fn members(&self) -> &[Host] {
         &self.members
     }
 
-    /// Who orders, as far as this host knows.
+    /// Returns the sequencer, as far as this host knows.
     pub fn sequencer(&self) -> Option<Host> {
         self.living().next()
     }
 
-    /// Whether it may be asked for changes at all.
+    /// Returns true if the others continue without this host. Proposals have no effect then.
     pub fn is_expelled(&self) -> bool {
         self.phase == Phase::Expelled
     }
 
-    /// Whether own proposals wait to be ordered.
+    /// Returns true if own proposals are not ordered yet.
     pub fn is_waiting(&self) -> bool {
         !self.pending.is_empty()
     }
 
-    /// Whether `host` is known to be lost.
+    /// Returns true if `host` is known to be lost.
     pub fn is_lost(&self, host: Host) -> bool {
         self.lost.contains(&host)
     }
 
-    /// Proposes an item. It is applied once, here and everywhere, unless this host is lost.
+    /// Proposes an item. It is applied exactly once on every host, unless this host is lost.
     pub fn propose(&mut self, item: Item<C>) {
         self.proposed += 1;
         self.pending.push_back((self.proposed, item.clone()));
@@ -213,19 +218,20 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// The connection to `host` is lost.
+    /// Records that the connection to `host` is lost.
     pub fn lost(&mut self, host: Host) {
         if host == self.me || !self.lost.insert(host) {
             return;
         }
         if !self.members.contains(&host) {
-            return; // it never was one, or has left
+            return; // it was never a member, or has left
         }
         self.tell_of(host);
         self.look_after_the_lost();
     }
 
-    /// Tells all that a host is lost; the host itself, too, if it should still listen.
+    /// Notifies all living hosts that `host` is lost, and `host` itself in case it still
+    /// receives.
     fn tell_of(&mut self, host: Host) {
         let others: Vec<Host> = self.living().filter(|&other| other != self.me).collect();
         for other in others.into_iter().chain([host]) {
@@ -233,7 +239,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// A letter has come.
+    /// Processes a message from another host.
     pub fn receive(&mut self, from: Host, letter: Letter<C, S>) {
         if self.phase == Phase::Expelled {
             return;
@@ -242,7 +248,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
             return self.expel();
         }
         if self.lost.contains(&from) {
-            // It may not have been told: not by a host that joined since.
+            // A host that joined since the loss has not notified it.
             if !matches!(letter, Letter::Lost(_)) {
                 self.send(from, Letter::Lost(from));
             }
@@ -254,7 +260,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                     self.order(from, number, item);
                     self.look_after_the_lost();
                 }
-                // If we do not rule, it proposes again to who does.
+                // Otherwise `from` will propose the item again to the new sequencer.
             }
             Letter::Ordered(epoch, entry, stable) => {
                 let next = entry.at == self.applied + 1;
@@ -285,7 +291,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                 if self.phase == Phase::Joining {
                     return self.send(from, Letter::State(epoch, None, Vec::new()));
                 }
-                // Whoever we think should rule, the older of two prevails by being alive.
+                // Answer only the host that we consider the oldest living one.
                 if self.sequencer() == Some(from) {
                     let log = self.log.iter().cloned().collect();
                     self.send(from, Letter::State(epoch, Some(self.applied), log));
@@ -327,7 +333,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         self.members.iter().copied().filter(|host| !self.lost.contains(host))
     }
 
-    /// Whether this host is the sequencer, and at work.
+    /// Returns true if this host is the sequencer and has finished collecting.
     fn rules(&self) -> bool {
         self.phase == Phase::Settled && self.epoch.host == self.me
     }
@@ -357,7 +363,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// As the sequencer: gives the item its place.
+    /// Sequencer only: gives the item its position, and sends it to all.
     fn order(&mut self, origin: Host, number: u64, item: Item<C>) {
         if number <= self.numbers.get(&origin).copied().unwrap_or(0) {
             return;
@@ -379,8 +385,8 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         self.admit();
     }
 
-    /// As the sequencer: gives the state to hosts whose joining all others know of. Before
-    /// that, a new sequencer might not know whom it must ask.
+    /// Sequencer only: sends the state to joining hosts once all others have applied their join.
+    /// Earlier, a new sequencer might not know that it must collect from them.
     fn admit(&mut self) {
         if !self.rules() {
             return;
@@ -418,7 +424,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         self.numbers = head.numbers;
         self.phase = Phase::Settled;
         self.outputs.push(Output::Install(state));
-        // Whoever sent this may be lost itself before the others heard of these.
+        // The sender of the snapshot may be lost before it notifies the others of these losses.
         let lost: Vec<Host> =
             self.members.iter().copied().filter(|host| self.lost.contains(host)).collect();
         for host in lost {
@@ -438,7 +444,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
                 self.members.retain(|&member| member != host);
                 self.acknowledged.remove(&host);
                 self.joiners.remove(&host);
-                // Who lost it may have ended before it could tell it.
+                // The host that lost it may have ended before it could notify it.
                 if host != self.me && self.lost.insert(host) {
                     self.send(host, Letter::Lost(host));
                 }
@@ -448,7 +454,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         if let Item::Join(host, _) = entry.item
             && self.lost.contains(&host)
         {
-            self.tell_of(host); // nobody was told before
+            self.tell_of(host); // no host was notified before
         }
         let left = entry.item == Item::Leave(self.me);
         self.log.push_back(entry.clone());
@@ -460,8 +466,8 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// Up to where all members have applied, as the sequencer knows; who waits for a snapshot
-    /// needs no entries.
+    /// Sequencer only: returns the last position that all members have applied. Hosts that wait
+    /// for a snapshot do not count, since they need no entries.
     fn stable(&self) -> u64 {
         let known = |host: Host| self.acknowledged.get(&host).copied().unwrap_or(0);
         let others = self
@@ -477,7 +483,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// Does what losses ask of this host.
+    /// Handles known losses: continues collecting, orders the leaves, or becomes sequencer.
     fn look_after_the_lost(&mut self) {
         if matches!(self.phase, Phase::Joining | Phase::Expelled) {
             return;
@@ -495,7 +501,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// As the sequencer: has the lost leave.
+    /// Sequencer only: orders the leave of each lost member.
     fn bury(&mut self) {
         let lost: Vec<Host> =
             self.members.iter().copied().filter(|host| self.lost.contains(host)).collect();
@@ -506,7 +512,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// Becomes the sequencer: asks what the others have.
+    /// Starts to collect the states of the others, to become the sequencer.
     fn collect(&mut self) {
         self.count += 1;
         let epoch = Epoch { count: self.count, host: self.me };
@@ -514,12 +520,12 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         self.begin();
     }
 
-    /// Asks those that were not asked yet; begins to rule when all have answered.
+    /// Asks members that were not asked yet. Starts the epoch when all have answered.
     fn begin(&mut self) {
         loop {
             let Phase::Collecting(epoch, states) = &mut self.phase else { return };
             let epoch = *epoch;
-            // An empty answer that was put here says that it was asked.
+            // The value `ASKED` marks hosts that were asked and have not answered.
             let mut ask = Vec::new();
             let living = self.members.iter().filter(|host| !self.lost.contains(host));
             for &host in living.filter(|&&host| host != self.me) {
@@ -541,7 +547,8 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
             if open {
                 return;
             }
-            // What somebody has and we have not; it may bring a host that was not asked.
+            // Apply entries that another host has and we lack. One may add a member that was not
+            // asked.
             match next {
                 Some(entry) => self.apply(entry),
                 None => return self.rule(epoch),
@@ -549,7 +556,7 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
         }
     }
 
-    /// Begins the epoch.
+    /// Starts the epoch as its sequencer.
     fn rule(&mut self, epoch: Epoch) {
         let phase = std::mem::replace(&mut self.phase, Phase::Settled);
         let Phase::Collecting(_, states) = phase else { unreachable!("begin has looked") };
@@ -578,5 +585,5 @@ impl<C: Clone + PartialEq, S> Order<C, S> {
     }
 }
 
-/// Stands for "applied" of a host that was asked and has not answered.
+/// Value of "applied" for a host that was asked and has not answered.
 const ASKED: u64 = u64::MAX;

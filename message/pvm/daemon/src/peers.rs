@@ -1,4 +1,4 @@
-//! The other hosts' daemons, on the fabric.
+//! Connections to the daemons of the other hosts, over the fabric.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -16,62 +16,67 @@ use pvm::tid::Tid;
 use crate::event::PeerLetter;
 use crate::load::Load;
 
-/// What has happened on the fabric.
+/// An event of the fabric.
 #[derive(Debug)]
 pub enum Happened {
-    /// A host has sent this.
+    /// A daemon message arrived from this host.
     Letter(u16, Box<PeerLetter>),
-    /// A host has sent a message for a task of ours.
+    /// A message for a task of this host arrived from another host.
     Load(u16, Load),
-    /// The connection to a host is lost: why.
+    /// The connection to this host is lost, with the reason.
     Lost(u16, String),
-    /// Something is wrong that concerns no host of ours.
+    /// An error that concerns no known host.
     Odd(String),
 }
 
-/// This host's daemon among the others.
+/// The connections of this host's daemon to the others.
 pub struct Peers {
     fabric: Fabric,
     hosts: BTreeMap<u16, Peer>,
-    /// Messages that are not sent yet: to which host, how many bytes, and what they lie in.
+    /// Messages in flight: destination host, size in bytes, and the exposed buffer that holds
+    /// the data.
     sending: HashMap<SendId, (u16, usize, Option<Loan>)>,
-    /// Bytes of them, by host.
+    /// Bytes in flight, by host.
     pending: BTreeMap<u16, usize>,
 }
 
-/// The header of a message whose head goes in front of its data.
+/// Fabric header of a message whose head stands before its data in the payload.
 const WHOLE: &[u8] = b"w";
 
-/// Whether a head can be a header of the fabric's.
+/// Returns true if `head` is short enough for a header of the fabric.
 fn fits(head: &[u8]) -> bool {
     head.len() <= USER_HEADER_BYTES_MAX
 }
 
-/// What a daemon is called on the fabric.
+/// Returns the fabric ID of a host's daemon.
 fn name(host: u16) -> u64 {
     Tid::daemon(host).0.into()
 }
 
-/// The host whose daemon is called this.
+/// Returns the host whose daemon has this fabric ID.
 fn host(name: u64) -> Option<u16> {
     let tid = Tid(u32::try_from(name).ok()?);
     (tid.is_daemon() && tid.host() != 0).then(|| tid.host())
 }
 
 impl Peers {
-    /// Opens the fabric. Errors: UCX is missing, or finds no network.
+    /// Opens the fabric.
+    ///
+    /// # Errors
+    ///
+    /// UCX is missing, or finds no network.
     pub fn open(own: u16, secret: [u8; 32]) -> Result<Peers, FabricError> {
         let fabric = Fabric::new(name(own), &Secret::new(secret))?;
         let (sending, pending) = Default::default();
         Ok(Peers { fabric, hosts: BTreeMap::new(), sending, pending })
     }
 
-    /// Where others find us.
+    /// Returns our address on the fabric.
     pub fn address(&self) -> &[u8] {
         self.fabric.address()
     }
 
-    /// Connects to a host, unless it has connected to us. Letters may be sent at once.
+    /// Connects to a host, unless it has connected to us. Messages can be sent at once.
     pub fn connect(&mut self, host: u16, address: &[u8]) -> Result<(), FabricError> {
         if !self.hosts.contains_key(&host) {
             let peer = self.fabric.connect(address)?;
@@ -80,15 +85,16 @@ impl Peers {
         Ok(())
     }
 
-    /// The host has left. What it was sent before still goes.
+    /// Closes the connection to a host that has left. Messages sent before are still delivered.
     pub fn leave(&mut self, host: u16) {
         if let Some(peer) = self.hosts.remove(&host) {
             self.fabric.close(peer);
         }
     }
 
-    /// Sends a message for a task of that host; `loan` has its data, if it is a lent one. If the
-    /// host is not connected, it is lost, and known to be soon.
+    /// Sends a message to a task of that host. `loan` is the exposed buffer with its data, if
+    /// the message has one. Drops the message if the host is not connected; its loss will be
+    /// reported.
     pub fn pass_on(&mut self, host: u16, load: Load, loan: Option<Loan>) {
         let Some(peer) = self.hosts.get(&host) else { return };
         let (head, data) = match (load, &loan) {
@@ -97,8 +103,9 @@ impl Peers {
             (Load::Apart(head, data), _) => (WHOLE.to_vec(), Payload::from([head, data].concat())),
             (Load::Lent(..), None) => return,
             (Load::Lent(head, _), Some(loan)) if fits(&head) => {
-                // SAFETY: the loan is kept below until it is sent, and is read-only memory of
-                // the window, which the post keeps.
+                // SAFETY: `loan` is read-only memory of the window, which `Post` keeps mapped.
+                // If the send is pending, `self.sending` holds the loan until the fabric reports
+                // it as sent.
                 (head, unsafe { Payload::borrowed(loan.as_ptr(), loan.len()) })
             }
             (Load::Lent(head, _), Some(loan)) => {
@@ -112,7 +119,7 @@ impl Peers {
         }
     }
 
-    /// Bytes of messages that wait to be sent to this host.
+    /// Returns the bytes of messages in flight to this host.
     pub fn pending(&self, host: u16) -> usize {
         self.pending.get(&host).copied().unwrap_or(0)
     }
@@ -127,22 +134,23 @@ impl Peers {
         }
     }
 
-    /// Sends a letter. If the host is not connected, it is lost, and known to be soon.
+    /// Sends a daemon message. Drops it if the host is not connected; its loss will be reported.
     pub fn send(&mut self, host: u16, letter: &PeerLetter) {
-        // Postcard refuses only what has no length.
+        // Postcard fails only on data of unknown length; every part of a letter has a length.
         let bytes = postcard::to_allocvec(letter).expect("a letter");
         if let Some(peer) = self.hosts.get(&host) {
-            // Who is gone is reported as an event.
+            // The fabric reports a lost peer as an event.
             let _ = self.fabric.send(*peer, &[], bytes);
         }
     }
 
-    /// What has happened next, if anything has.
+    /// Returns the next event of the fabric, if there is one.
     pub fn poll(&mut self) -> Option<Happened> {
         loop {
             match self.fabric.poll()? {
                 Event::Connected(peer) => match host(peer.id) {
-                    // Both sides may have connected: each keeps to one, for the order of letters.
+                    // If both sides have connected, each keeps one connection, so that messages
+                    // stay in order.
                     Some(host) => {
                         self.hosts.entry(host).or_insert(peer);
                     }
@@ -178,8 +186,8 @@ impl Peers {
         }
     }
 
-    /// Closes all connections, and waits until the others have all that was sent to them, or
-    /// the time is over. Whether they have.
+    /// Closes all connections, and waits until `end` for the others to receive all pending
+    /// messages. Returns true if all have.
     pub fn part(&mut self, end: Instant) -> bool {
         let mut open: Vec<Peer> = std::mem::take(&mut self.hosts).into_values().collect();
         for peer in &open {
@@ -198,19 +206,20 @@ impl Peers {
         open.is_empty()
     }
 
-    /// The host at the other end, if it is one, which it then is no longer.
+    /// Forgets the host behind `peer`, and returns its number if it was known.
     fn known(&mut self, peer: Peer) -> Option<u16> {
         let host = host(peer.id)?;
         self.hosts.remove(&host).map(|_| host)
     }
 
-    /// Whether one may sleep on the descriptor; if not, there is something to poll.
+    /// Returns true if the caller may sleep on the descriptor. Otherwise there are events to
+    /// poll.
     pub fn may_sleep(&mut self) -> bool {
-        // A fabric that cannot be armed is one to look at again and again.
+        // If arming fails, keep polling.
         self.fabric.arm().unwrap_or(false)
     }
 
-    /// When to poll though the descriptor is silent.
+    /// Returns the time of the next poll that is due without a wake-up of the descriptor.
     pub fn deadline(&self) -> Option<Instant> {
         self.fabric.deadline()
     }

@@ -1,5 +1,5 @@
-//! Delivery into the receive buffers of this host's tasks, without ever waiting: what finds
-//! no room, or no task yet at its place, is kept and tried again.
+//! Delivery into the receive buffers of this host's tasks. It never blocks: a message that finds
+//! no room, or whose receiver has not joined the window yet, is queued and retried.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -25,41 +25,42 @@ use crate::groups::{Closing, SlotChange};
 use crate::load::{self, Load};
 use crate::slots;
 
-/// Lines of a task's receive buffer, by FCP II.
+/// Lines of a task's receive buffer with FCP II.
 const LINES: u32 = 4096;
-/// Bytes of a task's receive buffer, by FCP and FCP plus.
+/// Bytes of a task's receive buffer with FCP and FCP plus.
 const BUFFER: usize = 256 << 10;
-/// Bytes of a window besides the receive buffers: header, member table, and the memory that
-/// groups share.
+/// Bytes of a window besides the receive buffers: header, member table, and the group slots.
 const REST: usize = 2 << 20;
 
-/// Bytes that a task can lend with its messages. Only what is used exists.
+/// Bytes of the buffers that a task can expose with its messages. Only touched pages take
+/// memory.
 const LENDABLE: usize = 1 << 30;
 
-/// Most bytes of data in one piece, where they cannot be lent: a few fit into a receive buffer
-/// at once.
+/// Most bytes of data in one part of a message whose data cannot be exposed. A few parts fit
+/// into a receive buffer at once.
 const PIECE_MAX: usize = 32 << 10;
 
-/// Bytes that may wait for a task before those who send more must wait, too; and so few must
-/// be left before they go on.
+/// Bytes queued for a task above which its senders are stopped (`FULL`), and below which they
+/// resume (`ROOM`).
 const FULL: usize = 16 << 20;
 const ROOM: usize = 4 << 20;
-/// What a message counts for besides its bytes.
+/// Fixed cost of a queued message, in bytes, besides its data.
 const WAITING_SIZE: usize = 64;
 
-/// Something that waits to be delivered.
+/// A queued message.
 #[derive(Debug)]
 enum Waiting {
     /// It goes into the receive buffer.
     Inline(Vec<u8>),
-    /// So does its head; its data are lent by the daemon.
+    /// Its head goes into the receive buffer; the daemon exposes its data.
     Own(Vec<u8>, Lendable),
-    /// The same, lent to the daemon, who hands it on.
+    /// Its head goes into the receive buffer; its data is a buffer exposed to the daemon, which
+    /// passes it on.
     Lent(Vec<u8>, Loan),
 }
 
 impl Waiting {
-    /// Bytes of the daemon's memory.
+    /// Returns the bytes of the daemon's memory that it takes.
     fn size(&self) -> usize {
         WAITING_SIZE
             + match self {
@@ -69,11 +70,11 @@ impl Waiting {
     }
 }
 
-/// What waits for one task, in order.
+/// Messages queued for one task, in order.
 #[derive(Debug, Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    /// Bytes of all.
+    /// Bytes of all queued messages.
     size: usize,
 }
 
@@ -84,21 +85,21 @@ impl Queue {
     }
 }
 
-/// A host's window, and what waits to go into it.
+/// This host's window, and the messages queued for it.
 #[derive(Debug)]
 pub struct Post {
     port: Port,
     queues: BTreeMap<Tid, Queue>,
-    /// Places of tasks that have ended, whose memory may not be given back yet; and whether it
-    /// should be tried.
+    /// Member indices of ended tasks whose memory is not released yet. `may_give_back` is set
+    /// when a release may succeed.
     left: Vec<u16>,
     may_give_back: bool,
-    /// Numbers of messages that go in parts.
+    /// Serial number of the next message that goes in parts.
     next_serial: u32,
 }
 
 impl Post {
-    /// A new window, with the daemon at place 0.
+    /// Returns a new window with the daemon as member 0.
     pub fn new(protocol: Protocol) -> Result<Post, WindowError> {
         let listed = protocol.is_listed();
         let messages = match listed {
@@ -117,21 +118,21 @@ impl Post {
         Ok(Post { port, queues, left, may_give_back: false, next_serial: 0 })
     }
 
-    /// The window's descriptor, for tasks.
+    /// Returns the window's descriptor, which tasks get.
     pub fn window(&self) -> BorrowedFd<'_> {
         self.port.members().window().memory().as_fd()
     }
 
-    /// Changes a group's slot; what was counted if it is closed by that.
+    /// Changes a group's slot. Returns the slot's count if the change closes it.
     pub fn change_slot(&self, slot: u16, change: SlotChange) -> Option<(Closing, Count)> {
         slots::change(self.port.members().window(), slot, change)
     }
 
-    /// Delivers this, now or later, after what was to be delivered before.
+    /// Delivers a message after those queued for the same task, now or later.
     pub fn deliver(&mut self, to: Tid, load: Load) {
         match load {
             Load::Lent(head, terms) => {
-                // If there is no such loan, no honest task has sent it.
+                // Only a task that violates the protocol sends terms without an exposed buffer.
                 if let Some(loan) = self.port.loan(terms) {
                     self.queues.entry(to).or_default().push(Waiting::Lent(head, loan));
                 }
@@ -177,22 +178,22 @@ impl Post {
         }
     }
 
-    /// The data of a message that was lent to us.
+    /// Returns the exposed buffer with the data of a message.
     pub fn loan(&self, terms: Terms) -> Option<Loan> {
         self.port.loan(terms)
     }
 
-    /// Whether so much waits for this task that nobody should send more to it.
+    /// Returns true if too many bytes are queued for the task; its senders must stop.
     pub fn is_full(&self, tid: Tid) -> bool {
         self.queues.get(&tid).is_some_and(|queue| queue.size > FULL)
     }
 
-    /// Whether those who waited for it may send more.
+    /// Returns true if stopped senders may resume.
     pub fn has_room(&self, tid: Tid) -> bool {
         self.queues.get(&tid).is_none_or(|queue| queue.size <= ROOM)
     }
 
-    /// Drops what still waits for a task that has ended.
+    /// Drops the messages queued for a task that has ended.
     pub fn forget(&mut self, tid: Tid) {
         self.queues.remove(&tid);
         if !self.left.contains(&tid.place()) {
@@ -201,27 +202,27 @@ impl Post {
         self.may_give_back = true;
     }
 
-    /// A process has ended, perhaps after the task that it was.
+    /// Records the end of a process. It may come after the end of its task.
     pub fn process_ended(&mut self) {
         self.may_give_back = true;
     }
 
-    /// Gives the system the memory back that tasks had for their messages that have ended. That
-    /// takes a while: who waits for news of the end should have it before.
+    /// Releases the message memory of ended tasks to the system. This takes a while, so call it
+    /// after the notices of their end.
     pub fn give_back(&mut self) {
         if std::mem::take(&mut self.may_give_back) {
-            // If that fails, it is given back when the place is taken anew.
+            // If that fails, the next member at the same index releases it.
             let _ = self.port.members().give_back_of_the_dead(&mut self.left);
         }
     }
 
-    /// Tries again. Returns whether something went.
+    /// Retries all queued messages. Returns true if some were delivered.
     pub fn try_again(&mut self) -> bool {
         let waiting: Vec<Tid> = self.queues.keys().copied().collect();
         waiting.into_iter().filter(|tid| self.try_task(*tid)).count() > 0
     }
 
-    /// Whether something waits.
+    /// Returns true if messages are queued.
     pub fn waits(&self) -> bool {
         !self.queues.is_empty()
     }
@@ -241,9 +242,10 @@ impl Post {
             };
             match sent {
                 Ok(()) => went = true,
-                // Somebody has overwritten the lender's slots: there is nothing to deliver.
+                // The lender's slots were overwritten, so there is no data to deliver.
                 Err(Refused::OutOfReach) => {}
-                // It has not come yet, is busy, or its end will be told.
+                // The task has not joined the window, is busy, or has ended; an end is reported
+                // elsewhere.
                 Err(_) => return went,
             }
             queue.size -= queue.waiting.pop_front().map_or(0, |first| first.size());

@@ -1,9 +1,9 @@
-//! Back-pressure: who sends faster than it is taken has to wait, and only who does. What waits
-//! for a task, or to go to another host, is bounded by that: while it is too much, the
-//! connection or output that brought more is not read.
+//! Back-pressure: only a sender that is faster than its receiver has to wait. This bounds the
+//! bytes queued for a task or in flight to a host. Above the limit, the daemon stops reading the
+//! connection or output that brought more.
 //!
-//! A daemon tells others whose messages come for such a task, and they do the same. Letters
-//! between daemons, and what the daemon itself has to say, always go.
+//! A daemon notifies the other hosts that send to such a task, and they do the same. Messages
+//! between daemons, and the daemon's own messages to tasks, are always sent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,49 +12,48 @@ use pvm::tid::Tid;
 use crate::event::PeerLetter;
 use crate::run::Running;
 
-/// Bytes of messages that may wait to go to a host before those who send more must wait, too;
-/// and so few must be left before they go on.
+/// Bytes in flight to a host above which its senders are stopped, and below which they resume.
 const PENDING_FULL: usize = 16 << 20;
 const PENDING_ROOM: usize = 4 << 20;
 
-/// Where it is narrow.
+/// The bottleneck.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Narrow {
-    /// What comes for a task is not taken.
+    /// A task does not take its messages.
     Task(Tid),
-    /// What goes to a host does not go fast enough.
+    /// Messages to a host are sent too slowly.
     Host(u16),
 }
 
-/// Who waits, for what.
+/// The sources that are not read, and the reasons.
 #[derive(Debug, Default)]
 pub(crate) struct Pressure {
-    /// What is not read.
+    /// Poll sources that are paused, by bottleneck.
     waiting: BTreeMap<Narrow, BTreeSet<u64>>,
-    /// Hosts that were told that a task of ours is full.
+    /// Hosts that were notified that a task of ours is full.
     told: BTreeMap<Tid, BTreeSet<u16>>,
-    /// Tasks of other hosts that are full.
+    /// Full tasks of other hosts.
     full: BTreeSet<Tid>,
-    /// Where something has just gone that should not have more.
+    /// The bottleneck that the last message met.
     met: Option<Narrow>,
 }
 
 impl Pressure {
-    /// Something has happened; what goes by that is its source's doing.
+    /// Starts a new event. Messages that it causes count for its source.
     pub(crate) fn begin(&mut self) {
         self.met = None;
     }
 }
 
 impl Running {
-    /// Something has gone to this task of ours.
+    /// Records a delivery to this task of ours.
     pub(crate) fn went_to(&mut self, tid: Tid) {
         if self.post.is_full(tid) {
             self.pressure.met = Some(Narrow::Task(tid));
         }
     }
 
-    /// Something has gone to this task of another host.
+    /// Records a message to this task of another host.
     pub(crate) fn went_far(&mut self, tid: Tid) {
         let host = tid.host();
         if self.pressure.full.contains(&tid) {
@@ -68,8 +67,7 @@ impl Running {
         self.network.peers.as_ref().map_or(0, |peers| peers.pending(host))
     }
 
-    /// All that this source brought is on its way: if that was too much, it is not read any
-    /// more for now.
+    /// Stops reading `source` for now, if one of its messages met a bottleneck.
     pub(crate) fn hold_back(&mut self, source: u64) {
         if let Some(narrow) = self.pressure.met.take() {
             self.poll.pause(source);
@@ -77,7 +75,7 @@ impl Running {
         }
     }
 
-    /// The same for what another host brought: it is told.
+    /// Notifies `host`, if one of its messages met a bottleneck.
     pub(crate) fn hold_back_host(&mut self, host: u16) {
         if let Some(Narrow::Task(tid)) = self.pressure.met.take()
             && self.pressure.told.entry(tid).or_default().insert(host)
@@ -86,7 +84,7 @@ impl Running {
         }
     }
 
-    /// What another host says of its tasks.
+    /// Records another host's notice that a task is full or has room.
     pub(crate) fn told(&mut self, letter: &PeerLetter) {
         match letter {
             PeerLetter::Full(tid) => self.pressure.full.insert(*tid),
@@ -95,7 +93,7 @@ impl Running {
         };
     }
 
-    /// Nobody waits for what is on this host.
+    /// Forgets the tasks of a lost host.
     pub(crate) fn lost(&mut self, host: u16) {
         self.pressure.full.retain(|tid| tid.host() != host);
         self.pressure.told.values_mut().for_each(|hosts| {
@@ -103,7 +101,7 @@ impl Running {
         });
     }
 
-    /// Lets those go on for whom there is room again.
+    /// Resumes the sources and hosts whose bottleneck is gone.
     pub(crate) fn let_go(&mut self) {
         let own = self.own_host();
         if !self.pressure.waiting.is_empty() {

@@ -1,5 +1,5 @@
-//! The processes of this host's tasks: those that the daemon has started, and those that
-//! have come by themselves. All are known by descriptors, so no signal goes astray.
+//! The processes of this host's tasks, both those that the daemon started and those that
+//! enrolled by themselves. Each has a PID descriptor, so a signal cannot reach a reused PID.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,36 +18,36 @@ use crate::tasks::Link;
 
 /// Bytes of output read at a time, as in stock PVM.
 const OUTPUT_SIZE: usize = 4096;
-/// Most reads before others get their turn.
+/// Most reads of one source before the others get their turn.
 const READS_MAX: usize = 64;
 
-/// What is known of a task's processes; numbers are those of their sources.
+/// A task's processes. Numbers are those of their poll sources.
 #[derive(Debug, Default)]
 struct Known {
     link: Option<Link>,
     /// The process that has enrolled.
     process: Option<u64>,
-    /// The process that the daemon has started, or had started.
+    /// The program that the daemon started, or had the node server start.
     child: Option<(u64, Program)>,
     output: Option<u64>,
-    /// The task is one no longer.
+    /// The task has ended; its program or output may not have.
     ended: bool,
 }
 
 /// A program that was started for a task.
 #[derive(Debug)]
 enum Program {
-    /// As a child of the daemon.
+    /// A child of the daemon.
     Process(Child),
-    /// In the space, by its server; the source is a stub.
+    /// In the space, started by the node server. Its source is a stub.
     InSpace,
 }
 
-/// All of them.
+/// The processes of all tasks of this host.
 #[derive(Debug, Default)]
 pub(crate) struct Processes(BTreeMap<Tid, Known>);
 
-/// What has been written, and whether more may come.
+/// Reads the available output. Returns true with it if more may come.
 pub(crate) fn read_output(fd: &OwnedFd) -> (Vec<u8>, bool) {
     let mut all = Vec::new();
     let mut bytes = [0; OUTPUT_SIZE];
@@ -63,12 +63,13 @@ pub(crate) fn read_output(fd: &OwnedFd) -> (Vec<u8>, bool) {
     (all, true)
 }
 
-/// Waits for a child that has ended.
+/// Reaps a child that has ended.
 fn wait(child: &Child) -> Usage {
     let mut status = 0;
     let mut used = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     let pid = child.id() as libc::pid_t;
-    // SAFETY: both can be written; nobody else waits for this child.
+    // SAFETY: `status` and `used` are live locals that `wait4` may write. `used` is zeroed, and
+    // every bit pattern of `rusage` is valid. Only this function reaps the child.
     let used = unsafe {
         libc::wait4(pid, &raw mut status, 0, used.as_mut_ptr());
         used.assume_init()
@@ -78,9 +79,11 @@ fn wait(child: &Child) -> Usage {
 }
 
 impl Processes {
-    /// A program was started: waits for its output and its end. Its PID.
+    /// Watches a started program: its output and its end. Returns its PID.
     ///
-    /// Errors: OutOfRes, and the program is gone.
+    /// # Errors
+    ///
+    /// `OutOfRes`; the program has been killed then.
     pub fn started(
         &mut self,
         tid: Tid,
@@ -113,12 +116,12 @@ impl Processes {
         }
     }
 
-    /// The space's server is to start the task's program; this is its stub.
+    /// Records that the node server was asked to start the task's program, through this stub.
     pub fn lodged(&mut self, tid: Tid, stub: u64) {
         self.0.entry(tid).or_default().child = Some((stub, Program::InSpace));
     }
 
-    /// The task's program, which the space's server was to start, writes to this.
+    /// Watches the output of a program that the node server started.
     pub fn has_output(&mut self, tid: Tid, output: OwnedFd, poll: &mut Poll<Source>) {
         let Some(known) = self.0.get_mut(&tid) else { return };
         if rustix::fs::fcntl_setfl(&output, OFlags::NONBLOCK).is_ok() {
@@ -126,49 +129,50 @@ impl Processes {
         }
     }
 
-    /// The space's server has not started it.
+    /// Records that the node server did not start the program.
     pub fn refused(&mut self, tid: Tid) {
         self.0.remove(&tid);
     }
 
-    /// A process has enrolled as this task.
+    /// Records that a process has enrolled as this task, and watches its end.
     pub fn enrolled(&mut self, tid: Tid, link: Link, pid: u32, poll: &mut Poll<Source>) {
         let known = self.0.entry(tid).or_default();
         known.link = Some(link);
-        // One of another PID namespace has no number here; its connection tells of its end.
+        // A process of another PID namespace has no PID here; its connection shows its end.
         let process = Pid::from_raw(pid as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         if let Some(Ok(process)) = process {
             known.process = poll.add(Source::Process(tid, process)).ok();
         }
     }
 
-    /// Who speaks by this connection.
+    /// Returns the task of this connection.
     pub fn at(&self, link: Link) -> Option<Tid> {
         let mut all = self.0.iter();
         all.find(|(_, known)| known.link == Some(link)).map(|(tid, _)| *tid)
     }
 
-    /// Whether a process has enrolled as this task.
+    /// Returns true if a process has enrolled as this task.
     pub fn has_enrolled(&self, tid: Tid) -> bool {
         self.0.get(&tid).is_some_and(|known| known.link.is_some())
     }
 
-    /// Connection and output of a task.
+    /// Returns a task's connection and output.
     pub fn sources(&self, tid: Tid) -> (Option<Link>, Option<u64>) {
         self.0.get(&tid).map_or((None, None), |known| (known.link, known.output))
     }
 
-    /// The process that had enrolled as this task has ended.
+    /// Records the end of the process that had enrolled as this task.
     pub fn left(&mut self, tid: Tid) {
         self.change(tid, |known| known.process = None);
     }
 
-    /// The task's output has ended.
+    /// Records the end of the task's output.
     pub fn output_ended(&mut self, tid: Tid) {
         self.change(tid, |known| known.output = None);
     }
 
-    /// The program that the daemon started has ended: one in the space with this status.
+    /// Reaps the program that the daemon started. `status` is the wait status of one in the
+    /// space.
     pub fn reap(&mut self, tid: Tid, status: i32) -> Usage {
         let mut usage = Usage { status, ..Usage::default() };
         self.change(tid, |known| {
@@ -179,8 +183,8 @@ impl Processes {
         usage
     }
 
-    /// The task is one no longer; its program may run on. The source of the process that had
-    /// enrolled, which is of no interest now.
+    /// Forgets the connection of a task that has ended; its program may still run. Returns the
+    /// source of the process that had enrolled, which needs no watching now.
     pub fn forget(&mut self, tid: Tid) -> Option<u64> {
         let process = self.0.get_mut(&tid).and_then(|known| known.process.take());
         self.change(tid, |known| {
@@ -198,11 +202,12 @@ impl Processes {
         }
     }
 
-    /// Sends a task a signal: to the process that has enrolled, or will.
+    /// Sends a signal to the process that has enrolled as the task, or to its program.
     pub fn signal(&self, tid: Tid, signal: i32, poll: &mut Poll<Source>) {
         let Some(known) = self.0.get(&tid) else { return };
         let process = known.process.or(known.child.as_ref().map(|(number, _)| *number));
-        // SAFETY: the kernel checks the number; nobody here depends on any signal.
+        // SAFETY: `signal` lies in 1..=64, checked here, and the kernel validates it. The daemon
+        // depends on no signal that libc reserves.
         let signal =
             (1..=64).contains(&signal).then(|| unsafe { Signal::from_raw_unchecked(signal) });
         let (Some(number), Some(signal)) = (process, signal) else { return };
@@ -213,18 +218,18 @@ impl Processes {
         }
     }
 
-    /// Sends all a signal, but one; also to programs whose tasks have ended.
+    /// Sends a signal to all tasks but one, and to programs whose tasks have ended.
     pub fn signal_all(&self, but: Option<Tid>, signal: i32, poll: &mut Poll<Source>) {
         let all = self.0.keys().filter(|tid| Some(**tid) != but);
         all.for_each(|tid| self.signal(*tid, signal, poll));
     }
 
-    /// Whether some program that the daemon started has not ended.
+    /// Returns true if a program that the daemon started has not ended.
     pub fn are_there(&self) -> bool {
         self.0.values().any(|known| known.child.is_some())
     }
 
-    /// Ends all programs that the daemon started.
+    /// Kills all programs that the daemon started.
     pub fn kill_all(&mut self, poll: &mut Poll<Source>) {
         for (number, child) in self.0.values_mut().filter_map(|known| known.child.as_mut()) {
             match child {

@@ -1,4 +1,5 @@
-//! The daemon's loop: waits for what happens, tells [`Daemon`] of it, does what it says.
+//! The daemon's event loop: waits for events, passes them to [`Daemon`], and executes its
+//! actions.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -37,51 +38,52 @@ use crate::socket::{self, Refused};
 use crate::space::{Fate, Space, Stub};
 use crate::tasks::Link;
 
-/// How long what found no room waits before it is tried again: from, and at most.
+/// Retry interval for messages that found no room: initial and maximum.
 const RETRY_MIN: Duration = Duration::from_micros(200);
 const RETRY_MAX: Duration = Duration::from_millis(20);
-/// How long tasks have to end when the virtual machine is halted.
+/// Time that tasks have to end when the virtual machine is halted.
 const HALT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a user may say about a daemon.
+/// A daemon's command-line options.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The virtual machine's ID (PVM_VMID).
     pub vmid: Option<String>,
-    /// Where the socket is to be; else in [`job::directory`].
+    /// Directory of the socket; default: [`job::directory`].
     pub directory: Option<PathBuf>,
-    /// Where the log is to be; else in `log::directory`.
+    /// Directory of the log; default: `log::directory`.
     pub log: Option<PathBuf>,
-    /// The host's name; else the system's.
+    /// The host's name; default: the system's.
     pub name: Option<String>,
-    /// Its hosts.
+    /// The host file.
     pub hostfile: HostFile,
-    /// SIGHUP, SIGINT and SIGTERM of this process halt the virtual machine.
+    /// Halt the virtual machine on SIGHUP, SIGINT and SIGTERM.
     pub signals: bool,
-    /// Nobody reads standard error once tasks can connect.
+    /// Write no more to standard error once tasks can connect.
     pub quiet: bool,
-    /// Tasks live in one space on each host.
+    /// Tasks share one address space on each host.
     pub space: bool,
-    /// Bytes of a task's segment there, if the user says.
+    /// Bytes of a task's segment in that space, if given.
     pub segment_size: Option<u64>,
 }
 
-/// What a descriptor is about.
+/// The object behind a polled descriptor.
 #[derive(Debug)]
 pub(crate) enum Source {
     Listener(UnixListener),
     Signals(OwnedFd),
     Connection(Connection),
-    /// Of a task that has enrolled.
+    /// PID descriptor of a task that has enrolled.
     Process(Tid, OwnedFd),
-    /// Of one that the daemon started, which may have enrolled, or only its child.
+    /// PID descriptor of a program that the daemon started. The program or a child of it may
+    /// enroll.
     Child(Tid, OwnedFd),
     Output(Tid, OwnedFd),
-    /// Of one that lives in the space, or is to.
+    /// Connection to the node server for a task that is, or will be, in the space.
     Stub(Tid, Stub),
-    /// Other hosts have sent something, or are lost.
+    /// Wake-up descriptor of the fabric.
     Fabric(OwnedFd),
-    /// Daemons have been started on other hosts.
+    /// Wake-up descriptor for daemons started on other hosts.
     Starts(OwnedFd),
 }
 
@@ -109,36 +111,36 @@ pub(crate) struct Running {
     pub(crate) pressure: Pressure,
     retry: Duration,
     processes: Processes,
-    /// Where tasks live, if not as ordinary processes.
+    /// The space of this host's tasks, with `--space`.
     space: Option<Space>,
     settings: Settings,
     pub(crate) log: Log,
     daemon: Daemon,
-    /// What it is still to be told.
+    /// Events not passed to the daemon yet.
     events: VecDeque<Event>,
     telling: bool,
     pub(crate) network: Network,
-    /// By when all tasks have to end.
+    /// Time limit for all tasks to end.
     halting: Option<Instant>,
 }
 
-/// How a daemon begins.
+/// The role in which a daemon starts.
 pub(crate) enum Beginning {
-    /// As the first host of a virtual machine.
+    /// First host of a virtual machine.
     First,
-    /// As the first host of one whose other hosts a launcher has started.
+    /// First host of a virtual machine whose other hosts a launcher has started.
     Leader { secret: [u8; 32], peers: Box<Peers>, acceptances: Vec<Acceptance> },
-    /// As the guest of one.
+    /// Guest in a virtual machine.
     Guest(Box<Invitation>),
 }
 
-/// Runs the daemon of a new virtual machine until it is told to halt. `ready` is called once
-/// tasks can connect.
+/// Runs the daemon of a new virtual machine until it is halted. Calls `ready` once tasks can
+/// connect.
 pub fn run(options: &Options, ready: impl FnOnce(&Path)) -> Result<(), Refused> {
     begin(options, Beginning::First, |running| ready(&running.path))
 }
 
-/// Runs a daemon. `ready` is called once it can be reached.
+/// Runs a daemon. Calls `ready` once tasks can connect.
 pub(crate) fn begin(
     options: &Options,
     beginning: Beginning,
@@ -283,7 +285,7 @@ impl Running {
         Ok(())
     }
 
-    /// Whether the virtual machine has ended. Who did not end in time is made to.
+    /// Returns true if the virtual machine has ended. Kills tasks that did not end in time.
     fn is_over(&mut self) -> bool {
         let Some(by) = self.halting else { return false };
         if Instant::now() < by {
@@ -320,8 +322,8 @@ impl Running {
         }
     }
 
-    /// The program that the daemon has started for this task has ended: one in the space with
-    /// this status.
+    /// Handles the end of the program that the daemon had started for this task. `status` is the
+    /// wait status of a program in the space.
     fn child_ended(&mut self, number: u64, tid: Tid, status: i32) {
         self.poll.remove(number);
         self.read_all(tid);
@@ -333,7 +335,7 @@ impl Running {
         }
     }
 
-    /// Takes what a task has sent and written before it went.
+    /// Reads the requests and output that a task left at its end.
     fn read_all(&mut self, tid: Tid) {
         let (link, output) = self.processes.sources(tid);
         if let Some(number) = output {
@@ -360,12 +362,12 @@ impl Running {
         }
     }
 
-    /// The connection has ended, or is to.
+    /// Handles the end of a connection, or closes it.
     fn close(&mut self, link: Link) {
         if self.poll.remove(link).is_none() {
             return;
         }
-        // What the task has written comes before its end.
+        // The task's output is passed on before its end.
         let output = self.processes.at(link).and_then(|tid| self.processes.sources(tid).1);
         if let Some(number) = output {
             self.read_output(number);
@@ -395,7 +397,7 @@ impl Running {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    // Out of descriptors, most likely: who waits waits until some are free.
+                    // Probably out of descriptors: let the process wait until some are free.
                     self.log.say(&format!("a task cannot connect: {error}"));
                     std::thread::sleep(RETRY_MAX);
                     return;
@@ -414,18 +416,19 @@ impl Running {
         }
     }
 
-    /// This host's number.
+    /// Returns this host's number.
     pub(crate) fn own_host(&self) -> u16 {
         self.daemon.host
     }
 
-    /// Where tasks connect.
+    /// Returns the path of the socket for tasks.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Tells the daemon what has happened, and does what it says. What happens by that it is
-    /// told after all of it is done: letters go in the order in which it sends them.
+    /// Passes an event to the daemon and executes its actions. Events caused by an action wait
+    /// until all actions are executed, so that messages keep the order in which the daemon sends
+    /// them.
     pub(crate) fn tell(&mut self, event: Event) {
         self.events.push_back(event);
         if std::mem::replace(&mut self.telling, true) {
@@ -493,7 +496,8 @@ impl Running {
         }
     }
 
-    /// Starts a program, in the space if there is one. A debugger starts its program itself.
+    /// Starts a program, in the space if there is one. A debugger starts its program as a
+    /// process.
     fn start(&mut self, recipe: Box<Recipe>) {
         let space = self.space.as_mut().filter(|_| !recipe.debugged);
         let Some(space) = space else { return self.start_process(&recipe) };
@@ -507,7 +511,7 @@ impl Running {
         }
     }
 
-    /// Starts a program that cannot live in the space.
+    /// Starts as a process a program that cannot run in the space.
     fn start_outside(&mut self, recipe: &Recipe, why: &str) {
         let tid = recipe.tid;
         self.log.say(&format!("[{tid}] {why}; it runs as an ordinary process, not in the space"));
@@ -521,7 +525,7 @@ impl Running {
         self.tell(Event::TaskStarted(recipe.tid, watched.map_err(Into::into)));
     }
 
-    /// The space's server has said this of a task.
+    /// Handles a report of the node server on a task.
     fn act_in_space(&mut self, number: u64, tid: Tid, fate: Fate) {
         match fate {
             Fate::Started(pid, output) => {
@@ -554,7 +558,7 @@ impl Running {
         }
     }
 
-    /// Has all tasks end, but who asked for it: that one is told, and free to go on.
+    /// Ends all tasks but `asker`, which requested the halt and may continue.
     fn halt(&mut self, asker: Option<Tid>) {
         if self.halting.is_none() {
             self.processes.signal_all(asker, libc::SIGTERM, &mut self.poll);
@@ -568,12 +572,12 @@ fn now() -> Clock {
     Clock { seconds: since.as_secs() as i64, microseconds: since.subsec_micros() as i32 }
 }
 
-/// What the user has chosen for the virtual machine: [`silence_ms`] and [`protocol`].
+/// Returns the user's settings for the virtual machine: [`silence_ms`] and [`protocol`].
 pub(crate) fn choices() -> Result<(u32, Protocol), Failure> {
     Ok((silence_ms()?, protocol()?))
 }
 
-/// By which messages go inside a host: `NAGAYA_PVM_PROTOCOL`.
+/// Returns the protocol for messages inside a host: `NAGAYA_PVM_PROTOCOL`.
 fn protocol() -> Result<Protocol, Failure> {
     let Some(text) = std::env::var_os("NAGAYA_PVM_PROTOCOL") else {
         return Ok(Protocol::default());
@@ -585,8 +589,8 @@ fn protocol() -> Result<Protocol, Failure> {
     })
 }
 
-/// After how many milliseconds of silence a host counts as lost: `NAGAYA_PVM_SILENCE`, in
-/// seconds.
+/// Returns the silence in milliseconds after which a host counts as lost: `NAGAYA_PVM_SILENCE`,
+/// given in seconds.
 fn silence_ms() -> Result<u32, Failure> {
     let Some(text) = std::env::var_os("NAGAYA_PVM_SILENCE") else { return Ok(SILENCE_MS) };
     let seconds = text.to_str().and_then(|text| text.parse::<f64>().ok());
@@ -599,13 +603,13 @@ fn silence_ms() -> Result<u32, Failure> {
     }
 }
 
-/// This host, as others see it.
+/// Returns the description of a host that other hosts see.
 pub(crate) fn info(host: u16, name: String, speed: i32) -> HostInfo {
     let architecture = ARCHITECTURE.into();
     HostInfo { tid: Tid::of_host(host), name, architecture, speed, signature: signature() }
 }
 
-/// A secret for a new virtual machine.
+/// Returns a random secret for a new virtual machine.
 pub(crate) fn new_secret() -> Result<[u8; 32], Failure> {
     let mut secret = [0; 32];
     getrandom(&mut secret, GetRandomFlags::empty()).map_err(system("make a secret"))?;
