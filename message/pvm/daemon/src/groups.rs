@@ -1,16 +1,17 @@
-//! Groups of tasks (libgpvm3), as all hosts know them: they change only in the total order,
-//! so there is no group server whose end would be theirs.
+//! Groups of tasks (libgpvm3). They are replicated on all hosts and change only in the total
+//! order, so there is no group server whose loss would end them.
 //!
-//! Numbers, refusals and what a member's end does to those who wait are those of stock PVM's
-//! group server: a member's place goes to who joins next; an arrival at a barrier counts even
-//! if who arrived is dead; a static group dies with its first member that goes. (Stock PVM
-//! then forgets those who wait at a barrier; they get `PvmNoGroup`, as its manual has it.)
+//! Instance numbers, errors and the effects of a member's end are those of stock PVM's group
+//! server. A new member gets the lowest free instance. An arrival at a barrier counts even if
+//! the member has ended since. A static group dies with the first member that leaves. (Stock PVM
+//! then forgets the members waiting at a barrier; here they get `PvmNoGroup`, as its manual
+//! documents.)
 //!
-//! While all members are on one host they count at their barriers themselves, in the group's
-//! [slot](pvm::slots) there. When a member arrives that cannot, because it is on another host
-//! or wants a strange number, the host closes the slot and proposes what was counted
-//! ([`Groups::counted`]); meanwhile arrivals queue up here. The slot is opened again when
-//! nobody waits.
+//! While all members are on one host, they count barrier arrivals themselves, in the group's
+//! [slot](pvm::slots) there. A member on another host, or one with a count that the slot cannot
+//! hold, does not use the slot. When it arrives, the host closes the slot and proposes the
+//! slot's count ([`Groups::counted`]); arrivals queue here meanwhile. The slot is opened again
+//! when nobody waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,36 +24,36 @@ use serde::{Deserialize, Serialize};
 use crate::errand::Reply;
 use crate::machine::Asker;
 
-/// What a change of groups asks of the hosts.
+/// An effect that a change of groups has on the hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// This request is answered.
     Answer(Asker, Reply),
-    /// Of every host: something happens to this slot.
+    /// This slot changes on every host.
     Slot(u16, SlotChange),
 }
 
-/// What happens to a slot; the names are those of [`slots::Slot`]'s functions.
+/// A change of a slot; the names are those of [`slots::Slot`]'s functions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotChange {
-    /// It becomes another group's, with this version, or nobody's.
+    /// The slot is assigned to another group with this version, or freed.
     Clear(u32),
     /// Its group has this version now.
     Changed(u32),
-    /// In the window of this host, tasks count from now on.
+    /// From now on, tasks of this host count arrivals in its window.
     Open(u16),
-    /// In the window of this host, they no longer do. What was counted is to be proposed.
+    /// Tasks of this host no longer count in its window. The host proposes the slot's count.
     Close(u16, Closing),
-    /// All are there. Who sleeps is woken.
+    /// The barrier is complete. Wakes the waiters.
     Complete,
-    /// The group is dead. Who sleeps is woken.
+    /// The group is dead. Wakes the waiters.
     Kill,
-    /// Who sleeps is woken, to look again.
+    /// Wakes the waiters, so that they check the slot again.
     Wake,
 }
 
 impl SlotChange {
-    /// The only host that it concerns.
+    /// Returns the only host that the change concerns; `None` if it concerns all.
     pub fn host(&self) -> Option<u16> {
         match self {
             SlotChange::Open(host) | SlotChange::Close(host, _) => Some(*host),
@@ -61,34 +62,34 @@ impl SlotChange {
     }
 }
 
-/// Which slot was closed, for whom: [`Groups::counted`] wants to know.
+/// Identifies a closed slot's group, for [`Groups::counted`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closing {
     name: String,
     born: u32,
 }
 
-/// The groups.
+/// All groups.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Groups {
     groups: BTreeMap<String, Group>,
-    /// The last that was given.
+    /// The last version assigned.
     version: u32,
     used_slots: BTreeSet<u16>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Group {
-    /// Its first version: a group of the same name that comes later has another.
+    /// Its first version; distinguishes it from a later group with the same name.
     born: u32,
     version: u32,
     slot: Option<u16>,
     phase: Phase,
     members: Vec<Option<Tid>>,
     counting: Counting,
-    /// Here, for a barrier.
+    /// Arrivals at a barrier that is counted here.
     barrier: Option<Count>,
-    /// To become static. Never forgotten, so that nobody can do it twice.
+    /// Arrivals at pvm_freezegroup. Never removed, so that a group is frozen at most once.
     freezing: Option<Count>,
 }
 
@@ -96,31 +97,31 @@ struct Group {
 enum Phase {
     Dynamic,
     Static,
-    /// Static once; has lost a member.
+    /// Was static, and has lost a member.
     Dead,
 }
 
-/// Where arrivals at a barrier are counted.
+/// The location that counts arrivals at a barrier.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Counting {
     Here,
     /// In the slot on this host.
     Slot(u16),
-    /// That was asked for what it has counted; these wait to be counted.
+    /// The slot on this host is being closed; these arrivals wait for its count.
     Closing(u16, Vec<(Asker, i32)>),
 }
 
-/// How many have come of how many.
+/// Arrivals at a barrier or freeze.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Count {
     wanted: i32,
     reached: i32,
-    /// Those of them who wait for an answer.
+    /// Members that wait for an answer.
     waiting: Vec<Asker>,
 }
 
 impl Count {
-    /// One more comes. Who waits, when all are there.
+    /// Counts one arrival. Returns the waiters if the count is complete.
     fn arrive(
         count: &mut Option<Count>,
         wanted: i32,
@@ -132,7 +133,7 @@ impl Count {
         }
         count.reached = count.reached.saturating_add(1);
         if count.reached > wanted {
-            // As in stock PVM: nobody gets past a count that cannot be.
+            // As in stock PVM, a count of zero or less is never complete.
             return Err(Error::Mismatch);
         }
         count.waiting.push(asker);
@@ -153,7 +154,7 @@ impl Group {
         self.members().any(|member| member == tid)
     }
 
-    /// The host of all members.
+    /// Returns the host of all members, if it is the same.
     fn host(&self) -> Option<u16> {
         let mut hosts = self.members().map(Tid::host);
         let host = hosts.next()?;
@@ -162,7 +163,7 @@ impl Group {
 }
 
 impl Groups {
-    /// What is known of a group. Errors: NullGroup, NoGroup.
+    /// Returns the members and state of a group. Errors: NullGroup, NoGroup.
     pub fn info(&self, name: &str) -> Result<GroupInfo, Error> {
         let group = self.find(name)?;
         Ok(GroupInfo {
@@ -173,13 +174,13 @@ impl Groups {
         })
     }
 
-    /// What makes the slots of a new host's window what they are on others.
+    /// Returns the changes that initialize the slots of a new host's window.
     pub fn slots(&self) -> Vec<(u16, SlotChange)> {
         let groups = self.groups.values();
         groups.filter_map(|group| Some((group.slot?, SlotChange::Clear(group.version)))).collect()
     }
 
-    /// Does what a task wants of a group.
+    /// Executes a task's group request.
     pub fn request(&mut self, asker: Asker, request: &GroupRequest) -> Vec<Effect> {
         let mut effects = Vec::new();
         let answer = match request {
@@ -206,7 +207,7 @@ impl Groups {
         effects
     }
 
-    /// A host has closed a slot, and this had been counted.
+    /// Takes over the count of a slot that a host has closed.
     pub fn counted(&mut self, host: u16, closing: &Closing, count: slots::Count) -> Vec<Effect> {
         let mut effects = Vec::new();
         if let Some(group) = self.groups.get_mut(&closing.name)
@@ -218,14 +219,14 @@ impl Groups {
         effects
     }
 
-    /// A task is one no longer.
+    /// Removes a task that has ended from its groups.
     pub fn ended(&mut self, tid: Tid) -> Vec<Effect> {
         let mut effects = Vec::new();
         let names = self.groups.iter().filter(|(_, group)| group.has(tid));
         let names: Vec<String> = names.map(|(name, _)| name.clone()).collect();
         for name in names {
             self.leave(tid, &name, &mut effects).expect("it is a member");
-            // It may have been the last to arrive, and killed before it woke the others.
+            // The task may have been the last to arrive, and killed before it woke the others.
             if let Some(Group { slot: Some(slot), .. }) = self.groups.get(&name) {
                 effects.push(Effect::Slot(*slot, SlotChange::Wake));
             }
@@ -233,7 +234,7 @@ impl Groups {
         effects
     }
 
-    /// A host is lost, with all its tasks.
+    /// Removes the tasks of a lost host.
     pub fn host_left(&mut self, host: u16) -> Vec<Effect> {
         let mut effects = Vec::new();
         let members = self.groups.values().flat_map(Group::members);
@@ -242,7 +243,7 @@ impl Groups {
             effects.extend(self.ended(tid));
         }
         for group in self.groups.values_mut() {
-            // What was counted in its slot is lost with those who came.
+            // The count of its slot is lost, and so are the tasks that it counted.
             match group.counting {
                 Counting::Slot(counting) if counting == host => {
                     group.counting = Counting::Here;
@@ -276,7 +277,7 @@ impl Groups {
         self.version
     }
 
-    /// The new member's instance.
+    /// Adds a member and returns its instance.
     fn join(&mut self, tid: Tid, name: &str, effects: &mut Vec<Effect>) -> Result<i32, Error> {
         match self.find(name) {
             Ok(group) if group.phase != Phase::Dynamic => return Err(Error::NotInGroup),
@@ -388,7 +389,7 @@ fn answer_all(askers: Vec<Asker>, reply: Reply, effects: &mut Vec<Effect>) {
     effects.extend(askers.into_iter().map(|asker| Effect::Answer(asker, reply.clone())));
 }
 
-/// Other members than before.
+/// Publishes a new version of the member list.
 fn changed(group: &mut Group, version: u32, effects: &mut Vec<Effect>) {
     group.version = version;
     if let Some(slot) = group.slot {
@@ -397,7 +398,7 @@ fn changed(group: &mut Group, version: u32, effects: &mut Vec<Effect>) {
     open(group, effects);
 }
 
-/// Has the members count, if they can and nobody waits.
+/// Opens the slot, if all members are on one host and nobody waits.
 fn open(group: &mut Group, effects: &mut Vec<Effect>) {
     if group.counting == Counting::Here
         && group.phase != Phase::Dead
@@ -409,7 +410,7 @@ fn open(group: &mut Group, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Has the members count no longer.
+/// Closes the slot if it is open.
 fn close(name: &str, group: &mut Group, effects: &mut Vec<Effect>) {
     if let (Counting::Slot(host), Some(slot)) = (&group.counting, group.slot) {
         let closing = Closing { name: name.to_owned(), born: group.born };
@@ -418,7 +419,7 @@ fn close(name: &str, group: &mut Group, effects: &mut Vec<Effect>) {
     }
 }
 
-/// Goes on counting here.
+/// Continues the count of a closed slot here.
 fn take_over(group: &mut Group, count: slots::Count, effects: &mut Vec<Effect>) {
     let counting = std::mem::replace(&mut group.counting, Counting::Here);
     let Counting::Closing(_, queue) = counting else { unreachable!("the callers looked") };
@@ -426,7 +427,7 @@ fn take_over(group: &mut Group, count: slots::Count, effects: &mut Vec<Effect>) 
         group.barrier = Some(Count {
             wanted: count.wanted.into(),
             reached: count.arrived.into(),
-            waiting: Vec::new(), // at the slot
+            waiting: Vec::new(), // they wait at the slot
         });
     }
     for (asker, wanted) in queue {
@@ -435,7 +436,7 @@ fn take_over(group: &mut Group, count: slots::Count, effects: &mut Vec<Effect>) 
     open(group, effects);
 }
 
-/// A member arrives at a barrier that is counted here.
+/// Handles an arrival at a barrier that is counted here.
 fn arrive(group: &mut Group, asker: Asker, wanted: i32, effects: &mut Vec<Effect>) {
     match Count::arrive(&mut group.barrier, wanted, asker) {
         Err(error) => effects.push(Effect::Answer(asker, Err(error.code()))),
@@ -451,7 +452,7 @@ fn arrive(group: &mut Group, asker: Asker, wanted: i32, effects: &mut Vec<Effect
     }
 }
 
-/// A static group has lost a member.
+/// Marks a static group as dead; it has lost a member.
 fn die(group: &mut Group, effects: &mut Vec<Effect>) {
     group.phase = Phase::Dead;
     let counting = std::mem::replace(&mut group.counting, Counting::Here);

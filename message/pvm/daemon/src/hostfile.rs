@@ -1,4 +1,4 @@
-//! Host files: which hosts a virtual machine begins with, and what is said of those that are
+//! Host files: the hosts with which a virtual machine starts, and options for hosts that are
 //! added later. The syntax is that of stock PVM (pvmd(1)).
 //!
 //! ```text
@@ -13,22 +13,22 @@ use std::fmt;
 /// Largest speed, as in stock PVM.
 const SPEED_MAX: i32 = 1_000_000;
 
-/// What may be said of a host.
+/// The options of a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostOptions {
     /// The login there (lo=).
     pub login: Option<String>,
     /// The daemon's program there (dx=).
     pub program: Option<String>,
-    /// Where programs are searched (ep=).
+    /// Directories searched for programs (ep=).
     pub path: Option<String>,
-    /// Where they run (wd=).
+    /// Working directory of programs (wd=).
     pub directory: Option<String>,
-    /// What starts programs under a debugger (bx=).
+    /// The program that runs tasks under a debugger (bx=).
     pub debugger: Option<String>,
     /// Its relative speed (sp=).
     pub speed: Option<i32>,
-    /// As what it is found in the network (ip=).
+    /// Its name or address on the network (ip=).
     pub address: Option<String>,
     /// The virtual machine's ID there (id=).
     pub vmid: Option<String>,
@@ -39,9 +39,9 @@ pub struct HostOptions {
 pub struct Host {
     /// Its name.
     pub name: String,
-    /// What is said of it, defaults included.
+    /// Its options, defaults included.
     pub options: HostOptions,
-    /// Whether it is one of the virtual machine from the start.
+    /// Whether the virtual machine starts with it.
     pub starts: bool,
 }
 
@@ -50,16 +50,16 @@ pub struct Host {
 pub struct HostFile {
     /// Its hosts, in order.
     pub hosts: Vec<Host>,
-    /// What is said of hosts that it does not have.
+    /// Options of hosts that the file does not name.
     pub defaults: HostOptions,
 }
 
-/// What is wrong, and in which line, from 1.
+/// A syntax error in a host file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// The line.
+    /// The line, from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The error.
     pub what: String,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Display for Fault {
 }
 
 impl HostOptions {
-    /// Takes over what the words say, `key=value` each.
+    /// Reads options from words of the form `key=value`.
     fn read<'a>(&mut self, words: impl Iterator<Item = &'a str>) -> Result<(), String> {
         for word in words {
             let (key, value) =
@@ -107,7 +107,11 @@ impl HostOptions {
 }
 
 impl HostFile {
-    /// Reads a host file. Errors: the first fault.
+    /// Reads a host file.
+    ///
+    /// # Errors
+    ///
+    /// The first syntax error.
     pub fn parse(text: &str) -> Result<HostFile, Fault> {
         let mut file = HostFile::default();
         for (line, text) in (1..).zip(text.lines()) {
@@ -118,7 +122,7 @@ impl HostFile {
         Ok(file)
     }
 
-    /// Reads a line: the host that it names, if it does, and not only defaults.
+    /// Reads a line. Returns the host that it names, if it names one.
     fn line(&mut self, line: &str) -> Result<Option<Host>, String> {
         let mut words = line.split_whitespace();
         let Some(first) = words.next().filter(|word| !word.starts_with('#')) else {
@@ -128,13 +132,13 @@ impl HostFile {
             self.defaults.read(words)?;
             return Ok(None);
         }
-        // The mark may stand alone, or before the name.
+        // The mark may stand alone or directly before the name.
         let (starts, name) = match first.strip_prefix('&') {
             None => (true, first),
             Some("") => (false, words.next().ok_or("& without a host")?),
             Some(name) => (false, name),
         };
-        // To overload a host is nothing special here.
+        // `$` allows several daemons on one machine in stock PVM; it has no effect here.
         let name = name.strip_prefix('$').unwrap_or(name);
         if name.is_empty() || name.contains('=') || name.starts_with('-') {
             return Err(format!("{name:?} is no name of a host"));
@@ -144,8 +148,8 @@ impl HostFile {
         Ok(Some(Host { name: name.to_string(), options, starts }))
     }
 
-    /// The host that is meant by a line of pvm_addhosts: what this file says of it, and then
-    /// the line.
+    /// Returns the host that a line of pvm_addhosts names. Options in the line override those of
+    /// this file.
     pub fn wanted(&self, line: &str) -> Result<Host, String> {
         let mut words = line.split_whitespace();
         let name = words.next().unwrap_or_default().trim_start_matches(['&', '$']);
@@ -155,7 +159,7 @@ impl HostFile {
         host.ok_or_else(|| format!("{line:?} names no host"))
     }
 
-    /// What is said of the host with this name, with or without its domain.
+    /// Returns the options of the host with this name, with or without its domain.
     pub fn own(&self, name: &str) -> &HostOptions {
         let short = |name: &str| name.split('.').next().unwrap_or_default().to_string();
         let is = |host: &&Host| host.name == name || short(&host.name) == short(name);
@@ -194,7 +198,7 @@ mod tests {
         let logins: Vec<_> = file.hosts.iter().map(|h| h.options.login.as_deref()).collect();
         assert_eq!(logins, [None, None, Some("guest"), Some("guest2"), Some("guest")]);
         assert_eq!(file.hosts[1].options.speed, Some(2000));
-        // Hosts that are added later: those of the file, and others.
+        // Hosts added later: one of the file, and a new one.
         let igor = file.wanted("igor.firewall.com wd=/tmp").expect("a host").options;
         assert_eq!(igor.path.as_deref(), Some("bob/pvm3/bin/$PVM_ARCH"));
         assert_eq!(

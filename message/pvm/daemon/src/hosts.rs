@@ -1,9 +1,9 @@
-//! Hosts that are added and deleted, and those that are lost.
+//! Adding and deleting hosts, and the loss of hosts.
 //!
-//! To be added a host takes these steps, and any may fail: our own place on the fabric is
-//! known to all; numbers for the new hosts are reserved; daemons are started there, and
-//! answer with their places; each one's joining is ordered; it gets the state of the machine,
-//! and says that it is ready.
+//! A host is added in these steps, and any may fail. The virtual machine learns our own fabric
+//! address. Numbers for the new hosts are reserved. Daemons are started there, and answer with
+//! their addresses. The join of each is ordered. Each gets the state of the virtual machine, and
+//! reports that it is ready.
 
 use std::collections::BTreeMap;
 
@@ -19,35 +19,35 @@ use crate::machine::{Asker, Change, What};
 use crate::order::Item;
 use crate::start::{Fault, Recipe, Started};
 
-/// After so many ticks without a letter a host is lost. (Of a daemon that was killed, its
-/// machine tells at once. This is for machines and networks that fail without a word.)
+/// Ticks of silence after which a host counts as lost. This covers machines and networks that
+/// fail silently; if a daemon is killed, its closed connection shows it at once.
 pub const TICKS: u32 = 6;
-/// For how many ticks a guest that has accepted waits until it is let join.
+/// Ticks that a guest waits for its join after it has accepted.
 const JOIN_TICKS: u32 = 4 * TICKS;
 
-/// What the line begins with by which a daemon tells a hoster that it runs.
+/// Start of the line by which a daemon tells its hoster that it runs.
 pub(crate) const STARTED: &str = "ddpro<";
 
-/// Bit of the number of a request that a resource manager has made.
+/// Bit in the number of a request that a resource manager has made.
 const MANAGED: u32 = 1 << 31;
 
-/// The speed of a host of which nothing is said.
+/// Default speed of a host.
 pub(crate) const SPEED: i32 = 1000;
 
-/// A host that somebody wants.
+/// A host that a task wants to add.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// Its name in the virtual machine.
     pub name: String,
-    /// How its daemon is started.
+    /// The way to start its daemon.
     pub recipe: Recipe,
     /// Its speed.
     pub speed: i32,
-    /// Where programs are searched, if said.
+    /// Directories searched for programs, if given.
     pub programs: Option<String>,
-    /// Where they run, if said.
+    /// Working directory of programs, if given.
     pub directory: Option<String>,
-    /// What starts them under a debugger, if said.
+    /// The program that runs tasks under a debugger, if given.
     pub debugger: Option<String>,
 }
 
@@ -70,28 +70,28 @@ impl Wanted {
     }
 }
 
-/// A request for hosts that is not answered yet.
+/// A pending request for hosts.
 #[derive(Debug)]
 struct Request {
-    /// What is to be added, by place in the answer.
+    /// The hosts to add, each with its index in the answer.
     wanted: Vec<(usize, Wanted)>,
-    /// The answer: a tid or an error each.
+    /// The answer: for each host a tid or an error code.
     slots: Vec<Option<i32>>,
-    /// The resource manager has made it, with this wait ID.
+    /// The resource manager that made the request, and its wait ID.
     managed: Option<(Tid, i32)>,
 }
 
-/// What this host does about other hosts.
+/// This host's state of adding and deleting hosts.
 #[derive(Debug, Default)]
 pub(crate) struct Hosting {
-    /// Where this daemon is on the fabric, once it is.
+    /// This daemon's fabric address, once the fabric is open.
     address: Option<Vec<u8>>,
     requests: BTreeMap<Asker, Request>,
-    /// Who waits to be told of the hosts.
+    /// Requests for the list of hosts (pvm_config).
     curious: Vec<Asker>,
     /// Requests that wait for the fabric.
     waiting: Vec<Asker>,
-    /// Whose slot a host is that is about to join, or to leave.
+    /// The pending request, and the index in its answer, of each host that joins or leaves.
     joining: BTreeMap<u16, (Asker, usize)>,
     leaving: BTreeMap<u16, (Asker, usize)>,
     /// Hosts whose daemons a hoster is to start, and the wait ID of its answer.
@@ -99,18 +99,18 @@ pub(crate) struct Hosting {
     last_wait_id: i32,
     /// Requests of resource managers so far.
     last_managed: u32,
-    /// What a hoster has said of hosts that it could not start.
+    /// Errors that a hoster reported for hosts that it could not start.
     refused: BTreeMap<u16, Error>,
-    /// How many ticks long a guest has been alone, without tasks.
+    /// Ticks for which a guest has been alone without tasks.
     idle: u32,
-    /// How many ticks long nothing has come from a host.
+    /// Ticks since the last message from each host.
     silent: BTreeMap<u16, u32>,
-    /// Letters that came before the snapshot of the virtual machine.
+    /// Messages that arrived before the snapshot of the virtual machine.
     early: Vec<(u16, PeerLetter)>,
 }
 
 impl Daemon {
-    /// Adds the hosts that the host file begins with.
+    /// Adds the hosts that the host file starts.
     pub(crate) fn begin_hosts(&mut self) {
         let own = self.machine.host(self.host).map(|info| info.name.clone()).unwrap_or_default();
         let others = self.hostfile.hosts.iter().filter(|host| host.starts);
@@ -121,12 +121,12 @@ impl Daemon {
         }
     }
 
-    /// Asks for the hosts of the host file.
+    /// Returns the asker of the requests that the host file causes.
     fn nobody(&self) -> Asker {
         Asker { tid: Tid::daemon(self.host), id: 0 }
     }
 
-    /// pvm_config: answered when the hosts are there that the host file begins with.
+    /// Executes pvm_config. The answer waits until the hosts of the host file have been added.
     pub(crate) fn config(&mut self, asker: Asker) {
         self.hosting.curious.push(asker);
         self.tell_hosts();
@@ -141,15 +141,15 @@ impl Daemon {
         }
     }
 
-    /// pvm_addhosts.
+    /// Executes pvm_addhosts.
     pub(crate) fn add_hosts(&mut self, asker: Asker, lines: &[String]) {
         self.add(asker, None, lines);
     }
 
-    /// The resource manager adds hosts.
+    /// Adds hosts for the resource manager.
     pub(crate) fn add_hosts_for(&mut self, manager: Tid, wait_id: i32, lines: &[String]) {
         self.hosting.last_managed = self.hosting.last_managed.wrapping_add(1);
-        // Numbers that no library gives its requests; its host asks in its name.
+        // No library uses these numbers for its requests. This host asks in the manager's name.
         let id = MANAGED | self.hosting.last_managed;
         let own = Tid::daemon(self.host);
         self.add(Asker { tid: own, id }, Some((manager, wait_id)), lines);
@@ -184,7 +184,7 @@ impl Daemon {
         }
     }
 
-    /// The fabric is open, or why not.
+    /// Continues once the fabric is open, or fails the requests that wait for it.
     pub(crate) fn fabric(&mut self, address: Result<Vec<u8>, String>) {
         let waiting = std::mem::take(&mut self.hosting.waiting);
         match address {
@@ -212,7 +212,7 @@ impl Daemon {
         self.propose(Change { asker: Some(asker), what: What::Reserve(count as u16) });
     }
 
-    /// These numbers are for the hosts that `asker` wants.
+    /// Starts the hosts that `asker` wants; the numbers from `first` are reserved for them.
     pub(crate) fn reserved(&mut self, asker: Asker, first: Option<u16>) {
         let Some(first) = first else { return self.fail_hosts(asker) };
         let Some(request) = self.hosting.requests.get_mut(&asker) else { return };
@@ -247,15 +247,15 @@ impl Daemon {
         }
     }
 
-    /// There is no hoster any more: what it has not started, it never will.
+    /// Fails the hosts that the hoster has not started; it has ended.
     pub(crate) fn lose_hoster(&mut self) {
         for host in std::mem::take(&mut self.hosting.hosted).into_keys() {
             self.refuse(host, Error::CantStart);
         }
     }
 
-    /// A hoster says what came of what it was to start: of each host a line, or nothing that
-    /// can be read. A daemon that runs is a host once it calls, whatever the hoster says.
+    /// Processes a hoster's answer: a line for each host, or an unreadable message. A daemon
+    /// that calls becomes a host even if the hoster reports an error.
     pub(crate) fn hosted(&mut self, wait_id: i32, lines: Result<&[(u16, String)], Error>) {
         let asked = self.hosting.hosted.iter().filter(|(_, asked)| **asked == wait_id);
         let asked: Vec<u16> = asked.map(|(host, _)| *host).collect();
@@ -277,7 +277,7 @@ impl Daemon {
         self.actions.push(Action::GiveUp(host));
     }
 
-    /// A daemon has been started, or has not.
+    /// Proposes the join of a daemon that has been started, or reports the failure.
     pub(crate) fn started(&mut self, Started { host, acceptance }: Started) {
         self.hosting.hosted.remove(&host);
         let refused = self.hosting.refused.remove(&host);
@@ -296,7 +296,7 @@ impl Daemon {
         }
     }
 
-    /// A launcher has started the daemons of the other hosts.
+    /// Adds the hosts whose daemons a launcher has started.
     pub(crate) fn launched(&mut self, acceptances: Vec<Acceptance>) {
         self.actions.push(Action::OpenFabric(self.host, self.secret));
         let count = acceptances.len() as u16;
@@ -307,7 +307,7 @@ impl Daemon {
         }
     }
 
-    /// A host has joined.
+    /// Connects to a host that has joined.
     pub(crate) fn joined(&mut self, place: &Place) {
         let host = place.info.tid.host();
         if host != self.host {
@@ -315,12 +315,12 @@ impl Daemon {
         }
     }
 
-    /// A host that has joined knows the virtual machine, and can be used.
+    /// Reports a host as added; it has joined and has the state of the virtual machine.
     pub(crate) fn ready(&mut self, host: u16) {
         self.fill(host, Tid::of_host(host).as_int());
     }
 
-    /// The state of the virtual machine has come: now we are one of its hosts.
+    /// Connects to all hosts, once this host has the state of the virtual machine.
     pub(crate) fn installed(&mut self) {
         for (host, address) in self.machine.addresses() {
             if *host != self.host {
@@ -333,12 +333,12 @@ impl Daemon {
         }
     }
 
-    /// Keeps a letter until the state of the virtual machine has come.
+    /// Keeps a message until the state of the virtual machine arrives.
     pub(crate) fn keep(&mut self, host: u16, letter: PeerLetter) {
         self.hosting.early.push((host, letter));
     }
 
-    /// A tick is over. The sequencer and each of the others hear of each other.
+    /// Processes a tick. The sequencer and each other host exchange heartbeats.
     pub(crate) fn tick(&mut self) {
         self.end_if_idle();
         let members = self.order.members().iter().copied();
@@ -360,8 +360,8 @@ impl Daemon {
         }
     }
 
-    /// A guest that has lost all others ends, unless it has tasks: nobody would come to halt it.
-    /// So does one whom nobody lets join: who has started it may have given up.
+    /// Ends a guest that has lost all other hosts and has no tasks, since nobody would halt it.
+    /// Also ends a guest that is never admitted; the host that started it may have given up.
     fn end_if_idle(&mut self) {
         if self.is_guest && self.order.members().is_empty() {
             self.hosting.idle += 1;
@@ -382,15 +382,15 @@ impl Daemon {
         }
     }
 
-    /// Something has come from a host.
+    /// Records a sign of life from a host.
     pub(crate) fn heard(&mut self, host: u16) {
         if let Some(silent) = self.hosting.silent.get_mut(&host) {
             *silent = 0;
         }
     }
 
-    /// Ends the virtual machine, as this task wants it. Each host tells all others, so that it
-    /// is not taken for lost.
+    /// Halts the virtual machine at the request of `asker`. Each host notifies all others, so
+    /// that none counts as lost.
     pub(crate) fn halt_all(&mut self, asker: Option<Tid>) {
         for host in self.order.members().to_vec() {
             if host != self.host && !self.order.is_lost(host) {
@@ -400,13 +400,13 @@ impl Daemon {
         self.halt(asker);
     }
 
-    /// This host is done.
+    /// Ends this host's daemon.
     pub(crate) fn halt(&mut self, asker: Option<Tid>) {
         self.halted = true;
         self.actions.push(Action::Halt(asker));
     }
 
-    /// The connection to a host is lost.
+    /// Handles the loss of the connection to a host.
     pub(crate) fn host_lost(&mut self, host: u16) {
         if self.order.members().is_empty() {
             self.log(format!("host {host} was lost before we had joined"));
@@ -417,7 +417,7 @@ impl Daemon {
         self.fail_errands(host);
     }
 
-    /// pvm_delhosts. A host is named, or its tid is given.
+    /// Executes pvm_delhosts. A host is given by its name or its tid.
     pub(crate) fn delete_hosts(&mut self, asker: Asker, names: &[String]) {
         let mut request = Request { wanted: Vec::new(), slots: Vec::new(), managed: None };
         let mut leave = Vec::new();
@@ -425,7 +425,7 @@ impl Daemon {
             let host = self.machine.named(name, self.host).map(|info| info.tid.host());
             request.slots.push(match host {
                 None => Some(Error::NoHost.code()),
-                // One does not delete oneself: `halt` does that.
+                // A host does not delete itself; `halt` ends it.
                 Some(host) if host == self.host => Some(Error::BadParam.code()),
                 Some(host) if self.hosting.leaving.contains_key(&host) => {
                     Some(Error::Already.code())
@@ -445,17 +445,17 @@ impl Daemon {
         self.settle_hosts(asker);
     }
 
-    /// A host has left.
+    /// Completes the deletion of a host, or records its loss.
     pub(crate) fn left(&mut self, host: u16) {
         self.actions.push(Action::Disconnect(host));
         if let Some((asker, slot)) = self.hosting.leaving.remove(&host) {
             self.put(asker, slot, 0);
         }
-        // It may have been lost before it was a member to itself.
+        // The host may have been lost before it received the state of the virtual machine.
         self.fill(host, Error::HostFail.code());
     }
 
-    /// Puts what became of a host that was to join into the answer.
+    /// Stores the result for a host that was to join.
     fn fill(&mut self, host: u16, code: i32) {
         if let Some((asker, slot)) = self.hosting.joining.remove(&host) {
             self.put(asker, slot, code);
@@ -470,7 +470,7 @@ impl Daemon {
         self.settle_hosts(asker);
     }
 
-    /// No host can be added at all.
+    /// Fails all hosts of a request.
     fn fail_hosts(&mut self, asker: Asker) {
         let Some(request) = self.hosting.requests.get_mut(&asker) else { return };
         for slot in &mut request.slots {
@@ -479,7 +479,7 @@ impl Daemon {
         self.settle_hosts(asker);
     }
 
-    /// Answers, if all is known.
+    /// Answers the request once the results of all hosts are known.
     fn settle_hosts(&mut self, asker: Asker) {
         let Some(request) = self.hosting.requests.get(&asker) else { return };
         let slots: Option<Vec<i32>> = request.slots.iter().copied().collect();

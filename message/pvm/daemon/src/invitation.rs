@@ -1,76 +1,76 @@
-//! What is said when a host is added: the daemon that adds it writes an invitation to the
-//! standard input of a `nagaya pvmd --join` that it has started there, and reads an acceptance
-//! from its standard output. The secret goes this way, never on a command line.
+//! Messages between the daemon that adds a host and the daemon that it starts there. The first
+//! writes an invitation to the standard input of `nagaya pvmd --join`, and reads an acceptance
+//! from its standard output. So the secret never appears on a command line.
 //!
-//! Each is one line: a word that tells it from what a login shell prints, and hexadecimal
-//! digits of the thing in postcard's encoding.
+//! Each message is one line: a word that distinguishes it from the output of a login shell, and
+//! the message in postcard's encoding, in hexadecimal digits.
 
 use fcp::protocol::Protocol;
 use pvm::wire::HostInfo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Longest line, in bytes: addresses on the fabric have some hundred.
+/// Longest line, in bytes. Fabric addresses have some hundred bytes.
 pub const LINE_MAX: usize = 64 << 10;
 
-/// After how many milliseconds of silence hosts count as lost, if nobody says.
+/// Default silence in milliseconds after which a host counts as lost.
 pub const SILENCE_MS: u32 = 30_000;
 
-/// Of these lines.
+/// Version of the format of these lines.
 const VERSION: u32 = 4;
 
-/// A place on the fabric.
+/// A host and its fabric address.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The host.
     pub info: HostInfo,
-    /// Where its daemon is found.
+    /// The fabric address of its daemon.
     #[serde(with = "serde_bytes")]
     pub address: Vec<u8>,
 }
 
-/// To a daemon that is to join.
+/// The invitation of a daemon that is to join.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Invitation {
     version: u32,
     /// The virtual machine's secret.
     pub secret: [u8; 32],
-    /// The number that the host gets.
+    /// The number of the new host.
     pub host: u16,
     /// Its name in the virtual machine.
     pub name: String,
-    /// Its speed, as the host file says.
+    /// Its speed according to the host file.
     pub speed: i32,
-    /// Where programs are searched (`ep=`), if the host file says.
+    /// Directories searched for programs (`ep=`), if the host file has them.
     pub programs: Option<String>,
-    /// Where they run (`wd=`), if the host file says.
+    /// Working directory of programs (`wd=`), if the host file has it.
     pub directory: Option<String>,
-    /// What starts them under a debugger (`bx=`), if the host file says.
+    /// The program that runs tasks under a debugger (`bx=`), if the host file has it.
     pub debugger: Option<String>,
-    /// After how many milliseconds of silence hosts count as lost.
+    /// Silence in milliseconds after which hosts count as lost.
     pub silence_ms: u32,
-    /// Whether tasks live in one space.
+    /// Whether tasks share one address space on each host.
     pub space: bool,
-    /// The number of the protocol by which messages go inside a host.
+    /// Number of the protocol for messages inside a host.
     pub protocol: u8,
-    /// Who invites.
+    /// The host that invites.
     pub by: Place,
 }
 
-/// A line.
+/// A message that is sent as one line.
 pub trait Line: Serialize + DeserializeOwned {
-    /// The word that it begins with.
+    /// The first word of the line.
     const WORD: &'static str;
 
-    /// As it is written, with its end.
+    /// Returns the line, with its newline.
     fn to_line(&self) -> String {
-        // Postcard refuses only what has no length.
+        // Postcard fails only on data of unknown length; every message has a length.
         let bytes = postcard::to_allocvec(self).expect("it has a length");
         let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{} {digits}\n", Self::WORD)
     }
 
-    /// Reads a line; nothing if it is another.
+    /// Parses a line. Returns `None` if it is no such message.
     fn parse(line: &str) -> Option<Self> {
         let digits = line.trim_end().strip_prefix(Self::WORD)?.strip_prefix(' ')?.as_bytes();
         let digit = |byte: u8| char::from(byte).to_digit(16);
@@ -88,7 +88,7 @@ impl Line for Invitation {
     const WORD: &'static str = "nagaya-pvmd-invitation";
 }
 
-/// A daemon's answer: where it is, or in a line why it does not join.
+/// A daemon's answer: its address, or the reason why it does not join, in one line.
 pub type Acceptance = Result<Place, String>;
 
 impl Line for Acceptance {
@@ -96,7 +96,7 @@ impl Line for Acceptance {
 }
 
 impl Invitation {
-    /// An invitation to be the host with this number and name.
+    /// Returns an invitation for the host with this number and name.
     pub fn new(by: Place, secret: [u8; 32], host: u16, name: String) -> Invitation {
         let version = VERSION;
         let (speed, programs, directory, silence_ms) = (1000, None, None, SILENCE_MS);
@@ -116,7 +116,7 @@ impl Invitation {
         }
     }
 
-    /// Why it cannot be accepted, if it cannot.
+    /// Returns the reason why the invitation cannot be accepted, if there is one.
     pub fn fault(&self) -> Option<String> {
         if self.version != VERSION {
             let other = self.version;

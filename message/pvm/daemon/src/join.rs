@@ -1,6 +1,6 @@
-//! The daemon of a host that another one adds. `nagaya pvmd --join` reads an invitation from
-//! standard input and answers on standard output; `nagaya pvmd --call`, which a hoster starts,
-//! calls for it. Either lives on by itself.
+//! The daemon of a host that another host adds. `nagaya pvmd --join` reads an invitation from
+//! standard input and answers on standard output. `nagaya pvmd --call`, which a hoster starts,
+//! fetches the invitation by TCP. Both continue in the background.
 
 use std::io::{Read, Write};
 use std::os::fd::AsFd;
@@ -15,12 +15,12 @@ use crate::run::{Beginning, Options, Running, begin, info};
 use crate::socket::Refused;
 use crate::start::PATIENCE;
 
-/// Reads an invitation and does as it says; runs until the host leaves the virtual machine.
-/// Call it before there are threads: it goes on in a child of its own session.
+/// Reads an invitation, joins, and runs until the host leaves the virtual machine. Call it while
+/// the process has one thread: it continues in a forked child with its own session.
 pub fn join(options: &Options) -> Result<(), Failure> {
     let mut text = String::new();
-    // Who has asked for this writes at once; one who is gone, perhaps without this end of the
-    // connection being told, never does.
+    // The inviting daemon writes at once. The time limit covers one that has ended without
+    // closing this end of the connection.
     let stdin = Patient::new(std::io::stdin(), PATIENCE);
     let read = stdin.take(LINE_MAX as u64).read_to_string(&mut text);
     read.map_err(|error| Failure::ours(format!("cannot read the invitation: {error}")))?;
@@ -30,13 +30,13 @@ pub fn join(options: &Options) -> Result<(), Failure> {
     accept(options, invitation, answer)
 }
 
-/// As [`join`], with an invitation that is to be had where `number` says.
+/// Does the same as [`join`] with an invitation fetched from the address in `number`.
 pub fn call(options: &Options, number: &str) -> Result<(), Failure> {
     let (call, invitation) = Calling::begin(number).map_err(Failure::ours)?;
     let call = std::cell::Cell::new(Some(call));
     accept(options, invitation, |acceptance| {
         let said = call.take().map(|call| call.end(acceptance));
-        // As stock PVM's daemons: hosters look for its beginning, or hand it on.
+        // The line is that of stock PVM's daemon: hosters check its beginning, or pass it on.
         let line = match (acceptance, said) {
             (Ok(Place { info, .. }), Some(Ok(()))) => {
                 let (architecture, signature) = (&info.architecture, info.signature);
@@ -67,7 +67,7 @@ fn accept(
         silence();
     };
     let result = begin(options, beginning, accept).map_err(Refused::failure);
-    // Once it has accepted, nobody reads this.
+    // After the acceptance nobody reads this.
     result.or_else(|failure| {
         answer(&Err(failure.message));
         Ok(())
@@ -76,13 +76,14 @@ fn accept(
 
 fn answer(acceptance: &Acceptance) {
     let mut out = std::io::stdout();
-    // Who does not wait for it any more does not get it.
+    // The write fails if the inviting daemon no longer waits for the answer.
     let _ = out.write_all(acceptance.to_line().as_bytes()).and_then(|()| out.flush());
 }
 
-/// Goes on in a child that no terminal and no login session ends.
+/// Continues in a child process that survives the terminal and the login session.
 fn detach() -> Result<(), Failure> {
-    // SAFETY: there is one thread, so the child's memory is in order.
+    // SAFETY: `join` and `call` require a process with one thread, so the child inherits no lock
+    // that another thread holds.
     match unsafe { libc::fork() } {
         -1 => Err(Failure::ours(format!("cannot fork: {}", std::io::Error::last_os_error()))),
         0 => {
@@ -90,13 +91,13 @@ fn detach() -> Result<(), Failure> {
             Ok(())
         }
         _ => {
-            // SAFETY: ends this process, and runs nothing of it.
+            // SAFETY: `_exit` ends the parent without running exit handlers or destructors.
             unsafe { libc::_exit(0) }
         }
     }
 }
 
-/// Lets go of the login session's pipes.
+/// Closes the login session's pipes.
 fn silence() {
     let Ok(null) = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null") else {
         return;

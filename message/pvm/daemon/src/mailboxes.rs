@@ -1,6 +1,6 @@
-//! Message mailboxes (pvm_putinfo and its kind): messages by name and index, known to the
-//! whole virtual machine. What comes of each call is what stock PVM's daemon makes of it
-//! (`tests/mailboxes.rs` asks it).
+//! Message mailboxes (pvm_putinfo and related calls): messages by name and index, visible in the
+//! whole virtual machine. The results of each call are those of stock PVM's daemon
+//! (`tests/mailboxes.rs` compares them).
 
 use pvm::constants::{
     PvmMboxDirectIndexShift, PvmMboxFirstAvail, PvmMboxMaxDirectIndex, PvmMboxMultiInstance,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::Asker;
 
-/// An owner that has ended.
+/// The owner of an entry whose owner has ended.
 const NOBODY: Tid = Tid(0);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,11 +33,11 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Class {
     name: String,
-    /// In the order of their indices.
+    /// Sorted by index.
     entries: Vec<Entry>,
 }
 
-/// Who waits for an entry.
+/// A request that waits for an entry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Waiter {
     asker: Asker,
@@ -46,20 +46,20 @@ struct Waiter {
     flags: i32,
 }
 
-/// What an entry holds, or why it is not given.
+/// An entry's index and message, or an error.
 pub type Got = Result<(i32, Parcel), Error>;
 
 /// All mailboxes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mailboxes {
-    /// In the order in which they were made.
+    /// In order of creation.
     classes: Vec<Class>,
     waiters: Vec<Waiter>,
 }
 
 impl Mailboxes {
-    /// pvm_putinfo: the entry's index; pvm_insert, if one is `wanted`. Errors: Denied. Who waits
-    /// for it, and can have it now, is told by [`Mailboxes::served`].
+    /// Executes pvm_putinfo, or pvm_insert if an index is `wanted`. Returns the entry's index.
+    /// Then [`Mailboxes::served`] returns the requests that the entry satisfies. Errors: Denied.
     pub fn put(
         &mut self,
         owner: Tid,
@@ -91,7 +91,7 @@ impl Mailboxes {
         if there.is_some() && wanted.is_some() {
             return Err(Error::Denied);
         }
-        // The first index that is free.
+        // Take the first free index.
         let taken = class.entries[at..].iter().zip(first..).take_while(|(e, i)| e.index == *i);
         let after = taken.count();
         let index = first + after as i32;
@@ -99,7 +99,7 @@ impl Mailboxes {
         Ok(index)
     }
 
-    /// pvm_recvinfo: nothing if `asker` has to wait. Errors: NotFound, Denied.
+    /// Executes pvm_recvinfo. Returns `None` if `asker` has to wait. Errors: NotFound, Denied.
     pub fn get(&mut self, asker: Asker, name: &str, index: i32, flags: i32) -> Option<Got> {
         let got = self.try_get(asker.tid, name, index, flags);
         if matches!(got, Err(Error::NotFound)) && flags & PvmMboxWaitForInfo != 0 {
@@ -124,7 +124,7 @@ impl Mailboxes {
         Ok(got)
     }
 
-    /// Those who waited and wait no longer, and what they get.
+    /// Returns the waiting requests that can be answered now, with their results.
     pub fn served(&mut self) -> Vec<(Asker, Got)> {
         let mut served = Vec::new();
         for waiter in std::mem::take(&mut self.waiters) {
@@ -136,7 +136,7 @@ impl Mailboxes {
         served
     }
 
-    /// pvm_delinfo: the index. Errors: NotFound, Denied.
+    /// Executes pvm_delinfo and returns the index. Errors: NotFound, Denied.
     pub fn delete(&mut self, tid: Tid, name: &str, index: i32) -> Result<i32, Error> {
         let class = self.classes.iter_mut().find(|class| class.name == name);
         let entries = &mut class.ok_or(Error::NotFound)?.entries;
@@ -150,7 +150,7 @@ impl Mailboxes {
         Ok(index)
     }
 
-    /// pvm_getmboxinfo: all mailboxes, or those whose name `fits`.
+    /// Executes pvm_getmboxinfo: lists the mailboxes whose name `fits`.
     pub fn list(&self, fits: impl Fn(&str) -> bool) -> Vec<ClassInfo> {
         let info = |class: &Class| ClassInfo {
             name: class.name.clone(),
@@ -159,13 +159,13 @@ impl Mailboxes {
         self.classes.iter().filter(|class| fits(&class.name)).map(info).collect()
     }
 
-    /// The owners of the entries of a mailbox.
+    /// Returns the owners of a mailbox's entries.
     pub fn owners(&self, name: &str) -> Vec<Tid> {
         let class = self.classes.iter().filter(|class| class.name == name);
         class.flat_map(|class| &class.entries).map(|entry| entry.owner).collect()
     }
 
-    /// These tasks have ended: what is theirs goes, but what is persistent belongs to nobody.
+    /// Deletes the entries of ended tasks. Persistent entries stay, without an owner.
     pub fn ended(&mut self, is: impl Fn(Tid) -> bool) {
         for class in &mut self.classes {
             class.entries.retain(|e| !is(e.owner) || e.flags & PvmMboxPersistent != 0);
@@ -175,7 +175,7 @@ impl Mailboxes {
         self.forget_empty();
     }
 
-    /// Deletes all but what these tasks own.
+    /// Deletes all entries but those of the tasks that `but` selects.
     pub fn reset(&mut self, but: impl Fn(Tid) -> bool) {
         for class in &mut self.classes {
             class.entries.retain(|entry| but(entry.owner));
