@@ -1,6 +1,6 @@
-//! Where tasks are on the fabric: those of different hosts that send to each other do so
-//! directly. A task opens the fabric when first another one asks for it, and publishes where
-//! it is; who asked waits for that, and sends through the daemons meanwhile.
+//! Fabric addresses of tasks. Tasks of different hosts send to each other directly. A task opens
+//! the fabric at the first request for its address, and publishes the address. Until it is
+//! known, the requester sends through the daemons.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Principal};
 use crate::machine::Asker;
 
-/// What is known of this host's tasks.
+/// The known addresses of this host's tasks.
 #[derive(Debug, Default)]
 pub(crate) struct Addresses {
     known: BTreeMap<Tid, Vec<u8>>,
-    /// Who waits for an address.
+    /// Errands that wait for an address.
     wanted: BTreeMap<Tid, Vec<Principal>>,
 }
 
 impl Daemon {
-    /// A task wants to know where another one is.
+    /// Requests the fabric address of a task for `asker`.
     pub(crate) fn find_address(&mut self, asker: Asker, tid: Tid) {
         if tid.is_task() {
             self.send_on(tid.host(), Errand::Address(tid), Then::Answer(asker));
@@ -30,7 +30,8 @@ impl Daemon {
         }
     }
 
-    /// Somebody wants to know where a task of this host is.
+    /// Replies to an errand with the fabric address of a task of this host, now or once it is
+    /// known.
     pub(crate) fn give_address(&mut self, principal: Principal, tid: Tid) {
         let Some(task) = self.tasks.get(tid) else {
             return self.reply(principal, Err(Error::NoTask.code()));
@@ -50,14 +51,15 @@ impl Daemon {
         self.write(tid, &Letter::News(News::Open));
     }
 
-    /// A task has enrolled; somebody may have asked for it before.
+    /// Asks a task that has just enrolled to open the fabric, if its address was requested
+    /// before.
     pub(crate) fn open_if_wanted(&mut self, tid: Tid) {
         if self.addresses.wanted.contains_key(&tid) {
             self.ask_to_open(tid);
         }
     }
 
-    /// A task says where it is; nowhere, if it cannot be reached.
+    /// Records the address that a task publishes. It is empty if the task cannot be reached.
     pub(crate) fn publish(&mut self, tid: Tid, address: Vec<u8>) {
         let reply = match address.is_empty() {
             true => Err(Error::NotImpl.code()),
@@ -71,7 +73,7 @@ impl Daemon {
         }
     }
 
-    /// A task of this host has ended.
+    /// Forgets the address of a task that has ended, and fails the errands that wait for it.
     pub(crate) fn forget_address(&mut self, tid: Tid) {
         self.addresses.known.remove(&tid);
         for principal in self.addresses.wanted.remove(&tid).unwrap_or_default() {

@@ -1,17 +1,17 @@
 //! A daemon that a hoster has started calls the daemon that wants it.
 //!
-//! A hoster gets a command to run on the host, and tells what that prints: both are short
-//! lines in PVM (stock hosters have room for 511 and 255 characters), and anybody on the two
-//! hosts can read the command. So it has neither invitation nor secret, only where to call and
-//! a *ticket*, which is good for one call within [`PATIENCE`]:
+//! A hoster gets a command to run on the host, and reports the output of the command. Both are
+//! short lines in PVM (stock hosters have room for 511 and 255 characters), and every user of
+//! the two hosts can read the command. So it has neither invitation nor secret, only the address
+//! to call and a *ticket*, which is valid for one call within [`PATIENCE`]:
 //! ```text
 //! guest → host   hello        its number, a nonce
 //! host → guest   invitation   with the secret masked
 //! guest → host   acceptance
 //! ```
-//! each with an HMAC under the ticket ([`Secret::token`]); the mask comes from ticket and nonce.
-//! Who reads the ticket off a command line, and calls first, is a host of the machine: that is
-//! what a hoster's user trusts the two hosts with.
+//! Each message has an HMAC under the ticket ([`Secret::token`]); the mask is derived from
+//! ticket and nonce. A user who reads the ticket off a command line, and calls first, becomes a
+//! host of the machine: the hoster's user has to trust the users of the two hosts.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
@@ -26,16 +26,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line};
 
-/// How long a hoster may take. (Stock hosters give up after 100 s.)
+/// Time limit for a hoster. (Stock hosters give up after 100 s.)
 pub const PATIENCE: Duration = Duration::from_secs(120);
-/// How long one side of a call may take for a line.
+/// Time limit for one line of a call.
 const LINE_PATIENCE: Duration = Duration::from_secs(60);
-/// How long who calls may take to say who it is.
+/// Time limit for a caller's hello.
 const HELLO_PATIENCE: Duration = Duration::from_secs(2);
-/// How often is looked whether the call is still wanted.
+/// Interval at which the wait for a call checks for cancellation.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// A line of a call: what is said, and the proof.
+/// A line of a call: a message and its proof.
 #[derive(Debug, Serialize, Deserialize)]
 struct Said {
     #[serde(with = "serde_bytes")]
@@ -47,14 +47,14 @@ impl Line for Said {
     const WORD: &'static str = "nagaya-pvmd-call";
 }
 
-/// Who calls.
+/// A caller's first message.
 #[derive(Debug, Serialize, Deserialize)]
 struct Hello {
     host: u16,
     nonce: Nonce,
 }
 
-/// The invitation without its secret, and that masked.
+/// Masks the invitation's secret, or unmasks it.
 fn masked(mut invitation: Invitation, ticket: &Secret, nonce: &Nonce) -> Invitation {
     let half = |which: &[u8]| ticket.token(Domain::Token, &[which, nonce]).bytes();
     let mask = [half(b"first"), half(b"other")].concat();
@@ -89,23 +89,23 @@ impl Call<'_> {
     }
 }
 
-/// A call that is expected.
+/// The host's end of a call that a guest will make.
 pub(crate) struct Expected {
     listener: TcpListener,
     ticket: Secret,
-    /// Nobody waits for it any more.
+    /// Set to stop the wait for the call.
     pub(crate) cancelled: Arc<AtomicBool>,
 }
 
 impl Expected {
-    /// From now on.
+    /// Listens for a call with a new ticket.
     pub(crate) fn new() -> std::io::Result<Expected> {
         let listener = TcpListener::bind("[::]:0").or_else(|_| TcpListener::bind("0.0.0.0:0"))?;
         listener.set_nonblocking(true)?;
         Ok(Expected { listener, ticket: Secret::random(), cancelled: Arc::default() })
     }
 
-    /// What the daemon on `host` is to be told: where to call, and the ticket.
+    /// Returns the address to call and the ticket, for the daemon on `host`.
     pub(crate) fn number(&self, guest: u16, host: &str) -> std::io::Result<String> {
         let port = self.listener.local_addr()?.port();
         let here = seen_from(host).unwrap_or_else(crate::run::host_name);
@@ -121,7 +121,7 @@ impl Expected {
             let _ = poll(&mut fds, Some(&LOOK));
             let Ok((stream, _)) = self.listener.accept() else { continue };
             let mut call = Call { stream: BufReader::new(stream), ticket: &self.ticket };
-            // Others may call, too; they are not heard.
+            // Other callers are ignored.
             if let Ok(nonce) = hello(&mut call, invitation.host) {
                 return accept(&mut call, invitation, &nonce);
             }
@@ -147,17 +147,17 @@ fn accept(call: &mut Call, invitation: &Invitation, nonce: &Nonce) -> Acceptance
     acceptance.unwrap_or_else(|| Err("it says nothing that we know".into()))
 }
 
-/// As what `host` sees this one, if that has an address.
+/// Returns the address under which `host` sees this host, if `host` can be resolved.
 fn seen_from(host: &str) -> Option<String> {
     let to = (host, 9).to_socket_addrs().ok()?.next()?;
     let socket = UdpSocket::bind(if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }).ok()?;
-    // This sends nothing; the kernel only chooses a way.
+    // This sends nothing; the kernel only chooses a route.
     socket.connect(to).ok()?;
     let here = socket.local_addr().ok()?.ip();
     Some(if here.is_ipv4() { here.to_string() } else { format!("[{here}]") })
 }
 
-/// A guest's call.
+/// The guest's end of a call.
 pub(crate) struct Calling {
     stream: TcpStream,
     ticket: Secret,
@@ -165,7 +165,7 @@ pub(crate) struct Calling {
 }
 
 impl Calling {
-    /// Calls where `number` says; comes back with the invitation.
+    /// Calls the address in `number` and returns the invitation.
     pub(crate) fn begin(number: &str) -> Result<(Calling, Invitation), String> {
         let odd = || format!("{number:?} is nowhere to call (a daemon makes these, not a user)");
         let (host, rest) = number.split_once('@').ok_or_else(odd)?;
@@ -193,7 +193,7 @@ impl Calling {
         Ok((Calling { stream, ticket, nonce }, invitation))
     }
 
-    /// Says whether the invitation is accepted.
+    /// Sends the acceptance.
     pub(crate) fn end(self, acceptance: &Acceptance) -> Result<(), String> {
         let mut call = Call { stream: BufReader::new(self.stream), ticket: &self.ticket };
         call.say(Domain::Address, &self.nonce, acceptance.to_line().into_bytes())

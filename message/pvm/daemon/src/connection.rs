@@ -1,4 +1,5 @@
-//! A task's connection: frames come, and one answer goes, with the window's descriptor.
+//! A task's connection. The task sends frames; the daemon sends one answer, with the window's
+//! descriptor.
 
 use std::io::{ErrorKind, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -12,34 +13,34 @@ use crate::frames::{Frames, frame};
 
 /// Bytes read at a time.
 const READ_SIZE: usize = 64 << 10;
-/// Most reads before others get their turn.
+/// Most reads before the other sources get their turn.
 const READS_MAX: usize = 16;
 
-/// A connection.
+/// The connection of one process.
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
-    /// The process at the other end.
+    /// PID of the peer process.
     pub pid: u32,
     frames: Frames,
 }
 
-/// What a connection has brought.
+/// The result of a read.
 #[derive(Debug, Default)]
 pub struct Came {
     /// Frames, in order.
     pub frames: Vec<Frame>,
-    /// It has ended; if it was not its peer's wish, why.
+    /// The connection has ended. The inner value is the protocol violation, if there was one.
     pub end: Option<Option<String>>,
 }
 
 impl Connection {
-    /// A connection to the process with this PID. The stream does not block.
+    /// Returns the connection to the process with this PID. The stream must be non-blocking.
     pub fn new(stream: UnixStream, pid: u32) -> Connection {
         Connection { stream, pid, frames: Frames::default() }
     }
 
-    /// Reads what is there.
+    /// Reads and parses the available bytes.
     pub fn read(&mut self) -> Came {
         let mut came = Came::default();
         let mut bytes = vec![0; READ_SIZE];
@@ -78,14 +79,14 @@ impl Connection {
         }
     }
 
-    /// Answers a request to enroll. An error ends the connection: who has not read so little
-    /// is no task.
+    /// Answers a request to enroll. After an error the caller closes the connection: the answer
+    /// is so short that its buffer always has room, unless the peer violates the protocol.
     pub fn welcome(
         &self,
         welcome: &Result<Box<Welcome>, i32>,
         window: BorrowedFd<'_>,
     ) -> rustix::io::Result<()> {
-        // Postcard refuses only what has no length.
+        // Postcard fails only on data of unknown length; every part of a `Welcome` has a length.
         let bytes = frame(&postcard::to_allocvec(welcome).expect("a welcome"));
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -95,7 +96,8 @@ impl Connection {
         }
         let slices = [IoSlice::new(&bytes)];
         let sent = sendmsg(&self.stream, &slices, &mut control, SendFlags::NOSIGNAL)?;
-        // Where nothing was sent before, this little goes at once.
+        // Nothing was sent before on this connection, so the answer fits into the socket's
+        // buffer.
         if sent == bytes.len() { Ok(()) } else { Err(rustix::io::Errno::AGAIN) }
     }
 }

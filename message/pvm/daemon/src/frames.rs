@@ -1,15 +1,15 @@
-//! Frames out of a stream of bytes: a length, then as many bytes. Memory grows with what has
-//! come, not with what is announced.
+//! Frames in a byte stream: a length, then that many bytes. The buffer grows with the bytes
+//! received, not with the announced length.
 
 use pvm::wire::FRAME_MAX;
 
 const LENGTH_SIZE: usize = size_of::<u32>();
 
-/// The announced frame is longer than one can be.
+/// The announced length exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong(pub usize);
 
-/// What has come and was not taken yet.
+/// Received bytes that were not taken yet.
 #[derive(Debug, Default)]
 pub struct Frames {
     bytes: Vec<u8>,
@@ -17,7 +17,7 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// More has come.
+    /// Appends received bytes.
     pub fn add(&mut self, bytes: &[u8]) {
         if self.taken == self.bytes.len() {
             self.bytes.clear();
@@ -26,7 +26,7 @@ impl Frames {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next frame, if all of it is there.
+    /// Returns the next frame, if it is complete.
     pub fn next(&mut self) -> Result<Option<&[u8]>, TooLong> {
         let left = &self.bytes[self.taken..];
         let Some(length) = left.first_chunk::<LENGTH_SIZE>() else {
@@ -37,7 +37,7 @@ impl Frames {
             return Err(TooLong(length));
         }
         if left.len() - LENGTH_SIZE < length {
-            // What was taken goes before much more comes.
+            // Remove the taken bytes before the buffer grows.
             self.bytes.drain(..self.taken);
             self.taken = 0;
             return Ok(None);
@@ -48,7 +48,7 @@ impl Frames {
     }
 }
 
-/// A frame as it goes.
+/// Returns `bytes` as a frame.
 pub fn frame(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u32).to_le_bytes()[..], bytes].concat()
 }

@@ -1,7 +1,7 @@
-//! A virtual machine that a launcher has started: `mpirun -n 3 --map-by node nagaya pvmd`, or
-//! the same by prterun, srun or mpiexec. The first process is the first host; the others are its
-//! guests from the start. They find each other by PMIx or PMI-1: the launcher hands the secret to
-//! this job only.
+//! A virtual machine that a launcher starts: `mpirun -n 3 --map-by node nagaya pvmd`, or the
+//! same by prterun, srun or mpiexec. The first process is the first host; the others are its
+//! guests from the start. They exchange addresses and the secret by PMIx or PMI-1, which the
+//! launcher offers to this job only.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ use crate::peers::Peers;
 use crate::run::{Beginning, Options, Running, begin, choices, host_name, info, new_secret};
 use crate::socket::Refused;
 
-/// Whether this process and others were started by a launcher.
+/// Returns the connection to the launcher, if one started this process together with others.
 pub fn wireup() -> Result<Option<Wireup>, Failure> {
     let wireup = Wireup::new().map_err(failed)?;
     Ok(wireup.filter(|wireup| wireup.size() > 1))
@@ -23,8 +23,8 @@ fn failed(error: WireupError) -> Failure {
     Failure::ours(error.to_string())
 }
 
-/// Runs this host's daemon until the host leaves the virtual machine. `ready` is called once
-/// tasks can connect.
+/// Runs this host's daemon until the host leaves the virtual machine. Calls `ready` once tasks
+/// can connect.
 pub fn run(
     options: &Options,
     mut wireup: Wireup,
@@ -61,7 +61,8 @@ pub fn run(
     let (host, wireup) = (invitation.host, Cell::new(Some(wireup)));
     let answer = |acceptance: Acceptance| {
         if let Some(mut wireup) = wireup.take() {
-            // Who does not get it does not have us, which we are told by the silence.
+            // If the exchange fails, the leader does not know us, and the silence ends this
+            // daemon.
             let _ = wireup.exchange(acceptance.to_line().as_bytes(), None);
         }
     };

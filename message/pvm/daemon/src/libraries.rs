@@ -1,25 +1,27 @@
-//! Where Nagaya's PVM libraries lie. A program finds them by `LD_LIBRARY_PATH`; otherwise it loads
-//! those of another PVM, whose tasks cannot reach our daemon.
+//! Location of Nagaya's PVM libraries. A program finds them by `LD_LIBRARY_PATH`; otherwise it
+//! loads those of another PVM, whose tasks cannot connect to our daemon.
 
 use std::path::{Path, PathBuf};
 
-/// The variable by which the dynamic linker finds libraries.
+/// The dynamic linker's variable for the search path of libraries.
 pub const SEARCH_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The directory of `libpvm3.so.3` in the installation or build tree of the running `nagaya`.
+/// Returns the directory of `libpvm3.so.3` in the installation or build tree of the running
+/// `nagaya`.
 pub fn directory() -> Option<PathBuf> {
     let executable = std::env::current_exe().ok()?;
     directory_beside(executable.parent()?)
 }
 
-/// The directory of the `nagaya` in `bin`. In a build tree `libpvm3`'s build script makes it.
+/// Returns the directory for the `nagaya` in `bin`. In a build tree `libpvm3`'s build script
+/// makes it.
 fn directory_beside(bin: &Path) -> Option<PathBuf> {
     let candidates = [bin.join("../lib/nagaya/pvm/lib"), bin.join("pvm/lib")];
     let found = candidates.into_iter().find(|path| path.join("libpvm3.so.3").is_file())?;
     found.canonicalize().ok()
 }
 
-/// The search path `others` with `directory` in front.
+/// Returns the search path `others` with `directory` in front.
 pub fn in_front(directory: &Path, others: Option<&str>) -> String {
     let directory = directory.display();
     match others.filter(|others| !others.is_empty()) {

@@ -4,26 +4,27 @@ use fcp::loan::Terms;
 use pvm::envelope::{Envelope, Part, SIZE, What};
 use pvm::tid::Tid;
 
-/// A message on its way.
+/// A message between tasks, in one of three forms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Load {
     /// Envelope, fragment lengths and data; or a part of such a message.
     Whole(Vec<u8>),
-    /// Envelope and fragment lengths, and the data.
+    /// Envelope and fragment lengths; the data in a second buffer.
     Apart(Vec<u8>, Vec<u8>),
-    /// Envelope and fragment lengths; the data are lent to this daemon.
+    /// Envelope and fragment lengths; the data is a buffer exposed to this daemon.
     Lent(Vec<u8>, Terms),
 }
 
 impl Load {
-    /// What it begins with.
+    /// Returns the bytes with the envelope.
     fn head(&mut self) -> &mut Vec<u8> {
         match self {
             Load::Whole(head) | Load::Apart(head, _) | Load::Lent(head, _) => head,
         }
     }
 
-    /// Where it goes. Nothing if it has no envelope, or it is not a program's message.
+    /// Returns the destination. `None` if there is no envelope, or it is no message of a
+    /// program.
     pub fn destination(&mut self) -> Option<Tid> {
         let is_whole = matches!(self, Load::Whole(_));
         let head: &[u8; SIZE] = self.head().first_chunk()?;
@@ -34,9 +35,9 @@ impl Load {
         }
     }
 
-    /// From `source`: what a task says of itself is not asked.
+    /// Sets the source. A task could forge the one that it sent.
     pub fn sent_by(mut self, source: Tid) -> Load {
-        // Messages and parts both begin with it.
+        // Messages and parts both begin with the source.
         if let Some(word) = self.head().first_chunk_mut() {
             *word = source.0.to_le_bytes();
         }
@@ -44,7 +45,7 @@ impl Load {
     }
 }
 
-/// How many bytes of a message stand before its data. Nothing if that is not all there, or it
+/// Returns the bytes of a message before its data. `None` if they are incomplete, or the message
 /// is a part.
 pub fn head_size(bytes: &[u8]) -> Option<usize> {
     let size = SIZE + Envelope::parse(bytes).ok()?.table_size();

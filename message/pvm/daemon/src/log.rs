@@ -1,12 +1,11 @@
-//! The daemon's log: what it has to say, and what tasks write whose output nobody wants. It
-//! lies with the user's other state, so that it can be read after the end, and is removed if
-//! there is nothing in it.
+//! The daemon's log: its own messages, and the output of tasks that no task receives. It lies in
+//! the user's state directory, so that it can be read after the end. An empty log is removed.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// A log.
+/// The log.
 #[derive(Debug)]
 pub struct Log {
     file: Option<(File, PathBuf)>,
@@ -15,7 +14,7 @@ pub struct Log {
     aloud: bool,
 }
 
-/// The directory for state: `$XDG_STATE_HOME/nagaya`, or `~/.local/state/nagaya`.
+/// Returns the directory for state: `$XDG_STATE_HOME/nagaya`, or `~/.local/state/nagaya`.
 pub fn directory() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|p| p.is_absolute());
     let state = variable("XDG_STATE_HOME");
@@ -24,8 +23,8 @@ pub fn directory() -> Option<PathBuf> {
 }
 
 impl Log {
-    /// A new, empty log with this name in `directory`; where that cannot be, lines are only
-    /// said aloud.
+    /// Creates an empty log with this name in `directory`. If that fails, the daemon's lines go
+    /// only to standard error.
     pub fn new(directory: Option<&Path>, name: &str) -> Log {
         let open = |directory: &Path| {
             fs::create_dir_all(directory).ok()?;
@@ -35,12 +34,12 @@ impl Log {
         Log { file: directory.and_then(open), written: false, aloud: true }
     }
 
-    /// From now on nobody listens to standard error.
+    /// Stops writing to standard error.
     pub fn hush(&mut self) {
         self.aloud = false;
     }
 
-    /// Writes what the daemon has to say.
+    /// Writes a message of the daemon.
     pub fn say(&mut self, line: &str) {
         if self.aloud {
             let _ = writeln!(std::io::stderr(), "pvmd: {line}");
@@ -48,7 +47,7 @@ impl Log {
         self.write(&format!("pvmd: {line}"));
     }
 
-    /// Writes a line of a task's.
+    /// Writes a line of a task's output.
     pub fn write(&mut self, line: &str) {
         if let Some((file, _)) = &mut self.file {
             self.written |= writeln!(file, "{line}").is_ok();

@@ -1,4 +1,4 @@
-//! The part of the loop that has to do with other hosts.
+//! The part of the event loop that concerns other hosts.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -18,29 +18,30 @@ use crate::poll::Poll;
 use crate::run::{Running, Source};
 use crate::start::{Started, Starts};
 
-/// How long other hosts may take, at the end, to take what was sent to them.
+/// Time limit for other hosts to receive pending messages when this daemon ends.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Most letters and messages of other hosts that are heard before others get their turn.
+/// Most messages of other hosts that are processed before the other sources get their turn.
 const HEARD_MAX: usize = 256;
 
-/// The other hosts: those that are connected, and those that are started.
+/// The other hosts: connected ones, and those being started.
 pub(crate) struct Network {
     pub(crate) peers: Option<Peers>,
     pub(crate) starts: Option<Starts>,
-    /// When the next tick is over.
+    /// End of the current tick.
     tick: Option<Instant>,
     tick_length: Duration,
 }
 
 impl Network {
-    /// No other hosts yet. After `silence_ms` milliseconds without a letter they are lost.
+    /// Returns a network without other hosts. A host counts as lost after `silence_ms`
+    /// milliseconds without a message.
     pub(crate) fn new(silence_ms: u32) -> Network {
         let tick_length = Duration::from_millis((silence_ms / TICKS).max(1).into());
         Network { peers: None, starts: None, tick: None, tick_length }
     }
 
-    /// There may be other hosts from now on.
+    /// Watches the fabric of `peers`.
     pub(crate) fn open(&mut self, peers: Peers, poll: &mut Poll<Source>) -> Result<(), Errno> {
         let descriptor = peers.as_fd().try_clone_to_owned();
         let descriptor =
@@ -50,18 +51,18 @@ impl Network {
         Ok(())
     }
 
-    /// Whether the loop may sleep, and until when.
+    /// Returns true if the loop may sleep; otherwise the fabric has events to poll.
     pub(crate) fn may_sleep(&mut self) -> bool {
         self.peers.as_mut().is_none_or(Peers::may_sleep)
     }
 
-    /// When to look at the fabric, though it is silent.
+    /// Returns the time of the next poll that is due without a wake-up of the fabric.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let peers = self.peers.as_ref()?;
         peers.deadline().into_iter().chain(self.tick).min()
     }
 
-    /// Whether a tick is over.
+    /// Returns true if a tick has ended, and starts the next.
     fn ticks(&mut self) -> bool {
         if self.peers.is_none() {
             return false;
@@ -71,12 +72,12 @@ impl Network {
         if now < tick {
             return false;
         }
-        // A process that was stopped has missed some: they do not count.
+        // A process that was stopped has missed ticks; they do not count.
         self.tick = Some(now + self.tick_length);
         true
     }
 
-    /// Lets go what was sent; then there are no other hosts any more. Whether all took it.
+    /// Sends pending messages and closes the fabric. Returns true if all hosts received them.
     pub(crate) fn farewell(&mut self) -> bool {
         let end = Instant::now() + FAREWELL;
         self.peers.take().is_none_or(|mut peers| peers.part(end))
@@ -84,7 +85,7 @@ impl Network {
 }
 
 impl Running {
-    /// Does what concerns other hosts.
+    /// Executes an action that concerns other hosts.
     pub(crate) fn act_abroad(&mut self, action: Action) {
         match action {
             Action::OpenFabric(host, secret) => {
@@ -172,7 +173,7 @@ impl Running {
         Ok(self.network.starts.as_mut().expect("just made"))
     }
 
-    /// Takes what has come from other hosts.
+    /// Processes events of the fabric.
     pub(crate) fn hear(&mut self) {
         for _ in 0..HEARD_MAX {
             let Some(peers) = &mut self.network.peers else { break };
@@ -199,7 +200,7 @@ impl Running {
         }
     }
 
-    /// Takes what daemons that were started have said.
+    /// Processes the answers of daemons that were started.
     pub(crate) fn hear_starts(&mut self) {
         let done = self.network.starts.as_mut().map(Starts::done).unwrap_or_default();
         for started in done {

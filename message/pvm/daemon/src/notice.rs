@@ -1,5 +1,5 @@
-//! pvm_notify: who wants to be told of what. Each host knows what its own tasks want; all
-//! hear of every end.
+//! pvm_notify: notices of ends and of new hosts. Each host knows the notices that its own tasks
+//! requested; every host learns of every end through the total order.
 
 use pvm::constants::{PvmHostAdd, PvmHostDelete, PvmNotifyCancel, PvmTaskExit};
 use pvm::error::Error;
@@ -11,19 +11,19 @@ use crate::daemon::{Daemon, Then};
 use crate::errand::{Errand, Reply};
 use crate::load::Load;
 
-/// One notice that is wanted.
+/// One requested notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     what: i32,
-    /// To whom, and how.
+    /// Receiver, context and tag of the notice.
     sink: Sink,
-    /// Of whom.
+    /// The task or host that it concerns.
     of: Tid,
-    /// How many times more, -1 without end.
+    /// Remaining number of notices; -1 for no limit.
     count: i32,
 }
 
-/// What a task asks pvm_notify for.
+/// The arguments of pvm_notify.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub what: i32,
@@ -33,7 +33,7 @@ pub(crate) struct Wanted {
 }
 
 impl Daemon {
-    /// pvm_notify. Errors: BadParam.
+    /// Executes pvm_notify. Errors: BadParam.
     pub(crate) fn notify(
         &mut self,
         Wanted { what, sink, tids, count }: Wanted,
@@ -45,7 +45,7 @@ impl Daemon {
             _ => tid.local() == 0 && tid.host() != 0,
         };
         match what {
-            // The last wish counts.
+            // A task's last request replaces its earlier ones.
             PvmHostAdd => {
                 let own = |wish: &Wish| wish.what == what && wish.sink.tid == sink.tid;
                 self.wishes.retain(|wish| !own(wish));
@@ -57,7 +57,7 @@ impl Daemon {
                 for of in tids {
                     let wish = Wish { what, sink, of, count: 1 };
                     if cancel {
-                        // As in stock PVM, it comes at once, and once.
+                        // As in stock PVM, a cancelled notice is sent at once.
                         if let Some(at) = self.wishes.iter().position(|known| *known == wish) {
                             self.wishes.remove(at);
                             self.tell_one(wish);
@@ -79,12 +79,12 @@ impl Daemon {
         }
         self.wishes.push(wish);
         if wish.what == PvmTaskExit {
-            // It may have ended before.
+            // The task may have ended before.
             self.send_on(host, Errand::Status(wish.of), Then::Notice(wish.of));
         }
     }
 
-    /// Its host has said whether this task is there.
+    /// Handles the reply of a task's host to the request whether the task exists.
     pub(crate) fn noticed(&mut self, tid: Tid, reply: &Reply) {
         if *reply == Err(Error::NoTask.code()) {
             self.has_ended(tid);
@@ -96,14 +96,14 @@ impl Daemon {
         self.route(Load::Whole(bytes));
     }
 
-    /// Tells those who want to know that this task has ended.
+    /// Sends the notices of a task's end.
     pub(crate) fn has_ended(&mut self, tid: Tid) {
-        // What it wants itself, it wants no more.
+        // Requests of the task itself end with it.
         self.wishes.retain(|wish| wish.sink.tid != tid.as_int());
         self.fire(|wish| wish.what == PvmTaskExit && wish.of == tid);
     }
 
-    /// Tells those who want to know that this host has gone, with all its tasks.
+    /// Sends the notices of a host's end, and of the end of its tasks.
     pub(crate) fn host_gone(&mut self, host: u16) {
         self.fire(|wish| wish.what != PvmHostAdd && wish.of.host() == host);
     }
@@ -117,7 +117,7 @@ impl Daemon {
         }
     }
 
-    /// Tells those who want to know that these hosts have come.
+    /// Sends the notices of new hosts.
     pub(crate) fn hosts_added(&mut self, hosts: &[Tid]) {
         let mut told = Vec::new();
         self.wishes.retain_mut(|wish| {

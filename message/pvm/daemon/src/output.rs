@@ -1,5 +1,5 @@
-//! What children write to standard output and error: messages to whom they were told, or
-//! lines of the daemon's log.
+//! Standard output and error of spawned tasks. It goes as messages to the task's output sink, or
+//! into the daemon's log.
 
 use std::collections::BTreeMap;
 
@@ -11,32 +11,33 @@ use crate::daemon::Daemon;
 use crate::event::Action;
 use crate::load::Load;
 
-/// What a message of output says instead of a length (`pvmproto.h`: TO_EOF, TO_SPAWN, TO_NEW).
+/// Codes that an output message has in place of a length (`pvmproto.h`: TO_EOF, TO_SPAWN,
+/// TO_NEW).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OutputEvent {
-    /// There is no more.
+    /// The output has ended.
     End = 0,
     /// The task was spawned.
     Spawned = -1,
-    /// There is a new task.
+    /// The task is new.
     New = -2,
 }
 
-/// What is to be said of a task's output.
+/// The content of an output message.
 #[derive(Debug)]
 pub(crate) enum Say<'a> {
-    /// This came.
+    /// Output of the task.
     Bytes(&'a [u8]),
-    /// This happened.
+    /// An event.
     Event(OutputEvent),
 }
 
-/// Whose output is read, and where it goes; a task's end does not end its output.
+/// For each task its sink, parent and incomplete line. An entry may outlive its task.
 #[derive(Debug, Default)]
 pub(crate) struct Outputs(BTreeMap<Tid, (Sink, i32, Vec<u8>)>);
 
 impl Daemon {
-    /// The task's output will be read once it is started.
+    /// Registers the output of a task that will be started.
     pub(crate) fn begin_output(&mut self, tid: Tid) {
         if let Some(task) = self.tasks.get(tid) {
             let sink = task.inheritance.output;
@@ -44,19 +45,19 @@ impl Daemon {
         }
     }
 
-    /// The task was not started.
+    /// Forgets the output of a task that was not started.
     pub(crate) fn forget_output(&mut self, tid: Tid) {
         self.outputs.0.remove(&tid);
     }
 
-    /// The task's output goes elsewhere from now on (pvm_setopt of `PvmSelfOutputTid`).
+    /// Redirects the task's output (pvm_setopt of `PvmSelfOutputTid`).
     pub(crate) fn turn_output(&mut self, tid: Tid, sink: Sink) {
         if let Some((old, ..)) = self.outputs.0.get_mut(&tid) {
             *old = sink;
         }
     }
 
-    /// Passes on what a task writes, or what happened to its output.
+    /// Passes on output of a task, or an event of its output.
     pub(crate) fn output(&mut self, tid: Tid, say: Say<'_>) {
         let Some((sink, parent, _)) = self.outputs.0.get(&tid) else { return };
         let (sink, parent) = (*sink, *parent);
@@ -77,14 +78,14 @@ impl Daemon {
         }
     }
 
-    /// Whether some task takes this output; else it goes into the log.
+    /// Returns true if a task receives this output; otherwise it goes into the log.
     fn is_taken(&self, sink: Sink) -> bool {
         let to = Tid(sink.tid as u32);
         to.is_task() && (to.host() != self.host || self.tasks.get(to).is_some())
     }
 
-    /// Says of all tasks of a spawn that they were spawned, to who takes their output, before
-    /// the spawner learns of them. So nobody takes the end of the first for the end of all.
+    /// Announces all tasks of a spawn to the receiver of their output, before the spawner learns
+    /// of them. So the receiver does not take the end of the first task for the end of all.
     pub(crate) fn say_spawned(&mut self, slots: &[i32], sink: Sink, parent: i32) {
         if self.is_taken(sink) {
             for slot in slots.iter().filter(|slot| **slot > 0) {
@@ -94,14 +95,14 @@ impl Daemon {
         }
     }
 
-    /// There is no more.
+    /// Announces the end of a task's output and forgets it.
     pub(crate) fn end_output(&mut self, tid: Tid) {
         self.output(tid, Say::Event(OutputEvent::End));
         self.outputs.0.remove(&tid);
     }
 }
 
-/// A message to who takes the task's output.
+/// Returns a message to the receiver of the task's output.
 fn message(tid: Tid, say: &Say<'_>, sink: Sink, parent: i32) -> Vec<u8> {
     let data = Data::default().int(tid.as_int());
     let data = match *say {

@@ -1,4 +1,4 @@
-//! What may take a while to come by a pipe, but not for ever.
+//! Reads from a pipe with a time limit.
 
 use std::io::{Error, ErrorKind, Read, Result};
 use std::os::fd::AsFd;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// A pipe that is read until a time; then reading fails with [`ErrorKind::TimedOut`].
+/// A pipe that can be read until a time limit. Then reads fail with [`ErrorKind::TimedOut`].
 pub(crate) struct Patient<F> {
     from: F,
     patience: Duration,
@@ -15,7 +15,7 @@ pub(crate) struct Patient<F> {
 }
 
 impl<F: AsFd> Patient<F> {
-    /// From now on, as long as `patience`.
+    /// Starts the time limit `patience`.
     pub fn new(from: F, patience: Duration) -> Self {
         Patient { from, patience, end: Instant::now() + patience }
     }

@@ -1,7 +1,8 @@
-//! Patterns of mailbox names. The manual calls them regular expressions, but in stock PVM
-//! `*` stands for anything, all else for itself, and a name fits if part of it does.
+//! Patterns of mailbox names. The manual calls them regular expressions. In stock PVM `*`
+//! matches any text, every other character matches itself, and a pattern may match a part of the
+//! name.
 
-/// Whether `name` fits the pattern.
+/// Returns true if `name` matches the pattern.
 pub fn fits(pattern: &str, name: &str) -> bool {
     let mut left = name;
     pattern.split('*').all(|piece| match left.find(piece) {
@@ -20,7 +21,7 @@ mod tests {
     #[test]
     fn names_fit_as_in_stock_pvm() {
         let names = ["abc", "aabc", "xabc", "a+bc", "ab", "(a)", "a|b"];
-        // What libpvm 3.4.6 lists.
+        // The names that libpvm 3.4.6 lists.
         let cases: &[(&str, &str)] = &[
             ("*", "abc aabc xabc a+bc ab (a) a|b"),
             ("", "abc aabc xabc a+bc ab (a) a|b"),

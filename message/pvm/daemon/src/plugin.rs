@@ -1,8 +1,7 @@
-//! Tasks that take over a part of the daemon's work: hosters start daemons, taskers start
-//! tasks, resource managers say where; and tracers. Their messages are those of stock PVM
+//! Plug-ins: tasks that do a part of the daemon's work. Hosters start daemons, taskers start
+//! tasks, and resource managers choose hosts. Their messages are those of stock PVM
 //! (pvm_reg_hoster(3), pvm_reg_tasker(3), pvm_reg_rm(3); the tags are in `pvmproto.h`). A
-//! resource manager is the whole virtual machine's; the others work for the host on which they
-//! are.
+//! resource manager serves the whole virtual machine; hosters and taskers serve their own host.
 
 use pvm::constants::{PvmHostCompl, PvmTaskArch, PvmTaskHost};
 use pvm::error::Error;
@@ -20,27 +19,27 @@ use crate::spawn::Start;
 /// Most strings of a list in a message.
 const STRINGS_MAX: i32 = 1 << 16;
 
-/// Who has which role on this host.
+/// The tasks with a role on this host.
 #[derive(Debug, Default)]
 pub(crate) struct Roles {
     pub hoster: Option<Tid>,
     pub tasker: Option<Tid>,
 }
 
-/// A role.
+/// A role that a task can have on its host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Role {
     Hoster,
     Tasker,
 }
 
-/// A message to a plug-in: where it goes, as a message of the base context.
+/// Returns the sink of a message to a plug-in, in the base context.
 pub fn to(tid: Tid, tag: i32) -> Sink {
     Sink { tid: tid.as_int(), context: 0, tag }
 }
 
 impl Daemon {
-    /// Gives a task a role, or takes it back. Errors: Already, if another has it.
+    /// Gives a task a role, or takes it away. Errors: Already, if another task has it.
     pub(crate) fn play(&mut self, tid: Tid, role: Role, on: bool) -> Result<(), Error> {
         let player = match role {
             Role::Hoster => &mut self.roles.hoster,
@@ -58,7 +57,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// A task has ended, with its roles.
+    /// Ends the roles of a task that has ended.
     pub(crate) fn leave_roles(&mut self, tid: Tid) {
         let was_hoster = self.roles.hoster == Some(tid);
         let Roles { hoster, tasker } = &mut self.roles;
@@ -71,7 +70,7 @@ impl Daemon {
         self.leave_tasker(tid);
     }
 
-    /// What a tasker was to start, and what has not enrolled, never will.
+    /// Ends the tasks that a tasker was to start and that have not enrolled.
     fn leave_tasker(&mut self, tasker: Tid) {
         let lost = |task: &&crate::tasks::Task| task.tasker == Some(tasker) && task.link.is_none();
         let lost: Vec<Tid> = self.tasks.iter().filter(lost).map(|task| task.tid).collect();
@@ -80,7 +79,7 @@ impl Daemon {
         }
     }
 
-    /// Tells the resource manager that these tasks are there.
+    /// Notifies the resource manager of new tasks.
     pub(crate) fn tell_manager_of_start(&mut self, tids: &[i32], wait_id: i32) {
         if let Some(manager) = self.machine.manager() {
             let data = Data::default().int(tids.len() as i32);
@@ -89,25 +88,25 @@ impl Daemon {
         }
     }
 
-    /// Tells the resource manager that a task has ended.
+    /// Notifies the resource manager of a task's end.
     pub(crate) fn tell_manager_of_end(&mut self, tid: Tid) {
         if let Some(manager) = self.machine.manager() {
-            // Its status and times are not known: it need not be our child.
+            // Status and times are unknown: the task need not be a child of this daemon.
             let data = (0..5).fold(Data::default().int(tid.as_int()), |data, _| data.int(0));
             self.route(Load::Whole(data.message(to(manager, SM_TASKX), 0)));
         }
     }
 
-    /// Tells the resource manager that a host has gone.
+    /// Notifies the resource manager of a host's end.
     pub(crate) fn tell_manager_of_host(&mut self, host: u16) {
-        // It gets this once.
+        // Only the manager's own host sends it, so that it arrives once.
         if let Some(manager) = self.machine.manager().filter(|tid| tid.host() == self.host) {
             let data = Data::default().int(Tid::of_host(host).as_int());
             self.route(Load::Whole(data.message(to(manager, SM_HOSTX), 0)));
         }
     }
 
-    /// What a plug-in says. Errors: BadMsg; Denied, if it has no such role.
+    /// Processes a plug-in's message. Errors: BadMsg; Denied, if the task lacks the role.
     pub(crate) fn plug_in(&mut self, tid: Tid, tag: i32, parcel: &Parcel) -> Result<(), Error> {
         let mut reader = Reader::new(&parcel.bytes)?;
         match tag {
@@ -153,7 +152,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Whether the task is there that the resource manager wants in its place.
+    /// Continues a handoff with the status of the task that is to become resource manager.
     pub(crate) fn handed_off(&mut self, next: Tid, reply: &Reply) {
         match reply {
             Ok(_) => {
@@ -164,14 +163,15 @@ impl Daemon {
         }
     }
 
-    /// This task is resource manager no longer: who has asked it asks us again.
+    /// Notifies this host's tasks that the resource manager has ended. They send their pending
+    /// requests to the daemon.
     pub(crate) fn manager_gone(&mut self, manager: Tid) {
         for tid in self.tasks.iter().map(|task| task.tid).collect::<Vec<_>>() {
             self.write(tid, &Letter::News(News::Gone(manager)));
         }
     }
 
-    /// Tells the resource manager what came of hosts that it wanted to add.
+    /// Sends the resource manager the results of the hosts that it added.
     pub(crate) fn tell_manager_of_added(&mut self, manager: Tid, wait_id: i32, slots: &[i32]) {
         let count = Data::default().int(slots.len() as i32).int(0);
         let data = slots.iter().fold(count, |data, slot| {
@@ -189,7 +189,7 @@ impl Daemon {
         self.route(Load::Whole(data.message(to(manager, SM_ADDACK), wait_id)));
     }
 
-    /// The tasks that a resource manager wanted are started.
+    /// Sends the resource manager the results of the tasks that it started.
     pub(crate) fn managed(&mut self, wait_id: i32, (sink, parent): (Sink, i32), reply: Reply) {
         let slots = match reply {
             Ok(Answer::Spawned(slots, _)) => slots,
@@ -201,12 +201,12 @@ impl Daemon {
     }
 }
 
-/// What is to be started: parent, file, flags, count, arguments, sinks of output and trace,
-/// environment. What may follow is for other machines than these.
+/// Reads a request to start tasks: parent, file, flags, count, arguments, sinks of output and
+/// trace, environment. Fields that may follow do not apply to these machines.
 fn exec(reader: &mut Reader) -> Result<Start, Error> {
     let parent = reader.int()?;
     let file = reader.string()?;
-    // Where, it has decided.
+    // The manager has already chosen the host.
     let flags = reader.int()? & !(PvmTaskHost | PvmTaskArch | PvmHostCompl);
     let count = u32::try_from(reader.int()?).map_err(|_| Error::BadMsg)?;
     let arguments = strings(reader)?;
@@ -221,8 +221,8 @@ fn exec(reader: &mut Reader) -> Result<Start, Error> {
     Ok(Start { spawn, directory: String::new(), parent })
 }
 
-/// What children inherit by the first variables of their environment, as libpvm sends them to a
-/// resource manager, and the variables that are left.
+/// Splits the environment that libpvm sends to a resource manager: the attributes that children
+/// inherit, which come as variables, and the other variables.
 fn inherited(environment: Vec<String>) -> (Inheritance, Vec<String>) {
     let mut inherited = Inheritance::default();
     let left = environment.into_iter().filter(|variable| {
@@ -244,7 +244,7 @@ fn inherited(environment: Vec<String>) -> (Inheritance, Vec<String>) {
     (inherited, left)
 }
 
-/// What a hoster says: how many hosts, and of each its tid and the daemon's line.
+/// Reads a hoster's answer: the number of hosts, and for each its tid and its daemon's line.
 fn started(reader: &mut Reader) -> Result<Vec<(u16, String)>, Error> {
     let count = reader.int()?;
     if !(0..=i32::from(HOST_MAX as i16)).contains(&count) {
@@ -253,7 +253,7 @@ fn started(reader: &mut Reader) -> Result<Vec<(u16, String)>, Error> {
     (0..count).map(|_| Ok((Tid::from(reader.int()?).host(), reader.string()?))).collect()
 }
 
-/// A list of strings after its length.
+/// Reads a list of strings after its length.
 fn strings(reader: &mut Reader) -> Result<Vec<String>, Error> {
     let count = reader.int()?;
     if !(0..=STRINGS_MAX).contains(&count) {

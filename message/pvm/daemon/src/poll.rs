@@ -1,4 +1,4 @@
-//! What the loop waits for: descriptors, each with what it is about.
+//! The loop's epoll instance: polled descriptors, each with the object behind it.
 
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-/// Descriptors, by numbers that are given once.
+/// Sources by number. No number is used twice.
 #[derive(Debug)]
 pub struct Poll<S> {
     epoll: OwnedFd,
@@ -17,13 +17,13 @@ pub struct Poll<S> {
 }
 
 impl<S: AsFd> Poll<S> {
-    /// None yet.
+    /// Returns an instance without sources.
     pub fn new() -> Result<Poll<S>, Errno> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         Ok(Poll { epoll, sources: BTreeMap::new(), next: 0 })
     }
 
-    /// Waits for this one, too, until it can be read. Its number.
+    /// Adds a source and polls it for input. Returns its number.
     pub fn add(&mut self, source: S) -> Result<u64, Errno> {
         let number = self.next;
         epoll::add(
@@ -37,12 +37,12 @@ impl<S: AsFd> Poll<S> {
         Ok(number)
     }
 
-    /// Waits for it only to end, for now.
+    /// Stops polling the source for input; its end is still reported.
     pub fn pause(&self, number: u64) {
         self.modify(number, epoll::EventFlags::empty());
     }
 
-    /// Waits for it as before.
+    /// Polls a paused source for input again.
     pub fn resume(&self, number: u64) {
         self.modify(number, epoll::EventFlags::IN);
     }
@@ -50,25 +50,25 @@ impl<S: AsFd> Poll<S> {
     fn modify(&self, number: u64, flags: epoll::EventFlags) {
         if let Some(source) = self.sources.get(&number) {
             let data = epoll::EventData::new_u64(number);
-            // It is there, and was added before.
+            // This cannot fail: `add` has added the source.
             let _ = epoll::modify(&self.epoll, source.as_fd(), data, flags);
         }
     }
 
-    /// The source with this number.
+    /// Returns the source with this number.
     pub fn get(&mut self, number: u64) -> Option<&mut S> {
         self.sources.get_mut(&number)
     }
 
-    /// Waits for it no longer.
+    /// Removes a source.
     pub fn remove(&mut self, number: u64) -> Option<S> {
         let source = self.sources.remove(&number)?;
-        // Closing would not do where a child of ours has the description, too.
+        // Closing the descriptor would not suffice if a child process has inherited it.
         let _ = epoll::delete(&self.epoll, source.as_fd());
         Some(source)
     }
 
-    /// Those that can be read; waits for one, at most for this time.
+    /// Returns the sources with input. Waits for one for at most `time`.
     pub fn wait(&self, time: Option<Duration>) -> Result<Vec<u64>, Errno> {
         let mut buffer = [MaybeUninit::<epoll::Event>::uninit(); 64];
         let time = time.map(|time| Timespec {
@@ -83,16 +83,17 @@ impl<S: AsFd> Poll<S> {
     }
 }
 
-/// These signals, as a descriptor; they do nothing else from now on.
+/// Blocks these signals and returns a descriptor from which they can be read.
 pub fn signals(signals: &[i32]) -> Result<OwnedFd, Errno> {
-    // SAFETY: sigemptyset initializes the set; the descriptor is new and ours.
+    // SAFETY: `sigemptyset` initializes `set` before it is used. `fd` is new and nothing else
+    // owns it, so `OwnedFd` may close it.
     unsafe {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());
         for &signal in signals {
             libc::sigaddset(set.as_mut_ptr(), signal);
         }
-        // Who is written to may have ended.
+        // A write to a process that has ended must fail with EPIPE.
         libc::signal(libc::SIGPIPE, libc::SIG_IGN);
         libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
         let fd = libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
