@@ -1,4 +1,5 @@
-//! Programs that the daemon starts: where they are found, and with what they begin.
+//! Programs that the daemon starts: search for the file, arguments, environment, standard
+//! streams.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,23 +19,23 @@ use crate::child::inherit_nothing;
 use crate::libraries;
 use crate::spawn::Program;
 
-/// The architecture that this host is, as PVM calls it.
+/// This host's architecture, in PVM's naming.
 pub const ARCHITECTURE: &str = "LINUX64";
-/// What `PVMTMASK` says if nothing is traced.
+/// The value of `PVMTMASK` that traces nothing.
 const NO_TRACE: &str = "@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@";
 
-/// What this host's programs share: options of the host file, expanded.
+/// Options of the host file that apply to all programs of this host, with variables expanded.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Directories in which programs are looked for (ep=); else those of stock PVM.
+    /// Directories searched for programs (ep=); default: those of stock PVM.
     pub path: Option<String>,
-    /// The directory in which programs run (wd=); else that of `PVM_WD`, or the home directory.
+    /// Working directory of programs (wd=); default: `PVM_WD`, or the home directory.
     pub directory: Option<String>,
-    /// What starts programs under a debugger (bx=).
+    /// The program that runs tasks under a debugger (bx=).
     pub debugger: Option<String>,
 }
 
-/// `text` with `$NAME` replaced by what `variable` says, or nothing.
+/// Returns `text` with each `$NAME` replaced by its value in `variable`, or by nothing.
 pub fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     let mut pieces = text.split('$');
     let mut expanded = pieces.next().unwrap_or_default().to_string();
@@ -47,7 +48,7 @@ pub fn expand(text: &str, variable: impl Fn(&str) -> Option<String>) -> String {
     expanded
 }
 
-/// A variable of the environment, with what stock PVM's scripts would set.
+/// Returns a variable of the environment, with the defaults of stock PVM's scripts.
 pub fn variable(name: &str) -> Option<String> {
     let set = std::env::var(name).ok();
     match name {
@@ -58,30 +59,30 @@ pub fn variable(name: &str) -> Option<String> {
 }
 
 impl Settings {
-    /// Where programs are looked for.
+    /// Returns the directories searched for programs.
     fn path(&self) -> String {
         let set = self.path.clone().or_else(|| variable("PVM_PATH"));
         let stock = "$HOME/pvm3/bin/$PVM_ARCH:$PVM_ROOT/bin/$PVM_ARCH";
         expand(&set.unwrap_or_else(|| stock.into()), variable)
     }
 
-    /// Where programs run.
+    /// Returns the working directory of programs.
     fn directory(&self) -> PathBuf {
         let set = self.directory.clone().or_else(|| variable("PVM_WD"));
         let set = set.map(|directory| expand(&directory, variable));
         PathBuf::from(set.or_else(|| variable("HOME")).unwrap_or_else(|| "/".into()))
     }
 
-    /// What starts programs under a debugger.
+    /// Returns the program that runs tasks under a debugger.
     fn debugger(&self) -> String {
         let set = self.debugger.clone().or_else(|| variable("PVM_DEBUGGER"));
         expand(&set.unwrap_or_else(|| "$PVM_ROOT/lib/debugger".into()), variable)
     }
 
-    /// The program's file. A name without a slash is looked for on the path, as in stock PVM.
-    /// A relative name with a slash is looked for in `directory` first, unless that is empty.
+    /// Returns the program's file. A name without a slash is searched on the path, as in stock
+    /// PVM. A relative name with a slash is searched in `directory` first, unless that is empty.
     ///
-    /// Errors: NoFile, and which directories were searched.
+    /// Errors: NoFile, with the directories searched.
     pub fn find(&self, file: &str, directory: &str) -> Result<PathBuf, NotStarted> {
         let is_program = |path: &PathBuf| {
             let data = std::fs::metadata(path);
@@ -99,7 +100,7 @@ impl Settings {
             .chain(path.split(':'))
             .filter(|element| !element.is_empty())
             .collect();
-        // Without the `.` of `./worker`.
+        // Collecting the components removes the `.` of `./worker`.
         let candidate = |element: &&str| Path::new(element).join(file).components().collect();
         searched.iter().map(candidate).find(is_program).ok_or_else(|| {
             let why = format!("no executable file {file} in {}", searched.join(", "));
@@ -108,12 +109,12 @@ impl Settings {
     }
 }
 
-/// Why a program was not started.
+/// The failure to start a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotStarted {
-    /// What pvm_spawn tells of it.
+    /// The error code that pvm_spawn returns.
     pub error: Error,
-    /// A line for the log and the console.
+    /// The reason in one line, for the log and the console.
     pub why: String,
 }
 
@@ -123,25 +124,25 @@ impl From<Error> for NotStarted {
     }
 }
 
-/// How a program is run.
+/// The parameters of a program that is to be started.
 #[derive(Debug)]
 pub(crate) struct Recipe {
-    /// As which task.
+    /// The tid of its task.
     pub tid: Tid,
-    /// Its file: the debugger's if it is to run under one.
+    /// Its file, or the debugger's if it runs under one.
     pub file: PathBuf,
-    /// Whether it is.
+    /// Whether it runs under a debugger.
     pub debugged: bool,
     /// Its arguments, without its name.
     pub arguments: Vec<OsString>,
-    /// Variables besides the daemon's own.
+    /// Variables that override the daemon's own.
     pub environment: BTreeMap<String, String>,
-    /// Where, if not where the daemon is.
+    /// Working directory; `None` for the daemon's.
     pub directory: Option<PathBuf>,
 }
 
 impl Recipe {
-    /// How `program` is to be run here. Errors: NoFile.
+    /// Resolves `program` on this host. Errors: NoFile.
     pub fn new(
         settings: &Settings,
         socket: &Path,
@@ -156,7 +157,7 @@ impl Recipe {
             file = settings.find(&settings.debugger(), "")?;
         }
         let mut environment = environment(socket, program);
-        // As in stock PVM, a directory that is not there stops nothing.
+        // As in stock PVM, a missing directory is no error.
         let own = settings.directory();
         let wanted = own.join(&program.start.directory);
         let directory = [wanted, own].into_iter().find(|path| path.is_dir());
@@ -166,9 +167,10 @@ impl Recipe {
         Ok(Recipe { tid: program.tid, file, debugged, arguments, environment, directory })
     }
 
-    /// Starts it as a process of its own; and where its output is read.
+    /// Starts the program as a process. Returns the child and the pipe from which to read its
+    /// output.
     ///
-    /// Errors: NoFile; OutOfRes, if there can be no more processes or descriptors; NoMem.
+    /// Errors: NoFile; OutOfRes, if there are too many processes or open descriptors; NoMem.
     pub fn start(&self) -> Result<(Child, OwnedFd), Error> {
         let mut command = Command::new(&self.file);
         command.args(&self.arguments).envs(&self.environment);
@@ -183,20 +185,20 @@ impl Recipe {
     }
 }
 
-/// A program's standard descriptors.
+/// A program's standard streams.
 pub(crate) struct Streams {
-    /// Its input, which is nothing.
+    /// Standard input: `/dev/null`.
     pub input: OwnedFd,
-    /// Where its output and errors are read.
+    /// The read end of the pipe for output and errors.
     pub output: OwnedFd,
-    /// Its output.
+    /// Standard output.
     pub writer: OwnedFd,
-    /// Its errors: the same.
+    /// Standard error: a duplicate of `writer`.
     pub too: OwnedFd,
 }
 
 impl Streams {
-    /// New ones.
+    /// Creates the streams.
     pub fn new() -> io::Result<Streams> {
         let (output, writer) = io::pipe()?;
         let too = writer.try_clone()?;
@@ -206,7 +208,7 @@ impl Streams {
     }
 }
 
-/// What a tasker is told to start.
+/// Returns the data of a message that tells a tasker to start a program.
 ///
 /// Errors: NoFile.
 pub(crate) fn describe(
@@ -227,7 +229,7 @@ pub(crate) fn describe(
     Ok(environment.iter().fold(data, pair))
 }
 
-/// What a program finds in its environment besides the daemon's own.
+/// Returns the variables of a program that override the daemon's own.
 fn environment(socket: &Path, program: &Program) -> BTreeMap<String, String> {
     let spawn = &program.start.spawn;
     let given = spawn.environment.iter().filter_map(|pair| pair.split_once('='));
@@ -254,7 +256,7 @@ fn environment(socket: &Path, program: &Program) -> BTreeMap<String, String> {
     variables
 }
 
-/// The error code of PVM for the system's.
+/// Converts an error of the system into PVM's error code.
 fn code(error: io::Error) -> Error {
     match error.raw_os_error() {
         Some(libc::EAGAIN | libc::EMFILE | libc::ENFILE) => Error::OutOfRes,
@@ -296,11 +298,11 @@ mod tests {
         let settings = Settings { path: Some("/usr".into()), ..Settings::default() };
         assert_eq!(settings.find("./sh", "/bin"), Ok("/bin/sh".into()));
         assert_eq!(settings.find("bin/sh", "/"), Ok("/bin/sh".into()));
-        // As in stock PVM, and all there is where the spawner's directory is unknown.
+        // As in stock PVM. With an unknown spawner's directory only the path is searched.
         for directory in ["/bin", ""] {
             assert_eq!(settings.find("bin/env", directory), Ok("/usr/bin/env".into()));
         }
-        // Not a name without one.
+        // A name without a slash is not searched in the spawner's directory.
         assert!(settings.find("sh", "/bin").is_err());
         let why = settings.find("./no", "/bin").expect_err("there is none").why;
         assert_eq!(why, "no executable file ./no in /bin, /usr");

@@ -1,4 +1,4 @@
-//! The group slots in this host's window, changed as the groups want it.
+//! Applies changes of groups to the slots in this host's window.
 
 use fcp::window::Window;
 use pvm::slots::{BARRIER_AT, Count, GENERATION_AT, SLOT_SIZE, Slot, VERSION_AT};
@@ -6,7 +6,7 @@ use sync::futex;
 
 use crate::groups::{Closing, SlotChange};
 
-/// Changes a slot; what was counted if it is closed by that.
+/// Changes a slot. Returns the slot's count if the change closes it.
 pub fn change(window: &Window, slot: u16, change: SlotChange) -> Option<(Closing, Count)> {
     let at = window.plain().start + usize::from(slot) * SLOT_SIZE;
     let word = |offset| window.word64(at + offset).expect("a window has room for all slots");

@@ -1,8 +1,8 @@
-//! Where a daemon listens, and that only one does.
+//! The daemon's socket. At most one daemon of a virtual machine listens on a host.
 //!
-//! The socket is `pvmd`, or `pvmd.VMID`, in Nagaya's directory for sockets. Who starts or
-//! ends holds a lock on the directory meanwhile, which ends with its holder: a dead daemon
-//! leaves at most a socket that nobody answers, and that the next one replaces.
+//! The socket is `pvmd`, or `pvmd.VMID`, in Nagaya's directory for sockets. A daemon that starts
+//! or ends locks the directory meanwhile; the kernel releases the lock of a process that dies. A
+//! killed daemon leaves at most a socket without a listener, which the next daemon replaces.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,20 +16,20 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::run::Options;
 
-/// How a daemon's socket is named; a VMID stands behind it and a dot.
+/// File name of the socket, to which `.VMID` may be appended.
 const NAME: &str = "pvmd";
 
-/// Why a daemon cannot listen.
+/// The reason why a daemon cannot listen.
 #[derive(Debug)]
 pub enum Refused {
-    /// Another one does.
+    /// Another daemon listens on this path.
     Running(PathBuf),
-    /// The system refuses.
+    /// A system call failed.
     System(Failure),
 }
 
 impl Refused {
-    /// In a line for the user.
+    /// Returns the message for the user.
     pub fn failure(self) -> Failure {
         match self {
             Refused::Running(path) => Failure::ours(format!(
@@ -41,8 +41,8 @@ impl Refused {
     }
 }
 
-/// The file name of a virtual machine's socket or log: `name`, or `name.VMID`. A VMID that
-/// cannot be in a file name is refused.
+/// Returns the file name of a virtual machine's socket or log: `name`, or `name.VMID`. Fails if
+/// the VMID cannot be part of a file name.
 pub fn file_name(name: &str, vmid: Option<&str>) -> Result<String, Failure> {
     match vmid.filter(|vmid| !vmid.is_empty()) {
         None => Ok(name.to_string()),
@@ -53,18 +53,18 @@ pub fn file_name(name: &str, vmid: Option<&str>) -> Result<String, Failure> {
     }
 }
 
-/// The path of the daemon's socket, in a directory that is ours alone and is made if it is
-/// not there.
+/// Returns the path of the daemon's socket. Creates its directory, which only the user can
+/// access.
 pub fn path(vmid: Option<&str>) -> Result<PathBuf, Failure> {
     Ok(job::directory()?.join(file_name(NAME, vmid)?))
 }
 
-/// The lock on a directory that is still there.
+/// Locks a directory that still exists.
 fn lock(directory: &Path) -> io::Result<OwnedFd> {
     loop {
         let file = File::open(directory)?;
         flock(&file, FlockOperation::LockExclusive)?;
-        // Who had it may have removed the directory.
+        // The previous holder may have removed the directory.
         match fs::metadata(directory) {
             Ok(now) if now.ino() == file.metadata()?.ino() => return Ok(file.into()),
             Ok(_) => {}
@@ -73,7 +73,7 @@ fn lock(directory: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// Listens, unless a living daemon does.
+/// Listens on the socket, unless a living daemon does.
 pub fn listen(options: &Options) -> Result<(UnixListener, PathBuf), Refused> {
     let mut attempts = 0;
     loop {
@@ -88,7 +88,7 @@ pub fn listen(options: &Options) -> Result<(UnixListener, PathBuf), Refused> {
         let fail = |error: io::Error| {
             Refused::System(Failure::ours(format!("{}: cannot listen: {error}", path.display())))
         };
-        // Between path() and lock() another daemon's end may have removed the directory.
+        // Another daemon that ends may remove the directory between `path` and `lock`.
         let _lock = match lock(path.parent().unwrap_or(Path::new("/"))) {
             Err(error) if error.kind() == io::ErrorKind::NotFound && attempts < 100 => {
                 attempts += 1;
@@ -104,7 +104,7 @@ pub fn listen(options: &Options) -> Result<(UnixListener, PathBuf), Refused> {
     }
 }
 
-/// Removes the socket, and the directory if nothing else is in it.
+/// Removes the socket, and the directory if it is empty then.
 pub fn remove(path: &Path) {
     let Some(directory) = path.parent() else { return };
     let _lock = lock(directory);

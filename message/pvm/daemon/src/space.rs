@@ -1,11 +1,11 @@
-//! Where tasks live with `--space`: in one address space, which a node server owns. The daemon
-//! is not inside: a task that writes where it should not harms the server and other tasks, but
-//! not the daemon, which starts another server for the next task.
+//! The shared address space of tasks with `--space`. A node server owns it; the daemon is not
+//! inside. A stray write of a task can harm the server and other tasks, but not the daemon,
+//! which starts another server for the next task.
 //!
-//! The daemon stands for each task towards the server, by a connection, as `nagaya exec` does
-//! for one: a [`Stub`]. What cannot be a task of a space runs as an ordinary process. Programs
-//! that are linked to fixed addresses need a space that is made for such: where the first
-//! program was none, they have a server of their own.
+//! For each task, the daemon keeps a connection to the server, as `nagaya exec` does for one
+//! task: a [`Stub`]. A program that cannot be a task of a space runs as an ordinary process.
+//! Programs linked to fixed addresses need a space created for them. If the first program was
+//! not one, they get a second server.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -31,44 +31,45 @@ pub(crate) struct Space {
     segment_size: Option<u64>,
     inheritance: Inheritance,
     server: Option<Server>,
-    /// Of programs linked to fixed addresses, where the other has none of these.
+    /// The server for programs linked to fixed addresses, if `server` does not take them.
     apart: Option<Server>,
 }
 
-/// The node server that there is.
+/// A running node server.
 #[derive(Debug)]
 struct Server {
-    /// Keeps it from ending between tasks.
+    /// Keeps the server from ending between tasks.
     connection: Connection,
     child: Option<Child>,
-    /// For certain, it takes programs that are linked to fixed addresses.
+    /// True if the server is known to take programs linked to fixed addresses.
     takes_fixed: bool,
 }
 
-/// What has become of a task.
+/// An event in the life of a task.
 #[derive(Debug)]
 pub(crate) enum Fate {
-    /// It runs, with this PID; its output is read there.
+    /// The task runs, with this PID; its output comes from this descriptor.
     Started(u32, OwnedFd),
-    /// It cannot be a task of a space, for this reason, or the server has gone before.
+    /// The program cannot be a task of a space, for this reason, or the server ended first.
     Refused(Box<Recipe>, String),
-    /// It has ended, with this wait status.
+    /// The task ended, with this wait status.
     Ended(i32),
 }
 
-/// The daemon's part of a task.
+/// The daemon's end of a task's connection to the server.
 #[derive(Debug)]
 pub(crate) struct Stub {
     connection: Connection,
-    /// Until the server says that it runs: what was to be run, and where its output is read.
+    /// The program and its output, until the server reports its start.
     waits: Option<(Box<Recipe>, OwnedFd)>,
-    /// Of a server's first task: keeps it from ending until it knows of our connections.
+    /// Set for a server's first task: keeps the server from ending before it knows our
+    /// connections.
     lock: Option<File>,
 }
 
 impl Space {
-    /// That of the virtual machine with this ID; its server is started with the first task.
-    /// Call it while this process's signals are as its children shall have them.
+    /// Returns the space of the virtual machine with this ID; the first task starts its server.
+    /// Call it before the process changes its signal handling, which children inherit from here.
     pub fn new(vmid: Option<&str>, segment_size: Option<u64>) -> Space {
         let name = vmid.map_or("pvm".into(), |vmid| format!("pvm.{vmid}"));
         let job = Job { name, local_tasks: None, local_rank: None, expected_tasks: None };
@@ -77,9 +78,9 @@ impl Space {
         Space { job, segment_size, inheritance, server: None, apart: None }
     }
 
-    /// Has the server start a program; its [`Stub`] tells what comes of it. Never waits for
-    /// the program, and for the server only while it begins. If that fails: the reason, and
-    /// the recipe.
+    /// Has the server start a program; the returned [`Stub`] reports its events. Waits for the
+    /// server only while it starts, and never for the program. On failure returns the recipe and
+    /// the reason.
     pub fn start(&mut self, recipe: Box<Recipe>) -> Result<Stub, (Box<Recipe>, String)> {
         match self.try_start(&recipe) {
             Ok((connection, lock, output)) => {
@@ -117,7 +118,7 @@ impl Space {
             outlives_stub: true,
             inheritance: self.inheritance.clone(),
         };
-        // What is wrong with it the server says.
+        // The server reports errors in the file.
         let is_fixed = nagaya_server::is_fixed(&recipe.file);
         let (connection, lock) = self.connect(is_fixed)?;
         let fds = [directory.as_fd(), input.as_fd(), writer.as_fd(), too.as_fd()];
@@ -126,8 +127,8 @@ impl Space {
         Ok((connection, lock, output))
     }
 
-    /// A new connection to the server for such programs, which is started if there is none; the
-    /// first has a lock.
+    /// Connects to the server for such programs, and starts it if none runs. The first
+    /// connection to a new server comes with a lock.
     fn connect(&mut self, is_fixed: bool) -> Result<(Connection, Option<File>), Failure> {
         for server in [&mut self.server, &mut self.apart] {
             let gone = |server: &mut Server| !server.connection.fill().unwrap_or(false);
@@ -147,7 +148,7 @@ impl Space {
         }
         let wanted =
             Wanted { segment_size: self.segment_size, shared: is_fixed, ..Wanted::default() };
-        // A server that cannot begin says why to who comes first.
+        // A server that fails to start reports the reason on its first connection.
         let Reached { connection: first, lock, started } = reach(job, wanted)?;
         let connection = nonblocking(connect(job)?)?;
         let takes_fixed = is_fixed && started.is_some();
@@ -162,7 +163,7 @@ fn nonblocking(connection: Connection) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// The daemon's environment with these variables.
+/// Returns the daemon's environment, overridden by these variables.
 fn environment(variables: &BTreeMap<String, String>) -> Vec<Vec<u8>> {
     let name = |entry: &[u8]| entry.split(|&byte| byte == b'=').next().map(<[u8]>::to_vec);
     let is_set = |entry: &Vec<u8>| {
@@ -176,7 +177,7 @@ fn environment(variables: &BTreeMap<String, String>) -> Vec<Vec<u8>> {
 }
 
 impl Stub {
-    /// What the server has said of the task since.
+    /// Returns the server's reports on the task since the last call.
     pub fn read(&mut self) -> Vec<Fate> {
         let open = self.connection.fill().unwrap_or(false);
         let mut fates = Vec::new();
@@ -204,7 +205,7 @@ impl Stub {
             self.lock = None;
         }
         if gone {
-            // A server that goes away takes its tasks along.
+            // The end of a server ends its tasks.
             let refused = |(recipe, _)| Fate::Refused(recipe, "the node server has gone".into());
             fates.push(self.waits.take().map_or(Fate::Ended(status), refused));
         }
@@ -213,7 +214,7 @@ impl Stub {
 
     /// Sends the task a signal.
     pub fn signal(&self, signal: i32) {
-        // A server that has gone shows as the end of the connection.
+        // The end of the connection reports a server that has ended.
         let _ = self.connection.send(&Request::Signal(signal, None), &[]);
     }
 }

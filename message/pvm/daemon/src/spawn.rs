@@ -1,4 +1,4 @@
-//! pvm_spawn: which hosts get how many, and what comes of each.
+//! pvm_spawn: distributes tasks over the hosts, starts them, and collects the results.
 
 use std::collections::BTreeMap;
 
@@ -15,67 +15,67 @@ use crate::machine::{Asker, Machine};
 use crate::output::{OutputEvent, Say};
 use crate::program::NotStarted;
 
-/// Most tasks of one spawn: more than a virtual machine has places.
+/// Most tasks of one spawn: more than a virtual machine can have.
 pub const COUNT_MAX: u32 = 1 << 22;
 
-/// What a host is to start.
+/// A request to start tasks on one host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
-    /// What was asked for.
+    /// The spawner's request.
     pub spawn: Spawn,
-    /// In which directory, relative to the host's own; empty for that one.
+    /// Working directory, relative to the host's own; empty for that one.
     pub directory: String,
-    /// Who is its parent: a tid, or an error code.
+    /// The parent: a tid, or an error code.
     pub parent: i32,
 }
 
 /// A program to be started.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// As which task.
+    /// The tid of its task.
     pub tid: Tid,
-    /// What `PVMEPID` is to say.
+    /// The value of its `PVMEPID`.
     pub cookie: u32,
-    /// By which task, if not by the daemon.
+    /// The tasker that starts it; `None` for the daemon.
     pub tasker: Option<Tid>,
-    /// The rest.
+    /// The request.
     pub start: Start,
 }
 
-/// A spawn that waits for its hosts.
+/// A spawn whose hosts have not all replied.
 #[derive(Debug)]
 pub(crate) struct Spawning {
     asker: Asker,
-    /// Of each task, its tid or an error.
+    /// For each task its tid or an error code.
     slots: Vec<i32>,
-    /// Why hosts did not start some.
+    /// Reasons why hosts failed to start tasks.
     why: Vec<String>,
     waits: usize,
-    /// Who takes their output, and their parent.
+    /// The sink of their output, and their parent.
     output: (Sink, i32),
 }
 
-/// How tasks are started, for their tracer.
+/// The attributes of a spawn that its tracer gets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct How {
-    /// What pvm_spawn was told.
+    /// The flags of pvm_spawn.
     pub flags: i32,
-    /// Their parent wants them traced; else it is the tracer itself who does.
+    /// True if the parent has the tasks traced; otherwise the virtual machine's tracer has.
     pub by_parent: bool,
 }
 
-/// Starts that an errand waits for.
+/// Programs being started for one errand.
 #[derive(Debug)]
 pub(crate) struct Starting {
     principal: Principal,
     how: How,
     results: Vec<i32>,
-    /// Why some were not started, each reason once.
+    /// Reasons why programs were not started, each once.
     why: Vec<String>,
     waits: usize,
 }
 
-/// The hosts on which `spawn` may run, and the directory, as its place and flags say.
+/// Returns the hosts on which `spawn` may run, and the directory in its `place`.
 fn candidates<'a>(spawn: &'a Spawn, machine: &Machine, own: u16) -> (Vec<u16>, &'a str) {
     let (place, directory) = spawn.place.split_once(':').unwrap_or((&spawn.place, ""));
     let fits = |host: &pvm::wire::HostInfo| {
@@ -89,13 +89,13 @@ fn candidates<'a>(spawn: &'a Spawn, machine: &Machine, own: u16) -> (Vec<u16>, &
 }
 
 impl Daemon {
-    /// How a task is started that has not been yet.
+    /// Returns the attributes of a task's spawn, if its start is not reported yet.
     pub(crate) fn is_starting(&self, tid: Tid) -> Option<How> {
         let number = self.starting.get(&tid)?;
         self.starts.get(number).map(|starting| starting.how)
     }
 
-    /// pvm_spawn.
+    /// Executes pvm_spawn.
     pub(crate) fn spawn(&mut self, asker: Asker, spawn: Spawn) {
         if spawn.count == 0 || spawn.count > COUNT_MAX {
             return self.answer(asker, Err(Error::BadParam.code()));
@@ -107,7 +107,7 @@ impl Daemon {
             let slots = vec![Error::NoHost.code(); count];
             return self.answer(asker, Ok(Answer::Spawned(slots, Vec::new())));
         }
-        // Round robin, from the host after the last that got one.
+        // Round robin, from the host after the last one that got a task.
         let mut shares: BTreeMap<u16, Vec<usize>> = BTreeMap::new();
         for slot in 0..count {
             let next = hosts.iter().find(|&&host| host > self.last_host).unwrap_or(&hosts[0]);
@@ -131,7 +131,7 @@ impl Daemon {
         }
     }
 
-    /// A host has started its share of a spawn.
+    /// Handles a host's reply for its share of a spawn.
     pub(crate) fn spawned(&mut self, number: u32, slots: &[usize], reply: Reply) {
         let Some(spawning) = self.spawns.get_mut(&number) else { return };
         if let Ok(Answer::Spawned(_, why)) = &reply {
@@ -152,7 +152,7 @@ impl Daemon {
         }
         let spawning = self.spawns.remove(&number).expect("it is there");
         let Spawning { asker, mut slots, why, output: (sink, parent), .. } = spawning;
-        // Tids first, then what went wrong, as in stock PVM.
+        // Tids first, then errors, as in stock PVM.
         slots.sort_by_key(|result| *result < 0);
         self.say_spawned(&slots, sink, parent);
         self.answer(asker, Ok(Answer::Spawned(slots, why)));
@@ -195,7 +195,7 @@ impl Daemon {
         }
     }
 
-    /// A program runs, with this PID, or does not.
+    /// Handles the start of a program, or its failure.
     pub(crate) fn task_started(&mut self, tid: Tid, result: Result<u32, NotStarted>) {
         let Some(number) = self.starting.remove(&tid) else { return };
         let outcome = match result {

@@ -1,5 +1,5 @@
-//! Starting daemons on other hosts: by ssh, or what `PVM_RSH` names, each in a thread, so
-//! that the daemon's loop never waits for a login; or by a task, a hoster.
+//! Starting daemons on other hosts: by ssh or the command in `PVM_RSH`, or by a hoster. A thread
+//! handles each start, so that the daemon's loop never waits for a login.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -24,37 +24,37 @@ use crate::child::inherit_nothing;
 use crate::invitation::{Acceptance, Invitation, LINE_MAX, Line, Place};
 use crate::patience::Patient;
 
-/// How long a host may take to start its daemon: logins can be slow.
+/// Time limit for a host to start its daemon; logins can be slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How to start a daemon.
+/// The parameters for starting a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
-    /// The host, as ssh should find it.
+    /// The host's name or address for ssh.
     pub host: String,
-    /// The login there, if another (`lo=`).
+    /// The login there (`lo=`), if it differs.
     pub login: Option<String>,
     /// The daemon's program there (`dx=`).
     pub program: Option<String>,
-    /// The virtual machine's ID there (`id=`), if there may be another daemon.
+    /// The virtual machine's ID there (`id=`), if another daemon may run there.
     pub vmid: Option<String>,
 }
 
-/// What became of a start: of the host with this number.
+/// The result of a start.
 #[derive(Debug)]
 pub struct Started {
     /// The host's number.
     pub host: u16,
-    /// Where it is, or why it is nowhere.
+    /// The daemon's address, or the reason why it does not run.
     pub acceptance: Result<Place, Fault>,
 }
 
-/// Why a daemon does not run.
+/// The reason why a daemon does not run.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// What the program is told that wanted it: CantStart, or NoHost.
+    /// The error code for the requesting program: CantStart or NoHost.
     pub error: Error,
-    /// In a line.
+    /// The reason, in one line.
     pub why: String,
 }
 
@@ -64,18 +64,18 @@ impl From<String> for Fault {
     }
 }
 
-/// Starts under way.
+/// Starts in progress.
 #[derive(Debug)]
 pub struct Starts {
     bell: OwnedFd,
     sender: Sender<Started>,
     receiver: Receiver<Started>,
-    /// What ends the waiting for a daemon that a hoster starts.
+    /// Cancels the wait for a daemon that a hoster starts, by host.
     expected: BTreeMap<u16, Arc<AtomicBool>>,
 }
 
 impl Starts {
-    /// None yet.
+    /// Returns an empty set.
     pub fn new() -> rustix::io::Result<Starts> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let (sender, receiver) = channel();
@@ -93,7 +93,8 @@ impl Starts {
         });
     }
 
-    /// A hoster is to start a daemon, and it is to be invited. What the hoster is told of it.
+    /// Waits for the call of a daemon that a hoster is to start, and invites it. Returns the
+    /// data of the message to the hoster.
     pub(crate) fn expect(&mut self, recipe: &Recipe, invitation: Invitation) -> Data {
         let host = invitation.host;
         let data = Expected::new().and_then(|expected| {
@@ -113,7 +114,7 @@ impl Starts {
         }
     }
 
-    /// A hoster does not start this host's daemon any more, unless it has called already.
+    /// Stops waiting for this host's daemon, unless it has called already.
     pub(crate) fn give_up(&mut self, host: u16) {
         if let Some(cancelled) = self.expected.get(&host) {
             cancelled.store(true, Relaxed);
@@ -125,7 +126,7 @@ impl Starts {
         let bell = self.bell.try_clone();
         let work = move || {
             let acceptance = work();
-            // The daemon may have ended.
+            // This fails if the daemon is ending.
             let _ = sender.send(Started { host, acceptance });
             if let Ok(bell) = bell {
                 let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
@@ -139,7 +140,7 @@ impl Starts {
         }
     }
 
-    /// What has become known since.
+    /// Returns the results since the last call.
     pub fn done(&mut self) -> Vec<Started> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);
@@ -150,19 +151,19 @@ impl Starts {
 }
 
 impl AsFd for Starts {
-    /// Readable when something is done.
+    /// The descriptor is readable if there are results.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 }
 
-/// Whether nothing here knows a host of this name. It is asked only once ssh could not reach it:
-/// ssh knows names of its own.
+/// Returns true if this host cannot resolve the name. Called only after ssh has failed, since
+/// ssh resolves names of its own.
 fn is_unknown(host: &str) -> bool {
     (host, 0).to_socket_addrs().is_err()
 }
 
-/// What sh is to run there.
+/// Returns the script that `sh` runs on the other host.
 fn script(recipe: &Recipe, own: &Path) -> String {
     let vmid = recipe.vmid.as_ref().map(|vmid| format!("PVM_VMID={} ", quoted(vmid)));
     let vmid = vmid.map_or(String::new(), |set| format!("{set}export PVM_VMID; "));
@@ -175,9 +176,9 @@ fn script(recipe: &Recipe, own: &Path) -> String {
     format!("{vmid}{script}")
 }
 
-/// What a hoster is told of a host: its tid, options, login, command, another command for
-/// Windows, and the virtual machine's ID. Hosters give the command to ssh, in quotes or not:
-/// it is a program and arguments that need none.
+/// Returns a host's entry in the message to a hoster: tid, options, login, command, another
+/// command for Windows, and the virtual machine's ID. Hosters pass the command to ssh quoted or
+/// unquoted, so it contains nothing that needs quotes.
 fn describe(recipe: &Recipe, host: u16, call: &str) -> Data {
     let own = std::env::current_exe().unwrap_or_else(|_| "nagaya".into());
     let login = match &recipe.login {
@@ -197,7 +198,7 @@ fn describe(recipe: &Recipe, host: u16, call: &str) -> Data {
     data.string(&command).string("").string(&vmid)
 }
 
-/// Links to us may have the name of stock PVM's daemon.
+/// Links to our program may have the name of stock PVM's daemon.
 fn is_daemon(program: &str) -> bool {
     program.rsplit('/').next().is_some_and(|name| name.starts_with("pvmd"))
 }
@@ -224,8 +225,8 @@ fn converse(
     invitation: &Invitation,
 ) -> Acceptance {
     let mut from = Patient::new(from, PATIENCE);
-    // A line fits into a pipe's buffer, so this never waits. Who does not read it has its
-    // reasons on standard error.
+    // A line fits into a pipe's buffer, so this never blocks. If the write fails, the reason is
+    // on the child's standard error.
     let written = to.write_all(invitation.to_line().as_bytes());
     drop(to);
     let answer = match written {
@@ -242,7 +243,7 @@ fn converse(
     }
 }
 
-/// The acceptance among the lines of `from`; nothing if these end without one.
+/// Returns the acceptance among the lines of `from`, or `None` if they end without one.
 fn read_acceptance(from: &mut impl Read) -> Result<Option<Acceptance>, String> {
     let mut lines = BufReader::new(from).take(LINE_MAX as u64);
     loop {

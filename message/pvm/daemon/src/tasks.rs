@@ -1,4 +1,4 @@
-//! The tasks of one host: who they are, by which connection they speak, which tids are free.
+//! The tasks of one host: attributes, connections, and free tids.
 
 use std::collections::BTreeMap;
 
@@ -7,43 +7,43 @@ use pvm::wire::{Inheritance, TaskInfo};
 
 use crate::event::Usage;
 
-/// A connection's number. The driver gives each its own, and none twice.
+/// A connection's number. The event loop never reuses one.
 pub type Link = u64;
 
-/// ps: the task has enrolled.
+/// Status bit in ps: the task has enrolled.
 pub const CONNECTED: i32 = 0x4;
-/// ps: the daemon started it.
+/// Status bit in ps: the daemon started the task.
 pub const STARTED: i32 = 0x2;
 
 /// A task.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Who it is.
+    /// Its tid.
     pub tid: Tid,
-    /// Who spawned it: a tid, `PvmNoParent` or `PvmParentNotSet`.
+    /// Its parent: a tid, `PvmNoParent` or `PvmParentNotSet`.
     pub parent: i32,
-    /// Its program, for ps.
+    /// Its program's name, for ps.
     pub name: String,
-    /// Its process, 0 before it is known.
+    /// Its PID; 0 before it is known.
     pub pid: u32,
-    /// Where it speaks from, once it has enrolled.
+    /// Its connection, once it has enrolled.
     pub link: Option<Link>,
-    /// What `PVMEPID` says to it, if the daemon started it.
+    /// The value of its `PVMEPID`, if the daemon started it.
     pub cookie: Option<u32>,
-    /// Who was to start it, if not the daemon.
+    /// The tasker that was to start it, if the daemon was not.
     pub tasker: Option<Tid>,
-    /// What it has inherited.
+    /// Its inherited attributes.
     pub inheritance: Inheritance,
-    /// Its tracer has been told that it is there.
+    /// Whether its tracer was notified of it.
     pub told: bool,
-    /// It has said that it is one no longer.
+    /// Whether it has called pvm_exit.
     pub exits: bool,
-    /// What its program has left behind, if that has ended first.
+    /// Status and CPU time of its program, if that has ended first.
     pub usage: Option<Usage>,
 }
 
 impl Task {
-    /// As others see it.
+    /// Returns the description that other tasks see.
     pub fn info(&self) -> TaskInfo {
         let connected = if self.link.is_some() { CONNECTED } else { 0 };
         let started = if self.cookie.is_some() { STARTED } else { 0 };
@@ -62,22 +62,22 @@ impl Task {
 #[derive(Debug)]
 pub struct Tasks {
     host: u16,
-    /// The local part that was given last.
+    /// The last local part assigned.
     last: u32,
-    /// The cookie that was given last.
+    /// The last cookie assigned.
     cookie: u32,
     tasks: BTreeMap<Tid, Task>,
     links: BTreeMap<Link, Tid>,
 }
 
 impl Tasks {
-    /// No tasks yet, of host `host`.
+    /// Returns an empty set for host `host`.
     pub fn new(host: u16) -> Tasks {
         Tasks { host, last: 0, cookie: 0, tasks: BTreeMap::new(), links: BTreeMap::new() }
     }
 
-    /// A tid that nobody has: ascending, as in stock PVM, and with a free place in the
-    /// window. Nothing if all places are taken.
+    /// Returns a free tid. Tids ascend, as in stock PVM, and map to a free member index of the
+    /// window. Returns `None` if all indices are taken.
     fn free(&mut self) -> Option<Tid> {
         if self.tasks.len() + 1 >= usize::from(MEMBERS) {
             return None;
@@ -96,7 +96,7 @@ impl Tasks {
         }
     }
 
-    /// A new task. Nothing if there are as many as there can be.
+    /// Adds a task. Returns `None` if the host has the maximum number of tasks.
     pub fn add(&mut self, parent: i32, name: String, inheritance: Inheritance) -> Option<Tid> {
         let tid = self.free()?;
         let task = Task {
@@ -116,7 +116,7 @@ impl Tasks {
         Some(tid)
     }
 
-    /// By which number the task's program will say that it is the one (`PVMEPID`).
+    /// Returns a number by which the task's program will identify itself (`PVMEPID`).
     pub fn give_cookie(&mut self, tid: Tid) -> u32 {
         self.cookie += 1;
         if let Some(task) = self.tasks.get_mut(&tid) {
@@ -125,7 +125,7 @@ impl Tasks {
         self.cookie
     }
 
-    /// The task speaks by this connection from now on.
+    /// Assigns a connection to a task that enrolls.
     pub fn connect(&mut self, tid: Tid, link: Link) {
         if let Some(task) = self.tasks.get_mut(&tid) {
             task.link = Some(link);
@@ -133,7 +133,7 @@ impl Tasks {
         }
     }
 
-    /// The task is one no longer.
+    /// Removes a task that has ended.
     pub fn remove(&mut self, tid: Tid) -> Option<Task> {
         let task = self.tasks.remove(&tid)?;
         if let Some(link) = task.link {
@@ -142,28 +142,28 @@ impl Tasks {
         Some(task)
     }
 
-    /// The task with this tid.
+    /// Returns the task with this tid.
     pub fn get(&self, tid: Tid) -> Option<&Task> {
         self.tasks.get(&tid)
     }
 
-    /// The task with this tid, to be changed.
+    /// Returns the task with this tid, mutable.
     pub fn get_mut(&mut self, tid: Tid) -> Option<&mut Task> {
         self.tasks.get_mut(&tid)
     }
 
-    /// Who speaks by this connection.
+    /// Returns the task of this connection.
     pub fn at(&self, link: Link) -> Option<Tid> {
         self.links.get(&link).copied()
     }
 
-    /// The task that the daemon started with this cookie, if it has not enrolled yet.
+    /// Returns the task that the daemon started with this cookie, if it has not enrolled yet.
     pub fn expected(&self, cookie: u32) -> Option<Tid> {
         let fits = |task: &&Task| task.cookie == Some(cookie) && task.link.is_none();
         self.tasks.values().find(fits).map(|task| task.tid)
     }
 
-    /// All of them.
+    /// Iterates over all tasks.
     pub fn iter(&self) -> impl Iterator<Item = &Task> {
         self.tasks.values()
     }

@@ -1,6 +1,6 @@
-//! What the daemon tells tracers: that their tasks begin and end. What these do in between they
-//! tell themselves. The end is told when the process has ended, too, if the daemon started it:
-//! only then its status is known.
+//! The daemon's trace events: the start and end of tasks. Tasks send all other events
+//! themselves. The end of a task that the daemon started is sent after its process has ended,
+//! since its status is unknown before.
 
 use std::collections::BTreeMap;
 
@@ -15,15 +15,15 @@ use crate::load::Load;
 use crate::spawn::How;
 use crate::tasks::Task;
 
-/// What tracers know, and whose end they are still to be told.
+/// The tracers' state: described events, and tasks whose end is not reported yet.
 #[derive(Debug, Default)]
 pub(crate) struct Tracers {
-    /// Which events have been described to whom.
+    /// Events that were described to each tracer.
     known: BTreeMap<i32, Vec<Event>>,
     ending: BTreeMap<Tid, Sink>,
 }
 
-/// The parent and the flags of a task that nobody spawned.
+/// Parent and flags of a task that was not spawned.
 const NOBODY: i32 = -1;
 
 impl Daemon {
@@ -55,7 +55,7 @@ impl Daemon {
         self.route(Load::Whole(record.end().message(sink, 0)));
     }
 
-    /// These tasks were spawned here; of some of them that may have been told.
+    /// Sends the events of tasks spawned here, except those already announced.
     pub(crate) fn trace_spawned(&mut self, tids: &[Tid], how: How) {
         let mut new = Vec::new();
         for &tid in tids {
@@ -71,7 +71,7 @@ impl Daemon {
         }
     }
 
-    /// This task has come by itself.
+    /// Sends the event of a task that enrolled by itself.
     pub(crate) fn trace_come(&mut self, tid: Tid) {
         let Some(task) = self.tasks.get(tid) else { return };
         let name = if task.name.is_empty() { "-" } else { &task.name }.to_string();
@@ -92,7 +92,8 @@ impl Daemon {
         self.trace(sink, tid, Event::SPNTASK, |record| record.int(Id::PT, parent));
     }
 
-    /// The task's tracer was `old`. A new one hears of it as of a new task.
+    /// Handles a change of the task's tracer from `old`. The new one is notified as of a new
+    /// task.
     pub(crate) fn tracer_changed(&mut self, tid: Tid, old: Sink) {
         let Some(task) = self.tasks.get(tid) else { return };
         if task.inheritance.trace == old {
@@ -104,7 +105,7 @@ impl Daemon {
         self.trace_new(tid, parent, 0, &name);
     }
 
-    /// This was a task.
+    /// Sends the event of a task's end, now or when its process ends.
     pub(crate) fn trace_ended(&mut self, task: &Task) {
         let sink = task.inheritance.trace;
         let is_child = task.cookie.is_some() && task.tasker.is_none() && task.pid != 0;
@@ -115,7 +116,7 @@ impl Daemon {
         }
     }
 
-    /// The process that the daemon started for a task has ended.
+    /// Handles the end of the process that the daemon started for a task.
     pub(crate) fn reaped(&mut self, tid: Tid, usage: Usage) {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.usage = Some(usage);
@@ -124,7 +125,7 @@ impl Daemon {
         }
     }
 
-    /// A task that may have been a tracer has ended.
+    /// Forgets a task that has ended, in case it was a tracer.
     pub(crate) fn forget_tracer(&mut self, tid: Tid) {
         self.tracers.known.remove(&tid.as_int());
     }
