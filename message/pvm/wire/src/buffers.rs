@@ -1,4 +1,4 @@
-//! A task's message buffers: the table of them, and which of them are active.
+//! A task's table of message buffers, and the active send and receive buffers.
 
 use std::ffi::CStr;
 
@@ -9,36 +9,36 @@ use crate::message::{Codec, Header, Message};
 use crate::signature::{IN_PLACE, TRACE, XDR, signature};
 use crate::trace;
 
-/// The fragment size of a task that sets none, in bytes, headers included.
+/// The default fragment size, in bytes, headers included.
 pub const FRAGMENT_SIZE: usize = 4080;
 
-/// Messages that are kept for their memory.
+/// Most freed messages that are kept for their memory.
 const IDLE_MAX: usize = 8;
 
-/// What pvm_getminfo says of a message.
+/// The result of pvm_getminfo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     /// Bytes of data.
     pub length: i32,
     /// Encoding.
     pub encoding: i32,
-    /// The rest.
+    /// The other attributes.
     pub header: Header,
 }
 
-/// The message buffers of a task. Numbers are given in the order in which libpvm gives them.
+/// The message buffers of a task. Buffer numbers are assigned in libpvm's order.
 #[derive(Debug)]
 pub struct Buffers {
     slots: Vec<Option<Message>>,
-    /// Free numbers; the last is next.
+    /// Free numbers; the last one is assigned next.
     free: Vec<usize>,
-    /// How many slots the table will have when it grows next.
+    /// Size of the table after it grows next.
     next_size: usize,
-    /// Messages that are no more, for their memory.
+    /// Freed messages, kept for their memory.
     idle: Vec<Message>,
     sending: Option<usize>,
     receiving: Option<usize>,
-    /// The tid of the task: the source of what it packs.
+    /// The tid of the task, which becomes the source of messages that it packs.
     pub tid: i32,
     /// [`PvmFragSize`](crate::constants::PvmFragSize).
     pub fragment_size: usize,
@@ -46,7 +46,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// No buffers yet. `clock` gives seconds and microseconds since 1970, for trace events.
+    /// Returns an empty table. `clock` returns seconds and microseconds since 1970, for trace
+    /// events.
     pub fn new(tid: i32, clock: fn() -> (i32, i32)) -> Buffers {
         Buffers {
             slots: Vec::new(),
@@ -61,7 +62,7 @@ impl Buffers {
         }
     }
 
-    /// An empty message, in memory of a former one if there is some.
+    /// Returns an empty message. Reuses a freed one if there is one.
     pub fn blank(&mut self, encoding: i32) -> Message {
         match self.idle.pop() {
             Some(mut message) => {
@@ -72,19 +73,19 @@ impl Buffers {
         }
     }
 
-    /// Copies what lies in blocks, so that these can go.
+    /// Copies the data that lies in blocks, so that the blocks can be freed.
     pub fn own(&mut self) {
         self.slots.iter_mut().flatten().for_each(Message::own);
     }
 
-    /// Gives a message a number.
+    /// Assigns a number to a message and stores it.
     pub fn insert(&mut self, message: Message) -> i32 {
         if self.free.is_empty() {
             let old = self.slots.len();
             self.slots.resize_with(self.next_size, || None);
-            // Number 0 is nobody's: it stands for "no buffer".
+            // Number 0 is never assigned: it stands for "no buffer".
             self.free.extend(old.max(1)..self.slots.len());
-            // 8, 13, 21, 34 …
+            // Table sizes: 8, 13, 21, 34 …
             self.next_size = if old == 0 { 13 } else { self.next_size + old };
         }
         let id = self.free.pop().expect("the table has grown");
@@ -100,9 +101,9 @@ impl Buffers {
         }
     }
 
-    /// The buffer with this number.
+    /// Returns the buffer with this number.
     ///
-    /// Errors: BadParam for 0 and less, NoSuchBuf.
+    /// Errors: BadParam for 0 and less; NoSuchBuf.
     pub fn message(&mut self, id: i32) -> Result<&mut Message, Error> {
         if id <= 0 {
             return Err(Error::BadParam);
@@ -111,32 +112,33 @@ impl Buffers {
         Ok(self.slots[index].as_mut().expect("index looked"))
     }
 
-    /// Takes a message out of its buffer, which stays its own; [`Buffers::put_back`] ends that.
+    /// Takes a message out of its buffer, which keeps its number until [`Buffers::put_back`].
     ///
-    /// Errors: as [`Buffers::message`].
+    /// Errors: those of [`Buffers::message`].
     pub fn take(&mut self, id: i32) -> Result<Message, Error> {
         self.message(id)?;
         Ok(self.slots[id as usize].take().expect("message looked"))
     }
 
-    /// Puts a message back that was taken.
+    /// Puts back a message that was taken out.
     pub fn put_back(&mut self, id: i32, message: Message) {
         self.slots[id as usize] = Some(message);
     }
 
-    /// The active send buffer. Errors: NoBuf.
+    /// Returns the active send buffer. Errors: NoBuf.
     pub fn sending(&mut self) -> Result<&mut Message, Error> {
         let index = self.sending.ok_or(Error::NoBuf)?;
         self.slots[index].as_mut().ok_or(Error::NoBuf)
     }
 
-    /// The active receive buffer. Errors: NoBuf.
+    /// Returns the active receive buffer. Errors: NoBuf.
     pub fn receiving(&mut self) -> Result<&mut Message, Error> {
         let index = self.receiving.ok_or(Error::NoBuf)?;
         self.slots[index].as_mut().ok_or(Error::NoBuf)
     }
 
-    /// pvm_mkbuf: a new buffer's number. Errors: BadParam for an unknown encoding.
+    /// Executes pvm_mkbuf: returns a new buffer's number. Errors: BadParam for an unknown
+    /// encoding.
     pub fn mkbuf(&mut self, encoding: i32) -> Result<i32, Error> {
         let encoding = match encoding {
             PvmDataDefault => XDR,
@@ -163,7 +165,8 @@ impl Buffers {
         Ok(())
     }
 
-    /// pvm_initsend: a new active send buffer; the old one is freed. Errors: BadParam.
+    /// Executes pvm_initsend: frees the active send buffer and activates a new one. Errors:
+    /// BadParam.
     pub fn initsend(&mut self, encoding: i32) -> Result<i32, Error> {
         let id = self.mkbuf(encoding)?;
         if let Some(old) = self.sending {
@@ -173,7 +176,7 @@ impl Buffers {
         Ok(id)
     }
 
-    /// pvm_freebuf; 0 is no buffer and no error. Errors: BadParam if negative, NoSuchBuf.
+    /// Executes pvm_freebuf; 0 is ignored. Errors: BadParam if negative, NoSuchBuf.
     pub fn freebuf(&mut self, id: i32) -> Result<(), Error> {
         if id == 0 {
             return Ok(());
@@ -183,7 +186,7 @@ impl Buffers {
         if let Some(mut message) = self.slots[index].take()
             && self.idle.len() < IDLE_MAX
         {
-            // Now, so that neither much memory nor the caller's is kept.
+            // Renew it now, to free large memory and to drop pointers to the caller's memory.
             message.renew(XDR, self.fragment_size);
             self.idle.push(message);
         }
@@ -200,8 +203,8 @@ impl Buffers {
         }
     }
 
-    /// pvm_setsbuf: the number of the send buffer that was active. 0 makes none active. The
-    /// active receive buffer is no more if it becomes the send buffer.
+    /// Executes pvm_setsbuf: returns the number of the former active send buffer. 0 deactivates
+    /// it. If the active receive buffer becomes the send buffer, no receive buffer is active.
     ///
     /// Errors: BadParam if negative, NoSuchBuf, those of [`Message::settle`].
     pub fn setsbuf(&mut self, id: i32) -> Result<i32, Error> {
@@ -218,8 +221,8 @@ impl Buffers {
         Ok(old)
     }
 
-    /// pvm_setrbuf, as [`Buffers::setsbuf`]. Unpacking begins at the start, unless the buffer
-    /// was being unpacked before.
+    /// Executes pvm_setrbuf, as [`Buffers::setsbuf`]. Unpacking starts at the beginning, unless
+    /// the buffer was being unpacked before.
     pub fn setrbuf(&mut self, id: i32) -> Result<i32, Error> {
         let old = self.getrbuf();
         if id == 0 {
@@ -233,18 +236,18 @@ impl Buffers {
         Ok(old)
     }
 
-    /// pvm_getsbuf: the active send buffer's number, or 0.
+    /// Executes pvm_getsbuf: returns the active send buffer's number, or 0.
     pub fn getsbuf(&self) -> i32 {
         self.sending.map_or(0, |index| index as i32)
     }
 
-    /// pvm_getrbuf: the active receive buffer's number, or 0.
+    /// Executes pvm_getrbuf: returns the active receive buffer's number, or 0.
     pub fn getrbuf(&self) -> i32 {
         self.receiving.map_or(0, |index| index as i32)
     }
 
-    /// Makes other buffers active, those of another thread, and returns those that were.
-    /// Numbers of buffers that are no more are 0.
+    /// Activates the send and receive buffer of another thread, and returns the former ones. A
+    /// number without a buffer counts as 0.
     pub fn swap_active(&mut self, (sending, receiving): (i32, i32)) -> (i32, i32) {
         let old = (self.getsbuf(), self.getrbuf());
         self.sending = self.index(sending).ok().filter(|index| *index != 0);
@@ -252,8 +255,8 @@ impl Buffers {
         old
     }
 
-    /// What pvm_recv does with a message that has come: it becomes the active receive buffer,
-    /// and the one before is freed.
+    /// Delivers a message as pvm_recv does: it becomes the active receive buffer, and the former
+    /// one is freed.
     pub fn receive(&mut self, message: Message) -> Result<i32, Error> {
         if let Some(old) = self.receiving {
             self.freebuf(old as i32)?;
@@ -263,7 +266,7 @@ impl Buffers {
         Ok(id)
     }
 
-    /// pvm_getminfo and pvm_bufinfo. Errors: BadParam for 0 and less, NoSuchBuf.
+    /// Executes pvm_getminfo and pvm_bufinfo. Errors: BadParam for 0 and less, NoSuchBuf.
     pub fn info(&mut self, id: i32) -> Result<Info, Error> {
         let message = self.message(id)?;
         Ok(Info {
@@ -273,7 +276,7 @@ impl Buffers {
         })
     }
 
-    /// pvm_setminfo: sets the header, its checksum apart. Errors: BadParam, NoSuchBuf.
+    /// Executes pvm_setminfo: sets the header except its checksum. Errors: BadParam, NoSuchBuf.
     pub fn set_info(&mut self, id: i32, header: Header) -> Result<(), Error> {
         let message = self.message(id)?;
         let crc = message.header.crc;
@@ -281,8 +284,8 @@ impl Buffers {
         Ok(())
     }
 
-    /// pvm_pkbyte and its kind. Errors: BadParam for a negative count, NoBuf, those of
-    /// [`Message::pack`].
+    /// Executes pvm_pkbyte and related calls. Errors: BadParam for a negative count, NoBuf,
+    /// those of [`Message::pack`].
     pub fn pack(&mut self, source: &Source) -> Result<(), Error> {
         if source.count < 0 {
             return Err(Error::BadParam);
@@ -290,8 +293,8 @@ impl Buffers {
         self.sending()?.pack(source)
     }
 
-    /// pvm_upkbyte and its kind. Errors: BadParam for a negative count, NoBuf, those of
-    /// [`Message::unpack`].
+    /// Executes pvm_upkbyte and related calls. Errors: BadParam for a negative count, NoBuf,
+    /// those of [`Message::unpack`].
     pub fn unpack(&mut self, target: &mut Target) -> Result<(), Error> {
         if target.count() < 0 {
             return Err(Error::BadParam);
@@ -299,9 +302,10 @@ impl Buffers {
         self.receiving()?.unpack(target)
     }
 
-    /// pvm_pkstr: its length with the final 0, then its bytes; in a trace event only these.
+    /// Executes pvm_pkstr: packs the length with the final 0, then the bytes. A trace event gets
+    /// only the bytes.
     ///
-    /// Errors: NoBuf; NotImpl in place, where nobody would keep the length.
+    /// Errors: NoBuf; NotImpl in place, since no caller keeps the length in memory.
     pub fn pack_string(&mut self, string: &CStr) -> Result<(), Error> {
         let message = self.sending()?;
         if message.codec == Codec::InPlace {
@@ -313,41 +317,46 @@ impl Buffers {
         }
         let length = i32::try_from(bytes.len()).map_err(|_| Error::NoMem)?;
         if message.codec != Codec::Trace {
-            // SAFETY: one int, which lives longer than the source.
+            // SAFETY: `length` is one `int` and outlives `source`. The message is not packed in
+            // place, checked above, so it keeps no pointer.
             let source = unsafe { Source::new(Kind::Int, (&raw const length).cast(), 1, 1) };
             message.pack(&source)?;
         }
-        // SAFETY: as many bytes, which live longer than the source.
+        // SAFETY: `bytes` has `length` bytes, computed above, and outlives the source. The
+        // message is not packed in place, so it keeps no pointer.
         message.pack(&unsafe { Source::new(Kind::Byte, bytes.as_ptr(), length, 1) })
     }
 
-    /// pvm_upkstr.
+    /// Executes pvm_upkstr.
     ///
     /// Errors: NoBuf, those of [`Message::unpack`].
     ///
     /// # Safety
-    /// There must be room at `at` for the string that comes.
+    ///
+    /// `at` must point to writable memory with room for the received string. Nobody else may use
+    /// that memory during the call.
     pub unsafe fn unpack_string(&mut self, at: *mut u8) -> Result<(), Error> {
         let message = self.receiving()?;
         let mut length = 0;
-        // SAFETY: one int, which lives longer than the target.
+        // SAFETY: `length` is one `int` and outlives `target`.
         let mut target = unsafe { Target::new(Kind::Int, (&raw mut length).cast(), 1, 1) };
         message.unpack(&mut target)?;
-        // SAFETY: there is room, as our caller promises.
+        // SAFETY: `at` has room for the `length` bytes of the string, which `unpack_string`
+        // requires.
         message.unpack(&mut unsafe { Target::new(Kind::Byte, at, length, 1) })
     }
 
-    /// pvm_pkmesg: packs a message into the active send buffer.
+    /// Executes pvm_pkmesg: packs a message into the active send buffer.
     ///
-    /// Errors: BadParam for 0 and less and for the active send buffer itself, NoSuchBuf,
-    /// NoBuf, those of [`Message::pack`].
+    /// Errors: BadParam for 0 and less and for the active send buffer itself; NoSuchBuf; NoBuf;
+    /// those of [`Message::pack`].
     pub fn pack_message(&mut self, id: i32) -> Result<(), Error> {
         self.with_inner(id, |outer, inner| outer.pack_message(inner))
     }
 
-    /// pvm_pkmesgbody: packs a message's data into the active send buffer.
+    /// Executes pvm_pkmesgbody: packs a message's data into the active send buffer.
     ///
-    /// Errors: as [`Buffers::pack_message`]; Mismatch if the encodings differ.
+    /// Errors: those of [`Buffers::pack_message`]; Mismatch if the encodings differ.
     pub fn pack_body(&mut self, id: i32) -> Result<(), Error> {
         self.with_inner(id, |outer, inner| outer.pack_body(inner))
     }
@@ -366,7 +375,8 @@ impl Buffers {
         pack(outer, inner)
     }
 
-    /// pvm_upkmesg: the number of the message that was packed into this one.
+    /// Executes pvm_upkmesg: unpacks a message that was packed into the active receive buffer,
+    /// and returns its number.
     ///
     /// Errors: NoBuf, those of [`Message::unpack`], BadMsg for impossible lengths.
     pub fn unpack_message(&mut self) -> Result<i32, Error> {

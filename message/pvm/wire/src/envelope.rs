@@ -1,43 +1,44 @@
-//! What stands before a message's data on its way to a task: through a receive buffer, over
-//! the fabric, or in the daemon's hands.
+//! The header in front of a message's data during its transfer: in a receive buffer, over the
+//! fabric, or through the daemon.
 //!
-//! Nine 32-bit words, little-endian, so that with FCP's own two a message of up to 20 bytes is
-//! one cache line:
+//! It has nine 32-bit words, little-endian. With the two words of FCP's own header, a message of
+//! up to 20 bytes fits into one cache line:
 //! ```text
 //! source │ destination │ number │ context │ tag │ wait ID │ encoding │ checksum │ what, fragments
 //! lengths of the fragments, if there are several; then the data
 //! ```
-//! Messages between two tasks are *numbered*, from 1: when the route between them changes
-//! (through the daemons, then direct), the receiver puts them back in order. Number 0 is of no
-//! order: daemons always take the same way.
+//! Messages between two tasks are *numbered*, from 1. When the route between the tasks changes
+//! from the daemons to a direct one, the receiver restores the order. Messages with number 0 are
+//! not ordered this way; daemons always use the same route.
 
 use crate::error::Error;
 use crate::message::Header;
 
 /// Bytes of an envelope without fragment lengths.
 pub const SIZE: usize = 36;
-/// Most bytes of a message, envelope included, that goes into a receive buffer whole. The data
-/// of longer ones are lent.
+/// Most bytes of a message, envelope included, that is copied into a receive buffer as a whole.
+/// Longer messages expose a buffer with their data.
 pub const INLINE_MAX: usize = 8192;
-/// Most bytes of fragment lengths that go with lent data. What has more goes in parts.
+/// Most bytes of fragment lengths with an exposed buffer. A message with more goes in parts.
 pub const TABLE_MAX: usize = 32_768;
 /// Most fragments of a message.
 pub const FRAGMENTS_MAX: usize = (1 << 24) - 1;
 
-/// Whose a message is.
+/// The kind of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum What {
-    /// The program's.
+    /// A message of the program.
     Message = 0,
-    /// The library's: a [`Letter`](crate::wire::Letter) of the daemon.
+    /// A message to the library: a [`Letter`](crate::wire::Letter) of the daemon.
     Letter = 1,
-    /// A part of one that is too long to come in one piece: a [`Part`] and bytes.
+    /// A part of a message that is too long for one piece: a [`Part`] and bytes.
     Part = 2,
 }
 
 impl What {
-    /// What `bytes`, which begin with an envelope or a part, are. Errors: BadMsg.
+    /// Returns the kind of a message from its first bytes, an envelope or a part. Errors:
+    /// BadMsg.
     #[inline]
     pub fn of(bytes: &[u8; SIZE]) -> Result<What, Error> {
         match bytes[SIZE - 1] {
@@ -49,24 +50,24 @@ impl What {
     }
 }
 
-/// What stands before a part of a message: envelope, lengths and data of the whole message
-/// are cut into parts, which go the same way, in order.
+/// The header of a part of a message. Envelope, lengths and data of the whole message are cut
+/// into parts, which are sent by the same route, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Who sends the message.
+    /// The tid of the sender.
     pub source: i32,
-    /// To whom.
+    /// The tid of the receiver.
     pub destination: i32,
-    /// Which of the sender's messages in parts it is.
+    /// The sender's number for the message.
     pub serial: u32,
-    /// Where the part begins.
+    /// Offset of the part in the message.
     pub offset: u32,
-    /// Bytes of the whole.
+    /// Bytes of the whole message.
     pub total: u32,
 }
 
 impl Part {
-    /// As it goes.
+    /// Returns its encoding.
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let words =
             [self.source as u32, self.destination as u32, self.serial, self.offset, self.total];
@@ -78,7 +79,7 @@ impl Part {
         bytes
     }
 
-    /// Reads it; that it is one, [`What::of`] has said.
+    /// Parses a part; [`What::of`] must have returned [`What::Part`].
     pub fn parse(bytes: &[u8; SIZE]) -> Part {
         let word = |n: usize| {
             u32::from_le_bytes([bytes[4 * n], bytes[4 * n + 1], bytes[4 * n + 2], bytes[4 * n + 3]])
@@ -96,20 +97,20 @@ impl Part {
 /// An envelope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
-    /// Whose it is.
+    /// The kind of the message.
     pub what: What,
     /// The message's header.
     pub header: Header,
     /// Its number between the two tasks, or 0.
     pub number: u32,
-    /// How its data are encoded, as it is sent.
+    /// The encoding of its data, as sent.
     pub encoding: i32,
-    /// How many fragments; their lengths follow if more than one.
+    /// The number of fragments. Their lengths follow if there is more than one.
     pub fragments: u32,
 }
 
 impl Envelope {
-    /// As it goes.
+    /// Returns its encoding.
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let Header { context, tag, wait_id, crc, source, destination } = self.header;
         let words = [
@@ -130,12 +131,12 @@ impl Envelope {
         bytes
     }
 
-    /// Bytes of the lengths of fragments that follow.
+    /// Returns the bytes of the fragment lengths that follow.
     pub fn table_size(&self) -> usize {
         if self.fragments == 1 { 0 } else { 4 * self.fragments as usize }
     }
 
-    /// Reads the envelope that `bytes` begin with. Errors: BadMsg.
+    /// Parses the envelope at the start of `bytes`. Errors: BadMsg.
     pub fn parse(bytes: &[u8]) -> Result<Envelope, Error> {
         let bytes: &[u8; SIZE] = bytes.first_chunk().ok_or(Error::BadMsg)?;
         let word = |n: usize| {

@@ -1,16 +1,17 @@
 //! PVM 3.4's message buffers and encodings, byte for byte, without a system call.
 //!
 //! A program packs typed items into its active send buffer and unpacks them from its active
-//! receive buffer. [`buffers`] is the table of these; [`message`] is one of them: a header
-//! and a chain of [`fragment`]s. How items become bytes is the message's encoding: `raw`,
-//! `xdr`, `in_place`, `trace`. [`items`] is the only way to the caller's memory. [`mod@format`]
-//! reads the strings of pvm_packf and pvm_unpackf, [`nested`] puts messages into messages.
+//! receive buffer. [`buffers`] is the table of message buffers. [`message`] is one of them: a
+//! header and a chain of [`fragment`]s. A message's encoding converts items to bytes: `raw`,
+//! `xdr`, `in_place`, `trace`. Only [`items`] accesses the caller's memory. [`mod@format`]
+//! parses the format strings of pvm_packf and pvm_unpackf; [`nested`] packs messages into
+//! messages.
 //!
-//! [`event`] is what tracers are told.
+//! [`event`] defines trace events. [`wire`] defines the protocol between tasks and their daemon.
 //!
-//! Results, positions after errors and fragment boundaries are those of libpvm 3.4.6 on
-//! 64-bit Linux (`tests/conformance.rs` asks it); where it would read memory that is not its
-//! own, we do not, and say so there.
+//! Results, positions after errors and fragment boundaries are those of libpvm 3.4.6 on 64-bit
+//! Linux (`tests/conformance.rs` compares them). Where libpvm would read outside its own memory
+//! we do not; comments there say so.
 
 // Constants keep the names that pvm3.h gives them.
 #![allow(non_upper_case_globals)]

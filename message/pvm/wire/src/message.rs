@@ -1,4 +1,4 @@
-//! A message: a header, fragments, and where packing or unpacking stands.
+//! A message: a header, fragments, and the position of packing or unpacking.
 
 use crate::error::Error;
 use crate::fragment::{Fragment, HEADER_SIZE_MAX};
@@ -7,16 +7,16 @@ use crate::signature::{IN_PLACE, TRACE, XDR, signature};
 /// The longest message, in bytes; lengths are `int` in PVM.
 pub const MESSAGE_SIZE_MAX: usize = i32::MAX as usize;
 
-/// What a message says besides its data.
+/// A message's attributes besides its data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// Context.
     pub context: i32,
     /// Tag.
     pub tag: i32,
-    /// Wait ID: which request a reply belongs to.
+    /// Wait ID: identifies the request to which a reply belongs.
     pub wait_id: i32,
-    /// Checksum; 0 where nobody computes it.
+    /// Checksum; 0 if it is not computed.
     pub crc: i32,
     /// Tid of the sender.
     pub source: i32,
@@ -24,14 +24,14 @@ pub struct Header {
     pub destination: i32,
 }
 
-/// How items become bytes.
+/// The conversion between items and bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Codec {
     Raw,
     Xdr,
     InPlace,
     Trace,
-    /// Another machine's memory: only its bytes can be read.
+    /// The representation of another machine: only bytes can be unpacked.
     Alien,
 }
 
@@ -42,14 +42,14 @@ pub(crate) enum Mode {
     Unpacking,
 }
 
-/// A place in a message; `fragment` may be one past the last: the end.
+/// A position in a message. `fragment` may be one past the last: the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Position {
     pub fragment: usize,
     pub at: usize,
 }
 
-/// Bytes that are unpacked, of a fragment and what lies behind it in its block.
+/// Bytes to unpack: of a fragment, and possibly of those behind it in its block.
 pub(crate) struct Piece<'a> {
     fragment: &'a Fragment,
     at: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Copies them; waits until they are there. Errors: BadMsg if they never will be.
+    /// Copies the bytes; waits until they have arrived. Errors: BadMsg if their sender died.
     pub fn read(&self, to: &mut [u8]) -> Result<(), Error> {
         self.fragment.read(self.at, to)
     }
@@ -66,34 +66,34 @@ impl Piece<'_> {
 /// A message.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// What it says besides its data.
+    /// Its attributes besides its data.
     pub header: Header,
-    /// It has come, and waits to be received.
+    /// True if it has arrived and waits to be received.
     pub waits: bool,
     pub(crate) encoding: i32,
     pub(crate) codec: Codec,
     pub(crate) mode: Mode,
     pub(crate) fragments: Vec<Fragment>,
-    /// Where bytes are unpacked next.
+    /// The position of the next bytes to unpack.
     pub(crate) cursor: Position,
-    /// Where XDR is packed or unpacked next. It differs from `cursor` only after errors and
-    /// after packing begins anew.
+    /// The position of the next XDR item to pack or unpack. It differs from `cursor` only after
+    /// errors and after packing has restarted.
     pub(crate) xdr: Position,
-    /// As last computed: an unpacked message keeps the length that it came with.
+    /// The length as last computed. A message being unpacked keeps the length that it arrived
+    /// with.
     pub(crate) length: usize,
     fragment_size: usize,
-    /// Memory of former fragments: a task that sends and receives small messages needs no
-    /// allocator.
+    /// Memory of former fragments, so that small messages need no allocation.
     spare: Vec<Vec<u8>>,
 }
 
-/// Memory that is kept for messages to come: pieces of a message, and bytes of a piece.
+/// Limits of the memory kept for later messages: buffers of a message, and bytes of a buffer.
 const SPARE_MAX: usize = 2;
 const SPARE_SIZE_MAX: usize = 1 << 16;
 
 impl Message {
-    /// An empty message. `encoding` is [`XDR`], [`IN_PLACE`], [`TRACE`] or a machine's
-    /// signature; `fragment_size` in bytes, headers included.
+    /// Returns an empty message. `encoding` is [`XDR`], [`IN_PLACE`], [`TRACE`] or a machine's
+    /// signature. `fragment_size` is in bytes, headers included.
     pub fn new(encoding: i32, fragment_size: usize) -> Message {
         let mut message = Message {
             header: Header::default(),
@@ -112,22 +112,22 @@ impl Message {
         message
     }
 
-    /// Waits until all of it is there. Errors: BadMsg if it never will be: its sender has died.
+    /// Waits until all of it has arrived. Errors: BadMsg if the sender has died.
     pub fn settle(&self) -> Result<(), Error> {
         self.fragments.iter().try_for_each(Fragment::settle)
     }
 
-    /// Whether it may be that not all of it ever comes.
+    /// Returns true if some of it may never arrive.
     pub fn is_uncertain(&self) -> bool {
         self.fragments.iter().any(Fragment::is_uncertain)
     }
 
-    /// Copies what lies in a block.
+    /// Copies the bytes that lie in blocks.
     pub fn own(&mut self) {
         self.fragments.iter_mut().for_each(Fragment::leave_block);
     }
 
-    /// Makes it as a new one, in the memory that it has.
+    /// Resets it to an empty message, and keeps its memory.
     pub fn renew(&mut self, encoding: i32, fragment_size: usize) {
         for fragment in self.fragments.drain(..) {
             if self.spare.len() < SPARE_MAX
@@ -147,8 +147,8 @@ impl Message {
         self.set_encoding(encoding);
     }
 
-    /// Appends a fragment of `length` bytes that `fill` writes, to a message that comes: one
-    /// that is new, or has only such fragments.
+    /// Appends a fragment of `length` bytes, which `fill` writes, to an incoming message. The
+    /// message must be new or have only such fragments.
     pub fn receive(&mut self, length: usize, fill: impl FnOnce(&mut [u8])) {
         let mut memory = self.spare.pop().unwrap_or_default();
         memory.resize(length, 0);
@@ -157,14 +157,14 @@ impl Message {
         self.fragments.push(Fragment::full(memory));
     }
 
-    /// As [`Message::receive`], of a fragment that is there.
+    /// Does the same as [`Message::receive`] with an existing fragment.
     pub fn receive_fragment(&mut self, fragment: Fragment) {
         self.length += fragment.len();
         self.fragments.push(fragment);
     }
 
-    /// A message that has come, ready to be unpacked once it is the active receive buffer.
-    /// `fragment_size` is for what is packed after it, should it become a send buffer.
+    /// Returns an incoming message, which can be unpacked once it is the active receive buffer.
+    /// `fragment_size` applies to data packed after it, if it becomes a send buffer.
     pub fn received(
         header: Header,
         encoding: i32,
@@ -189,12 +189,12 @@ impl Message {
         };
     }
 
-    /// What the message says its encoding is.
+    /// Returns the message's encoding.
     pub fn encoding(&self) -> i32 {
         self.encoding
     }
 
-    /// What the encoding is on its way: what lay in place is raw once it is sent.
+    /// Returns the encoding when sent: in-place data becomes raw.
     pub fn encoding_sent(&self) -> i32 {
         match self.codec {
             Codec::InPlace => signature(),
@@ -202,12 +202,12 @@ impl Message {
         }
     }
 
-    /// The fragments; an empty message may have an empty one.
+    /// Returns the fragments; an empty message may have an empty one.
     pub fn fragments(&self) -> &[Fragment] {
         &self.fragments
     }
 
-    /// Bytes of data. Of a message packed in place that PVM never counts them: 0.
+    /// Returns the bytes of data. PVM never counts those of a message packed in place: 0.
     pub fn length(&mut self) -> usize {
         if self.mode == Mode::Packing {
             self.compute_length();
@@ -219,8 +219,8 @@ impl Message {
         self.length = self.fragments.iter().map(Fragment::len).sum();
     }
 
-    /// Makes it ready to be packed. A message that was unpacked is continued by bytes and raw
-    /// items; XDR begins again at the first fragment, as in libpvm.
+    /// Prepares it for packing. After unpacking, bytes and raw items are appended; XDR restarts
+    /// at the first fragment, as in libpvm.
     pub fn begin_packing(&mut self) {
         match self.codec {
             Codec::InPlace | Codec::Alien => return,
@@ -235,7 +235,7 @@ impl Message {
         }
     }
 
-    /// Makes it ready to be unpacked: from the start, unless it is being unpacked already.
+    /// Prepares it for unpacking from the start, unless it is being unpacked already.
     pub fn begin_unpacking(&mut self) {
         if self.codec == Codec::InPlace {
             return;
@@ -247,14 +247,14 @@ impl Message {
         }
     }
 
-    /// Unpacking will begin at the start once more, when it becomes the active receive buffer.
+    /// Makes the next activation as receive buffer restart unpacking at the start.
     pub fn rewind(&mut self) {
         if self.mode == Mode::Unpacking {
             self.mode = Mode::New;
         }
     }
 
-    /// Makes it ready to be sent: every message on its way has a fragment.
+    /// Prepares it for sending. Every message that is sent has a fragment.
     pub fn address(&mut self, destination: i32, tag: i32) {
         self.header.destination = destination;
         self.header.tag = tag;
@@ -273,7 +273,7 @@ impl Message {
         self.fragments.last_mut().expect("begin_packing made one")
     }
 
-    /// Appends bytes, in new fragments where the last is full.
+    /// Appends bytes; allocates new fragments when the last is full.
     pub(crate) fn append(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let room = self.last().room();
@@ -291,7 +291,7 @@ impl Message {
         self.fragments.get(fragment).map_or(0, Fragment::len)
     }
 
-    /// Bytes that are left after a position in its fragment.
+    /// Returns the bytes left after a position in its fragment.
     pub(crate) fn left(&self, position: Position) -> usize {
         self.len_of(position.fragment).saturating_sub(position.at)
     }
@@ -308,8 +308,8 @@ impl Message {
         Ok(())
     }
 
-    /// Unpacks `size` bytes at the cursor, in as many pieces as they come; `write` learns how
-    /// many came before each.
+    /// Unpacks `size` bytes at the cursor, in one or more pieces. `write` gets each piece and
+    /// the number of bytes before it.
     pub(crate) fn take(
         &mut self,
         size: usize,
@@ -324,7 +324,7 @@ impl Message {
                 continue;
             }
             let mut end = Position { fragment, at: at + len };
-            // What lies behind it in the same block comes with it.
+            // Extend the piece over adjacent fragments of the same block.
             while done + len < size && self.is_continued(end.fragment) {
                 let more = self.len_of(end.fragment + 1).min(size - done - len);
                 end = Position { fragment: end.fragment + 1, at: more };
@@ -337,18 +337,18 @@ impl Message {
         Ok(())
     }
 
-    /// Whether the next fragment lies right behind this one.
+    /// Returns true if the next fragment directly follows this one in memory.
     fn is_continued(&self, fragment: usize) -> bool {
         let next = self.fragments.get(fragment + 1);
         next.is_some_and(|next| self.fragments[fragment].is_followed_by(next))
     }
 
-    /// Waits until the fragment at a position is there, if that is one.
+    /// Waits until the fragment at a position has arrived, if there is one.
     pub(crate) fn settle_at(&self, position: Position) -> Result<(), Error> {
         self.fragments.get(position.fragment).map_or(Ok(()), Fragment::settle)
     }
 
-    /// Bytes that are left to unpack.
+    /// Returns the bytes left to unpack.
     pub(crate) fn remaining(&self) -> usize {
         let later = self.fragments.iter().skip(self.cursor.fragment + 1);
         self.left(self.cursor) + later.map(Fragment::len).sum::<usize>()

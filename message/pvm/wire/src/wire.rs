@@ -1,21 +1,21 @@
-//! What tasks and their host's daemon say to each other.
+//! The protocol between tasks and their host's daemon.
 //!
-//! A task asks by its Unix socket: frames of a length (`u32`, little-endian) and a
-//! [`Frame`] in postcard's encoding. The daemon answers into the task's receive buffer, as
-//! all that comes to a task does, so that a task waits at one place: an
-//! [`Envelope`](crate::envelope::Envelope) of [`What::Letter`](crate::envelope::What::Letter)
-//! whose data is a [`Letter`]. Only the answer to [`Request::Enroll`] comes by the socket, as
-//! a frame with a `Result<Welcome, i32>` (an error code of PVM), and with a [`Welcome`] the
-//! window's descriptor (SCM_RIGHTS).
+//! A task sends requests by its Unix socket: frames of a length (`u32`, little-endian) and a
+//! [`Frame`] in postcard's encoding. The daemon answers into the task's receive buffer, so that
+//! a task waits on a single object. The answer is an [`Envelope`](crate::envelope::Envelope) of
+//! [`What::Letter`](crate::envelope::What::Letter) whose data is a [`Letter`]. Only the answer
+//! to [`Request::Enroll`] comes by the socket: a frame with a `Result<Welcome, i32>` (the error
+//! is a code of PVM). A [`Welcome`] comes with the window's descriptor (SCM_RIGHTS).
 //!
-//! Nobody is trusted: the daemon takes only connections of its own user (SO_PEERCRED), a task
-//! only a daemon of its own user or of root; lengths are checked before memory is taken.
+//! Neither side trusts the other. The daemon accepts only connections of its own user
+//! (SO_PEERCRED), a task only a daemon of its own user or of root. Lengths are checked before
+//! memory is allocated.
 
 use serde::{Deserialize, Serialize};
 
 use crate::tid::Tid;
 
-/// Of this protocol. A daemon refuses others with `PvmBadVersion`.
+/// Version of this protocol. A daemon refuses other versions with `PvmBadVersion`.
 pub const VERSION: u32 = 5;
 /// Longest frame, in bytes: the longest message and its envelope.
 pub const FRAME_MAX: usize = i32::MAX as usize;
@@ -23,73 +23,73 @@ pub const FRAME_MAX: usize = i32::MAX as usize;
 /// A task's frame to the daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Frame {
-    /// By which the answer is known; 0 where none is wanted.
+    /// Number that the answer repeats; 0 if the task wants no answer.
     pub id: u32,
-    /// What the task wants.
+    /// The request.
     pub request: Request,
 }
 
-/// The daemon's letter to a task.
+/// A control message of the daemon to a task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Letter {
-    /// The answer to the frame with this number: what it asked for, or an error code of PVM.
+    /// The answer to the frame with this number, or an error code of PVM.
     Answer(u32, Result<Answer, i32>),
-    /// Something that nobody asked for.
+    /// A notice without a request.
     News(News),
 }
 
-/// Where something goes that comes by itself, such as output of children: nowhere if the task
-/// is [`Tid`] 0.
+/// The receiver of messages that a task did not request itself, such as output of children.
+/// There is no receiver if the tid is 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sink {
-    /// To which task, or 0.
+    /// The receiving task, or 0.
     pub tid: i32,
-    /// In which context.
+    /// The context of the messages.
     pub context: i32,
-    /// With which tag (PVM: code).
+    /// The tag of the messages (PVM: code).
     pub tag: i32,
 }
 
-/// What children inherit (and pvm_setopt of a task's own: the `Self` options).
+/// Attributes that children inherit. pvm_setopt sets a task's own with the `Self` options.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inheritance {
-    /// Standard output and error.
+    /// Receiver of standard output and error.
     pub output: Sink,
-    /// Trace events.
+    /// Receiver of trace events.
     pub trace: Sink,
-    /// Bytes of trace events that are gathered.
+    /// Bytes of trace events that are batched.
     pub trace_buffer: i32,
-    /// How events are traced.
+    /// Trace options, such as `PvmTraceFull`.
     pub trace_options: i32,
-    /// Which events are traced, as a trace mask's text.
+    /// The traced events, as the text of a trace mask.
     pub trace_mask: String,
-    /// The context in which a child begins.
+    /// The initial context of a child.
     pub context: i32,
 }
 
-/// pvm_spawn.
+/// The arguments of pvm_spawn.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spawn {
     /// The program, as given.
     pub file: String,
     /// The spawner's working directory, or empty if it is unknown. A relative `file` with a
-    /// slash is looked for there first.
+    /// slash is searched there first.
     pub directory: String,
     /// Its arguments, without its name.
     pub arguments: Vec<String>,
-    /// `PvmTaskHost` and so on.
+    /// Flags, such as `PvmTaskHost`.
     pub flags: i32,
-    /// Host, architecture or `.`; may hold `host:directory`.
+    /// Host, architecture or `.`; may have the form `host:directory`.
     pub place: String,
-    /// How many.
+    /// The number of tasks.
     pub count: u32,
-    /// `NAME=value` of the variables that PVM_EXPORT names.
+    /// `NAME=value` of each variable that PVM_EXPORT names.
     pub environment: Vec<String>,
-    /// What they inherit.
+    /// The attributes that the tasks inherit.
     pub inheritance: Inheritance,
 }
 
-/// A message in other hands than its sender's and receiver's: the daemon's, a mailbox's.
+/// A message held by the daemon or a mailbox, between sender and receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parcel {
     /// Envelope, fragment lengths and data, as in a receive buffer.
@@ -97,33 +97,33 @@ pub struct Parcel {
     pub bytes: Vec<u8>,
 }
 
-/// What a task may want.
+/// A task's request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {
-    /// To be a task. First of all.
+    /// Become a task. The first request of a connection.
     Enroll {
         /// [`VERSION`].
         version: u32,
-        /// The number in `PVMEPID`, by which the daemon knows a program that it started (it
-        /// need not be its PID: a shell may be between).
+        /// The number in `PVMEPID`, by which the daemon recognizes a program that it started. It
+        /// is not the PID, since a shell may start the program.
         started_as: Option<u32>,
         /// The program's name, for ps.
         name: String,
     },
-    /// To be one no longer (pvm_exit); answered when what it wanted is done.
+    /// Stop being a task (pvm_exit). Answered once the earlier requests are executed.
     Exit,
-    /// To send a message through the daemon (PvmDontRoute, and before a route is direct).
+    /// Send a message through the daemon: with PvmDontRoute, or before a direct route exists.
     Route(Parcel),
-    /// The same of a long message: envelope and fragment lengths, and by which
-    /// [terms](fcp::loan::Terms) its data are lent to the daemon.
+    /// Like `Route` for a long message: envelope and fragment lengths, and the
+    /// [terms](fcp::loan::Terms) of the buffer that exposes its data to the daemon.
     RouteLent(Parcel, [u8; fcp::loan::Terms::SIZE]),
-    /// The address of another host's task on the fabric. Answered when it is known.
+    /// Return the fabric address of another host's task, once it is known.
     Address(Tid),
-    /// Where the fabric finds this task: from now on others may be told.
+    /// Publish this task's fabric address, which other tasks may then get.
     Publish(#[serde(with = "serde_bytes")] Vec<u8>),
     /// pvm_spawn.
     Spawn(Spawn),
-    /// pvm_kill (SIGTERM, then what it takes) and pvm_sendsig.
+    /// pvm_sendsig, and pvm_kill (which sends SIGTERM).
     Signal(Tid, i32),
     /// pvm_config.
     Config,
@@ -133,147 +133,147 @@ pub enum Request {
     DeleteHosts(Vec<String>),
     /// pvm_halt.
     Halt,
-    /// pvm_mstat: the name of a host.
+    /// pvm_mstat of the host with this name.
     HostStatus(String),
     /// pvm_pstat.
     TaskStatus(Tid),
-    /// pvm_tasks: all (0), of a host (its daemon), or one.
+    /// pvm_tasks: all (0), those of a host (its daemon), or one.
     Tasks(Tid),
     /// pvm_notify.
     Notify {
-        /// `PvmTaskExit` and so on, with `PvmNotifyCancel` or not.
+        /// `PvmTaskExit` or another kind, possibly with `PvmNotifyCancel`.
         what: i32,
-        /// In which context notices come.
+        /// The context of the notices.
         context: i32,
-        /// With which tag.
+        /// The tag of the notices.
         tag: i32,
-        /// Of whom; of host notices that want a number (`PvmHostAdd`): `count`.
+        /// The tasks or hosts; for `PvmHostAdd` empty, and `count` applies.
         tids: Vec<Tid>,
-        /// How many notices, -1 without end.
+        /// Number of notices; -1 for no limit.
         count: i32,
     },
     /// pvm_newcontext.
     NewContext,
     /// pvm_freecontext.
     FreeContext(i32),
-    /// pvm_hostsync: the clock of a host.
+    /// pvm_hostsync: return the clock of a host.
     Clock(Tid),
-    /// pvm_setopt of `PvmSelfOutput…`, `PvmSelfTrace…`: for the task itself.
+    /// pvm_setopt of `PvmSelfOutput…` and `PvmSelfTrace…`: attributes of the task itself.
     Inherit(Inheritance),
     /// pvm_setopt of `PvmNoReset`.
     NoReset(bool),
     /// pvm_getnoresets.
     NoResets,
-    /// The console's `reset`: kills all tasks without `PvmNoReset`, and forgets mailboxes.
+    /// The console's `reset`: kill all tasks without `PvmNoReset`, and delete mailboxes.
     Reset,
-    /// A message's mailbox.
+    /// A request on message mailboxes.
     Mailbox(MailboxRequest),
-    /// A group.
+    /// A request on a group.
     Group(GroupRequest),
-    /// pvm_reg_hoster (true) and its end.
+    /// pvm_reg_hoster: register (true) or unregister.
     Hoster(bool),
-    /// pvm_reg_tasker (true) and its end.
+    /// pvm_reg_tasker: register (true) or unregister.
     Tasker(bool),
-    /// pvm_reg_rm: the task is resource manager of the virtual machine until it ends.
+    /// pvm_reg_rm: make the task resource manager of the virtual machine until it ends.
     ResourceManager,
-    /// pvm_reg_tracer: what tasks get that nobody spawned; nothing at its end.
+    /// pvm_reg_tracer: attributes of tasks without a tracer of their own; `None` to unregister.
     Tracer(Option<Inheritance>),
-    /// What a hoster, tasker or resource manager answers: the daemon's message, and its data.
+    /// A message of a hoster, tasker or resource manager to the daemon: tag and data.
     PlugIn(i32, Parcel),
-    /// pvm_settmask of a task elsewhere, and debug masks: the console's `trace`, `tickle`.
+    /// pvm_settmask of another task, and debug masks: the console's `trace` and `tickle`.
     Tickle(Vec<i32>),
 }
 
-/// What is wanted of mailboxes (pvm_putinfo and its kind).
+/// A request on message mailboxes (pvm_putinfo and related calls).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MailboxRequest {
     /// pvm_putinfo.
     Put {
         /// The name.
         class: String,
-        /// pvm_insert: exactly this entry, which there must not be yet; else -1.
+        /// For pvm_insert, the index of the new entry, which must not exist; otherwise -1.
         index: i32,
-        /// `PvmMbox…`.
+        /// `PvmMbox…` flags.
         flags: i32,
-        /// What is kept.
+        /// The message to store.
         parcel: Parcel,
     },
     /// pvm_recvinfo.
     Get {
         /// The name.
         class: String,
-        /// Which entry.
+        /// The entry's index.
         index: i32,
-        /// `PvmMbox…`.
+        /// `PvmMbox…` flags.
         flags: i32,
     },
     /// pvm_delinfo.
     Delete {
         /// The name.
         class: String,
-        /// Which entry.
+        /// The entry's index.
         index: i32,
-        /// `PvmMbox…`.
+        /// `PvmMbox…` flags.
         flags: i32,
     },
-    /// pvm_getmboxinfo: classes whose name fits the pattern.
+    /// pvm_getmboxinfo: list the classes whose name matches the pattern.
     List(String),
 }
 
-/// What is wanted of groups (libgpvm3).
+/// A request on groups (libgpvm3).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GroupRequest {
     /// pvm_joingroup.
     Join(String),
     /// pvm_lvgroup.
     Leave(String),
-    /// The members, and where the group's shared words are.
+    /// Return the members and the slot of the group.
     Members(String),
     /// pvm_freezegroup.
     Freeze(String, i32),
-    /// pvm_barrier where the group's [slot](crate::slots) does not do, with how many. Answered
-    /// when all are there.
+    /// pvm_barrier with this count, if the group's [slot](crate::slots) cannot be used. Answered
+    /// once all have arrived.
     Barrier(String, i32),
 }
 
-/// What the daemon answers.
+/// The daemon's answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
-    /// It is done.
+    /// The request is executed.
     Done,
     /// A number: a status, a context, an index, an instance.
     Number(i32),
-    /// Of each of several, a tid or an error.
+    /// For each item a tid or an error code.
     Each(Vec<i32>),
-    /// The virtual machine.
+    /// The hosts of the virtual machine.
     Hosts(Vec<HostInfo>),
     /// Tasks.
     Tasks(Vec<TaskInfo>),
-    /// Where the fabric finds a task.
+    /// The fabric address of a task.
     Address(#[serde(with = "serde_bytes")] Vec<u8>),
     /// A host's clock: seconds and microseconds since 1970.
     Clock(i64, i32),
-    /// What a mailbox held, and the entry's index.
+    /// The index and message of a mailbox entry.
     Entry(i32, Parcel),
     /// Mailboxes.
     Classes(Vec<ClassInfo>),
     /// A group.
     Group(GroupInfo),
-    /// Of each task of a spawn, its tid or an error; and for each host that did not start
-    /// some, a line that says why.
+    /// For each task of a spawn its tid or an error code. For each host that failed to start
+    /// some, a line with the reason.
     Spawned(Vec<i32>, Vec<String>),
 }
 
-/// What comes to a task by itself, and is not a message for its program.
+/// A notice to a task's library, without a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum News {
-    /// Somebody elsewhere wants to send to this task directly: open the fabric, and publish.
+    /// A task of another host wants a direct route: open the fabric, and publish the address.
     Open,
-    /// A task has ended: routes to it and what waits for it go.
+    /// A task has ended: drop the routes to it and the messages that wait for it.
     Gone(Tid),
     /// A host is lost, with all its tasks.
     HostGone(u16),
-    /// Trace mask, trace options or debug mask as the console wants them.
+    /// New trace mask, trace options or debug mask, set by the console.
     Tickle(Vec<i32>),
 }
 
@@ -295,17 +295,17 @@ pub struct HostInfo {
 /// A task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TaskInfo {
-    /// Which.
+    /// Its tid.
     pub tid: Tid,
-    /// Who spawned it, or 0.
+    /// The tid of its parent, or 0.
     pub parent: Tid,
     /// Its host ([`Tid::of_host`]).
     pub host: Tid,
     /// Status bits, as PVM's ps shows them.
     pub flags: i32,
-    /// Its program.
+    /// Its program's name.
     pub name: String,
-    /// Its PID there.
+    /// Its PID on its host.
     pub pid: i32,
 }
 
@@ -321,33 +321,33 @@ pub struct ClassInfo {
 /// A group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupInfo {
-    /// The member of each instance; 0 where there is none.
+    /// The member of each instance; 0 for a free instance.
     pub members: Vec<u32>,
-    /// Another with each change, and in each group.
+    /// The version. It differs after each change and between groups.
     pub version: u32,
-    /// Whether it was static (pvm_freezegroup) and has lost a member: no call to all of its
-    /// members is possible any more.
+    /// True if it was static (pvm_freezegroup) and has lost a member. Collective calls fail
+    /// then.
     pub dead: bool,
-    /// Which of the window's [`slots`](crate::slots) is its, if there was one left.
+    /// Index of its slot among the window's [`slots`](crate::slots), if one was free.
     pub slot: Option<u16>,
 }
 
 /// The daemon's answer to [`Request::Enroll`], by the socket.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Welcome {
-    /// Who the task is.
+    /// The tid of the task.
     pub tid: Tid,
-    /// Who spawned it: a tid, `PvmNoParent` or `PvmParentNotSet`.
+    /// Its parent: a tid, `PvmNoParent` or `PvmParentNotSet`.
     pub parent: i32,
-    /// What it has inherited.
+    /// Its inherited attributes.
     pub inheritance: Inheritance,
-    /// What proves to other hosts that a task is of this virtual machine.
+    /// The virtual machine's secret, which authenticates the task to other hosts.
     pub secret: [u8; 32],
-    /// The number of the protocol by which messages go in the host's window.
+    /// Number of the protocol for messages in the host's window.
     pub protocol: u8,
-    /// Whether this host's tasks live in one space (`nagaya pvm --space`), those at least that
-    /// the daemon starts and that can.
+    /// Whether tasks that this host's daemon starts share one address space (`nagaya pvm
+    /// --space`). Programs that cannot share it run as processes.
     pub space: bool,
-    /// The resource manager, which it asks in the daemon's stead.
+    /// The resource manager, to which the task sends some requests instead of the daemon.
     pub manager: Option<Tid>,
 }
