@@ -7,20 +7,21 @@ macro_rules! numbers {
 }
 
 numbers! {
-    /// Encoding: XDR, which every machine reads.
+    /// Encoding: XDR, which every machine can read.
     PvmDataDefault = 0;
-    /// Encoding: the memory of the sender as it is; only machines like it read it.
+    /// Encoding: the sender's memory unchanged; only machines with the same data format can read
+    /// it.
     PvmDataRaw = 1;
-    /// Encoding: as raw, and read from the sender's memory only when the message is sent.
+    /// Encoding: like raw, but the sender's memory is read only when the message is sent.
     PvmDataInPlace = 2;
-    /// Encoding of the messages that library and daemon exchange: the default.
+    /// Encoding of the messages between library and daemon: the default.
     PvmDataFoo = PvmDataDefault;
-    /// Encoding of a trace event that the user defines: XDR, with the type before each item.
+    /// Encoding of a user-defined trace event: XDR, with the type before each item.
     PvmDataTrace = 4;
 }
 
 numbers! {
-    /// pvm_spawn: PVM chooses where.
+    /// pvm_spawn: PVM chooses the hosts.
     PvmTaskDefault = 0;
     /// pvm_spawn: `where` names a host.
     PvmTaskHost = 1;
@@ -32,7 +33,7 @@ numbers! {
     PvmTaskTrace = 8;
     /// pvm_spawn: on the service node of a parallel machine.
     PvmMppFront = 16;
-    /// pvm_spawn: on hosts other than those that `where` says.
+    /// pvm_spawn: on hosts other than those that `where` selects.
     PvmHostCompl = 32;
     /// pvm_spawn: the child's parent is not the caller.
     PvmNoSpawnParent = 64;
@@ -49,22 +50,22 @@ numbers! {
     PvmRouteAdd = 4;
     /// pvm_notify: a direct route to a task closes.
     PvmRouteDelete = 5;
-    /// Added to a kind: the notices wanted so far come now.
+    /// Added to a kind: send the requested notices now.
     PvmNotifyCancel = 256;
 }
 
 numbers! {
-    /// Option: how messages travel, one of the next three.
+    /// Option: the route of messages, one of the next three.
     PvmRoute = 1;
     /// Route: through the daemons only.
     PvmDontRoute = 1;
-    /// Route: direct if the other task asks for it.
+    /// Route: direct if the other task requests it.
     PvmAllowDirect = 2;
     /// Route: direct.
     PvmRouteDirect = 3;
-    /// Option: what the library logs of itself, a bit each.
+    /// Option: what the library logs about itself, one bit per topic.
     PvmDebugMask = 2;
-    /// Option: 0 keeps quiet about errors, 1 prints them, 2 ends the task, 3 aborts it.
+    /// Option: on errors, 0 prints nothing, 1 prints a message, 2 ends the task, 3 aborts it.
     PvmAutoErr = 3;
     /// Option: the task that gets the children's standard output.
     PvmOutputTid = 4;
@@ -74,60 +75,60 @@ numbers! {
     PvmTraceTid = 6;
     /// Option: the tag of those events.
     PvmTraceCode = 7;
-    /// Option: bytes of trace events that children gather.
+    /// Option: bytes of trace events that children batch.
     PvmTraceBuffer = 8;
-    /// Option: what children trace, one of the next three.
+    /// Option: the level of children's tracing, one of the next three.
     PvmTraceOptions = 9;
     /// Tracing: whole events.
     PvmTraceFull = 1;
     /// Tracing: times only.
     PvmTraceTime = 2;
-    /// Tracing: numbers of calls only.
+    /// Tracing: number of calls only.
     PvmTraceCount = 3;
     /// Option: bytes of a message fragment, headers included.
     PvmFragSize = 10;
-    /// Option: whether tids and tags that PVM keeps for itself may be used.
+    /// Option: whether tids and tags reserved by PVM may be used.
     PvmResvTids = 11;
-    /// Option: as [`PvmOutputTid`], for the task itself.
+    /// Option: like [`PvmOutputTid`], for the task itself.
     PvmSelfOutputTid = 12;
-    /// Option: as [`PvmOutputCode`], for the task itself.
+    /// Option: like [`PvmOutputCode`], for the task itself.
     PvmSelfOutputCode = 13;
-    /// Option: as [`PvmTraceTid`], for the task itself.
+    /// Option: like [`PvmTraceTid`], for the task itself.
     PvmSelfTraceTid = 14;
-    /// Option: as [`PvmTraceCode`], for the task itself.
+    /// Option: like [`PvmTraceCode`], for the task itself.
     PvmSelfTraceCode = 15;
-    /// Option: as [`PvmTraceBuffer`], for the task itself.
+    /// Option: like [`PvmTraceBuffer`], for the task itself.
     PvmSelfTraceBuffer = 16;
-    /// Option: as [`PvmTraceOptions`], for the task itself.
+    /// Option: like [`PvmTraceOptions`], for the task itself.
     PvmSelfTraceOptions = 17;
-    /// Option: whether pvm_catchout says whose output it is.
+    /// Option: whether pvm_catchout prints the tid with each line of output.
     PvmShowTids = 18;
-    /// Option: how a task waits in shared memory, one of the next two.
+    /// Option: the wait policy in shared memory, one of the next two.
     PvmPollType = 19;
-    /// Waiting: by looking.
+    /// Wait policy: poll.
     PvmPollConstant = 1;
-    /// Waiting: by looking for a while, then asleep.
+    /// Wait policy: poll for a limited time, then sleep.
     PvmPollSleep = 2;
-    /// Option: how long that while is.
+    /// Option: the time limit of polling.
     PvmPollTime = 20;
     /// Option: the context of the children's output.
     PvmOutputContext = 21;
     /// Option: the context of the children's trace events.
     PvmTraceContext = 22;
-    /// Option: as [`PvmOutputContext`], for the task itself.
+    /// Option: like [`PvmOutputContext`], for the task itself.
     PvmSelfOutputContext = 23;
-    /// Option: as [`PvmTraceContext`], for the task itself.
+    /// Option: like [`PvmTraceContext`], for the task itself.
     PvmSelfTraceContext = 24;
     /// Option: the task survives a reset of the virtual machine.
     PvmNoReset = 25;
 }
 
 numbers! {
-    /// pvm_gettmask: of this task.
+    /// pvm_gettmask: the mask of this task.
     PvmTaskSelf = 0;
-    /// pvm_gettmask: of its children to come.
+    /// pvm_gettmask: the mask of its future children.
     PvmTaskChild = 1;
-    /// The context of those who never ask for another.
+    /// The initial context of tasks.
     PvmBaseContext = 0;
 }
 
@@ -148,9 +149,9 @@ numbers! {
     PvmMboxWaitForInfo = 32;
     /// Mailbox: the largest flag.
     PvmMboxMaxFlag = 512;
-    /// Mailbox: where among the flags an index begins that says which entry to write.
+    /// Mailbox: the bit position among the flags of the index of the entry to write.
     PvmMboxDirectIndexShift = 10;
-    /// Mailbox: such an index is below this.
+    /// Mailbox: the limit of that index; it must be smaller.
     PvmMboxMaxDirectIndex = 1 << (31 - PvmMboxDirectIndexShift);
 }
 
@@ -183,9 +184,9 @@ numbers! {
 
 /// Mailbox of the tasks that survive a reset.
 pub const PVMNORESETCLASS: &str = "###_PVM_NO_RESET_###";
-/// Mailbox of the task that starts daemons.
+/// Mailbox of the tasks that start daemons (hosters).
 pub const PVMHOSTERCLASS: &str = "###_PVM_HOSTER_###";
-/// Mailbox of the tasks that start tasks.
+/// Mailbox of the tasks that start tasks (taskers).
 pub const PVMTASKERCLASS: &str = "###_PVM_TASKER_###";
 /// Mailbox of tracers.
 pub const PVMTRACERCLASS: &str = "###_PVM_TRACER_###";

@@ -1,38 +1,38 @@
-//! What PVM's functions return instead of a result.
+//! The error codes of PVM's functions.
 
 /// A negative return code. The discriminants are those of `pvm3.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Error {
-    /// An argument has a value that it cannot have.
+    /// An argument has an invalid value.
     BadParam = -2,
-    /// Two arguments do not go together, such as two encodings, or counts in a group.
+    /// Two arguments do not match, such as two encodings, or the counts of a group's members.
     Mismatch = -3,
     /// A value does not fit its encoding.
     Overflow = -4,
-    /// The message ends before what is to be unpacked.
+    /// The message ends before the item to be unpacked.
     NoData = -5,
     /// The host is not in the virtual machine.
     NoHost = -6,
-    /// There is no such program.
+    /// No such program exists.
     NoFile = -7,
-    /// Somebody else owns it.
+    /// Another task owns the object.
     Denied = -8,
-    /// There is no memory, or a message would be longer than one can be.
+    /// Out of memory, or the message would exceed the maximum length.
     NoMem = -10,
-    /// The message's encoding is not one that this machine reads, or its contents are not valid.
+    /// The message has an encoding that this machine cannot read, or invalid contents.
     BadMsg = -12,
-    /// There is no daemon, or it does not answer.
+    /// No daemon runs, or it does not answer.
     SysErr = -14,
-    /// There is no active buffer.
+    /// No buffer is active.
     NoBuf = -15,
     /// No buffer has this number.
     NoSuchBuf = -16,
-    /// The name of the group is empty.
+    /// The group's name is empty.
     NullGroup = -17,
-    /// The task is in the group already.
+    /// The task is already in the group.
     DupGroup = -18,
-    /// There is no such group.
+    /// No such group exists.
     NoGroup = -19,
     /// The task is not in the group.
     NotInGroup = -20,
@@ -42,46 +42,46 @@ pub enum Error {
     HostFail = -22,
     /// The task was not spawned by a task.
     NoParent = -23,
-    /// This is not possible here.
+    /// The operation is not supported.
     NotImpl = -24,
-    /// The daemon had an error of its system.
+    /// A system call of the daemon failed.
     DSysErr = -25,
-    /// Daemon, library or task speak different versions.
+    /// Daemon, library or task have different versions.
     BadVersion = -26,
-    /// Some limit of the machine or of PVM is reached.
+    /// A limit of the machine or of PVM is reached.
     OutOfRes = -27,
-    /// The host is in the virtual machine already.
+    /// The host is already in the virtual machine.
     DupHost = -28,
-    /// No daemon could be started there.
+    /// No daemon could be started on the host.
     CantStart = -29,
-    /// The same is being done already.
+    /// The operation is already in progress, or another task has the role.
     Already = -30,
-    /// There is no such task.
+    /// No such task exists.
     NoTask = -31,
-    /// There is no such entry.
+    /// No such entry exists.
     NotFound = -32,
-    /// There is such an entry.
+    /// The entry already exists.
     Exists = -33,
     /// The hoster does not run on the master's host.
     HostrNMstr = -34,
-    /// The spawning task did not want to be known as the parent.
+    /// The spawner passed `PvmNoSpawnParent`.
     ParentNotSet = -35,
     /// The master's address is a loopback address.
     IpLoopback = -36,
 }
 
 impl Error {
-    /// The number that a C or Fortran program gets.
+    /// Returns the number that a C or Fortran program gets.
     pub fn code(self) -> i32 {
         self as i32
     }
 
-    /// The error with this code.
+    /// Returns the error with this code.
     pub fn from_code(code: i32) -> Option<Error> {
         ALL.into_iter().find(|error| error.code() == code)
     }
 
-    /// The error that `pvm3.h` calls by this name.
+    /// Returns the error with this name in `pvm3.h`.
     pub fn named(name: &str) -> Option<Error> {
         let named = |error: &Error| format!("Pvm{error:?}").eq_ignore_ascii_case(name);
         ALL.into_iter().find(named)
@@ -123,12 +123,12 @@ const ALL: [Error; 32] = [
     Error::IpLoopback,
 ];
 
-/// What PVM calls the error with this code, in pvm_perror and its console (`pvm_errlist`).
+/// Returns PVM's text for this code, as in pvm_perror and the console (`pvm_errlist`).
 pub fn text(code: i32) -> &'static str {
     TEXTS.get(code.unsigned_abs() as usize).filter(|_| code <= 0).unwrap_or(&"Unknown Error")
 }
 
-/// By code, from 0 on.
+/// The texts by absolute value of the code, from 0.
 pub const TEXTS: [&str; 37] = [
     "Error 0",
     "Error 1",

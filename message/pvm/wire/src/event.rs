@@ -1,14 +1,14 @@
-//! Trace events: what tasks and daemons tell a tracer (`pvmtev.h`), and how it is written.
+//! Trace events that tasks and daemons send to a tracer (`pvmtev.h`), and their encoding.
 //!
-//! A record is an event's number, the time, the task and a list of values, all packed as by
-//! pvm_pkint and its kind in XDR. The first record of its kind that somebody sends *describes*
-//! itself: before each value stand its identifier and its type. Those that follow have the
-//! values alone. What an identifier means a tracer learns from [`identifiers`].
+//! A record consists of the event's number, the time, the task and a list of values, all packed
+//! in XDR as by pvm_pkint and related calls. A sender's first record of an event *describes* the
+//! event: before each value come its identifier and its type. Later records have only the
+//! values. A tracer gets the meaning of the identifiers from [`identifiers`].
 
 use crate::parcel::Data;
 use mark::*;
 
-/// What stands before and behind each part of a message to a tracer.
+/// Markers before and after each part of a message to a tracer.
 #[allow(missing_docs)]
 pub mod mark {
     pub const BUFFER: i32 = -1;
@@ -19,12 +19,12 @@ pub mod mark {
     pub const DESCRIPTION_END: i32 = -6;
     pub const RECORD: i32 = -7;
     pub const RECORD_END: i32 = -8;
-    /// Of a program's own record.
+    /// Marker of a user-defined record.
     pub const USER_RECORD: i32 = -9;
     pub const USER_RECORD_END: i32 = -10;
 }
 
-/// In a type: several of them, with their count before.
+/// Flag in a type: an array, preceded by its count.
 pub const ARRAY: i32 = 0x80;
 const INT: i32 = 6;
 const LONG: i32 = 8;
@@ -32,13 +32,13 @@ const STRING: i32 = 12;
 
 macro_rules! events {
     ($($name:ident)+) => {
-        /// What happened: a call of `pvm3.h`, or something that is none.
+        /// The kind of an event: a call of `pvm3.h`, or another event.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(non_camel_case_types, missing_docs, clippy::upper_case_acronyms)]
         #[repr(i32)]
         pub enum Event { $($name),+ }
 
-        /// All of them, by number.
+        /// All events, by number.
         pub const EVENTS: &[Event] = &[$(Event::$name),+];
         const NAMES: &[&str] = &[$(stringify!($name)),+];
     };
@@ -58,30 +58,30 @@ events! {
 }
 
 impl Event {
-    /// The name by which it is described.
+    /// Returns the event's name in descriptions.
     pub fn name(self) -> String {
         NAMES[self as usize].to_lowercase()
     }
 }
 
-/// How many events there are.
+/// The number of events.
 pub const COUNT: usize = EVENTS.len();
 
-/// Whether a call begins or ends, or neither.
+/// The phase of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Phase {
-    /// It is no call.
+    /// The event is not a call.
     Moment = 0,
-    /// It begins.
+    /// The call begins.
     Entry = 0x4000,
-    /// It ends.
+    /// The call ends.
     Exit = 0x8000,
 }
 
 macro_rules! identifiers {
     ($($name:ident = $meaning:literal;)+) => {
-        /// What a value is.
+        /// The identifier of a value.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[allow(clippy::upper_case_acronyms)]
         #[repr(i32)]
@@ -89,7 +89,7 @@ macro_rules! identifiers {
             $(#[doc = $meaning] $name),+
         }
 
-        /// All of them, by number.
+        /// All identifiers, by number.
         pub const IDS: &[Id] = &[$(Id::$name),+];
         const MEANINGS: &[(&str, &str)] = &[$((stringify!($name), $meaning)),+];
     };
@@ -221,12 +221,13 @@ identifiers! {
     WID = "Wait Identifier Number";
 }
 
-/// The name and the meaning of an identifier.
+/// Returns the name and the meaning of an identifier.
 pub fn meaning(identifier: i32) -> Option<(&'static str, &'static str)> {
     MEANINGS.get(usize::try_from(identifier).ok()?).copied()
 }
 
-/// What all identifiers mean. A tracer gets this before the first event of a daemon.
+/// Returns the names and meanings of all identifiers. Each sender's first message to a tracer
+/// has them.
 pub fn identifiers() -> Data {
     let data = Data::default().int(IDENTIFIERS);
     let each = MEANINGS.iter().zip(0..);
@@ -236,17 +237,17 @@ pub fn identifiers() -> Data {
     data.int(IDENTIFIERS_END)
 }
 
-/// Begins a buffer of records, for tracers that want several at once.
+/// Starts a buffer of records, for tracers that want several records per message.
 pub fn buffer() -> Data {
     Data::default().int(BUFFER)
 }
 
-/// Ends it.
+/// Ends a buffer of records.
 pub fn buffer_end(data: Data) -> Data {
     data.int(BUFFER_END)
 }
 
-/// A record in the making.
+/// A record under construction.
 #[derive(Debug)]
 pub struct Record {
     data: Data,
@@ -254,7 +255,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// One that stands behind `data`, of task `tid` at `time` (seconds and microseconds since
+    /// Starts a record behind `data`, of task `tid` at `time` (seconds and microseconds since
     /// 1970).
     pub fn new(
         data: Data,
@@ -273,7 +274,7 @@ impl Record {
         record
     }
 
-    /// The record, and what stood before it.
+    /// Ends the record. Returns it with the data before it.
     pub fn end(self) -> Data {
         self.data.int(if self.described { DESCRIPTION_END } else { RECORD_END })
     }
@@ -288,35 +289,35 @@ impl Record {
         }
     }
 
-    /// A number.
+    /// Appends a number.
     pub fn int(&mut self, id: Id, value: i32) -> &mut Record {
         self.describe(id, INT);
         self.put(|data| data.int(value));
         self
     }
 
-    /// An address, as a long in XDR: its lower half.
+    /// Appends an address, as a long in XDR: its lower half.
     pub fn address<T: ?Sized>(&mut self, id: Id, value: *const T) -> &mut Record {
         self.describe(id, LONG);
         self.put(|data| data.int(value.cast::<u8>() as usize as i32));
         self
     }
 
-    /// A string.
+    /// Appends a string.
     pub fn string(&mut self, id: Id, value: &str) -> &mut Record {
         self.describe(id, STRING);
         self.put(|data| data.string(value));
         self
     }
 
-    /// Numbers.
+    /// Appends an array of numbers.
     pub fn ints(&mut self, id: Id, values: &[i32]) -> &mut Record {
         self.describe(id, INT | ARRAY);
         self.put(|data| values.iter().fold(data.int(values.len() as i32), |data, n| data.int(*n)));
         self
     }
 
-    /// Strings.
+    /// Appends an array of strings.
     pub fn strings<S: AsRef<str>>(&mut self, id: Id, values: &[S]) -> &mut Record {
         self.describe(id, STRING | ARRAY);
         self.put(|data| {

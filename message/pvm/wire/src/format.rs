@@ -1,26 +1,26 @@
-//! The strings of pvm_packf and pvm_unpackf: `%`, count, `.stride`, `h`, `l` or `u`, and the
-//! type; `%+` first is pvm_initsend. All else between is passed over.
+//! Format strings of pvm_packf and pvm_unpackf. A directive is `%`, count, `.stride`, `h`, `l`
+//! or `u`, and the type. `%+` at the start calls pvm_initsend. All other characters are skipped.
 
 use crate::buffers::Buffers;
 use crate::error::Error;
 use crate::items::{Kind, Source, Target};
 
-/// What follows a format string in a call.
+/// The arguments of a call after its format string.
 pub trait Arguments {
-    /// The next argument, an `int` or what is promoted to one.
+    /// Returns the next argument, an `int` or a type promoted to it.
     fn int(&mut self) -> i32;
-    /// The next argument, a `long`.
+    /// Returns the next argument, a `long`.
     fn long(&mut self) -> i64;
-    /// The next argument, a `double` or what is promoted to one.
+    /// Returns the next argument, a `double` or a type promoted to it.
     fn double(&mut self) -> f64;
-    /// The next argument, a pointer.
+    /// Returns the next argument, a pointer.
     fn pointer(&mut self) -> *mut u8;
 }
 
 /// A count or a stride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// As the string says.
+    /// A number in the string.
     Literal(i32),
     /// `*`: the next argument.
     Argument,
@@ -35,7 +35,7 @@ impl Number {
     }
 }
 
-/// What to pack or unpack.
+/// The type of a directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// An array.
@@ -44,26 +44,27 @@ pub enum Type {
     String,
 }
 
-/// One `%` of a format string.
+/// One `%` directive of a format string.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Directive {
-    /// How many items.
+    /// The number of items.
     pub count: Number,
-    /// How far apart.
+    /// The distance of items, in items.
     pub stride: Number,
-    /// Neither was said: what is packed is the argument, not where it points.
+    /// True if both are omitted: the argument itself is packed, not the memory to which it
+    /// points.
     pub by_value: bool,
-    /// What follows; BadParam if nothing that we know.
+    /// The type; BadParam if it is unknown.
     pub of: Result<Type, Error>,
 }
 
-/// The directives of a format string without its `%+`, one after another.
+/// An iterator over the directives of a format string without its `%+`.
 #[derive(Clone, Debug)]
 pub struct Directives<'a> {
     rest: &'a [u8],
 }
 
-/// Splits off `%+`, if the string begins with it.
+/// Removes `%+` from the start of the string. Returns true if it was there.
 pub fn initsend(format: &[u8]) -> (bool, &[u8]) {
     match format.strip_prefix(b"%+") {
         Some(rest) => (true, rest),
@@ -154,11 +155,12 @@ impl Iterator for Directives<'_> {
 }
 
 impl Buffers {
-    /// pvm_packf.
+    /// Executes pvm_packf.
     ///
     /// # Safety
-    /// The arguments must be what the format says: pointers as for [`Source::new`], and to
-    /// strings that end.
+    ///
+    /// The arguments must match the format. Pointers must satisfy [`Source::new`], or point to
+    /// NUL-terminated strings.
     pub unsafe fn pack_format(
         &mut self,
         format: &[u8],
@@ -173,11 +175,12 @@ impl Buffers {
             let count = directive.count.value(arguments);
             let stride = directive.stride.value(arguments);
             let kind = match directive.of? {
-                // `u` matters to unpacking only, in libpvm too.
+                // `u` matters only for unpacking, as in libpvm.
                 Type::Items(Kind::ULong) => Kind::Long,
                 Type::Items(kind) => kind,
                 Type::String => {
-                    // SAFETY: a string that ends, as our caller promises.
+                    // SAFETY: the argument of `%s` points to a NUL-terminated string, which
+                    // `pack_format` requires.
                     let string = unsafe { std::ffi::CStr::from_ptr(arguments.pointer().cast()) };
                     self.pack_string(string)?;
                     continue;
@@ -185,7 +188,7 @@ impl Buffers {
             };
             let complex = matches!(kind, Kind::Complex | Kind::DoubleComplex);
             if !directive.by_value || complex {
-                // SAFETY: as our caller promises.
+                // SAFETY: the argument satisfies `Source::new`, which `pack_format` requires.
                 let source = unsafe { Source::new(kind, arguments.pointer(), count, stride) };
                 self.sending()?.pack(&source)?;
                 continue;
@@ -203,18 +206,20 @@ impl Buffers {
                 Kind::Byte => value[0] = arguments.int() as u8,
                 _ => value[..4].copy_from_slice(&arguments.int().to_ne_bytes()),
             }
-            // SAFETY: one item, which lives longer than the source; `pack_copy` keeps none.
+            // SAFETY: `value` holds one item of at most 8 bytes and outlives `source`.
+            // `pack_copy` keeps no pointer.
             let source = unsafe { Source::new(kind, value.as_ptr(), 1, 1) };
             self.sending()?.pack_copy(&source)?;
         }
         Ok(())
     }
 
-    /// pvm_unpackf, to which all arguments but `*` are pointers.
+    /// Executes pvm_unpackf. All arguments except those of `*` are pointers.
     ///
     /// # Safety
-    /// The arguments must be what the format says: pointers as for [`Target::new`], and with
-    /// room for the strings that come.
+    ///
+    /// The arguments must match the format. Pointers must satisfy [`Target::new`], or point to
+    /// room for the received strings.
     pub unsafe fn unpack_format(
         &mut self,
         format: &[u8],
@@ -226,12 +231,14 @@ impl Buffers {
             let stride = directive.stride.value(arguments);
             match directive.of? {
                 Type::Items(kind) => {
-                    // SAFETY: as our caller promises.
+                    // SAFETY: the argument satisfies `Target::new`, which `unpack_format`
+                    // requires.
                     let mut target =
                         unsafe { Target::new(kind, arguments.pointer(), count, stride) };
                     self.receiving()?.unpack(&mut target)?;
                 }
-                // SAFETY: as our caller promises.
+                // SAFETY: the argument points to room for the string, which `unpack_format`
+                // requires.
                 Type::String => unsafe { self.unpack_string(arguments.pointer())? },
             }
         }

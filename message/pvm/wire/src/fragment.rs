@@ -1,4 +1,4 @@
-//! A piece of a message.
+//! A fragment: a contiguous piece of a message's data.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,33 +6,33 @@ use std::sync::Arc;
 
 use crate::error::Error;
 
-/// Bytes before a fragment's data that are left for headers; [`PvmFragSize`] includes them.
+/// Bytes of a fragment reserved for headers; [`PvmFragSize`] includes them.
 ///
 /// [`PvmFragSize`]: crate::constants::PvmFragSize
 pub const HEADER_SIZE_MAX: usize = 48;
 
-/// Memory in which a message has come, several fragments in one. It may be that not all of it
-/// is there yet, and that its sender dies before.
+/// Memory that holds one or more fragments of an incoming message. Some of the data may not have
+/// arrived yet, and never arrives if the sender dies.
 pub trait Block: Send + Sync {
-    /// Bytes, when all are there.
+    /// Returns the bytes of the complete data.
     fn length(&self) -> usize;
 
-    /// Some of it, which is [there](Block::settle). It does not change.
+    /// Returns a range that has [arrived](Block::settle). It does not change.
     fn bytes(&self, range: Range<usize>) -> &[u8];
 
-    /// Waits until the bytes before `end` are there. Errors: BadMsg if they never will be.
+    /// Waits until the bytes before `end` have arrived. Errors: BadMsg if the sender has died.
     fn settle(&self, end: usize) -> Result<(), Error> {
         let _ = end;
         Ok(())
     }
 
-    /// Copies bytes from `at` on; waits for them. Errors: as [`Block::settle`].
+    /// Copies bytes from `at` on, and waits for them. Errors: those of [`Block::settle`].
     fn read(&self, at: usize, to: &mut [u8]) -> Result<(), Error> {
         to.copy_from_slice(self.bytes(at..at + to.len()));
         Ok(())
     }
 
-    /// Whether it may be that not all of it ever comes.
+    /// Returns true if some of the data may never arrive.
     fn is_uncertain(&self) -> bool {
         false
     }
@@ -48,7 +48,7 @@ impl Block for Vec<u8> {
     }
 }
 
-/// A piece of a message: memory of its own, part of a block, or the caller's.
+/// A piece of a message's data: in its own memory, in a block, or in the caller's memory.
 #[derive(Clone)]
 pub struct Fragment {
     place: Place,
@@ -58,15 +58,15 @@ pub struct Fragment {
 
 #[derive(Clone)]
 enum Place {
-    /// As long as what was ever written; up to `len` at least.
+    /// At least `len` bytes long. It holds every byte that was ever written.
     Own(Vec<u8>),
     Caller(*const u8),
-    /// From this byte on.
+    /// A block, and the fragment's offset in it.
     Block(Arc<dyn Block>, usize),
 }
 
-// SAFETY: whoever packs in place promises that the memory stays readable as long as the
-// message lives (`Source::new`), by whichever thread.
+// SAFETY: the caller of `Source::new` guarantees that memory packed in place stays readable as
+// long as the message lives. This holds for every thread. The other variants are `Send`.
 unsafe impl Send for Fragment {}
 
 impl fmt::Debug for Fragment {
@@ -76,24 +76,25 @@ impl fmt::Debug for Fragment {
 }
 
 impl Fragment {
-    /// An empty one that takes `capacity` bytes.
+    /// Returns an empty fragment with room for `capacity` bytes.
     pub fn new(capacity: usize) -> Fragment {
         Fragment { place: Place::Own(Vec::new()), len: 0, capacity }
     }
 
-    /// One that is full.
+    /// Returns a full fragment.
     pub fn full(bytes: Vec<u8>) -> Fragment {
         let len = bytes.len();
         Fragment { place: Place::Own(bytes), len, capacity: len }
     }
 
-    /// An empty one in memory that another fragment had; it counts as never written.
+    /// Returns an empty fragment that reuses the memory of another. Its old contents are
+    /// discarded.
     pub(crate) fn in_memory(mut memory: Vec<u8>, capacity: usize) -> Fragment {
         memory.clear();
         Fragment { place: Place::Own(memory), len: 0, capacity }
     }
 
-    /// Memory for another fragment, if it is our own.
+    /// Returns the memory for reuse, if the fragment owns it.
     pub(crate) fn into_memory(self) -> Option<Vec<u8>> {
         match self.place {
             Place::Own(bytes) => Some(bytes),
@@ -101,18 +102,19 @@ impl Fragment {
         }
     }
 
-    /// `len` bytes of a block, from `at`. Nothing if it is shorter.
+    /// Returns a fragment of `len` bytes of a block, from `at`. `None` if the block is shorter.
     pub fn in_block(block: Arc<dyn Block>, at: usize, len: usize) -> Option<Fragment> {
         at.checked_add(len).filter(|end| *end <= block.length())?;
         Some(Fragment { place: Place::Block(block, at), len, capacity: len })
     }
 
-    /// The caller's memory: `len` bytes from `at`, as `Source::new` promises them.
+    /// Returns a fragment in the caller's memory: `len` bytes from `at`, which satisfy
+    /// `Source::new`.
     pub(crate) fn in_place(at: *const u8, len: usize) -> Fragment {
         Fragment { place: Place::Caller(at), len, capacity: len }
     }
 
-    /// Waits until what it holds is there. Errors: BadMsg if it never will be.
+    /// Waits until its data has arrived. Errors: BadMsg if the sender has died.
     pub fn settle(&self) -> Result<(), Error> {
         match &self.place {
             Place::Block(block, at) => block.settle(at + self.len),
@@ -120,12 +122,12 @@ impl Fragment {
         }
     }
 
-    /// Whether it may be that what it holds never comes.
+    /// Returns true if its data may never arrive.
     pub(crate) fn is_uncertain(&self) -> bool {
         matches!(&self.place, Place::Block(block, _) if block.is_uncertain())
     }
 
-    /// Whether `next` lies right behind it, in the same block.
+    /// Returns true if `next` follows directly in the same block.
     pub(crate) fn is_followed_by(&self, next: &Fragment) -> bool {
         match (&self.place, &next.place) {
             (Place::Block(block, at), Place::Block(other, other_at)) => {
@@ -136,8 +138,8 @@ impl Fragment {
         }
     }
 
-    /// Copies some of what it holds, or what lies behind it in its block; waits for that. Errors:
-    /// as [`Fragment::settle`].
+    /// Copies some of its data, or of the data behind it in its block, and waits for it. Errors:
+    /// those of [`Fragment::settle`].
     pub(crate) fn read(&self, from: usize, to: &mut [u8]) -> Result<(), Error> {
         match &self.place {
             Place::Block(block, at) => block.read(at + from, to),
@@ -148,19 +150,20 @@ impl Fragment {
         }
     }
 
-    /// What it holds, which is [there](Fragment::settle). Of the caller's memory: what is
-    /// there now.
+    /// Returns its data, which has [arrived](Fragment::settle). In-place data is the current
+    /// contents of the caller's memory.
     pub fn bytes(&self) -> &[u8] {
         match &self.place {
             Place::Own(bytes) => &bytes[..self.len],
-            // SAFETY: readable while the message lives, and unchanged during a call, as
-            // `Source::new` demands of what is packed in place.
+            // SAFETY: `Source::new` requires that memory packed in place stays readable while
+            // the message lives, and unchanged while a call reads it. `at` and `len` come from
+            // there.
             Place::Caller(at) => unsafe { std::slice::from_raw_parts(*at, self.len) },
             Place::Block(block, at) => block.bytes(*at..*at + self.len),
         }
     }
 
-    /// Bytes that it holds.
+    /// Returns the bytes of its data.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
     pub fn len(&self) -> usize {
         self.len
@@ -170,13 +173,13 @@ impl Fragment {
         self.capacity
     }
 
-    /// Bytes that can be appended.
+    /// Returns the bytes that can be appended.
     pub fn room(&self) -> usize {
         self.capacity.saturating_sub(self.len)
     }
 
-    /// Sets the length. Bytes that were never written are 0, others what they were: the padding
-    /// of a message that is packed anew, as in libpvm.
+    /// Sets the length. Bytes never written are 0; others keep their value. So the padding of a
+    /// message that is packed again is as in libpvm.
     pub(crate) fn set_len(&mut self, len: usize) {
         let bytes = self.own();
         if bytes.len() < len {
@@ -196,7 +199,7 @@ impl Fragment {
         bytes.extend_from_slice(beyond);
     }
 
-    /// Has `fill` write `len` bytes at `at`, without setting the length.
+    /// Lets `fill` write `len` bytes at `at`, without setting the length.
     pub(crate) fn write_with(&mut self, at: usize, len: usize, fill: impl FnOnce(&mut [u8])) {
         let bytes = self.own();
         if bytes.len() < at + len {
@@ -205,14 +208,14 @@ impl Fragment {
         fill(&mut bytes[at..at + len]);
     }
 
-    /// Appends; there must be room.
+    /// Appends bytes. Panics without enough room.
     pub fn append(&mut self, from: &[u8]) {
         assert!(from.len() <= self.room());
         self.write(self.len, from);
         self.len += from.len();
     }
 
-    /// Puts bytes before the first.
+    /// Inserts bytes before the first.
     pub(crate) fn prepend(&mut self, from: &[u8]) {
         let len = self.len;
         let bytes = self.own();
@@ -222,7 +225,7 @@ impl Fragment {
         self.capacity += from.len();
     }
 
-    /// Copies the bytes out of a block. Those that never come are missing.
+    /// Copies the data out of a block. If it never arrives, the fragment becomes empty.
     pub(crate) fn leave_block(&mut self) {
         if let Place::Block(..) = self.place {
             if self.settle().is_err() {
@@ -232,7 +235,7 @@ impl Fragment {
         }
     }
 
-    /// The memory, copied first if it is not the fragment's own.
+    /// Returns the fragment's own memory. Copies data from a block or the caller first.
     fn own(&mut self) -> &mut Vec<u8> {
         if !matches!(self.place, Place::Own(_)) {
             self.place = Place::Own(self.bytes().to_vec());

@@ -1,5 +1,5 @@
-//! In-place encoding: the message only says where the items are; they are read when it is
-//! sent, and are raw then.
+//! In-place encoding: the message refers to the items in the caller's memory. They are read when
+//! the message is sent, and are raw from then on.
 
 use crate::error::Error;
 use crate::fragment::Fragment;

@@ -1,10 +1,10 @@
-//! The caller's arrays: where packing reads and unpacking writes.
+//! The caller's arrays, which packing reads and unpacking writes.
 //!
-//! Item `i` of an array lies `i × stride` items after its first; strides may be 0 or negative.
+//! Item `i` of an array lies `i × stride` items after the first; strides may be 0 or negative.
 
 use std::slice;
 
-/// What an item is.
+/// The type of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// 1 byte
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Bytes of an item in memory.
+    /// Returns the bytes of an item in memory.
     pub fn size(self) -> usize {
         match self {
             Kind::Byte => 1,
@@ -54,12 +54,12 @@ pub struct Source {
 }
 
 impl Source {
-    /// `count` items from `at`; none if `count` is not positive.
+    /// Describes `count` items from `at`; none if `count` is not positive.
     ///
     /// # Safety
-    /// All items must stay readable and unchanged until the call that takes the source
-    /// returns. Packed in place they must stay readable as long as the message lives, and
-    /// must not change while a call reads it.
+    /// All items must stay readable and unchanged until the call that takes the source returns.
+    /// Items packed in place must stay readable as long as the message lives, and must not
+    /// change while a call reads it.
     pub unsafe fn new(kind: Kind, at: *const u8, count: i32, stride: i32) -> Source {
         Source { kind, at, count, stride }
     }
@@ -68,7 +68,7 @@ impl Source {
         self.stride == 1
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     pub(crate) fn len(&self) -> usize {
         self.count.max(0) as usize
     }
@@ -77,17 +77,19 @@ impl Source {
         assert!(i < self.len());
         let size = self.kind.size();
         let offset = i as isize * self.stride as isize * size as isize;
-        // SAFETY: an item of the array, readable as `new` demands.
+        // SAFETY: `i` is less than the number of items, checked above. `new` requires that all
+        // items are readable and unchanged.
         unsafe { slice::from_raw_parts(self.at.offset(offset), size) }
     }
 
-    /// All items, of an array without gaps.
+    /// Returns all items of an array with stride 1.
     pub(crate) fn all(&self) -> &[u8] {
         assert!(self.contiguous());
         if self.len() == 0 {
             return &[];
         }
-        // SAFETY: all items, one after another, readable as `new` demands.
+        // SAFETY: with stride 1, checked above, the items are contiguous. `new` requires that
+        // all are readable and unchanged.
         unsafe { slice::from_raw_parts(self.at, self.len() * self.kind.size()) }
     }
 }
@@ -102,11 +104,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// `count` items from `at`; none if `count` is not positive.
+    /// Describes `count` items from `at`; none if `count` is not positive.
     ///
     /// # Safety
-    /// All items must stay writable, and nobody else may use them, until the call that takes
-    /// the target returns. No item may be part of a message packed in place that is unpacked.
+    /// All items must stay writable, and nobody else may use them, until the call that takes the
+    /// target returns. No item may be part of an in-place message that is being unpacked.
     pub unsafe fn new(kind: Kind, at: *mut u8, count: i32, stride: i32) -> Target {
         Target { kind, at, count, stride }
     }
@@ -115,7 +117,7 @@ impl Target {
         self.stride == 1
     }
 
-    /// As the caller said.
+    /// Returns the count as the caller passed it.
     pub(crate) fn count(&self) -> i32 {
         self.count
     }
@@ -124,12 +126,13 @@ impl Target {
         self.count.max(0) as usize
     }
 
-    /// Writes into item `i`, or for arrays without gaps from there on, at `offset` bytes.
+    /// Writes at `offset` bytes into item `i`. With stride 1, the bytes may extend over later
+    /// items.
     pub(crate) fn write(&mut self, i: usize, offset: usize, bytes: &[u8]) {
         self.write_with(i, offset, bytes.len(), |to| to.copy_from_slice(bytes));
     }
 
-    /// As [`Target::write`], of `len` bytes that `fill` writes.
+    /// Does the same as [`Target::write`] with `len` bytes that `fill` writes.
     pub(crate) fn write_with<T>(
         &mut self,
         i: usize,
@@ -141,8 +144,9 @@ impl Target {
         let room = if self.contiguous() { (self.len() - i) * size } else { size };
         assert!(i < self.len() && offset + len <= room);
         let item = i as isize * self.stride as isize * size as isize;
-        // SAFETY: inside an item, or several without gaps, writable as `new` demands; a
-        // message's own memory does not overlap with it.
+        // SAFETY: the bytes lie in one item, or with stride 1 in adjacent items, checked above.
+        // `new` requires that these are writable and unused by others, so no message's memory
+        // overlaps.
         fill(unsafe { slice::from_raw_parts_mut(self.at.offset(item).add(offset), len) })
     }
 }

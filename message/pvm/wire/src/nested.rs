@@ -1,4 +1,4 @@
-//! Messages inside messages (pvm_pkmesg, pvm_pkmesgbody, pvm_upkmesg): eight numbers of the
+//! Messages packed into messages (pvm_pkmesg, pvm_pkmesgbody, pvm_upkmesg): eight numbers of the
 //! header, then each fragment after its length.
 
 use crate::error::Error;
@@ -8,7 +8,7 @@ use crate::message::{Codec, Message, Position};
 
 fn put(outer: &mut Message, kind: Kind, bytes: &[u8]) -> Result<(), Error> {
     let count = (bytes.len() / kind.size()) as i32;
-    // SAFETY: the bytes live longer than the source, and `pack_copy` keeps no pointer.
+    // SAFETY: `bytes` holds `count` items and outlives the source. `pack_copy` keeps no pointer.
     outer.pack_copy(&unsafe { Source::new(kind, bytes.as_ptr(), count, 1) })
 }
 
@@ -18,7 +18,7 @@ fn put_int(outer: &mut Message, number: i32) -> Result<(), Error> {
 
 fn take_int(outer: &mut Message) -> Result<i32, Error> {
     let mut number = 0;
-    // SAFETY: one int, which lives longer than the target.
+    // SAFETY: `number` is one `int` and outlives `target`.
     let mut target = unsafe { Target::new(Kind::Int, (&raw mut number).cast(), 1, 1) };
     outer.unpack(&mut target)?;
     Ok(number)
@@ -47,8 +47,8 @@ impl Message {
 
     /// Packs another message's data, as if its items had been packed here.
     ///
-    /// What libpvm would share between the two messages is copied, so that neither can write
-    /// into the other. What lies in place stays there.
+    /// libpvm shares memory between the two messages. Here it is copied, so that neither message
+    /// can write into the other. In-place data stays in the caller's memory.
     ///
     /// Errors: Mismatch if the encodings differ, those of [`Message::settle`].
     pub fn pack_body(&mut self, inner: &Message) -> Result<(), Error> {
@@ -87,12 +87,12 @@ impl Message {
         while left > 0 {
             let size = take_int(self)?;
             let bytes = usize::try_from(size).map_err(|_| Error::BadMsg)?;
-            // Before memory is taken for it.
+            // Check the length before allocating memory for it.
             if self.codec != Codec::Alien && bytes > self.remaining() {
                 return Err(Error::NoData);
             }
             let mut data = vec![0; bytes];
-            // SAFETY: as many bytes, which live longer than the target.
+            // SAFETY: `data` has `size` bytes and outlives `target`.
             let mut target = unsafe { Target::new(Kind::Byte, data.as_mut_ptr(), size, 1) };
             self.unpack(&mut target)?;
             inner.fragments.push(Fragment::full(data));

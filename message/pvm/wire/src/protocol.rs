@@ -1,7 +1,7 @@
-//! Tags and contexts that stock PVM's library and daemons use among themselves. Those who
-//! take a part of that over know them, too: hosters, taskers, resource managers, tracers.
+//! Tags and contexts of the messages that stock PVM's library and daemons exchange. Plug-ins use
+//! them, too: hosters, taskers, resource managers, tracers.
 
-/// A tag's family: its first tag, and names from there on.
+/// A tag family: its first tag, and the names of the consecutive tags.
 type Family = (u32, &'static [&'static str]);
 
 const TASK_TO_DAEMON: Family = (
@@ -110,9 +110,9 @@ const PLUG_IN: Family = (
 
 /// The context of task control.
 pub const SYSCTX_TC: i32 = 0x7_ffff;
-/// The context of what tasks ask of daemons.
+/// The context of requests from tasks to daemons.
 pub const SYSCTX_TM: i32 = 0x7_fffe;
-/// The context of what members of a group send in pvm_gather and its kind.
+/// The context of messages between group members in pvm_gather and related calls.
 pub const SYSCTX_DG: i32 = 0x7_fffc;
 
 macro_rules! tags {
@@ -122,33 +122,33 @@ macro_rules! tags {
 }
 
 tags! {
-    /// Wants a direct route.
+    /// Requests a direct route.
     TC_CONREQ = 0x8003_0001u32;
-    /// Answers who wants one.
+    /// Answers a request for a direct route.
     TC_CONACK = 0x8003_0002u32;
     /// A task with a direct route has ended.
     TC_TASKEXIT = 0x8003_0003u32;
-    /// Does nothing.
+    /// Has no effect.
     TC_NOOP = 0x8003_0004u32;
-    /// A child's output: its tid, a length (or [`TO_EOF`] and so on), bytes.
+    /// A child's output: its tid, a length (or a code such as [`TO_EOF`]), bytes.
     TC_OUTPUT = 0x8003_0005u32;
-    /// Tracing and output of the task change.
+    /// Sets the task's tracing and output.
     TC_SETTRACE = 0x8003_0006u32;
-    /// The trace mask changes.
+    /// Sets the trace mask.
     TC_SETTMASK = 0x8003_0007u32;
-    /// How many bytes of trace events are gathered.
+    /// Sets the bytes of trace events that are batched.
     TC_SETTRCBUF = 0x8003_0008u32;
-    /// How events are traced.
+    /// Sets the trace options.
     TC_SETTRCOPT = 0x8003_0009u32;
-    /// The task itself ends, and with it its children's output.
+    /// The task itself ends, and so does its children's output.
     TC_OUTPUTX = 0x8003_000bu32;
-    /// Who has been spawned together.
+    /// The tasks that were spawned together.
     TC_SIBLINGS = 0x8003_000cu32;
     /// To the resource manager: pvm_spawn.
     SM_SPAWN = 0x8004_0001u32;
     /// From the resource manager: start tasks.
     SM_EXEC = 0x8004_0002u32;
-    /// To the resource manager: these tasks are started, or have come.
+    /// To the resource manager: these tasks have been started, or have enrolled.
     SM_EXECACK = 0x8004_0003u32;
     /// To the resource manager: pvm_tasks.
     SM_TASK = 0x8004_0004u32;
@@ -160,34 +160,34 @@ tags! {
     SM_DELHOST = 0x8004_0007u32;
     /// From the resource manager: add hosts.
     SM_ADD = 0x8004_0008u32;
-    /// To the resource manager: these hosts are added.
+    /// To the resource manager: these hosts have been added.
     SM_ADDACK = 0x8004_0009u32;
     /// To the resource manager: pvm_notify.
     SM_NOTIFY = 0x8004_000au32;
     /// From a tasker and to the resource manager: a task has ended.
     SM_TASKX = 0x8004_000bu32;
-    /// To the resource manager: a host has gone.
+    /// To the resource manager: a host has ended.
     SM_HOSTX = 0x8004_000cu32;
-    /// From the resource manager: another is one in its place.
+    /// From the resource manager: another task takes its role.
     SM_HANDOFF = 0x8004_000du32;
     /// To the resource manager: pvm_reg_rm.
     SM_SCHED = 0x8004_000eu32;
     /// To a hoster: start daemons.
     SM_STHOST = 0x8004_000fu32;
-    /// From it: what came of that.
+    /// From a hoster: the results.
     SM_STHOSTACK = 0x8004_0010u32;
     /// To a tasker: start a task.
     SM_STTASK = 0x8004_0011u32;
 }
 
-/// In place of a length of output: there is no more.
+/// In place of a length of output: the output has ended.
 pub const TO_EOF: i32 = 0;
-/// In place of a length of output: the task has been started.
+/// In place of a length of output: the task has been spawned.
 pub const TO_SPAWN: i32 = -1;
-/// In place of a length of output: the task is there.
+/// In place of a length of output: the task is new.
 pub const TO_NEW: i32 = -2;
 
-/// The name of such a tag.
+/// Returns the name of a tag.
 pub fn tag_name(tag: i32) -> Option<&'static str> {
     let families = [TASK_TO_DAEMON, DAEMON_TO_DAEMON, TASK_CONTROL, PLUG_IN];
     families

@@ -1,4 +1,4 @@
-//! Raw encoding: items are the bytes that they are in memory, without padding.
+//! Raw encoding: the bytes of items as they are in memory, without padding.
 
 use crate::error::Error;
 use crate::items::{Source, Target};

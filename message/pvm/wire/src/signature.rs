@@ -1,15 +1,15 @@
-//! Data signatures: how a machine represents numbers. Raw messages carry their sender's, and
-//! only machines with the same one read them.
+//! Data signatures: a machine's representation of numbers. A raw message carries its sender's
+//! signature, and only machines with the same signature can read it.
 
 use crate::items::Kind;
 
-/// Bits of an integer's representation: log2 of the size, then 2 bits of byte order.
+/// Returns the bits of an integer's representation: log2 of the size, then 2 bits of byte order.
 fn integer(size: usize, big_endian: bool) -> i32 {
     size.ilog2() as i32 | if big_endian { 3 << 3 } else { 0 }
 }
 
-/// This machine's signature: `short` from bit 0, `int` from bit 5, `long` from bit 10,
-/// `float` from bit 15, `double` from bit 21; formats 1 and 2 are IEEE single and double.
+/// Returns this machine's signature: `short` from bit 0, `int` from bit 5, `long` from bit 10,
+/// `float` from bit 15, `double` from bit 21. Formats 1 and 2 are IEEE single and double.
 pub fn signature() -> i32 {
     let big = cfg!(target_endian = "big");
     let float_order = if big { 3 << 4 } else { 0 };
@@ -20,11 +20,11 @@ pub fn signature() -> i32 {
         | (2 | float_order) << 21
 }
 
-/// What a message carries that is encoded in XDR.
+/// Encoding of a message in XDR.
 pub const XDR: i32 = 0x1000_0000;
-/// What a message carries that lies in its sender's memory; sent, it is raw.
+/// Encoding of a message in its sender's memory; it becomes raw when sent.
 pub const IN_PLACE: i32 = 0x2000_0000;
-/// What a trace event carries.
+/// Encoding of a trace event.
 pub const TRACE: i32 = 0x4000_0000;
 
 #[cfg(test)]

@@ -1,22 +1,22 @@
-//! A group's words in its host's window: by them tasks know without asking whether what they
-//! remember of the group still holds, and meet at a barrier.
+//! A group's slot in its host's window. Tasks check there whether their copy of the member list
+//! is valid, and meet at a barrier.
 //!
-//! A slot is one line: the group's version, and the barrier, which is one word:
+//! A slot is one cache line. It has the group's version, and the barrier in one word:
 //! ```text
 //! generation 32 │ wanted 14 │ arrived 14 │ … │ sleepers 1 │ dead 1 │ closed 1
 //! ```
-//! To arrive is one compare-and-swap, so a task that is killed has arrived or has not. The
-//! last to arrive begins the next generation; who waits, waits for that, and may sleep on it
-//! as on a futex.
+//! An arrival is one compare-and-swap, so a task that is killed has either arrived or not. The
+//! last arrival starts the next generation. The waiters wait for it, and can sleep on the
+//! generation as on a futex.
 //!
-//! Only while all members are on this host is the slot open. The daemon *closes* it when
-//! somebody arrives who cannot be counted here, and takes the count out; from then on it is
-//! the one who counts, and tasks arrive by
-//! [`GroupRequest::Barrier`](crate::wire::GroupRequest). Who arrived before goes on waiting
-//! for the generation to end, which the daemon ends when the count is reached: no arrival is
-//! told twice, none is lost. A slot is its group's until the group ends.
+//! The slot is open only while all members are on this host. When a member arrives that the slot
+//! cannot count, the daemon *closes* the slot and takes over the count. From then on the daemon
+//! counts, and tasks arrive by [`GroupRequest::Barrier`](crate::wire::GroupRequest). Earlier
+//! arrivals keep waiting for the end of the generation; the daemon ends it when the count is
+//! complete. So no arrival is counted twice, and none is lost. A group keeps its slot until it
+//! ends.
 //!
-//! This file knows no system call; words are [`Word64`]s, which loom models
+//! This file makes no system call. The words are [`Word64`]s, which loom models
 //! (`tests/slots_model.rs`).
 
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -24,19 +24,19 @@ use std::sync::atomic::Ordering::{Acquire, Release};
 use serde::{Deserialize, Serialize};
 use sync::word::Word64;
 
-/// Slots in a window. Groups beyond have none, and ask the daemon for everything.
+/// Slots in a window. Groups without a slot send every request to the daemon.
 pub const SLOTS: u16 = 1024;
-/// Bytes of a slot: a line.
+/// Bytes of a slot: one cache line.
 pub const SLOT_SIZE: usize = 64;
-/// Bytes of all slots. They stand first in the window's plain memory.
+/// Bytes of all slots. They lie at the start of the window's plain memory.
 pub const SLOTS_SIZE: usize = SLOTS as usize * SLOT_SIZE;
-/// Bytes from the start of a slot to its version.
+/// Offset of the version in a slot, in bytes.
 pub const VERSION_AT: usize = 0;
-/// Bytes from the start of a slot to its barrier.
+/// Offset of the barrier word in a slot, in bytes.
 pub const BARRIER_AT: usize = 8;
-/// Bytes from the start of a slot to the generation, 32 bits.
+/// Offset of the generation in a slot, in bytes. It has 32 bits.
 pub const GENERATION_AT: usize = BARRIER_AT + if cfg!(target_endian = "little") { 4 } else { 0 };
-/// Most that a barrier in a slot can want.
+/// Largest count of a barrier in a slot.
 pub const WANTED_MAX: u16 = (1 << 14) - 1;
 
 const CLOSED: u64 = 1 << 0;
@@ -57,50 +57,50 @@ pub struct Slot<'a, W> {
     pub barrier: &'a W,
 }
 
-/// What came of an attempt to arrive.
+/// The result of an attempt to arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// All are there. If somebody sleeps, he is to be woken.
+    /// All have arrived. The caller must wake the sleepers, if there are any.
     Last {
-        /// Whether somebody sleeps.
+        /// Whether some waiters sleep.
         sleepers: bool,
     },
-    /// Others are to come.
+    /// More arrivals are to come.
     Waits(Ticket),
-    /// Those who came before want another number.
+    /// Earlier arrivals passed another count.
     Mismatch,
-    /// The group is not of this version any more.
+    /// The group has another version now.
     Changed,
-    /// The daemon counts.
+    /// The slot is closed: the daemon counts.
     Closed,
-    /// It was static and has lost a member: nobody arrives any more.
+    /// The group was static and has lost a member; no task can arrive any more.
     Dead,
 }
 
-/// Who has arrived waits with this.
+/// A task's arrival, with which it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
-    /// In which generation he has arrived.
+    /// The generation in which the task arrived.
     pub generation: u32,
 }
 
-/// What one who waits finds.
+/// The state of a barrier for a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Not all are there.
+    /// Arrivals are missing.
     Waiting,
-    /// All were there.
+    /// All have arrived.
     Done,
     /// The group is dead.
     Dead,
 }
 
-/// What was counted when the slot was closed.
+/// The count of a slot when it was closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Count {
-    /// How many have arrived.
+    /// The number of arrivals.
     pub arrived: u16,
-    /// How many they want; 0 if nobody has arrived.
+    /// The count at which the barrier is complete; 0 without arrivals.
     pub wanted: u16,
 }
 
@@ -108,26 +108,26 @@ fn generation(word: u64) -> u32 {
     (word >> GENERATION_SHIFT) as u32
 }
 
-/// The next generation: nobody has arrived in it.
+/// Returns the word of the next generation, without arrivals.
 fn next(word: u64) -> u64 {
     u64::from(generation(word).wrapping_add(1)) << GENERATION_SHIFT | word & (CLOSED | DEAD)
 }
 
 impl<W: Word64> Slot<'_, W> {
-    /// The group's version now.
+    /// Returns the group's current version.
     pub fn version(&self) -> u32 {
         self.version.load(Acquire) as u32
     }
 
-    /// Arrives at the barrier of the group as it was at `version`; `wanted` arrivals end it,
-    /// from 1 to [`WANTED_MAX`].
+    /// Arrives at the barrier of the group as it was at `version`. The barrier is complete after
+    /// `wanted` arrivals, from 1 to [`WANTED_MAX`].
     pub fn arrive(&self, version: u32, wanted: u16) -> Arrival {
         let wanted = u64::from(wanted);
         assert!((1..=u64::from(WANTED_MAX)).contains(&wanted));
         let mut now = self.barrier.load(Acquire);
         loop {
-            // After `now`: if nobody arrives between that and our exchange, it does not matter
-            // that the group may have changed between.
+            // Check after loading `now`. If the exchange succeeds, nobody arrived in between, so
+            // a change of the group in between does not matter.
             if self.version() != version {
                 return Arrival::Changed;
             }
@@ -155,7 +155,7 @@ impl<W: Word64> Slot<'_, W> {
         }
     }
 
-    /// Whether all are there.
+    /// Returns the state of the barrier for this ticket.
     pub fn look(&self, ticket: Ticket) -> Found {
         let now = self.barrier.load(Acquire);
         match generation(now).wrapping_sub(ticket.generation) {
@@ -166,8 +166,7 @@ impl<W: Word64> Slot<'_, W> {
         }
     }
 
-    /// Says that the one with this ticket is about to sleep while the generation is the
-    /// ticket's.
+    /// Announces that the ticket's task is about to sleep while the ticket's generation lasts.
     pub fn about_to_sleep(&self, ticket: Ticket) {
         let mut now = self.barrier.load(Acquire);
         while generation(now) == ticket.generation && now & SLEEPERS == 0 {
@@ -178,23 +177,23 @@ impl<W: Word64> Slot<'_, W> {
         }
     }
 
-    /// The daemon: the slot becomes another group's, or nobody's. Closed.
+    /// Daemon: assigns the slot to another group, or frees it. It is closed then.
     pub fn clear(&self, version: u32) {
         self.version.store(version.into(), Release);
         self.change(|now| next(now) & !DEAD | CLOSED);
     }
 
-    /// The daemon: the group has changed.
+    /// Daemon: publishes the group's new version.
     pub fn changed(&self, version: u32) {
         self.version.store(version.into(), Release);
     }
 
-    /// The daemon: tasks count from now on. Nobody waits.
+    /// Daemon: opens the slot. Nobody may be waiting.
     pub fn open(&self) {
         self.change(|now| now & !CLOSED);
     }
 
-    /// The daemon: takes the count.
+    /// Daemon: closes the slot and takes over its count.
     pub fn close(&self) -> Count {
         let before = self.change(|now| now & !(ARRIVED | WANTED) | CLOSED);
         Count {
@@ -203,12 +202,12 @@ impl<W: Word64> Slot<'_, W> {
         }
     }
 
-    /// The daemon, to a closed slot: all are there. Who sleeps is to be woken.
+    /// Daemon: completes the barrier of a closed slot. The caller must wake the sleepers.
     pub fn complete(&self) {
         self.change(next);
     }
 
-    /// The daemon: nobody arrives at this group any more. Who sleeps is to be woken.
+    /// Daemon: marks the group as dead. The caller must wake the sleepers.
     pub fn kill(&self) {
         self.change(|now| next(now) | CLOSED | DEAD);
     }

@@ -1,6 +1,6 @@
-//! Trace encoding: XDR, in which a word with the type and, for arrays, one with the number of
-//! items come before each array; before them all, what says that it is a user's event, and when.
-//! The numbers are those of `pvmtev.h`.
+//! Trace encoding: XDR with a word for the type before each array and, for more than one item, a
+//! word for the count. A header marks a user-defined event and has its time. The numbers are
+//! those of `pvmtev.h`.
 
 use crate::error::Error;
 use crate::items::{Kind, Source};
@@ -28,17 +28,17 @@ fn type_of(kind: Kind) -> i32 {
 }
 
 fn put(message: &mut Message, number: i32) {
-    // SAFETY: one int, which lives longer than the source.
+    // SAFETY: `number` is one `int` and outlives `source`; XDR copies it.
     let source = unsafe { Source::new(Kind::Int, (&raw const number).cast(), 1, 1) };
     xdr::pack(message, &source).expect("an int fits");
 }
 
-/// What comes first; `seconds` and `microseconds` since 1970.
+/// Packs the header; `seconds` and `microseconds` count from 1970.
 pub(crate) fn begin(message: &mut Message, (seconds, microseconds): (i32, i32)) {
     put(message, USER_EVENT);
     put(message, USER_DEFINED);
     put(message, USER_DEFINED_NAME.len() as i32);
-    // SAFETY: constant bytes.
+    // SAFETY: `USER_DEFINED_NAME` is static and has `count` bytes.
     let name = unsafe {
         let count = USER_DEFINED_NAME.len() as i32;
         Source::new(Kind::Byte, USER_DEFINED_NAME.as_ptr(), count, 1)
@@ -48,7 +48,7 @@ pub(crate) fn begin(message: &mut Message, (seconds, microseconds): (i32, i32)) 
     put(message, microseconds);
 }
 
-/// What comes last.
+/// Packs the end marker.
 pub(crate) fn end(message: &mut Message) {
     put(message, USER_EVENT_END);
 }
@@ -71,7 +71,7 @@ mod tests {
     use crate::constants::PvmDataTrace;
     use crate::items::{Kind, Source};
 
-    /// What stock PVM 3.4.6 has sent, as words; the time replaced.
+    /// The words that stock PVM 3.4.6 sends, with another time.
     #[test]
     fn an_event_is_what_stock_pvm_sends() {
         let mut buffers = Buffers::new(1, || (0x6b01_5275, 0x3_0a89));

@@ -1,10 +1,10 @@
-//! XDR encoding (RFC 4506), as libpvm 3.4.6 does it: integers of up to 32 bits and floats are
-//! 4 bytes, most significant first, doubles 8; bytes are padded to 4 *a call*; a `long` is its
-//! low 32 bits, mostly without a word about the others, and comes back without its sign: so does
-//! libpvm over libtirpc, which all that is built today uses.
+//! XDR encoding (RFC 4506), as in libpvm 3.4.6. Integers of up to 32 bits and floats take 4
+//! bytes, most significant first; doubles take 8. The bytes of *each call* are padded to 4. A
+//! `long` is reduced to its low 32 bits, mostly without an error, and is unpacked without its
+//! sign. libpvm does the same with libtirpc, with which all current builds are linked.
 //!
-//! An item never spans two fragments when it is packed; on the way fragments may be cut
-//! between any two words, so a double may have to be put together.
+//! A packed item never spans two fragments. A transfer may cut fragments between any two words,
+//! so a double may have to be reassembled.
 
 use crate::error::Error;
 use crate::items::{Kind, Source, Target};
@@ -17,7 +17,8 @@ fn padded(size: usize) -> usize {
     size.next_multiple_of(WORD)
 }
 
-/// Errors: Overflow, only if a long that loses bits comes to a full fragment, as in libpvm.
+/// Errors: Overflow, but only for a long that loses bits when the fragment is full, as in
+/// libpvm.
 pub(crate) fn pack(message: &mut Message, source: &Source) -> Result<(), Error> {
     match source.kind {
         Kind::Byte => {
@@ -53,19 +54,19 @@ pub(crate) fn pack(message: &mut Message, source: &Source) -> Result<(), Error> 
             put_array::<WORD>(message, source);
         }
     }
-    // Also for no items: a message that begins anew is cut here.
+    // Also without items: a message whose packing restarts is truncated here.
     let at = message.xdr.at;
     message.last().set_len(at);
     Ok(())
 }
 
-/// Bytes that the current fragment still takes.
+/// Returns the room in the current fragment, in bytes.
 fn room(message: &Message) -> usize {
     let Position { fragment, at } = message.xdr;
     message.fragments[fragment].capacity().saturating_sub(at)
 }
 
-/// Writes numbers of `N` bytes, of which an item has one or two.
+/// Writes numbers of `N` bytes; an item has one or two of them.
 fn put_array<const N: usize>(message: &mut Message, source: &Source) {
     if source.contiguous() {
         put_all::<N>(message, source.all());
@@ -81,8 +82,8 @@ fn put<const N: usize>(message: &mut Message, number: &[u8; N]) {
     put_all::<N>(message, number);
 }
 
-/// Writes numbers of `N` bytes, as many at once as the current fragment has room for; a new
-/// fragment where there is none for all of one.
+/// Writes numbers of `N` bytes, as many at once as the current fragment has room for. Adds a
+/// fragment if there is no room for a number.
 fn put_all<const N: usize>(message: &mut Message, mut numbers: &[u8]) {
     while !numbers.is_empty() {
         if room(message) < N {
@@ -103,7 +104,7 @@ fn put_all<const N: usize>(message: &mut Message, mut numbers: &[u8]) {
     }
 }
 
-/// Turns the bytes of each number: from memory's order to the encoding's, or back.
+/// Reverses the bytes of each number on little-endian machines, for packing and unpacking.
 fn turn<const N: usize>(from: &[u8], to: &mut [u8]) {
     for (from, to) in from.chunks_exact(N).zip(to.chunks_exact_mut(N)) {
         to.copy_from_slice(from);
@@ -154,7 +155,7 @@ fn unpack_doubles(message: &mut Message, target: &mut Target) -> Result<(), Erro
         }
         let (i, at) = (done / halves, done % halves * 8);
         if let Some(word) = high_word(message) {
-            // As libpvm: if the rest does not come, this much has changed.
+            // As in libpvm, this half of the target changes even if the rest is missing.
             let high = if cfg!(target_endian = "little") { WORD } else { 0 };
             target.write(i, at + high, &word.to_ne_bytes());
         }
@@ -192,8 +193,8 @@ fn unpack_words(message: &mut Message, target: &mut Target) -> Result<(), Error>
     Ok(())
 }
 
-/// Reads what the current fragment has of the numbers of `N` bytes that are wanted after
-/// `done`, for an array without gaps. Returns how many.
+/// Reads numbers of `N` bytes from the current fragment into an array with stride 1, after the
+/// first `done`. Returns the count.
 fn take_all<const N: usize>(message: &mut Message, target: &mut Target, done: usize) -> usize {
     let wanted = target.len() * (target.kind.size() / N) - done;
     let count = wanted.min(message.left(message.xdr) / N);
@@ -214,7 +215,7 @@ fn get<const N: usize>(message: &mut Message) -> Result<[u8; N], Error> {
         if N == WORD {
             message.cursor.at = message.xdr.at;
         } else if message.left(message.xdr) >= WORD {
-            // The first half is lost if the second does not come.
+            // The first half is lost if the second is missing.
             message.xdr.at += WORD;
         }
         step(message)?;
@@ -228,7 +229,7 @@ fn get<const N: usize>(message: &mut Message) -> Result<[u8; N], Error> {
     Ok(bytes.try_into().expect("N bytes"))
 }
 
-/// The high word of a double whose low word is not in the same fragment.
+/// Returns the high word of a double whose low word is not in the same fragment.
 fn high_word(message: &Message) -> Option<u32> {
     let Position { fragment, at } = message.xdr;
     let rest = message.fragments.get(fragment)?.bytes().get(at..)?;
@@ -236,7 +237,7 @@ fn high_word(message: &Message) -> Option<u32> {
     Some(u32::from_be_bytes(word.try_into().expect("4 bytes")))
 }
 
-/// Goes to the next fragment and takes along what is left of this one.
+/// Moves to the next fragment, and prepends the rest of the current one to it.
 fn step(message: &mut Message) -> Result<(), Error> {
     let left = match message.fragments.get(message.cursor.fragment) {
         Some(fragment) => fragment.bytes().get(message.cursor.at..).unwrap_or_default().to_vec(),
