@@ -5,7 +5,7 @@
 //! The oldest living host is the *sequencer*. The others propose changes to it; it numbers them
 //! and sends them to all. Messages between two hosts arrive in the order sent, until one of the
 //! two is lost. A loss is final and spreads: a host that loses another notifies all others, and
-//! a host that is told of its own loss ends. There is no majority: of two hosts, each must be
+//! a host that learns of its own loss ends. There is no majority: of two hosts, each must be
 //! able to continue without the other. After a partition both parts continue as separate
 //! machines.
 //!
