@@ -1,9 +1,9 @@
 //! A daemon that a hoster has started calls the daemon that wants it.
 //!
 //! A hoster gets a command to run on the host, and reports the output of the command. Both are
-//! short lines in PVM (stock hosters have room for 511 and 255 characters), and every user of
-//! the two hosts can read the command. So it has neither invitation nor secret, only the address
-//! to call and a *ticket*, which is valid for one call within [`PATIENCE`]:
+//! short lines in PVM: stock hosters have room for 511 and 255 characters. Every user of the two
+//! hosts can read the command. So it has neither invitation nor secret, only the address to call
+//! and a *ticket*, which is valid for one call within [`PATIENCE`]:
 //! ```text
 //! guest → host   hello        its number, a nonce
 //! host → guest   invitation   with the secret masked

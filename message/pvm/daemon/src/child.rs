@@ -9,8 +9,8 @@ use std::process::Command;
 /// without O_CLOEXEC, and other hosts would not notice the daemon's end while a child holds
 /// them. The daemon blocks signals, since it reads them from a descriptor.
 pub fn inherit_nothing(command: &mut Command) {
-    // SAFETY: `let_go`, which runs between fork and exec, makes only system calls and allocates
-    // nothing.
+    // SAFETY: `let_go` runs between fork and exec. It only sets the signal mask and descriptor
+    // flags, and allocates nothing.
     unsafe { command.pre_exec(let_go) };
 }
 

@@ -41,7 +41,7 @@ pub struct Host {
     pub name: String,
     /// Its options, defaults included.
     pub options: HostOptions,
-    /// Whether the virtual machine starts with it.
+    /// True if the virtual machine starts with it.
     pub starts: bool,
 }
 

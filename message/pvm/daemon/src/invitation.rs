@@ -49,7 +49,7 @@ pub struct Invitation {
     pub debugger: Option<String>,
     /// Silence in milliseconds after which hosts count as lost.
     pub silence_ms: u32,
-    /// Whether tasks share one address space on each host.
+    /// True if tasks share one address space on each host.
     pub space: bool,
     /// Number of the protocol for messages inside a host.
     pub protocol: u8,

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub struct Log {
     file: Option<(File, PathBuf)>,
     written: bool,
-    /// Whether the daemon's own lines go to standard error, too.
+    /// True if the daemon's own lines go to standard error, too.
     aloud: bool,
 }
 

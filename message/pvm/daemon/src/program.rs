@@ -131,7 +131,7 @@ pub(crate) struct Recipe {
     pub tid: Tid,
     /// Its file, or the debugger's if it runs under one.
     pub file: PathBuf,
-    /// Whether it runs under a debugger.
+    /// True if it runs under a debugger.
     pub debugged: bool,
     /// Its arguments, without its name.
     pub arguments: Vec<OsString>,

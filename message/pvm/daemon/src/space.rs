@@ -1,6 +1,6 @@
 //! The shared address space of tasks with `--space`. A node server owns it; the daemon is not
-//! inside. A stray write of a task can harm the server and other tasks, but not the daemon,
-//! which starts another server for the next task.
+//! inside. A stray write of a task can harm the server and other tasks, but not the daemon. If
+//! the server ends, the daemon starts another one for the next task.
 //!
 //! For each task, the daemon keeps a connection to the server, as `nagaya exec` does for one
 //! task: a [`Stub`]. A program that cannot be a task of a space runs as an ordinary process.

@@ -34,9 +34,9 @@ pub struct Task {
     pub tasker: Option<Tid>,
     /// Its inherited attributes.
     pub inheritance: Inheritance,
-    /// Whether its tracer was notified of it.
+    /// True if its tracer was notified of it.
     pub told: bool,
-    /// Whether it has called pvm_exit.
+    /// True if it has called pvm_exit.
     pub exits: bool,
     /// Status and CPU time of its program, if that has ended first.
     pub usage: Option<Usage>,

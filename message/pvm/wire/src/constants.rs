@@ -63,7 +63,7 @@ numbers! {
     PvmAllowDirect = 2;
     /// Route: direct.
     PvmRouteDirect = 3;
-    /// Option: what the library logs about itself, one bit per topic.
+    /// Option: the topics that the library logs, one bit each.
     PvmDebugMask = 2;
     /// Option: on errors, 0 prints nothing, 1 prints a message, 2 ends the task, 3 aborts it.
     PvmAutoErr = 3;

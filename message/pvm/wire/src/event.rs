@@ -1,7 +1,7 @@
 //! Trace events that tasks and daemons send to a tracer (`pvmtev.h`), and their encoding.
 //!
-//! A record consists of the event's number, the time, the task and a list of values, all packed
-//! in XDR as by pvm_pkint and related calls. A sender's first record of an event *describes* the
+//! A record has the event's number, the time, the task and a list of values. All are packed in
+//! XDR, as by pvm_pkint and related calls. A sender's first record of an event *describes* the
 //! event: before each value come its identifier and its type. Later records have only the
 //! values. A tracer gets the meaning of the identifiers from [`identifiers`].
 

@@ -62,7 +62,7 @@ pub struct Slot<'a, W> {
 pub enum Arrival {
     /// All have arrived. The caller must wake the sleepers, if there are any.
     Last {
-        /// Whether some waiters sleep.
+        /// True if some waiters sleep.
         sleepers: bool,
     },
     /// More arrivals are to come.

@@ -345,8 +345,8 @@ pub struct Welcome {
     pub secret: [u8; 32],
     /// Number of the protocol for messages in the host's window.
     pub protocol: u8,
-    /// Whether tasks that this host's daemon starts share one address space (`nagaya pvm
-    /// --space`). Programs that cannot share it run as processes.
+    /// True if tasks that this host's daemon starts share one address space, with
+    /// `nagaya pvm --space`. Programs that cannot share it run as processes.
     pub space: bool,
     /// The resource manager, to which the task sends some requests instead of the daemon.
     pub manager: Option<Tid>,
