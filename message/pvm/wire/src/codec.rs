@@ -9,8 +9,8 @@ use crate::{in_place, raw, trace, xdr};
 impl Message {
     /// Packs an array.
     ///
-    /// Errors: NotImpl for a stride other than 1 in place, BadMsg for another machine's
-    /// message, Overflow for some of the longs that XDR cannot carry, NoMem.
+    /// Errors: NotImpl for a stride other than 1 in place; BadMsg for another machine's
+    /// message, Overflow for some of the longs that XDR cannot represent; NoMem.
     pub fn pack(&mut self, source: &Source) -> Result<(), Error> {
         let size = source.len().saturating_mul(source.kind.size().max(4));
         let now: usize = self.fragments.iter().map(Fragment::len).sum();
