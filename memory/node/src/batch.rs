@@ -1,5 +1,5 @@
-//! Batching. Neighbouring pages with the same action take one system call, and messages without
-//! pages take one message per destination.
+//! Batching. One system call handles neighbouring pages that need the same action. One batched
+//! message carries all messages without pages to the same node.
 
 use std::mem::discriminant;
 
@@ -7,11 +7,11 @@ use coherence::message::{NodeId, Page};
 use coherence::sequential::Action;
 use coherence::sequential::message::{Body, Header};
 
-/// Returns the length of the first run of `items` that all do the same to consecutive pages.
-/// `of` returns an item's page and what it does, or `None` if it is processed alone.
+/// Returns the length of the first run of `items` that need the same action on consecutive pages.
+/// `of` returns the page and the action of an item, or `None` for an item that cannot be batched.
 ///
 /// # Panics
-/// There are no items.
+/// `items` is empty.
 pub fn run_length<T, K: PartialEq>(items: &[T], of: impl Fn(&T) -> Option<(Page, K)>) -> usize {
     assert!(!items.is_empty(), "a run has a first item");
     let follows = |pair: &&[T]| match (of(&pair[0]), of(&pair[1])) {
@@ -21,7 +21,7 @@ pub fn run_length<T, K: PartialEq>(items: &[T], of: impl Fn(&T) -> Option<(Page,
     1 + items.windows(2).take_while(follows).count()
 }
 
-/// Returns the page of an action that can be carried out together with its neighbours'.
+/// Returns the page of an action that can be batched with the same action on neighbouring pages.
 pub fn page_of(action: &Action) -> Option<Page> {
     match *action {
         Action::Fill(page, _)
@@ -33,13 +33,13 @@ pub fn page_of(action: &Action) -> Option<Page> {
     }
 }
 
-/// Returns the length of the first run of actions.
+/// Returns the length of the first run of actions that can be carried out together.
 pub fn actions_alike(actions: &[Action]) -> usize {
     run_length(actions, |action| page_of(action).map(|page| (page, discriminant(action))))
 }
 
-/// Moves messages without pages behind other actions, but before the next message with pages,
-/// so that they can be sent as one.
+/// Moves messages without pages behind other actions, but keeps them before the next message with
+/// pages. Messages to the same node can then leave as one batch.
 pub fn sort_messages_last(actions: &mut [Action]) {
     let brings = |action: &Action| matches!(action, Action::Send(_, body) if !body.is_letter());
     for part in actions.split_inclusive_mut(brings) {
@@ -51,17 +51,17 @@ pub fn sort_messages_last(actions: &mut [Action]) {
     }
 }
 
-/// Messages without pages that wait to be sent, by destination.
+/// Batches of messages without pages, by destination.
 #[derive(Debug, Default)]
 pub struct Outbox {
     batches: Vec<(NodeId, Vec<u8>)>,
 }
 
 impl Outbox {
-    /// Adds a message that brings no pages.
+    /// Adds a message without pages to the batch of its destination.
     ///
     /// # Panics
-    /// The body brings pages.
+    /// The body carries pages.
     pub fn add(&mut self, header: &Header, body: &Body) {
         assert!(body.is_letter(), "a batched message brings no pages");
         let message = body.letter(header);

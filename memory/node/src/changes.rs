@@ -1,71 +1,76 @@
-//! Changes of pages that all nodes make together, without I/O: pages are reset (unmapped, or
-//! zero-filled), and users have changes of a single step, such as another protection.
+//! Changes of pages that all nodes make together. A reset unmaps pages or fills them with zeros.
+//! Users define other changes of a single step, such as a change of protection. This module
+//! performs no I/O.
 //!
-//! One node *coordinates* a change. It asks the participants to take a step and goes on to the
-//! next when all have acknowledged. A reset has the steps of
-//! [`coherence::sequential`](coherence::sequential#pages-that-begin-anew): the pages are
-//! *closed*, and no fault there reaches the protocol, until nothing about them is under way;
-//! then every node drops what it has of them; then they are *opened*. Threads that use the pages
-//! meanwhile see the old contents until those are dropped, and then wait.
+//! One node *coordinates* a change. It asks the participants to take a step, and continues with the
+//! next step when all have acknowledged. A reset has the steps that
+//! [`coherence::sequential`](coherence::sequential#reset-of-pages) describes:
+//! 1. Each node *closes* the pages: no fault there reaches the protocol. It acknowledges when no
+//!    request for these pages is in flight.
+//! 2. Each node drops its copies and its state of the pages.
+//! 3. Each node *opens* the pages.
 //!
-//! Changes of the same pages follow each other in the order in which they were requested; changes
-//! of other pages proceed at the same time.
+//! Threads that use the pages meanwhile see the old contents until the second step. After it their
+//! faults wait until the pages are opened.
+//!
+//! Changes of overlapping page ranges run in the order of their requests. Changes of disjoint
+//! ranges run concurrently.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use coherence::message::{NodeId, Page};
 
-/// A step that participants acknowledge. After the last one a reset is opened, which needs no
+/// A step that participants acknowledge. A reset ends with an open message, which needs no
 /// acknowledgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// The pages are closed. Acknowledged when nothing about them is under way.
+    /// Close the pages. A node acknowledges when no request for these pages is in flight.
     Close,
-    /// Every node drops what it has of them.
+    /// Drop all copies and all state of the pages.
     Reset,
-    /// Every node does what the user of this module wants done.
+    /// Apply the change that the user of this module defines.
     Apply,
 }
 
-/// The steps of a change without a reset.
+/// Steps of a change without a reset.
 pub const APPLY: &[Step] = &[Step::Apply];
-/// The steps of a reset.
+/// Steps of a reset.
 pub const RESET: &[Step] = &[Step::Close, Step::Reset];
-/// The steps of a reset after which the user still does something.
+/// Steps of a reset that ends with a user-defined change.
 pub const RESET_AND_APPLY: &[Step] = &[Step::Close, Step::Reset, Step::Apply];
 
-/// A change that this node coordinates; `T` is the user's.
+/// A change that this node coordinates. `T` is the user's description of it.
 #[derive(Debug)]
 pub struct Change<T> {
-    /// Its number, which acknowledgements name.
+    /// The number that acknowledgements of this change carry.
     pub number: u64,
     /// The pages that change.
     pub pages: Range<Page>,
-    /// What the user wants.
+    /// The user's description of the change.
     pub what: T,
     steps: &'static [Step],
-    /// The steps that have begun.
+    /// Number of steps that have begun.
     begun: usize,
-    /// The participants, and those that have not acknowledged the present step.
+    /// All participants, and those that have not acknowledged the current step.
     nodes: Vec<NodeId>,
     missing: Vec<NodeId>,
 }
 
-/// What follows when all have acknowledged a step.
+/// The result of the last acknowledgement of a step.
 #[derive(Debug)]
 pub enum Next<T> {
     /// The next step begins.
     Step(Step),
-    /// The change is over.
+    /// The change is complete.
     Finished(Change<T>),
 }
 
-/// An acknowledgement of a change or step that does not wait for it.
+/// An acknowledgement that no change or step expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unexpected;
 
-/// The changes that a node coordinates, in the order in which they were requested.
+/// The changes that a node coordinates, in the order of their requests.
 #[derive(Debug)]
 pub struct Changes<T> {
     all: VecDeque<Change<T>>,
@@ -79,10 +84,10 @@ impl<T> Default for Changes<T> {
 }
 
 impl<T> Changes<T> {
-    /// Adds a change, which begins when [`begin_next`](Self::begin_next) returns it.
+    /// Adds a change. It begins when [`begin_next`](Self::begin_next) returns it.
     ///
     /// # Panics
-    /// It has no steps, or no pages.
+    /// `steps` or `pages` is empty.
     pub fn add(&mut self, steps: &'static [Step], pages: Range<Page>, what: T) {
         assert!(!steps.is_empty() && !pages.is_empty(), "a change of something");
         self.last += 1;
@@ -90,11 +95,11 @@ impl<T> Changes<T> {
         self.all.push_back(Change { number, pages, what, steps, begun: 0, nodes, missing });
     }
 
-    /// Begins the oldest change that no earlier one has to precede, with these participants.
-    /// Returns its number and first step.
+    /// Begins the oldest change that overlaps no earlier one. `nodes` returns its participants.
+    /// Returns the number and the first step of the change.
     ///
     /// # Panics
-    /// There are no participants.
+    /// `nodes` returns no participants.
     pub fn begin_next(&mut self, nodes: impl FnOnce() -> Vec<NodeId>) -> Option<(u64, Step)> {
         let is_free = |(at, it): (usize, &Change<T>)| {
             let overlaps = |other: &Change<T>| {
@@ -111,10 +116,11 @@ impl<T> Changes<T> {
         Some((change.number, change.steps[0]))
     }
 
-    /// Takes a node's acknowledgement of the present step.
+    /// Records a node's acknowledgement of the current step.
     ///
     /// # Errors
-    /// The change is over, or unknown, or does not wait for this node.
+    /// The change is complete or unknown, or the node has acknowledged this step already or takes
+    /// no part.
     pub fn acknowledge(
         &mut self,
         node: NodeId,
@@ -135,13 +141,13 @@ impl<T> Changes<T> {
         Ok(self.all.remove(at).map(Next::Finished))
     }
 
-    /// Returns a change that goes on.
+    /// Returns a change that has not completed.
     pub fn get_mut(&mut self, number: u64) -> Option<&mut Change<T>> {
         self.all.iter_mut().find(|it| it.number == number)
     }
 }
 
-/// Pages that are closed on this node.
+/// The page ranges that are closed on this node.
 #[derive(Debug, Default)]
 pub struct Closed {
     all: Vec<ClosedRange>,
@@ -152,7 +158,7 @@ struct ClosedRange {
     coordinator: NodeId,
     change: u64,
     pages: Range<Page>,
-    /// Something may be under way of the pages from here on.
+    /// The first page that may still have a request in flight.
     busy: Page,
     is_acknowledged: bool,
 }
@@ -164,18 +170,19 @@ impl Closed {
         self.all.push(ClosedRange { coordinator, change, pages, busy, is_acknowledged: false });
     }
 
-    /// Opens pages again, as they were closed.
+    /// Opens a range of pages. The range must be one that was closed.
     pub fn open(&mut self, pages: &Range<Page>) {
         self.all.retain(|closed| closed.pages != *pages);
     }
 
-    /// Returns whether a page is closed: threads that are stopped there have to wait.
+    /// Returns true if a page is closed. Faults there must wait.
     pub fn contains(&self, page: Page) -> bool {
         self.all.iter().any(|closed| closed.pages.contains(&page))
     }
 
-    /// Takes the coordinators and numbers of changes whose pages have become quiet. `first_busy`
-    /// returns the first page of a range of which something is under way, or its end.
+    /// Takes the changes whose closed pages have become quiet, each as coordinator and number.
+    /// `first_busy` returns the first page of a range that has a request in flight, or the end of
+    /// the range.
     pub fn take_quiet(&mut self, first_busy: impl Fn(Range<Page>) -> Page) -> Vec<(NodeId, u64)> {
         let mut quiet = Vec::new();
         for closed in self.all.iter_mut().filter(|closed| !closed.is_acknowledged) {
@@ -195,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// All nodes acknowledge the present step.
+    /// Acknowledges the current step for both nodes.
     fn all_acknowledge(changes: &mut Changes<&'static str>, number: u64) -> Next<&'static str> {
         assert!(matches!(changes.acknowledge(0, number), Ok(None)));
         assert!(matches!(changes.acknowledge(0, number), Err(Unexpected)), "once a step");
@@ -254,7 +261,7 @@ mod tests {
             false => pages.end,
         };
         assert_eq!(closed.take_quiet(first_busy), [(0, 8)]);
-        // What lies before a page that was busy stays quiet.
+        // Pages before the one that was busy are not checked again.
         busy.set(12);
         assert_eq!(closed.take_quiet(first_busy), [(2, 7)]);
         assert_eq!(closed.take_quiet(first_busy), []);

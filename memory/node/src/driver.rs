@@ -1,5 +1,5 @@
-//! The event loop of an engine: messages of other nodes, requests of this node's threads, faults,
-//! and what happens by time alone. Each is handled before the next is looked at.
+//! The event loop of an engine. One turn handles messages of other nodes, requests of this node's
+//! threads, page faults and timers, in this order.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -13,36 +13,36 @@ use sync::wait::WaitPolicy;
 
 use crate::memory::Memory;
 
-/// Messages that one turn takes before it looks at threads.
+/// Maximum number of messages that one turn handles before it checks requests and faults.
 const MESSAGES_PER_TURN: usize = 64;
-/// Descriptors of a user that wake its engine, at most.
+/// Maximum number of wake-up descriptors of a user.
 const WAKERS_MAX: usize = u32::BITS as usize;
 
-/// What an engine has, whatever its protocol: memory, a network, a clock.
+/// The protocol-independent part of an engine: memory, network and clock.
 pub struct Engine<M> {
-    /// The memory that it serves.
+    /// The memory whose pages the engine provides.
     pub memory: M,
-    /// The connections to other nodes, if there are any.
+    /// The connections to other nodes. `None` if there is only one node.
     pub mesh: Option<Mesh>,
-    /// What was sent since the engine started.
+    /// Counts of sent messages since the engine started.
     pub traffic: Traffic,
     started: Instant,
     faults: Vec<Fault>,
 }
 
-/// Messages to other nodes.
+/// Counts of messages sent to other nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// Messages.
+    /// Number of messages.
     pub messages: u64,
-    /// Bytes of their headers and bodies.
+    /// Bytes of headers and bodies.
     pub bytes: u64,
-    /// Bytes of their bodies alone.
+    /// Bytes of bodies only.
     pub body_bytes: u64,
 }
 
 impl<M: Memory> Engine<M> {
-    /// Makes an engine whose clock starts now.
+    /// Creates an engine whose clock starts now.
     pub fn new(memory: M, mesh: Option<Mesh>) -> Self {
         let (traffic, faults) = (Traffic::default(), Vec::new());
         Self { memory, mesh, traffic, started: Instant::now(), faults }
@@ -53,16 +53,16 @@ impl<M: Memory> Engine<M> {
         self.started.elapsed().as_nanos() as u64
     }
 
-    /// Returns the moment at which the engine's clock says so.
+    /// Converts a time of the engine's clock to an [`Instant`].
     pub fn instant(&self, now_ns: u64) -> Instant {
         self.started + Duration::from_nanos(now_ns)
     }
 
-    /// Sends to a node. If that fails, the loss of the node is reported, or will be. Returns the
-    /// bytes that were sent.
+    /// Sends a message to a node and returns the number of bytes sent. A failed send returns 0. The
+    /// mesh reports the loss of that node separately.
     ///
     /// # Panics
-    /// There is no other node.
+    /// The engine has no connections.
     pub fn send(&mut self, to: NodeId, header: &[u8], body: Vec<u8>) -> u64 {
         let mesh = self.mesh.as_mut().expect("there is another node");
         let body_bytes = body.len() as u64;
@@ -73,13 +73,14 @@ impl<M: Memory> Engine<M> {
         bytes
     }
 
-    /// Prepares the network to wake a sleeper. Returns whether there is nothing to receive.
+    /// Prepares the network to wake a sleeping engine. Returns true if there is nothing to receive.
     pub fn arm(&mut self) -> Result<bool, FabricError> {
         self.mesh.as_mut().map_or(Ok(true), Mesh::may_sleep)
     }
 
-    /// Sleeps until a thread is stopped, a message arrives, `until`, or one of `wakers` is
-    /// readable; [`arm`](Self::arm) has allowed it. Returns a bit for each readable waker.
+    /// Sleeps until a thread faults, a message arrives, `until` passes, or one of `wakers` is
+    /// readable. Returns a bit mask of the readable wakers. Call [`arm`](Self::arm) first, and
+    /// sleep only if it returned true.
     ///
     /// # Panics
     /// There are more than 32 wakers.
@@ -91,31 +92,32 @@ impl<M: Memory> Engine<M> {
         let all = wakers.iter().copied().chain(own.into_iter().flatten());
         let mut fds: Vec<PollFd<'_>> =
             all.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
-        // After a signal the engine looks again, too.
+        // A signal may interrupt `poll`. The caller then polls all sources again.
         let _ = poll(&mut fds, left.as_ref());
         let is_ready = |fd: &PollFd<'_>| fd.revents().contains(PollFlags::IN);
         (0..wakers.len()).filter(|&at| is_ready(&fds[at])).fold(0, |bits, at| bits | 1 << at)
     }
 }
 
-/// A user of the engine: it handles what happens, and the provided methods are the loop.
+/// A user of the engine. The required methods handle events; the provided methods form the event
+/// loop.
 pub trait Driver {
-    /// The memory that it serves.
+    /// The memory that the engine serves.
     type Memory: Memory;
 
-    /// Returns its engine.
+    /// Returns the engine.
     fn engine(&self) -> &Engine<Self::Memory>;
 
-    /// Returns its engine.
+    /// Returns the engine.
     fn engine_mut(&mut self) -> &mut Engine<Self::Memory>;
 
-    /// Handles a message.
+    /// Handles a message from another node.
     fn received(&mut self, message: Said);
 
-    /// Handles the loss of a node; `why` completes "NODE is lost: ".
+    /// Handles the loss of a node. `why` completes the sentence "NODE is lost: ".
     fn node_lost(&mut self, node: NodeId, why: &str);
 
-    /// Handles the end of a connection: the loss of the node.
+    /// Handles the end of a connection as the loss of its node.
     fn disconnected(&mut self, gone: Gone) {
         match gone {
             Gone::Left(node) => self.node_lost(node, "it has left"),
@@ -123,27 +125,27 @@ pub trait Driver {
         }
     }
 
-    /// Handles a node that has sent nothing for `time`: its loss.
+    /// Handles a node that has sent nothing for `time` as lost.
     fn silent(&mut self, node: NodeId, time: Duration) {
         self.node_lost(node, &format!("it has not answered for {:.1} s", time.as_secs_f64()));
     }
 
-    /// Handles a thread that was stopped at a page.
+    /// Handles a page fault of a thread.
     fn faulted(&mut self, fault: &Fault);
 
-    /// Handles requests of this node's threads. Returns whether there were any.
+    /// Handles requests of this node's threads. Returns true if there were any.
     fn take_requests(&mut self) -> bool;
 
-    /// Does what happens by time alone, or what was left to do. Returns whether there was any.
+    /// Handles expired timers and deferred work. Returns true if there was any.
     fn tend(&mut self) -> bool;
 
-    /// Handles an error of the memory or the network: the engine cannot go on.
+    /// Handles an error of the memory or the network. The engine cannot continue after it.
     fn failed(&mut self, error: &dyn std::fmt::Display);
 
-    /// Follows a turn in which something was found.
+    /// Runs after each turn that handled an event.
     fn handled(&mut self) {}
 
-    /// Returns whether the present turn has reached its goal early.
+    /// Returns true if the driver needs no more messages in this turn.
     fn is_answered(&self) -> bool {
         false
     }
@@ -153,7 +155,7 @@ pub trait Driver {
         self.engine().now()
     }
 
-    /// Handles everything that has arrived. Returns whether anything had.
+    /// Runs one turn: handles all events that have arrived. Returns true if there were any.
     fn turn(&mut self) -> bool {
         let mut found = false;
         for _ in 0..MESSAGES_PER_TURN {
@@ -180,7 +182,7 @@ pub trait Driver {
         found
     }
 
-    /// Handles threads that were stopped. Returns whether there were any.
+    /// Handles pending page faults. Returns true if there were any.
     fn take_faults(&mut self) -> bool {
         let engine = self.engine_mut();
         let mut faults = std::mem::take(&mut engine.faults);
@@ -195,34 +197,35 @@ pub trait Driver {
     }
 }
 
-/// A driver with a thread of its own.
+/// A driver that runs on a dedicated thread.
 pub trait Server: Driver {
-    /// Returns whether it has served long enough.
+    /// Returns true if the loop should end.
     fn is_over(&self) -> bool;
 
-    /// Returns whether there is a processor on which the thread can poll and delay nobody.
+    /// Returns true if a processor is free, so that polling delays no other thread.
     fn may_poll(&self) -> bool;
 
-    /// Waits for a moment between two polls.
+    /// Pauses between two polls.
     fn pause(&self) {
         std::hint::spin_loop();
     }
 
-    /// Returns the descriptors that wake it, besides those of memory and network.
+    /// Returns the descriptors that wake the engine, besides those of the memory and the network.
     fn wakers(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Returns when it has something to do, even if nothing arrives.
+    /// Returns the time of the next timer.
     fn deadline(&self) -> Option<Instant>;
 
-    /// Asks threads to wake a sleeper. Returns whether they have not asked for anything meanwhile.
+    /// Announces to this node's threads that the engine will sleep and needs a wake-up. Returns
+    /// true if no request arrived before the announcement.
     fn announce_sleep(&mut self) -> bool {
         true
     }
 
-    /// It does not sleep any more; `ready` has a bit for each of its wakers that is readable.
+    /// Runs after a sleep. `ready` has a bit for each readable waker.
     fn awake(&mut self, _ready: u32) {}
 
-    /// Serves until [`is_over`](Self::is_over).
+    /// Runs the event loop until [`is_over`](Self::is_over) returns true.
     fn serve(&mut self) {
         let mut wait_policy = WaitPolicy::default();
         let mut idle_since = Instant::now();
@@ -246,7 +249,7 @@ pub trait Server: Driver {
         }
     }
 
-    /// Sleeps until something arrives, or the deadline.
+    /// Sleeps until an event arrives or the next timer expires.
     fn sleep(&self) -> u32 {
         let network = self.engine().mesh.as_ref().and_then(Mesh::deadline);
         let until = self.deadline().into_iter().chain(network).min();

@@ -1,30 +1,31 @@
-//! How long an engine that ends keeps sending. Messages about the end are queued when the job
-//! ends; the process must not exit before they are on their way.
+//! Flush policy: how long an engine that stops keeps sending. The last messages of a job are queued
+//! when it ends. The process must not exit before the transport has sent them.
 
 use std::time::{Duration, Instant};
 
 use net::mesh::Mesh;
 
-/// How long to keep sending before the end.
+/// Minimum and maximum time of the final flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushPolicy {
-    /// At least this: the transport may buffer what it reports as sent.
+    /// Minimum time. The transport may still buffer messages that it reports as sent.
     pub min: Duration,
-    /// At most this: a peer may be gone, or never have connected.
+    /// Maximum time. A peer may be gone, or may never have connected.
     pub max: Duration,
 }
 
-/// The policy of all engines.
+/// The flush policy of all engines.
 pub const FLUSH: FlushPolicy =
     FlushPolicy { min: Duration::from_millis(5), max: Duration::from_millis(100) };
 
 impl FlushPolicy {
-    /// Returns whether to go on after `elapsed`, while messages are `unsent` or not.
+    /// Returns true if the flush must continue after `elapsed`. `unsent` is true while messages are
+    /// queued.
     pub fn goes_on(self, elapsed: Duration, unsent: bool) -> bool {
         elapsed < self.min || unsent && elapsed < self.max
     }
 
-    /// Sends what is queued. Drops what arrives meanwhile.
+    /// Sends the queued messages. Discards messages that arrive meanwhile.
     pub fn run(self, mesh: &mut Mesh) {
         let start = Instant::now();
         while self.goes_on(start.elapsed(), mesh.has_unsent()) {

@@ -1,19 +1,22 @@
 //! The page engine of a node. It drives the [coherence] protocols over real memory and a real
-//! network for all three users: software distributed shared memory (`dsm`), one process over
-//! several nodes (`span`) and one space over several machines (`machines`). The users add their
-//! own parts: locks and barriers, system calls and threads, tasks and segments.
+//! network.
+//!
+//! Three crates use it: `dsm` (software distributed shared memory), `span` (one process over
+//! several nodes) and `cluster` (one address space over several machines). Each adds its own part:
+//! locks and barriers, system calls and threads, or tasks and segments.
 //!
 //! | module | topic |
 //! |---|---|
-//! | [`driver`] | the event loop, with or without a thread of its own |
-//! | [`sequential`] | carries out what sequential consistency wants done with pages |
-//! | [`memory`] | the memory that an engine serves: one trait over both kinds of `pager` |
-//! | [`batch`] | neighbouring pages and small messages are processed together |
-//! | [`flush`] | how long an engine that ends keeps sending |
-//! | [`residency`] | how long pages stay, and which leave first when memory is short |
+//! | [`driver`] | the event loop, with or without a dedicated thread |
+//! | [`sequential`] | carries out the actions of the sequentially consistent protocol |
+//! | [`memory`] | one trait over both kinds of memory of `pager` |
+//! | [`batch`] | batching of neighbouring pages and of messages without pages |
+//! | [`flush`] | how long an engine that stops keeps sending |
+//! | [`residency`] | how long pages stay mapped, and the order of eviction |
 //! | [`changes`] | changes of pages that all nodes make together |
 //!
-//! Prediction is the protocol's ([`coherence::ride`]); users tell it which pages there are.
+//! The protocol predicts pages ([`coherence::ride`]). Users of the engine register the pages that
+//! may be predicted.
 
 pub mod batch;
 pub mod changes;

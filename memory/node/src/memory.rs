@@ -1,5 +1,6 @@
-//! The memory that an engine serves. [`Region`] is memory of its own, [`Shared`] a file that
-//! others map; both stop threads at pages which those may not use.
+//! The memory that an engine serves. [`Region`] is memory that the engine's process reserves;
+//! [`Shared`] is a file that other processes map. Both stop a thread that accesses a page without
+//! permission.
 
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
@@ -8,28 +9,28 @@ use coherence::message::Page;
 use pager::shared::PAGE;
 use pager::{Access, Fault, PagerError, Region, Shared};
 
-/// Zeros, as many as a page of the system has.
+/// A system page of zeros.
 const ZEROS: [u8; PAGE as usize] = [0; PAGE as usize];
 
 /// Memory whose pages an engine provides.
 pub trait Memory {
-    /// Returns a descriptor that is readable while threads are stopped.
+    /// Returns a descriptor that is readable while page faults are pending.
     fn descriptor(&self) -> BorrowedFd<'_>;
 
-    /// Appends the faults since the last call. Never waits.
+    /// Appends the faults that occurred since the last call. Never blocks.
     fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError>;
 
-    /// Returns whether a page can be mapped for reading only. If not (Linux before 6.4), an
-    /// engine treats each read fault as a write fault.
+    /// Returns true if the kernel can map a page read-only in one step (Linux 6.4 and later).
+    /// Without that, an engine treats each read fault as a write fault.
     fn can_allow_read(&self) -> bool;
 
-    /// Returns the bytes of a page.
+    /// Returns the page size in bytes.
     fn page_bytes(&self) -> usize;
 
-    /// Allows threads `access` or more to pages, and resumes threads that were stopped there.
+    /// Grants threads at least `access` to pages, and resumes threads that were stopped there.
     fn allow(&mut self, pages: Range<Page>, access: Access) -> Result<(), PagerError>;
 
-    /// Fills pages that threads may not use with `bytes`, or with zeros, and allows `access`.
+    /// Fills inaccessible pages with `bytes`, or with zeros if `None`, and grants `access` to them.
     fn bring(
         &mut self,
         pages: Range<Page>,
@@ -37,30 +38,30 @@ pub trait Memory {
         access: Access,
     ) -> Result<(), PagerError>;
 
-    /// Fills a page with `bytes`, or with zeros, without any change of access.
+    /// Fills a page with `bytes`, or with zeros if `None`. Does not change access to it.
     fn fill(&mut self, page: Page, bytes: Option<&[u8]>) -> Result<(), PagerError>;
 
-    /// Withdraws write access to pages.
+    /// Revokes write access to pages.
     fn protect(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
 
-    /// Withdraws all access to pages. Their contents stay.
+    /// Revokes all access to pages. Their contents stay.
     fn forbid(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
 
-    /// Forgets pages and returns their memory to the system: they hold zeros.
+    /// Discards the contents of pages and returns their memory to the system. The pages read as
+    /// zeros afterwards.
     fn discard(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
 
-    /// Returns the memory of pages to the system that threads may not use and whose contents are
-    /// obsolete.
+    /// Returns the memory of inaccessible pages with obsolete contents to the system.
     fn free(&mut self, pages: Range<Page>) -> Result<(), PagerError>;
 
-    /// Lets threads that were stopped at a page retry. Maps the page if they may use it: under
-    /// memory pressure the kernel drops mappings.
+    /// Resumes threads that were stopped at a page, so that they retry the access. If access is
+    /// granted, maps the page again: under memory pressure the kernel drops mappings.
     fn retry(&mut self, page: Page) -> Result<(), PagerError>;
 
     /// Appends the contents of pages to `to`.
     fn append(&self, pages: Range<Page>, to: &mut Vec<u8>) -> Result<(), PagerError>;
 
-    /// Returns the access that a fault asks the protocol for.
+    /// Returns the access that the engine requests from the protocol for a fault.
     fn wanted(&self, wants: Access) -> Access {
         if self.can_allow_read() { wants } else { Access::Write }
     }

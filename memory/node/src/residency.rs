@@ -1,9 +1,11 @@
-//! How long pages stay on a node.
+//! Residency: how long pages stay on a node, and which are evicted first.
 //!
-//! A page whose fault was just resolved stays mapped for [`MIN_RESIDENCE_NS`], so that two nodes
-//! cannot take it from each other before any thread has used it. The memory of a page that another
-//! node took stays for a while, too: many pages come back soon, and to return memory to the system
-//! and get it again takes as long as the network does. Where memory is short, the oldest go first.
+//! A page stays mapped for at least [`MIN_RESIDENCE_NS`] after a fault was resolved. Otherwise two
+//! nodes could take it from each other before any thread has used it.
+//!
+//! The memory of a page that moved to another node is kept for a while. Many pages return soon, and
+//! freeing and allocating memory takes as long as a network transfer. Under memory pressure the
+//! oldest pages are freed first.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,33 +13,34 @@ use coherence::message::Page;
 
 /// Minimum time a page stays mapped after a fault was resolved.
 pub const MIN_RESIDENCE_NS: u64 = 20_000;
-/// Obsolete pages whose memory is kept.
+/// Maximum number of obsolete pages whose memory is kept.
 pub const OBSOLETE_MAX: usize = 1024;
-/// One part in this many of a memory limit is freed at once.
+/// Each eviction frees this fraction of the memory limit: one part in `FREED_SHARE`.
 pub const FREED_SHARE: u64 = 16;
-/// The newest copies stay even where memory is short: threads may be about to use them.
+/// Minimum number of the newest copies that eviction keeps. Threads may be about to use them.
 pub const NEWEST_KEPT: u64 = 64;
 
-/// The residency of a node's pages. All times are nanoseconds of the engine's clock.
+/// The residency of a node's pages. All times are in nanoseconds of the engine's clock.
 #[derive(Debug, Default)]
 pub struct Residency {
-    /// Pages whose faults were resolved not long ago, and when: in order.
+    /// Pages whose faults were resolved recently, with the time, in ascending order of time.
     resolved: VecDeque<(u64, Page)>,
-    /// Pages that others wait for, and until when they stay: in order.
+    /// Pages that other nodes wait for, with the end of their minimum residence, in ascending
+    /// order.
     held: VecDeque<(u64, Page)>,
-    /// Obsolete pages, the oldest first, each with its number; and for each page the last number.
-    /// Some have come back.
+    /// Obsolete pages, the oldest first, each with a sequence number. `obsolete` has the last
+    /// number of each page. Some pages have become valid again.
     queue: VecDeque<(Page, u64)>,
     obsolete: HashMap<Page, u64>,
     last: u64,
     /// The memory limit, if there is one.
     pub limit_bytes: Option<u64>,
-    /// The most memory that was in use.
+    /// The peak of memory in use.
     pub peak_bytes: u64,
 }
 
 impl Residency {
-    /// Records that threads were resumed at a page.
+    /// Records that a fault at a page was resolved.
     pub fn resolved(&mut self, page: Page, now: u64) {
         let is_old = |since: u64| since + MIN_RESIDENCE_NS < now;
         while self.resolved.front().is_some_and(|(since, _)| is_old(*since)) {
@@ -46,7 +49,7 @@ impl Residency {
         self.resolved.push_back((now, page));
     }
 
-    /// Holds a page until its minimum time has passed: at once, if that was long ago.
+    /// Holds a page until its minimum residence ends. If that has passed, the hold expires at once.
     pub fn hold(&mut self, page: Page, now: u64) {
         let since = self.resolved.iter().rev().find(|(_, it)| *it == page);
         let until = since.map_or(now, |(since, _)| since + MIN_RESIDENCE_NS);
@@ -54,7 +57,7 @@ impl Residency {
         self.held.insert(at, (until, page));
     }
 
-    /// Returns when the next hold expires.
+    /// Returns the time at which the next hold expires.
     pub fn next_expiry(&self) -> Option<u64> {
         self.held.front().map(|(until, _)| *until)
     }
@@ -66,16 +69,17 @@ impl Residency {
         Some(page)
     }
 
-    /// Records that the contents of a page are obsolete here.
+    /// Records that the contents of a page are obsolete on this node.
     pub fn add_obsolete(&mut self, page: Page) {
         self.last += 1;
         self.queue.push_back((page, self.last));
         self.obsolete.insert(page, self.last);
     }
 
-    /// Takes the oldest obsolete page while there are more than `kept`. It may have come back.
+    /// Takes the oldest obsolete page while there are more than `kept`. The page may have become
+    /// valid again.
     pub fn take_obsolete(&mut self, kept: usize) -> Option<Page> {
-        // A page that came and left often is in the queue as often.
+        // A page that came and left repeatedly has one entry in the queue for each time.
         while self.obsolete.len() > kept || self.queue.len() > 4 * OBSOLETE_MAX {
             let (page, number) = self.queue.pop_front()?;
             if self.obsolete.get(&page) == Some(&number) {

@@ -1,5 +1,5 @@
-//! Drives sequential consistency ([`coherence::sequential`]): tells the protocol what happens to
-//! pages and carries out its actions, those on neighbouring pages together.
+//! Drives sequential consistency ([`coherence::sequential`]). It passes faults and messages to the
+//! protocol and carries out its actions. Equal actions on neighbouring pages are batched.
 
 use std::iter;
 use std::ops::Range;
@@ -17,23 +17,24 @@ use crate::driver::Driver;
 use crate::memory::Memory;
 use crate::residency::{FREED_SHARE, NEWEST_KEPT, OBSOLETE_MAX, Residency};
 
-/// Pages that arrived and are not mapped yet: where each belongs, and its index in the message.
+/// Pages that arrived and are not stored yet, each with its index in the message.
 type Filled = Vec<(Page, usize)>;
 
-/// What an engine knows of pages that are sequentially consistent.
+/// The state of an engine whose pages are sequentially consistent.
 pub struct Sequential {
-    /// The protocol.
+    /// The protocol's state machine.
     pub node: Node,
-    /// How long pages stay.
+    /// Residency of pages.
     pub residency: Residency,
-    /// Pages that are being reset.
+    /// Pages that are closed for a reset.
     pub closed: Closed,
     outbox: Outbox,
     actions: Vec<Action>,
 }
 
 impl Sequential {
-    /// Of a node of the protocol. Users tell which pages may be predicted: those that are mapped.
+    /// Creates the state around a node of the protocol. Only pages that the user registers are
+    /// predicted: those that are mapped.
     pub fn new(mut node: Node) -> Self {
         node.foresee_only_told();
         let (residency, closed) = (Residency::default(), Closed::default());
@@ -43,55 +44,55 @@ impl Sequential {
 
 /// A driver whose pages are sequentially consistent.
 pub trait Replica: Driver {
-    /// Returns its pages.
+    /// Returns the state of its pages.
     fn pages(&self) -> &Sequential;
 
-    /// Returns its pages.
+    /// Returns the state of its pages.
     fn pages_mut(&mut self) -> &mut Sequential;
 
     /// Handles a message that violates the protocol.
     fn violated(&mut self, from: NodeId, message: &str, why: Option<&str>);
 
-    /// Another node asks for pages. Called before the protocol gets the message.
+    /// Observes a message of another node before the protocol handles it.
     fn requested_by_node(&mut self, _header: &Header, _content: &Content) {}
 
-    /// Pages are about to be sent.
+    /// Runs before pages are sent.
     fn before_send(&mut self) {}
 
-    /// Sends a message without pages by itself. Returns whether it has.
+    /// Gives the user a chance to send a message without pages by itself. Returns true if it did.
     fn sends_itself(&mut self, _header: &Header, _body: &Body) -> bool {
         false
     }
 
-    /// Pages have arrived and are about to be filled.
+    /// Runs before pages that arrived are stored.
     fn before_fill(&mut self, _pages: Range<Page>) -> Result<(), PagerError> {
         Ok(())
     }
 
-    /// Pages are about to be taken from threads; their contents are obsolete.
+    /// Runs before pages with obsolete contents are unmapped.
     fn before_unmap(&mut self, _pages: Range<Page>) -> Result<(), PagerError> {
         Ok(())
     }
 
-    /// Threads may use pages that they could not use.
+    /// Runs after threads were granted access to pages.
     fn after_map(&mut self, _pages: Range<Page>) {}
 
-    /// Threads that were stopped at a page resume.
+    /// Runs when threads that faulted at a page resume.
     fn resumed(&mut self, _page: Page, _now: u64) {}
 
-    /// A node is lost, and holds pages.
+    /// Handles the loss of a node that holds pages.
     fn pages_lost(&mut self, _node: NodeId) {}
 
-    /// Pages that only this node has take more memory than the limit.
+    /// Handles memory use above the limit that eviction of copies cannot reduce.
     fn memory_exceeded(&mut self, _limit_bytes: u64) {}
 
-    /// Tells the protocol, and carries out its actions.
+    /// Passes an event to the protocol and carries out the resulting actions.
     fn step(&mut self, event: Event) {
         self.steps(iter::once(event), None);
     }
 
-    /// Tells the protocol of all events, and then carries out its actions; `arrived` are the pages
-    /// of the message that the events are.
+    /// Passes several events to the protocol, then carries out the resulting actions. `arrived`
+    /// holds the pages of the message that caused the events.
     fn steps(&mut self, events: impl Iterator<Item = Event>, arrived: Option<Pages<'_>>) {
         let now = self.now();
         let mut actions = std::mem::take(&mut self.pages_mut().actions);
@@ -107,8 +108,8 @@ pub trait Replica: Driver {
         self.pages_mut().actions = actions;
     }
 
-    /// A task needs a page: asks the protocol for it, unless the page is closed. Then the task
-    /// retries when it is opened.
+    /// Requests access to a page from the protocol after a fault. A fault at a closed page waits:
+    /// the thread retries when the page is opened.
     fn resolve(&mut self, page: Page, wants: Access) {
         if self.pages().closed.contains(page) {
             return;
@@ -119,7 +120,7 @@ pub trait Replica: Driver {
         });
     }
 
-    /// Takes a message of the protocol.
+    /// Handles a message of the protocol.
     fn receive(&mut self, from: NodeId, header: Header, body: &[u8]) {
         let me = self.pages().node.options().me;
         if (header.from, header.to) != (from, me) {
@@ -134,7 +135,7 @@ pub trait Replica: Driver {
         }
     }
 
-    /// Takes several messages of the protocol, which bring no pages.
+    /// Handles a batched message, which carries no pages.
     fn receive_batch(&mut self, from: NodeId, body: &[u8]) {
         let me = self.pages().node.options().me;
         let messages = letters(body)
@@ -147,7 +148,8 @@ pub trait Replica: Driver {
         self.steps(messages.into_iter().map(event), None);
     }
 
-    /// Tells the protocol of pages whose minimum time has passed. Returns whether there were any.
+    /// Reports pages whose minimum residence has passed to the protocol. Returns true if there were
+    /// any.
     fn expire_holds(&mut self) -> bool {
         let (now, mut found) = (self.now(), false);
         while let Some(page) = self.pages_mut().residency.expired(now) {
@@ -157,7 +159,7 @@ pub trait Replica: Driver {
         found
     }
 
-    /// Carries out actions in their order, but for messages without pages: see
+    /// Carries out actions in order, except that messages without pages may move: see
     /// [`sort_messages_last`].
     fn carry_out(
         &mut self,
@@ -209,7 +211,8 @@ pub trait Replica: Driver {
                 if writes || self.engine().memory.can_allow_read() {
                     self.map(pages.clone(), access, filled, arrived)?;
                 } else {
-                    // Threads fault again, and the engine then asks to write: see `resolve`.
+                    // Threads fault again, and the engine then requests write access: see
+                    // `resolve`.
                     self.fill(filled, arrived)?;
                     let memory = &mut self.engine_mut().memory;
                     pages.clone().try_for_each(|page| memory.retry(page))?;
@@ -266,14 +269,14 @@ pub trait Replica: Driver {
         }
     }
 
-    /// Sends the messages that wait.
+    /// Sends the batched messages.
     fn send_batches(&mut self) {
         for (to, body) in self.pages_mut().outbox.take() {
             self.engine_mut().send(to, &Frame::<()>::Letters.bytes(), body);
         }
     }
 
-    /// Maps pages, of which some have just arrived.
+    /// Grants access to pages. Stores those of them that have just arrived.
     fn map(
         &mut self,
         pages: Range<Page>,
@@ -301,7 +304,7 @@ pub trait Replica: Driver {
         memory.allow(next..pages.end, access)
     }
 
-    /// Stores what arrived and stays unmapped.
+    /// Stores pages that arrived without granting access to them.
     fn fill(&mut self, filled: &mut Filled, arrived: Option<Pages<'_>>) -> Result<(), PagerError> {
         for (page, index) in filled.drain(..) {
             let bytes = arrived.expect("pages that are filled have arrived").get(index);
@@ -310,7 +313,8 @@ pub trait Replica: Driver {
         Ok(())
     }
 
-    /// Threads resume at pages, which stay for a while.
+    /// Records that faults at pages were resolved, so that the pages stay for their minimum
+    /// residence.
     fn threads_resume(&mut self, pages: Range<Page>) {
         let now = self.now();
         for page in pages {
@@ -319,7 +323,7 @@ pub trait Replica: Driver {
         }
     }
 
-    /// Returns the memory of obsolete pages to the system, until that of `kept` is left.
+    /// Returns the memory of obsolete pages to the system, except for the newest `kept`.
     fn free_obsolete(&mut self, kept: usize) -> Result<(), PagerError> {
         let mut run = 0..0;
         while let Some(page) = self.pages_mut().residency.take_obsolete(kept) {
@@ -337,8 +341,8 @@ pub trait Replica: Driver {
         if run.is_empty() { Ok(()) } else { self.engine_mut().memory.free(run) }
     }
 
-    /// Compares `bytes` of memory in use with the limit, and frees the oldest copies if it is
-    /// exceeded; `used` returns the bytes in use then.
+    /// Compares the memory in use with the limit, and evicts the oldest copies if it is exceeded.
+    /// `used` returns the number of bytes in use.
     fn limit_memory(&mut self, used: impl Fn(&Self::Memory) -> u64) -> Result<(), PagerError> {
         let bytes = used(&self.engine().memory);
         let residency = &mut self.pages_mut().residency;
@@ -364,13 +368,13 @@ pub trait Replica: Driver {
         Ok(())
     }
 
-    /// Closes pages for a change of a coordinator's.
+    /// Closes pages for a change that `coordinator` requested.
     fn close_pages(&mut self, coordinator: NodeId, change: u64, pages: Range<Page>) {
         self.step(Event::Close(pages.clone()));
         self.pages_mut().closed.close(coordinator, change, pages);
     }
 
-    /// Drops what this node has of closed pages: they are zeros, and belong to `owner`.
+    /// Discards closed pages on this node. They hold zeros and belong to `owner` afterwards.
     fn reset_pages(&mut self, pages: Range<Page>, owner: NodeId) -> Result<(), PagerError> {
         self.engine_mut().memory.discard(pages.clone())?;
         self.step(Event::Renew { pages, owner, everywhere: false });
@@ -383,8 +387,8 @@ pub trait Replica: Driver {
         self.step(Event::Open(pages.clone()));
     }
 
-    /// Takes the changes whose pages have become quiet here: their coordinators wait for an
-    /// acknowledgement.
+    /// Takes the changes whose closed pages have become quiet on this node. Each must be
+    /// acknowledged to its coordinator.
     fn take_quiet(&mut self) -> Vec<(NodeId, u64)> {
         let Sequential { node, closed, .. } = self.pages_mut();
         closed.take_quiet(|pages| node.first_busy(pages))
