@@ -1,8 +1,8 @@
-//! What was changed in pages: for each page, runs of bytes that differ from its twin.
+//! Diffs: the changes of pages, as runs of bytes that differ from the page's twin.
 //!
-//! A body is a sequence of pages' diffs: the page's number, the bytes that follow, and for
-//! each run its offset, its length and its bytes. Runs are exact to the byte: two nodes may
-//! change neighbouring bytes at once, and neither may undo the other's.
+//! A body is a sequence of diffs. Each has the page number and its length in bytes, and for each
+//! run the offset, the length and the bytes. Runs are exact to the byte. Two nodes may change
+//! neighbouring bytes of a page concurrently, and neither change may overwrite the other.
 
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -23,11 +23,11 @@ struct RunHead {
     bytes: U32,
 }
 
-/// What a machine compares at once.
+/// Number of bytes that are compared at once.
 const WORD: usize = 32;
 
-/// Appends to `body` what changed in `page`, from `twin` to `now`. Both have the same length.
-/// Answers how many bytes changed; nothing is appended if none did.
+/// Appends the diff of `page` from `twin` to `now` to `body`. Returns the number of changed bytes.
+/// Appends nothing if no byte changed. `twin` and `now` must have the same length.
 pub fn append(body: &mut Vec<u8>, page: Page, twin: &[u8], now: &[u8]) -> usize {
     assert_eq!(twin.len(), now.len(), "a twin is as long as its page");
     let start = body.len();
@@ -51,13 +51,14 @@ pub fn append(body: &mut Vec<u8>, page: Page, twin: &[u8], now: &[u8]) -> usize 
     changed
 }
 
-/// Bytes of a page's diff that has runs of these lengths; none, if there are no runs.
+/// Returns the size of an encoded diff with runs of these lengths. Returns 0 if there are no runs.
 pub fn size(runs: impl Iterator<Item = usize>) -> usize {
     let runs: usize = runs.map(|bytes| size_of::<RunHead>() + bytes).sum();
     if runs == 0 { 0 } else { size_of::<Head>() + runs }
 }
 
-/// The first place from `at` where the two are equal, or differ; the end if there is none.
+/// Returns the first offset from `at` at which `twin` and `now` are equal (or differ, if `equal` is
+/// false), or the length.
 fn next(twin: &[u8], now: &[u8], mut at: usize, equal: bool) -> usize {
     while !equal && at + WORD <= now.len() && twin[at..at + WORD] == now[at..at + WORD] {
         at += WORD;
@@ -66,12 +67,12 @@ fn next(twin: &[u8], now: &[u8], mut at: usize, equal: bool) -> usize {
     differ.map_or(now.len(), |places| at + places)
 }
 
-/// What is wrong with a body of diffs.
+/// The error for a malformed body of diffs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed;
 
-/// The pages of a body, each with its runs ([`apply`] takes them), for pages of `size` bytes.
-/// Everything is checked before the first is given.
+/// Splits a body into pages, each with its encoded runs for [`apply`]. Checks the whole body for
+/// pages of `size` bytes before it returns any.
 pub fn pages(body: &[u8], size: usize) -> Result<Vec<(Page, &[u8])>, Malformed> {
     let mut pages = Vec::new();
     let mut rest = body;
@@ -92,13 +93,13 @@ pub fn pages(body: &[u8], size: usize) -> Result<Vec<(Page, &[u8])>, Malformed> 
     Ok(pages)
 }
 
-/// Changes `page` as `runs` say, which [`pages`] has given.
+/// Applies runs that [`pages`] returned to `page`.
 pub fn apply(runs: &[u8], page: &mut [u8]) {
     each(runs, |at, bytes| page[at..at + bytes.len()].copy_from_slice(bytes));
 }
 
-/// Calls `change` for each run that `runs` say, which [`pages`] has given: for memory that is
-/// no slice, since programs write to it at the same moment.
+/// Calls `change` for each of the runs that [`pages`] returned. Use this for memory that programs
+/// write concurrently, which no slice may refer to.
 pub fn each(mut runs: &[u8], mut change: impl FnMut(usize, &[u8])) {
     while let Some((at, bytes, rest)) = run(runs) {
         change(at, bytes);

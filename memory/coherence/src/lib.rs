@@ -1,25 +1,33 @@
-//! Protocols that keep the copies of pages on several nodes consistent: pure, sans I/O.
+//! Protocols that keep copies of pages on several nodes consistent. They are pure state machines
+//! and perform no I/O.
 //!
-//! A node's part of a protocol is a state machine: [`scope::Node::step`] and
-//! [`sequential::Node::step`] take an event (a task faulted, a task requests a lock, a message
-//! arrived) and append actions to a list. They have no clock and no thread, and make no system
-//! call. Drivers do: the crates `node` and `dsm` over real memory and a real network, the
-//! simulator in virtual time, and the model checker in `tests/`.
+//! Each node runs one state machine. [`scope::Node::step`] and [`sequential::Node::step`] take an
+//! event, such as a page fault, a lock request or a message. They append actions to a list. The
+//! state machines have no clock, no thread and no system calls.
 //!
-//! [`scope`] is home-based scope consistency, for programs with locks and barriers;
-//! [`sequential`] is sequential consistency, for all others. [`message`]
-//! defines the messages of the former, [`run`] the encoding of page lists, [`diff`] the changes of
-//! a page, and [`record`] the log of a node's steps. [`ride`] predicts the pages that other nodes
-//! will use, which are sent unasked. [`sparse`] is the table of page states; [`story`] makes random
-//! programs that check both protocols.
+//! A *driver* runs them. The crates `node` and `dsm` are the drivers over real memory and a real
+//! network. The simulator is a driver in virtual time, and `tests/` has a model checker.
 //!
-//! # What a driver owes
-//! - Between two nodes messages arrive whole, in the order sent, until one of the two is lost.
-//!   Between different pairs any order is possible.
-//! - Actions are carried out in order. All but those that send are done when the step's
-//!   list is.
-//! - Two views of every page: that of the application, whose access the protocol sets, and
-//!   one that never faults, which fills, twins and diffs are made through.
+//! [`scope`] is home-based scope consistency, for programs with locks and barriers. [`sequential`]
+//! is sequential consistency, for all other programs.
+//!
+//! | module | topic |
+//! |---|---|
+//! | [`message`] | the messages of scope consistency |
+//! | [`run`] | the encoding of page lists |
+//! | [`diff`] | the encoding of changes of a page |
+//! | [`record`] | the log of a node's steps, for replay |
+//! | [`ride`] | prediction of the pages that nodes will use next |
+//! | [`sparse`] | the table of page states |
+//! | [`story`] | random programs that test both protocols |
+//!
+//! # What a driver must guarantee
+//! - Messages between two nodes arrive whole and in the order sent, until one of the two is lost.
+//!   Messages between different pairs of nodes may arrive in any order.
+//! - Actions are carried out in order. When the list is done, all of them have taken effect, except
+//!   that sends may still be in progress.
+//! - Each page has two views. The protocol controls access to the application's view. The other
+//!   view never faults; the driver uses it to fill pages, to make twins and to compute diffs.
 
 pub mod diff;
 pub mod message;

@@ -1,8 +1,9 @@
-//! What nodes say to each other: a fixed header, and a body that depends on the operation.
+//! Messages of scope consistency: a fixed header, and a body that depends on the operation.
 //!
-//! Names are those of Mocha and JIAJIA (Sakaguchi et al., *Ainori communication*, figure 4).
-//! All numbers are little endian. What comes is not trusted: a header is made only of what
-//! parses, and [`scope::Node::step`](crate::scope::Node::step) refuses what does not fit.
+//! The names of operations are those of Mocha and JIAJIA (Sakaguchi et al., *Ainori communication*,
+//! figure 4). All numbers are little endian. Received messages are not trusted: parsing checks
+//! their form, and [`scope::Node::step`](crate::scope::Node::step) refuses those that violate the
+//! protocol.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,62 +13,69 @@ use crate::run::{self, Run};
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// A node's index.
+/// The index of a node.
 pub type NodeId = u32;
-/// A page's number: its offset in the shared memory by the page's size.
+/// The number of a page: its offset in the shared memory, divided by the page size.
 pub type Page = u64;
-/// A lock's number, or a condition variable's.
+/// The number of a lock or condition variable.
 pub type Lock = u32;
 
-/// Both sides must speak the same: rises with every change of headers or bodies.
+/// Version of the message format. Both sides must use the same; every change of headers or bodies
+/// increments it.
 pub const VERSION: u8 = 3;
 
-/// What a message is. Numbers are part of the format.
+/// The operation of a message. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u16)]
 pub enum Op {
-    /// To a page's home: send me page `scope`.
+    /// To a page's home: requests page `scope`.
     GetPage = 1,
-    /// The page. Body: its bytes.
+    /// Answers `GetPage`. Body: the bytes of the page.
     GetPageGrant = 2,
-    /// To pages' home: what I changed in them. Body: [`diff`]s.
+    /// To the home of pages: changes that the sender made to them. Body: [`diff`]s.
     Diff = 3,
-    /// They are applied: number `scope`.
+    /// Answers `Diff`: the changes with number `scope` are applied.
     DiffGrant = 4,
-    /// To a lock's manager: I want `lock`, and have seen its releases up to `scope`.
+    /// To a lock's manager: requests `lock`. The sender knows the writes of its releases up to
+    /// `scope`.
     Acquire = 5,
-    /// You have it; the last release was `scope`. Body: runs of pages written under it.
+    /// Grants a lock. `scope` is the number of its last release. Body: runs of pages that were
+    /// written under the lock.
     AcquireGrant = 6,
-    /// Precedes a grant whose list is long: these too.
+    /// Precedes a grant whose list is too long for one message. Body: the first parts of the list.
     Invalidate = 7,
-    /// Precedes a release, a barrier or a set whose list is long: these too.
+    /// Precedes a release, a barrier arrival or a set whose list is too long for one message. Body:
+    /// the first parts of the list.
     WriteNotice = 8,
-    /// To a lock's manager: I give `lock` back. Body: runs of pages written under it.
+    /// To a lock's manager: releases `lock`. Body: runs of pages that were written under the lock.
     Release = 9,
-    /// To the barrier's manager: all my tasks are there. Body: runs of pages written since
-    /// the last.
+    /// To the parent in the barrier tree: all tasks of the sender and its descendants have arrived.
+    /// Body: runs of pages that they have written since the last barrier.
     Barrier = 10,
-    /// All are there. Body: runs of pages written by anyone, and by whom.
+    /// Grants a barrier to a child in the tree. Body: runs of pages that any node wrote, with their
+    /// writers.
     BarrierGrant = 11,
-    /// To a condition variable's manager: it is set. Body: runs of pages written before.
+    /// To a condition variable's manager: sets it. Body: runs of pages that were written before.
     Set = 12,
-    /// It is not.
+    /// To a condition variable's manager: resets it.
     Reset = 13,
-    /// Tell me when it is set, for the task `scope`.
+    /// To a condition variable's manager: requests a notification for task `scope` when the
+    /// variable is set.
     Wait = 14,
-    /// It is, for the task `scope`. Body: runs of pages written before.
+    /// Notifies task `scope` that the variable is set. Body: runs of pages that were written
+    /// before.
     WaitGrant = 15,
-    /// To the barrier's manager: all my tasks are there, and want no consistency.
+    /// To the barrier manager: all tasks of the sender have reached a barrier without consistency.
     Meet = 16,
-    /// All are there.
+    /// Grants a barrier without consistency.
     MeetGrant = 17,
-    /// From pages' home, which is at a barrier, to who will want them after it: these. (Ours, not
-    /// Mocha's.) Body: their bytes.
+    /// From the home of pages to a node that is predicted to use them after the next barrier. Not
+    /// part of Mocha. Body: the bytes of the pages.
     Push = 18,
 }
 
 impl Op {
-    /// All of them, in the order of their numbers.
+    /// All operations, in the order of their numbers.
     pub const ALL: [Op; 18] = [
         Op::GetPage,
         Op::GetPageGrant,
@@ -89,7 +97,7 @@ impl Op {
         Op::Push,
     ];
 
-    /// The paper's name.
+    /// Returns the paper's name of the operation.
     pub fn name(self) -> &'static str {
         match self {
             Op::GetPage => "OP_GETP",
@@ -114,26 +122,26 @@ impl Op {
     }
 }
 
-/// What a message's page list or number is about. Fields that an operation does not need are 0.
+/// The header of a message. Fields that an operation does not need are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Header {
-    /// What it is.
+    /// The operation.
     pub op: Op,
-    /// Who says it.
+    /// The sender.
     pub from: NodeId,
-    /// To whom.
+    /// The receiver.
     pub to: NodeId,
     /// The lock or condition variable.
     pub lock: Lock,
-    /// A page, a diff's number or a lock's release, as the operation says.
+    /// A page, the number of a diff, a lock's release, or a task, depending on the operation.
     pub scope: u64,
-    /// How many barriers the sender has passed.
+    /// Number of barriers that the sender has passed.
     pub epoch: u64,
-    /// Of how many rides its body says something, at its end.
+    /// Number of [`Ride`] records at the end of the body.
     pub rides: u8,
 }
 
-/// A header's bytes.
+/// The wire format of a header.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct Raw {
@@ -148,10 +156,10 @@ struct Raw {
 }
 
 impl Header {
-    /// Bytes of a header.
+    /// Size of a header in bytes.
     pub const BYTES: usize = size_of::<Raw>();
 
-    /// As it is sent.
+    /// Encodes the header.
     pub fn bytes(&self) -> [u8; Self::BYTES] {
         let raw = Raw {
             op: (self.op as u16).into(),
@@ -166,7 +174,7 @@ impl Header {
         zerocopy::transmute!(raw)
     }
 
-    /// Of what came: nothing if it is no header of ours.
+    /// Decodes a header. Returns `None` if `bytes` is not a valid header of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let raw = Raw::ref_from_bytes(bytes).ok()?;
         if raw.version != VERSION {
@@ -185,15 +193,15 @@ impl Header {
     }
 }
 
-/// What a message's body says, as far as the protocol is concerned.
+/// The part of a message's body that concerns the protocol.
 ///
-/// A body begins with the bytes of pages: the one that was asked for, then those that ride
-/// along. Then comes what the operation says, then what is said of [rides](crate::ride).
+/// A body begins with the bytes of pages: first the requested page, then the pages that
+/// [ride](crate::ride) along. Then follow the data of the operation, and the ride records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Content {
-    /// There is none.
+    /// The operation has no data.
     Empty,
-    /// A page's bytes.
+    /// The bytes of a page.
     Page,
     /// Changes of these pages.
     Diffs(Vec<Page>),
@@ -202,8 +210,8 @@ pub enum Content {
 }
 
 impl Content {
-    /// Of a body that came with `header`, where pages have `page_bytes`, and what it says of
-    /// rides: nothing if it is none.
+    /// Decodes a body that came with `header`, and its ride records. Returns `None` if the body is
+    /// malformed. `page_bytes` is the page size.
     pub fn parse(header: &Header, body: &[u8], page_bytes: usize) -> Option<(Self, Vec<Ride>)> {
         let (body, rides) = ride::split(body, header.rides)?;
         let body = body.get(ride::aboard(&rides) * page_bytes..)?;

@@ -1,35 +1,35 @@
-//! What a node was told and what it wanted done, written down: fed to the core again, the same
-//! events must give the same actions.
+//! Recordings of a node's events and actions. Replaying the events through the same state machine
+//! must produce the same actions.
 //!
-//! A recording is [`MAGIC`], a byte of [`VERSION`], the node's [`Options`], and for each step
-//! its time, its event, its actions and why it was refused, if it was; all in postcard's
-//! encoding. A recording may end anywhere, as with a process that was killed. Contents of pages
-//! are not recorded: the protocol does not look at them.
+//! A recording consists of [`MAGIC`], a byte with [`VERSION`], the node's [`Options`], and the
+//! steps. A step has its time, its event, its actions, and the reason if the event was refused. All
+//! values are in postcard's encoding. A recording may end anywhere, since the process may be
+//! killed. It has no page contents, because the protocol does not read them.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::NodeId;
 use crate::scope::{Action, Event, Node, Options, Refused};
 
-/// How a recording begins.
+/// The first bytes of a recording.
 pub const MAGIC: [u8; 8] = *b"NGYREC\r\n";
-/// Rises with every change of the format, or of what is recorded.
+/// Version of the format. Every change of the format or of the recorded values increments it.
 pub const VERSION: u8 = 2;
 
-/// How the file of a node is called, in a directory that holds those of all.
+/// Returns the name of a node's recording in the directory of all recordings.
 pub fn file_name(node: NodeId) -> String {
     format!("node-{node}.record")
 }
 
-/// Writes a node's recording. Call [`event`](Self::event) before a step, so that a step that
-/// never ends is there, too, and [`outcome`](Self::outcome) after it.
+/// Writes a node's recording. Call [`event`](Self::event) before each step, so that a step that
+/// never returns is recorded too. Call [`outcome`](Self::outcome) after it.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     bytes: Vec<u8>,
 }
 
 impl Recorder {
-    /// Of a node that has these options.
+    /// Starts the recording of a node with these options.
     pub fn new(options: &Options) -> Self {
         let mut recorder = Self { bytes: MAGIC.to_vec() };
         recorder.bytes.push(VERSION);
@@ -37,22 +37,22 @@ impl Recorder {
         recorder
     }
 
-    /// This is what happens next, at the time that [`Node::step`] is told.
+    /// Records the next event, with the time that [`Node::step`] gets.
     pub fn event(&mut self, now: u64, event: &Event) {
         self.append(&(now, event));
     }
 
-    /// This came of it.
+    /// Records the outcome of the step.
     pub fn outcome(&mut self, actions: &[Action], outcome: &Result<(), Refused>) {
         self.append(&(actions, outcome.as_ref().err().map(|refused| refused.why)));
     }
 
-    /// What was recorded since this was called last, to append to the file.
+    /// Takes the bytes recorded since the last call. The caller appends them to the file.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.bytes)
     }
 
-    /// How many bytes wait to be taken.
+    /// Returns the number of bytes that [`take`](Self::take) would return.
     pub fn waiting(&self) -> usize {
         self.bytes.len()
     }
@@ -63,52 +63,52 @@ impl Recorder {
     }
 }
 
-/// A step that was recorded.
+/// A recorded step.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Step {
-    /// When.
+    /// The time of the step.
     pub now: u64,
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// What came of it; nothing: the recording ends here.
+    /// The outcome. `None` if the recording ends before it.
     #[serde(skip)]
     pub outcome: Option<Outcome>,
 }
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Outcome {
-    /// What was to be done.
+    /// The actions that the step produced.
     pub actions: Vec<Action>,
-    /// Why a message was refused.
+    /// The reason why the step refused a message.
     pub refused: Option<String>,
 }
 
-/// A recording, step by step.
+/// Reads a recording step by step.
 #[derive(Clone, Debug)]
 pub struct Recording<'a> {
     options: Options,
     rest: &'a [u8],
 }
 
-/// What is wrong with a recording, or with what it says.
+/// A difference between a recording and its replay, or a defect of the recording.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Differs {
-    /// It is no recording, or one of another version.
+    /// The header is invalid or has another version.
     Head,
-    /// What follows this many whole steps is none.
+    /// The bytes after this number of complete steps are malformed.
     Broken(u64),
-    /// The step of this number, counted from 0, tells of what cannot happen to the node.
+    /// The step with this number, counted from 0, has an event that cannot happen to the node.
     Impossible(u64, Box<Step>),
-    /// The step of this number was another: this came of it now.
+    /// The replay of the step with this number had this outcome instead.
     Step(u64, Box<(Step, Outcome)>),
 }
 
 impl<'a> Recording<'a> {
-    /// Reads its head.
+    /// Reads the header of a recording.
     ///
     /// # Errors
-    /// [`Differs::Head`].
+    /// [`Differs::Head`] if the header is invalid.
     pub fn of(bytes: &'a [u8]) -> Result<Self, Differs> {
         let rest = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.strip_prefix(&[VERSION]));
         let (options, rest): (Options, _) =
@@ -119,15 +119,15 @@ impl<'a> Recording<'a> {
         }
     }
 
-    /// Whose it is.
+    /// Returns the options of the recorded node.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The next step: nothing at the end.
+    /// Reads the next step. Returns `None` at the end.
     ///
     /// # Errors
-    /// What follows is no step.
+    /// The next bytes are not a step.
     pub fn next_step(&mut self) -> Result<Option<Step>, postcard::Error> {
         let Some((mut step, rest)) = whole(postcard::take_from_bytes::<Step>(self.rest))? else {
             self.rest = &[];
@@ -145,7 +145,7 @@ impl<'a> Recording<'a> {
     }
 }
 
-/// Nothing, if the bytes end before the value does.
+/// Returns `None` if the bytes end before the value does.
 fn whole<T>(taken: Result<T, postcard::Error>) -> Result<Option<T>, postcard::Error> {
     match taken {
         Err(postcard::Error::DeserializeUnexpectedEnd) => Ok(None),
@@ -153,12 +153,12 @@ fn whole<T>(taken: Result<T, postcard::Error>) -> Result<Option<T>, postcard::Er
     }
 }
 
-/// More tasks than a node can have: a recording that says so is none.
+/// Upper limit of tasks of a node. A recording with more is invalid.
 const MOST_TASKS: u32 = 1 << 20;
-/// More pages than a node can have.
+/// Upper limit of pages of a node.
 const MOST_PAGES: u64 = 1 << 36;
 
-/// Feeds a recording to the core: how many steps gave what was recorded.
+/// Replays a recording. Returns the number of steps that produced the recorded outcome.
 ///
 /// # Errors
 /// The first difference.
@@ -184,7 +184,8 @@ pub fn replay(bytes: &[u8]) -> Result<u64, Differs> {
     unreachable!("a recording ends")
 }
 
-/// What a driver promises of its own events: a recording may be anybody's.
+/// Returns true if a correct driver could produce this event. A recording may come from an
+/// untrusted source.
 fn can_happen(node: &Node, options: &Options, event: &Event) -> bool {
     use crate::scope::homes::Homes;
     match *event {
@@ -225,7 +226,7 @@ mod tests {
         pages_max: 8,
     };
 
-    /// A node that fetches a page, takes a lock, and is told nonsense.
+    /// Records a node that fetches a page, acquires a lock, and receives invalid messages.
     fn recording() -> Vec<u8> {
         let header = |op, scope| Header { op, from: 0, to: 1, lock: 4, scope, epoch: 0, rides: 0 };
         let events = [
@@ -284,7 +285,7 @@ mod tests {
             let mut actions = Vec::new();
             recorder.event(7, &event);
             let result = node.step(event, 7, &mut actions);
-            // The second is asked for, and the recording says that it was woken.
+            // The second step sends a request, but the recording has a wake-up instead.
             if !actions.is_empty() {
                 actions = vec![Action::Wake(0)];
             }
@@ -327,7 +328,7 @@ mod tests {
         #[test]
         fn a_byte_changed_makes_no_panic(at: prop::sample::Index, to: u8) {
             let mut bytes = recording();
-            // An allocation of as many pages as a node can have would be one.
+            // Keep the first 20 bytes: an allocation of the maximum number of pages would panic.
             let at = 20 + at.index(bytes.len() - 20);
             bytes[at] = to;
             let _ = replay(&bytes);

@@ -1,4 +1,4 @@
-//! Lists of pages as messages carry them: runs of neighbours, ascending.
+//! The encoding of page lists in messages: ascending runs of consecutive pages.
 
 use serde::{Deserialize, Serialize};
 use zerocopy::little_endian::{U32, U64};
@@ -6,17 +6,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::message::{NodeId, Page};
 
-/// Instead of a node: several wrote the pages, or nobody holds a copy that is whole.
+/// Used instead of a writer if several nodes wrote the pages, or if no node holds a complete copy.
 pub const NOBODY: NodeId = u32::MAX;
 
-/// Neighbouring pages of which the same is said.
+/// Consecutive pages with the same writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
     /// The first page.
     pub first: Page,
-    /// How many; at least one.
+    /// Number of pages; at least one.
     pub pages: u64,
-    /// The one node whose copy is whole, or [`NOBODY`].
+    /// The only node that wrote the pages and holds a complete copy, or [`NOBODY`].
     pub writer: NodeId,
 }
 
@@ -29,16 +29,16 @@ struct Raw {
 }
 
 impl Run {
-    /// Bytes of a run in a message.
+    /// Size of an encoded run in bytes.
     pub const BYTES: usize = size_of::<Raw>();
 
-    /// Its pages.
+    /// Returns the range of its pages.
     pub fn range(&self) -> std::ops::Range<Page> {
         self.first..self.first + self.pages
     }
 }
 
-/// Runs of ascending pages.
+/// Combines ascending pages and their writers into runs.
 pub fn of(pages: impl IntoIterator<Item = (Page, NodeId)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (page, writer) in pages {
@@ -50,7 +50,7 @@ pub fn of(pages: impl IntoIterator<Item = (Page, NodeId)>) -> Vec<Run> {
     runs
 }
 
-/// A message's body.
+/// Encodes runs as the body of a message.
 pub fn encode(runs: &[Run]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(runs.len() * Run::BYTES);
     for run in runs {
@@ -61,7 +61,7 @@ pub fn encode(runs: &[Run]) -> Vec<u8> {
     bytes
 }
 
-/// The runs of a body: nothing if they do not ascend, overlap, are empty or go beyond `pages`.
+/// Decodes runs. Returns `None` if they overlap, do not ascend, are empty, or exceed `pages`.
 pub fn decode(bytes: &[u8], pages: u64) -> Option<Vec<Run>> {
     let raws = <[Raw]>::ref_from_bytes(bytes).ok()?;
     let mut end = 0;
@@ -77,10 +77,11 @@ pub fn decode(bytes: &[u8], pages: u64) -> Option<Vec<Run>> {
     Some(runs)
 }
 
-/// What several nodes wrote, as one list: a page's writer is the only node that wrote it, if
-/// its copy is whole.
+/// Merges the runs that several nodes wrote into one list. A page keeps its writer if only one node
+/// wrote it; otherwise its writer is [`NOBODY`].
 pub fn merge(written: &[(NodeId, Run)]) -> Vec<Run> {
-    // Of how many runs does it lie inside? While of one, the sum is that run's.
+    // Sweeps over the borders of all runs and counts the open ones. While one is open, `sum` is its
+    // writer.
     let mut borders: Vec<(Page, bool, NodeId)> = Vec::with_capacity(written.len() * 2);
     for &(_, run) in written {
         borders.push((run.range().start, true, run.writer));

@@ -1,22 +1,23 @@
-//! A table by pages of which most are never used, and which may be all that there are addresses
-//! for. It holds an entry for each page that is used, and no other, so memory that a program uses
-//! here and there costs no more than dense memory: the entries of 64 neighbours stand in one
-//! vector, and a bit of each page says whether it has one.
+//! A sparse table of pages. It has an entry for each used page only, and may span the whole address
+//! space.
+//!
+//! The entries of 64 neighbouring pages share one vector, with a bit for each page that has an
+//! entry. So sparse use of memory costs no more per used page than dense use.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::message::Page;
 
-/// Pages of a part: bits of [`Part::used`].
+/// Pages of a part: the number of bits of [`Part::used`].
 const PART: Page = u64::BITS as Page;
 
-/// The entries of some neighbours.
+/// The entries of neighbouring pages.
 #[derive(Clone, Debug)]
 struct Part<T> {
-    /// The pages that have an entry. The lowest bit is the first page.
+    /// Bit mask of the pages that have an entry. The lowest bit is the first page.
     used: u64,
-    /// Their entries, in order.
+    /// The entries, in the order of their pages.
     entries: Vec<T>,
 }
 
@@ -31,13 +32,13 @@ impl<T> Part<T> {
         self.used >> at & 1 == 1
     }
 
-    /// The number of entries before this page.
+    /// Returns the number of entries before this page.
     fn index(&self, at: u32) -> usize {
         (self.used & ((1 << at) - 1)).count_ones() as usize
     }
 
     fn add(&mut self, at: u32, entry: T) {
-        // Vectors begin with room for four; many parts have one entry.
+        // A vector starts with room for four entries, but many parts have one.
         if self.entries.len() == self.entries.capacity() {
             self.entries.reserve_exact(self.entries.len().max(1));
         }
@@ -58,11 +59,11 @@ impl<T> Part<T> {
     }
 }
 
-/// An entry for each page that is used.
+/// A table with an entry for each used page.
 #[derive(Clone, Debug)]
 pub struct Sparse<T> {
     pages: Page,
-    /// The parts in which a page is used, by number.
+    /// The parts that contain a used page, by number.
     parts: BTreeMap<Page, Part<T>>,
 }
 
@@ -72,18 +73,18 @@ impl<T> Default for Sparse<T> {
     }
 }
 
-/// The part of a page, and its place there.
+/// Returns the part of a page, and the page's index in it.
 fn place(page: Page) -> (Page, u32) {
     (page / PART, (page % PART) as u32)
 }
 
 impl<T> Sparse<T> {
-    /// Returns how many pages there are, used or not.
+    /// Returns the total number of pages, used or not.
     pub fn pages(&self) -> Page {
         self.pages
     }
 
-    /// Adds pages, not used yet.
+    /// Adds unused pages.
     pub fn grow(&mut self, pages: Page) {
         self.pages += pages;
     }
@@ -95,11 +96,10 @@ impl<T> Sparse<T> {
         part.has(at).then(|| &part.entries[part.index(at)])
     }
 
-    /// Returns the entry of a page, which is used from now on. `make` makes the entry of a page
-    /// that was not.
+    /// Returns the entry of a page. Calls `make` to create the entry if the page was unused.
     ///
     /// # Panics
-    /// There is no such page.
+    /// The table has no such page.
     pub fn use_with(&mut self, page: Page, make: impl FnOnce(Page) -> T) -> &mut T {
         assert!(page < self.pages, "page {page} is not there");
         let (part, at) = place(page);
@@ -111,7 +111,7 @@ impl<T> Sparse<T> {
         &mut part.entries[index]
     }
 
-    /// Drops the entries of these pages: they are not used any more.
+    /// Removes the entries of these pages, which become unused.
     pub fn forget(&mut self, pages: Range<Page>) {
         if pages.is_empty() {
             return;
@@ -132,7 +132,7 @@ impl<T> Sparse<T> {
         }
     }
 
-    /// Returns the first of these pages that is used; their end, if none is.
+    /// Returns the first of these pages that is used, or the end of the range.
     pub fn next_used(&self, pages: Range<Page>) -> Page {
         if pages.is_empty() {
             return pages.start;
@@ -169,7 +169,7 @@ mod tests {
         assert_eq!((table.get(99), table.next_used(0..100), table.pages()), (None, 100, 100));
         *table.use_with(70, |page| page) += 1000;
         assert_eq!((table.get(70), table.get(69), table.get(71)), (Some(&1070), None, None));
-        // Lists of others can begin behind the end.
+        // Ranges that come from other nodes may start beyond the end of the table.
         let ranges = [(0, 100), (70, 100), (71, 100), (5, 9), (0, 70), (500, 100)];
         let next = ranges.map(|(start, end)| table.next_used(start..end));
         assert_eq!(next, [70, 70, 100, 9, 70, 500]);
@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(used, [(64, 66), (70, 1070), ((1 << 34) + 3, (1 << 34) + 4)]);
     }
 
-    /// Each page has what it was given last, whatever was forgotten, and a page alone takes the
-    /// room of one entry.
+    /// Each page keeps the value that was stored last, unless it was removed. A part with one page
+    /// has room for one entry.
     #[test]
     fn what_is_forgotten_is_gone_and_takes_no_room() {
         let mut random = crate::story::Random::new(7);

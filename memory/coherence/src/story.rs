@@ -1,47 +1,46 @@
-//! Random programs whose results are known: what the random walks in `tests/` run in any order,
-//! and the simulator on random clusters.
+//! Random programs with known results ("stories"). The random walks in `tests/` run them in
+//! arbitrary order, and the simulator runs them on random clusters.
 //!
-//! No story has a data race. Each byte is either counted under one lock or has, between two
-//! barriers, one writer and no reader, or readers only; so what must be read is known when the
-//! story is made.
+//! No story has a data race. A byte is either counted under one lock, or has between two barriers
+//! either one writer or only readers. So the value of every read is known when the story is made.
 
 use crate::message::{Lock, Page};
 use crate::ride::Policy;
 use crate::scope::homes::Homes;
 
-/// What a task does next.
+/// The next action of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Do {
-    /// The byte must have this value.
+    /// Reads the byte and checks its value.
     Expect(Page, usize, u8),
-    /// Writes it.
+    /// Writes the byte.
     Write(Page, usize, u8),
-    /// Reads the byte, and writes it, one greater (0 follows 255): two steps.
+    /// Reads the byte and writes it incremented by one (modulo 256), in two steps.
     Add(Page, usize),
-    /// Takes a lock.
+    /// Acquires a lock.
     Lock(Lock),
-    /// Gives it back.
+    /// Releases a lock.
     Unlock(Lock),
-    /// A barrier.
+    /// Waits at a barrier.
     Barrier,
     /// Sets a condition variable.
     Set(Lock),
-    /// Resets it.
+    /// Resets a condition variable.
     Reset(Lock),
-    /// Waits until it is set.
+    /// Waits until a condition variable is set.
     Wait(Lock),
-    /// Waits for all tasks.
+    /// Waits at a barrier without consistency.
     Meet,
 }
 
-/// Scripts of the tasks of each node, and how memory is laid out.
+/// The programs of all tasks, and the layout of memory.
 #[derive(Clone, Debug)]
 pub struct Story {
-    /// Of each node, of each of its tasks.
+    /// The program of each task, by node and task.
     pub nodes: Vec<Vec<Vec<Do>>>,
-    /// How many pages there are.
+    /// Number of pages.
     pub pages: u64,
-    /// Where they live.
+    /// The placement of the pages' homes.
     pub homes: Homes,
     /// [`Options::migrate`](crate::scope::Options::migrate).
     pub migrate: bool,
@@ -51,17 +50,17 @@ pub struct Story {
     pub rides: Policy,
 }
 
-/// Random numbers that are the same for a seed, always.
+/// A deterministic random number generator (xorshift).
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Of a seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// Below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -69,31 +68,31 @@ impl Random {
         (self.0 >> 11) as usize % end
     }
 
-    /// Once in so many times.
+    /// Returns true with probability 1/`many`.
     pub fn one_in(&mut self, many: usize) -> bool {
         self.below(many) == 0
     }
 }
 
-/// How many nodes and tasks a story has.
+/// The size limits of a story.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Nodes, at most.
+    /// Maximum number of nodes.
     pub nodes: usize,
-    /// Tasks of a node, at most.
+    /// Maximum number of tasks per node.
     pub tasks: usize,
-    /// All nodes have as many.
+    /// True if all nodes have the same number of tasks.
     pub same: bool,
 }
 
-/// A story of at most this size, for pages of so many bytes.
+/// Generates a story within these size limits, for pages of `page_bytes` bytes.
 pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
     let nodes = 1 + random.below(size.nodes);
     let mut tasks: Vec<usize> = (0..nodes).map(|_| 1 + random.below(size.tasks)).collect();
     if size.same {
         tasks = vec![tasks[0]; nodes];
     }
-    // At times all are at one page, which then is in all states.
+    // One page in some stories: it then goes through all states.
     let pages = if random.one_in(3) { 1 } else { 1 + random.below(4) };
     let bytes = pages * page_bytes;
     let lock_of: Vec<Option<u32>> =
@@ -125,7 +124,7 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
                                 script.push(Do::Add(page, byte));
                                 values[at] = values[at].wrapping_add(1);
                             }
-                            // Another byte of the lock, or a lock inside the lock.
+                            // Another byte of the same lock, or a nested lock.
                             let other = random.below(bytes);
                             let inner = lock_of[other].filter(|&inner| inner >= lock);
                             if let Some(inner) = inner {
@@ -154,7 +153,7 @@ pub fn story(random: &mut Random, size: Size, page_bytes: usize) -> Story {
                 }
             }
         }
-        // One tells another of a byte on a page of its own, and all meet or do not.
+        // One task signals another about a byte on a separate page. Afterwards all tasks may meet.
         if random.one_in(2) {
             let (page, byte) = (pages as u64, phase as usize % page_bytes);
             let mut somebody = || {

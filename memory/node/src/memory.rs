@@ -1,4 +1,4 @@
-//! The memory that an engine serves. [`Region`] is memory that the engine's process reserves;
+//! The memory that an engine serves. [`Region`] is a memfd that only the engine's process has;
 //! [`Shared`] is a file that other processes map. Both stop a thread that accesses a page without
 //! permission.
 
