@@ -1,17 +1,21 @@
-//! `auto`: several predictors compete for what goes along to one node.
+//! The `auto` policy: several predictors compete for the pages that are sent to one node.
 //!
-//! All of them say which page a node will need next; what they said, and what was sent, is held
-//! against what the node then needs ([`trust`](super::trust)). Only those that are right nearly
-//! always are heard, in this order: [history](super::history), the
+//! Each predictor predicts the page that a node will need next. The predictions and the pages that
+//! were sent are compared with the pages that the node then needs ([`trust`](super::trust)). Only
+//! predictors that are nearly always right are used, in this order: [history](super::history), the
 //! [shape](super::sequence) of phases, the paper's [differences](super::differences), a
-//! [stride](super::sequence), and the next page. With a lock only pages go that were written
-//! under it, and were needed before. What a node has already, as far as we know, is never sent.
+//! [stride](super::sequence), and the next page.
 //!
-//! **Turns.** Where many nodes read much of one home at once (each all of a matrix), all wait
-//! for it together, and then together for the next: the larger the messages, the more so. So
-//! who reads much gets full messages in turn, a few nodes at a time: they go ahead, and soon all
-//! homes have something to do. And where many go through a home's pages by steps, nothing rides:
-//! what they compute in between goes on beside what others are sent.
+//! A lock grant carries only pages that were written under the lock and that the node needed
+//! before. A page is never sent to a node that is believed to have a current copy.
+//!
+//! **Turns.** If many nodes read much of one home at once, such as all of a matrix, all of them
+//! wait for it. Then all wait together for the next home, and longer messages make it worse. So
+//! nodes that read much get full messages in turn, a few nodes at a time. These proceed, and soon
+//! all homes are busy.
+//!
+//! If many nodes step through a home's pages, nothing is piggybacked. The computation of each node
+//! between its requests then overlaps with transfers to the others.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -23,52 +27,53 @@ use super::trust::{Judged, Of, Trial, Trusts, heard, judge};
 use super::{By, Carrier, Fate, Ride};
 use crate::message::{NodeId, Page};
 
-/// Guesses of one predictor that are looked at for a grant.
+/// Maximum number of predictions of one predictor that are tried for a grant.
 const GUESSES_MAX: usize = 64;
-/// Who needs more pages than that in one phase reads much.
+/// A node that needs more pages than this in one phase reads much.
 const MUCH: usize = 24;
-/// What goes along with a message to who reads much, and whose turn it is not.
+/// Maximum number of rides to a node that reads much while it is not its turn.
 const MEANWHILE: usize = 1;
-/// A turn ends when its node has not asked while others asked so often.
+/// A turn ends when other nodes have sent this number of requests since the node's last turn.
 const PATIENCE: u64 = 32;
-/// Asks in which many nodes are looked for,
+/// Number of recent requests that show whether many nodes request at once.
 const RECENT: usize = 16;
-/// and how many are not many.
+/// Maximum number of nodes among these requests that are not a crowd.
 const CROWD: usize = 3;
-/// Asks that tell how fast they follow each other.
+/// Number of recent requests whose rate is measured.
 const BURST: usize = 4;
-/// Pages that may go with barriers before one of them was used.
+/// Number of pages that may be sent with barriers before one of them has been used.
 const TRIED: u64 = 4;
-/// Phases for which who was busy stays so.
+/// Number of phases for which this node counts as busy after a burst.
 const BUSY: u64 = 64;
-/// How many have their turn at once.
+/// Maximum number of nodes that have their turn at once.
 const TURNS: usize = 9;
-/// Who has not said what became of so many pushes gets no more until it asks for something.
+/// A node that has not reported the fates of this number of pushes gets no more until it sends a
+/// request.
 const UNHEARD_MAX: u32 = 16;
-/// Phases after which one that was wrong is forgiven.
+/// Every `FORGIVING` phases each predictor is forgiven one wrong prediction.
 const FORGIVING: u64 = 32;
-/// The predictors of page rides, those to be heard first first.
+/// The predictors of page rides, in the order of priority.
 const PREDICTORS: [By; 5] = [By::History, By::Shape, By::Differences, By::Stride, By::Next];
 
-/// What is known of all nodes.
+/// State that is shared by all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Known {
     changes: Changes,
     trusts: Trusts,
-    /// Whose turn it is, and since when they have not asked.
+    /// The nodes that have their turn, with the number of requests at its start.
     turns: Vec<(NodeId, u64)>,
     asked: u64,
-    /// Who asked last, and when.
+    /// The nodes that sent the last requests, and the times.
     recent: VecDeque<(NodeId, u64)>,
-    /// Pages that went with barriers, and those of them that were used.
+    /// Number of pages that were sent with barriers, and number of those that were used.
     blind: (u64, u64),
-    /// The phase before which as many ask at once as before.
+    /// The phase until which this node counts as busy.
     busy_until: u64,
-    /// The time, and how long pages take on their way.
+    /// The current time, and the transfer time of a page.
     clock: (u64, u64),
 }
 
-/// What is known of one.
+/// State of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Reader {
     node: NodeId,
@@ -77,15 +82,14 @@ pub struct Reader {
     needed: Differences,
     trials: Of<Trial>,
     trusts: Trusts,
-    /// Pages that it was given in which phase.
+    /// A phase, and the number of pages granted to the node in it.
     given: (u64, usize),
-    /// Pushes since it said anything.
+    /// Number of pushes since the node last sent a report or a request.
     unheard: u32,
 }
 
 impl Known {
-    /// Somebody changes pages: who has them and is not the writer
-    /// needs them anew.
+    /// Records a change of pages. Nodes other than the writer lose their current copies.
     pub fn changed(&mut self, pages: Range<Page>, change: Change, writer: Option<&mut Reader>) {
         let changed = self.changes.add(pages, change);
         if let Some(writer) = writer {
@@ -93,7 +97,7 @@ impl Known {
         }
     }
 
-    /// A node asks.
+    /// Records a request of a node.
     fn hears(&mut self, node: NodeId) {
         self.asked += 1;
         self.recent.push_back((node, self.clock.0));
@@ -102,7 +106,7 @@ impl Known {
         }
     }
 
-    /// Many nodes ask at once.
+    /// Returns true if many nodes request at once.
     fn is_crowded(&self) -> bool {
         let mut seen: Vec<NodeId> = self.recent.iter().map(|(node, _)| *node).collect();
         seen.sort_unstable();
@@ -110,12 +114,13 @@ impl Known {
         seen.len() > CROWD
     }
 
-    /// The time, and how long a page takes from here to there, in the same unit.
+    /// Sets the current time, and the transfer time of a page in the same unit.
     pub fn tick(&mut self, now: u64, fetch: u64) {
         self.clock = (now, fetch);
     }
 
-    /// Of many more than two wait at a time, or did not long ago.
+    /// Returns true if many nodes request pages, and more than two of them wait at a time, now or
+    /// in recent phases.
     fn is_busy(&mut self, is_crowded: bool, phase: u64) -> bool {
         let (now, fetch) = self.clock;
         let since = self.recent.iter().rev().nth(BURST - 1).map(|(_, since)| *since);
@@ -126,7 +131,7 @@ impl Known {
         phase < self.busy_until
     }
 
-    /// It is this node's turn.
+    /// Gives a node its turn, if one is free. Returns true if it has it.
     fn takes_turn(&mut self, node: NodeId) -> bool {
         let asked = self.asked;
         self.turns.retain(|(whose, since)| *whose != node && asked - since <= PATIENCE);
@@ -139,7 +144,7 @@ impl Known {
 }
 
 impl Reader {
-    /// Nothing yet.
+    /// Creates the state of a node without experience.
     pub fn new(node: NodeId) -> Self {
         Self {
             node,
@@ -153,7 +158,7 @@ impl Reader {
         }
     }
 
-    /// It says what became of a ride.
+    /// Learns the fate of a ride.
     pub fn learn(&mut self, known: &mut Known, Ride { page, by, fate }: Ride) {
         self.unheard = 0;
         match fate {
@@ -170,7 +175,7 @@ impl Reader {
         }
     }
 
-    /// It asks for a page, in a phase.
+    /// Learns that the node requested a page in a phase.
     pub fn asks(&mut self, known: &mut Known, page: Page, phase: u64) {
         if self.sequence.begins(phase) {
             if phase.is_multiple_of(FORGIVING) {
@@ -190,7 +195,7 @@ impl Reader {
         self.history.gets(page, &mut known.changes);
     }
 
-    /// It has the page as it is.
+    /// Learns that the node has a current copy of the page.
     pub fn has(&mut self, known: &mut Known, page: Page) {
         self.history.gets(page, &mut known.changes);
     }
@@ -212,7 +217,7 @@ impl Reader {
         }
     }
 
-    /// What it will need, as one says.
+    /// Returns the pages that a predictor expects next.
     fn guesses(&self, by: By) -> Box<dyn Iterator<Item = Page> + '_> {
         match by {
             By::History | By::Written => Box::new(self.history.foresees()),
@@ -224,8 +229,8 @@ impl Reader {
         }
     }
 
-    /// What goes along with a grant, at most `room` pages, which `can`. `written` are the pages
-    /// that a lock's grant names, in their order.
+    /// Predicts at most `room` pages for a grant, for which `can` returns true. `written` are the
+    /// pages that a lock's grant names, in ascending order.
     pub fn foresee(
         &mut self,
         known: &mut Known,
@@ -235,7 +240,7 @@ impl Reader {
         written: &[Page],
         can: impl Fn(Page) -> bool,
     ) -> Vec<Ride> {
-        // A barrier or a lock says nothing of where the node stands.
+        // A barrier or lock does not show the node's position in its access pattern.
         let predictors: &[By] = match carrier {
             Carrier::Page => &PREDICTORS,
             Carrier::Barrier | Carrier::Arrival => &[By::History],
@@ -249,13 +254,13 @@ impl Reader {
         let mut rides: Vec<Ride> = Vec::new();
         for &by in predictors {
             let judged = Judged { by, blind: is_blind };
-            // Nobody is tried with all at once.
+            // Blind predictions start with a few pages, until some of these have been used.
             let is_tried = is_blind && known.blind.0 >= TRIED + 8 * known.blind.1;
             if is_tried || !heard(&self.trusts, &known.trusts, judged) {
                 continue;
             }
-            // Who goes by steps computes in between, and others wait meanwhile; so do they where
-            // many want the same few pages at once.
+            // A node that steps through pages computes in between, and larger messages would delay
+            // other nodes. The same holds if many nodes request the same few pages at once.
             let by_steps = matches!(by, By::Shape | By::Differences | By::Stride);
             let by_pages = by == By::History && !is_blind;
             if is_crowded && (by_steps || by_pages && is_busy) {
@@ -263,14 +268,14 @@ impl Reader {
             }
             let depth = self.trials[judged].depth();
             let mut most = room.saturating_sub(rides.len()).min(depth);
-            // Who knows no end: phases are as long as before.
+            // These predictions have no end. Assume that phases are as long as before.
             let endless = matches!(by, By::Differences | By::Stride | By::Next);
             if let Some(longest) = self.sequence.longest().filter(|_| endless) {
                 let given = if self.given.0 == phase { self.given.1 } else { 0 };
                 most = most.min(longest.saturating_sub(given + 1));
             }
             let wanted = |page: &Page| {
-                // A copy that only the lock's grant takes away is in the way.
+                // A copy that only the lock's grant invalidates would prevent the ride.
                 let is_of_it = by != By::Written
                     || written.binary_search(page).is_ok()
                         && self.history.has_dropped(*page, &known.changes);
@@ -284,7 +289,7 @@ impl Reader {
                 .collect();
             rides.extend(new.into_iter().map(|page| Ride { page, by, fate: Fate::Aboard }));
         }
-        // What goes ahead of a barrier is for the phase after it.
+        // Pages that are sent ahead of a barrier belong to the phase after it.
         let phase = phase + u64::from(carrier.is_ahead());
         if carrier == Carrier::Push && !rides.is_empty() {
             self.unheard += 1;

@@ -1,23 +1,22 @@
 //! The paper's predictor (§2.1): context-based prediction of page numbers.
 //!
-//! It keeps the differences between successive page numbers. Whenever a fourth difference has
-//! followed three others, a table learns so; where the last three stand in the table, what
-//! followed them is the next difference. If they do not, nothing is predicted.
+//! It keeps the differences between successive page numbers. A table maps each sequence of three
+//! differences to the difference that followed it. If the last three differences are in the table,
+//! the entry is the predicted difference. Otherwise nothing is predicted.
 //!
-//! Where the paper leaves a choice: a pattern that is followed by another difference than
-//! before has the newer one from then on; and to predict several pages, each one predicted is
-//! taken for the page that came last.
+//! The paper leaves two choices open. Here a newer successor of a sequence replaces the older one.
+//! To predict several pages, each predicted page is treated as the last page.
 
 use std::collections::BTreeMap;
 
 use crate::message::Page;
 
-/// Differences that make a pattern.
+/// Number of differences in a pattern.
 const ORDER: usize = 3;
-/// Patterns that the table holds; when it is full it begins anew.
+/// Maximum number of patterns. A full table is cleared.
 const PATTERNS_MAX: usize = 4096;
 
-/// What one node's page numbers were, in the order in which it needed them.
+/// The page numbers that one node needed, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Differences {
     now: Context,
@@ -29,7 +28,7 @@ pub struct Differences {
 struct Context {
     last: Option<Page>,
     recent: [i64; ORDER],
-    /// How many of these there are yet.
+    /// Number of valid differences.
     known: usize,
 }
 
@@ -49,7 +48,7 @@ impl Context {
 }
 
 impl Differences {
-    /// The next page that was needed.
+    /// Learns the next page that was needed.
     pub fn learn(&mut self, page: Page) {
         if let (Some(pattern), Some(last)) = (self.now.pattern(), self.now.last) {
             if self.table.len() >= PATTERNS_MAX && !self.table.contains_key(&pattern) {
@@ -60,7 +59,7 @@ impl Differences {
         self.now.go_to(page);
     }
 
-    /// The pages that will be needed next, one after the other: as far as the table says.
+    /// Predicts the next pages in order, as far as the table has successors.
     pub fn next_pages(&self) -> impl Iterator<Item = Page> {
         let mut context = self.now;
         std::iter::from_fn(move || {

@@ -1,8 +1,8 @@
-//! What a node foresees of others: which of its pages each will need next.
+//! The forecast: for each other node, the pages of this node that it will request next.
 //!
-//! It is told what others ask this node for and what of rides they used, and asked what may go
-//! along with a grant. It sees no state of the protocol and none depends on it: a wrong guess
-//! costs bytes.
+//! The forecast learns from requests and from the fates of rides. It selects the pages that a grant
+//! carries. It does not read the protocol's state, and the protocol does not depend on it: a wrong
+//! prediction costs only bytes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,52 +15,53 @@ use super::runs::Runs;
 use super::{By, Carrier, Fate, Policy, Ride};
 use crate::message::{NodeId, Page};
 
-/// Guesses that are looked at until enough pages are found that can go along.
+/// Maximum number of predicted pages that are tried until enough of them can be sent.
 const GUESSES_MAX: usize = 64;
 
-/// Of all other nodes.
+/// The forecast for all other nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Forecast {
     policy: Policy,
-    /// As the paper has it.
+    /// State of the paper's policies.
     others: BTreeMap<NodeId, Other>,
-    /// As [`auto`] has it.
+    /// State of the [`auto`] policy.
     known: auto::Known,
     readers: BTreeMap<NodeId, auto::Reader>,
-    /// As [`runs`](super::runs) has it.
+    /// State of the [`runs`](super::runs) policy.
     runs: BTreeMap<NodeId, Runs>,
-    /// Barriers passed.
+    /// Number of barriers passed.
     phase: u64,
 }
 
-/// Of one.
+/// State of the paper's policies for one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Other {
     needed: Differences,
     granularity: [Granularity; Carrier::ALL.len()],
 }
 
-/// What is foreseen for a grant.
+/// The prediction for a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreseen {
-    /// What was foreseen.
+    /// The predicted pages.
     pub rides: Vec<Ride>,
-    /// How many of them go along, from the first on: less, where granularity holds them back.
+    /// Number of rides, from the first on, that the grant carries. The granularity control may hold
+    /// back the rest.
     pub sent: usize,
 }
 
 impl Forecast {
-    /// Of nobody yet.
+    /// Creates a forecast that knows no node yet.
     pub fn new(policy: Policy) -> Self {
         Self { policy, ..Self::default() }
     }
 
-    /// Whether anything can ride at all.
+    /// Returns true if the policy has rides.
     pub fn is_on(&self) -> bool {
         self.policy != Policy::Normal
     }
 
-    /// A node says what became of a ride that we sent.
+    /// Learns the fate of a ride from the node that received it.
     pub fn learn(&mut self, node: NodeId, ride: Ride) {
         if self.policy == Policy::Auto {
             reader(&mut self.readers, node).learn(&mut self.known, ride);
@@ -75,12 +76,12 @@ impl Forecast {
         }
     }
 
-    /// The time, and how long a page takes on its way, in the same unit.
+    /// Sets the current time, and the transfer time of a page in the same unit.
     pub fn tick(&mut self, now: u64, fetch: u64) {
         self.known.tick(now, fetch);
     }
 
-    /// A node asks for a page.
+    /// Learns that a node requested a page.
     pub fn asked(&mut self, node: NodeId, page: Page) {
         if self.policy == Policy::Auto {
             reader(&mut self.readers, node).asks(&mut self.known, page, self.phase);
@@ -93,8 +94,8 @@ impl Forecast {
         }
     }
 
-    /// These pages change: whoever else had them will need them anew.
-    /// A barrier names them, or not; and their writer is their home alone, or not.
+    /// Learns that these pages change, so that other nodes' copies become invalid. `barrier` is
+    /// true if a barrier named the pages. `by_others` is true if their home is not the only writer.
     pub fn changed(&mut self, writer: NodeId, pages: Range<Page>, barrier: bool, by_others: bool) {
         if self.policy == Policy::Auto {
             let change = Change { barrier, by_others, phase: self.phase };
@@ -102,27 +103,27 @@ impl Forecast {
         }
     }
 
-    /// Whom something is known of.
+    /// Returns the nodes that have requested pages before.
     pub fn readers(&self) -> Vec<NodeId> {
         self.readers.keys().copied().collect()
     }
 
-    /// What went to a node ahead of a barrier is what it has after that.
+    /// Learns that a node has a current copy of a page, which it received ahead of a barrier.
     pub fn has(&mut self, node: NodeId, page: Page) {
         if let Some(reader) = self.readers.get_mut(&node) {
             reader.has(&mut self.known, page);
         }
     }
 
-    /// A barrier is passed.
+    /// Learns that a barrier was passed.
     pub fn passed(&mut self) {
         self.phase += u64::from(self.policy == Policy::Auto);
     }
 
-    /// What goes along with a grant to a node, at most `room` pages: those that it will need
-    /// next, of those that `can`. `written` are the pages that the grant names.
+    /// Predicts the pages for a grant to a node: at most `room` pages that it will request next and
+    /// for which `can` returns true. `written` are the pages that the grant names.
     ///
-    /// To be called for each grant once, after all that the node has told was learnt.
+    /// Call this exactly once for each grant, after all reports of the node were learnt.
     pub fn foresee(
         &mut self,
         node: NodeId,
@@ -174,7 +175,7 @@ impl Forecast {
     }
 }
 
-/// What is known of one node.
+/// Returns the state of the `auto` policy for a node.
 fn reader(readers: &mut BTreeMap<NodeId, auto::Reader>, node: NodeId) -> &mut auto::Reader {
     readers.entry(node).or_insert_with(|| auto::Reader::new(node))
 }

@@ -1,17 +1,17 @@
-//! The paper's control of the granularity of communication (§2.2): how many pages go along.
+//! The paper's control of the granularity of communication (§2.2): the number of pages that are
+//! piggybacked.
 //!
-//! If what went along was used right after its transfer, one more goes along next time; if
-//! not, one less, but never fewer than none. The paper does not say how a granularity of none
-//! can grow: here a page is foreseen then as well, and counts as used if it is what is asked
-//! for next.
+//! If all pages were used right after their transfer, the number grows by one. Otherwise it shrinks
+//! by one, down to zero. The paper does not say how it can grow from zero. Here a page is still
+//! predicted at zero, and counts as used if it is requested next.
 
 use crate::message::Page;
 
-/// Of one kind of carrier, to one node.
+/// The granularity for one kind of carrier and one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Granularity {
     pages: usize,
-    /// What the last carrier took along, or would have: what of that was not used yet.
+    /// The pages of the last carrier, sent or only predicted, that were not used yet.
     trial: Option<Trial>,
 }
 
@@ -21,26 +21,26 @@ struct Trial {
     unused: Vec<Page>,
 }
 
-/// It does not grow beyond: it has to come down again.
+/// Upper limit of the granularity. It shrinks by one at a time.
 const MOST: usize = 64;
 
 impl Granularity {
-    /// How many pages go along next.
+    /// Returns the number of pages for the next carrier.
     pub fn pages(&self) -> usize {
         self.pages
     }
 
-    /// These go along (true), or are only foreseen.
+    /// Starts a trial. `sent` is false if the pages were only predicted.
     pub fn begin(&mut self, sent: bool, pages: Vec<Page>) {
         self.trial = (!pages.is_empty()).then_some(Trial { sent, unused: pages });
     }
 
-    /// One that went along was used.
+    /// Records that a page that was sent was used.
     pub fn used(&mut self, page: Page) {
         self.meets(true, page);
     }
 
-    /// A page was asked for.
+    /// Records that a page was requested.
     pub fn asked(&mut self, page: Page) {
         self.meets(false, page);
     }
@@ -51,8 +51,8 @@ impl Granularity {
         }
     }
 
-    /// The next carrier is asked for: what went along with the last was used by now, or not
-    /// right after its transfer.
+    /// Ends the trial when the next carrier is requested. Unused pages were not used right after
+    /// their transfer.
     pub fn judge(&mut self) {
         let Some(Trial { unused, .. }) = self.trial.take() else { return };
         self.pages = match unused.is_empty() {

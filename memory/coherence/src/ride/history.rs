@@ -1,76 +1,76 @@
-//! History: which of our pages a node needed, and whether it can still have them.
+//! History: the pages that a node needed, and whether its copies are still current.
 //!
-//! A page is of no use to who has it as it is. So every change of a page that the home hears
-//! of (its own, another's diff, a notice at a barrier) counts it up, and what a node got last
-//! is remembered with that count. What it needed again and again, and what was changed since,
-//! it will need once more: pages are judged one by one, by what became of them.
+//! A node does not need a page of which it has a current copy. So the home counts the changes of
+//! each page: its own, other nodes' diffs, and notices at barriers. Each page that a node received
+//! is stored with this count. A node will need a page again if it needed it repeatedly and the page
+//! has changed since. Each page is rated by the fate of its own rides.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::message::Page;
 
-/// Pages of one node that are remembered; when they are too many, it begins anew.
+/// Maximum number of pages per node. A full history is cleared.
 const PAGES_MAX: usize = 1 << 16;
-/// A page that was needed so often, and sent in vain so often less, is foreseen.
+/// A page is predicted if its credit is at least this.
 const ENOUGH: i8 = 2;
-/// Phases after which a page that another changed counts as its home's alone again.
+/// Number of phases after which a page that another node changed counts as its home's alone again.
 const LONG: u64 = 16;
-/// More is not remembered.
+/// Upper limit of a page's credit.
 const MOST: i8 = 4;
 
-/// What changes each page.
+/// The changes of all pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Changes(BTreeMap<Page, Changed>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Changed {
-    /// How often it was.
+    /// Number of changes.
     times: u64,
-    /// And how often, when a barrier named it last.
+    /// Value of `times` when a barrier last named the page.
     named: u64,
-    /// In which phase another than its home changed it last.
+    /// The last phase in which a node other than the home changed it.
     by_others: Option<u64>,
 }
 
-/// Who changes pages, and when.
+/// A change of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
-    /// As a barrier says.
+    /// True if a barrier reported it.
     pub barrier: bool,
-    /// Another than their home, or others, too.
+    /// True if the home is not the only writer.
     pub by_others: bool,
-    /// Barriers passed.
+    /// Number of barriers passed.
     pub phase: u64,
 }
 
-/// What a node got.
+/// The pages that a node received.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct History {
     pages: BTreeMap<Page, Got>,
-    /// Those that were needed often enough, by when they were needed last.
+    /// The pages that are predicted, by the time of their last use.
     order: BTreeMap<u64, Page>,
     clock: u64,
-    /// When the page that is needed now was needed before.
+    /// The previous use of the page that is needed now.
     at: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 struct Got {
-    /// How often it was changed before.
+    /// Number of changes of the page when the node received it.
     changes: u64,
-    /// How often it was needed, less how often it was sent in vain.
+    /// Number of times the page was needed, reduced for each time it was sent in vain.
     credit: i8,
     needed: u64,
 }
 
 impl Changes {
-    /// How often.
+    /// Returns the number of changes of a page.
     pub fn of(&self, page: Page) -> u64 {
         self.0.get(&page).map_or(0, |changed| changed.times)
     }
 
-    /// These change; answers which of them anybody ever got.
+    /// Records a change of pages. Returns those of them that any node has received.
     pub fn add(&mut self, pages: Range<Page>, change: Change) -> Vec<Page> {
         let changed = self.0.range_mut(pages).map(|(page, changed)| {
             changed.times += 1;
@@ -85,31 +85,32 @@ impl Changes {
         changed.collect()
     }
 
-    /// Only its home has changed it for some time: what the home has is what all will see.
+    /// Returns true if only its home has changed the page for some time. The home's contents are
+    /// then what all nodes will see.
     pub fn is_its_homes(&self, page: Page, phase: u64) -> bool {
         let by_others = self.0.get(&page).and_then(|changed| changed.by_others);
         by_others.is_none_or(|at| at + LONG < phase)
     }
 
-    /// Somebody gets it: from now on it counts.
+    /// Starts to count the changes of a page. Returns the number so far.
     pub fn count(&mut self, page: Page) -> u64 {
         self.0.entry(page).or_default().times
     }
 }
 
 impl History {
-    /// It has the page as it is, so far as we know.
+    /// Returns true if the node is believed to have a current copy of the page.
     pub fn has(&self, page: Page, changes: &Changes) -> bool {
         self.pages.get(&page).is_some_and(|got| got.changes == changes.of(page))
     }
 
-    /// It has dropped what it got, since a barrier named the page.
+    /// Returns true if the node has dropped its copy, since a barrier has named the page.
     pub fn has_dropped(&self, page: Page, changes: &Changes) -> bool {
         let named = changes.0.get(&page).map_or(0, |changed| changed.named);
         self.pages.get(&page).is_some_and(|got| got.changes < named)
     }
 
-    /// It gets the page as it is now.
+    /// Records that the node receives the current page.
     pub fn gets(&mut self, page: Page, changes: &mut Changes) {
         if self.pages.len() >= PAGES_MAX {
             *self = Self::default();
@@ -117,7 +118,8 @@ impl History {
         self.pages.entry(page).or_default().changes = changes.count(page);
     }
 
-    /// It changed the page itself, and keeps what it has, if that was as it was before.
+    /// Records that the node changed the page itself. Its copy stays current if it was current
+    /// before.
     pub fn changed_itself(&mut self, page: Page, changes: &Changes) {
         if let Some(got) = self.pages.get_mut(&page)
             && got.changes + 1 == changes.of(page)
@@ -126,7 +128,7 @@ impl History {
         }
     }
 
-    /// It needs the page: asks for it, or has used what was sent.
+    /// Records that the node needs the page: it requested it, or used a ride.
     pub fn needs(&mut self, page: Page) {
         let got = self.pages.entry(page).or_default();
         self.order.remove(&got.needed);
@@ -139,7 +141,7 @@ impl History {
         }
     }
 
-    /// The page was sent in vain.
+    /// Records that the page was sent in vain.
     pub fn was_wasted(&mut self, page: Page) {
         if let Some(got) = self.pages.get_mut(&page) {
             got.credit = (got.credit - MOST).max(-MOST);
@@ -149,8 +151,8 @@ impl History {
         }
     }
 
-    /// What it needed often enough, in the order in which it needed them last, from the page on
-    /// that it needs now.
+    /// Predicts the pages that the node needed often enough. They are in the order of their last
+    /// use, starting after the page that is needed now.
     pub fn foresees(&self) -> impl Iterator<Item = Page> {
         let (before, after) = (self.order.range(..=self.at), self.order.range(self.at + 1..));
         after.chain(before).map(|(_, page)| *page)

@@ -1,23 +1,25 @@
-//! Rides: pages that go along with messages that are sent anyway, to nodes that will want them.
-//! (Sakaguchi et al., *Ainori communication*, 2006.)
+//! Rides: pages that are piggybacked on messages to nodes that are predicted to use them (Sakaguchi
+//! et al., *Ainori communication*, 2006).
 //!
-//! Who sends a grant (a page, a barrier, a lock), or word that it has reached a barrier, may let
-//! pages go along of which it is the home: what it [foresees](forecast) that the other will ask it
-//! for next; or push them, in a message of their own. The other keeps them aside until a task
-//! wants them, which then costs a fault and no message; and its next message of that kind to the
-//! same node says which of them were of use.
+//! A node sends grants of pages, barriers and locks, and notifies its parent when it reaches a
+//! barrier. On these messages it can piggyback pages whose home it is, if it [predicts](forecast)
+//! that the receiver will request them next. It can also push pages in a message of their own.
 //!
-//! The parts know nothing of each other but this:
+//! The receiver stores the pages without mapping them. Their first use costs a fault, but no
+//! message. The receiver's next message of that kind to the same node reports which of the pages it
+//! used.
 //!
-//! | part | knows |
+//! The parts have separate responsibilities:
+//!
+//! | part | responsibility |
 //! |---|---|
-//! | [`forecast`] | what others asked this node for and used, hence what they want next, and how many pages a grant is to carry: pure guesses, any of which may be wrong |
-//! | [`differences`], [`granularity`] | the paper's predictor and its control, one each |
-//! | [`runs`] | how far a node goes through memory page by page |
-//! | [`sweeps`] | how much of its own memory a node is about to use for the first time |
-//! | [`history`], [`sequence`], [`trust`] | further predictors, and who of them is heard |
-//! | [`auto`] | lets all of them compete |
-//! | `scope/rides.rs`, `scope/ahead.rs` | which pages *may* go along and be taken: consistency. It asks the forecast, and believes nothing |
+//! | [`forecast`] | predicts the pages that other nodes will request; may be wrong |
+//! | [`differences`], [`granularity`] | the paper's predictor, and its control of the page count |
+//! | [`runs`] | sequential access, page by page |
+//! | [`sweeps`] | first use of a node's own memory |
+//! | [`history`], [`sequence`], [`trust`] | further predictors, and their accuracy |
+//! | [`auto`] | competition of all predictors |
+//! | `scope/rides.rs`, `scope/ahead.rs` | consistency: which pages *may* be sent and accepted |
 //!
 //! A new predictor is a file here, a value of [`By`], and a line in [`auto`].
 
@@ -37,26 +39,26 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::message::{Op, Page};
 
-/// Which messages carry rides, and who says which pages.
+/// The messages that carry rides, and the predictors of these pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Policy {
-    /// None do.
+    /// No rides.
     #[default]
     Normal,
-    /// Pages' grants, as the paper's predictor says.
+    /// Page grants carry the pages of the paper's predictor.
     Ainori1,
-    /// And barriers' grants.
+    /// As `Ainori1`, and barrier grants carry pages too.
     Ainori2,
-    /// And locks' grants: pages that were written under the lock.
+    /// As `Ainori2`, and lock grants carry pages that were written under the lock.
     Ainori3,
-    /// Any grant, as the best of several predictors say ([`auto`]).
+    /// All grants carry pages, chosen by the best of several predictors ([`auto`]).
     Auto,
-    /// Pages' grants: what lies behind them, as far as the node is used to go ([`runs`]).
+    /// Page grants carry the following pages, as far as the node's earlier runs went ([`runs`]).
     Runs,
 }
 
 impl Policy {
-    /// All of them.
+    /// All policies.
     pub const ALL: [Policy; 6] = [
         Policy::Normal,
         Policy::Ainori1,
@@ -66,7 +68,7 @@ impl Policy {
         Policy::Runs,
     ];
 
-    /// The paper's name.
+    /// Returns the paper's name of the policy.
     pub fn name(self) -> &'static str {
         match self {
             Policy::Normal => "normal",
@@ -78,12 +80,12 @@ impl Policy {
         }
     }
 
-    /// The policy of that name.
+    /// Returns the policy with this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|policy| policy.name() == name)
     }
 
-    /// Who says which pages go along with this carrier, or first of all: nobody, if none do.
+    /// Returns the first predictor for this carrier, or `None` if the carrier has no rides.
     pub fn predictor(self, carrier: Carrier) -> Option<By> {
         match (self, carrier) {
             (Policy::Normal, _) => None,
@@ -98,27 +100,27 @@ impl Policy {
     }
 }
 
-/// What a page can ride on.
+/// A message that can carry rides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Carrier {
-    /// OP_GETPGRANT: a page ride.
+    /// OP_GETPGRANT: the grant of a page.
     Page,
-    /// OP_BARRGRANT: a barrier ride.
+    /// OP_BARRGRANT: the grant of a barrier.
     Barrier,
-    /// OP_ACQGRANT: a lock ride.
+    /// OP_ACQGRANT: the grant of a lock.
     Lock,
-    /// OP_BARR: from a node that has reached a barrier to its parent.
+    /// OP_BARR: a barrier arrival, from a node to its parent.
     Arrival,
-    /// OP_PUSH, which carries nothing else: from a node that has reached a barrier to any other.
+    /// OP_PUSH: only rides, from a node that has reached a barrier to any other node.
     Push,
 }
 
 impl Carrier {
-    /// All of them.
+    /// All carriers.
     pub const ALL: [Carrier; 5] =
         [Carrier::Page, Carrier::Barrier, Carrier::Lock, Carrier::Arrival, Carrier::Push];
 
-    /// As reports call it.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Carrier::Page => "page",
@@ -129,7 +131,7 @@ impl Carrier {
         }
     }
 
-    /// The message.
+    /// Returns the operation of the message.
     pub fn op(self) -> Op {
         match self {
             Carrier::Page => Op::GetPageGrant,
@@ -140,48 +142,49 @@ impl Carrier {
         }
     }
 
-    /// That message is a carrier.
+    /// Returns the carrier that is this operation, if any.
     pub fn of(op: Op) -> Option<Self> {
         Self::ALL.into_iter().find(|carrier| carrier.op() == op)
     }
 
-    /// It leaves before its sender passes a barrier, and what it brings is for after that.
+    /// Returns true if the carrier leaves before its sender passes a barrier. Its pages are used
+    /// after the barrier.
     pub fn is_ahead(self) -> bool {
         matches!(self, Carrier::Arrival | Carrier::Push)
     }
 }
 
-/// Messages that tell what became of rides.
+/// Returns true if messages of this operation report the fates of earlier rides.
 pub fn tells(op: Op) -> bool {
     matches!(op, Op::GetPage | Op::Acquire | Op::Barrier | Op::Push)
 }
 
-/// Who foresaw it. Numbers are part of the messages' format.
+/// The predictor of a page. The numbers are part of the message format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum By {
-    /// Who checks the protocol: any page, any time.
+    /// Pages that a test of the protocol selects, at any time.
     Chance = 0,
     /// The paper's predictor: the last three [differences] of page numbers.
     Differences = 1,
-    /// It was written under the lock that is granted.
+    /// The page was written under the lock that is granted.
     Written = 2,
-    /// The node needed it again and again, and it was changed since ([`history`]).
+    /// The node needed the page repeatedly, and it has changed since ([`history`]).
     History = 3,
-    /// The phase goes on as the one before ([`sequence`]).
+    /// The phase continues like an earlier one ([`sequence`]).
     Shape = 4,
-    /// The last difference goes on ([`sequence`]).
+    /// The last difference repeats ([`sequence`]).
     Stride = 5,
-    /// The page after the last ([`sequence`], [`runs`]).
+    /// The page after the last one ([`sequence`], [`runs`]).
     Next = 6,
 }
 
 impl By {
-    /// All of them, in the order of their numbers.
+    /// All predictors, in the order of their numbers.
     pub const ALL: [By; 7] =
         [By::Chance, By::Differences, By::Written, By::History, By::Shape, By::Stride, By::Next];
 
-    /// As reports call it.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             By::Chance => "chance",
@@ -195,27 +198,28 @@ impl By {
     }
 }
 
-/// What is said of a ride. Numbers are part of the messages' format.
+/// The fate of a ride. The numbers are part of the message format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Fate {
-    /// It goes along with this message.
+    /// The page is in this message.
     Aboard = 0,
-    /// A task has used it.
+    /// A task has used the page.
     Used = 1,
-    /// No task has used it, and none will: another wrote it, or it was there already.
+    /// No task has used the page, and none will: another node wrote it, or a copy was present
+    /// already.
     Wasted = 2,
-    /// It came when the page had been asked for already.
+    /// The page arrived after it had been requested.
     Late = 3,
-    /// No task used it between the barrier that it came for and the next; it is there still.
+    /// No task used the page in the phase for which it was sent. The copy is still present.
     Idle = 4,
 }
 
 impl Fate {
-    /// All of them, in the order of their numbers.
+    /// All fates, in the order of their numbers.
     pub const ALL: [Fate; 5] = [Fate::Aboard, Fate::Used, Fate::Wasted, Fate::Late, Fate::Idle];
 
-    /// As traces call it.
+    /// Returns the name in traces.
     pub fn name(self) -> &'static str {
         match self {
             Fate::Aboard => "aboard",
@@ -227,14 +231,14 @@ impl Fate {
     }
 }
 
-/// A page that goes along with a message, or what became of one that did.
+/// A page that is piggybacked on a message, or the fate of one that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Ride {
     /// The page.
     pub page: Page,
-    /// Who foresaw it.
+    /// The predictor of the page.
     pub by: By,
-    /// What is said of it.
+    /// The fate of the ride.
     pub fate: Fate,
 }
 
@@ -247,34 +251,33 @@ struct Raw {
     zero: [u8; 2],
 }
 
-/// Bytes of pages that a message carries: the one that was asked for, and rides.
+/// Bytes of pages that a message carries, the requested page included.
 const MESSAGE_BYTES: usize = 64 << 10;
 
-/// How many pages of so many bytes a message carries, at most: at least one.
+/// Returns the maximum number of pages of `page_bytes` bytes in a message; at least one.
 pub fn pages_max(page_bytes: usize) -> u32 {
     u32::try_from((MESSAGE_BYTES / page_bytes).max(1)).expect("a page has bytes")
 }
 
-/// Rides, and what is said of them, in one message: the header counts them in a byte.
+/// Maximum number of ride records in a message. The header counts them in one byte.
 pub const MOST: usize = u8::MAX as usize;
 
 impl Ride {
-    /// Bytes at the message's end.
+    /// Size of a ride record in bytes.
     pub const BYTES: usize = size_of::<Raw>();
 
-    /// It goes along with this message.
+    /// Returns true if the page is in this message.
     pub fn is_aboard(&self) -> bool {
         self.fate == Fate::Aboard
     }
 }
 
-/// How many pages' bytes rides bring along.
+/// Returns the number of pages that the message carries for these rides.
 pub fn aboard(rides: &[Ride]) -> usize {
     rides.iter().filter(|ride| ride.is_aboard()).count()
 }
 
-/// Appends what is said of rides to a message's body; the bytes of those aboard stand at its
-/// beginning.
+/// Appends ride records to a message's body. The pages themselves are at the beginning of the body.
 pub fn append(body: &mut Vec<u8>, rides: &[Ride]) {
     for ride in rides {
         let raw =
@@ -283,7 +286,7 @@ pub fn append(body: &mut Vec<u8>, rides: &[Ride]) {
     }
 }
 
-/// The last `count` rides of a body and what stands before them: nothing if there are none.
+/// Splits the last `count` ride records off a body. Returns `None` if they are malformed.
 pub fn split(body: &[u8], count: u8) -> Option<(&[u8], Vec<Ride>)> {
     let at = body.len().checked_sub(usize::from(count) * Ride::BYTES)?;
     let (rest, tail) = body.split_at(at);

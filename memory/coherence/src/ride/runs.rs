@@ -1,56 +1,56 @@
-//! Runs: who goes through memory page by page, up or down, wants the next ones, too; so many of
-//! them as it has just gone through without a break.
+//! Sequential access: a node that reads memory page by page, up or down, will need the following
+//! pages. Their predicted number is the number that it has just used without a gap.
 //!
-//! A node goes through several parts of its memory at a time (what it reads, what it writes, what
-//! each of its threads does): several runs are followed, and the one that was left longest ago is
-//! forgotten. How long those were says how many pages come along where a new run may begin: with
-//! runs of sixteen pages all come with the first, and where pages are used one by one none does.
+//! A node may access several parts of its memory alternately, such as input, output, and the data
+//! of each thread. So several runs are tracked, and the least recently used one is replaced. The
+//! length of finished runs determines the prefetch at the start of a new run. If runs have sixteen
+//! pages, all of them come with the first. If pages are used singly, no page is prefetched.
 
 use std::collections::VecDeque;
 
 use crate::message::Page;
 
-/// Runs that are followed at a time.
+/// Maximum number of runs that are tracked.
 const RUNS: usize = 8;
-/// Pages that come along, at most; and where a run may begin.
+/// Maximum number of pages that are prefetched, within a run and at the start of one.
 const MOST: usize = 63;
 const FIRST_MOST: usize = 16;
 
-/// Of one node.
+/// The runs of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Runs {
-    /// The last one first.
+    /// The runs, most recently used first.
     runs: VecDeque<Run>,
-    /// How long they usually are.
+    /// The usual length of a run.
     usual: usize,
 }
 
-/// Pages one after the other.
+/// A run of consecutive pages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Run {
-    /// The page that was asked for last, and so many behind it that may have come along.
+    /// The last requested page, and the number of pages after it that may have been prefetched.
     asked: Page,
     along: usize,
-    /// It goes down.
+    /// True if the run goes down.
     down: bool,
-    /// Of those, so many may have been used or not.
+    /// Number of prefetched pages that may not have been used.
     open: usize,
-    /// So many were used.
+    /// Number of used pages.
     used: usize,
-    /// It has gone on, so far, after it was asked for.
+    /// True if a page after the first one was requested.
     goes_on: bool,
 }
 
 impl Run {
-    /// How far behind the page that was asked for last another is, as the run goes.
+    /// Returns the distance of `page` from the last requested page, in the direction of the run.
     fn ahead(&self, page: Page, down: bool) -> Option<Page> {
         if down { self.asked.checked_sub(page) } else { page.checked_sub(self.asked) }
     }
 
-    /// The page may come next; whether the run goes down then.
+    /// Returns the direction of the run (true for down) if the page continues it.
     fn expects(&self, page: Page) -> Option<bool> {
         let is_next = |down: &bool| {
-            // One that has not gone on may turn round.
+            // A run with only one request may change direction.
             let along = if *down == self.down { self.along } else { 0 };
             (*down == self.down || !self.goes_on)
                 && self.ahead(page, *down).is_some_and(|it| (1..=1 + along as Page).contains(&it))
@@ -64,7 +64,7 @@ impl Run {
 }
 
 impl Runs {
-    /// The node asks for a page.
+    /// Learns that the node requested a page.
     pub fn asks(&mut self, page: Page) {
         let expected = |(at, run): (usize, &Run)| Some((at, run.expects(page)?));
         let run = match self.runs.iter().enumerate().find_map(expected) {
@@ -83,7 +83,7 @@ impl Runs {
         self.runs.push_front(run);
     }
 
-    /// It has used a page that came along.
+    /// Learns that the node used a prefetched page.
     pub fn uses(&mut self, page: Page) {
         if let Some(run) = self.runs.iter_mut().find(|run| run.has(page)) {
             run.used += 1;
@@ -91,12 +91,12 @@ impl Runs {
         }
     }
 
-    /// A run is over. A few single pages among longer runs, such as those of locks, do not change
-    /// much.
+    /// Learns the length of a finished run. A few single pages among longer runs, such as pages of
+    /// locks, have little effect.
     fn learn(&mut self, run: &Run) {
         let usual = self.usual.max(1);
-        // Where it has gone on, its end is somewhere among what came along last; else what came
-        // along with its first page was of no use.
+        // If the run continued, its end is within the last prefetch. Otherwise the prefetch with
+        // its first page was useless.
         let most = run.used + if run.goes_on { run.open } else { 0 };
         self.usual = if run.used > usual {
             run.used.max(usual + usual / 2).min(FIRST_MOST)
@@ -105,7 +105,7 @@ impl Runs {
         };
     }
 
-    /// The pages that come along with the one that it has just asked for.
+    /// Predicts the pages after the one that was just requested.
     pub fn foresees(&mut self) -> impl Iterator<Item = Page> + use<> {
         let usual = self.usual.max(1);
         let (asked, along, down) = match self.runs.front_mut() {
@@ -126,13 +126,13 @@ impl Runs {
 mod tests {
     use super::*;
 
-    /// Goes through these pages; how many had to be asked for.
+    /// Accesses these pages. Returns the number of requests.
     fn goes(runs: &mut Runs, pages: impl Iterator<Item = Page>) -> usize {
         let (mut asked, mut there) = (0, Vec::new());
         let mut came: Vec<Page> = Vec::new();
         for page in pages {
             if there.contains(&page) {
-                // The last one that came tells of all.
+                // The use of the last prefetched page shows the use of all of them.
                 if came.last() == Some(&page) {
                     came.drain(..).for_each(|page| runs.uses(page));
                 }
@@ -169,7 +169,7 @@ mod tests {
             (0..20).map(|run| goes(&mut runs, 1000 * run..1000 * run + 16)).collect();
         assert_eq!(asked[0], 4, "1, 2, 5 and the rest");
         assert_eq!(asked[19], 1, "{asked:?}");
-        // A lock now and then.
+        // Access the page of a lock now and then.
         for run in 20..30 {
             assert_eq!(goes(&mut runs, 1000 * run..1000 * run + 1), 1);
             (0..4).for_each(|part| {

@@ -1,32 +1,34 @@
-//! Sequences: the pages that a node needs in one phase, between two barriers, one after the
-//! other; and two predictors that look at nothing else.
+//! Sequences: the pages that a node needs in one phase, between two barriers, in order. Two
+//! predictors use nothing else.
 //!
-//! **Stride**: the difference of the last two goes on. **Shape**: the phase goes on as the one
-//! before it did, from another page; a program that goes through a matrix begins each phase
-//! elsewhere, and takes the same steps. As many programs touch one page and then many in turns
-//! (a pivot, then its row), there are two shapes: what follows a phase of one page, and what
-//! follows others.
+//! **Stride**: the last difference repeats. **Shape**: the phase continues like the one before, but
+//! starts at another page. A program that traverses a matrix starts each phase elsewhere and takes
+//! the same steps.
+//!
+//! Many programs access one page and then many pages in alternate phases, such as a pivot and then
+//! its row. So there are two shapes, one after a phase with one page, the other after all other
+//! phases.
 
 use crate::message::Page;
 
-/// Pages of a phase that are remembered.
+/// Maximum number of pages of a phase that are stored.
 const STEPS_MAX: usize = 256;
 
-/// The pages that a node needed in this phase, and how the phases before went.
+/// The pages that a node needed in this phase, and the shapes of earlier phases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sequence {
     phase: u64,
     pages: Vec<Page>,
-    /// Steps from the first page, of the last phase that followed one of several pages, and of
-    /// the last that followed one of a single page.
+    /// The steps from the first page of a phase: the last one after a phase with several pages, and
+    /// the last one after a phase with one page.
     shapes: [Vec<i64>; 2],
-    /// Which of these the phase now follows.
+    /// The shape that the current phase follows.
     follows: usize,
 }
 
 impl Sequence {
-    /// The phase in which a page is asked for. What is said of rides before belongs to the one
-    /// before it.
+    /// Starts a new phase if a page is requested in one. Fates that are reported earlier belong to
+    /// the old phase. Returns true if the phase is new.
     pub fn begins(&mut self, phase: u64) -> bool {
         if phase == self.phase {
             return false;
@@ -41,29 +43,29 @@ impl Sequence {
         true
     }
 
-    /// How many pages the longest of the phases took that are remembered, if any are.
+    /// Returns the number of pages of the longest stored phase, if there is one.
     pub fn longest(&self) -> Option<usize> {
         self.shapes.iter().map(Vec::len).max().filter(|&longest| longest > 0)
     }
 
-    /// The next page that was needed.
+    /// Learns the next page that was needed.
     pub fn learn(&mut self, page: Page) {
         if self.pages.len() < STEPS_MAX {
             self.pages.push(page);
         } else {
-            // The last two say how it goes on.
+            // The last two pages determine the stride.
             self.pages.rotate_left(1);
             self.pages[STEPS_MAX - 1] = page;
         }
     }
 
-    /// The page after the last, and those after that.
+    /// Predicts the pages after the last one.
     pub fn next_pages(&self) -> impl Iterator<Item = Page> {
         let last = self.pages.last().copied();
         (1..).map_while(move |step| last?.checked_add(step))
     }
 
-    /// The last difference goes on.
+    /// Predicts the last difference again and again.
     pub fn stride(&self) -> impl Iterator<Item = Page> {
         let step = match self.pages[..] {
             [.., before, last] if before != last => Some((last, last.wrapping_sub(before) as i64)),
@@ -76,7 +78,7 @@ impl Sequence {
         })
     }
 
-    /// The phase goes on as one before.
+    /// Predicts the rest of the phase from the shape that it follows.
     pub fn shape(&self) -> impl Iterator<Item = Page> {
         let shape = &self.shapes[self.follows];
         let at = self.pages.len();

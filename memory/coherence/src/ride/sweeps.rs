@@ -1,64 +1,65 @@
-//! Sweeps: a thread that uses memory for the first time, or writes pages that were only read
-//! before, will use the neighbouring pages next. So each sweep prefetches twice as many pages as
-//! before, up or down. The use of a prefetched page causes no event.
+//! Sweeps: sequential first use of memory. A thread that uses memory for the first time, or first
+//! writes pages that were only read, will do so with neighbouring pages too. So each step of a
+//! sweep, up or down, prepares twice as many pages as the step before. The use of a prepared page
+//! causes no event.
 //!
-//! A prefetched page takes memory, used or not. A sweep that goes on has used the pages that were
-//! prefetched for it. All other prefetched pages, whose use is unknown, are limited to a share of
-//! the used pages, for all sweeps together. So sparse use takes memory for the used pages only.
-//! Pages that were reset (unmapped) do not count any more.
+//! A prepared page takes memory, used or not. A sweep that continues has used the pages that were
+//! prepared for it. The use of all other prepared pages is unknown. Their number is limited to a
+//! share of the used pages, for all sweeps together. So sparse use takes memory for the used pages
+//! only. Pages that were reset (unmapped) no longer count.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::message::Page;
 
-/// Sweeps that are followed at a time: who sorts goes through as many parts.
+/// Maximum number of sweeps that are tracked. A sorting program sweeps over as many parts.
 const SWEEPS: usize = 1024;
-/// Limit of the prefetched pages whose use is unknown: a number of pages, plus one for each `SHARE`
-/// used pages.
+/// Limit of prepared pages whose use is unknown: `SLACK`, plus one for each `SHARE` used pages.
 const SLACK: Page = 64;
 const SHARE: Page = 8;
 
-/// Of one node.
+/// The sweeps of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Sweeps {
-    /// By number: the one that went on last has the highest.
+    /// The sweeps by number. The most recently continued sweep has the highest number.
     sweeps: BTreeMap<u64, Sweep>,
-    /// Which goes on with a page.
+    /// The sweep that continues with a page.
     next: BTreeMap<Page, u64>,
     last: u64,
-    /// Counts of used and of prepared pages, where prepared pages take memory.
+    /// Counts of used and prepared pages, if prepared pages take memory.
     counts: Option<Counts>,
 }
 
-/// Of pages that were first used here and have not been reset since.
+/// Counts of pages that this node was the first to use, without pages that were reset since.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Counts {
     used: Page,
-    /// Prepared, and not known to be used.
+    /// Prepared pages whose use is unknown.
     open: Page,
 }
 
 /// The result of a first use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prepare {
-    /// The pages to prepare now, among them the one that is used.
+    /// The pages to prepare now. They include the used page.
     pub ready: Range<Page>,
-    /// The pages that were prepared for the sweep before, which has used them.
+    /// The pages that the previous step of the sweep prepared. The sweep has used them.
     pub before: Range<Page>,
 }
 
-/// Neighbours that were used one after the other.
+/// Neighbouring pages that were used one after the other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Sweep {
     /// The pages that were prepared last.
     ready: Range<Page>,
-    /// Whether it goes down, as soon as it has gone on.
+    /// True if the sweep goes down. `None` until it has continued once.
     down: Option<bool>,
 }
 
 impl Sweep {
-    /// The pages with which it goes on. Who goes to and fro between two pages sweeps nothing.
+    /// Returns the pages that would continue the sweep. Once it has a direction, alternation
+    /// between two pages does not continue it.
     fn next(&self) -> impl Iterator<Item = Page> {
         let up = (self.down != Some(true)).then_some(self.ready.end);
         let down = self.ready.start.checked_sub(1).filter(|_| self.down != Some(false));
@@ -67,14 +68,14 @@ impl Sweep {
 }
 
 impl Sweeps {
-    /// Of memory that is taken by being made ready.
+    /// Creates sweeps over memory whose prepared pages take memory.
     pub fn of_memory() -> Self {
         Self { counts: Some(Counts::default()), ..Self::default() }
     }
 
-    /// A page is used for the first time. Returns the pages to prepare, this one among them: at
-    /// most `most`, up to the first that `can` not. `is_prepared` says of a page whether it was
-    /// prepared and is not known to be used.
+    /// Records the first use of a page. Returns the pages to prepare: at most `most`, up to the
+    /// first page for which `can` returns false. `is_prepared` returns true if a page was prepared
+    /// and its use is unknown.
     pub fn first_use(
         &mut self,
         page: Page,
@@ -110,8 +111,8 @@ impl Sweeps {
         Prepare { ready, before }
     }
 
-    /// These pages are reset. Of those that were first used here, `used` are known to be used and
-    /// `prepared` are not.
+    /// Records a reset of pages. Among those that this node was the first to use, `used` are known
+    /// to be used and `prepared` are not.
     pub fn reset(&mut self, pages: Range<Page>, used: Page, prepared: Page) {
         let met: Vec<u64> =
             self.next.range(pages.start..=pages.end).map(|(_, &number)| number).collect();
@@ -124,8 +125,8 @@ impl Sweeps {
         }
     }
 
-    /// One page, and so many that were made ready before it, are used; so many others may be made
-    /// ready now.
+    /// Counts one page as used, and `ready` pages that were prepared before it. Returns the number
+    /// of other pages that may be prepared now.
     fn room(&mut self, ready: Page) -> Page {
         let Some(counts) = &mut self.counts else { return Page::MAX - 1 };
         counts.used += 1 + ready;
@@ -137,7 +138,7 @@ impl Sweeps {
         self.last += 1;
         for page in sweep.next() {
             let other = self.next.insert(page, self.last);
-            // Two sweeps that expect the same page are one.
+            // Merge two sweeps that expect the same page.
             other.and_then(|other| self.remove(other));
         }
         self.sweeps.insert(self.last, sweep);
@@ -164,8 +165,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// How often somebody is stopped who uses these pages one after the other, and how many are
-    /// ready then.
+    /// Uses these pages one after the other. Returns the number of faults and the number of
+    /// prepared pages.
     fn stops(sweeps: &mut Sweeps, pages: impl Iterator<Item = Page>) -> (usize, usize) {
         let (mut ready, mut prepared) = (BTreeSet::new(), BTreeSet::new());
         let stops = pages
@@ -176,7 +177,7 @@ mod tests {
         (stops, ready.len())
     }
 
-    /// Uses a page; `prepared` are those that are not known to be used.
+    /// Uses a page. `prepared` are the pages whose use is unknown.
     fn go_on(
         sweeps: &mut Sweeps,
         page: Page,
@@ -239,24 +240,25 @@ mod tests {
             assert!(ready <= used + used / 6 + SLACK as usize, "{ready} of {used}");
             (stops, ready)
         };
-        // Each sixteenth; one by one in no order; parts of rows, of three and of forty pages.
+        // Each sixteenth page; single pages in random order; parts of rows, of three and of forty
+        // pages.
         assert_eq!(much(&mut (0..16 * 4096).step_by(16), 4096), (4096, 4096));
         much(&mut (0..4096).map(|at| at * 1237 % 8192), 4096);
         much(&mut (0..4096).map(|at| at / 3 * 16 + at % 3), 4096);
         much(&mut (0..4096).map(|at| at / 40 * 64 + at % 40), 4096);
-        // All of it, in order: as soon as it has used some, 64 at a time.
+        // All pages in order: after some use, 64 at a time.
         let (stops, _) = much(&mut (0..16384), 16384);
         assert!(stops < 16384 / 64 + 40, "{stops}");
     }
 
-    /// The prefetched pages are a share of the pages held now, not of all pages ever used.
+    /// The limit is a share of the pages held now, not of all pages ever used.
     #[test]
     fn memory_that_was_reset_counts_no_more() {
         let mut sweeps = Sweeps::of_memory();
         for round in 0..20 {
             let first = round * 10_000;
             let (mut ready, mut prepared) = (BTreeSet::new(), BTreeSet::new());
-            // Rows of three pages, whose last one may be prepared in vain.
+            // Rows of three pages, the last of which may be prepared in vain.
             for page in (0..4096).map(|at| first + at / 3 * 16 + at % 3) {
                 if !ready.contains(&page) {
                     go_on(&mut sweeps, page, &mut ready, &mut prepared);

@@ -1,7 +1,8 @@
-//! Trust: how often who foresees pages is right. It is heard only if that is nearly always.
+//! Trust: the accuracy of predictors. A predictor is used only while nearly all of its predictions
+//! are right.
 //!
-//! History is judged twice: by what it says when a page is asked for, and by what it says at a
-//! barrier, which is another thing.
+//! History has two scores. One rates its predictions at page requests, the other those at barriers,
+//! where less is known.
 
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
@@ -9,14 +10,15 @@ use std::ops::{Index, IndexMut};
 use super::By;
 use crate::message::Page;
 
-/// What is remembered: older experience counts half.
+/// Number of predictions after which older ones count half.
 const EXPERIENCE: u32 = 64;
-/// So many must be right before any counts, with one node;
+/// Minimum number of predictions for one node before its own score counts.
 const ENOUGH: u32 = 2;
-/// and before a node is judged as others were.
+/// Minimum number of right predictions, for all nodes, to use a predictor for a node without a
+/// score. For one node, this number outweighs bad experience with other nodes.
 const MANY: u32 = 8;
 
-/// How often a predictor was right, of how often it can be said.
+/// Counts of right and wrong predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Trust {
     right: u32,
@@ -36,40 +38,40 @@ impl Trust {
         self.right + self.wrong >= ENOUGH
     }
 
-    /// It does more harm than good.
+    /// Returns true if the predictor does more harm than good.
     pub fn is_wrong(&self) -> bool {
         8 * self.wrong > self.right
     }
 
-    /// Time has passed: who is not heard is tried again at last.
+    /// Forgets one wrong prediction, so that a rejected predictor is tried again eventually.
     pub fn forgive(&mut self) {
         self.wrong = self.wrong.saturating_sub(1);
     }
 
-    /// Eleven of twelve.
+    /// Returns true if at least eleven of twelve predictions were right.
     fn is_right(&self) -> bool {
         self.right >= ENOUGH && self.right >= 11 * self.wrong
     }
 }
 
-/// More than one message's.
+/// Upper limit of the depth; more than one message holds.
 const DEPTH_MAX: usize = 64;
 
-/// Who is judged: a predictor, where it is asked.
+/// A predictor in one of its uses, which has a score of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// The predictor.
     pub by: By,
-    /// Where nothing says what a node needs now: at a barrier. What was often needed is needed
-    /// then more seldom than after a page that it followed.
+    /// True at a barrier, where no request shows what the node needs now. Pages that were often
+    /// needed are needed less reliably there than after a page that they followed.
     pub blind: bool,
 }
 
-/// As many as there are: history is judged by itself where it is blind.
+/// Number of scores. History has a second one for blind predictions.
 const JUDGED: usize = By::ALL.len() + 1;
 
 impl Judged {
-    /// All of them.
+    /// Returns all predictors and uses.
     pub fn all() -> impl Iterator<Item = Self> {
         let seeing = By::ALL.into_iter().map(|by| Self { by, blind: false });
         seeing.chain([Self { by: By::History, blind: true }])
@@ -80,7 +82,7 @@ impl Judged {
     }
 }
 
-/// Of all that are judged.
+/// A value for each predictor and use.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Of<T>([T; JUDGED]);
 
@@ -103,50 +105,53 @@ impl<T> IndexMut<Judged> for Of<T> {
     }
 }
 
-/// Of all predictors.
+/// The scores of all predictors.
 pub type Trusts = Of<Trust>;
 
-/// A predictor was right or not, with one node and so with all.
+/// Records whether a predictor was right, in the score for one node and in the score for all nodes.
 pub fn judge(one: &mut Trusts, all: &mut Trusts, judged: Judged, right: bool) {
     one[judged].add(right);
     all[judged].add(right);
 }
 
-/// Those to be heard: whom experience with this node speaks for; where there is none yet, that
-/// with all nodes. What is judged page by page is heard until experience speaks against it.
+/// Returns true if a predictor may be used for a node. The node's own score decides; without
+/// experience, the score for all nodes. Predictors that are rated page by page are used until their
+/// score turns bad.
 pub fn heard(one: &Trusts, all: &Trusts, judged: Judged) -> bool {
     let (one, all) = (one[judged], all[judged]);
     match (judged.by, one.knows()) {
         (By::History | By::Written, true) => !one.is_wrong(),
         (By::History | By::Written, false) => !all.is_wrong(),
-        // To be right twice where others are wrong is luck.
+        // Two right predictions are luck if the predictor is wrong for other nodes.
         (_, true) => one.is_right() && (all.is_right() || one.right >= MANY),
         (_, false) => all.right >= MANY && all.is_right(),
     }
 }
 
-/// One predictor's pages for one node: the next that it will need, and those that were sent.
+/// The test of one predictor for one node: the next page that it predicts, and the pages that were
+/// sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Trial {
     guess: Option<Page>,
     sent: BTreeMap<Page, u64>,
-    /// All that was sent was needed, since so many were.
+    /// Number of pages to send: doubled whenever all of the pages sent were needed.
     depth: usize,
 }
 
 impl Trial {
-    /// How many pages may be sent: twice as many as when all were needed, one at first.
+    /// Returns the number of pages that may be sent: at first one, then twice as many each time all
+    /// were needed.
     pub fn depth(&self) -> usize {
         self.depth.max(1)
     }
 
-    /// The next page is foreseen.
+    /// Sets the prediction of the next page.
     pub fn guess(&mut self, page: Option<Page>) {
         self.guess = page;
     }
 
-    /// A phase begins: nobody foresees that. What was foreseen or sent before and not needed was
-    /// wrong; how many.
+    /// Ends a phase. The first page of a new phase is not predicted. Returns the number of wrong
+    /// predictions: the pending one, and pages that were sent in earlier phases and not needed.
     pub fn pass(&mut self, phase: u64) -> usize {
         let guesses = usize::from(self.guess.take().is_some());
         let sent = self.sent.len();
@@ -157,12 +162,13 @@ impl Trial {
         guesses + sent - self.sent.len()
     }
 
-    /// These are sent.
+    /// Records that a page was sent.
     pub fn sends(&mut self, page: Page, phase: u64) {
         self.sent.insert(page, phase);
     }
 
-    /// The node needs a page: whether that was foreseen, if it was said.
+    /// Records that the node needs a page. Returns whether that was predicted, if there was a
+    /// prediction.
     pub fn needs(&mut self, page: Page) -> Option<bool> {
         let guess = self.guess.take();
         if self.sent.remove(&page).is_some() {
@@ -174,7 +180,7 @@ impl Trial {
         Some(guess? == page)
     }
 
-    /// What was sent was of no use.
+    /// Records that a page was sent in vain. Returns true if this predictor had sent it.
     pub fn wastes(&mut self, page: Page) -> bool {
         self.depth = 1;
         self.sent.remove(&page).is_some()
