@@ -1,5 +1,6 @@
-//! Condition variables: setting one closes a scope of all that was written since the barrier,
-//! or heard of from other condition variables; who has waited for it opens that.
+//! Condition variables. Setting one closes a scope. The scope holds all writes since the barrier,
+//! and the writes learnt from other condition variables. A task that has waited for it opens the
+//! scope.
 
 use std::collections::VecDeque;
 
@@ -9,20 +10,20 @@ use super::node::Node;
 use crate::message::{Header, Lock, NodeId, Op};
 use crate::run::Run;
 
-/// More tasks than a node has.
+/// Upper limit of task numbers in messages.
 const TASKS_MAX: Task = 1 << 16;
 
-/// A condition variable as its manager sees it.
+/// The manager's state of a condition variable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Condition {
     set: bool,
     waiting: VecDeque<(NodeId, Task)>,
-    /// What was written before it was set, since the barrier.
+    /// The barriers passed, and the pages written since then and before the variable was set.
     epoch: u64,
     written: Vec<Run>,
 }
 
-/// A task that waits for one.
+/// A task that waits for a condition variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Waiting {
     lock: Lock,
@@ -40,7 +41,7 @@ impl Condition {
 
 impl Node {
     pub(super) fn set(&mut self, lock: Lock, actions: &mut Vec<Action>) {
-        // The barrier wants them named, too.
+        // The next barrier must list these pages too.
         let written = self.scopes[0].written.clone();
         let runs = self.flush(written, actions);
         let runs = union([&runs, &self.heard].into_iter());
@@ -56,7 +57,7 @@ impl Node {
         self.send(self.manager(lock), Op::Wait, lock, task.into(), Body::Empty, actions);
     }
 
-    /// To the manager.
+    /// Handles a set at the manager.
     pub(super) fn is_set(
         &mut self,
         header: Header,
@@ -76,13 +77,13 @@ impl Node {
         Ok(())
     }
 
-    /// To the manager.
+    /// Handles a reset at the manager.
     pub(super) fn is_reset(&mut self, header: Header) -> Result<(), Refused> {
         self.condition(&header)?.set = false;
         Ok(())
     }
 
-    /// To the manager.
+    /// Handles a wait at the manager.
     pub(super) fn waits(
         &mut self,
         header: Header,
@@ -117,7 +118,7 @@ impl Node {
         self.send_runs(header, Op::Invalidate, runs, Vec::new(), actions);
     }
 
-    /// It is set, for a task of ours.
+    /// Handles the notification that a variable is set, for a task of this node.
     pub(super) fn waited(
         &mut self,
         header: Header,

@@ -1,4 +1,4 @@
-//! What a node is told, and what it wants done.
+//! The events that a node handles, and the actions that it requests from its driver.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,40 +7,40 @@ use crate::message::{Content, Header, Lock, NodeId, Op, Page};
 use crate::ride::{self, Policy, Ride};
 use crate::run::{self, Run};
 
-/// A task of a node: its index there.
+/// The index of a task on its node.
 pub type Task = u32;
 
-/// What happens to a node.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
-    /// Shared memory grows. All nodes do the same, in the same order.
+    /// Shared memory grows. All nodes allocate the same pages in the same order.
     Allocate {
-        /// By so many pages.
+        /// Number of pages.
         pages: u64,
-        /// Which live there.
+        /// The placement of their homes.
         homes: Homes,
     },
-    /// A task cannot read a page.
+    /// A task faulted on a read.
     Read(Page),
-    /// A task cannot write a page.
+    /// A task faulted on a write.
     Write(Page),
-    /// A task wants a lock.
+    /// A task acquires a lock.
     Acquire(Task, Lock),
-    /// A task gives it back.
+    /// A task releases a lock.
     Release(Task, Lock),
     /// A task has reached a barrier.
     Barrier(Task),
-    /// A task waits for all others, and wants no consistency.
+    /// A task has reached a barrier without consistency.
     Meet(Task),
     /// A task sets a condition variable.
     Set(Task, Lock),
-    /// A task resets it.
+    /// A task resets a condition variable.
     Reset(Task, Lock),
-    /// A task waits until it is set.
+    /// A task waits until a condition variable is set.
     Wait(Task, Lock),
-    /// Another node says something, and this of rides.
+    /// A message of another node arrived, with these ride records.
     Message(Header, Content, Vec<Ride>),
-    /// Options change. All nodes do the same, between the same barriers.
+    /// Options change. All nodes change them between the same two barriers.
     Configure {
         /// See [`Options::migrate`].
         migrate: bool,
@@ -49,70 +49,68 @@ pub enum Event {
     },
 }
 
-/// What is to be done.
+/// An action that the driver must carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
-    /// Fill the page with one of the pages that the body of the message that came begins with:
-    /// the one of this number, counted from 0.
+    /// Fill the page from the message that just arrived. The number is the index among the pages at
+    /// the beginning of its body.
     Fill(Page, usize),
-    /// Keep the body of the message that came.
+    /// Keep the body of the message that just arrived.
     Keep(Kept),
-    /// Fill the page with one of the pages that such a body begins with: the one of this number.
+    /// Fill the page from a kept body. The number is the index among the pages at its beginning.
     FillKept(Page, Kept, usize),
-    /// Keep it no longer.
+    /// Discard a kept body.
     Forget(Kept),
-    /// Copy the page, to see later what was written.
+    /// Make a twin of the page, for a later diff.
     Twin(Page),
-    /// Tasks may read it, and go on that could not.
+    /// Allow tasks to read the page, and resume tasks that are stopped there.
     MapRead(Page),
-    /// Tasks may write it, and go on that could not.
+    /// Allow tasks to write the page, and resume tasks that are stopped there.
     MapWrite(Page),
-    /// Tasks may only read it.
+    /// Revoke write access.
     Protect(Page),
-    /// Tasks may do nothing with it. The copy is of no use any more.
+    /// Revoke all access. The contents are obsolete.
     Unmap(Page),
-    /// Tasks that could not go on with the page try again.
+    /// Let tasks that are stopped at the page retry.
     Wake(Page),
-    /// Put what differs between the page and its twin with what is for this node; drop the
-    /// twin.
+    /// Append the diff between the page and its twin to the batch for this node, and drop the twin.
     Diff(Page, NodeId),
-    /// Change pages as the body of the message that came says.
+    /// Apply the diffs in the body of the message that just arrived.
     Change,
-    /// Say this to another node. The pages of rides that are aboard follow the body's page, or
-    /// precede its runs.
+    /// Send a message. The pages of rides follow the requested page of the body, or precede its
+    /// runs.
     Send(Header, Body, Vec<Ride>),
-    /// The task goes on.
+    /// Resume a task that waits for a lock, a barrier or a condition variable.
     Grant(Task),
-    /// The task did what makes no sense, which changed nothing.
+    /// A task used the interface wrongly. The call had no effect.
     Misuse(Task, Misuse),
 }
 
-/// A message that brought pages before the barrier after which they are of use: whose it is, and
-/// which barrier's.
+/// The identity of a kept message, which brought pages for use after a barrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Kept {
-    /// Who sent it.
+    /// The sender.
     pub from: NodeId,
-    /// Barriers that this node had passed.
+    /// Number of barriers that the sender had passed.
     pub epoch: u64,
 }
 
-/// A message's body.
+/// The body of a message to send.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Body {
-    /// None.
+    /// Empty.
     Empty,
-    /// This page's bytes.
+    /// The bytes of this page.
     Page(Page),
-    /// The batch of diffs for the node.
+    /// The batch of diffs for the receiver.
     Diffs,
-    /// These.
+    /// These runs.
     Runs(Vec<Run>),
 }
 
 impl Body {
-    /// As it is sent, with what is said of rides: `diffs` are what was put with what is for the
-    /// node, and `page` appends a page's bytes.
+    /// Encodes the body with its ride records. `diffs` is the batch of diffs for the receiver, and
+    /// `page` appends the bytes of a page.
     pub fn bytes(
         self,
         rides: &[Ride],
@@ -134,50 +132,51 @@ impl Body {
     }
 }
 
-/// What a task must not do.
+/// A wrong use of the interface by a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Misuse {
-    /// It wants a lock that it has.
+    /// The task acquires a lock that it holds or waits for.
     HasIt(Lock),
-    /// It gives back a lock that it has not.
+    /// The task releases a lock that it does not hold.
     HasItNot(Lock),
-    /// It goes to a barrier, and holds this lock.
+    /// The task reaches a barrier while it holds this lock.
     Holds(Lock),
 }
 
-/// A message makes no sense: its sender is mad, or bad. Nothing is lost by forgetting it.
+/// A refused message: it violates the protocol. The node's state does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refused {
-    /// Who said it.
+    /// The sender.
     pub from: NodeId,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// What is wrong with it.
+    /// The violation.
     pub why: &'static str,
 }
 
 impl Refused {
-    /// The message of this header.
+    /// Refuses the message with this header.
     pub(super) fn of(header: &Header, why: &'static str) -> Self {
         Self { from: header.from, op: header.op, why }
     }
 }
 
-/// What all nodes must agree on, and how large this one is.
+/// Options that all nodes must agree on, and the identity of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Options {
-    /// How many nodes.
+    /// Number of nodes.
     pub nodes: u32,
-    /// Which is this.
+    /// Index of this node.
     pub me: NodeId,
-    /// Its tasks.
+    /// Number of tasks on this node.
     pub tasks: u32,
-    /// A page that only one node wrote moves there at the barrier (JIAJIA's HMIG).
+    /// True if the home of a page that only one node wrote moves there at the barrier (JIAJIA's
+    /// HMIG).
     pub migrate: bool,
-    /// A page of ours that nobody else has is written without notice (JIAJIA's ADWD).
+    /// True if a home writes a page without notices while no other node has a copy (JIAJIA's ADWD).
     pub alone: bool,
-    /// Which messages carry [rides](crate::ride).
+    /// The policy for [rides](crate::ride).
     pub rides: Policy,
-    /// Pages that one message carries, at most: the one that was asked for, and rides.
+    /// Maximum number of pages in a message: the requested page and rides.
     pub pages_max: u32,
 }

@@ -1,4 +1,4 @@
-//! Where the pages of an allocation live.
+//! Placement of the homes of an allocation's pages.
 
 use std::ops::Range;
 
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::message::NodeId;
 
-/// How the pages of an allocation are given to nodes.
+/// The distribution of an allocation's pages over nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Homes {
-    /// Blocks of so many pages, node by node in turns, from this one on. A block of one page is
-    /// "cyclic"; with as many blocks as nodes, every node has one piece.
+    /// Blocks of `pages` pages, distributed round-robin from node `first` on. Blocks of one page
+    /// are a cyclic distribution. With as many blocks as nodes, every node has one block.
     Blocks {
         /// Pages of a block; at least one.
         pages: u64,
-        /// Whose the first block is.
+        /// The node of the first block.
         first: NodeId,
     },
-    /// All at one node.
+    /// All pages at one node.
     At(NodeId),
 }
 
 impl Homes {
-    /// The home of the allocation's page number `page`, of `nodes`.
+    /// Returns the home of page `page` of the allocation, with `nodes` nodes.
     pub fn of(self, page: u64, nodes: u32) -> NodeId {
         match self {
             Homes::Blocks { pages, first } => {
@@ -32,7 +32,8 @@ impl Homes {
         }
     }
 
-    /// Which of the allocation's first `pages` live at `node`, of `nodes`: ascending pieces.
+    /// Returns those of the allocation's first `pages` pages whose home is `node`, as ascending
+    /// ranges.
     pub fn at(self, node: NodeId, nodes: u32, pages: u64) -> impl Iterator<Item = Range<u64>> {
         let (first, piece, step) = match self {
             Homes::Blocks { pages: block, first } => {

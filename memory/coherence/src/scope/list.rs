@@ -1,5 +1,5 @@
-//! Lists of pages that are too long for one message: its first parts precede the one that the
-//! list belongs to, and nothing comes in between.
+//! Lists of runs that are too long for one message. The first parts precede the message that the
+//! list belongs to. The sender puts no other message between them.
 
 use super::event::{Action, Body, Refused};
 use super::node::Node;
@@ -7,12 +7,13 @@ use crate::message::{Header, Lock, NodeId, Op};
 use crate::ride::Ride;
 use crate::run::Run;
 
-/// Runs that one message carries.
+/// Maximum number of runs in a message.
 const RUNS: usize = 4096;
-/// Runs of one list, beyond one for each page that there is: some may not be allocated here yet.
+/// Maximum number of runs in a list, in addition to one for each known page. The sender may know
+/// allocations that this node does not know yet.
 const RUNS_AHEAD_MAX: u64 = 1 << 24;
 
-/// The first parts of a list.
+/// The first parts of an incomplete list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Partial {
     op: Op,
@@ -21,7 +22,7 @@ pub(super) struct Partial {
 }
 
 impl Node {
-    /// Sends a list with a header, in as many messages as it needs; rides go with the last.
+    /// Sends a list in as many messages as it needs. The rides are on the last one.
     pub(super) fn send_runs(
         &mut self,
         header: Header,
@@ -38,7 +39,7 @@ impl Node {
         self.post(header, Body::Runs(runs), rides, actions);
     }
 
-    /// More of a list, of which this is not the last part.
+    /// Handles a part of a list that is not the last.
     pub(super) fn goes_on(&mut self, header: &Header, runs: Vec<Run>) -> Result<(), Refused> {
         let &Header { op, from, lock, .. } = header;
         let begun = self.partial.get(&from).map_or(&[][..], |begun| &begun.runs);
@@ -55,7 +56,7 @@ impl Node {
         Ok(())
     }
 
-    /// Nothing comes between the parts of a list.
+    /// Returns false if the sender's list is incomplete and this message does not continue it.
     pub(super) fn can_follow(&self, header: &Header) -> bool {
         let precedes = match header.op {
             Op::AcquireGrant | Op::BarrierGrant | Op::WaitGrant => Some(Op::Invalidate),
@@ -67,7 +68,8 @@ impl Node {
         begun.is_none_or(|begun| Some(begun.op) == precedes && begun.lock == header.lock)
     }
 
-    /// All parts of a list, of which this is the last: as they are, before [`whole`] takes them.
+    /// Returns the runs of all parts of a list, of which `last` is the last. The parts stay stored
+    /// until [`whole`] takes them.
     ///
     /// [`whole`]: Self::whole
     pub(super) fn parts<'a>(
@@ -78,7 +80,7 @@ impl Node {
         self.partial.get(&from).into_iter().flat_map(|begun| &begun.runs).chain(last)
     }
 
-    /// The parts of a list that came before its last, and that.
+    /// Takes all parts of a list, of which `last` is the last.
     pub(super) fn whole(&mut self, from: NodeId, last: Vec<Run>) -> Vec<Run> {
         match self.partial.remove(&from) {
             Some(Partial { mut runs, .. }) => {

@@ -1,5 +1,5 @@
-//! Locks: the tasks' side, which hands a lock on within the node, and the manager's, which
-//! remembers who wrote what under it.
+//! Locks. The node's side passes a lock between tasks of the node. The manager's side records the
+//! pages that were written under the lock.
 
 use std::collections::VecDeque;
 
@@ -9,34 +9,35 @@ use crate::message::{Header, Lock, NodeId, Op};
 use crate::ride::{Carrier, Ride};
 use crate::run::{self, Run};
 
-/// How often in a row a node hands a lock from task to task before others get their turn.
+/// Maximum number of consecutive hand-overs between tasks of a node before the lock goes back to
+/// its manager.
 pub const HANDOVERS: u32 = 8;
-/// How many releases a manager remembers one by one; older ones in one.
+/// Number of releases that a manager records individually. Older ones are merged.
 const REMEMBERED: usize = 64;
 
-/// A lock as a node's tasks see it.
+/// The node's state of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Local {
     place: Place,
     waiting: VecDeque<Task>,
-    /// Hand-overs since it came.
+    /// Number of hand-overs since the lock was granted.
     handed: u32,
-    /// The last release whose writes we know.
+    /// The last release whose writes this node knows.
     seen: u64,
-    /// When it was asked for.
+    /// The time of the request.
     since: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Place {
-    /// Elsewhere.
+    /// The lock is elsewhere.
     #[default]
     Away,
-    /// Elsewhere, and asked for.
+    /// The lock is elsewhere and requested.
     Asked,
-    /// This task has it.
+    /// This task holds the lock.
     Here(Task),
-    /// It goes back as soon as what was written is at its homes.
+    /// The lock is released when the homes have applied the diffs.
     Leaving,
 }
 
@@ -46,21 +47,21 @@ impl Local {
     }
 }
 
-/// A lock as its manager sees it.
+/// The manager's state of a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Managed {
     holder: Option<NodeId>,
-    /// Who wants it, and the last release whose writes they know.
+    /// The nodes that requested the lock, each with the last release whose writes it knows.
     waiting: VecDeque<(NodeId, u64)>,
-    /// The last release.
+    /// The number of the last release.
     released: u64,
-    /// What was written before each since the barrier.
+    /// The barriers passed, and the pages written before each release since then.
     epoch: u64,
     written: VecDeque<(u64, Vec<Run>)>,
 }
 
 impl Managed {
-    /// A barrier has made all that was written before it known.
+    /// Discards the records of writes that a newer barrier has announced to all nodes.
     fn pass(&mut self, epoch: u64) {
         if epoch > self.epoch {
             self.epoch = epoch;
@@ -80,20 +81,20 @@ impl Managed {
         }
     }
 
-    /// What was written after the release `seen`.
+    /// Returns the pages that were written after the release `seen`.
     fn since(&self, seen: u64) -> Vec<Run> {
         union(self.written.iter().filter(|(at, _)| *at > seen).map(|(_, runs)| runs))
     }
 }
 
-/// All pages of several lists.
+/// Returns the union of several lists, without writers.
 pub(super) fn union<'a>(lists: impl Iterator<Item = &'a Vec<Run>>) -> Vec<Run> {
     let all: Vec<_> = lists.flatten().map(|run| (0, Run { writer: run::NOBODY, ..*run })).collect();
     run::merge(&all).into_iter().map(|run| Run { writer: run::NOBODY, ..run }).collect()
 }
 
 impl Node {
-    /// A lock that the task has.
+    /// Returns a lock that the task holds.
     pub fn lock_of(&self, task: Task) -> Option<Lock> {
         let mut locks = self.locks.iter();
         locks.find(|(_, local)| local.place == Place::Here(task)).map(|(&lock, _)| lock)
@@ -140,11 +141,11 @@ impl Node {
         self.send_later(self.manager(lock), Op::Release, lock, Body::Runs(runs));
     }
 
-    /// The release is sent.
+    /// Handles the sent release: requests the lock again if tasks wait for it.
     pub(super) fn released(&mut self, lock: Lock, actions: &mut Vec<Action>) {
         let local = self.locks.get_mut(&lock).expect("it was here");
         local.place = Place::Away;
-        // The lock was ours, so this release follows the one that we were granted.
+        // This node held the lock, so its release follows the one that the grant named.
         local.seen += 1;
         if !local.waiting.is_empty() {
             self.ask(lock, actions);
@@ -183,7 +184,7 @@ impl Node {
         Ok(())
     }
 
-    /// To the manager: somebody wants it.
+    /// Handles a request at the manager.
     pub(super) fn asked(
         &mut self,
         header: Header,
@@ -195,7 +196,7 @@ impl Node {
             return Err(Refused::of(&header, "wants a lock that is managed elsewhere"));
         }
         let managed = self.managed.entry(lock).or_default();
-        // One that holds it may want it again: its release is sent later.
+        // The holder may request the lock again before it releases it: its release waits for diffs.
         if managed.waiting.iter().any(|waiting| waiting.0 == from) {
             return Err(Refused::of(&header, "wants a lock twice"));
         }
@@ -206,7 +207,7 @@ impl Node {
         Ok(())
     }
 
-    /// To the manager: somebody gives it back.
+    /// Handles a release at the manager.
     pub(super) fn given_back(
         &mut self,
         header: Header,

@@ -1,31 +1,33 @@
 //! Home-based scope consistency.
 //!
-//! Every page has a home, where all changes of it come together. Others fetch copies from
-//! there. A node that writes a copy makes a twin first; when a scope in which it wrote is
-//! closed (a lock is released, a barrier reached), it sends homes what differs from the twins
-//! (several nodes may write one page at once), and names the pages to the manager of the lock
-//! or barrier; who opens the scope next drops its copies of them. (Iftode, Singh, Li, *Scope
-//! consistency*, 1996; Hu, Shi, Tang, *JIAJIA*, 1999.)
+//! Every page has a home node, which collects all changes of the page. Other nodes fetch copies
+//! from it. A node that writes a copy first makes a twin. A scope closes when a lock is released or
+//! a barrier is reached. The node then sends the differences between its copies and their twins to
+//! the homes, so several nodes may write one page concurrently. It also sends the list of these
+//! pages to the manager of the lock or barrier. The next node that opens the scope drops its copies
+//! of them.
 //!
-//! What is consistent: who opens a scope sees all that was written in that scope before it was
-//! last closed. A barrier closes and opens a scope that holds all writes. A condition variable
-//! is closed by being set, and opened by who has waited for it.
+//! (Iftode, Singh, Li, *Scope consistency*, 1996; Hu, Shi, Tang, *JIAJIA*, 1999.)
 //!
-//! A node is an address space: its tasks share one copy of a page, and one state. A write
-//! therefore belongs to all scopes that any task of the node has open. Locks pass between
-//! tasks of a node without a message, [`HANDOVERS`] times in a row.
+//! The guarantee: a task that opens a scope sees all writes in that scope before it was last
+//! closed. A barrier closes and opens a scope that holds all writes. Setting a condition variable
+//! closes its scope; returning from a wait opens it.
 //!
-//! With a grant other pages may ride along, which the node that gets it will want, and pages may
-//! go ahead of a barrier: `rides` and `ahead` say which may, [`ride`](crate::ride) which do.
+//! A node is one address space, whose tasks share the copy and the state of a page. A write
+//! therefore belongs to all scopes that any task of the node has open. Tasks of a node pass a lock
+//! to each other without a message, at most [`HANDOVERS`] times in a row.
+//!
+//! Grants may carry further pages that the receiver is predicted to use, and pages may be sent
+//! ahead of a barrier. `rides` and `ahead` decide which pages are allowed; [`ride`](crate::ride)
+//! predicts them.
 //!
 //! [`page`] has the states of a page. A driver uses [`node`], with the events and actions of
-//! [`event`]. `lock`, `barrier` and `condition` hold both sides of each, the task's and the
-//! manager's. `list` splits lists that are longer than a message. [`homes`] places the pages'
-//! homes; `table` holds the pages of a node.
+//! [`event`]. `lock`, `barrier` and `condition` each hold the task's side and the manager's side.
+//! `list` splits lists that are longer than a message. [`homes`] places the pages' homes; `table`
+//! holds the pages of a node.
 //!
-//! From the time that all its tasks have reached a barrier until the barrier is granted, a
-//! node lets nothing begin: faults of other threads wait. So no fetch and no change ever
-//! crosses a barrier, and homes may move there.
+//! From the arrival of its last task at a barrier until the grant, a node starts nothing: faults of
+//! other threads wait. So no fetch and no change crosses a barrier, and homes may move there.
 
 mod ahead;
 mod barrier;

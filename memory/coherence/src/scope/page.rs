@@ -1,107 +1,109 @@
-//! The life of a page on one node: which state follows on which event, and what is to be done.
+//! The states of a page on one node: the transition for each event, and its actions.
 //!
-//! [`RULES`] is all of it, as data: [`Node`](super::Node) only looks up, the diagram in the
-//! documentation is written from it, and a pair that it does not name cannot happen.
+//! [`RULES`] is the complete transition table, as data. [`Node`](super::Node) looks transitions up
+//! in it, and the diagram in the documentation is generated from it. An event without a rule cannot
+//! happen.
 
 use serde::{Deserialize, Serialize};
 
-/// What a node has of a page.
+/// The state of a page on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
-    /// Another's, and nothing here.
+    /// Home elsewhere; no copy here.
     Invalid,
-    /// Another's, and asked for.
+    /// Home elsewhere; requested.
     Fetching,
-    /// Another's, and asked for, to write to it.
+    /// Home elsewhere; requested for writing.
     FetchingToWrite,
-    /// Another's, and asked for, but what comes is old already.
+    /// Home elsewhere; requested, but the copy in flight is obsolete already.
     Stale,
-    /// Another's; a copy came by a ride, and no task has used it yet.
+    /// Home elsewhere; a copy arrived as a ride, and no task has used it.
     Ridden,
-    /// Another's; the copy can be read.
+    /// Home elsewhere; the copy is readable.
     Clean,
-    /// Another's; the copy was written before the youngest scope was opened, and can be read.
+    /// Home elsewhere; the copy was written before the newest scope was opened. It is readable and
+    /// has a twin.
     Kept,
-    /// Another's; the copy can be written.
+    /// Home elsewhere; the copy is writable and has a twin.
     Dirty,
-    /// Ours, and nobody has a copy: written without notice.
+    /// Home here, and no other node has a copy: writable without write notices.
     Alone,
-    /// Ours, and others may have copies; can be read.
+    /// Home here, and other nodes may have copies: readable.
     Home,
-    /// Ours, and others may have copies; written since the youngest scope was opened.
+    /// Home here, and other nodes may have copies: written since the newest scope was opened.
     HomeDirty,
 }
 
-/// What happens to a page.
+/// An event that concerns a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Happens {
-    /// A task reads it and cannot.
+    /// A task faulted on a read.
     Read,
-    /// A task writes it and cannot.
+    /// A task faulted on a write.
     Write,
-    /// It comes from its home.
+    /// The requested page arrived from its home.
     Arrive,
-    /// It comes along with another message.
+    /// The page arrived as a ride on another message.
     Ride,
-    /// Another wrote it in a scope that is opened here.
+    /// A write notice: another node wrote the page in a scope that is opened here.
     Notice,
-    /// A scope is opened: what is written from now on is written in it.
+    /// A scope is opened: later writes belong to it.
     Open,
-    /// A scope in which it was written is closed.
+    /// A scope in which the page was written is closed.
     Flush,
-    /// Another node asks for it.
+    /// Another node requests the page.
     Ask,
-    /// It goes along with a message to another node.
+    /// The page is sent to another node as a ride.
     Lend,
-    /// Another node's changes come.
+    /// Another node's diff arrived.
     Change,
     /// At a barrier: no other node has a copy any more.
     Settle,
-    /// At a barrier: it becomes ours, since nobody but us wrote it.
+    /// At a barrier: the home moves here, because only this node wrote the page.
     Gain,
-    /// At a barrier: it becomes another's, since nobody else wrote it.
+    /// At a barrier: the home moves to the only node that wrote the page.
     Lose,
 }
 
-/// What is to be done, in this order.
+/// An action of a rule. A rule's actions are carried out in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Do {
-    /// Ask its home for it.
+    /// Request the page from its home.
     Ask,
-    /// Fill it with what came.
+    /// Fill the page with the bytes that arrived.
     Fill,
-    /// Make a twin: a copy as it is before it is written.
+    /// Make a twin: a copy of the page before it is written.
     Twin,
-    /// Let tasks read it.
+    /// Allow tasks to read the page.
     MapRead,
-    /// Let tasks write it.
+    /// Allow tasks to write the page.
     MapWrite,
-    /// Let tasks only read it.
+    /// Revoke write access.
     Protect,
-    /// Let tasks do nothing with it.
+    /// Revoke all access.
     Unmap,
-    /// It is written in all scopes that are open.
+    /// Record the page as written in all open scopes.
     Record,
-    /// Send its home what differs from the twin, and drop the twin.
+    /// Send the differences from the twin to the home, and drop the twin.
     Diff,
-    /// Send it to who asks.
+    /// Send the page to the requester.
     Answer,
-    /// Change it as the other says.
+    /// Apply the other node's diff.
     Change,
-    /// Let tasks that could not go on try again.
+    /// Let stopped tasks retry.
     Wake,
 }
 
-/// On `on` in `state`, do `actions`; `next` is the state from then on.
+/// A transition: event `on` in `state` leads to `next` and causes `actions`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The state before.
     pub state: State,
-    /// What happens.
+    /// The event.
     pub on: Happens,
     /// The state after.
     pub next: State,
-    /// What is to be done.
+    /// The actions.
     pub actions: &'static [Do],
 }
 
@@ -109,7 +111,7 @@ const fn rule(state: State, on: Happens, next: State, actions: &'static [Do]) ->
     Rule { state, on, next, actions }
 }
 
-/// All that can happen.
+/// All transitions.
 pub const RULES: &[Rule] = {
     use Happens as H;
     use State as S;
@@ -152,7 +154,7 @@ pub const RULES: &[Rule] = {
         rule(S::Clean, H::Write, S::Dirty, &[Do::Twin, Do::MapWrite, Do::Record]),
         rule(S::Clean, H::Notice, S::Invalid, &[Do::Unmap]),
         rule(S::Clean, H::Flush, S::Clean, &[]),
-        // Who lost the page to us has passed the barrier, and changes it before we have.
+        // The previous home has passed the barrier and changes the page before this node passes it.
         rule(S::Clean, H::Change, S::Clean, &[Do::Change]),
         rule(S::Clean, H::Gain, S::Home, &[]),
         //
@@ -195,9 +197,9 @@ pub const RULES: &[Rule] = {
     ]
 };
 
-/// As many states as there are.
+/// Number of states.
 pub const STATES: usize = State::HomeDirty as usize + 1;
-/// As many events as there are.
+/// Number of events.
 pub const EVENTS: usize = Happens::Lose as usize + 1;
 
 /// The rules by state and event.
@@ -214,13 +216,13 @@ static TABLE: [[Option<Rule>; EVENTS]; STATES] = {
     table
 };
 
-/// What the rules say, if it can happen.
+/// Returns the rule for an event in a state, or `None` if the event cannot happen.
 pub fn rule_of(state: State, on: Happens) -> Option<Rule> {
     TABLE[state as usize][on as usize]
 }
 
-/// The rules as a state diagram in Mermaid's language. Events that change nothing and ask for
-/// nothing are left out.
+/// Returns the rules as a Mermaid state diagram. It omits rules that neither change the state nor
+/// have actions.
 pub fn diagram() -> String {
     use std::fmt::Write;
     let mut text = String::from("stateDiagram-v2\n    [*] --> Invalid\n    [*] --> Alone\n");

@@ -1,6 +1,6 @@
-//! What a node counts and times: for itself, for each page and for each lock.
+//! Statistics of a node: counts and times for the node, each page and each lock.
 //!
-//! Times are in the unit of the driver's clock (nanoseconds, in ours).
+//! Times are in the unit of the driver's clock. The drivers `dsm` and `sim` use nanoseconds.
 
 use std::collections::BTreeMap;
 
@@ -10,41 +10,41 @@ use super::page::{EVENTS, STATES};
 use crate::message::{Lock, Op};
 use crate::ride::{By, Carrier};
 
-/// Of a node, since it began or since they were taken.
+/// The statistics of a node since it started or since the last reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Tasks could not read a page.
+    /// Read faults.
     pub read_faults: u64,
-    /// Tasks could not write a page.
+    /// Write faults.
     pub write_faults: u64,
     /// Messages sent to other nodes, by [`Op`] in the order of [`Op::ALL`].
     pub messages: [u64; Op::ALL.len()],
-    /// Pages whose changes were sent.
+    /// Pages whose diffs were sent.
     pub diffs: u64,
-    /// Copies dropped since another wrote the page.
+    /// Copies dropped because another node wrote the page.
     pub dropped: u64,
-    /// Pages that became ours.
+    /// Pages whose home moved here.
     pub gained: u64,
-    /// How long pages were on their way here.
+    /// Times from a page's request to its arrival.
     pub fetching: Wait,
-    /// From the last task's arrival at a barrier to its grant.
+    /// Times from the last task's arrival at a barrier to the grant.
     pub barriers: Wait,
-    /// How often each rule of [`RULES`](super::page::RULES) was followed, by state and event.
+    /// Number of times each rule of [`RULES`](super::page::RULES) was applied, by state and event.
     pub rules: [[u64; EVENTS]; STATES],
-    /// Of rides, by [`Carrier`] and by who foresaw them ([`By`]).
+    /// Statistics of rides, by [`Carrier`] and predictor ([`By`]).
     pub rides: Rides,
-    /// Of each lock and condition variable that was used.
+    /// Statistics of each lock and condition variable that was used.
     pub locks: BTreeMap<Lock, LockStatistics>,
 }
 
-/// How often something was waited for, and how long.
+/// Number and duration of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Wait {
-    /// How often.
+    /// Number of waits.
     pub times: u64,
-    /// How long in all.
+    /// Total duration.
     pub total: u64,
-    /// The longest.
+    /// Longest duration.
     pub longest: u64,
 }
 
@@ -56,10 +56,10 @@ impl Wait {
     }
 }
 
-/// Of rides, by [`Carrier`] and by who foresaw them ([`By`]).
+/// Statistics of rides, by [`Carrier`] and predictor ([`By`]).
 pub type Rides = [[RideStatistics; By::ALL.len()]; Carrier::ALL.len()];
 
-/// Those of which there were any.
+/// Returns the nonzero statistics.
 pub fn each(rides: &Rides) -> impl Iterator<Item = (Carrier, By, &RideStatistics)> {
     Carrier::ALL.into_iter().zip(rides).flat_map(|(carrier, of)| {
         let of = By::ALL.into_iter().zip(of);
@@ -68,24 +68,24 @@ pub fn each(rides: &Rides) -> impl Iterator<Item = (Carrier, By, &RideStatistics
     })
 }
 
-/// Of rides: what was foreseen and sent counts where the pages live, what became of it where
-/// they went.
+/// Statistics of rides. Predicted and sent pages are counted at the sender, their fates at the
+/// receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RideStatistics {
-    /// Pages that another would need next.
+    /// Pages that another node was predicted to request next.
     pub predicted: u64,
-    /// That went along with a message.
+    /// Pages that were sent.
     pub sent: u64,
-    /// That a task used here: each a message that was saved.
+    /// Pages that a task of this node used. Each of them saved a message.
     pub used: u64,
-    /// That came, and were of no use: another wrote the page first, or it was here already.
+    /// Pages that arrived in vain: another node wrote the page first, or a copy was present.
     pub wasted: u64,
-    /// That came when the page had been asked for.
+    /// Pages that arrived after they had been requested.
     pub late: u64,
 }
 
 impl RideStatistics {
-    /// Another node's with these.
+    /// Adds another node's statistics.
     pub fn add(&mut self, other: &Self) {
         self.predicted += other.predicted;
         self.sent += other.sent;
@@ -95,30 +95,30 @@ impl RideStatistics {
     }
 }
 
-/// Of a lock.
+/// Statistics of a lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LockStatistics {
-    /// From asking the manager to its grant.
+    /// Times from a request to its grant by the manager.
     pub asked: Wait,
-    /// Grants from one task of the node to another.
+    /// Hand-overs from one task of the node to another.
     pub handed: u64,
 }
 
-/// Of a page.
+/// Statistics of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PageStatistics {
-    /// It was asked for.
+    /// Requests of the page.
     pub fetched: u32,
-    /// A task could not write it.
+    /// Write faults.
     pub written: u32,
-    /// Its copy was dropped, since another wrote it.
+    /// Number of times the copy was dropped because another node wrote the page.
     pub dropped: u32,
-    /// It went along with a message to another node.
+    /// Number of times the page was sent as a ride.
     pub rides_sent: u32,
-    /// It came so, and a task used it here.
+    /// Number of times the page arrived as a ride and a task used it.
     pub rides_used: u32,
-    /// It came so, and was of no use.
+    /// Number of times the page arrived as a ride in vain.
     pub rides_wasted: u32,
-    /// It came so when it had been asked for.
+    /// Number of times the page arrived as a ride after it had been requested.
     pub rides_late: u32,
 }

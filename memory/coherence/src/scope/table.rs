@@ -1,5 +1,5 @@
-//! The pages as a node sees them. Of most it knows no more than where they live: a page has an
-//! entry from the time that it is first used.
+//! The table of a node's pages. A page has an entry from its first use on. Of all other pages the
+//! node knows only the home.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -11,36 +11,36 @@ use super::statistics::PageStatistics;
 use crate::message::{NodeId, Page};
 use crate::sparse::Sparse;
 
-/// A page.
+/// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     pub state: State,
     pub home: NodeId,
-    /// When it was asked for.
+    /// The time of the last request.
     pub since: u64,
     pub counts: PageStatistics,
 }
 
-/// All of them.
+/// All pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// What is unused here is another's, and nothing of it is here.
+    /// The used pages. An unused page has its home elsewhere and no copy here.
     entries: Sparse<Entry>,
-    /// Where pages live before they move: first page, how, among how many nodes.
+    /// The initial placement of homes: first page, distribution, and number of nodes.
     allocations: Vec<(Page, Homes, u32)>,
 }
 
 impl Table {
-    /// How many there are.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.entries.pages()
     }
 
-    /// More pages.
+    /// Adds pages.
     pub fn allocate(&mut self, pages: u64, homes: Homes, options: &Options) {
         let Options { me, nodes, alone, .. } = *options;
         let first = self.pages();
-        // What is at one node goes on.
+        // Consecutive allocations at one node share an element.
         if !matches!((homes, self.allocations.last()), (Homes::At(_), Some(last)) if last.1 == homes)
         {
             self.allocations.push((first, homes, nodes));
@@ -51,13 +51,13 @@ impl Table {
         }
     }
 
-    /// One that is there, to change it.
+    /// Returns the entry of an existing page, for changes.
     pub fn of(&mut self, page: Page) -> &mut Entry {
         let allocations = &self.allocations;
         self.entries.use_with(page, |page| untouched(allocations, page))
     }
 
-    /// One, if it is there.
+    /// Returns the entry of a page, if the page exists.
     pub fn get(&self, page: Page) -> Option<Entry> {
         (page < self.pages()).then(|| match self.entries.get(page) {
             Some(entry) => *entry,
@@ -65,13 +65,13 @@ impl Table {
         })
     }
 
-    /// The first of these pages of which something may be here, or that may be ours; their end,
-    /// if there is none.
+    /// Returns the first of these pages that has an entry, or the end of the range. All pages
+    /// before it have their home elsewhere and no copy here.
     pub fn next_touched(&self, pages: Range<Page>) -> Page {
         self.entries.next_used(pages)
     }
 
-    /// Begins to count anew.
+    /// Resets the statistics of all pages.
     pub fn forget_statistics(&mut self) {
         for (_, entry) in self.entries.iter_mut() {
             entry.counts = PageStatistics::default();
@@ -79,7 +79,7 @@ impl Table {
     }
 }
 
-/// What is known of another's page that was never used; ours are not asked for.
+/// Returns the entry of an unused page, which has its home elsewhere.
 fn untouched(allocations: &[(Page, Homes, u32)], page: Page) -> Entry {
     let behind = allocations.partition_point(|(first, ..)| *first <= page);
     let (first, homes, nodes) = allocations[behind - 1];
@@ -87,7 +87,7 @@ fn untouched(allocations: &[(Page, Homes, u32)], page: Page) -> Entry {
     Entry { state: State::Invalid, home, since: 0, counts: PageStatistics::default() }
 }
 
-/// That there is room for a page makes no difference.
+/// Tables are equal if all pages have equal state, with or without an entry.
 impl PartialEq for Table {
     fn eq(&self, other: &Self) -> bool {
         let pages = self.pages();
@@ -115,7 +115,8 @@ mod tests {
         Options { nodes, me, tasks: 1, migrate: false, alone: true, rides, pages_max: 1 }
     }
 
-    /// Whatever was used before more pages came: each is where it must be, and as it was left.
+    /// Each page has the home of its allocation and its last state, whether it was used before or
+    /// after later allocations.
     #[test]
     fn a_page_lives_where_its_allocation_says_used_or_not() {
         for seed in 0..300 {

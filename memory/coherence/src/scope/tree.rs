@@ -1,10 +1,10 @@
-//! The tree over which nodes tell each other of barriers.
+//! The barrier tree: nodes send arrivals up and grants down this tree.
 //!
-//! Nodes whose numbers follow each other often share data, at the borders of their parts of it;
-//! and what goes up and down the tree can bring along pages. So most of them are neighbours in the
-//! tree: four make a group, 0 → 1 ← 2 ← 3, whose second node is its head; and the heads are a
-//! binomial tree, as that of JIAJIA's broadcasts. That is as high as a binomial tree of all nodes.
-//! A node and its descendants have numbers that follow each other.
+//! Nodes with neighbouring numbers often share data at the borders of their parts. Messages of the
+//! barrier can carry pages. So neighbours in the numbering should be neighbours in the tree. Four
+//! nodes form a group, 0 → 1 ← 2 ← 3, whose second node is its head. The heads form a binomial
+//! tree, as in JIAJIA's broadcasts. The whole tree is as high as a binomial tree of all nodes. A
+//! node and its descendants have consecutive numbers.
 
 use std::ops::Range;
 
@@ -13,18 +13,19 @@ use crate::message::NodeId;
 /// Nodes of a group.
 const GROUP: NodeId = 4;
 
-/// Who has no parent.
+/// Returns the root of the tree.
 pub fn root(nodes: u32) -> NodeId {
     head(0, nodes)
 }
 
-/// The head of a group; of one or two nodes, the first is.
+/// Returns the head of a group. In a group of one or two nodes it is the first node.
 fn head(group: NodeId, nodes: u32) -> NodeId {
     let first = group * GROUP;
     first + NodeId::from(first + 2 < nodes)
 }
 
-/// Who hears of a node's arrival, and tells it that all are there; the root's is itself.
+/// Returns the parent of a node: it receives the node's arrival and sends its grant. The root is
+/// its own parent.
 pub fn parent(node: NodeId, nodes: u32) -> NodeId {
     let group = node / GROUP;
     match head(group, nodes) {
@@ -34,7 +35,7 @@ pub fn parent(node: NodeId, nodes: u32) -> NodeId {
     }
 }
 
-/// A node and its descendants, of so many nodes.
+/// Returns a node and its descendants, in a tree of `nodes` nodes.
 pub fn descendants(node: NodeId, nodes: u32) -> Range<NodeId> {
     let group = node / GROUP;
     let all = match head(group, nodes) {
@@ -46,7 +47,7 @@ pub fn descendants(node: NodeId, nodes: u32) -> Range<NodeId> {
     all.start..all.end.min(nodes)
 }
 
-/// Whose parent a node is: those with most descendants first.
+/// Returns the children of a node. Those with the most descendants come first.
 pub fn children(node: NodeId, nodes: u32) -> impl Iterator<Item = NodeId> {
     let below = descendants(node, nodes);
     let group = node / GROUP;
@@ -88,7 +89,7 @@ mod tests {
         assert_eq!(children(root(1024), 1024).count(), 10);
     }
 
-    /// As high as the binomial tree of as many nodes, whose height is the number of bits.
+    /// The height of a binomial tree is the number of bits of its size.
     #[test]
     fn it_is_no_higher_than_a_binomial_tree() {
         for nodes in 2..200 {
