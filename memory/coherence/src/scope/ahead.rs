@@ -1,22 +1,27 @@
-//! Rides ahead of a barrier: who is there first need not wait for the others to send what will be
-//! wanted after it. What a parent will want rides on OP_BARR; what others will, goes to them in a
-//! message of its own, OP_PUSH, while they are still on their way: many pages, and no request.
-//! Children get theirs with OP_BARRGRANT.
+//! Rides ahead of a barrier. A node that reaches a barrier early need not wait for the others
+//! before it sends pages for the next phase. Pages for its parent ride on OP_BARR. Pages for other
+//! nodes go in OP_PUSH messages, which carry many pages and need no request. Pages for its children
+//! ride on OP_BARRGRANT.
 //!
-//! **Who sends** has reached the barrier: what its tasks write before it is written. Only pages of
-//! which it is the home go, and as for all rides these are lent, now and once more when it passes.
+//! **Sending.** The sender has reached the barrier, so all earlier writes of its tasks are done. It
+//! sends only pages whose home it is. As for all rides, it marks them as sent now, and once more
+//! when it passes the barrier.
 //!
-//! **Who takes** keeps the pages until it passes the same barrier itself, and takes those of
-//! which it has no copy then, which live at the sender still, and which nobody but the sender
-//! wrote before the barrier, as the grant says. (Others' changes may have come to the home after
-//! the pages had gone.) So what is taken is the page as it was when all had reached the barrier,
-//! which is what an answer to a request right after it would be. Nothing is under way at a
-//! barrier, so no notice can come in between. What comes after the barrier is not taken.
+//! **Accepting.** The receiver keeps the pages until it passes the same barrier. It then accepts a
+//! page on three conditions:
+//! - It has no copy of the page.
+//! - The sender is still the page's home.
+//! - According to the grant, no node except the sender wrote the page before the barrier. Diffs of
+//!   other nodes may have reached the home after the page left.
 //!
-//! A sender may be one barrier ahead: of each, at most two messages are kept.
+//! So an accepted page has its contents at the barrier, like the answer to a request right after
+//! it. Nothing is in flight at a barrier, so no write notice can come between. Pages that arrive
+//! after the barrier are discarded.
 //!
-//! **What is of no use** its sender is told at the next barrier, by a push without pages if there
-//! is nothing else to say: as nobody asks for what is pushed, it would go on.
+//! A sender may be one barrier ahead, so at most two messages of each sender are kept.
+//!
+//! **Feedback.** Senders learn at the next barrier which pages were useless, if necessary by a push
+//! without pages. Pushed pages are never requested, so without this a sender would not stop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,18 +34,18 @@ use crate::message::{Header, NodeId, Op, Page};
 use crate::ride::{Carrier, Fate, Ride};
 use crate::run::Run;
 
-/// What goes and comes ahead of the next barrier's grant.
+/// Rides that are sent and received ahead of the next barrier's grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
-    /// What has gone, and to whom.
+    /// The pages that were sent, with their receivers.
     pub sent: Vec<(NodeId, Page)>,
-    /// Who sent what was of no use, and does not know.
+    /// Nodes that sent useless pages and have not been told.
     pub in_vain: BTreeSet<NodeId>,
-    /// What came.
+    /// The kept messages.
     kept: BTreeMap<Kept, (Carrier, Vec<Ride>)>,
 }
 
-/// A message that was kept, and which of its pages can be taken.
+/// A kept message, and for each of its pages whether it can be accepted.
 pub(super) struct Due {
     kept: Kept,
     carrier: Carrier,
@@ -48,8 +53,8 @@ pub(super) struct Due {
 }
 
 impl Node {
-    /// This node is at a barrier: what others will want of it after that goes to them, but to
-    /// its children, with whose grants it goes, and its parent, with whom it has gone.
+    /// Pushes pages to other nodes when this node has reached a barrier. Children get theirs with
+    /// the grant, and the parent has received them with the arrival.
     pub(super) fn push(&mut self, actions: &mut Vec<Action>) {
         let me = self.options.me;
         let nodes = self.options.nodes;
@@ -68,14 +73,14 @@ impl Node {
                 self.post(header, Body::Empty, rides, actions);
             }
         }
-        // Who hears nothing goes on.
+        // Without a report the sender would continue.
         while let Some(to) = self.rides.ahead.in_vain.pop_first() {
             let header = self.header(to, Op::Push, 0);
             self.post(header, Body::Empty, Vec::new(), actions);
         }
     }
 
-    /// What came for the phase that ends, and was not used in it, is of no use, as it seems.
+    /// Marks pages as idle that were sent for the phase that ends and not used in it.
     pub(super) fn idle(&mut self) {
         let unused = self.rides.unused.iter_mut();
         let idle: Vec<_> = unused
@@ -90,7 +95,7 @@ impl Node {
         }
     }
 
-    /// Pages come, and nothing else.
+    /// Handles a push.
     pub(super) fn pushed(
         &mut self,
         header: Header,
@@ -102,7 +107,7 @@ impl Node {
             self.told(header.from, rides);
             return Ok(());
         }
-        // We have passed the barrier.
+        // This node has passed the barrier already.
         self.told(header.from, rides);
         for &Ride { page, by, .. } in rides.iter().filter(|ride| ride.is_aboard()) {
             let came = Came { from: header.from, carrier: Carrier::Push, by, is_idle: false };
@@ -115,7 +120,7 @@ impl Node {
         Ok(())
     }
 
-    /// Keeps what rides on a message, which is for after the barrier that its sender is at.
+    /// Keeps the rides on a message until this node passes the barrier that the sender has reached.
     pub(super) fn keep(
         &mut self,
         header: &Header,
@@ -138,8 +143,8 @@ impl Node {
         Ok(())
     }
 
-    /// What was kept for the barrier that we pass, and which of it can be taken, as this was
-    /// written: what nobody but its home wrote, which had written it when it was sent.
+    /// Takes the messages that were kept for the barrier that this node passes. A page can be
+    /// accepted if only its home wrote it before the barrier.
     pub(super) fn takable_kept(&mut self, runs: &[Run]) -> Vec<Due> {
         let epoch = self.epoch;
         let due = std::mem::take(&mut self.rides.ahead.kept).into_iter();
@@ -155,7 +160,7 @@ impl Node {
         due.into_iter().map(with).collect()
     }
 
-    /// Takes what can be, when the barrier is passed.
+    /// Accepts the pages of kept messages after the barrier was passed.
     pub(super) fn take_kept(&mut self, due: Vec<Due>, actions: &mut Vec<Action>) {
         for Due { kept, carrier, rides } in due {
             for (place, (Ride { page, by, .. }, takable)) in rides.into_iter().enumerate() {
@@ -174,7 +179,7 @@ impl Node {
     }
 }
 
-/// Of what a barrier says was written, a page was written by this node alone, or not at all.
+/// Returns true if, according to a barrier's list, no node except `writer` wrote the page.
 pub(super) fn is_whole(runs: &[Run], page: Page, writer: NodeId) -> bool {
     let behind = runs.partition_point(|run| run.first <= page);
     let run = runs[..behind].last().filter(|run| run.range().contains(&page));

@@ -1,9 +1,9 @@
-//! Barriers: the node's side, which waits until its tasks are there and nothing is under way,
-//! and the manager's, which finds out who wrote what alone.
+//! Barriers. The node's side waits until all its tasks have arrived and nothing is in flight. The
+//! manager's side finds the pages that only one node wrote.
 //!
-//! All nodes have a share in managing them: over a [`tree`](super::tree) a node tells its parent of
-//! its own arrival and its children's in one, and the root's grant goes down the same way. So
-//! every grant comes from a node that can let pages of its own ride on it.
+//! All nodes take part in managing barriers, over a [`tree`](super::tree). A node notifies its
+//! parent when it and all its children have arrived. The root's grant goes down the same tree. So
+//! every grant comes from a node that can piggyback pages on it.
 
 use super::event::{Action, Body, Misuse, Options, Refused, Task};
 use super::homes::Homes;
@@ -14,35 +14,35 @@ use crate::message::{Header, NodeId, Op, Page};
 use crate::ride::{Carrier, Policy, Ride};
 use crate::run::{self, NOBODY, Run};
 
-/// Who manages barriers without consistency alone.
+/// The manager of barriers without consistency.
 const MANAGER: NodeId = 0;
-/// Why an arrival is refused that names a page that nobody but its home can have written.
+/// Reason to refuse an arrival that lists a page of which only its home has a copy.
 const NEVER_HAD: &str = "tells that it wrote pages that it never had";
-/// Of whom a node may have so many below it in the tree, itself included, its grant carries
-/// pages with `auto`.
+/// With the `auto` policy, grants to a child carry pages only if its subtree has at most this
+/// number of nodes.
 const DESCENDANTS_MAX: usize = 2;
 
-/// A node's side.
+/// The node's side of a barrier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Barrier {
-    /// Which tasks are there.
+    /// The tasks that have arrived.
     there: Vec<bool>,
-    /// All are there: nothing may begin.
+    /// All tasks have arrived: nothing may start.
     quiet: bool,
-    /// And the manager knows.
+    /// The node's manager side knows of the arrival.
     told: bool,
-    /// When the last came.
+    /// The time at which the last task arrived.
     since: u64,
-    /// Which tasks wait for all others without consistency.
+    /// The tasks that have reached a barrier without consistency.
     meeting: Vec<bool>,
 }
 
-/// The manager's side.
+/// The manager's side of a barrier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Arrivals {
     nodes: Vec<NodeId>,
     written: Vec<(NodeId, Run)>,
-    /// All are there, and the barrier is not granted yet.
+    /// The whole subtree has arrived, and the barrier is not granted yet.
     complete: bool,
     meeting: Vec<NodeId>,
 }
@@ -53,19 +53,19 @@ impl Barrier {
         Self { there: none.clone(), quiet: false, told: false, since: 0, meeting: none }
     }
 
-    /// All tasks wait for all others.
+    /// Returns true if all tasks wait at a barrier, with or without consistency.
     pub fn waits_for_all(&self) -> bool {
         self.quiet || self.meeting.iter().all(|&meets| meets)
     }
 
-    /// All tasks are there.
+    /// Returns true if all tasks have arrived.
     pub fn is_quiet(&self) -> bool {
         self.quiet
     }
 }
 
 impl Node {
-    /// A task has come.
+    /// Handles the arrival of a task.
     pub(super) fn reach(&mut self, task: Task, actions: &mut Vec<Action>) {
         if let Some(lock) = self.lock_of(task) {
             return actions.push(Action::Misuse(task, Misuse::Holds(lock)));
@@ -77,8 +77,8 @@ impl Node {
         }
     }
 
-    /// All tasks are there and nothing is under way: tells the node's own manager, if it does not
-    /// know.
+    /// Notifies the node's manager side, when all tasks have arrived and nothing is in flight.
+    /// Returns false if it was notified before.
     pub(super) fn arrive(&mut self, actions: &mut Vec<Action>) -> bool {
         if self.barrier.told {
             return false;
@@ -90,7 +90,7 @@ impl Node {
         true
     }
 
-    /// To the manager: all tasks of a node are there.
+    /// Handles the arrival of a node at the manager.
     pub(super) fn arrived(
         &mut self,
         header: Header,
@@ -145,7 +145,7 @@ impl Node {
         Ok(())
     }
 
-    /// All nodes were there.
+    /// Handles the grant of the barrier.
     pub(super) fn passed(
         &mut self,
         header: Header,
@@ -177,7 +177,8 @@ impl Node {
         let pages = self.pages();
         for run in runs {
             let mut pages = run.first..run.range().end.min(pages);
-            // Where no home moves, and others wrote, nothing happens to what is not here.
+            // If no home moves and other nodes wrote the pages, nothing happens to pages without a
+            // copy here.
             let moves = self.options.migrate && run.writer != NOBODY;
             let mut next = |node: &mut Self| match moves || run.writer == node.options.me {
                 true => pages.next(),
@@ -187,7 +188,7 @@ impl Node {
                 self.pass_page(page, run.writer, actions);
             }
         }
-        // With notices for all that we write, nothing may stay writable unseen.
+        // Writes after the barrier need new notices, so no page may stay writable.
         for page in std::mem::take(&mut self.writable) {
             if self.pages.of(page).state == State::HomeDirty {
                 self.happens(page, Happens::Open, None, actions);
@@ -210,13 +211,15 @@ impl Node {
         Ok(())
     }
 
-    /// Its grant may be made larger: whom many wait for is not to be delayed.
+    /// Returns true if the grant to a child may carry pages. A larger message to a child with many
+    /// descendants would delay all of them.
     pub(super) fn may_wait(&self, child: NodeId) -> bool {
         let descendants = descendants(child, self.options.nodes);
         self.options.rides != Policy::Auto || descendants.len() <= DESCENDANTS_MAX
     }
 
-    /// Another can have written these pages: those of ours it has got from us.
+    /// Returns true if another node can have written these pages: those whose home is here must
+    /// have been sent to some node.
     fn can_have_written(&self, from: NodeId, run: &Run) -> bool {
         let mut pages = run.first..run.range().end.min(self.pages());
         std::iter::from_fn(|| {
@@ -226,8 +229,8 @@ impl Node {
         .all(|entry| entry.state != State::Alone || from == self.options.me)
     }
 
-    /// Before memory grows: nobody at the barrier has written those of the new pages that will be
-    /// ours.
+    /// Checks an allocation against the arrivals at the barrier. No other node may list new pages
+    /// whose home is this node.
     pub(super) fn check_arrivals(&self, pages: u64, homes: Homes) -> Result<(), Refused> {
         let Options { me, nodes, .. } = self.options;
         let ours = homes.at(me, nodes, pages);
@@ -243,7 +246,8 @@ impl Node {
         Ok(())
     }
 
-    /// What a barrier says of pages can be: it names each once, and those that come or go can.
+    /// Returns true if a barrier's list is valid: it lists each page once, and each change of a
+    /// home is possible.
     fn can_pass<'a>(&self, runs: impl Iterator<Item = &'a Run>) -> bool {
         let me = self.options.me;
         let mut end = 0;
@@ -254,7 +258,7 @@ impl Node {
             }
             end = run.range().end;
             let mut pages = run.first..end.min(self.pages());
-            // Nothing can be wrong with what others wrote and is not here.
+            // Pages that other nodes wrote and that have no copy here need no check.
             let mut next = || {
                 if run.writer != me {
                     pages.start = self.pages.next_touched(pages.clone());
@@ -272,8 +276,8 @@ impl Node {
         true
     }
 
-    /// What happens at a barrier to a page that lives at `home`, if `writer` alone wrote it and
-    /// has it whole, or is [`NOBODY`].
+    /// Returns the event at a barrier for a page. `writer` is the only node that wrote the page and
+    /// has a complete copy, or [`NOBODY`].
     fn passes(&self, home: NodeId, writer: NodeId) -> Option<Happens> {
         let me = self.options.me;
         let moves = self.options.migrate && writer != NOBODY && writer != home;
@@ -290,7 +294,7 @@ impl Node {
         }
     }
 
-    /// A page that is named at a barrier.
+    /// Handles a page that the barrier lists.
     fn pass_page(&mut self, page: Page, writer: NodeId, actions: &mut Vec<Action>) {
         let home = self.pages.of(page).home;
         let moves = self.options.migrate && writer != NOBODY && writer != home;
@@ -303,7 +307,7 @@ impl Node {
         }
     }
 
-    /// A task waits for all others.
+    /// Handles the arrival of a task at a barrier without consistency.
     pub(super) fn meet(&mut self, task: Task, actions: &mut Vec<Action>) {
         self.barrier.meeting[task as usize] = true;
         if self.barrier.meeting.iter().all(|&meets| meets) {
@@ -311,7 +315,7 @@ impl Node {
         }
     }
 
-    /// To the manager: all tasks of a node wait for the others.
+    /// Handles a node's arrival at a barrier without consistency, at the manager.
     pub(super) fn met(&mut self, header: Header, actions: &mut Vec<Action>) -> Result<(), Refused> {
         let from = header.from;
         if self.options.me != MANAGER || self.arrivals.meeting.contains(&from) {
@@ -327,7 +331,7 @@ impl Node {
         Ok(())
     }
 
-    /// All nodes' tasks have waited for each other.
+    /// Handles the grant of a barrier without consistency.
     pub(super) fn all_met(
         &mut self,
         header: Header,
@@ -353,7 +357,8 @@ mod tests {
     use crate::scope::homes::Homes;
     use crate::scope::{Event, Options};
 
-    /// Its own grant would have to give the page away, or to say that it is alone with it again.
+    /// The node's own grant would have to move the home of the page, or to claim that no other node
+    /// has a copy.
     #[test]
     fn who_says_that_it_wrote_a_page_that_it_never_had_is_refused() {
         for writer in [1, NOBODY] {

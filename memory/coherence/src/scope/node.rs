@@ -1,4 +1,4 @@
-//! A node's part of the protocol: events in, actions out.
+//! A node's state machine for scope consistency: it takes events and returns actions.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -18,65 +18,67 @@ use crate::ride::forecast::Forecast;
 use crate::ride::{self, Carrier, Ride};
 use crate::run::{self, Run};
 
-/// Pages whose changes one message carries.
+/// Maximum number of pages whose diffs one message carries.
 const DIFFS: usize = 64;
-/// Pages that one node asks for and cannot be given yet: more threads none has.
+/// Maximum number of early page requests that are stored per node. No node has more threads.
 const EARLY_MAX: usize = 1 << 16;
 
-/// A lock that a task of this node has, or the barrier; and what was written meanwhile.
+/// An open scope, of a lock that this node holds or of the barrier, and the pages written in it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Scope {
-    /// The lock; none: the barrier's.
+    /// The lock, or `None` for the barrier's scope.
     pub lock: Option<Lock>,
-    /// Not ordered; some twice.
+    /// The written pages, unordered and with duplicates.
     pub written: Vec<Page>,
 }
 
-/// A message that waits until the changes sent before it are applied.
+/// A message that waits until the diffs sent before it are applied.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Later {
-    /// The number of the last of these changes.
+    /// The number of the last of these diffs.
     after: u64,
     header: Header,
     body: Body,
 }
 
-/// What else there is to say of what happens to a page.
+/// Further details of a page's event.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Detail {
-    /// Who asks for it.
+    /// The node that requests the page.
     Asker(NodeId),
-    /// Which of the pages that came it is.
+    /// The page's index in the message that just arrived.
     Place(usize),
-    /// Which of those that were kept.
+    /// The page's index in a kept message.
     Kept(Kept, usize),
 }
 
-/// A node.
+/// The state machine of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     pub(super) options: Options,
     pub(super) now: u64,
-    /// Barriers passed.
+    /// Number of barriers passed.
     pub(super) epoch: u64,
     pub(super) pages: Table,
-    /// Pages that may be Dirty or HomeDirty; some are not, some are here twice.
+    /// Pages that may be Dirty or HomeDirty. Some are in another state, and some appear twice.
     pub(super) writable: Vec<Page>,
-    /// The first is the barrier's.
+    /// The open scopes. The first is the barrier's.
     pub(super) scopes: Vec<Scope>,
-    /// Changes are numbered from 1.
+    /// Number of diff messages sent. They are numbered from 1.
     pub(super) diffs_sent: u64,
-    /// The oldest that is not yet applied, and those after it: who is to apply them, and has not.
+    /// The homes of the diff messages that are not applied yet, from the oldest on. `None` if that
+    /// home has applied its message before an older one.
     diffs_applied: VecDeque<Option<NodeId>>,
-    /// Changes on their way to be sent, by home.
+    /// Number of diffs that are batched but not sent yet, by home.
     collected: BTreeMap<NodeId, usize>,
     later: VecDeque<Later>,
-    /// Pages on their way.
+    /// Number of pages in flight to this node.
     pub(super) fetches: u64,
-    /// Locks that were asked for at their managers.
+    /// Number of lock requests without an answer.
     pub(super) locks_asked: u64,
     pub(super) rides: Rides,
-    /// Who asked for pages that we cannot give yet: a barrier or an allocation ahead of us.
+    /// Page requests that came before this node made the same allocation or passed the same
+    /// barrier.
     early: Vec<Header>,
     /// Faults that wait for the barrier.
     held: Vec<Page>,
@@ -84,19 +86,19 @@ pub struct Node {
     pub(super) managed: BTreeMap<Lock, Managed>,
     pub(super) conditions: BTreeMap<Lock, Condition>,
     pub(super) waiting: BTreeMap<Task, Waiting>,
-    /// What others wrote, as condition variables told us since the barrier.
+    /// Pages that other nodes wrote, learnt from condition variables since the barrier.
     pub(super) heard: Vec<Run>,
     pub(super) barrier: Barrier,
     pub(super) arrivals: Arrivals,
-    /// Lists whose last part has not come, one of each node at most.
+    /// Incomplete lists, at most one of each node.
     pub(super) partial: BTreeMap<NodeId, Partial>,
-    /// What we say to ourselves.
+    /// Messages from this node to itself.
     own: VecDeque<(Header, Content)>,
     pub(super) counts: Statistics,
 }
 
 impl Node {
-    /// A node without pages.
+    /// Creates a node without pages.
     pub fn new(options: Options) -> Self {
         assert!(options.me < options.nodes && options.tasks > 0, "a node among nodes, with tasks");
         Self {
@@ -128,11 +130,11 @@ impl Node {
         }
     }
 
-    /// Takes an event at the time `now` and appends what is to be done.
+    /// Handles an event at the time `now` and appends the resulting actions.
     ///
     /// # Errors
-    /// Only for messages; memory cannot grow by what one has lied about before. Nothing is changed
-    /// and nothing to be done then.
+    /// A message that violates the protocol, or an allocation that shows that an earlier message
+    /// did. The node's state does not change, and there are no actions.
     pub fn step(
         &mut self,
         event: Event,
@@ -169,54 +171,54 @@ impl Node {
         Ok(())
     }
 
-    /// What it has counted.
+    /// Returns the node's statistics.
     pub fn statistics(&self) -> &Statistics {
         &self.counts
     }
 
-    /// What it has counted of a page.
+    /// Returns the statistics of a page.
     pub fn page_statistics(&self, page: Page) -> Option<PageStatistics> {
         Some(self.pages.get(page)?.counts)
     }
 
-    /// Begins to count anew.
+    /// Resets all statistics.
     pub fn forget_statistics(&mut self) {
         self.counts = Statistics::default();
         self.pages.forget_statistics();
     }
 
-    /// The pages that there are.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.pages.pages()
     }
 
-    /// Where a page lives.
+    /// Returns the home of a page.
     pub fn home(&self, page: Page) -> Option<NodeId> {
         Some(self.pages.get(page)?.home)
     }
 
-    /// What we have of a page.
+    /// Returns the state of a page on this node.
     pub fn state(&self, page: Page) -> Option<State> {
         Some(self.pages.get(page)?.state)
     }
 
-    /// What it was made with.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The time of its last step.
+    /// Returns the time of the last step.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// Barriers passed.
+    /// Returns the number of barriers passed.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Who asks for a page that is not allocated here, while all tasks here wait for all
-    /// others: for ever, since who asked waits, too.
+    /// Returns a request for a page that this node has not allocated, if all its tasks wait for all
+    /// other tasks. That is a deadlock: the requester waits for this node.
     pub fn lacks(&self) -> Option<(NodeId, Page)> {
         if self.early.is_empty() || !self.barrier.waits_for_all() {
             return None;
@@ -225,7 +227,7 @@ impl Node {
         self.early.iter().find(is_lacked).map(|early| (early.from, early.scope))
     }
 
-    /// Nothing is under way, and nobody waits.
+    /// Returns true if no request is in flight and no task waits.
     pub fn is_idle(&self) -> bool {
         self.fetches == 0
             && self.diffs_applied.is_empty()
@@ -248,7 +250,7 @@ impl Node {
         Ok(())
     }
 
-    /// A task cannot go on.
+    /// Handles a page fault of a task.
     fn fault(&mut self, page: Page, on: Happens, actions: &mut Vec<Action>) {
         assert!(page < self.pages(), "page {page} is not allocated");
         let entry = self.pages.of(page);
@@ -264,13 +266,13 @@ impl Node {
         }
     }
 
-    /// Faults that waited for the barrier try again.
+    /// Lets faults that waited for the barrier retry.
     pub(super) fn resume(&mut self, actions: &mut Vec<Action>) {
         actions.extend(std::mem::take(&mut self.held).into_iter().map(Action::Wake));
     }
 
-    /// Looks the rule up and follows it. What local events ask for that has no rule is an error
-    /// of ours; what comes in messages is checked before.
+    /// Applies the rule for an event. A local event without a rule is a bug of this node. Events
+    /// that messages cause are checked before.
     pub(super) fn happens(
         &mut self,
         page: Page,
@@ -317,7 +319,7 @@ impl Node {
                 Do::Protect => actions.push(Action::Protect(page)),
                 Do::Unmap => actions.push(Action::Unmap(page)),
                 Do::Wake => actions.push(Action::Wake(page)),
-                // One message changes several pages, and the driver does all at once.
+                // The driver applies the diffs of all pages in a message at once.
                 Do::Change if actions.last() == Some(&Action::Change) => {}
                 Do::Change => actions.push(Action::Change),
                 Do::Record => {
@@ -353,15 +355,15 @@ impl Node {
         self.send(home, Op::Diff, 0, self.diffs_sent, Body::Diffs, actions);
     }
 
-    /// Sends the changes that were collected. Must come before anything that others may take
-    /// as a sign that they are sent.
+    /// Sends the batched diffs. Call this before any message that tells another node that they were
+    /// sent.
     pub(super) fn send_collected(&mut self, actions: &mut Vec<Action>) {
         while let Some((home, _)) = self.collected.pop_first() {
             self.send_diffs(home, actions);
         }
     }
 
-    /// Another scope opens: what is written from now on is written in it.
+    /// Opens a scope: later writes are recorded in it too.
     pub(super) fn open(&mut self, lock: Lock, actions: &mut Vec<Action>) {
         for page in std::mem::take(&mut self.writable) {
             if matches!(self.pages.of(page).state, State::Dirty | State::HomeDirty) {
@@ -371,7 +373,7 @@ impl Node {
         self.scopes.push(Scope { lock: Some(lock), written: Vec::new() });
     }
 
-    /// Sends homes what was written in a scope; and answers which pages that are.
+    /// Sends the diffs of the pages that were written in a scope. Returns the pages as runs.
     pub(super) fn flush(&mut self, mut written: Vec<Page>, actions: &mut Vec<Action>) -> Vec<Run> {
         written.sort_unstable();
         written.dedup();
@@ -387,7 +389,7 @@ impl Node {
         }))
     }
 
-    /// Another wrote these pages.
+    /// Handles write notices: other nodes wrote these pages.
     pub(super) fn notice(&mut self, runs: &[Run], actions: &mut Vec<Action>) {
         let pages = self.pages();
         if self.is_asking() {
@@ -402,8 +404,8 @@ impl Node {
         self.send_collected(actions);
     }
 
-    /// Another wrote these pages: the next of them where there may be something to do. Those
-    /// before it, others' of which nothing is here, have noticed it.
+    /// Returns the next of these pages for which a write notice may have an effect. Counts the
+    /// notices of the pages before it: their home is elsewhere, and this node has no copy.
     pub(super) fn next_noticed(&mut self, pages: &mut Range<Page>) -> Option<Page> {
         let next = self.pages.next_touched(pages.clone());
         let rules = &mut self.counts.rules[State::Invalid as usize];
@@ -412,19 +414,19 @@ impl Node {
         pages.next()
     }
 
-    /// Something is under way that could bring rides.
+    /// Returns true if an answer is in flight that could carry rides.
     fn is_asking(&self) -> bool {
         self.fetches > 0 || self.locks_asked > 0
     }
 
-    /// What notices named matters as long as something is under way.
+    /// Forgets the write notices if no answer is in flight that they could affect.
     pub(super) fn forget_noticed(&mut self) {
         if !self.is_asking() {
             self.rides.nothing_under_way();
         }
     }
 
-    /// Says it as soon as all changes that are sent are applied.
+    /// Sends a message as soon as all diffs that were sent before are applied.
     pub(super) fn send_later(&mut self, to: NodeId, op: Op, lock: Lock, body: Body) {
         let header = self.header(to, op, lock);
         self.later.push_back(Later { after: self.diffs_sent, header, body });
@@ -469,7 +471,7 @@ impl Node {
         self.own.push_back((header, content));
     }
 
-    /// Does what became possible, until nothing is.
+    /// Performs all work that has become possible.
     fn settle(&mut self, actions: &mut Vec<Action>) {
         loop {
             while self.diffs_applied.front() == Some(&None) {
@@ -606,15 +608,15 @@ impl Node {
         self.state(page).is_some_and(|state| rule_of(state, on).is_some())
     }
 
-    /// A barrier or an allocation has caught up with who was ahead of us.
+    /// Handles the early requests again after a barrier or an allocation.
     pub(super) fn answer_early(&mut self, actions: &mut Vec<Action>) {
         for header in std::mem::take(&mut self.early) {
-            // Who asks too much is not told: nobody waits for the answer but they.
+            // A refused request is dropped without an answer: only its sender waits for it.
             let _ = self.message(header, Content::Empty, &[], actions);
         }
     }
 
-    /// Which node manages a lock or condition variable.
+    /// Returns the manager of a lock or condition variable.
     pub fn manager(&self, lock: Lock) -> NodeId {
         lock % self.options.nodes
     }

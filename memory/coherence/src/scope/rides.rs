@@ -1,25 +1,28 @@
-//! Rides: which pages may go along with a grant, and which of those that come may be kept.
-//! What *should* go along, the [forecast](crate::ride::forecast) says; none of this depends on
-//! its being right.
+//! Consistency of rides: which pages a message may carry, and which of them the receiver may
+//! accept. The [forecast](crate::ride::forecast) selects pages among those; consistency does not
+//! depend on its predictions.
 //!
-//! **Who lends.** Only a page's home does, so what goes along is what an answer to a request
-//! would be; and the page is one that others may have from then on (it is not
-//! [Alone](State::Alone) any more), as if it had been asked for. With a barrier's grant it goes
-//! before its home passes the barrier itself, and is lent once more when it has, since passing
-//! says of written pages that nobody has copies.
+//! **Sending.** Only a page's home sends it, so a ride has the contents of an answer to a request.
+//! The page is no longer [Alone](State::Alone) afterwards, as if it had been requested. A ride on a
+//! barrier's grant leaves before its home passes the barrier. Passing a barrier makes written pages
+//! Alone. So the home marks such a page as sent a second time when it has passed.
 //!
-//! **Who takes.** A copy that was asked for holds all writes that its reader was told of before
-//! it asked, for they were at the home by then, and the reader's own, which went the same way
-//! before the request. The request that a grant answers says the same of what rides on it. So a
-//! ride is taken if there was no copy here when the grant came, and the page was named in no
-//! notice between request and grant; the notices of the grant itself are older than what rides
-//! on it. What was written here since the request would be missing in it, too; but then there
-//! was a copy, which only a notice can have taken away. Nothing else is under way while a node
-//! is at a barrier, so there it is enough that the barrier leaves no copy. And a lock that is
-//! granted by a node which has not passed our last barrier brings nothing: that node would
-//! believe, when it passes, that nobody has its pages.
+//! **Accepting.** A requested copy holds all writes of which its reader was notified before the
+//! request, since these were at the home by then. It also holds the reader's own earlier writes,
+//! which were sent to the home before the request. The same is true for a ride on the answer to any
+//! request. So a ride is accepted on two conditions:
+//! - When the grant arrived, this node had no copy of the page.
+//! - No write notice between request and grant named the page. Notices in the grant itself are
+//!   older than the rides on it.
 //!
-//! What is not taken is forgotten: the page will be asked for if it is wanted.
+//! The ride lacks local writes since the request. But a local write needs a copy, and only a write
+//! notice can have removed it.
+//!
+//! At a barrier nothing else is in flight, so it suffices that the barrier leaves no copy here. A
+//! lock grant of a node that has not passed this node's last barrier brings no acceptable rides.
+//! When that node passes the barrier, it will assume that no other node has copies of its pages.
+//!
+//! A ride that is not accepted is discarded. The page is requested when a task needs it.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,32 +37,32 @@ use crate::ride::forecast::{Forecast, Foreseen};
 use crate::ride::{self, By, Carrier, Fate, Ride};
 use crate::run::Run;
 
-/// What a node knows of rides.
+/// A node's state of rides.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rides {
-    /// What others will want.
+    /// Predicts the pages that other nodes will request.
     pub(super) forecast: Forecast,
-    /// Instead of that, for the next step.
+    /// Pages that a test selects for the next step, instead of predicted ones.
     pub(super) suggested: Vec<Page>,
-    /// Pages that are lent with the grants of the barrier that we are about to pass.
+    /// Pages that were sent with the grants of the barrier that this node is about to pass.
     lent: Vec<Page>,
-    /// What goes and comes ahead of that barrier's grant.
+    /// Rides that are sent and received ahead of that barrier's grant.
     pub(super) ahead: Ahead,
-    /// Pages that came by a ride and were not used yet.
+    /// Pages that arrived as rides and were not used yet.
     pub(super) unused: BTreeMap<Page, Came>,
-    /// What others are to be told of rides that came from them.
+    /// Fates of rides that are to be reported to the senders.
     fates: BTreeMap<NodeId, Vec<Ride>>,
-    /// What notices named while requests were under way.
+    /// Write notices that arrived while requests were in flight.
     noticed: Vec<Run>,
 }
 
-/// How a page came by a ride.
+/// The origin of a page that arrived as a ride.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Came {
     pub from: NodeId,
     pub carrier: Carrier,
     pub by: By,
-    /// It was told that it lies idle.
+    /// The sender was told that the page is idle.
     pub is_idle: bool,
 }
 
@@ -68,17 +71,17 @@ impl Rides {
         Self { forecast, ..Self::default() }
     }
 
-    /// Notices name these pages, while some request is under way.
+    /// Records write notices while a request is in flight.
     pub fn noticed(&mut self, runs: &[Run]) {
         self.noticed.extend_from_slice(runs);
     }
 
-    /// No request is under way.
+    /// Forgets the write notices when no request is in flight.
     pub fn nothing_under_way(&mut self) {
         self.noticed.clear();
     }
 
-    /// What a request tells the node that it goes to.
+    /// Takes the fates that a message of this operation reports to its receiver.
     pub fn tells(&mut self, to: NodeId, op: Op) -> Vec<Ride> {
         if !ride::tells(op) {
             return Vec::new();
@@ -93,25 +96,25 @@ impl Rides {
 }
 
 impl Node {
-    /// Lets these pages go along with every grant of the next step if they may, whatever was
-    /// foreseen: for those who check that nothing goes wrong then.
+    /// Makes every grant of the next step carry those of these pages that it may carry, instead of
+    /// predicted pages. For tests of the protocol.
     pub fn suggest(&mut self, pages: Vec<Page>) {
         self.rides.suggested = pages;
     }
 
-    /// What was suggested was for one step.
+    /// Ends the effect of [`suggest`](Self::suggest) after one step.
     pub(super) fn forget_suggested(&mut self) {
         self.rides.suggested.clear();
     }
 
-    /// A request tells what became of rides.
+    /// Learns the fates that a message reports.
     pub(super) fn told(&mut self, from: NodeId, rides: &[Ride]) {
         for &ride in rides {
             self.rides.forecast.learn(from, ride);
         }
     }
 
-    /// A node asks for a page.
+    /// Learns that a node requested a page.
     pub(super) fn asked_for(&mut self, from: NodeId, page: Page) {
         let fetching = self.counts.fetching;
         let fetch = fetching.total.checked_div(fetching.times).unwrap_or_default();
@@ -119,13 +122,13 @@ impl Node {
         self.rides.forecast.asked(from, page);
     }
 
-    /// Another node, or we, changed these pages.
+    /// Learns that a node changed these pages.
     pub(super) fn changed(&mut self, writer: NodeId, pages: Range<Page>) {
         let by_others = writer != self.options.me;
         self.rides.forecast.changed(writer, pages, false, by_others);
     }
 
-    /// A barrier says what was changed.
+    /// Learns the changes that a barrier announces.
     pub(super) fn changed_before(&mut self, runs: &[Run]) {
         self.rides.forecast.passed();
         for run in runs {
@@ -139,8 +142,8 @@ impl Node {
         }
     }
 
-    /// What goes along with a grant to a node, which names the pages `written`, and is of the
-    /// page `asked` if it is a page's. They are lent.
+    /// Selects the rides on a grant and marks the pages as sent. `asked` is the requested page, if
+    /// the grant answers a page request. `written` are the pages that the grant lists.
     pub(super) fn lend(
         &mut self,
         to: NodeId,
@@ -183,7 +186,7 @@ impl Node {
                 self.rides.ahead.sent.push((to, ride.page));
             }
             if carrier == Carrier::Barrier || carrier.is_ahead() {
-                // Whoever may still write it, as it seems, must not do so unseen.
+                // A node that may still write the page must send write notices from now on.
                 if self.can(ride.page, Happens::Open) {
                     self.happens(ride.page, Happens::Open, None, actions);
                 }
@@ -195,7 +198,7 @@ impl Node {
         rides
     }
 
-    /// The barrier is passed: what was lent before, others have.
+    /// Marks the rides on the grants of the barrier as sent again, after the barrier was passed.
     pub(super) fn lend_again(&mut self, actions: &mut Vec<Action>) {
         for page in std::mem::take(&mut self.rides.lent) {
             if self.can(page, Happens::Lend) {
@@ -204,8 +207,8 @@ impl Node {
         }
     }
 
-    /// Which of the rides that a grant brings can be taken, before anything of the grant is
-    /// known here; what it says itself takes away no more of them.
+    /// Returns for each ride of a grant whether it can be accepted. Call this before the grant is
+    /// processed. The notices in the grant itself do not matter.
     pub(super) fn takable(&self, header: &Header, rides: &[Ride]) -> Vec<bool> {
         let Header { from, op, epoch, .. } = *header;
         let takable = |ride: &Ride| {
@@ -218,7 +221,8 @@ impl Node {
         rides.iter().filter(|ride| ride.is_aboard()).map(takable).collect()
     }
 
-    /// Takes what [can be](Self::takable), when all that the grant says is done.
+    /// Accepts the rides that [`takable`](Self::takable) selected, after the rest of the grant was
+    /// processed.
     pub(super) fn take_rides(
         &mut self,
         header: &Header,
@@ -245,18 +249,18 @@ impl Node {
         }
     }
 
-    /// A page that came by a ride is used, or dropped unused.
+    /// Records that a page that arrived as a ride was used, or dropped unused.
     pub(super) fn alights(&mut self, page: Page, used: bool) {
         let came = self.rides.unused.remove(&page).expect("it came by a ride");
         self.came_to(page, came, if used { Fate::Used } else { Fate::Wasted });
     }
 
-    /// What became of a page that came by a ride.
+    /// Counts the fate of a page that arrived as a ride.
     pub(super) fn came_to(&mut self, page: Page, came: Came, fate: Fate) {
         let Came { carrier, by, is_idle, .. } = came;
         let RideStatistics { used, wasted, late, .. } =
             &mut self.counts.rides[carrier as usize][by as usize];
-        // What came may be no page.
+        // The page number comes from a message and may not exist.
         let mut unknown = PageStatistics::default();
         let of_page = match page < self.pages.pages() {
             true => &mut self.pages.of(page).counts,
@@ -270,13 +274,13 @@ impl Node {
         };
         *all += 1;
         *one += 1;
-        // Of who lies idle no more than that is told until it is used.
+        // An idle page was reported. Only its use is reported again.
         if !is_idle || fate == Fate::Used {
             self.owe_word(page, came, fate);
         }
     }
 
-    /// Who sent a page is to be told what became of it.
+    /// Queues the report of a fate to the sender of the page.
     pub(super) fn owe_word(
         &mut self,
         page: Page,

@@ -1,6 +1,6 @@
 //! Statistics of a node: counts and times for the node, each page and each lock.
 //!
-//! Times are in the unit of the driver's clock. The drivers `dsm` and `sim` use nanoseconds.
+//! Times are in the unit of the driver's clock. Nagaya's drivers use nanoseconds.
 
 use std::collections::BTreeMap;
 
