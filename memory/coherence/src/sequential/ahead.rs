@@ -1,31 +1,29 @@
-//! Fetching ahead: which pages are hoped to come along with one that is asked for, and which of
-//! ours may go along with one that is granted. What *should* come, the
-//! [forecast](crate::ride::forecast) says, of this node's own faults; none of this depends on
-//! its being right.
+//! Prefetching: the pages that a request names in addition, and the pages that a grant carries in
+//! addition. The [forecast](crate::ride::forecast) predicts pages from this node's own faults.
+//! Consistency does not depend on its predictions.
 //!
-//! **Who hopes.** A request names pages of which nothing is here and nothing under way, and
-//! which whom we ask owned last, so far as we know. Until the answer comes, they are hoped for:
-//! a task that wants one waits for that, and asks only if the page stayed where it was. So
-//! whatever comes along was asked for, and there is never more than one request of a node for
-//! one page.
+//! **Requesting.** A request names pages of which this node has no copy and no request in flight,
+//! and whose last known owner is its receiver. Until the answer arrives they are in a `Hoping`
+//! state. A task that faults on one waits for the answer, and sends a request only if the page was
+//! not sent. So each page that arrives was requested, and a node has at most one request for a page
+//! in flight.
 //!
-//! **Who lends.** What goes along is what an answer to a request would be; who answers the
-//! request lends, from what it owns then and nobody waits for. A page itself, to be written,
-//! goes along only if nobody has a copy, so that nobody need be told. Nobody has to be asked
-//! twice: who lends a page tells later requests where it went, as if it had been asked for.
+//! **Granting.** A prefetched page has the contents of an answer to a request. The node that
+//! answers sends those named pages that it owns and for which no request is queued. It sends
+//! ownership only if no other node has a copy, so that no invalidation is needed. It records the
+//! new owner, as for a requested page, so later requests are forwarded.
 //!
-//! **What nobody has used.** Memory that a program has just got holds zeros, and its owner knows
-//! that no task of its has used it. Such a page goes to whoever asks, to read too: it will be
-//! written, and would have to be asked for again. With it go others of the kind only, which cost
-//! no more than a bit each; and where the owner's own tasks use it first, more of it is mapped at
-//! once.
+//! **Unused pages.** Memory that a program has just allocated holds zeros, and its owner knows that
+//! no task has used it. Any request for such a page gets ownership, also a read request: the reader
+//! will write it and would need a second request. Only other unused pages are sent with it, which
+//! cost one bit each. If tasks of the owner use such pages first, it maps more of them at once.
 //!
-//! **What may be foreseen** is every page, unless whoever looks after the memory knows of some only
-//! that there is anything to use ([`Node::foresee_only_told`]).
+//! **Selection.** Every page may be predicted, unless a driver registers the pages that exist
+//! ([`Node::foresee_only_told`]).
 //!
-//! **What comes of it.** Pages that came along are mapped, all but the one that was foreseen
-//! last, the *mark*. The first use of it is a fault that costs no message, and says that all of
-//! them were of use; if it is taken away unused, none was.
+//! **Feedback.** Prefetched pages are mapped, except for the last predicted one, the *mark*. Its
+//! first use is a fault without a message, and shows that all of them were useful. If it is taken
+//! away unused, none of them counts as useful.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -42,14 +40,15 @@ use crate::ride::sweeps::Sweeps;
 use crate::ride::{By, Carrier, Fate, Ride};
 use crate::run::{self, NOBODY, Run};
 
-/// Pages that go along with another, at most, with their bytes: more would keep who asks waiting
-/// longer than another request. Those that nobody has used cost a bit each.
+/// Maximum number of prefetched pages with their bytes. More would delay the requester longer than
+/// another request. Unused pages cost one bit each.
 const WHOLE_MAX: usize = 32;
 
-/// Pages that were read and become writable together, at most: others lose their copies.
+/// Maximum number of pages that become writable together after reads, since other nodes lose their
+/// copies.
 const WRITES_MAX: Page = 16;
 
-/// Pages: from, to. They neither meet nor touch.
+/// A set of pages as disjoint ranges that do not touch: start to end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Told(BTreeMap<Page, Page>);
 
@@ -88,24 +87,24 @@ impl Told {
     }
 }
 
-/// What a node foresees of its own.
+/// A node's state of prefetching.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Ahead {
     forecast: Forecast,
-    /// First uses of what nobody has used; first writes to what was read.
+    /// First uses of unused pages, and first writes to pages that were read.
     uses: Sweeps,
     writes: Sweeps,
-    /// Instead of that, for the next step.
+    /// Pages that a test selects for the next step, instead of predicted ones.
     suggested: Vec<Page>,
-    /// What may be foreseen, if that is told.
+    /// The pages that may be predicted, if the driver registers them.
     told: Option<Told>,
-    /// What is asked for now was foreseen itself.
+    /// The current request is a prefetch itself and names no other pages.
     hopes_for_nothing: bool,
-    /// What is hoped to come along with a page, in the order in which it will be wanted.
+    /// The pages that are requested along with a page, in the order of their expected use.
     hopes: BTreeMap<Page, Vec<Ride>>,
-    /// What those hope for who wait here for a page.
+    /// The pages that queued requests name, by page and requester.
     waiting: BTreeMap<(Page, NodeId), Vec<Run>>,
-    /// What came along with these marks.
+    /// The pages that arrived together, by mark.
     unused: BTreeMap<Page, Vec<Ride>>,
 }
 
@@ -114,45 +113,45 @@ impl Ahead {
         Self { forecast, uses: Sweeps::of_memory(), ..Self::default() }
     }
 
-    /// Nothing is hoped for.
+    /// Returns true if no prefetch is in flight.
     pub fn is_idle(&self) -> bool {
         self.hopes.is_empty()
     }
 }
 
 impl Node {
-    /// From now on only those pages are foreseen that [`may_foresee`](Self::may_foresee) tells of:
-    /// of others nobody knows here whether there is anything to use.
+    /// Restricts prediction to pages that [`may_foresee`](Self::may_foresee) registers, because the
+    /// node does not know which other pages the program uses.
     pub fn foresee_only_told(&mut self) {
         self.ahead.told = Some(Told::default());
     }
 
-    /// These pages may be foreseen.
+    /// Registers pages that may be predicted.
     pub fn may_foresee(&mut self, pages: Range<Page>) {
         if let Some(told) = &mut self.ahead.told {
             told.add(pages);
         }
     }
 
-    /// These may not, any more.
+    /// Unregisters pages: they may not be predicted any more.
     pub fn may_not_foresee(&mut self, pages: Range<Page>) {
         if let Some(told) = &mut self.ahead.told {
             told.remove(pages);
         }
     }
 
-    /// For checks: hopes for these pages with requests that the next step makes, if it may, and
-    /// not for what is foreseen.
+    /// Makes requests of the next step name these pages, if they may, instead of predicted ones.
+    /// For tests of the protocol.
     pub fn suggest(&mut self, pages: Vec<Page>) {
         self.ahead.suggested = pages;
     }
 
-    /// What was suggested was for one step.
+    /// Ends the effect of [`suggest`](Self::suggest) after one step.
     pub(super) fn forget_suggested(&mut self) {
         self.ahead.suggested.clear();
     }
 
-    /// What comes along, if it can, with a page that is asked for there.
+    /// Selects the pages to prefetch along with a page that is requested from node `at`.
     pub(super) fn hope(
         &mut self,
         asked: Page,
@@ -187,7 +186,7 @@ impl Node {
             let ride = |page| Ride { page, by: By::Chance, fate: Fate::Aboard };
             suggested.map(ride).take(room).collect()
         };
-        // Who foresees may name a page twice.
+        // The forecast may return a page twice.
         let mut seen = BTreeSet::new();
         hopes.retain(|ride| seen.insert(ride.page));
         let on = if write { Happens::HopeToWrite } else { Happens::HopeToRead };
@@ -202,8 +201,8 @@ impl Node {
         runs
     }
 
-    /// A task uses a page of ours that nobody has used: others like it that it will use next are
-    /// mapped with it.
+    /// Handles the first use of an unused page that this node owns. Maps further unused pages that
+    /// tasks will use next.
     pub(super) fn use_ahead(&mut self, used: Page, actions: &mut Vec<Action>) {
         let first = actions.len() - 1;
         let (table, closed) = (&self.pages, &self.closed);
@@ -233,20 +232,20 @@ impl Node {
         for page in pages {
             self.happens(page, Happens::Write, None, actions);
             let entry = self.pages.of(page);
-            // Nobody was let go on.
+            // No task was resumed at this page.
             entry.fresh = Fresh::No;
             if counts {
                 entry.first_use = FirstUse::Prepared;
             }
         }
-        // Neighbours one after the other, so that they can be mapped at once.
+        // Sort neighbours so that they can be mapped together.
         actions[first..].sort_by_key(|action| match *action {
             Action::MapWrite(page) => page,
             _ => Page::MAX,
         });
     }
 
-    /// These pages are reset: they are neither used nor prepared any more.
+    /// Handles a reset of pages: they no longer count as used or prepared.
     pub(super) fn reset_ahead(&mut self, pages: Range<Page>) {
         let (mut used, mut prepared) = (0, 0);
         let mut page = self.pages.next_used(pages.clone());
@@ -261,8 +260,8 @@ impl Node {
         self.ahead.uses.reset(pages, used, prepared);
     }
 
-    /// A task writes a page that was only read here: what it will write next, if that is so, too,
-    /// is asked for, or others' copies of it are dropped, at the same time.
+    /// Handles the first write to a page that was only read here. Also requests ownership of the
+    /// pages that will be written next, or invalidates other nodes' copies of them.
     pub(super) fn write_ahead(&mut self, written: Page, actions: &mut Vec<Action>) {
         if !self.ahead.forecast.is_on() || !self.lost.is_empty() {
             return;
@@ -287,38 +286,39 @@ impl Node {
             let on = if is_ours { Happens::Claim } else { Happens::Write };
             self.happens(page, on, None, actions);
             if is_ours {
-                // Nobody was let go on.
+                // No task was resumed at this page.
                 self.pages.of(page).fresh = Fresh::No;
             }
         }
         self.ahead.hopes_for_nothing = false;
     }
 
-    /// Who asks for a page waits here for it, and hopes for these.
+    /// Stores the pages to prefetch that a queued request names.
     pub(super) fn keep_hopes(&mut self, page: Page, asker: NodeId, hopes: &[Run]) {
         if !hopes.is_empty() {
             self.ahead.waiting.insert((page, asker), hopes.to_vec());
         }
     }
 
-    /// What who waits for a page hopes for, who gets it now.
+    /// Takes the pages to prefetch that a queued request named.
     pub(super) fn kept_hopes(&mut self, page: Page, asker: NodeId) -> Vec<Run> {
         self.ahead.waiting.remove(&(page, asker)).unwrap_or_default()
     }
 
-    /// Who is lost hopes for nothing.
+    /// Discards the prefetches of a lost node.
     pub(super) fn forget_hopes_of(&mut self, node: NodeId) {
         self.ahead.waiting.retain(|(_, asker), _| *asker != node);
     }
 
-    /// All of these are hoped for with that page.
+    /// Returns true if all of these pages were requested along with `asked`.
     pub(super) fn hopes_for(&self, asked: Page, rides: &[Run]) -> bool {
         let hopes = self.ahead.hopes.get(&asked).map_or(&[][..], Vec::as_slice);
         let hoped = |page| hopes.iter().any(|hope| hope.page == page);
         rides.iter().flat_map(Run::range).all(hoped)
     }
 
-    /// These came along with that page, and stand behind so many of the message's pages.
+    /// Handles the prefetched pages of a grant. `before` is the number of pages before them in the
+    /// message.
     pub(super) fn came_along(
         &mut self,
         asked: Page,
@@ -337,7 +337,7 @@ impl Node {
             let entry = self.pages.of(ride.page);
             let is_wanted = std::mem::take(&mut entry.is_wanted);
             let Some(place) = place(ride.page) else {
-                // It may go along next time.
+                // The page may be sent next time.
                 self.ahead.forecast.changed(from, ride.page..ride.page + 1, false, true);
                 self.happens(ride.page, Happens::Stay, None, actions);
                 if !is_wanted {
@@ -356,7 +356,7 @@ impl Node {
             self.counts.rides[ride.by as usize].sent += 1;
             self.happens(ride.page, on, Some(Detail::Place(before + place)), actions);
             if !is_wanted {
-                // Nobody was let go on.
+                // No task was resumed at this page.
                 self.pages.of(ride.page).fresh = Fresh::No;
             }
             if is_mark {
@@ -367,7 +367,7 @@ impl Node {
         }
     }
 
-    /// The mark is used, or gone.
+    /// Records the fate of the pages that arrived with a mark.
     pub(super) fn mark_is(&mut self, page: Page, fate: Fate) {
         if let Some(came) = self.ahead.unused.remove(&page) {
             self.learn(came, fate);
@@ -382,12 +382,12 @@ impl Node {
         }
     }
 
-    /// A copy is here no more.
+    /// Records that the copy of a page is gone, because another node writes it.
     pub(super) fn is_out_of_date(&mut self, page: Page, writer: NodeId) {
         self.ahead.forecast.changed(writer, page..page + 1, false, true);
     }
 
-    /// Of the pages that another hopes for, those that go along, at most so many.
+    /// Selects at most `room` of the named pages for a grant, and changes their state.
     pub(super) fn lend(
         &mut self,
         asker: NodeId,
@@ -403,7 +403,7 @@ impl Node {
             if lent.len() == room.min(WHOLE_MAX) {
                 break;
             }
-            // What nobody has used is better asked for, as it comes to be written.
+            // Unused pages are better requested directly, because the request gets ownership.
             let is_new = self.pages.get(page).is_some_and(|entry| entry.is_new);
             if page == asked || is_new && !write || !self.can_lend(asker, page, write) {
                 continue;
@@ -421,7 +421,7 @@ impl Node {
         lent
     }
 
-    /// Of the pages that another hopes for with one that nobody has used, all others of the kind.
+    /// Selects the named pages that no task has used, for the grant of another unused page.
     pub(super) fn lend_new(&mut self, asker: NodeId, asked: Page, hopes: &[Run]) -> Vec<Page> {
         let room = self.options.pages_max as usize - 1;
         let is_new =
@@ -449,7 +449,7 @@ impl Node {
     }
 }
 
-/// Pages in any order.
+/// Returns pages in any order as ascending runs.
 pub(super) fn runs(pages: impl Iterator<Item = Page>) -> Vec<Run> {
     let mut pages: Vec<Page> = pages.collect();
     pages.sort_unstable();

@@ -1,6 +1,5 @@
-//! Copies of others' pages that are here: they are kept as long as there is room, and the oldest
-//! go first. Their owner need not know: who has no copy any more says so when it is told to drop
-//! it.
+//! Copies of other nodes' pages on this node. Their number is limited, and the oldest are evicted
+//! first. The owner is not notified: a node without a copy acknowledges an invalidation too.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -11,22 +10,22 @@ use super::page::{Happens, State};
 use super::table::Fresh;
 use crate::message::Page;
 
-/// In the order in which they came.
+/// The copies in the order of their arrival.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Copies {
     pages: BTreeMap<u64, Page>,
     places: BTreeMap<Page, u64>,
-    /// Counted from 1.
+    /// Sequence numbers start at 1.
     last: u64,
 }
 
 impl Copies {
-    /// How many.
+    /// Returns the number of copies.
     pub fn count(&self) -> u64 {
         self.pages.len() as u64
     }
 
-    /// A page has become a copy of another's, or is one no more.
+    /// Records that a page has become a copy, or is no longer one.
     pub fn set(&mut self, page: Page, is_copy: bool) {
         let place = match is_copy {
             true => {
@@ -42,7 +41,7 @@ impl Copies {
     }
 }
 
-/// Their order is all that matters.
+/// Only the order of the copies matters.
 impl PartialEq for Copies {
     fn eq(&self, other: &Self) -> bool {
         self.pages.values().eq(other.pages.values())
@@ -59,14 +58,15 @@ impl Hash for Copies {
 }
 
 impl Node {
-    /// Drops what is too much. What tasks have not used yet, or are about to write, stays.
+    /// Evicts copies above the limit. Copies that tasks have not used yet, or are about to write,
+    /// stay.
     pub(super) fn drop_copies(&mut self, actions: &mut Vec<Action>) {
         self.drop_to(self.options.copies_max, false, actions);
     }
 
-    /// Keeps so many copies of others' pages at this time, and drops the oldest others: for a
-    /// driver that is short of memory. It should keep as many as tasks need at once: those that
-    /// were let go on with a page long ago are taken to have used it.
+    /// Evicts the oldest copies until `copies` are left. For a driver that is short of memory. It
+    /// should keep as many as tasks need at once. A page at which tasks were resumed long ago
+    /// counts as used.
     pub fn shrink(&mut self, copies: u64, now: u64, actions: &mut Vec<Action>) {
         self.now = now;
         self.drop_to(copies, true, actions);
@@ -80,7 +80,7 @@ impl Node {
             after = order + 1;
             let entry = self.pages.of(page);
             let (state, fresh, since) = (entry.state, entry.fresh, entry.since);
-            // That tasks have used it nobody says, unless somebody waits for it.
+            // The driver reports the use of a page only if another node waits for it.
             let is_used = by_time && self.now > since.saturating_add(self.options.rest);
             let may_go = fresh == Fresh::No || fresh == Fresh::Yes && is_used;
             if matches!(state, State::ReadOnly | State::Ahead) && may_go {

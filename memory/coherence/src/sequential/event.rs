@@ -1,4 +1,4 @@
-//! What a node is told, and what it wants done.
+//! The events that a node handles, and the actions that it requests from its driver.
 
 use std::ops::Range;
 
@@ -9,117 +9,118 @@ use crate::message::{NodeId, Page};
 use crate::ride::Policy;
 use crate::run::Run;
 
-/// What happens to a node.
+/// An event of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Event {
-    /// There are more pages. All nodes are told the same, in the same order, before anybody
-    /// asks for one of them.
+    /// Memory grows. All nodes allocate the same pages in the same order, before any node requests
+    /// one of them.
     Allocate {
-        /// So many.
+        /// Number of pages.
         pages: u64,
-        /// Whose they are at first.
+        /// The initial owner.
         owner: NodeId,
-        /// All nodes have the same there already (a file's text), and may read it.
+        /// True if all nodes have the same contents already, such as a file's text, and may read
+        /// them.
         everywhere: bool,
     },
-    /// These pages of ours hold something that no task has written, such as a program's image:
-    /// before anybody asks for one of them. Others hold zeros at first.
+    /// These pages, which this node owns, hold data that no task has written, such as a program's
+    /// image. Report this before any node requests them. All other pages hold zeros initially.
     Loaded(Range<Page>),
-    /// These pages will begin anew: nothing of them is fetched ahead any more. See
-    /// [Pages that begin anew](super#pages-that-begin-anew).
+    /// A reset of these pages begins: nothing of them is prefetched any more. See [Reset of
+    /// pages](super#reset-of-pages).
     Close(Range<Page>),
-    /// They begin anew, as after [`Allocate`](Self::Allocate).
+    /// These pages are reset to the state after [`Allocate`](Self::Allocate).
     Renew {
-        /// Which.
+        /// The pages.
         pages: Range<Page>,
-        /// Whose they are at first.
+        /// The initial owner.
         owner: NodeId,
-        /// All nodes have the same there already.
+        /// True if all nodes have the same contents already.
         everywhere: bool,
     },
-    /// All nodes have been told that they begin anew.
+    /// All nodes have reset these pages.
     Open(Range<Page>),
-    /// A task cannot read a page.
+    /// A task faulted on a read.
     Read(Page),
-    /// A task cannot write a page.
+    /// A task faulted on a write.
     Write(Page),
-    /// The tasks that were let go on with the page have used it, or had time to. Only after
+    /// The tasks that were resumed at the page have used it, or had time to. Sent only after
     /// [`Action::Hold`].
     Touched(Page),
-    /// Another node says something.
+    /// A message of another node arrived.
     Message(Header, Content),
-    /// A node is lost; no message of it will come any more.
+    /// A node is lost. No message of it will arrive any more.
     Lost(NodeId),
 }
 
-/// What is to be done.
+/// An action that the driver must carry out.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Action {
-    /// Fill the page with one of the pages that came with the message: that of this
-    /// [place](super::message::Pages::get).
+    /// Fill the page with the page of this [index](super::message::Pages::get) in the message that
+    /// just arrived.
     Fill(Page, usize),
-    /// Tasks may read it, and go on that could not.
+    /// Allow tasks to read the page, and resume tasks that are stopped there.
     MapRead(Page),
-    /// Tasks may write it, and go on that could not.
+    /// Allow tasks to write the page, and resume tasks that are stopped there.
     MapWrite(Page),
-    /// Tasks may only read it.
+    /// Revoke write access.
     Protect(Page),
-    /// Tasks may do nothing with it. What stands there is of no use any more.
+    /// Revoke all access. The contents are obsolete.
     Unmap(Page),
-    /// Tasks that could not go on with the page try again.
+    /// Let tasks that are stopped at the page retry.
     Wake(Page),
-    /// Others wait for the page, which tasks here were let go on with: say [`Event::Touched`]
-    /// when those have used it, or had time to. It may be long ago.
+    /// Other nodes wait for the page, at which tasks here were resumed. Report [`Event::Touched`]
+    /// when these have used it or had time to. They may have been resumed long ago.
     Hold(Page),
-    /// Say this to another node.
+    /// Send a message to another node.
     Send(Header, Body),
-    /// The node is lost, and these pages with it, so far as we know: the program has to end.
+    /// A node is lost. These pages are lost with it, as far as this node knows. The program must
+    /// end.
     Lost(NodeId, Vec<Run>),
-    /// Tasks that could not go on with the page never will, since a node is lost.
+    /// Tasks that are stopped at the page will never resume, because a node is lost.
     Gone(Page),
 }
 
-/// What drivers say for [`Options::migratory`].
+/// The value of [`Options::migratory`] that drivers use.
 pub const MIGRATORY_MAX: u8 = 16;
 
-/// A message makes no sense: its sender is mad, or bad. Nothing is lost by forgetting it.
+/// A refused message: it violates the protocol. The node's state does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Refused {
-    /// Who said it.
+    /// The sender.
     pub from: NodeId,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// What is wrong with it.
+    /// The violation.
     pub why: &'static str,
 }
 
 impl Refused {
-    /// The message of this header.
+    /// Refuses the message with this header.
     pub(super) fn of(header: &Header, why: &'static str) -> Self {
         Self { from: header.from, op: header.op, why }
     }
 }
 
-/// What all nodes must agree on, and which this is.
+/// Options that all nodes must agree on, and the identity of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Options {
-    /// How many nodes: at most [`NODES_MAX`](super::nodes::NODES_MAX).
+    /// Number of nodes: at most [`NODES_MAX`](super::nodes::NODES_MAX).
     pub nodes: u32,
-    /// Which is this.
+    /// Index of this node.
     pub me: NodeId,
-    /// Pages that one message brings, at most: the one that was asked for, and rides; at most
+    /// Maximum number of pages in a message, the requested page and prefetched ones. At most
     /// [`PAGES_MAX`](super::message::PAGES_MAX).
     pub pages_max: u32,
-    /// Copies of others' pages that are kept, at most (but for those that tasks are just let go
-    /// on with); older ones are dropped first.
+    /// Maximum number of copies of other nodes' pages. The oldest are evicted first. Copies that
+    /// tasks were just resumed with are kept beyond the limit.
     pub copies_max: u64,
-    /// Who says which pages will be wanted next.
+    /// The policy that predicts pages to prefetch.
     pub rides: Policy,
-    /// A page that nodes read and then write, one after the other, goes so often at most as a
-    /// whole to who asks for a copy, before it is looked again whether that is so; 0: never.
+    /// Maximum number of times that ownership of a migratory page moves on a read before a copy is
+    /// sent as a test. 0 disables this optimization.
     pub migratory: u8,
-    /// A page that a task here could not use less than that ago goes along with no other; after
-    /// that it is taken to have been used. In the unit of the driver's clock: some tens of
-    /// microseconds.
+    /// Minimum time after the last fault on a page before the page may be sent as a prefetch. After
+    /// this time it counts as used. In the unit of the driver's clock: some tens of microseconds.
     pub rest: u64,
 }

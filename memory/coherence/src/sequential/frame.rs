@@ -1,20 +1,20 @@
-//! A message between drivers of the protocol: one of the protocol's, several of them, or a word of
-//! the drivers' own.
+//! The framing of messages between drivers: one message of the protocol, a batch of them, or a
+//! control message of the drivers.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::message::Header;
 
-/// A message between drivers. The body of `Page` is the protocol's; `Letters` has several messages
-/// of the protocol as its body; drivers agree on the bodies of `Word`.
+/// A message between drivers. The body of `Page` is the body of the protocol's message. The body of
+/// `Letters` is a batch of messages. Drivers define the bodies of `Word`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame<W> {
-    /// The protocol's.
+    /// A message of the protocol.
     Page(Header),
-    /// Several of the protocol's that bring no pages: see [`letters`](super::message::letters).
+    /// A batch of messages without pages: see [`letters`](super::message::letters).
     Letters,
-    /// Anything else.
+    /// A control message of the drivers.
     Word(W),
 }
 
@@ -23,7 +23,7 @@ const WORD: u8 = 2;
 const LETTERS: u8 = 3;
 
 impl<W: Serialize + DeserializeOwned> Frame<W> {
-    /// As it is sent.
+    /// Encodes the header of the message.
     pub fn bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(1 + Header::BYTES);
         match self {
@@ -40,7 +40,7 @@ impl<W: Serialize + DeserializeOwned> Frame<W> {
         bytes
     }
 
-    /// Of what came: nothing if it is none of ours.
+    /// Decodes a header. Returns `None` if it is malformed.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let (kind, rest) = bytes.split_first()?;
         match *kind {

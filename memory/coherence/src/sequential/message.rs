@@ -1,13 +1,16 @@
-//! What nodes say to each other: a fixed header, and a body that depends on the operation.
+//! Messages of sequential consistency: a fixed header, and a body that depends on the operation.
 //!
-//! All numbers are little endian. What comes is not trusted: a header and a content are made
-//! only of what parses, and [`Node::step`](super::Node::step) refuses what does not fit.
+//! All numbers are little endian. Received messages are not trusted: parsing checks their form, and
+//! [`Node::step`](super::Node::step) refuses those that violate the protocol.
 //!
 //! | operation | body |
 //! |---|---|
-//! | AskRead, AskWrite | runs of pages that are hoped for |
-//! | GrantRead, GrantWrite | runs of pages that came along; a word that says which pages are zeros, in their order from the lowest bit on; the bytes of all others: the page that was asked for, then those that came along |
-//! | Invalidate, Acknowledge | none |
+//! | AskRead, AskWrite | runs of pages to prefetch |
+//! | GrantRead, GrantWrite | runs of prefetched pages; a bit mask of pages of zeros; page bytes |
+//! | Invalidate, Acknowledge | empty |
+//!
+//! The lowest bit of the mask is the first page. The bytes are those of all other pages: first the
+//! requested page, then the prefetched pages.
 
 use std::convert::Infallible;
 use std::ops::Range;
@@ -19,38 +22,40 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use crate::message::{NodeId, Page};
 use crate::run::{self, Run};
 
-/// Both sides must speak the same: rises with every change of headers or bodies.
+/// Version of the message format. Both sides must use the same; every change of headers or bodies
+/// increments it.
 pub const VERSION: u8 = 1;
 
-/// Pages that one message names, at most: a word says which of them are zeros.
+/// Maximum number of pages that a message names. A 64-bit mask marks the pages of zeros.
 pub const PAGES_MAX: u32 = u64::BITS;
 
-/// What a message is. Numbers are part of the format.
+/// The operation of a message. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u16)]
 pub enum Op {
-    /// To the last known owner: `node` wants a copy of the page.
+    /// To the last known owner: `node` requests a copy of the page.
     AskRead = 1,
-    /// To the last known owner: `node` wants the page; it has a copy, if `whole` says so.
+    /// To the last known owner: `node` requests ownership of the page. `whole` is true if it has a
+    /// copy.
     AskWrite = 2,
-    /// The copy.
+    /// A copy of the page.
     GrantRead = 3,
-    /// The page: who gets it is its owner, and may write it when those of `set` have
-    /// acknowledged. Without `whole` the copy that is there already is the page. A page that
-    /// nobody has used goes to who asks to read, too.
+    /// Ownership of the page. The receiver may write when the nodes of `set` have acknowledged. If
+    /// `whole` is false, the receiver's copy is the page. This also answers a read request for a
+    /// page that no task has used.
     GrantWrite = 4,
-    /// To who has a copy: `node` will write the page.
+    /// To a node with a copy: `node` will write the page.
     Invalidate = 5,
-    /// To who will write the page: our copy is gone.
+    /// To the node that will write the page: the sender's copy is gone.
     Acknowledge = 6,
 }
 
 impl Op {
-    /// All of them, in the order of their numbers.
+    /// All operations, in the order of their numbers.
     pub const ALL: [Op; 6] =
         [Op::AskRead, Op::AskWrite, Op::GrantRead, Op::GrantWrite, Op::Invalidate, Op::Acknowledge];
 
-    /// As reports call it.
+    /// Returns the name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Op::AskRead => "ASK_READ",
@@ -62,36 +67,36 @@ impl Op {
         }
     }
 
-    /// It brings pages.
+    /// Returns true if the message can carry pages.
     fn grants(self) -> bool {
         matches!(self, Op::GrantRead | Op::GrantWrite)
     }
 }
 
-/// What a message is about. Fields that an operation does not need are 0.
+/// The header of a message. Fields that an operation does not need are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Header {
-    /// What it is.
+    /// The operation.
     pub op: Op,
-    /// Who says it.
+    /// The sender.
     pub from: NodeId,
-    /// To whom.
+    /// The receiver.
     pub to: NodeId,
-    /// Who asks for the page or will write it.
+    /// The node that requests the page or will write it.
     pub node: NodeId,
     /// The page.
     pub page: Page,
-    /// Nodes, a bit each.
+    /// A set of nodes, as a bit mask.
     pub set: u64,
-    /// In a request: who asks has a copy. In a grant: the page's bytes are there.
+    /// In a request: the requester has a copy. In a grant: the message carries the page's bytes.
     pub whole: bool,
-    /// How often a request was passed on.
+    /// Number of times that a request was forwarded.
     pub hops: u16,
-    /// Runs that the body begins with.
+    /// Number of runs at the beginning of the body.
     pub runs: u16,
 }
 
-/// A header's bytes.
+/// The wire format of a header.
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct Raw {
@@ -109,10 +114,10 @@ struct Raw {
 }
 
 impl Header {
-    /// Bytes of a header.
+    /// Size of a header in bytes.
     pub const BYTES: usize = size_of::<Raw>();
 
-    /// As it is sent.
+    /// Encodes the header.
     pub fn bytes(&self) -> [u8; Self::BYTES] {
         let raw = Raw {
             op: (self.op as u16).into(),
@@ -130,7 +135,7 @@ impl Header {
         zerocopy::transmute!(raw)
     }
 
-    /// Of what came: nothing if it is no header of ours.
+    /// Decodes a header. Returns `None` if `bytes` is not a valid header of this version.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let raw = Raw::ref_from_bytes(bytes).ok()?;
         if raw.version != VERSION || raw.zero.get() != 0 || raw.whole > 1 {
@@ -150,16 +155,16 @@ impl Header {
         })
     }
 
-    /// Pages that come with it, if these ride along.
+    /// Returns the number of pages that the message carries, with these prefetched pages.
     fn aboard(&self, rides: &[Run]) -> u64 {
         u64::from(self.whole) + rides.iter().map(|run| run.pages).sum::<u64>()
     }
 }
 
-/// What a message's body says, as far as the protocol is concerned: its runs.
+/// The part of a message's body that concerns the protocol: its runs.
 pub type Content = Vec<Run>;
 
-/// Where the pages of a message stand.
+/// The pages that a message carries.
 #[derive(Clone, Copy, Debug)]
 pub struct Pages<'a> {
     zeros: u64,
@@ -168,20 +173,21 @@ pub struct Pages<'a> {
 }
 
 impl<'a> Pages<'a> {
-    /// The page of this place, counted from 0, as [`Action::Fill`](super::Action::Fill) says it:
-    /// none, if it is all zeros.
+    /// Returns the bytes of the page with this index, as in [`Action::Fill`](super::Action::Fill).
+    /// Returns `None` if the page is all zeros.
     ///
     /// # Panics
-    /// There is no such place.
+    /// The message has no such page.
     pub fn get(&self, place: usize) -> Option<&'a [u8]> {
         self.run(place, 1).1
     }
 
-    /// How many of these places, from the first of `count` on, are either all zeros or not, and
-    /// of those that are not the bytes, one page after the other.
+    /// Returns the length of the first run among `count` pages from index `place` on. Its pages are
+    /// either all pages of zeros, or all carried as bytes. In the second case the bytes are
+    /// returned too, one page after the other.
     ///
     /// # Panics
-    /// There are no such places.
+    /// The message has no such pages.
     pub fn run(&self, place: usize, count: usize) -> (usize, Option<&'a [u8]>) {
         let here = self.zeros >> place;
         if here & 1 == 1 {
@@ -194,7 +200,8 @@ impl<'a> Pages<'a> {
     }
 }
 
-/// Of a body that came with `header`, where pages have `page_bytes`: nothing if it is none.
+/// Decodes a body that came with `header`. Returns `None` if it is malformed. `page_bytes` is the
+/// page size.
 pub fn parse<'a>(
     header: &Header,
     body: &'a [u8],
@@ -223,8 +230,8 @@ pub fn parse<'a>(
     Some((runs, Pages { zeros, bytes, page_bytes }))
 }
 
-/// Of the bytes of messages that bring no pages, as [`Body::letter`] makes each, one after the
-/// other: nothing if they are none, or one brings some.
+/// Decodes a batch of messages, each encoded by [`Body::letter`]. Returns `None` if it is
+/// malformed, or if a message carries pages.
 pub fn letters(mut bytes: &[u8]) -> Option<Vec<(Header, Content)>> {
     let mut letters = Vec::new();
     while !bytes.is_empty() {
@@ -242,32 +249,32 @@ pub fn letters(mut bytes: &[u8]) -> Option<Vec<(Header, Content)>> {
     Some(letters)
 }
 
-/// A message's body.
+/// The body of a message to send.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Body {
-    /// Pages that are hoped for; none in messages that have no body.
+    /// Pages to prefetch; empty for operations without a body.
     Runs(Vec<Run>),
-    /// Pages.
+    /// Page contents.
     Pages {
-        /// The one that was asked for, if its bytes are to be sent.
+        /// The requested page, if its bytes are to be sent.
         asked: Option<Page>,
-        /// Those that go along.
+        /// The prefetched pages.
         rides: Vec<Run>,
     },
-    /// Pages that nobody has used: the one that was asked for, and those that go along. They are
-    /// sent as pages of zeros.
+    /// Pages that no task has used: the requested page, and these prefetched pages. They are sent
+    /// as pages of zeros.
     New(Vec<Run>),
 }
 
 impl Body {
-    /// Its runs.
+    /// Returns the runs of the body.
     pub fn runs(&self) -> &[Run] {
         match self {
             Body::Runs(runs) | Body::Pages { rides: runs, .. } | Body::New(runs) => runs,
         }
     }
 
-    /// It brings no pages.
+    /// Returns true if the body carries no pages, so that the message can be batched.
     pub fn is_letter(&self) -> bool {
         match self {
             Body::Runs(_) => true,
@@ -276,14 +283,14 @@ impl Body {
         }
     }
 
-    /// The whole message, if it brings no pages: see [`letters`].
+    /// Encodes header and body for a batch: see [`letters`]. The body must carry no pages.
     pub fn letter(&self, header: &Header) -> Vec<u8> {
         let mut bytes = header.bytes().to_vec();
         bytes.extend(self.bytes(|_, _| unreachable!("a letter brings no pages")));
         bytes
     }
 
-    /// As it is sent; `read` appends the bytes of neighbouring pages.
+    /// Encodes the body. `read` appends the bytes of neighbouring pages.
     pub fn bytes(&self, mut read: impl FnMut(Range<Page>, &mut Vec<u8>)) -> Vec<u8> {
         let Ok(bytes) = self.try_bytes(|pages, bytes| {
             read(pages, bytes);
@@ -292,10 +299,10 @@ impl Body {
         bytes
     }
 
-    /// The same where reading may fail.
+    /// Encodes the body as [`bytes`](Self::bytes) does, with a `read` that may fail.
     ///
     /// # Errors
-    /// The first error of `read`, which is called no more then: there is nothing to send.
+    /// The first error of `read`. The message must not be sent then.
     pub fn try_bytes<E>(
         &self,
         mut read: impl FnMut(Range<Page>, &mut Vec<u8>) -> Result<(), E>,
@@ -334,7 +341,7 @@ impl Body {
     }
 }
 
-/// Neighbours as one, where they follow each other.
+/// Merges successive ranges that are neighbours.
 fn joined(ranges: impl Iterator<Item = Range<Page>>) -> Vec<Range<Page>> {
     let mut joined: Vec<Range<Page>> = Vec::new();
     for range in ranges {

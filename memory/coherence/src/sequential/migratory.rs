@@ -1,34 +1,35 @@
-//! Migratory pages: nodes read and then write them one after the other, as what a lock protects.
-//! Who asks for a copy of such a page gets the page, and does not have to ask again to write it
+//! Migratory pages: nodes read and then write them in turn, such as data that a lock protects. A
+//! read request for such a page gets ownership, so that the following write needs no request
 //! (Stenström, Brorsson, Sandberg, *An adaptive cache coherence protocol optimized for migratory
 //! sharing*, 1993).
 //!
-//! A page is known by what becomes of copies: who has the only one writes it next. Whoever got
-//! the page itself tells nobody whether it was written; so a copy is given now and then, more and
-//! more seldom while that turns out to be of no use.
+//! A page is detected as migratory if the node with the only copy writes it next. A node that got
+//! ownership does not report whether it wrote the page. So a copy is sent now and then as a test,
+//! and less often while the page turns out to be migratory.
 
-/// What a node knows of a page that it gives away.
+/// The owner's knowledge of a page's migratory behaviour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Migratory {
-    /// So often the page itself goes to who asks for a copy, until one is given again.
+    /// Number of read requests that still get ownership before the next test.
     left: u8,
-    /// So often since it was given last.
+    /// Number of read requests that get ownership between two tests.
     run: u8,
 }
 
 impl Migratory {
-    /// Who has the only copy writes it: the page goes so often at most without such a look.
+    /// Records that the node with the only copy writes the page. `most` limits the number of read
+    /// requests until the next test.
     pub fn copy_is_written(&mut self, most: u8) {
         self.run = self.run.saturating_mul(2).clamp(most.min(1), most);
         self.left = self.run;
     }
 
-    /// The page is written here while others have copies.
+    /// Records that the page is written here while other nodes have copies.
     pub fn copies_are_in_the_way(&mut self) {
         *self = Self::default();
     }
 
-    /// Somebody asks for a copy: whether the page itself goes.
+    /// Handles a read request. Returns true if ownership moves.
     pub fn goes(&mut self) -> bool {
         let goes = self.left > 0;
         self.left -= u8::from(goes);

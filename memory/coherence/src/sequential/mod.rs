@@ -1,53 +1,59 @@
-//! Sequential consistency: every read sees the last write, wherever it was.
+//! Sequential consistency: every read returns the last write, on whatever node it was.
 //!
-//! A page is written by one node while no other has a copy, or read by any number. Its owner
-//! (the page manager of Kokaji et al., *Sharing address spaces using distributed shared
-//! memory*) is who wrote it last. Who wants a page asks whom it knows to have been its owner;
-//! that node knows who came after it, and passes the request on (Li, Hudak, *Memory coherence
-//! in shared virtual memory systems*, 1989: dynamic distributed managers). Who asks to write
-//! becomes the owner: from the time of its request on all who passed that on send it later
-//! ones, which wait there in turn; so those who wait for a page stand in line, spread over the
-//! nodes, each knowing who is next (Naimi, Trehel, Arnold, 1996). The paper tells who asks in the
-//! middle of a transition to try again; here it waits, has to ask only once, and nobody is
-//! passed over for ever.
+//! A page is written by one node while no other node has a copy, or read by any number of nodes.
+//! Its owner is the node that wrote it last (the page manager of Kokaji et al., *Sharing address
+//! spaces using distributed shared memory*).
 //!
-//! The owner knows who has copies. When the page moves, its old owner tells them, and they
-//! answer to the new one, which may write when all have. As the owner that gave the copy tells
-//! it to go, over the same connection, a copy never comes after word that it is void.
+//! A node requests a page from its last known owner. That node knows its successor and forwards the
+//! request (Li, Hudak, *Memory coherence in shared virtual memory systems*, 1989: dynamic
+//! distributed managers).
+//!
+//! A node that requests write access becomes the next owner. All nodes that forward its request
+//! send later requests to it, where they wait in turn. So the waiting nodes form a distributed
+//! queue, in which each node knows its successor (Naimi, Trehel, Arnold, 1996). In the paper, a
+//! request during a transition is rejected and must be repeated. Here it waits: every request is
+//! sent once, and no node starves.
+//!
+//! The owner knows the nodes that have copies. When the page moves, the old owner sends them
+//! invalidations, and they acknowledge to the new owner. It may write when all have acknowledged.
+//! The invalidation uses the same connection as the copy before it, so a copy never arrives after
+//! its invalidation.
 //!
 //! [`page`] has the states of a page, [`message`] the messages. A driver uses [`node`], with the
 //! events and actions of [`event`] and the messages of [`frame`]. `ahead` selects the pages that
-//! move along with others, `migratory` those that move with ownership at a read.
+//! are prefetched along with others. `migratory` detects pages whose ownership should move on a
+//! read.
 //!
-//! # What a driver owes, besides what the [crate] says
-//! - **Actions are carried out in their order, each before the next.** A page's bytes are read
-//!   for a message when its turn comes: after `Protect`, which must have stopped all writers
-//!   when it returns, and before `Unmap`.
-//! - `MapRead` and `MapWrite` allow what they say and wake who is stopped at the page. A task
-//!   that still cannot go on makes a new fault: what was asked for may have gone again, or
-//!   suffices for reading only. Faults may come late, twice, or for what is allowed by now.
-//! - Pages that came together are filled one after the other and then allowed in ascending order:
-//!   what is next to each other in the list and in memory may be done at once.
-//! - At first nothing is mapped, not even on the owner's node, and pages hold zeros but where
-//!   [`Event::Loaded`] says otherwise: what no task has used is sent as zeros.
-//! - `Hold(page)` is answered by [`Event::Touched`], whether the page is still here or not: when
-//!   all tasks that were woken for the page have gone on, or some microseconds after they were;
-//!   at once, if that is long ago. Without the answer who waits for the page would wait for
-//!   ever; answered too early, nodes could take a page from each other for ever before anybody
-//!   has used it.
-//! - When a node is lost, each other is told by [`Event::Lost`] after all its messages. Then the
-//!   program has to end; `Gone` names pages whose tasks wait in vain, and nothing else hangs.
-//! - Of pages that are read all over (a file's text) say so when they are allocated.
-
+//! # What a driver must guarantee, besides the rules of the [crate]
+//! - **Actions are carried out in order, each before the next.** The bytes of a page are read when
+//!   its `Send` is carried out. That is after `Protect`, which must have stopped all writers when
+//!   it returns, and before `Unmap`.
+//! - `MapRead` and `MapWrite` grant access and resume tasks that are stopped at the page. A task
+//!   that still lacks access faults again: the page may have left, or the access may be read-only.
+//!   Faults may come late, twice, or for access that is granted by now.
+//! - Pages that arrived together are filled first and then mapped in ascending order. Neighbours in
+//!   the list that are neighbours in memory may be handled together.
+//! - Initially no page is mapped, not even on its owner. Pages hold zeros unless [`Event::Loaded`]
+//!   names them: a page that no task has used is sent as zeros.
+//! - The driver answers `Hold(page)` with [`Event::Touched`], even if the page has left. It answers
+//!   when all tasks that were resumed for the page have continued, or some microseconds after they
+//!   were resumed. If the page was mapped long ago, it answers at once. Without the answer the next
+//!   node waits forever. If the answer comes too early, nodes can take a page from each other
+//!   forever, without using it.
+//! - When a node is lost, every other node gets [`Event::Lost`] after all messages of the lost
+//!   node. The program must then end. `Gone` names pages whose tasks wait in vain; no other task
+//!   hangs.
+//! - Pages that all nodes read, such as the text of a program, are allocated with `everywhere`.
 //!
-//! # Pages that begin anew
-//! Where memory is unmapped and mapped again, in the middle of pages that there are, all nodes
-//! forget what they have of them, and one owns what stands there then (zeros):
-//! 1. Every node keeps its tasks from the pages (no fault at them is told any more) and is told
-//!    [`Event::Close`]. It is finished when [`Node::is_quiet`] says so, which then remains.
-//! 2. When all are, no message about the pages is on its way. Every node drops what it has of
-//!    them, and is told [`Event::Renew`].
-//! 3. When all are, [`Event::Open`], and tasks may go there.
+//! # Reset of pages
+//! If a program unmaps memory and maps it again, all nodes forget their state of these pages. One
+//! node then owns the new contents (zeros):
+//! 1. Every node gets [`Event::Close`]. From then on it keeps its tasks away from the pages and
+//!    reports no fault there. The step is complete when [`Node::is_quiet`] returns true, which then
+//!    remains true.
+//! 2. When the step is complete on all nodes, no message about the pages is in flight. Every node
+//!    drops its copies and gets [`Event::Renew`].
+//! 3. When all nodes have done so, they get [`Event::Open`], and tasks may access the pages.
 
 mod ahead;
 mod copies;

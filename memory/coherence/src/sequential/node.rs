@@ -1,4 +1,4 @@
-//! A node's part of the protocol: events in, actions out.
+//! A node's state machine for sequential consistency: it takes events and returns actions.
 
 use std::ops::Range;
 
@@ -14,28 +14,28 @@ use crate::message::{NodeId, Page};
 use crate::ride::{Fate, forecast::Forecast};
 use crate::run::Run;
 
-/// What else there is to say of what happens to a page.
+/// Further details of a page's event.
 #[derive(Clone, Debug)]
 pub(super) enum Detail {
-    /// Which of the pages that came it is.
+    /// The page's index in the message that just arrived.
     Place(usize),
-    /// Who asks for it.
+    /// The request of another node.
     Asked(Request),
-    /// Who will write it.
+    /// The node that will write the page.
     Writer(NodeId),
 }
 
-/// What somebody asks for.
+/// A request of another node.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     asker: NodeId,
-    /// It has a copy, as it says.
+    /// The requester has a copy, according to its request.
     has: bool,
     hops: u16,
     hopes: Vec<Run>,
 }
 
-/// A node.
+/// The state machine of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
     pub(super) options: Options,
@@ -43,17 +43,17 @@ pub struct Node {
     pub(super) pages: Table,
     pub(super) copies: Copies,
     pub(super) ahead: Ahead,
-    /// Pages that begin anew: nothing of them is fetched ahead.
+    /// Pages that are being reset: nothing of them is prefetched.
     pub(super) closed: Vec<Range<Page>>,
     pub(super) lost: Nodes,
     pub(super) counts: Statistics,
 }
 
 impl Node {
-    /// A node without pages.
+    /// Creates a node without pages.
     ///
     /// # Panics
-    /// The options make no sense.
+    /// The options are invalid.
     pub fn new(options: Options) -> Self {
         let Options { nodes, me, pages_max, .. } = options;
         assert!(me < nodes && nodes <= NODES_MAX, "a node among nodes");
@@ -70,10 +70,11 @@ impl Node {
         }
     }
 
-    /// Takes an event at the time `now` and appends what is to be done.
+    /// Handles an event at the time `now` and appends the resulting actions.
     ///
     /// # Errors
-    /// Only for messages. Nothing is changed and nothing to be done then.
+    /// A message that violates the protocol. The node's state does not change, and there are no
+    /// actions.
     pub fn step(
         &mut self,
         event: Event,
@@ -118,72 +119,74 @@ impl Node {
         Ok(())
     }
 
-    /// What it has counted.
+    /// Returns the node's statistics.
     pub fn statistics(&self) -> &Statistics {
         &self.counts
     }
 
-    /// Begins to count anew.
+    /// Resets the statistics.
     pub fn forget_statistics(&mut self) {
         self.counts = Statistics::default();
     }
 
-    /// The pages that there are.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.pages.pages()
     }
 
-    /// Copies of others' pages that came and are here.
+    /// Returns the number of copies of other nodes' pages.
     pub fn copies(&self) -> u64 {
         self.copies.count()
     }
 
-    /// What we have of a page.
+    /// Returns the state of a page on this node.
     pub fn state(&self, page: Page) -> Option<State> {
         Some(self.pages.get(page)?.state)
     }
 
-    /// The first of these that tasks here have used, or others have asked us for; their end, if
-    /// there is none. Of a page that was used anywhere, its first owner knows.
+    /// Returns the first of these pages that tasks here have used or other nodes have requested
+    /// from this node, or the end of the range. The initial owner of a page knows of its use on any
+    /// node.
     pub fn next_touched(&self, pages: Range<Page>) -> Page {
         self.pages.next_touched(pages)
     }
 
-    /// What is here of a page is what any node would read.
+    /// Returns true if the bytes here are the current contents of the page.
     pub fn can_be_read(&self, page: Page) -> bool {
         self.state(page).is_some_and(State::has_bytes)
     }
 
-    /// Who was a page's owner last, so far as we know.
+    /// Returns the last known owner of a page.
     pub fn owner(&self, page: Page) -> Option<NodeId> {
         let entry = self.pages.get(page)?;
         let is_ours = entry.state.owns() || entry.state == State::Gathering;
         Some(if is_ours { self.options.me } else { entry.owner })
     }
 
-    /// What it was made with.
+    /// Returns the options.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The time of its last step.
+    /// Returns the time of the last step.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// Nothing of these pages that tasks here wanted is under way.
+    /// Returns true if no request of this node's tasks for these pages is in flight.
     pub fn is_quiet(&self, pages: &Range<Page>) -> bool {
         self.first_busy(pages.clone()) == pages.end
     }
 
-    /// The first of these of which something is under way that tasks here wanted; their end, if
-    /// nothing is.
+    /// Returns the first of these pages for which a request of this node's tasks is in flight, or
+    /// the end of the range.
     pub fn first_busy(&self, pages: Range<Page>) -> Page {
         let rests = |entry: Entry| !entry.state.waits() && entry.state != State::Gathering;
         self.first_not(pages, rests)
     }
 
-    /// The first of these of which something is written down and that is not so; or their end.
+    /// Returns the first of these pages that has an entry for which `is_so` returns false, or the
+    /// end of the range.
     fn first_not(&self, pages: Range<Page>, is_so: impl Fn(Entry) -> bool) -> Page {
         let end = pages.end;
         let mut page = self.pages.next_used(pages);
@@ -193,14 +196,14 @@ impl Node {
         page
     }
 
-    /// How a page is at first.
+    /// Returns the initial state of pages.
     fn first(&self, owner: NodeId, everywhere: bool) -> First {
         let Options { me, nodes, .. } = self.options;
         assert!(owner < nodes, "a node owns the pages");
         First { owner, everywhere, me, nodes }
     }
 
-    /// Nothing is under way, and nobody waits.
+    /// Returns true if no request is in flight and no node waits.
     pub fn is_idle(&self) -> bool {
         let pages = 0..self.pages();
         let rests = |entry: Entry| {
@@ -211,7 +214,7 @@ impl Node {
             && self.first_not(pages.clone(), rests) == pages.end
     }
 
-    /// A task cannot go on.
+    /// Handles a page fault of a task.
     fn fault(&mut self, page: Page, write: bool, actions: &mut Vec<Action>) {
         assert!(page < self.pages(), "page {page} is not allocated");
         let now = self.now;
@@ -245,8 +248,8 @@ impl Node {
         rule_of(state, on).unwrap_or_else(|| panic!("page {page}, {state:?}: {on:?} cannot happen"))
     }
 
-    /// Looks the rule up and follows it. What local events ask for that has no rule is an error
-    /// of ours; what comes in messages is checked before.
+    /// Applies the rule for an event. A local event without a rule is a bug of this node. Events
+    /// that messages cause are checked before.
     pub(super) fn happens(
         &mut self,
         page: Page,
@@ -321,7 +324,7 @@ impl Node {
         }
     }
 
-    /// Asks who was the owner last.
+    /// Sends a request to the last known owner.
     fn ask(&mut self, page: Page, rule: &super::page::Rule, actions: &mut Vec<Action>) {
         let me = self.options.me;
         let write = rule.next != State::Reading;
@@ -337,7 +340,7 @@ impl Node {
         self.post(header, Body::Runs(hopes), actions);
     }
 
-    /// Gives what was asked for.
+    /// Grants a request.
     fn grant(&mut self, page: Page, request: &Request, write: bool, actions: &mut Vec<Action>) {
         let Request { asker, has, hops, ref hopes } = *request;
         self.counts.hops += u64::from(hops);
@@ -363,13 +366,13 @@ impl Node {
         let rides = runs(lent.iter().copied());
         self.post(header, Body::Pages { asked: whole.then_some(page), rides }, actions);
         if write {
-            // Only now: their bytes had to be sent.
+            // Unmap after the `Send` above, which reads the bytes of these pages.
             actions.extend(lent.into_iter().map(Action::Unmap));
         }
     }
 
-    /// Gives what nobody has used: the page itself, also to who only reads, as it will write it
-    /// sooner or later.
+    /// Grants ownership of a page that no task has used. A reader gets ownership too, since it will
+    /// write the page sooner or later.
     fn grant_new(&mut self, page: Page, request: &Request, actions: &mut Vec<Action>) {
         let Request { asker, hops, ref hopes, .. } = *request;
         self.counts.hops += u64::from(hops);
@@ -381,7 +384,7 @@ impl Node {
         self.post(header, Body::New(runs(lent.into_iter())), actions);
     }
 
-    /// Tells those who have copies who will write the page.
+    /// Sends invalidations to nodes with copies. `writer` is the node that will write the page.
     fn invalidate(&mut self, page: Page, others: Nodes, writer: NodeId, actions: &mut Vec<Action>) {
         for other in others.iter() {
             let header = Header { node: writer, ..self.header(other, Op::Invalidate, page) };
@@ -389,8 +392,8 @@ impl Node {
         }
     }
 
-    /// Tells who was the owner last that somebody asks; who asks for the page itself will be its
-    /// owner.
+    /// Forwards a request to the last known owner. A node that requests ownership becomes the last
+    /// known owner.
     fn forward(&mut self, page: Page, request: &Request, write: bool, actions: &mut Vec<Action>) {
         let Request { asker, has, hops, ref hopes } = *request;
         let entry = self.pages.of(page);
@@ -404,8 +407,8 @@ impl Node {
         self.post(header, Body::Runs(hopes.clone()), actions);
     }
 
-    /// Who asks for a copy waits here until there is one to give; so does the first who asks for
-    /// the page itself, and others wait there.
+    /// Queues a request here until it can be granted: all read requests, and the first request for
+    /// ownership. Later requests for ownership are forwarded to the node that sent the first.
     fn queue(&mut self, page: Page, request: &Request, write: bool, actions: &mut Vec<Action>) {
         let Request { asker, has, hops, ref hopes } = *request;
         let entry = self.pages.of(page);
@@ -422,7 +425,7 @@ impl Node {
         self.keep_hopes(page, asker, hopes);
     }
 
-    /// Who waits for the page gets it, unless tasks here have to use it first.
+    /// Grants queued requests, unless tasks here must use the page first.
     fn settle(&mut self, page: Page, actions: &mut Vec<Action>) {
         loop {
             let is_fresh = self.is_fresh(page);
@@ -433,7 +436,7 @@ impl Node {
             if reader.is_none() && next.is_none() && entry.invalid_for.is_none() {
                 return;
             }
-            // Who reads beside us takes nothing away.
+            // A further reader takes no access away from this node's tasks.
             if is_fresh && !(reader.is_some() && entry.state == State::ReadOwner) {
                 if entry.fresh == Fresh::Yes {
                     entry.fresh = Fresh::Held;
@@ -461,12 +464,12 @@ impl Node {
         }
     }
 
-    /// Tasks were let go on with the page, and need time to use it.
+    /// Returns true if tasks were resumed at the page and need time to use it.
     pub(super) fn is_fresh(&self, page: Page) -> bool {
         self.pages.get(page).is_some_and(|entry| entry.fresh != Fresh::No)
     }
 
-    /// All others' copies may be gone by now.
+    /// Completes a write request if all copies of other nodes are gone.
     fn gather(&mut self, page: Page, actions: &mut Vec<Action>) {
         let entry = self.pages.of(page);
         if entry.state == State::Gathering && entry.answers.is_empty() {
@@ -519,7 +522,7 @@ impl Node {
                 }
                 let fresh = entry.state.is_copy() && self.is_fresh(page);
                 let entry = self.pages.of(page);
-                // Who has asked for the page itself knows who comes after it.
+                // A node that has requested ownership knows its successor already.
                 if !matches!(entry.state, State::Writing | State::Upgrading) {
                     entry.owner = node;
                 }
@@ -550,7 +553,7 @@ impl Node {
         }
     }
 
-    /// Somebody asks for a page.
+    /// Handles a request for a page.
     fn asked(
         &mut self,
         header: &Header,
@@ -597,8 +600,8 @@ impl Node {
         Ok(())
     }
 
-    /// Somebody asks for a copy, and nobody else waits here: it may get the page instead, but
-    /// for its neighbours then.
+    /// Returns the event for a read request when no other request is queued. If the page is
+    /// migratory, the requester gets ownership, but none of the pages to prefetch.
     fn is_to_read(&mut self, page: Page, request: &mut Request) -> Happens {
         let entry = self.pages.of(page);
         let waits = !entry.readers.is_empty() || entry.next.is_some();
@@ -610,7 +613,7 @@ impl Node {
         Happens::AskWrite
     }
 
-    /// A page comes.
+    /// Handles a grant.
     fn granted(
         &mut self,
         header: &Header,
@@ -649,7 +652,7 @@ impl Node {
             true => {
                 let entry = self.pages.of(page);
                 if entry.state == State::Reading {
-                    // It was asked for as a copy, and nobody comes after us yet.
+                    // This node requested a copy, and no other request is queued behind it yet.
                     (entry.owner, entry.answers) = (me, Nodes::default());
                 }
                 entry.answers = others.without(entry.answers).without(lost);
@@ -659,7 +662,7 @@ impl Node {
         let first = actions.len();
         self.happens(page, on, Some(Detail::Place(0)), actions);
         self.came_along(page, from, write, rides, usize::from(whole), actions);
-        // Neighbours one after the other, so that they can be filled and mapped at once.
+        // Sort neighbours so that they can be filled and mapped together.
         actions[first..].sort_by_key(|action| match *action {
             Action::Fill(page, _) => (0, page),
             Action::MapRead(page) | Action::MapWrite(page) => (1, page),
@@ -668,8 +671,8 @@ impl Node {
         Ok(())
     }
 
-    /// A node is lost: nobody waits for it, and tasks that wait for pages that may be there never
-    /// go on.
+    /// Handles the loss of a node. No request waits for it any more, and tasks that wait for pages
+    /// that it may hold will never resume.
     fn lose(&mut self, node: NodeId, actions: &mut Vec<Action>) {
         assert!(node < self.options.nodes && node != self.options.me, "another node is lost");
         if !self.lost.insert(node) {
@@ -688,7 +691,7 @@ impl Node {
             }
             entry.readers.remove(node);
             entry.next = entry.next.filter(|next| next.node != node);
-            // Nobody waits for this answer any more.
+            // The lost node no longer needs this acknowledgement.
             entry.invalid_for = entry.invalid_for.filter(|writer| *writer != node);
         }
         actions.extend(waiting.into_iter().map(Action::Gone));

@@ -1,72 +1,72 @@
-//! Sets of nodes: who has a copy of a page, who waits for one, who has not answered yet.
+//! Sets of nodes, for the copies of a page, waiting requests, and missing acknowledgements.
 
 use serde::{Deserialize, Serialize};
 
 use crate::message::NodeId;
 
-/// Nodes that can share an address space, at most.
+/// Maximum number of nodes of an address space.
 pub const NODES_MAX: u32 = u64::BITS;
 
-/// Some nodes.
+/// A set of nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Nodes(u64);
 
 impl Nodes {
-    /// All of so many.
+    /// Returns the set of `nodes` nodes from 0 on.
     pub fn all(nodes: u32) -> Self {
         Self(u64::MAX >> (NODES_MAX - nodes))
     }
 
-    /// Of what a message says: nothing, if there are not so many nodes.
+    /// Decodes a set from a message. Returns `None` if it contains a node that does not exist.
     pub fn of(bits: u64, nodes: u32) -> Option<Self> {
         Some(Self(bits)).filter(|set| set.without(Self::all(nodes)).is_empty())
     }
 
-    /// As messages have it: node 0 is the lowest bit.
+    /// Encodes the set for a message. Node 0 is the lowest bit.
     pub fn bits(self) -> u64 {
         self.0
     }
 
-    /// There are none.
+    /// Returns true if the set is empty.
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// That one is there.
+    /// Returns true if the set contains the node.
     pub fn has(self, node: NodeId) -> bool {
         self.0 >> node & 1 == 1
     }
 
-    /// That one, too: whether it was not there.
+    /// Adds a node. Returns true if it was not in the set.
     pub fn insert(&mut self, node: NodeId) -> bool {
         let was = self.has(node);
         self.0 |= 1 << node;
         !was
     }
 
-    /// That one no more: whether it was there.
+    /// Removes a node. Returns true if it was in the set.
     pub fn remove(&mut self, node: NodeId) -> bool {
         let was = self.has(node);
         self.0 &= !(1 << node);
         was
     }
 
-    /// But for these.
+    /// Returns the set without the nodes of another set.
     pub fn without(self, others: Self) -> Self {
         Self(self.0 & !others.0)
     }
 
-    /// That one only.
+    /// Returns the set of one node.
     pub fn one(node: NodeId) -> Self {
         Self(1 << node)
     }
 
-    /// The lowest.
+    /// Returns the lowest node.
     pub fn first(self) -> Option<NodeId> {
         (self.0 != 0).then(|| self.0.trailing_zeros())
     }
 
-    /// One after the other.
+    /// Returns the nodes in ascending order.
     pub fn iter(self) -> impl Iterator<Item = NodeId> {
         (0..NODES_MAX).filter(move |&node| self.has(node))
     }

@@ -1,135 +1,136 @@
-//! The life of a page on one node: which state follows on which event, and what is to be done.
+//! The states of a page on one node: the transition for each event, and its actions.
 //!
-//! [`RULES`] is all of it, as data: [`Node`](super::Node) only looks up, the diagram in the
-//! documentation is written from it, and a pair that it does not name cannot happen.
+//! [`RULES`] is the complete transition table, as data. [`Node`](super::Node) looks transitions up
+//! in it, and the diagram in the documentation is generated from it. An event without a rule cannot
+//! happen.
 //!
 //! `None`, `ReadOnly`, `ReadOwner` and `ReadWrite` are the paper's states. A node is the page's
-//! owner (the paper's page manager) in `ReadOwner` and `ReadWrite`, and in `Gathering` and
-//! `AheadOwner`.
+//! owner (the paper's page manager) in `ReadOwner`, `ReadWrite`, `Gathering` and `AheadOwner`.
 
 use serde::{Deserialize, Serialize};
 
-/// What a node has of a page.
+/// The state of a page on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum State {
-    /// Nothing.
+    /// No copy.
     None,
-    /// A copy; another is the owner.
+    /// A copy; another node is the owner.
     ReadOnly,
-    /// The page; others may have copies.
+    /// The owner; other nodes may have copies.
     ReadOwner,
-    /// The page; nobody else has a copy.
+    /// The owner; no other node has a copy.
     ReadWrite,
-    /// Nothing; a copy is asked for.
+    /// No copy; read access is requested.
     Reading,
-    /// Nothing; the page is asked for.
+    /// No copy; write access is requested.
     Writing,
-    /// A copy; the page is asked for.
+    /// A copy; write access is requested.
     Upgrading,
-    /// The page; not all others have said yet that their copies are gone.
+    /// The owner; some nodes have not acknowledged the invalidation of their copies.
     Gathering,
-    /// Nothing; a copy may come along with another page's.
+    /// No copy; requested as a prefetch along with a page that is requested for reading.
     HopingToRead,
-    /// Nothing; the page may come along with another.
+    /// No copy; requested as a prefetch along with a page that is requested for writing.
     HopingToWrite,
-    /// A copy that came along, and that no task has used yet.
+    /// A prefetched copy that no task has used yet.
     Ahead,
-    /// The page; it came along, and no task has used it yet. Nobody else has a copy.
+    /// The owner of a prefetched page that no task has used yet. No other node has a copy.
     AheadOwner,
 }
 
-/// What happens to a page.
+/// An event that concerns a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Happens {
-    /// A task reads it and cannot.
+    /// A task faulted on a read.
     Read,
-    /// A task writes it and cannot.
+    /// A task faulted on a write.
     Write,
-    /// A task writes it and cannot, and nobody else has a copy.
+    /// A task faulted on a write, and no other node has a copy.
     Claim,
-    /// Another page is asked for to be read, and this one will be wanted, too.
+    /// The page is requested as a prefetch along with a page that is requested for reading.
     HopeToRead,
-    /// Another page is asked for to be written, and this one will be wanted, too.
+    /// The page is requested as a prefetch along with a page that is requested for writing.
     HopeToWrite,
-    /// The copy comes that was asked for.
+    /// The requested copy arrived.
     Copy,
-    /// The page comes that was asked for; others still have copies.
+    /// The requested ownership arrived; other nodes still have copies.
     Own,
-    /// The page comes that was asked for; nobody else has a copy.
+    /// The requested ownership arrived; no other node has a copy.
     OwnAlone,
-    /// All others' copies are gone.
+    /// All copies of other nodes are gone.
     Gathered,
-    /// It came along with another page.
+    /// The prefetched page arrived.
     Ride,
-    /// It came along with another page; its first use is to be noticed.
+    /// The prefetched page arrived, and its first use is to be observed.
     Mark,
-    /// It came along with another page, and is ours: asked to read, its owner had never used it.
+    /// The page was prefetched for reading, and ownership arrived, because its owner had never used
+    /// it.
     RideOwn,
-    /// The same; its first use is to be noticed.
+    /// As `RideOwn`, and its first use is to be observed.
     MarkOwn,
-    /// It did not come along.
+    /// The prefetched page was not sent.
     Stay,
-    /// Another node asks for a copy.
+    /// Another node requests read access.
     AskRead,
-    /// Another node asks for the page.
+    /// Another node requests write access.
     AskWrite,
-    /// Another node asks for a copy or for the page, which nobody has used yet.
+    /// Another node requests any access to a page that no task has used.
     AskNew,
-    /// A copy goes along with another page.
+    /// A copy is sent as a prefetch.
     LendRead,
-    /// The page goes along with another.
+    /// The page and its ownership are sent as a prefetch.
     LendWrite,
-    /// The page, which nobody has used yet, goes along with another.
+    /// A page that no task has used is sent as a prefetch, with its ownership.
     LendNew,
-    /// Another node has asked for the page and will write it.
+    /// An invalidation: another node will write the page.
     Invalidate,
-    /// There is too little memory for copies.
+    /// The copy is evicted.
     Drop,
 }
 
-/// What is to be done, in this order.
+/// An action of a rule. A rule's actions are carried out in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Do {
-    /// Ask who was the owner last, so far as we know.
+    /// Send a request to the last known owner.
     Ask,
-    /// Fill it with what came.
+    /// Fill the page with the bytes that arrived.
     Fill,
-    /// Let tasks read it.
+    /// Allow tasks to read the page.
     MapRead,
-    /// Let tasks write it.
+    /// Allow tasks to write the page.
     MapWrite,
-    /// Let tasks only read it.
+    /// Revoke write access.
     Protect,
-    /// Let tasks do nothing with it. What stands there is of no use any more.
+    /// Revoke all access. The contents are obsolete.
     Unmap,
-    /// Let tasks that could not go on try again.
+    /// Let stopped tasks retry.
     Wake,
-    /// Give a copy to who asks.
+    /// Send a copy to the requester.
     GrantRead,
-    /// Give the page to who asks, and tell those who have copies.
+    /// Send the page and its ownership to the requester, and invalidations to nodes with copies.
     GrantWrite,
-    /// Give the page, which holds zeros, to who asks.
+    /// Send the page, which holds zeros, and its ownership to the requester.
     GrantNew,
-    /// Tell those who have copies.
+    /// Send invalidations to nodes with copies.
     Invalidate,
-    /// Tell who will write the page that our copy is gone.
+    /// Acknowledge the invalidation to the node that will write the page.
     Acknowledge,
-    /// Tell who was the owner last, so far as we know, that somebody asks.
+    /// Forward the request to the last known owner.
     Forward,
-    /// Who asks waits here.
+    /// Queue the request here.
     Queue,
 }
 
-/// On `on` in `state`, do `actions`; `next` is the state from then on.
+/// A transition: event `on` in `state` leads to `next` and causes `actions`.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The state before.
     pub state: State,
-    /// What happens.
+    /// The event.
     pub on: Happens,
     /// The state after.
     pub next: State,
-    /// What is to be done.
+    /// The actions.
     pub actions: &'static [Do],
 }
 
@@ -137,7 +138,7 @@ const fn rule(state: State, on: Happens, next: State, actions: &'static [Do]) ->
     Rule { state, on, next, actions }
 }
 
-/// All that can happen.
+/// All transitions.
 pub const RULES: &[Rule] = {
     use Happens as H;
     use State as S;
@@ -148,7 +149,7 @@ pub const RULES: &[Rule] = {
         rule(S::None, H::HopeToWrite, S::HopingToWrite, &[]),
         rule(S::None, H::AskRead, S::None, &[Do::Forward]),
         rule(S::None, H::AskWrite, S::None, &[Do::Forward]),
-        // Its copy was dropped, and the owner does not know.
+        // The copy was evicted here, and the owner does not know it.
         rule(S::None, H::Invalidate, S::None, &[Do::Acknowledge]),
         //
         rule(S::ReadOnly, H::Read, S::ReadOnly, &[Do::MapRead]),
@@ -198,7 +199,7 @@ pub const RULES: &[Rule] = {
         rule(S::Upgrading, H::AskRead, S::Upgrading, &[Do::Queue]),
         rule(S::Upgrading, H::AskWrite, S::Upgrading, &[Do::Queue]),
         rule(S::Upgrading, H::Invalidate, S::Writing, &[Do::Unmap, Do::Acknowledge]),
-        // What others still have is what we have, and nobody can write it.
+        // Remaining copies of other nodes equal this one, and no node can write.
         rule(S::Gathering, H::Read, S::Gathering, &[Do::MapRead]),
         rule(S::Gathering, H::Write, S::Gathering, &[]),
         rule(S::Gathering, H::Gathered, S::ReadWrite, &[Do::MapWrite]),
@@ -242,31 +243,31 @@ pub const RULES: &[Rule] = {
 };
 
 impl State {
-    /// The page is ours, and what others ask for can be given at once.
+    /// Returns true if this node owns the page and can grant requests at once.
     pub fn owns(self) -> bool {
         matches!(self, State::ReadOwner | State::ReadWrite | State::AheadOwner)
     }
 
-    /// A copy of another's page is here.
+    /// Returns true if this node has a copy of a page that another node owns.
     pub fn is_copy(self) -> bool {
         matches!(self, State::ReadOnly | State::Upgrading | State::Ahead)
     }
 
-    /// What stands in the page is the page, or a copy of it.
+    /// Returns true if the bytes here are the current contents of the page.
     pub fn has_bytes(self) -> bool {
         self.owns() || self.is_copy() || self == State::Gathering
     }
 
-    /// Something is asked for, or hoped for, that has not come yet.
+    /// Returns true if a request or prefetch of the page is in flight.
     pub fn waits(self) -> bool {
         use State::{HopingToRead, HopingToWrite, Reading, Upgrading, Writing};
         matches!(self, Reading | Writing | Upgrading | HopingToRead | HopingToWrite)
     }
 }
 
-/// As many states as there are.
+/// Number of states.
 pub const STATES: usize = State::AheadOwner as usize + 1;
-/// As many events as there are.
+/// Number of events.
 pub const EVENTS: usize = Happens::Drop as usize + 1;
 
 /// The rules by state and event.
@@ -283,13 +284,13 @@ static TABLE: [[Option<Rule>; EVENTS]; STATES] = {
     table
 };
 
-/// What the rules say, if it can happen.
+/// Returns the rule for an event in a state, or `None` if the event cannot happen.
 pub fn rule_of(state: State, on: Happens) -> Option<Rule> {
     TABLE[state as usize][on as usize]
 }
 
-/// The rules as a state diagram in Mermaid's language. Events that change nothing and ask for
-/// nothing, and requests that are only passed on or wait, are left out.
+/// Returns the rules as a Mermaid state diagram. It omits rules that do not change the state and
+/// have no action except `Forward` or `Queue`.
 pub fn diagram() -> String {
     use std::fmt::Write;
     let mut text = String::from("stateDiagram-v2\n    [*] --> None\n    [*] --> ReadWrite\n");

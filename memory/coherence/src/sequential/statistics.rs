@@ -1,6 +1,6 @@
-//! What a node counts and times.
+//! Statistics of a node: counts and times.
 //!
-//! Times are in the unit of the driver's clock (nanoseconds, in ours).
+//! Times are in the unit of the driver's clock. Nagaya's drivers use nanoseconds.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,33 +9,33 @@ use super::page::{EVENTS, STATES};
 use crate::ride::By;
 use crate::scope::statistics::{RideStatistics, Wait};
 
-/// Of a node, since it began or since they were taken.
+/// The statistics of a node since it started or since the last reset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Tasks could not read a page.
+    /// Read faults.
     pub read_faults: u64,
-    /// Tasks could not write a page.
+    /// Write faults.
     pub write_faults: u64,
     /// Messages sent, by [`Op`] in the order of [`Op::ALL`].
     pub messages: [u64; Op::ALL.len()],
     /// Pages sent.
     pub pages: u64,
-    /// Copies dropped since another wrote the page.
+    /// Copies dropped because another node wrote the page.
     pub invalidated: u64,
-    /// Copies dropped to keep their number down.
+    /// Copies evicted to limit their number.
     pub dropped: u64,
-    /// Pages given away, to who writes them.
+    /// Pages whose ownership moved to another node.
     pub moved: u64,
-    /// How often requests that were granted here had been passed on.
+    /// Number of times that requests granted here had been forwarded.
     pub hops: u64,
-    /// Requests that had to wait until tasks here had used the page.
+    /// Requests that waited until tasks here had used the page.
     pub held: u64,
-    /// How long copies were on their way here.
+    /// Times from a read request to the arrival of the page.
     pub reading: Wait,
-    /// How long pages were on their way here, and others' copies until they were gone.
+    /// Times from a write request until the page had arrived and all other copies were gone.
     pub writing: Wait,
-    /// How often each rule of [`RULES`](super::page::RULES) was followed, by state and event.
+    /// Number of times each rule of [`RULES`](super::page::RULES) was applied, by state and event.
     pub rules: [[u64; EVENTS]; STATES],
-    /// Of pages that came along, by who foresaw them ([`By`]).
+    /// Statistics of prefetched pages, by predictor ([`By`]).
     pub rides: [RideStatistics; By::ALL.len()],
 }

@@ -1,5 +1,5 @@
-//! The pages as a node sees them. Of most it knows no more than whose they were at first: a page
-//! has an entry from the time that it is first used until it is reset.
+//! The table of a node's pages. A page has an entry from its first use until it is reset. Of all
+//! other pages the node knows only the initial state.
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
@@ -11,104 +11,104 @@ use crate::message::{NodeId, Page};
 use crate::run::{NOBODY, Run};
 use crate::sparse::Sparse;
 
-/// A page.
+/// The state of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     pub state: State,
-    /// Who was the owner last, so far as we know; this node from the time that it asks for the
-    /// page, and then who has asked after it.
+    /// The last known owner. When this node requests ownership, it enters itself here, and then the
+    /// next node that requests ownership from it.
     pub owner: NodeId,
-    /// If it is ours: who has copies. Some have dropped theirs.
+    /// If this node is the owner: the nodes that have copies. Some may have evicted theirs.
     pub copies: Nodes,
-    /// Who waits here for a copy.
+    /// The nodes whose read requests wait here.
     pub readers: Nodes,
-    /// Who gets the page from us.
+    /// The next owner, whose request waits here.
     pub next: Option<Next>,
-    /// While we gather: who has not said yet that its copy is gone. Before we have the page:
-    /// who has said it.
+    /// In `Gathering`: the nodes that have not acknowledged yet. Before ownership arrives: the
+    /// nodes that have acknowledged.
     pub answers: Nodes,
-    /// Tasks were let go on, and have not used it yet.
+    /// Whether resumed tasks have used the page.
     pub fresh: Fresh,
-    /// Who wants our copy to be gone, as soon as tasks have used it.
+    /// The node whose invalidation waits until tasks have used the page.
     pub invalid_for: Option<NodeId>,
-    /// A task waits for a page that is hoped for.
+    /// A task waits for this page, which is requested as a prefetch.
     pub is_wanted: bool,
-    /// It is ours and holds zeros: no task has used it yet.
+    /// This node owns the page, which holds zeros: no task has used it yet.
     pub is_new: bool,
-    /// Whether it goes as a whole to who asks for a copy.
+    /// Whether ownership moves on a read.
     pub migratory: Migratory,
-    /// How this node counts the page among those that it has used first.
+    /// How this node counts the page among the pages that it was the first to use.
     pub first_use: FirstUse,
-    /// When a task could not use it last; 0: never.
+    /// The time of the last fault; 0 if there was none.
     pub since: u64,
 }
 
-/// A page as [`Sweeps`](crate::ride::sweeps::Sweeps) counts it.
+/// The state of a page in the counts of [`Sweeps`](crate::ride::sweeps::Sweeps).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum FirstUse {
-    /// Not at all: nobody here was the first to use it.
+    /// Not counted: this node was not the first to use it.
     #[default]
     No,
-    /// It was prepared, and is not known to be used.
+    /// Prepared, and its use is unknown.
     Prepared,
-    /// It is used.
+    /// Used.
     Used,
 }
 
-/// Who gets a page.
+/// The next owner of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Next {
     pub node: NodeId,
-    /// It has a copy, as it says.
+    /// The node has a copy, according to its request.
     pub has: bool,
     pub hops: u16,
 }
 
-/// Whether tasks that were let go on with a page have used it.
+/// Whether tasks that were resumed at a page have used it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) enum Fresh {
-    /// They have.
+    /// They have used it.
     #[default]
     No,
-    /// They have not, so far as we know.
+    /// They are not known to have used it.
     Yes,
-    /// And somebody waits until they have.
+    /// They are not known to have used it, and another node waits for that.
     Held,
 }
 
-/// All of them.
+/// All pages.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Table {
-    /// What is unused here is as it was at first.
+    /// The entries of used pages. An unused page is in its initial state.
     entries: Sparse<Entry>,
-    /// How pages are at first, from this one on.
+    /// The initial state of pages, each from this page on.
     allocations: Vec<(Page, First)>,
 }
 
-/// How a page is at first.
+/// The initial state of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct First {
     pub owner: NodeId,
-    /// All others have copies.
+    /// True if all other nodes have copies.
     pub everywhere: bool,
     pub me: NodeId,
     pub nodes: u32,
 }
 
 impl Table {
-    /// How many there are.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.entries.pages()
     }
 
-    /// More pages.
+    /// Adds pages.
     pub fn allocate(&mut self, pages: u64, first: First) {
         let begin = self.pages();
         self.entries.grow(pages);
         self.renew(begin..begin + pages, first);
     }
 
-    /// These pages are as they are at first; used or not.
+    /// Resets pages to an initial state, whether they were used or not.
     pub fn renew(&mut self, pages: Range<Page>, first: First) {
         let behind = self.allocations.partition_point(|(page, _)| *page <= pages.end);
         let rest = self.allocations[..behind].last().map(|(_, rest)| *rest);
@@ -120,13 +120,13 @@ impl Table {
         self.entries.forget(pages);
     }
 
-    /// One that is there, to change it.
+    /// Returns the entry of an existing page, for changes.
     pub fn of(&mut self, page: Page) -> &mut Entry {
         let allocations = &self.allocations;
         self.entries.use_with(page, |page| unused(allocations, page))
     }
 
-    /// One, if it is there.
+    /// Returns the entry of a page, if the page exists.
     pub fn get(&self, page: Page) -> Option<Entry> {
         (page < self.pages()).then(|| match self.entries.get(page) {
             Some(entry) => *entry,
@@ -134,12 +134,12 @@ impl Table {
         })
     }
 
-    /// The first of these of which something is written down; their end, if there is none.
+    /// Returns the first of these pages that has an entry, or the end of the range.
     pub fn next_used(&self, pages: Range<Page>) -> Page {
         self.entries.next_used(pages)
     }
 
-    /// The first of these that is not as it was at first; their end, if there is none.
+    /// Returns the first of these pages that is not in its initial state, or the end of the range.
     pub fn next_touched(&self, pages: Range<Page>) -> Page {
         let is_as_at_first =
             |page| self.entries.get(page).is_none_or(|it| *it == unused(&self.allocations, page));
@@ -150,12 +150,12 @@ impl Table {
         page
     }
 
-    /// All that is there of pages that were used.
+    /// Returns the entries of all used pages.
     pub fn used(&mut self) -> impl Iterator<Item = (Page, &mut Entry)> {
         self.entries.iter_mut()
     }
 
-    /// The pages that a node has, so far as we know, and of which nothing is here.
+    /// Returns the pages whose last known owner is `node` and that have no copy here.
     pub fn only_at(&self, node: NodeId) -> Vec<Run> {
         let is = |entry: Entry| entry.owner == node && !entry.state.has_bytes();
         let mut runs: Vec<Run> = Vec::new();
@@ -180,7 +180,7 @@ impl Table {
     }
 }
 
-/// Neighbours as one.
+/// Merges neighbouring runs.
 fn joined(runs: Vec<Run>) -> Vec<Run> {
     let mut joined: Vec<Run> = Vec::new();
     for run in runs {
@@ -192,7 +192,7 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
     joined
 }
 
-/// What is known of a page that was never used.
+/// Returns the initial state of a page.
 fn unused(allocations: &[(Page, First)], page: Page) -> Entry {
     let behind = allocations.partition_point(|(first, _)| *first <= page);
     let First { owner, everywhere, me, nodes } = allocations[behind - 1].1;
@@ -223,7 +223,7 @@ fn unused(allocations: &[(Page, First)], page: Page) -> Entry {
     }
 }
 
-/// That there is room for a page makes no difference.
+/// Tables are equal if all pages have equal state, with or without an entry.
 impl PartialEq for Table {
     fn eq(&self, other: &Self) -> bool {
         let pages = self.pages();
@@ -245,7 +245,8 @@ mod tests {
     use super::*;
     use crate::story::Random;
 
-    /// Whatever was used before pages came or began anew: each is as it was said last.
+    /// Each page is in the state of its last allocation or reset, whether it was used before or
+    /// not.
     #[test]
     fn a_page_is_as_it_was_said_last() {
         for seed in 0..300 {
