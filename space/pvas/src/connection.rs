@@ -1,9 +1,9 @@
-//! Messages between processes of Nagaya, over a Unix socket.
+//! Framed messages between processes of Nagaya, over a Unix socket.
 //!
-//! A message is a header of 16 bytes (magic, version, length of the body, number of
-//! descriptors; little-endian) and a body in postcard's encoding. Descriptors travel as
-//! SCM_RIGHTS beside the bytes in front of the body. Sizes are checked before anything
-//! is allocated; a peer that breaks a rule is disconnected.
+//! A message is a header of 16 bytes and a body in postcard's encoding. The header has the magic
+//! number, the version, the length of the body and the number of descriptors, in little-endian
+//! order. Descriptors travel as SCM_RIGHTS with the first bytes of the header. The receiver checks
+//! sizes before it allocates memory, and reports a protocol violation as an error.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -19,19 +19,19 @@ use serde::{Deserialize, Serialize};
 
 const MAGIC: u32 = 0x6179_676e;
 const HEADER_SIZE: usize = 16;
-/// Arguments and environment of a program are at most a few MiB.
+/// Limit of a body's size in bytes. Arguments and environment of a program take at most a few MiB.
 const BODY_SIZE_MAX: usize = 64 << 20;
-/// Descriptors of one message.
+/// Limit of descriptors in one message.
 pub const FDS_MAX: usize = 15 * FDS_BATCH;
-/// Descriptors of one sendmsg; the kernel's limit is 253.
+/// Descriptors in one sendmsg call; the kernel's limit is 253.
 const FDS_BATCH: usize = 128;
 
-/// A broken rule, or a broken connection.
+/// Returns the error for a protocol violation.
 fn broken(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// One end of a connection. Sending blocks; receiving does as the socket is set.
+/// One end of a connection. Sending blocks; receiving blocks if the socket is in blocking mode.
 #[derive(Debug)]
 pub struct Connection {
     socket: OwnedFd,
@@ -41,12 +41,12 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Over a connected stream socket. Both sides must speak the same version of what they say.
+    /// Wraps a connected stream socket. Both ends must use the same `version` of their protocol.
     pub fn new(socket: OwnedFd, version: u32) -> Self {
         Self { socket, version, bytes: Vec::new(), fds: VecDeque::new() }
     }
 
-    /// Sends a message, with descriptors.
+    /// Sends a message with descriptors.
     pub fn send(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> io::Result<()> {
         let body = postcard::to_allocvec(message).map_err(|e| broken(&e.to_string()))?;
         if body.len() > BODY_SIZE_MAX || fds.len() > FDS_MAX {
@@ -90,7 +90,7 @@ impl Connection {
         Ok(())
     }
 
-    /// A peer that does not read for ten seconds is given up.
+    /// Waits until the socket is writable. Fails if the peer does not read for ten seconds.
     fn wait_writable(&self) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let mut fds = [PollFd::new(&self.socket, PollFlags::OUT)];
@@ -101,7 +101,8 @@ impl Connection {
         }
     }
 
-    /// Reads what has arrived. `false`: the peer has closed. WouldBlock is no error.
+    /// Reads the bytes that have arrived. Returns false if the peer has closed the connection.
+    /// WouldBlock is not an error.
     pub fn fill(&mut self) -> io::Result<bool> {
         let mut buffer = vec![0; 64 << 10];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FDS_BATCH))];
@@ -132,7 +133,7 @@ impl Connection {
         Ok(received.bytes > 0)
     }
 
-    /// The next complete message that has arrived, with its descriptors.
+    /// Returns the next complete message that has arrived, with its descriptors.
     pub fn take<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
         if self.bytes.len() < HEADER_SIZE {
             return Ok(None);
@@ -163,12 +164,13 @@ impl Connection {
         Ok(Some((message, self.fds.drain(..fds).collect())))
     }
 
-    /// Waits for the next message on a blocking socket. `None`: the peer has closed.
+    /// Waits for the next message on a blocking socket. Returns `None` if the peer has closed the
+    /// connection.
     pub fn receive<T: for<'a> Deserialize<'a>>(&mut self) -> io::Result<Option<T>> {
         Ok(self.receive_with()?.map(|(message, _)| message))
     }
 
-    /// The same, with its descriptors.
+    /// Like [`Connection::receive`], but also returns the message's descriptors.
     pub fn receive_with<T: for<'a> Deserialize<'a>>(
         &mut self,
     ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {

@@ -1,13 +1,14 @@
-//! Which of the gate's loops copies how much on this processor: the rows of a plan that
-//! `nagaya tune` has measured here, or what measurements elsewhere say of its kind.
+//! Copy plans: the gate's copy loop for each size on this processor. `nagaya tune` measures a plan
+//! and stores it. Without a stored plan, the kind of processor decides.
 //!
-//! A plan file has sections, so that machines which share a home directory can share it:
+//! A plan file has a section for each processor model, so that machines with a shared home
+//! directory can share the file:
 //! ```text
 //! processor AuthenticAMD 26.2.1
 //! 0 string
 //! 65536 vector
 //! ```
-//! `SIZE LOOP`: this loop from this size in bytes on.
+//! A row `SIZE LOOP` selects the loop for copies of at least SIZE bytes.
 
 use std::arch::x86_64::{__cpuid, __cpuid_count};
 use std::fmt::{self, Write as _};
@@ -20,21 +21,21 @@ use crate::error::Error;
 const LOOPS: [(CopyLoop, &str); 3] =
     [(CopyLoop::String, "string"), (CopyLoop::Vector, "vector"), (CopyLoop::Stream, "stream")];
 
-/// A loop for every size.
+/// The copy loop for every size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CopyPlan {
-    /// By the number of the size's highest bit.
+    /// Indexed by the position of the size's highest bit.
     loops: [CopyLoop; 64],
 }
 
-/// Where a plan comes from.
+/// The origin of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// NAGAYA_COPY.
+    /// The environment variable NAGAYA_COPY.
     Environment,
-    /// Measured here by `nagaya tune`, and kept in this file.
+    /// `nagaya tune` measured it on this machine and stored it in this file.
     Measured(PathBuf),
-    /// What is known of processors of this kind.
+    /// The known behaviour of this kind of processor.
     Kind(&'static str),
 }
 
@@ -49,22 +50,22 @@ impl fmt::Display for Source {
 }
 
 impl CopyPlan {
-    /// One loop for all sizes.
+    /// Returns a plan with one loop for all sizes.
     pub fn uniform(by: CopyLoop) -> Self {
         Self { loops: [by; 64] }
     }
 
-    /// The loop for this many bytes.
+    /// Returns the loop for copies of `size` bytes.
     pub fn at(&self, size: u64) -> CopyLoop {
         self.loops[63 - size.max(1).leading_zeros() as usize]
     }
 
-    /// From this many bytes on, a power of two, this loop.
+    /// Selects a loop for copies of at least `size` bytes, a power of two.
     pub fn set_from(&mut self, size: u64, by: CopyLoop) {
         self.loops[63 - size.max(1).leading_zeros() as usize..].fill(by);
     }
 
-    /// `(size, loop)`: this loop from this size on.
+    /// Returns the plan as rows `(size, loop)`, each for copies of at least `size` bytes.
     pub fn rows(&self) -> Vec<(u64, CopyLoop)> {
         let mut rows = vec![(0, self.loops[0])];
         for bit in 1..64 {
@@ -79,8 +80,8 @@ impl CopyPlan {
         &self.loops
     }
 
-    /// The section of `processor` in the text of a plan file, if it has a valid one that
-    /// asks for nothing that this processor lacks.
+    /// Parses the section for `processor` in the text of a plan file. Returns `None` if the section
+    /// is missing or invalid, or needs a feature that this processor lacks.
     fn parse(text: &str, processor: &str) -> Option<Self> {
         let rows = section(text, processor)?;
         let mut plan = None;
@@ -99,8 +100,8 @@ impl CopyPlan {
         plan
     }
 
-    /// The text of a plan file with this plan for `processor`, and what `before` had for
-    /// others.
+    /// Returns the text of a plan file with this plan for `processor` and the other sections of
+    /// `before`.
     pub fn write_into(&self, before: &str, processor: &str) -> String {
         let mut text = String::new();
         let mut others = true;
@@ -124,7 +125,7 @@ impl CopyPlan {
     }
 }
 
-/// Words for people: `string; from 64 KiB vector`.
+/// Formats the plan for users: `string; from 64 KiB vector`.
 impl fmt::Display for CopyPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (size, by) in self.rows() {
@@ -150,7 +151,7 @@ fn section<'a>(text: &'a str, processor: &str) -> Option<&'a str> {
     None
 }
 
-/// `string`, `vector` or `stream`.
+/// Returns the loop's name in plan files: `string`, `vector` or `stream`.
 pub fn name(by: CopyLoop) -> &'static str {
     LOOPS[by as usize].1
 }
@@ -159,14 +160,14 @@ fn by_name(name: &str) -> Option<CopyLoop> {
     LOOPS.iter().find(|(_, n)| *n == name).map(|(by, _)| *by)
 }
 
-/// Whether processor and kernel have what the loop needs: AVX2, and XGETBV with ECX = 1 to
-/// leave the upper halves as they were.
+/// Returns true if the processor and the kernel support the loop. `vector` and `stream` need AVX2,
+/// and XGETBV with ECX = 1 to restore the upper halves of the registers.
 pub fn is_available(by: CopyLoop) -> bool {
     by == CopyLoop::String
         || (is_x86_feature_detected!("avx2") && __cpuid_count(0xd, 1).eax & 4 != 0)
 }
 
-/// Vendor, family, model and stepping of this processor, such as `AuthenticAMD 26.2.1`.
+/// Returns vendor, family, model and stepping of this processor, such as `AuthenticAMD 26.2.1`.
 pub fn processor() -> String {
     let Signature { vendor, family, model, stepping } = signature();
     format!("{vendor} {family}.{model}.{stepping}")
@@ -194,7 +195,7 @@ fn signature() -> Signature {
     Signature { vendor, family, model, stepping: version & 15 }
 }
 
-/// String instructions that copy fast: none, `erms` of CPUID, or `fsrm` as well.
+/// Speed of the processor's string instructions by CPUID: no flag, `erms`, or `erms` and `fsrm`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Strings {
     Slow,
@@ -216,10 +217,11 @@ fn strings() -> Strings {
     }
 }
 
-/// What is known of processors of a kind, and why.
+/// Returns the best loop for a kind of processor, and the reason.
 fn by_kind(vendor: &str, family: u32, strings: Strings) -> (CopyLoop, &'static str) {
     match (vendor, family, strings) {
-        // Unaligned destinations make it several times slower there (glibc bug 30994).
+        // String instructions are several times slower there for unaligned destinations (glibc bug
+        // 30994).
         ("AuthenticAMD", 0x19, _) => (CopyLoop::Vector, "string instructions slow when unaligned"),
         (_, _, Strings::Fast) => (CopyLoop::String, "fast string instructions"),
         ("GenuineIntel", _, Strings::Enhanced) => {
@@ -229,7 +231,7 @@ fn by_kind(vendor: &str, family: u32, strings: Strings) -> (CopyLoop, &'static s
     }
 }
 
-/// Where plans are looked for, the user's own first.
+/// Returns the paths of plan files, the user's file first.
 pub fn files() -> Vec<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|p| p.is_absolute());
@@ -237,8 +239,10 @@ pub fn files() -> Vec<PathBuf> {
     own.into_iter().chain([PathBuf::from("/etc/nagaya/copy")]).collect()
 }
 
-/// The plan for spaces that this process makes. Error: NAGAYA_COPY names no loop, or one
-/// that this processor cannot run.
+/// Returns the plan for spaces that this process creates, and its origin.
+///
+/// # Errors
+/// NAGAYA_COPY names no loop, or a loop that this processor cannot run.
 pub fn current() -> Result<(CopyPlan, Source), Error> {
     match std::env::var("NAGAYA_COPY") {
         Ok(value) if !value.is_empty() => {

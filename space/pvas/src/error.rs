@@ -1,4 +1,4 @@
-//! Why a call on a space or a task failed, in words and as an errno.
+//! Errors of calls on spaces and tasks, as text and as an errno.
 
 use std::fmt;
 
@@ -6,14 +6,14 @@ use nagaya_loader::{LoadError, describe, map_count_hint};
 use pager::PagerError;
 use rustix::io::Errno;
 
-/// An error of this crate. `Display` is one line: what, where, what to do.
+/// An error of this crate. `Display` prints one line: the failure, its object, and a remedy.
 #[derive(Debug)]
 pub enum Error {
     /// The program cannot be loaded.
     Load(LoadError),
     /// No such space descriptor.
     NoSpace(i32),
-    /// The caller is no task.
+    /// The caller is not a task.
     NotATask,
     /// The caller is a task, and tasks cannot own spaces.
     IsATask,
@@ -21,7 +21,7 @@ pub enum Error {
     NotOwner,
     /// The process that created the space was killed.
     NoOwner,
-    /// pvas_execve outside of the child of pvas_fork.
+    /// The caller of pvas_execve is not the child of pvas_fork.
     NotForked,
     /// The ID is not below the space's number of segments.
     IdRange(i64, u32),
@@ -29,33 +29,33 @@ pub enum Error {
     IdTaken(u32),
     /// All IDs are taken.
     Full(u32),
-    /// No task with this ID lives, or ever has.
+    /// No task with this ID lives, or none ever did.
     NoTask(u32),
     /// No task of the space has this PID.
     NoPid(u32),
-    /// An argument makes no sense.
+    /// The named argument is invalid.
     Invalid(&'static str),
-    /// A pointer that must not be NULL is.
+    /// The named pointer is NULL.
     Null(&'static str),
     /// No window of this size is free in the address space.
     NoAddressSpace,
-    /// A call on what tasks see of a space failed.
+    /// A call of the crate `control` failed.
     Control(control::Error),
     /// The address lies in no segment.
     NoSegment,
-    /// The new process could not be set up: what it tried last.
+    /// The new process could not be set up; has the failed step and its errno.
     Setup(&'static str, Errno),
     /// The new process was killed before its program started.
     Killed,
-    /// A system call failed: which, and why.
+    /// A system call failed; has its name and errno.
     System(&'static str, Errno),
-    /// Domains need a space whose tasks' memory is shared.
+    /// The space has no shared memory, which domains need.
     NotShared,
-    /// The pages of other domains cannot be seen.
+    /// The segments of other domains cannot be mapped.
     Views(PagerError),
-    /// The keeper of a domain has ended; its PID.
+    /// The keeper of a domain has ended; has its PID.
     NoKeeper(u32),
-    /// What the keeper of a domain says.
+    /// An error that the keeper of a domain reported.
     Told(String, Errno),
     /// A space over several machines has one domain on each.
     OverMachines,
@@ -64,7 +64,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno for a C caller.
+    /// Returns the errno for a C caller.
     pub fn errno(&self) -> Errno {
         match self {
             Error::Load(error) => error.errno(),
@@ -143,7 +143,7 @@ impl fmt::Display for Error {
             Error::System(call, Errno::NOMEM) => {
                 write!(f, "{call}: out of memory{}", map_count_hint())
             }
-            // Where there is no memory for its stack, the error is this, too.
+            // A thread whose stack cannot be allocated fails with the same error.
             Error::System("thread", Errno::AGAIN) => {
                 f.write_str("thread: too many, or no memory for it (raise ulimit -u or -v)")
             }
@@ -154,7 +154,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What to do when a system call gives this.
+/// Returns the remedy for a failed system call, or an empty string.
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::MFILE => " (raise ulimit -n)",
@@ -178,7 +178,7 @@ impl From<LoadError> for Error {
     }
 }
 
-/// The last libc error, under the name of the call that failed.
+/// Returns the calling thread's errno as the failure of `call`.
 pub(crate) fn last(call: &'static str) -> Error {
     let error = std::io::Error::last_os_error();
     Error::System(call, Errno::from_io_error(&error).unwrap_or(Errno::IO))

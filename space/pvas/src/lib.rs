@@ -1,14 +1,14 @@
-//! Spaces and tasks: many programs in one address space, each in a segment of its own.
+//! Spaces and tasks: many programs in one address space, each in its own segment.
 //!
-//! A [`Space`] belongs to the process that created it. Its tasks are child processes made
-//! with `clone(CLONE_VM)`: own PID, descriptors, signal table, directory; one set of page
-//! tables (Shimada et al., PVAS). The C library libpvas (`include/pvas.h`) is the
-//! `capi` module of this crate.
+//! A [`Space`] belongs to the process that created it. Its tasks are child processes made with
+//! `clone(CLONE_VM)`. They share one set of page tables (Shimada et al., PVAS). Each task has its
+//! own PID, descriptors, signal table and working directory. The module `capi` is the C library
+//! libpvas (`include/pvas.h`).
 //!
-//! `child` holds what a new task does before its program starts, `watcher` what happens
-//! when it ends. `owner` makes and changes the control area, whose view for tasks is the crate
-//! `control`. `domain` makes parts of a space that have page tables of their own, each with a
-//! `keeper`, out of one `memory`. `machines` is for the parts on other machines.
+//! `child` starts a task, and `watcher` reclaims it after its end. `owner` creates and changes the
+//! control area; the crate `control` is the view that tasks have of it. `domain` creates parts of a
+//! space that have separate page tables. Each domain has a `keeper`, and all map the same `memory`.
+//! `machines` divides a space among several machines.
 
 mod capi;
 mod child;

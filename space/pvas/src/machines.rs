@@ -1,7 +1,7 @@
-//! A space over several machines, as its owner on one of them sees it: the IDs of the others are
-//! domains whose tasks have their pages elsewhere, and an *agent* brings and takes those, page by
-//! page, of their memory and of ours. Here is what the agent must be told, and when; how pages
-//! travel it knows itself (`memory/cluster`).
+//! A space over several machines, as seen by its owner on one of them. The IDs of another machine
+//! are a domain here, whose pages live on that machine. An [`Agent`] transfers pages between the
+//! machines. This module defines the notifications to the agent; the page protocol itself is in
+//! `memory/cluster`.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
@@ -15,21 +15,21 @@ use crate::error::Error;
 use crate::owner;
 use crate::space::Space;
 
-/// Who brings pages, as it is told what becomes of tasks of this machine. Each call returns when
-/// the other machines have done what it takes.
+/// Transfers pages between machines, and learns of the life of this machine's tasks. Each call
+/// returns when the other machines have acted on the notification.
 pub trait Agent: Send + Sync {
-    /// Nobody on other machines finds the task any more.
+    /// The task has ended. From now on no task on another machine finds it.
     fn ended(&self, id: u32);
-    /// Its memory reads as zeros, and no other machine has anything of it. Nothing is mapped in
-    /// its segment but the export area.
+    /// The task's memory reads as zeros, and no other machine keeps a copy of it. Only the export
+    /// area is still mapped in its segment.
     fn cleared(&self, id: u32);
-    /// Memory has been mapped in a segment whose task is about to begin.
+    /// Memory has been mapped in the segment of a task that is about to start.
     fn loaded(&self, id: u32);
 }
 
 static AGENT: OnceLock<Arc<dyn Agent>> = OnceLock::new();
 
-/// The agent of the space, if it has one.
+/// Returns the agent of the space, if it has one.
 pub(crate) fn agent(control: &Control) -> Option<&'static dyn Agent> {
     match control.space().agent_tid.load(Ordering::Acquire) {
         0 => None,
@@ -37,19 +37,19 @@ pub(crate) fn agent(control: &Control) -> Option<&'static dyn Agent> {
     }
 }
 
-/// What an agent works on.
+/// The memory that an agent manages.
 #[derive(Debug)]
 pub struct Shared {
-    /// The memory of all segments: its offset is the address less the space's base.
+    /// The file with the memory of all segments. Its offset is the address minus the space's base.
     pub file: OwnedFd,
-    /// Where segments of other machines are mapped.
+    /// Address ranges at which the segments of other machines are mapped.
     pub views: Vec<Range<usize>>,
 }
 
 impl Space {
-    /// Makes this the machine `me` of a space whose IDs are divided so among machines. Nobody has
-    /// had any of them yet, and no domain was made. Until there is an [agent](Self::set_agent)
-    /// nobody may use memory of the others.
+    /// Divides the space among machines: this one is number `me`, and machine `n` gets `ids[n]`. No
+    /// ID may have been taken, and no domain created. No thread may touch memory of other machines
+    /// before [`Space::set_agent`].
     pub fn divide(&self, me: u32, ids: &[Range<u32>]) -> Result<Shared, Error> {
         self.check_owner()?;
         let (control, layout) = (self.control(), self.layout());
@@ -57,7 +57,7 @@ impl Space {
             return Err(Error::Invalid("IDs of machines"));
         }
         for (number, ids) in (0..).zip(ids).filter(|(number, _)| *number != me) {
-            // Ours is 0 here, as in any space.
+            // This machine's own domain is 0, as in any space.
             let number = if number == 0 { me } else { number };
             owner::give_to_domain(control, ids.clone(), number).map_err(Error::IdTaken)?;
         }
@@ -66,9 +66,9 @@ impl Space {
         self.with_domains(|domains| domains.map_far(&layout, others.cloned()))
     }
 
-    /// From now on the thread `tid` of this process, which has SIGURG blocked and reads it from a
-    /// signalfd, is asked by tasks ([`Control::asks`]), and `agent` is told of their ends. Once a
-    /// process.
+    /// Installs the agent, once in a process. Tasks send their requests to the thread `tid` of this
+    /// process ([`Control::asks`]). That thread must have SIGURG blocked and read it from a
+    /// signalfd.
     pub fn set_agent(&self, tid: u32, agent: Arc<dyn Agent>) -> Result<(), Error> {
         AGENT.set(agent).map_err(|_| Error::Invalid("agent (there is one)"))?;
         self.control().space().agent_tid.store(tid, Ordering::Release);

@@ -1,10 +1,10 @@
-//! The memory of a space whose segments are shared memory: one file without a name for all
-//! of them, and its alias, a mapping of the whole file without access.
+//! The memory of a space of shared memory: one anonymous file (memfd) holds all segments, and its
+//! alias maps the whole file without access.
 //!
-//! The file's offset is the address less the space's base, so who knows an address knows
-//! what to map there. Tasks have no descriptor of the file: they close descriptors as they
-//! like. They map its pages by duplicating parts of the alias (`gate/c/shared.c`), which is
-//! in their address space as everything of the owner's is.
+//! The file's offset is the address minus the space's base, so an address determines its page in
+//! the file. Tasks hold no descriptor of the file, because a task may close any descriptor. Instead
+//! they duplicate parts of the alias (`gate/c/shared.c`), which lies in their address space like
+//! all of the owner's mappings.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,13 +16,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 use crate::error::{Error, last};
 
-/// Most address space for such a space: the alias takes as much again.
+/// Limit of the segments' total size. The alias takes the same amount of address space again.
 pub const SIZE_MAX: u64 = 32 << 40;
-/// Where the alias goes if nothing is there: above position-independent programs and their
-/// heaps, below libraries, and where no other process looks for an address to share.
+/// Preferred address of the alias. It lies above position-independent programs and their heaps, and
+/// below libraries. Other processes do not search this range for an address to share.
 const PLACE: u64 = 88 << 40;
 
-/// The file and its alias, both the owner's.
+/// The file and its alias. The owner of the space owns both.
 #[derive(Debug)]
 pub struct Memory {
     file: ManuallyDrop<OwnedFd>,
@@ -32,11 +32,11 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes the memory of all segments of `layout`; none of it is in use.
+    /// Creates the memory of all segments of `layout`. No page is allocated yet.
     pub fn create(layout: &SpaceLayout) -> Result<Self, Error> {
         let failed = |call| move |errno| Error::System(call, errno);
         let size = layout.end() - layout.base();
-        // The kernel would send SIGXFSZ.
+        // Beyond the limit the kernel would send SIGXFSZ.
         let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
         if limit.is_some_and(|limit| limit < size) {
             return Err(Error::System("memory of the space (ulimit -f is too low)", Errno::FBIG));
@@ -48,53 +48,55 @@ impl Memory {
         Ok(Self { file: ManuallyDrop::new(file), inode, alias, size })
     }
 
-    /// Makes the alias in a forked child, which has not got it, where its parent has it.
+    /// Maps the alias in a forked child at its parent's address. A fork does not copy the alias.
     pub fn map_alias_again(&self) -> Result<(), Error> {
         map_alias(self.file(), self.size, self.alias, MapFlags::FIXED_NOREPLACE).map(drop)
     }
 
-    /// The file.
+    /// Returns the file.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Where all of it is mapped, without access.
+    /// Returns the address of the alias, which maps the whole file without access.
     pub fn alias(&self) -> u64 {
         self.alias
     }
 
-    /// Its descriptor.
+    /// Returns the number of the file's descriptor.
     pub fn descriptor(&self) -> u32 {
         self.file.as_raw_fd() as u32
     }
 
-    /// Its inode: the owner's program may have closed the descriptor, and opened another file.
+    /// Returns the file's inode. It detects that the owner's program closed the descriptor and
+    /// opened another file under the same number.
     pub fn inode(&self) -> u64 {
         self.inode
     }
 
-    /// Gives alias and descriptor back. A space that is not destroyed keeps both, as its tasks
-    /// go on.
+    /// Unmaps the alias and closes the descriptor. A space that is dropped without this call keeps
+    /// both, since its tasks may still run.
     ///
     /// # Safety
-    /// No task lives.
+    /// No task of the space lives.
     pub unsafe fn destroy(self) {
-        // SAFETY: mapped by `create`; nobody maps parts of it any more.
+        // SAFETY: `create` mapped the alias with this size. By this function's contract no task is
+        // left to duplicate parts of it.
         unsafe { libc::munmap(self.alias as *mut _, self.size as usize) };
         drop(ManuallyDrop::into_inner(self.file));
     }
 }
 
-/// Maps all of the file without access.
+/// Maps the whole file without access.
 fn map_alias(file: BorrowedFd<'_>, size: u64, at: u64, fixed: MapFlags) -> Result<u64, Error> {
     let flags = MapFlags::SHARED | MapFlags::NORESERVE | fixed;
     let size = size as usize;
-    // SAFETY: a new mapping, that replaces nothing.
+    // SAFETY: the mapping is new and replaces nothing: `fixed` is empty or MAP_FIXED_NOREPLACE.
     let alias = unsafe { mmap(at as *mut _, size, ProtFlags::empty(), flags, file, 0) }
         .map_err(|errno| Error::System("mmap of the space's memory", errno))?;
-    // What tasks map inherits both; the gate takes the second back.
+    // Duplicates that tasks make of the alias inherit both advices; the gate reverts MADV_DONTDUMP.
     for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
-        // SAFETY: just mapped, and nobody knows of it.
+        // SAFETY: `mmap` returned `alias` above, and no other thread has its address.
         unsafe {
             if libc::madvise(alias, size, advice) != 0 {
                 let error = last("madvise of the space's memory");
@@ -106,16 +108,18 @@ fn map_alias(file: BorrowedFd<'_>, size: u64, at: u64, fixed: MapFlags) -> Resul
     Ok(alias as u64)
 }
 
-/// Gives the pages of `size` bytes of the memory back, from `offset` on: they read as zeros.
-/// Nobody need have them mapped. `alias` is where all of the memory is mapped.
+/// Frees `size` bytes of the memory from `offset` on; the pages then read as zeros, mapped or not.
+/// `alias` is the address at which the whole memory is mapped.
 ///
 /// # Safety
-/// Nobody uses what these pages hold.
+/// `alias` maps the whole memory, and the range lies in it. No thread uses the contents of the
+/// range.
 pub unsafe fn give_back(alias: u64, offset: u64, size: u64) {
     let at = (alias + offset) as *mut libc::c_void;
     let size = size as usize;
-    // SAFETY: within the alias, as the caller vouches. Before Linux 6.7 the mapping must be
-    // writable; who maps another part of the alias meanwhile is not disturbed.
+    // SAFETY: by this function's contract the range lies in the alias. Before Linux 6.7 MADV_REMOVE
+    // needs a writable mapping. Changing the protection does not disturb tasks that duplicate other
+    // parts.
     unsafe {
         if libc::madvise(at, size, libc::MADV_REMOVE) == 0
             || libc::mprotect(at, size, libc::PROT_READ | libc::PROT_WRITE) != 0

@@ -1,8 +1,8 @@
 //! The owner's side of a control area: the gate's code, the parameters of the space, and the table
-//! of tasks. It is mapped once, never moved, and unmapped with the space.
+//! of tasks. The area is mapped once, never moved, and unmapped with the space.
 //!
-//! Tasks write here too, through the gate and libpvas. So fields that change are reached through
-//! atomics. What tasks see of it is the crate `control`.
+//! Tasks write to the area too, through the gate and libpvas, so all fields that change are
+//! atomics. The crate `control` is the view that tasks have of the area.
 
 use std::ops::Range;
 use std::ptr;
@@ -26,8 +26,9 @@ const fn pages(bytes: usize) -> usize {
     bytes.next_multiple_of(PAGE_SIZE as usize)
 }
 
-/// Bytes of the parts behind the gate's code: parameters, slots, images, sites, regions,
-/// PIDs; for spaces over several machines, the requests of tasks and the published blocks.
+/// Returns the sizes of the parts behind the gate's code, in bytes: parameters, slots, images,
+/// sites, regions, PIDs. Two more parts serve spaces over several machines: the requests of tasks
+/// and the published blocks.
 fn parts(tasks_max: u32) -> [usize; 8] {
     [
         pages(size_of::<Space>()),
@@ -45,11 +46,14 @@ fn size_of_area(tasks_max: u32) -> usize {
     TEXT_SIZE + parts(tasks_max).iter().sum::<usize>()
 }
 
-/// Maps and fills the control area of `layout`. It stays one where the process is
-/// copied, if it `is_shared`. Error: the window is taken (EEXIST), or ENOMEM.
+/// Maps and fills the control area of `layout`. If `is_shared`, forked children share the area with
+/// the owner.
+///
+/// # Errors
+/// EEXIST if the window is taken, or ENOMEM.
 pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
     let size = size_of_area(layout.tasks_max());
-    // SAFETY: MAP_FIXED_NOREPLACE touches nothing that exists.
+    // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping.
     let at = unsafe {
         libc::mmap(
             layout.window() as *mut _,
@@ -66,8 +70,8 @@ pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
     if at == libc::MAP_FAILED {
         return Err(last("mmap of the control area"));
     }
-    // SAFETY: the area was just mapped, is large enough for the gate's code and all
-    // parts in this order, and nobody else knows of it.
+    // SAFETY: `mmap` returned the area above, with the size that `size_of_area` computed for the
+    // code and all parts in this order. No other thread has its address yet.
     unsafe {
         ptr::copy_nonoverlapping(IMAGE.as_ptr(), at.cast::<u8>(), IMAGE.len());
         if libc::mprotect(at, TEXT_SIZE, libc::PROT_READ | libc::PROT_EXEC) != 0 {
@@ -106,24 +110,26 @@ pub fn create(layout: &SpaceLayout, is_shared: bool) -> Result<Control, Error> {
 /// Unmaps the area.
 ///
 /// # Safety
-/// No task lives, and nobody uses this or a copy of it any more.
+/// No task lives, and no thread uses this control area or a copy of `control` any more.
 pub unsafe fn destroy(control: Control) {
     let size = size_of_area(control.tasks_max());
-    // SAFETY: mapped by `create` with this size; the caller vouches for the rest.
+    // SAFETY: `create` mapped the area with this size. By this function's contract no thread uses
+    // it.
     unsafe { libc::munmap(control.space().window as *mut _, size) };
 }
 
-/// The gate at the head of the area.
+/// Returns the gate at the head of the area.
 pub fn gate(control: Control) -> Gate {
     // SAFETY: `create` mapped the image executable and filled in the space.
     unsafe { Gate::at(control.space().window as usize) }
 }
 
-/// Says which loop copies how much in this space.
+/// Sets the copy loop for each size in this space, and the processor features that the gate may
+/// use.
 pub fn set_copy_plan(control: Control, plan: &CopyPlan) {
     let copy = &control.space().copy;
     const HWCAP2_FSGSBASE: u64 = 2;
-    // SAFETY: a plain read.
+    // SAFETY: getauxval reads the auxiliary vector and changes nothing.
     let fsgsbase = unsafe { libc::getauxval(libc::AT_HWCAP2) } & HWCAP2_FSGSBASE != 0;
     let features = if is_x86_feature_detected!("avx512f") { COPY_AVX512 } else { 0 }
         | if fsgsbase { COPY_FSGSBASE } else { 0 };
@@ -132,24 +138,24 @@ pub fn set_copy_plan(control: Control, plan: &CopyPlan) {
         entry.store(by as u8, Ordering::Release);
     }
 }
-/// Says that the segments' memory is this.
+/// Records `memory` as the memory of the segments.
 ///
 /// # Safety
-/// Nobody else knows of the space yet.
+/// No other thread or task has access to the space yet.
 pub unsafe fn set_memory(control: Control, memory: &Memory) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract no other thread accesses the plain fields of the space.
     unsafe {
         (*control.as_ptr()).alias = memory.alias();
         (*control.as_ptr()).memory_fd = memory.descriptor();
         (*control.as_ptr()).memory_ino = memory.inode();
     }
 }
-/// Tells the gate which thread hears of tasks that leave.
+/// Records the thread that the gate notifies when a task leaves.
 pub fn set_watcher(control: Control, tid: u32) {
     control.space().watcher_tid.store(tid, Ordering::Release);
 }
 
-/// Takes an ID: this one, or the lowest free one of a domain.
+/// Takes the given ID, or the lowest free ID of `domain`.
 pub fn take_slot(control: Control, id: Option<u32>, domain: u32) -> Result<u32, Error> {
     let take = |id: u32| {
         let state = &control.slot(id).state;
@@ -177,8 +183,10 @@ pub fn take_slot(control: Control, id: Option<u32>, domain: u32) -> Result<u32, 
     Ok(id)
 }
 
-/// Gives IDs that nobody has had yet to a domain. Error: the first of them that somebody has
-/// or had.
+/// Assigns unused IDs to a domain.
+///
+/// # Errors
+/// The first ID that is taken or was taken before.
 pub fn give_to_domain(control: Control, ids: Range<u32>, domain: u32) -> Result<(), u32> {
     if let Some(taken) = ids.clone().find(|&id| !is_unused(control, id)) {
         return Err(taken);
@@ -187,12 +195,12 @@ pub fn give_to_domain(control: Control, ids: Range<u32>, domain: u32) -> Result<
     Ok(())
 }
 
-/// The lowest ID of the owner's domain that nobody has or had.
+/// Returns the lowest ID of the owner's domain that was never taken.
 pub fn unused_id(control: Control) -> Option<u32> {
     (0..control.tasks_max()).find(|&id| is_unused(control, id))
 }
 
-/// Whether the ID is of the owner's domain, and nobody has or had it.
+/// Returns true if the ID belongs to the owner's domain and was never taken.
 fn is_unused(control: Control, id: u32) -> bool {
     let slot = control.slot(id);
     slot.state.load(Ordering::Acquire) == slot_state::FREE
@@ -200,23 +208,23 @@ fn is_unused(control: Control, id: u32) -> bool {
         && slot.domain.load(Ordering::Acquire) == 0
 }
 
-/// Undoes `give_to_domain`.
+/// Returns IDs to the owner's domain, the inverse of [`give_to_domain`].
 pub fn take_from_domain(control: Control, ids: Range<u32>) {
     ids.for_each(|id| control.slot(id).domain.store(0, Ordering::Release));
 }
 
-/// Gives an ID back whose task has not been announced.
+/// Releases an ID whose task has not been announced.
 pub fn release_slot(control: Control, id: u32) {
     let pid = control.slot(id).pid.swap(0, Ordering::AcqRel);
     control.pid_entry(pid).store(0, Ordering::Release);
     control.slot(id).state.store(slot_state::FREE, Ordering::Release);
 }
 
-/// A task with this PID and control block now lives in the slot.
+/// Announces the task that now lives in the slot.
 pub fn announce_start(control: Control, id: u32) {
     control.slot(id).generation.fetch_add(1, Ordering::AcqRel);
     control.slot(id).export_mapped.store(1, Ordering::Release);
-    // The gate may have moved it on to LEAVING already.
+    // The gate may already have set the state to LEAVING.
     let _ = control.slot(id).state.compare_exchange(
         slot_state::STARTING,
         slot_state::RUNNING,
@@ -226,8 +234,8 @@ pub fn announce_start(control: Control, id: u32) {
     control.announce();
 }
 
-/// The task has ended or left: peers no longer find it. Its memory and its ID stay
-/// until [`reclaim`].
+/// Announces that the task has ended or left, so that peers no longer find it. It keeps its memory
+/// and its ID until [`reclaim`].
 pub fn announce_end(control: Control, id: u32) {
     let pid = control.slot(id).pid.swap(0, Ordering::SeqCst);
     control.pid_entry(pid).store(0, Ordering::Release);
@@ -236,14 +244,15 @@ pub fn announce_end(control: Control, id: u32) {
     }
 }
 
-/// The memory of a task whose end was announced goes, its ID is free. The export area
-/// stays mapped, and reads as zero.
+/// Frees the memory and the ID of a task whose end was announced. The export area stays mapped and
+/// reads as zero.
 ///
 /// # Safety
-/// No thread of the task runs in the segment any more, and nobody holds it (`hold`).
+/// No thread of the task runs in the segment any more, and no task holds it (`hold`).
 pub unsafe fn reclaim(control: Control, id: u32) {
     let slot = control.slot(id);
-    // SAFETY: what our caller vouches for is what `clear_segment` asks.
+    // SAFETY: this function has the contract of `clear_segment`: no thread of the task runs any
+    // more.
     unsafe { clear_segment(control, id) };
     crate::regions::leave(control, id);
     undo_dump_marks(control);
@@ -252,31 +261,32 @@ pub unsafe fn reclaim(control: Control, id: u32) {
     control.announce();
 }
 
-/// Everybody is again part of the core file of whoever dies next, if a task that died
-/// has changed that (`c/fault.c`).
+/// Includes all tasks in core files again. The gate excludes the others when a task dumps core
+/// (`c/fault.c`).
 fn undo_dump_marks(control: Control) {
     if control.space().dump_marks.swap(0, Ordering::AcqRel) == 0 {
         return;
     }
     for id in (0..control.tasks_high()).filter(|&id| control.is_announced(id)) {
         let segment = control.layout().segment(id).expect("IDs of slots are in range");
-        // SAFETY: changes what a core file holds, and no memory. Gaps make it fail after
-        // it has done the rest.
+        // SAFETY: MADV_DODUMP changes no memory, only the contents of core files. A gap in the
+        // range makes it fail with ENOMEM after it has advised the rest.
         unsafe {
             libc::madvise(segment.start() as *mut _, segment.size() as usize, libc::MADV_DODUMP);
         }
     }
 }
 
-/// Takes the memory of a segment back but for its export area, which is zeroed. In another
-/// domain it stays mapped, empty, until the next task comes ([`unmap_left`]).
+/// Frees the memory of a segment except its export area, which is zeroed. In another domain the
+/// emptied mappings stay until the next task comes ([`unmap_left`]).
 ///
 /// # Safety
-/// Called by the owner. Nobody runs in the segment or owns memory in it.
+/// The owner calls this. No thread runs in the segment or owns memory in it.
 pub unsafe fn clear_segment(control: Control, id: u32) {
     let segment = control.layout().segment(id).expect("IDs of slots are in range");
     let (start, block) = (segment.start(), segment.task_block());
-    // SAFETY: the segment is the task's alone, and the task is gone.
+    // SAFETY: the range lies in the segment of task `id`, and by this function's contract that task
+    // has ended.
     unsafe {
         if control.domain_of(id) == 0 {
             libc::munmap(block as *mut _, (segment.end() - block) as usize);
@@ -290,35 +300,37 @@ pub unsafe fn clear_segment(control: Control, id: u32) {
                     agent.cleared(id);
                 }
                 give_back(control, block, segment.end() - block);
-                // Its pages stay: who looks at it from another domain must not find a hole.
+                // The pages stay present, because tasks of other domains that read them must not
+                // meet a hole.
                 ptr::write_bytes(start as *mut u8, 0, (block - start) as usize);
             }
         }
     }
 }
 
-/// Gives the pages behind these addresses back where they are shared memory; they read as
-/// zeros.
+/// Frees the pages of an address range if they are shared memory; they then read as zeros.
 ///
 /// # Safety
-/// Nobody uses what they hold.
+/// No thread uses the contents of these pages.
 unsafe fn give_back(control: Control, address: u64, size: u64) {
     let Space { alias, base, .. } = *control.space();
     if alias != 0 {
-        // SAFETY: as the caller vouches; the alias lives as long as the space.
+        // SAFETY: the alias maps all segments as long as the space lives. By this function's
+        // contract no thread uses these pages.
         unsafe { memory::give_back(alias, address - base, size) };
     }
 }
 
-/// Unmaps what a task that has ended has left in this domain's mm, but for its export area.
+/// Unmaps the mappings of an ended task in this domain's mm, except its export area.
 ///
 /// # Safety
-/// Called by the domain's keeper. Nobody runs in the segment.
+/// The domain's keeper calls this. No thread runs in the segment.
 pub unsafe fn unmap_left(control: Control, id: u32) {
     let segment = control.layout().segment(id).expect("IDs of slots are in range");
     let exports = control.slot(id).export_mapped.load(Ordering::Acquire) == 1;
     let from = if exports { segment.task_block() } else { segment.start() };
-    // SAFETY: as the caller vouches.
+    // SAFETY: the range lies in the segment of `id`, in which by this function's contract no thread
+    // runs.
     unsafe { libc::munmap(from as *mut _, (segment.end() - from) as usize) };
 }
 
@@ -327,8 +339,8 @@ pub unsafe fn unmap_left(control: Control, id: u32) {
 /// # Safety
 /// No process runs in the segment.
 pub unsafe fn clear_unstarted(control: Control, id: u32) {
-    // SAFETY: as the caller vouches; an export area that was never announced is
-    // nobody's yet.
+    // SAFETY: by this function's contract no process runs in the segment. An export area that was
+    // never announced has no readers.
     unsafe {
         if control.slot(id).export_mapped.load(Ordering::Acquire) == 1 {
             clear_segment(control, id);
@@ -338,13 +350,13 @@ pub unsafe fn clear_unstarted(control: Control, id: u32) {
     }
 }
 
-/// Unmaps a segment with its export area.
+/// Unmaps a segment together with its export area.
 ///
 /// # Safety
-/// As for `clear_segment`, and nobody reads the export area any more.
+/// As for [`clear_segment`], and no thread reads the export area any more.
 pub unsafe fn drop_segment(control: Control, id: u32) {
     let segment = control.layout().segment(id).expect("IDs of slots are in range");
-    // SAFETY: as the caller vouches.
+    // SAFETY: the ranges are the segment's, which by this function's contract no thread uses.
     unsafe {
         if control.domain_of(id) == 0 {
             libc::munmap(segment.start() as *mut _, segment.size() as usize);

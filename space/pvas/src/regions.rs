@@ -1,13 +1,13 @@
-//! Regions: files that tasks map at one address outside their segments. The gate makes
-//! them and lets tasks join (`c/region.c`); what nobody uses any more is unmapped here, in
-//! the watcher's thread and nowhere else.
+//! Regions: files that tasks map at one address outside their segments. The gate creates regions
+//! and lets tasks join them (`c/region.c`). Only the watcher's thread unmaps regions that no task
+//! uses any more, with the functions here.
 
 use std::sync::atomic::Ordering::{Acquire, SeqCst};
 
 use control::Control;
 use nagaya_gate::abi::{REGIONS_MAX, Region, region_state, slot_state};
 
-/// The task with this ID has ended or left.
+/// Drops the uses that an ended or departed task had of regions.
 pub fn leave(control: Control, id: u32) {
     let used = control.slot(id).regions.swap(0, SeqCst);
     for (n, region) in regions(control).enumerate() {
@@ -15,14 +15,14 @@ pub fn leave(control: Control, id: u32) {
         if used & (1 << n) != 0 {
             remove_unused(control, n, region);
         } else if state == region_state::MAKING && region.maker.load(Acquire) == id {
-            // Whether it is mapped nobody knows; an unused mapping harms less than the
-            // loss of somebody else's.
+            // The maker ended before it recorded the mapping, so the range may or may not be
+            // mapped. An unused mapping does less harm than unmapping a foreign one.
             forget(control, region);
         }
     }
 }
 
-/// Unmaps what tasks have given up, if they say that they have.
+/// Unmaps the regions that tasks have left, if any task has left one.
 pub fn remove_left(control: Control) {
     if control.space().regions_left.load(Acquire) == 0 {
         return;
@@ -35,15 +35,15 @@ pub fn remove_left(control: Control) {
 
 fn regions(control: Control) -> impl Iterator<Item = &'static Region> {
     let regions = control.space().regions;
-    // SAFETY: the table has this many entries, all atomics, and lives as long as the
-    // space: longer than any use in the watcher.
+    // SAFETY: `owner::create` made the table with REGIONS_MAX entries, all atomics. It lives as
+    // long as the space, and the watcher uses it only while the space lives.
     (0..REGIONS_MAX).map(move |n| unsafe { &*regions.add(n) })
 }
 
 fn remove_unused(control: Control, n: usize, region: &Region) {
     let change = |from, to| region.state.compare_exchange(from, to, SeqCst, SeqCst).is_ok();
     if region.domain.load(Acquire) != 0 {
-        return; // another mm: it stays, for who comes there next
+        return; // the mapping is in another mm, and stays for later tasks of that domain
     }
     if !change(region_state::LIVE, region_state::REMOVING) {
         return;
@@ -54,13 +54,13 @@ fn remove_unused(control: Control, n: usize, region: &Region) {
         return;
     }
     let (address, size) = (region.address.load(Acquire), region.size.load(Acquire));
-    // SAFETY: the gate mapped exactly this for tasks, and no task uses it: one that wants
-    // to join from here on sees that we are removing it.
+    // SAFETY: the gate mapped exactly this range for tasks, and no task has its bit set. The state
+    // REMOVING keeps new tasks from joining.
     unsafe { libc::munmap(address as *mut _, size as usize) };
     forget(control, region);
 }
 
-/// As `forget` in `c/region.c`.
+/// Frees the region's entry, like `forget` in `c/region.c`.
 fn forget(control: Control, region: &Region) {
     let slot = region.slot.load(Acquire);
     region.size.store(0, SeqCst);

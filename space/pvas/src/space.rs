@@ -1,5 +1,4 @@
-//! Spaces: creating them in the address space of this process, starting tasks in them,
-//! and removing them.
+//! Spaces: a process creates them in its address space, starts tasks in them, and removes them.
 
 use std::ffi::{CString, OsStr};
 use std::ops::Range;
@@ -27,26 +26,29 @@ use crate::memory::{self, Memory};
 use crate::owner;
 use crate::watcher::{self, Watcher};
 
-/// Whether a program is linked to fixed addresses, so that its task needs a domain of its own in a
-/// space whose tasks' memory is shared. Error: it cannot be a task at all.
+/// Returns true if the program at `path` is linked to fixed addresses. In a space of shared memory,
+/// the task of such a program needs a separate domain.
+///
+/// # Errors
+/// The program cannot be a task at all.
 pub fn is_fixed(path: &Path) -> Result<bool, Error> {
     Ok(Program::open_fixed(path, Vec::new())?.executable.headers.is_fixed)
 }
 
-/// How a space is to be laid out.
+/// Layout and kind of a new space.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpaceOptions {
-    /// Bytes of a segment; `None` for PVAS_SEGMENT_SIZE of the environment, or 32 GiB.
+    /// Size of a segment in bytes. `None` means PVAS_SEGMENT_SIZE of the environment, or 32 GiB.
     pub segment_size: Option<u64>,
-    /// Number of IDs; `None` for half of what is left.
+    /// Number of IDs. `None` means as many as half of the free address space holds.
     pub tasks_max: Option<u32>,
-    /// Whether the memory of tasks is shared memory, which other address spaces can map too.
-    /// PVAS_SHARED=1 in the environment says so as well.
+    /// The memory of tasks is shared memory, which other address spaces can map too. PVAS_SHARED=1
+    /// in the environment has the same effect.
     pub shared: bool,
 }
 
 impl SpaceOptions {
-    /// Whether the environment, too, leaves the tasks' memory private.
+    /// Returns true if `shared` is set here or by PVAS_SHARED.
     fn is_shared(&self) -> Result<bool, Error> {
         match std::env::var_os("PVAS_SHARED") {
             None => Ok(self.shared),
@@ -56,7 +58,7 @@ impl SpaceOptions {
         }
     }
 
-    /// Most IDs that a space with segments of this size can have.
+    /// Returns the largest number of IDs that a space with segments of this size can have.
     pub fn tasks_most(&self, segment_size: u64) -> Result<u32, Error> {
         let room = REGION_END - REGION_START;
         let shared = memory::SIZE_MAX + CONTROL_SIZE;
@@ -70,18 +72,18 @@ impl SpaceOptions {
 pub struct Space {
     control: Control,
     layout: SpaceLayout,
-    /// Names the space to the watcher.
+    /// Identifies the space in requests to the watcher.
     key: u64,
     destroyed: AtomicBool,
-    /// Where the segments' memory is shared: that, and domains with page tables of their own.
+    /// The memory and the other domains of a space of shared memory; `None` for other spaces.
     domains: RwLock<Option<Domains>>,
 }
 
-/// Windows that spaces of this process have taken, in ascending order.
+/// Address ranges of the spaces of this process, in ascending order.
 static WINDOWS: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 static KEYS: AtomicU64 = AtomicU64::new(1);
 
-/// Reads a size: a number of bytes with an optional suffix K, M, G or T.
+/// Parses a size: a number of bytes with an optional suffix K, M, G or T.
 pub fn parse_size(text: &str) -> Option<u64> {
     let text = text.trim();
     let text = text.strip_suffix("iB").or(text.strip_suffix('B')).unwrap_or(text);
@@ -110,12 +112,13 @@ fn default_segment_size() -> Result<u64, Error> {
     }
 }
 
-/// Keeps system-call sites that the patcher cannot reach from moving the break, which
-/// is one for all: a page right behind it. libc's malloc goes on with mmap.
+/// Maps an inaccessible page directly behind the program break, so that the break cannot move. All
+/// tasks share one break, and the patcher does not reach every system-call site that calls brk.
+/// malloc falls back to mmap.
 fn guard_the_break() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: brk(0) changes nothing; the page is mapped only where nothing is.
+        // SAFETY: brk(0) changes nothing. MAP_FIXED_NOREPLACE replaces no existing mapping.
         unsafe {
             let end = libc::syscall(libc::SYS_brk, 0) as u64;
             let page = end.next_multiple_of(PAGE_SIZE);
@@ -173,11 +176,12 @@ impl Space {
         let memory = shared.then(|| Memory::create(&layout)).transpose();
         let memory = memory.inspect_err(|_| {
             windows.retain(|w| w.0 != layout.window());
-            // SAFETY: nobody else knows of the space yet.
+            // SAFETY: `take_window` created the control area in this call, and no other thread has
+            // a handle to it.
             unsafe { owner::destroy(control) };
         })?;
         if let Some(memory) = &memory {
-            // SAFETY: as above.
+            // SAFETY: `control` is private to this call until `Self` is returned.
             unsafe { owner::set_memory(control, memory) };
         }
         owner::set_watcher(control, watcher.tid());
@@ -187,8 +191,8 @@ impl Space {
         Ok(Self { control, layout, key, destroyed: AtomicBool::new(false), domains })
     }
 
-    /// Makes a domain of the IDs, which nobody has had yet, on the processors of a CPU mask as
-    /// sched_setaffinity takes it (empty: on the owner's). Returns its number, from 1 on.
+    /// Creates a domain of unused IDs and returns its number, which is at least 1. `processors` is
+    /// a CPU mask as for sched_setaffinity; an empty mask means the owner's processors.
     pub fn add_domain(&self, ids: Range<u32>, processors: Vec<u8>) -> Result<u32, Error> {
         self.check_owner()?;
         if ids.is_empty() || ids.end > self.layout.tasks_max() {
@@ -208,7 +212,7 @@ impl Space {
         does(domains.as_mut().ok_or(Error::NotShared)?)
     }
 
-    /// All domains, this process's first.
+    /// Returns all domains; the domain of this process comes first.
     pub fn domains(&self) -> Vec<DomainInfo> {
         let own = DomainInfo {
             pid: std::process::id(),
@@ -220,22 +224,22 @@ impl Space {
         std::iter::once(own).chain(others).collect()
     }
 
-    /// Whose mm the segment of an ID is part of: 0 for this process's.
+    /// Returns the number of the domain that an ID belongs to; 0 is the domain of this process.
     pub fn domain_of(&self, id: u32) -> u32 {
         self.control.domain_of(id)
     }
 
-    /// The space's shared state.
+    /// Returns the space's shared state.
     pub fn control(&self) -> Control {
         self.control
     }
 
-    /// The gate of the space.
+    /// Returns the gate of the space.
     pub fn gate(&self) -> Gate {
         owner::gate(self.control)
     }
 
-    /// Addresses.
+    /// Returns the address layout of the space.
     pub fn layout(&self) -> SpaceLayout {
         self.layout
     }
@@ -248,13 +252,13 @@ impl Space {
         if self.control.owner_pid() == std::process::id() { Ok(()) } else { Err(Error::NotOwner) }
     }
 
-    /// Returns once the tasks that have ended are reclaimed.
+    /// Waits until the watcher has reclaimed all tasks that have ended.
     pub fn settle(&self) -> Result<(), Error> {
         Watcher::get()?.settle(self.key);
         Ok(())
     }
 
-    /// Takes an ID, also one whose task has just ended.
+    /// Takes an ID. If its last task has just ended, waits for the reclamation first.
     pub(crate) fn take_slot(&self, id: Option<u32>) -> Result<u32, Error> {
         match owner::take_slot(self.control, id, 0) {
             Err(Error::IdTaken(id)) => {
@@ -265,8 +269,9 @@ impl Space {
         }
     }
 
-    /// Starts `path` as task `id` (`None`: the lowest free ID of the first domain); returns ID and
-    /// PID once the program runs. A relative path is resolved in the caller's directory.
+    /// Starts the program at `path` as task `id`, and returns ID and PID once the program runs.
+    /// `None` takes the lowest free ID of the first domain. A relative path is resolved in the
+    /// caller's directory.
     pub fn spawn(
         &self,
         id: Option<u32>,
@@ -296,13 +301,14 @@ impl Space {
         let id = self.take_slot(id)?;
         let started = match self.domain_of(id) {
             0 => self.start_here(id, path, program, environment, limit, attributes),
-            // Its keeper opens the program again. What is wrong with it, we have seen.
+            // The domain's keeper opens the program again. `open_fixed` has already reported any
+            // error in it.
             number => self.start_there(number, id, path, arguments, environment, attributes),
         };
         let (pid, domain) = match started {
             Ok(started) => started,
             Err(error) => {
-                // SAFETY: no process runs in the segment.
+                // SAFETY: the start failed, so no process runs in the segment.
                 unsafe { abandon(&self.control, id) };
                 return Err(error);
             }
@@ -313,8 +319,9 @@ impl Space {
         Ok((id, pid))
     }
 
-    /// An ID, this one if any, that is not of our domain, whose mm is no place for a program that
-    /// is linked to its addresses: if it is, it gets a domain of its own.
+    /// Returns an ID outside domain 0, for a program that is linked to fixed addresses. Its
+    /// addresses may be taken in the owner's mm. An ID of domain 0, given or chosen here, first
+    /// gets a separate domain.
     fn id_alone(&self, id: Option<u32>) -> Result<u32, Error> {
         let id = match id {
             Some(id) if id >= self.layout.tasks_max() => {
@@ -328,7 +335,8 @@ impl Space {
         Ok(id)
     }
 
-    /// Starts a task in our mm; returns its PID, and ours, as one that has the mm.
+    /// Starts a task in the owner's mm. Returns its PID and the owner's PID, which identifies that
+    /// mm.
     fn start_here(
         &self,
         id: u32,
@@ -340,18 +348,18 @@ impl Space {
     ) -> Result<(u32, u32), Error> {
         let stack = attributes.limits.iter().find(|l| l.0 == libc::RLIMIT_STACK);
         let stack = stack.map(|l| l.1);
-        // SAFETY: we hold the slot.
+        // SAFETY: `spawn` took the slot with `take_slot`, and the segment of a free slot is empty.
         let task =
             unsafe { load_into(&self.control, id, &program, environment, segment_size, stack, 0) }?;
         if let Some(agent) = machines::agent(&self.control) {
             agent.loaded(id);
         }
-        // SAFETY: just loaded for this slot.
+        // SAFETY: `load_into` filled in `task` for slot `id`, and only this call starts it.
         let pid = unsafe { child::start(self.control, id, task, &comm(path), attributes) }?;
         Ok((pid, std::process::id()))
     }
 
-    /// Starts a task in another domain's mm; returns its PID and that of the domain's keeper.
+    /// Starts a task in another domain's mm. Returns its PID and the PID of the domain's keeper.
     fn start_there(
         &self,
         number: u32,
@@ -367,8 +375,8 @@ impl Space {
         Ok((pid, domain.pid()))
     }
 
-    /// Kills what still runs and returns all memory. The tasks remain children of this
-    /// process, to be waited for.
+    /// Kills all remaining tasks and frees all memory. The tasks remain children of this process,
+    /// which must still wait for them.
     pub fn destroy(&self) -> Result<(), Error> {
         self.check_owner()?;
         if self.destroyed.swap(true, Ordering::AcqRel) {
@@ -378,8 +386,9 @@ impl Space {
         let control = self.control;
         let mut domains = self.domains.write().expect("no panic while held");
         domains.as_mut().into_iter().for_each(Domains::end);
-        // SAFETY: the watcher has reclaimed every task, and the space's handle is taken
-        // from its holders before it is destroyed.
+        // SAFETY: `Watcher::destroy` returned after the watcher had reclaimed every task.
+        // `destroyed` lets only one call come here, and pvas.h forbids any other use of the space
+        // meanwhile.
         unsafe {
             for id in 0..control.tasks_high() {
                 owner::drop_segment(control, id);
@@ -394,10 +403,10 @@ impl Space {
     }
 }
 
-/// Loads a program into the segment of a slot that the caller has taken.
+/// Loads a program into the empty segment of a slot.
 ///
 /// # Safety
-/// The slot is taken and its segment empty.
+/// The caller has taken slot `id`, and its segment is empty.
 pub(crate) unsafe fn load_into(
     control: &Control,
     id: u32,
@@ -421,27 +430,28 @@ pub(crate) unsafe fn load_into(
         sigmask,
         export_mapped: control.slot(id).export_mapped.load(Ordering::Acquire) == 1,
     };
-    // SAFETY: as our caller vouches.
+    // SAFETY: by this function's contract slot `id` is taken and `segment` is empty.
     unsafe { nagaya_loader::load(owner::gate(*control), segment, program, &info) }
 }
 
-/// Gives back a slot whose program did not start.
+/// Releases a slot whose program did not start.
 ///
 /// # Safety
 /// No process runs in the segment.
 pub(crate) unsafe fn abandon(control: &Control, id: u32) {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract no process runs in the segment.
     unsafe { owner::clear_unstarted(*control, id) };
     owner::release_slot(*control, id);
 }
 
-/// The name that the kernel shows for a program: the last part of its path.
+/// Returns the name that the kernel shows for a program: the last component of its path.
 pub(crate) fn comm(path: &Path) -> CString {
     let name = path.file_name().unwrap_or(OsStr::new("task"));
     CString::new(name.as_bytes()).unwrap_or_default()
 }
 
-/// Maps a control area in the first gap between the windows in which `tasks` finds room.
+/// Maps a control area in the first gap between the windows that is large enough. `tasks` returns
+/// the number of IDs that fit into a gap of the given size, if any.
 fn take_window(
     windows: &mut Vec<(u64, u64)>,
     segment_size: u64,
@@ -452,7 +462,7 @@ fn take_window(
     let mut blocked = None;
     for index in 0..=windows.len() {
         let end = windows.get(index).map_or(REGION_END, |w| w.0);
-        // Something that is not ours may lie in the region; then try behind it.
+        // A foreign mapping may lie in the region. The next attempt begins 1 TiB higher.
         while let Some(tasks_max) = tasks(end.saturating_sub(start)) {
             let layout = SpaceLayout::new(start, segment_size, tasks_max)
                 .map_err(|_| Error::NoAddressSpace)?;
