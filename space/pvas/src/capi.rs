@@ -1,5 +1,5 @@
-//! The C ABI of `include/pvas.h`. Each function converts, calls, and turns errors into
-//! errno and a line for `pvas_error`.
+//! The C ABI of `include/pvas.h`. Each function converts its arguments, calls the crate, and turns
+//! errors into errno and a line for `pvas_error`.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -17,18 +17,18 @@ use crate::error::Error;
 use crate::fork;
 use crate::space::{Space, SpaceOptions};
 
-/// Descriptors: the index is the number that C sees.
+/// The spaces of this process. The index is the descriptor that C programs see.
 static SPACES: Mutex<Vec<Option<Arc<Space>>>> = Mutex::new(Vec::new());
 
 thread_local! {
     static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
-/// Remembers an error for `pvas_error` and sets errno.
+/// Stores an error for `pvas_error` and sets errno.
 pub fn set_error(error: &Error) {
     let text = CString::new(error.to_string()).ok();
     LAST_ERROR.with(|last| *last.borrow_mut() = text);
-    // SAFETY: errno of this thread.
+    // SAFETY: `__errno_location` returns the address of this thread's errno, which is always valid.
     unsafe { *libc::__errno_location() = error.errno().raw_os_error() };
 }
 
@@ -39,7 +39,7 @@ fn answer(result: Result<c_int, Error>) -> c_int {
     })
 }
 
-/// The space behind a descriptor of this process.
+/// Returns the space behind a descriptor of this process.
 pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
     if pvd == -1 && this_task().is_some() {
         return Err(Error::NotOwner);
@@ -49,22 +49,22 @@ pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
     found.ok_or(Error::NoSpace(pvd))
 }
 
-/// The control area that a descriptor or PVAS_SELF names. The space itself keeps it
-/// mapped: the caller must not destroy it meanwhile.
+/// Returns the control area of a descriptor or of PVAS_SELF. The space keeps it mapped, so the
+/// caller must not destroy the space meanwhile.
 fn control(pvd: c_int) -> Result<Control, Error> {
     match pvd {
         -1 => this_task().map(|task| task.control).ok_or(Error::NotATask),
         _ => {
             let control = space(pvd)?.control();
-            // The copy in a forked child of the owner has no tasks' memory in it.
+            // In a forked child of the owner, the copy of the space has no tasks' memory.
             let shares = control.owner_pid() == std::process::id() || fork::is_child();
             if shares { Ok(control) } else { Err(Error::NoSpace(pvd)) }
         }
     }
 }
 
-/// The same, for calls that tell who lives: a task whose end the owner has waited for is
-/// not counted, even if the watcher has not heard of it yet.
+/// Like [`control()`], for calls that report living tasks. In the owner it first waits until the
+/// watcher has reclaimed all ended tasks. So a task for which the owner has waited is not counted.
 fn settled(pvd: c_int) -> Result<Control, Error> {
     let control = control(pvd)?;
     if pvd >= 0 && control.owner_pid() == std::process::id() {
@@ -113,7 +113,7 @@ pub extern "C" fn pvas_create() -> c_int {
 /// `attr` is null or points to a `struct pvas_space_attr`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_create_attr(attr: *const SpaceAttr) -> c_int {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract `attr` is null or points to a `struct pvas_space_attr`.
     let attr = unsafe { attr.as_ref() };
     answer(attr.ok_or(Error::Null("attr")).and_then(|attr| {
         if attr.fields & !7 != 0 {
@@ -141,7 +141,7 @@ pub extern "C" fn pvas_destroy(pvd: c_int) -> c_int {
     }))
 }
 
-/// A NULL-terminated list of strings; NULL means an empty one.
+/// Copies a NULL-terminated list of strings. NULL means an empty list.
 ///
 /// # Safety
 /// `list` is null, or an array of C strings that ends with a null pointer.
@@ -151,12 +151,14 @@ pub unsafe fn strings(list: *const *const c_char) -> Vec<CString> {
         return result;
     }
     for index in 0.. {
-        // SAFETY: the caller vouches for the array and its end.
+        // SAFETY: by this function's contract `list` ends with a null pointer, which the loop has
+        // not reached.
         let entry = unsafe { *list.add(index) };
         if entry.is_null() {
             break;
         }
-        // SAFETY: as above.
+        // SAFETY: `entry` is a non-null element of `list`, which by this function's contract holds
+        // C strings.
         result.push(unsafe { CStr::from_ptr(entry) }.to_owned());
     }
     result
@@ -168,7 +170,7 @@ pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Error> {
     if path.is_null() {
         return Err(Error::Null("path"));
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: `path` is not null, so by this function's contract it is a C string.
     Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())))
 }
 
@@ -183,7 +185,8 @@ pub unsafe extern "C" fn pvas_execve(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract the pointers are null, or valid C strings and
+    // NULL-terminated lists.
     if let Some(error) = unsafe { fork::execve(fork::Request { path, argv, envp, sigmask: 0 }) } {
         set_error(&error);
     }
@@ -211,7 +214,7 @@ const SPAWN_ID: u64 = 1 << 6;
 
 impl SpawnAttr {
     /// # Safety
-    /// The pointers that `fields` names are valid for the sizes beside them.
+    /// The pointers that `fields` selects are valid for the sizes beside them.
     unsafe fn read(&self) -> Result<Attributes, Error> {
         let mut attributes = Attributes::default();
         if self.fields & !127 != 0 {
@@ -224,7 +227,8 @@ impl SpawnAttr {
             if self.fd_map.is_null() && self.n_fds > 0 {
                 return Err(Error::Null("fd_map"));
             }
-            // SAFETY: as the caller vouches.
+            // SAFETY: by this function's contract `fd_map` has `n_fds` entries. It is not null
+            // unless `n_fds` is 0.
             let pairs = (0..self.n_fds).map(|n| unsafe { *self.fd_map.add(n) });
             let pairs: Vec<_> = pairs.map(|[from, to]| (from, to)).collect();
             if pairs.iter().any(|&(from, to)| from < 0 || to < 0) {
@@ -236,14 +240,15 @@ impl SpawnAttr {
             if self.cwd.is_null() {
                 return Err(Error::Null("cwd"));
             }
-            // SAFETY: as the caller vouches.
+            // SAFETY: `cwd` is not null, so by this function's contract it is a C string.
             attributes.cwd = Some(unsafe { CStr::from_ptr(self.cwd) }.to_owned());
         }
         if self.fields & 4 != 0 {
             if self.cpus.is_null() {
                 return Err(Error::Null("cpus"));
             }
-            // SAFETY: as the caller vouches.
+            // SAFETY: `cpus` is not null, so by this function's contract it points to `cpus_size`
+            // bytes.
             attributes.affinity =
                 unsafe { std::slice::from_raw_parts(self.cpus, self.cpus_size) }.to_vec();
         }
@@ -257,8 +262,8 @@ impl SpawnAttr {
 /// See `include/pvas.h`.
 ///
 /// # Safety
-/// As for `pvas_execve`; `attr` is null or a `struct pvas_spawn_attr` whose pointers are
-/// valid where `fields` names them.
+/// As for [`pvas_execve`]. `attr` is null or points to a `struct pvas_spawn_attr` with valid
+/// pointers in all members that `fields` selects.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_spawn(
     pvd: c_int,
@@ -274,15 +279,18 @@ pub unsafe extern "C" fn pvas_spawn(
             -1 => None,
             _ => Some(check_id(space.control(), pvid)?),
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: by this function's contract the pointers are null, or valid C strings, lists and
+        // attributes.
         let (program, arguments, environment, attributes) = unsafe {
             let attributes = attr.as_ref().map_or(Ok(Attributes::default()), |a| a.read())?;
             (self::path(path)?, strings(argv), strings(envp), attributes)
         };
         let (id, pid) = space.spawn(id, program, arguments, &environment, &attributes)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: by this function's contract `attr` is null or points to a `struct
+        // pvas_spawn_attr`.
         if let Some(attr) = unsafe { attr.as_ref() }.filter(|it| it.fields & SPAWN_ID != 0) {
-            // SAFETY: `read` has seen that it is not null; the caller vouches for the rest.
+            // SAFETY: `read` checked that `id` is not null. By this function's contract it points
+            // to an int.
             unsafe { attr.id.write(id as c_int) };
         }
         Ok(pid as libc::pid_t)
@@ -308,7 +316,8 @@ pub unsafe extern "C" fn pvas_add_domain(
         let count = u32::try_from(count).map_err(|_| Error::Invalid("number of IDs"))?;
         let processors = match cpus.is_null() {
             true => Vec::new(),
-            // SAFETY: as the caller vouches.
+            // SAFETY: `cpus` is not null, so by this function's contract it points to `cpus_size`
+            // bytes.
             false => unsafe { std::slice::from_raw_parts(cpus, cpus_size) }.to_vec(),
         };
         Ok(space.add_domain(first..first.saturating_add(count), processors)? as c_int)
@@ -368,7 +377,8 @@ pub unsafe extern "C" fn pvas_getspace(pvd: c_int, info: *mut SpaceInfo) -> c_in
             tasks: control.tasks_alive() as c_int,
             owner: control.owner_pid() as libc::pid_t,
         };
-        // SAFETY: as the caller vouches.
+        // SAFETY: `info` is not null, so by this function's contract it points to a `struct
+        // pvas_space_info`.
         unsafe { info.write(value) };
         Ok(0)
     }))
@@ -455,7 +465,7 @@ unsafe fn name<'a>(name: *const c_char) -> Result<&'a [u8], Error> {
     if name.is_null() {
         return Err(Error::Null("name"));
     }
-    // SAFETY: as the caller vouches.
+    // SAFETY: `name` is not null, so by this function's contract it is a C string.
     Ok(unsafe { CStr::from_ptr(name) }.to_bytes())
 }
 
@@ -469,7 +479,7 @@ pub unsafe extern "C" fn pvas_export(
     addr: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract `name` is null or a C string.
     let name = unsafe { self::name(name) };
     answer(name.and_then(|name| {
         let task = this_task().ok_or(Error::NotATask)?;
@@ -485,7 +495,7 @@ pub unsafe extern "C" fn pvas_export(
 /// `name` is null or a C string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_unexport(name: *const c_char) -> c_int {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract `name` is null or a C string.
     let name = unsafe { self::name(name) };
     answer(name.and_then(|name| {
         let task = this_task().ok_or(Error::NotATask)?;
@@ -507,13 +517,13 @@ pub unsafe extern "C" fn pvas_import(
     size: *mut usize,
     timeout_ms: c_int,
 ) -> c_int {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract `name` is null or a C string.
     let name = unsafe { self::name(name) };
     answer(control(pvd).and_then(|control| {
         let id = check_id(control, pvid)?;
         let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
         let (found, bytes) = export::import(&control, id, name?, timeout)?;
-        // SAFETY: as the caller vouches.
+        // SAFETY: `addr` and `size` are each null or writable by this function's contract.
         unsafe {
             if !addr.is_null() {
                 addr.write(found as *mut c_void);

@@ -1,11 +1,11 @@
-//! A child process that shares our memory: how it is made, and what it does until its
-//! program starts.
+//! Starts a child process that shares the caller's memory, and prepares it until its program
+//! starts.
 //!
-//! The child runs beside the parent's thread in the same address space and with the same
-//! thread area, as a vfork child does. So between `clone` and the program's first
-//! instruction it takes no lock, allocates nothing, touches no thread-local and cannot
-//! panic: everything is prepared by the parent in a [`Plan`], and what is left are
-//! system calls. A SIGKILL at any instant leaves the parent's memory whole.
+//! The child runs beside the parent's thread in the same address space and with the same thread
+//! area, as a vfork child does. Between `clone` and the program's first instruction it takes no
+//! lock, allocates nothing, touches no thread-local and cannot panic. The parent prepares
+//! everything in a [`Plan`], and the child only makes system calls. A SIGKILL at any instant leaves
+//! the parent's memory consistent.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -23,14 +23,14 @@ use rustix::thread::futex;
 use rustix::time::Timespec;
 use serde::{Deserialize, Serialize};
 
-/// What differs between a new task and the process that starts it. Everything that is
-/// `None` or empty is inherited.
+/// The attributes in which a new task differs from the process that starts it. The task inherits
+/// all attributes that are `None` or empty.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct Attributes {
-    /// Descriptors of the task: {ours, its number}. `None`: all that are not
-    /// close-on-exec.
+    /// Descriptors of the task, as pairs of the starter's number and the task's number. `None`: all
+    /// that are not close-on-exec.
     pub fds: Option<Vec<(RawFd, RawFd)>>,
-    /// Bytes of its segment that the task may use.
+    /// Size in bytes of the usable part of the task's segment.
     pub segment_size: Option<u64>,
     /// Working directory, by path.
     pub cwd: Option<CString>,
@@ -42,17 +42,17 @@ pub struct Attributes {
     pub affinity: Vec<u8>,
     /// Resource limits: {resource, soft, hard}.
     pub limits: Vec<(u32, u64, u64)>,
-    /// Signals to ignore, bit n-1 for signal n; all others get their default action.
+    /// Signals to ignore, bit n-1 for signal n. All others get the default action.
     pub ignored_signals: Option<u64>,
     /// Signal mask, bit n-1 for signal n.
     pub sigmask: Option<u64>,
-    /// A session of its own.
+    /// Start the task in a new session.
     pub new_session: bool,
-    /// Process group to join; 0 for one of its own.
+    /// Process group to join; 0 creates a new one.
     pub process_group: Option<i32>,
-    /// Where joining that group fails, stay in the parent's.
+    /// Stay in the parent's process group if that group cannot be joined.
     pub process_group_optional: bool,
-    /// Signal when the thread that starts the task ends.
+    /// Signal that the task receives when the thread that started it ends.
     pub parent_death_signal: Option<i32>,
     /// Nice value.
     pub nice: Option<i32>,
@@ -64,11 +64,11 @@ pub struct Attributes {
     pub timer_slack_ns: Option<u64>,
     /// Allocation policy for memory: mode and node mask.
     pub memory_policy: Option<(i32, Vec<u64>)>,
-    /// Directory of the cgroup (v2) to move to; failure to do so is not an error.
+    /// Path of `cgroup.procs` of the cgroup (v2) to move to. A failure to move is ignored.
     pub cgroup_procs: Option<CString>,
 }
 
-/// What the child could not do: an index into [`STEPS`], and the errno.
+/// The step that failed in the child, as an index into [`STEPS`], and the errno.
 #[derive(Debug, Default)]
 struct Failure {
     step: AtomicU32,
@@ -102,12 +102,12 @@ enum Step {
     Signals,
 }
 
-/// All that the child needs, at hand before it exists.
+/// All data that the child needs, prepared before it exists.
 struct Plan<'a> {
     attributes: &'a Attributes,
-    /// Scratch for moving descriptors: their temporary numbers.
+    /// Temporary numbers of descriptors while they are moved.
     moved: Vec<RawFd>,
-    /// First number above all descriptors involved.
+    /// The first number above all descriptors in the attributes.
     above: RawFd,
     parent: u32,
     comm: [u8; 16],
@@ -118,14 +118,14 @@ struct Plan<'a> {
     failure: Failure,
 }
 
-/// How the start of a child ended.
+/// The reason why a child did not start.
 #[derive(Debug)]
 pub enum StartError {
     /// clone failed.
     Clone(Errno),
     /// A step of the preparation failed.
     Step(&'static str, Errno),
-    /// It was killed.
+    /// The child was killed.
     Killed,
 }
 
@@ -157,11 +157,11 @@ unsafe extern "C" {
     ) -> i64;
 }
 
-/// Starts the program that was loaded as `task`, in a new child; returns its PID once
-/// the program runs.
+/// Starts the program that was loaded as `task` in a new child. Returns its PID once the program
+/// runs.
 ///
 /// # Safety
-/// `task` was filled in by the loader for slot `id` of `control`, and is started once.
+/// The loader filled in `task` for slot `id` of `control`, and the task is started once.
 pub unsafe fn start(
     control: Control,
     id: u32,
@@ -170,17 +170,17 @@ pub unsafe fn start(
     attributes: &Attributes,
 ) -> Result<u32, StartError> {
     let alive = |pid| move || lives(pid);
-    // SAFETY: as the caller vouches.
+    // SAFETY: `start_as` has the contract of this function: `task` is loaded for slot `id`.
     let started = unsafe { start_as(control, id, task, comm, attributes, Kin::Child, alive) };
     started.map_err(|(error, pid)| {
-        // It has ended; nobody else knows of it, so it is ours to reap.
+        // The child has ended. Only this call knows its PID, so it must reap the child.
         pid.map(reap);
         error
     })
 }
 
-/// The same in a child of the space's owner, whose child the caller is. `Err` also has the
-/// process that could not become a task, which its parent has to reap.
+/// Starts a task like [`start`], but as a child of the space's owner, which is the caller's parent.
+/// The error includes the process that could not become a task; its parent must reap it.
 ///
 /// # Safety
 /// As for [`start`].
@@ -196,16 +196,16 @@ pub unsafe fn start_sibling(
         let descriptor = target.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         move || descriptor.as_ref().is_some_and(|process| !has_ended(process))
     };
-    // SAFETY: as the caller vouches.
+    // SAFETY: `start_as` has the contract of this function: `task` is loaded for slot `id`.
     unsafe { start_as(control, id, task, comm, attributes, Kin::Sibling, alive) }
 }
 
-/// Whose child a new task is.
+/// The parent of a new task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kin {
-    /// The caller's.
+    /// The caller.
     Child,
-    /// The caller's parent's.
+    /// The caller's parent.
     Sibling,
 }
 
@@ -243,12 +243,12 @@ unsafe fn start_as<L: Fn() -> bool>(
     };
     let flags = (libc::CLONE_VM | libc::CLONE_CHILD_CLEARTID | cloned | libc::SIGCHLD) as u64;
     let blocked = BlockedSignals::new();
-    // The kernel clears this word at the child's end, whenever that is: so it lies in the
-    // control area, which outlives the child.
+    // The kernel clears this word at the child's end, which may be late. The control area holds the
+    // word, because it outlives the child.
     let starting = &control.slot(id).starting;
-    // SAFETY: the child runs on the new task's stack, of which at least 128 KiB below
-    // `sp` are mapped and unused, and reads `plan`, which outlives it in this mm: we do
-    // not return before it has started its program or ended.
+    // SAFETY: the child runs on the new task's stack, of which the loader mapped at least 128 KiB
+    // below `sp`. It reads `plan`, which lives until this function returns, and this function waits
+    // until the child has started its program or ended.
     let (pid, state) = unsafe {
         if attributes.sigmask.is_none() {
             (*task).start.sigmask = blocked.before;
@@ -269,7 +269,7 @@ unsafe fn start_as<L: Fn() -> bool>(
         (pid as u32, wait_while(starting, 1, alive(pid as u32)))
     };
     drop(blocked);
-    // One that was announced and has ended since ends as a task: its parent waits for it.
+    // An announced task that has ended since then counts as started: its parent waits for it.
     if state == 2 || control.is_announced(id) {
         return Ok(pid);
     }
@@ -284,15 +284,15 @@ unsafe fn start_as<L: Fn() -> bool>(
     Err((error, Some(pid)))
 }
 
-/// How often those who wait for a process look whether it lives.
+/// Interval at which a waiter checks that the process still lives.
 const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Waits while `word` is `value` and the process that is to change it `lives`; returns what
-/// `word` has become. The wake-up comes from the kernel (CLONE_CHILD_CLEARTID) or the gate;
-/// both use the shared kind of futex. Touches no thread-local.
+/// Waits while `word` is `value` and `lives` returns true; returns the new value of `word`. The
+/// kernel (CLONE_CHILD_CLEARTID) or the gate wakes the waiter; both use the shared kind of futex.
+/// Touches no thread-local.
 ///
-/// The kernel does not promise to clear the word: it ignores a fault there, and in a process
-/// that is being killed a fault fails as soon as it would have to wait for the mm's lock. The
+/// The kernel does not guarantee to clear the word, because it ignores a fault there. In a process
+/// that is being killed, a fault fails as soon as it would have to wait for the mm's lock. The
 /// word's page faults after each fork of a task, which makes it copy-on-write.
 pub fn wait_while(word: &AtomicU32, value: u32, lives: impl Fn() -> bool) -> u32 {
     loop {
@@ -307,26 +307,27 @@ pub fn wait_while(word: &AtomicU32, value: u32, lives: impl Fn() -> bool) -> u32
     }
 }
 
-/// Whether a child of this process has not ended yet. Touches no thread-local, and leaves it
-/// to be waited for.
+/// Returns true if a child of this process has not ended yet. Touches no thread-local, and leaves
+/// the child to be waited for.
 pub fn lives(pid: u32) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    // An error: it was waited for already.
+    // An error means that the child was already waited for.
     Pid::from_raw(pid as i32)
         .is_some_and(|pid| matches!(waitid(WaitId::Pid(pid), options), Ok(None)))
 }
 
-/// Whether a process has ended, by its descriptor.
+/// Returns true if the process behind a pidfd has ended.
 pub fn has_ended(process: &OwnedFd) -> bool {
     let mut fds = [PollFd::new(process, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
-/// Reaps a child that has ended. `None` if somebody else did, or SIGCHLD is ignored.
+/// Reaps a child that has ended and returns its wait status. `None` if the child was already
+/// reaped, or SIGCHLD is ignored.
 pub fn reap(pid: u32) -> Option<c_int> {
     let mut status = 0;
     loop {
-        // SAFETY: waitpid writes one int.
+        // SAFETY: waitpid writes one int to `status`.
         let result = unsafe { libc::waitpid(pid as i32, &raw mut status, libc::__WALL) };
         if result == pid as i32 {
             return Some(status);
@@ -337,7 +338,7 @@ pub fn reap(pid: u32) -> Option<c_int> {
     }
 }
 
-/// Blocks all signals of the calling thread until dropped, so that no handler runs in a
+/// Blocks all signals of the calling thread until dropped, so that no signal handler runs in a
 /// child that shares its thread area.
 struct BlockedSignals {
     before: u64,
@@ -356,42 +357,47 @@ impl Drop for BlockedSignals {
     }
 }
 
-/// The raw call, which also sees the signals that libc keeps for itself.
+/// Calls rt_sigprocmask directly, which includes the signals that libc reserves. Returns the old
+/// mask.
 pub fn sigprocmask(how: c_int, set: &u64) -> u64 {
     let mut old = 0u64;
-    // SAFETY: both pointers are to eight bytes, as the kernel's sigset is.
+    // SAFETY: both pointers are to u64 variables of this call, and the kernel's sigset has eight
+    // bytes.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, how, std::ptr::from_ref(set), &raw mut old, 8);
     }
     old
 }
 
-/// Runs in the child.
+/// Prepares the task and starts its program. Runs in the child.
 ///
 /// # Safety
-/// Called by `pvas_clone_on_stack` with the parent's plan.
+/// `pvas_clone_on_stack` calls this with the parent's plan.
 unsafe extern "C" fn child(plan: *const c_void) -> ! {
-    // SAFETY: the parent's plan, which it keeps until we have started or ended.
+    // SAFETY: `start_as` passed its plan, and keeps it until this child has started its program or
+    // ended.
     let plan = unsafe { &*plan.cast::<Plan<'static>>() };
     if let Err((step, errno)) = prepare(plan) {
         plan.failure.errno.store(errno.raw_os_error() as u32, Ordering::Release);
         plan.failure.step.store(step as u32, Ordering::Release);
         raw::exit(127);
     }
-    // SAFETY: the control block is ours from here on; see `enter`.
+    // SAFETY: `start_as` cloned this process with the slot's `starting`, and `task` is its loaded
+    // control block.
     unsafe { enter(plan.control, plan.id, plan.task, plan.gate, &plan.comm) }
 }
 
-/// The last steps of any new task, spawned or forked: from here it is one.
+/// Turns the calling process into a task: the last steps of a spawned and of a forked task.
 ///
 /// # Safety
-/// Called in the process that becomes the task, with its loaded control block, once. It
-/// was cloned with the slot's `starting` as the word to clear.
+/// The process that becomes the task calls this once, with its loaded control block. It was cloned
+/// with the slot's `starting` as the word to clear.
 pub unsafe fn enter(control: Control, id: u32, task: *mut Task, gate: Gate, comm: &[u8; 16]) -> ! {
     let pid = raw::getpid();
     let slot = control.slot(id);
-    // SAFETY: the block is loaded and ours; the thunk exists. Control words of the FPU are
-    // the starter's otherwise; execve resets them too.
+    // SAFETY: by this function's contract `task` is loaded and belongs to this process, and the
+    // loader made its thunk. FPU control words are reset as execve does, or they would be the
+    // starter's.
     unsafe {
         (*task).pid = pid;
         (*task).start.wake = &slot.starting;
@@ -403,18 +409,20 @@ pub unsafe fn enter(control: Control, id: u32, task: *mut Task, gate: Gate, comm
     slot.task.store(task as u64, Ordering::Release);
     slot.pid.store(pid, Ordering::Release);
     control.pid_entry(pid).store(id + 1, Ordering::Release);
-    // Before its first instruction, so that it can ask who it is.
+    // The announcement precedes the program's first instruction, so that the program can query its
+    // ID.
     owner::announce_start(control, id);
-    // SAFETY: `start` is filled in by the loader.
+    // SAFETY: the loader filled in `start` of the loaded `task`.
     unsafe { gate.start(&raw const (*task).start) }
 }
 
-/// Applies the attributes. No allocation, no lock, no thread-local.
+/// Applies the attributes. Makes no allocation, takes no lock, touches no thread-local.
 fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
     let attributes = plan.attributes;
     if plan.control.is_shared() {
-        // Tasks of other domains look through our page tables (`gate/c/far.c`), also where Yama
-        // lets only ancestors do so. They can write our memory anyway.
+        // Tasks of other domains read this task's memory through its page tables (`gate/c/far.c`).
+        // Yama may restrict that to ancestors. The tasks can write this memory anyway, so every
+        // process is allowed.
         let _ = raw::call2(libc::SYS_prctl, libc::PR_SET_PTRACER as usize, usize::MAX);
     }
     let at = |step| move |errno| (step, errno);
@@ -456,7 +464,7 @@ fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
             .map_err(at(Step::Limits))?;
     }
     if let Some((mode, nodes)) = &attributes.memory_policy {
-        // Advisory: a node may have gone since.
+        // The policy is advisory, since a NUMA node may have been removed.
         let bits = nodes.len() * 64;
         let _ = raw::call3(libc::SYS_set_mempolicy, *mode as usize, nodes.as_ptr() as usize, bits);
     }
@@ -482,14 +490,15 @@ fn prepare(plan: &Plan<'_>) -> Result<(), (Step, Errno)> {
     }
     reset_signals(attributes.ignored_signals).map_err(at(Step::Signals))?;
     if let Some(mask) = attributes.sigmask {
-        // SAFETY: the block is loaded and not yet anybody else's.
+        // SAFETY: the loader filled in `plan.task`, and no other thread uses it before the task is
+        // announced.
         unsafe { (*plan.task).start.sigmask = mask };
     }
     Ok(())
 }
 
-/// As execve does: caught signals get their default action; or exactly those in
-/// `ignored` are ignored.
+/// Resets signal actions. With `None`, caught signals get the default action, as execve does; with
+/// a mask, exactly the signals in it are ignored.
 pub fn reset_signals(ignored: Option<u64>) -> Result<(), Errno> {
     for signal in 1..=64usize {
         if signal == libc::SIGKILL as usize || signal == libc::SIGSTOP as usize {
@@ -509,21 +518,22 @@ pub fn reset_signals(ignored: Option<u64>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Gives the child exactly these descriptors: all are moved above the highest number
-/// involved first, so that no order of moves can overwrite one that is still needed.
+/// Gives the child exactly these descriptors. First moves all above the highest number in `pairs`,
+/// so that no move overwrites a descriptor that is still needed.
 fn arrange_fds(plan: &Plan<'_>, pairs: &[(RawFd, RawFd)]) -> Result<(), Errno> {
     let above = plan.above as usize;
     let moved = plan.moved.as_ptr().cast_mut();
     for (n, &(from, _)) in pairs.iter().enumerate() {
         let to = raw::call3(libc::SYS_fcntl, from as usize, libc::F_DUPFD as usize, above);
-        // fcntl's name for a number above the limit.
+        // fcntl returns EINVAL for a number above the limit.
         let to = to.map_err(|errno| if errno == Errno::INVAL { Errno::MFILE } else { errno })?;
-        // SAFETY: `moved` has an entry for each pair, and only this child uses it.
+        // SAFETY: `start_as` made `moved` with one entry for each pair, and only this child uses
+        // it.
         unsafe { *moved.add(n) = to as RawFd };
     }
     raw::call3(libc::SYS_close_range, 0, above - 1, 0)?;
     for (n, &(_, to)) in pairs.iter().enumerate() {
-        // SAFETY: written above.
+        // SAFETY: `moved` has one entry for each pair, and the first loop wrote this one.
         let from = unsafe { *moved.add(n) };
         raw::call2(libc::SYS_dup2, from as usize, to as usize)?;
     }
@@ -531,7 +541,7 @@ fn arrange_fds(plan: &Plan<'_>, pairs: &[(RawFd, RawFd)]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Closes what is marked close-on-exec, as execve does.
+/// Closes all descriptors that are marked close-on-exec, as execve does.
 pub fn close_on_exec() -> Result<(), Errno> {
     let flags = (libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC) as usize;
     let path = c"/proc/self/fd".as_ptr() as usize;
@@ -539,7 +549,8 @@ pub fn close_on_exec() -> Result<(), Errno> {
         Ok(fd) => fd as RawFd,
         Err(_) => return close_on_exec_by_number(),
     };
-    // SAFETY: just opened; closed below.
+    // SAFETY: `openat` returned the descriptor above, and it stays open until the end of this
+    // function.
     let borrowed = unsafe { BorrowedFd::borrow_raw(directory) };
     let mut buffer = [MaybeUninit::<u8>::uninit(); 2048];
     let mut entries = rustix::fs::RawDir::new(borrowed, &mut buffer);
@@ -557,7 +568,7 @@ pub fn close_on_exec() -> Result<(), Errno> {
             close_if_marked(fd);
         }
     }
-    // SAFETY: the descriptor is ours and used no more.
+    // SAFETY: `openat` returned the descriptor above, and nothing uses it any more.
     drop(unsafe { OwnedFd::from_raw_fd(directory) });
     Ok(())
 }
@@ -569,7 +580,7 @@ fn close_if_marked(fd: usize) {
     }
 }
 
-/// Without /proc: every number below the limit.
+/// Without /proc, checks every number below the limit, at most 65,536.
 fn close_on_exec_by_number() -> Result<(), Errno> {
     let mut limit = [0usize; 2];
     let resource = libc::RLIMIT_NOFILE as usize;
@@ -580,14 +591,14 @@ fn close_on_exec_by_number() -> Result<(), Errno> {
     Ok(())
 }
 
-/// System calls that touch no thread-local (libc's set errno).
+/// System calls that touch no thread-local, unlike libc's, which set errno.
 mod raw {
     use super::{CStr, Errno};
 
     fn call(number: i64, arguments: [usize; 4]) -> Result<usize, Errno> {
         let result: isize;
-        // SAFETY: a system call; what it does to memory is the caller's to argue, and
-        // the callers below pass pointers to live data of the size it expects.
+        // SAFETY: the asm block declares all registers that the instruction changes. All callers
+        // pass pointers to live data of the size that the call expects.
         unsafe {
             core::arch::asm!(
                 "syscall",

@@ -1,15 +1,14 @@
-//! Domains: parts of a space whose tasks have page tables of their own.
+//! Domains: parts of a space whose tasks have separate page tables.
 //!
-//! A domain is a run of IDs. Its tasks share one mm, which is nobody else's: their own `mmap`
-//! lock, their own page tables, on processors of their own. All segments lie at the same
-//! addresses in all domains. Those of other domains are *views* there: mappings of the same
-//! memory, whose page-table entries the kernel makes when a page is first touched, one by one,
-//! and takes away everywhere when its owner gives the page up (Shimada et al., Multiple PVAS,
-//! §3). What no task has ever touched is a hole: `gate/c/far.c` looks what it is.
+//! A domain is a range of IDs. Its tasks share one mm, with its own `mmap` lock and page tables, on
+//! a set of processors. All segments lie at the same addresses in all domains. In a domain the
+//! segments of other domains are *views*: mappings of the same memory. The kernel makes their
+//! page-table entries one by one, when a page is first touched. It removes them everywhere when the
+//! page's owner frees the page (Shimada et al., Multiple PVAS, §3). A page that no task has touched
+//! yet is a hole in a view, which `gate/c/far.c` resolves.
 //!
-//! Domain 0 is the mm of the space's owner. Each of the others has a *keeper*, a child of the
-//! owner, which makes its tasks ([`keeper`]); they are the owner's children all
-//! the same.
+//! Domain 0 is the mm of the space's owner. Each other domain has a *keeper*, a child of the owner
+//! that starts the domain's tasks ([`keeper`]). These tasks are still children of the owner.
 
 use std::ffi::CString;
 use std::ops::Range;
@@ -32,29 +31,29 @@ use crate::keeper::{self, Answer, Ask, Start};
 use crate::memory::Memory;
 use crate::owner;
 
-/// What a domain is like.
+/// Description of a domain.
 #[derive(Debug, Clone)]
 pub struct DomainInfo {
-    /// A process that has its mm for as long as it is there.
+    /// A process that stays in the domain's mm as long as the domain exists.
     pub pid: u32,
-    /// Its IDs; those of the owner's domain are all that no other has.
+    /// IDs of the domain. The owner's domain has all IDs that no other domain has.
     pub ids: Range<u32>,
-    /// Its processors; none where they are its owner's.
+    /// Processors of the domain; empty if they are the owner's.
     pub processors: Vec<u32>,
 }
 
-/// A space's memory, and its domains but the first, as its owner sees them.
+/// A space's memory and its domains except domain 0. Only the owner has this.
 #[derive(Debug)]
 pub(crate) struct Domains {
-    /// Domain 1 first.
+    /// The domains from number 1 on.
     others: Vec<Domain>,
-    /// What the owner's mm has of them, if there are any.
+    /// Views of these domains in the owner's mm, if there are any.
     views: Option<Views>,
     memory: Memory,
 }
 
 impl Domains {
-    /// No domain but the owner's.
+    /// Begins with the owner's domain only.
     pub fn new(memory: Memory) -> Self {
         Self { others: Vec::new(), views: None, memory }
     }
@@ -75,7 +74,10 @@ impl Domains {
         self.others.get((number as usize).checked_sub(1)?)
     }
 
-    /// Makes one more; returns its number. Error: somebody has or had one of the IDs.
+    /// Creates another domain and returns its number.
+    ///
+    /// # Errors
+    /// One of the IDs is taken or was taken before.
     pub fn add(
         &mut self,
         control: Control,
@@ -106,34 +108,34 @@ impl Domains {
         Ok(domain)
     }
 
-    /// Ends all keepers. Nobody lives in their domains.
+    /// Ends all keepers. No task may live in their domains.
     pub fn end(&mut self) {
         self.others.clear();
         self.views = None;
     }
 
-    /// Gives the memory back.
+    /// Frees the memory.
     ///
     /// # Safety
     /// No task lives in any domain.
     pub unsafe fn destroy(self) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: by this function's contract no task lives in any domain.
         unsafe { self.memory.destroy() };
     }
 }
 
-/// One of a space's domains but the first, as its owner sees it.
+/// A domain other than domain 0. Only the owner has this.
 #[derive(Debug)]
 pub(crate) struct Domain {
     ids: Range<u32>,
-    /// CPU mask, as sched_setaffinity takes it; empty: as the owner's.
+    /// CPU mask as for sched_setaffinity; empty means the owner's.
     processors: Vec<u8>,
     keeper: Mutex<Connection>,
     pid: u32,
 }
 
 impl Domain {
-    /// Makes the mm and its keeper. The IDs are the caller's, and no task has had them yet.
+    /// Creates the mm and its keeper. The caller has reserved the IDs, and none was ever taken.
     pub fn create(
         control: Control,
         memory: &Memory,
@@ -144,8 +146,8 @@ impl Domain {
             socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
                 .map_err(|errno| Error::System("socketpair", errno))?;
         let before = child::sigprocmask(libc::SIG_SETMASK, &u64::MAX);
-        // SAFETY: the child uses malloc, which fork(3) leaves usable, and nothing else that
-        // another thread may have locked.
+        // SAFETY: the child uses malloc, which fork(3) leaves usable, and nothing else that another
+        // thread may have locked.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             drop(ours);
@@ -168,12 +170,12 @@ impl Domain {
         }
     }
 
-    /// A process that has the domain's mm for as long as it lives.
+    /// Returns the PID of the keeper, which stays in the domain's mm.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Starts a program as the task `id`, whose slot the caller has taken; returns its PID.
+    /// Starts a program as task `id`, whose slot the caller has taken. Returns its PID.
     pub fn start(
         &self,
         id: u32,
@@ -196,7 +198,7 @@ impl Domain {
         match self.hear()? {
             Answer::Started { pid } => Ok(pid),
             Answer::Failed { pid, error } => {
-                // Our child, of which nobody else knows.
+                // The failed child has no other waiter.
                 pid.map(child::reap);
                 Err(error.into())
             }
@@ -211,7 +213,7 @@ impl Domain {
 }
 
 impl Drop for Domain {
-    /// The keeper ends with its connection.
+    /// Closes the connection, which ends the keeper, and reaps it.
     fn drop(&mut self) {
         let keeper = self.keeper.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         let _ = rustix::net::shutdown(&*keeper, rustix::net::Shutdown::Both);
@@ -219,7 +221,7 @@ impl Drop for Domain {
     }
 }
 
-/// What this mm has of other domains' segments; unmapped with this value.
+/// Views of other domains' segments in this mm. They are unmapped when this value is dropped.
 pub(crate) struct Views {
     holes: Holes,
     /// Address and size.
@@ -229,7 +231,8 @@ pub(crate) struct Views {
 impl Drop for Views {
     fn drop(&mut self) {
         for &(start, size) in &self.mapped {
-            // SAFETY: mapped by us, and nobody looks at other domains any more.
+            // SAFETY: `map_view` mapped this range. The views are dropped only after the domain's
+            // tasks have ended.
             unsafe { libc::munmap(start as *mut _, size) };
         }
     }
@@ -242,13 +245,13 @@ impl std::fmt::Debug for Views {
 }
 
 impl Views {
-    /// None yet.
+    /// Begins without views.
     pub fn new() -> Result<Self, Error> {
         let holes = Holes::new().map_err(Error::Views)?;
         Ok(Self { holes, mapped: Vec::new() })
     }
 
-    /// Maps the segments of these IDs, in which nothing is mapped.
+    /// Maps views of the segments of these IDs, in which nothing is mapped yet.
     pub fn map(
         &mut self,
         layout: &SpaceLayout,
@@ -264,7 +267,7 @@ impl Views {
     }
 }
 
-/// Maps the segments of these IDs, of which none is mapped; returns where.
+/// Maps views of the segments of these IDs, none of which is mapped. Returns the address range.
 pub(crate) fn map_view(
     layout: &SpaceLayout,
     memory: &Memory,
@@ -274,12 +277,13 @@ pub(crate) fn map_view(
     let size = (ids.len() as u64 * layout.segment_size()) as usize;
     let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED_NOREPLACE;
     let offset = start - layout.base();
-    // SAFETY: replaces nothing.
+    // SAFETY: MAP_FIXED_NOREPLACE replaces no existing mapping, and the advices apply to the new
+    // mapping.
     unsafe {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         mmap(start as *mut _, size, protection, flags, memory.file(), offset)
             .map_err(|errno| Error::System("mmap of other domains' segments", errno))?;
-        // Neither a fork nor a core file of one task is everybody's.
+        // A fork or a core file of one task must not include the other segments.
         for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
             libc::madvise(start as *mut _, size, advice);
         }
@@ -287,15 +291,14 @@ pub(crate) fn map_view(
     Ok(start as usize..start as usize + size)
 }
 
-/// What another process, whose child the task would have been, must be told: everything that it
-/// would have inherited.
+/// Completes attributes for another process, the keeper, from which the task cannot inherit them.
 impl Attributes {
-    /// All of them said, and the descriptors to send: the working directory, then the task's, whose
-    /// numbers stand in `fds` in this order.
+    /// Returns attributes without inherited values, and the descriptors to send: the working
+    /// directory, then the task's. `fds` has the descriptors' numbers in the same order.
     fn settled(&self, processors: &[u8]) -> Result<(Self, Vec<OwnedFd>), Error> {
         let failed = |call| move |errno| Error::System(call, errno);
         let copy = |fd: i32| {
-            // SAFETY: the caller's, for one call.
+            // SAFETY: the borrow lasts for one call, and a number that is not open gives EBADF.
             let fd = unsafe { BorrowedFd::borrow_raw(fd) };
             rustix::io::fcntl_dupfd_cloexec(fd, 0).map_err(failed("dup"))
         };
@@ -338,20 +341,20 @@ impl Attributes {
     }
 }
 
-/// Descriptors that are not close-on-exec, at their numbers.
+/// Returns the descriptors that are not close-on-exec, each paired with its own number.
 fn inherited() -> Result<Vec<(i32, i32)>, Errno> {
     let names = std::fs::read_dir("/proc/self/fd")
         .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let numbers = names.flatten().filter_map(|name| name.file_name().to_str()?.parse().ok());
     let stays = |&fd: &i32| {
-        // SAFETY: for one call, which may find it closed.
+        // SAFETY: the borrow lasts for one call, and a number that is not open gives EBADF.
         let fd = unsafe { BorrowedFd::borrow_raw(fd) };
         rustix::io::fcntl_getfd(fd).is_ok_and(|flags| !flags.contains(rustix::io::FdFlags::CLOEXEC))
     };
     Ok(numbers.filter(stays).map(|fd| (fd, fd)).collect())
 }
 
-/// The file mode creation mask, which can be read here only.
+/// Returns the file mode creation mask. Only /proc shows it without changing it.
 fn umask() -> Option<u32> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let mask = status.lines().find_map(|line| line.strip_prefix("Umask:"))?;
@@ -361,7 +364,7 @@ fn umask() -> Option<u32> {
 fn limits() -> Vec<(u32, u64, u64)> {
     let limit = |resource: u32| {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: writes the structure.
+        // SAFETY: getrlimit writes the structure `limit` on this stack.
         let read = unsafe { libc::getrlimit(resource, &raw mut limit) };
         (read == 0).then_some((resource, limit.rlim_cur, limit.rlim_max))
     };
@@ -370,7 +373,7 @@ fn limits() -> Vec<(u32, u64, u64)> {
 
 fn affinity() -> Result<Vec<u8>, Errno> {
     let mut mask = vec![0u8; 1024];
-    // SAFETY: writes at most so many bytes.
+    // SAFETY: the kernel writes at most `mask.len()` bytes.
     let bytes =
         unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, mask.len(), mask.as_mut_ptr()) };
     if bytes < 0 {
@@ -382,11 +385,11 @@ fn affinity() -> Result<Vec<u8>, Errno> {
     Ok(mask)
 }
 
-/// Bit n-1 for signal n.
+/// Returns the ignored signals, bit n-1 for signal n.
 fn ignored_signals() -> u64 {
     let is_ignored = |signal: &i32| {
         let mut action = [0u64; 4];
-        // SAFETY: writes four words.
+        // SAFETY: the kernel's sigaction has four 64-bit words, as `action` has.
         let read =
             unsafe { libc::syscall(libc::SYS_rt_sigaction, *signal, 0, action.as_mut_ptr(), 8) };
         read == 0 && action[0] == libc::SIG_IGN as u64

@@ -1,10 +1,10 @@
-//! `pvas_fork` and `pvas_execve`: the paper's two calls, in the manner of vfork.
+//! `pvas_fork` and `pvas_execve`, the two calls of the PVAS paper that start tasks, in the manner
+//! of vfork.
 //!
-//! The child of `pvas_fork` returns from it on its parent's stack and with its parent's
-//! thread area, while the parent's thread waits. When the parent goes on, the frames
-//! below its caller's have been overwritten, so everything that it still needs lies in a
-//! [`Record`] on the heap: `pvas_fork` itself is a few instructions that keep all state
-//! there.
+//! The child of `pvas_fork` returns from it on its parent's stack and with its parent's thread
+//! area, while the parent's thread waits. Meanwhile the child overwrites the stack frames below the
+//! frame of the parent's caller. So all state that the parent still needs lies in a [`Record`] on
+//! the heap. `pvas_fork` itself is a few instructions that save this state.
 
 use std::cell::Cell;
 use std::ffi::c_char;
@@ -24,25 +24,25 @@ use crate::owner;
 use crate::space::{Space, abandon, comm, load_into};
 use crate::watcher::{self, Watcher};
 
-/// What outlives the child's use of our stack. The first members are read by the
-/// assembly below.
+/// State of the parent that survives the child's use of its stack. The assembly below reads the
+/// first members.
 #[repr(C)]
 struct Record {
     /// rbx, rbp, r12 to r15, rsp, return address of pvas_fork's caller.
     registers: [u64; 8],
-    /// The slot's `starting`: [`RUNS`] or [`ASKS`]; cleared by the kernel when the child ends
-    /// or execs, 2 when it is a task. It outlives the record, as the child does.
+    /// The slot's `starting`: [`RUNS`], [`ASKS`], or 2 when the child is a task. The kernel clears
+    /// it when the child ends or execs. It outlives the record, as the child does.
     state: *const AtomicU32,
     child: i32,
     parent: u32,
-    /// Top of a stack of the parent's own, for `attend`.
+    /// Top of a private stack on which the parent runs `attend`.
     stack_top: u64,
     _stack: Vec<u8>,
     space: Arc<Space>,
     id: u32,
-    /// Signal mask of the parent's thread before.
+    /// Previous signal mask of the parent's thread.
     sigmask: u64,
-    /// What the child asks for in `pvas_execve`, and what it gets (null: an error).
+    /// The child's request in `pvas_execve`, and the loaded task (null on an error).
     request: Request,
     task: *mut Task,
     comm: [u8; 16],
@@ -50,12 +50,13 @@ struct Record {
 
 impl Record {
     fn state(&self) -> &AtomicU32 {
-        // SAFETY: in the control area, which the space keeps, and the record the space.
+        // SAFETY: `prepare` pointed `state` into the control area. The record holds the space,
+        // which keeps the area mapped.
         unsafe { &*self.state }
     }
 }
 
-/// Arguments of `pvas_execve`, as C gave them.
+/// Arguments of `pvas_execve`, as the C caller passed them.
 #[derive(Debug, Clone, Copy)]
 pub struct Request {
     pub path: *const c_char,
@@ -65,15 +66,15 @@ pub struct Request {
     pub sigmask: u64,
 }
 
-/// Values of [`Record::state`] besides 0 (the child has left or ended) and 2 (it is a task):
-/// the child runs, or waits for the parent to load its program.
+/// Further values of [`Record::state`], besides 0 (the child has left or ended) and 2 (it is a
+/// task). The child runs, or it waits until the parent has loaded its program.
 const RUNS: u32 = 1;
 const ASKS: u32 = 3;
-/// Loading a program needs less.
+/// Size in bytes of the parent's private stack. Loading a program needs less.
 const STACK_SIZE: usize = 512 << 10;
 
 thread_local! {
-    /// The fork whose child runs on this thread's area. Only that child can read it: the
+    /// The fork whose child runs on this thread's area. Only that child can read it, because the
     /// parent's thread waits.
     static PENDING: Cell<*mut Record> = const { Cell::new(ptr::null_mut()) };
 }
@@ -81,8 +82,8 @@ thread_local! {
 /// See `include/pvas.h`.
 ///
 /// # Safety
-/// As for vfork(2): the child uses the caller's memory and stack, and must not return
-/// from the function that called this.
+/// As for vfork(2): the child uses the caller's memory and stack. It must not return from the
+/// function that called this one.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
@@ -115,12 +116,12 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
         "jz 7f",
         "mov [rbx + 72], eax",
         "js 6f",
-        // Until the child is a task or has gone, on a stack of our own
+        // On the private stack until the child is a task or has gone
         "mov rsp, [rbx + 80]",
         "mov rdi, rbx",
         "call {attend}",
-        // The parent again, with nothing but rbx. The child's frames are dead: put the
-        // return address back and finish on the old stack.
+        // The parent continues with only rbx valid. The child's frames are dead: restore the return
+        // address and finish on the old stack.
         "6: mov rsp, [rbx + 48]",
         "mov rcx, [rbx + 56]",
         "mov [rsp], rcx",
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
         "mov rdi, rbx",
         "mov rbx, [rbx]",
         "jmp {finish}",
-        // The child: its signals and rbx back, 0.
+        // The child: restore its signal mask and rbx, return 0.
         "7: mov rdi, rbx",
         "sub rsp, 8",
         "call {as_child}",
@@ -171,7 +172,7 @@ extern "C" fn prepare(pvd: i32, pvid: i32) -> *mut Record {
             _stack: stack,
             space,
             id,
-            // A handler of the waiting parent would run on the child's stack.
+            // A signal handler of the waiting parent would run on the child's stack.
             sigmask: child::sigprocmask(libc::SIG_SETMASK, &u64::MAX),
             request: none,
             task: ptr::null_mut(),
@@ -190,19 +191,20 @@ extern "C" fn prepare(pvd: i32, pvid: i32) -> *mut Record {
     }
 }
 
-/// In the parent, after the child has become a task, has become an ordinary process, or
-/// has ended.
+/// Completes `pvas_fork` in the parent, after the child has become a task or an ordinary process,
+/// or has ended.
 ///
 /// # Safety
-/// Called once by `pvas_fork` with the record that `prepare` made.
+/// `pvas_fork` calls this once with the record that `prepare` made.
 unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     PENDING.set(ptr::null_mut());
-    // SAFETY: made by Box::into_raw, and the child uses it no more.
+    // SAFETY: `prepare` made the pointer with Box::into_raw. The child does not use the record any
+    // more.
     let record = unsafe { Box::from_raw(record) };
     let control = record.space.control();
     child::sigprocmask(libc::SIG_SETMASK, &record.sigmask);
     let failed = |error: &Error| {
-        // SAFETY: no process runs in the segment.
+        // SAFETY: the clone failed, so no process runs in the segment.
         unsafe { abandon(&control, record.id) };
         capi::set_error(error);
         -1
@@ -211,7 +213,7 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
         return failed(&Error::System("clone", Errno::from_raw_os_error(-record.child)));
     }
     if !control.is_announced(record.id) {
-        // SAFETY: as above; an ordinary process, or none.
+        // SAFETY: the child has ended or has another mm, so no process runs in the segment.
         unsafe { abandon(&control, record.id) };
         return record.child;
     }
@@ -233,67 +235,74 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     }
 }
 
-/// Whether the caller is the child of a `pvas_fork` that has not been anything else yet.
+/// Returns true if the caller is a child of `pvas_fork` that has not yet become a task or an
+/// ordinary process.
 pub fn is_child() -> bool {
     !PENDING.get().is_null()
 }
 
-/// In the child, before it returns from `pvas_fork`.
+/// Restores the signal mask in the child, before it returns from `pvas_fork`.
 ///
 /// # Safety
-/// Called by `pvas_fork` with the record that `prepare` made.
+/// `pvas_fork` calls this with the record that `prepare` made.
 unsafe extern "C" fn as_child(record: *const Record) {
-    // SAFETY: the parent keeps the record until we have left or ended.
+    // SAFETY: `prepare` made the record, and the parent keeps it until this child has left or
+    // ended.
     child::sigprocmask(libc::SIG_SETMASK, unsafe { &(*record).sigmask });
 }
 
-/// In the parent: serves its child until that is a task, has become an ordinary process, or
-/// has ended. While the child runs, the thread area is the child's.
+/// Serves the child in the parent, until the child has become a task or an ordinary process, or has
+/// ended. While the child runs, it owns the thread area.
 ///
 /// # Safety
-/// Called by `pvas_fork` with its record and the child's PID in it.
+/// `pvas_fork` calls this with its record, in which it has stored the child's PID.
 unsafe extern "C" fn attend(record: *mut Record) {
     loop {
-        // SAFETY: the record is ours; the child writes `request` only, and then `state`.
+        // SAFETY: `prepare` made the record, and the parent frees it only in `finish`. The child
+        // writes only `request`, before it changes `state`.
         let (state, child) = unsafe { ((*record).state(), (*record).child as u32) };
         match child::wait_while(state, RUNS, || child::lives(child)) {
-            // SAFETY: the child's request is there, and it waits.
+            // SAFETY: the child stored its request before it set ASKS, and it waits until `state`
+            // changes.
             ASKS => unsafe { serve(record) },
             _ => return,
         }
     }
 }
 
-/// In the parent: loads the program that the child asks for. The child waits, so the thread
-/// area is ours; were it to load by itself, a SIGKILL could leave our malloc locked.
+/// Loads the program that the child requests, in the parent. The child waits, so the parent owns
+/// the thread area. If the child loaded the program itself, a SIGKILL could leave the parent's
+/// malloc locked.
 ///
 /// # Safety
-/// Called with `pvas_fork`'s record, in whose request the child has put pointers that
-/// `pvas_execve` was given.
+/// `attend` calls this with `pvas_fork`'s record. Its request has the pointers that the child
+/// passed to `pvas_execve`.
 unsafe fn serve(record: *mut Record) {
-    // SAFETY: the child only waits for `state` meanwhile.
+    // SAFETY: `prepare` made the record. Meanwhile the child only waits for `state`.
     let record = unsafe { &mut *record };
-    // SAFETY: as the caller of `pvas_execve` vouched.
+    // SAFETY: the request has the pointers that the child passed to `pvas_execve`, whose contract
+    // makes them valid.
     let loaded = unsafe { load(record) };
     record.task = loaded.unwrap_or_else(|error| {
         capi::set_error(&error);
         ptr::null_mut()
     });
     let state = record.state();
-    // Unless it has been killed, and the kernel has cleared the word.
+    // The exchange fails if the child was killed and the kernel has cleared the word.
     let _ = state.compare_exchange(ASKS, RUNS, Ordering::AcqRel, Ordering::Relaxed);
     let _ = futex::wake(state, futex::Flags::empty(), 1);
 }
 
 /// # Safety
-/// As for `serve`.
+/// As for [`serve`].
 unsafe fn load(record: &mut Record) -> Result<*mut Task, Error> {
-    // SAFETY: as the caller vouches.
+    // SAFETY: by this function's contract the request has the pointers of `pvas_execve`, which are
+    // null or valid C strings and lists.
     let (path, arguments, environment) = unsafe {
         let request = record.request;
         (capi::path(request.path)?, capi::strings(request.argv), capi::strings(request.envp))
     };
-    // Relative to the child's directory, which need not be ours.
+    // A relative path is relative to the child's directory, which may differ from the parent's.
     let mut found = path.to_path_buf();
     if path.is_relative() && !path.as_os_str().is_empty() {
         let directory = std::fs::read_link(format!("/proc/{}/cwd", record.child));
@@ -313,19 +322,21 @@ unsafe fn load(record: &mut Record) -> Result<*mut Task, Error> {
     let size = record.space.layout().segment_size();
     let (id, mask) = (record.id, record.request.sigmask);
     let stack = Some(limit.unwrap_or(u64::MAX));
-    // SAFETY: `prepare` took the slot, and an earlier attempt was cleared.
+    // SAFETY: `prepare` took the slot. If an earlier attempt failed, `clear_unstarted` emptied the
+    // segment.
     let task = unsafe { load_into(&control, id, &program, &environment, size, stack, mask) };
     task.map_err(|error| {
-        // SAFETY: nobody runs there yet.
+        // SAFETY: the child has not entered the segment, and no other process runs in it.
         unsafe { owner::clear_unstarted(control, id) };
         error.into()
     })
 }
 
-/// The child may have set another limit than ours.
+/// Returns the child's soft stack limit, which may differ from the parent's. The inner `None` means
+/// unlimited.
 fn stack_limit_of(pid: rustix::process::Pid) -> Option<Option<u64>> {
     let mut limit = [0u64; 2];
-    // SAFETY: the kernel writes two 64-bit words.
+    // SAFETY: the kernel writes two 64-bit words to `limit`.
     let result = unsafe {
         libc::syscall(
             libc::SYS_prlimit64,
@@ -338,21 +349,21 @@ fn stack_limit_of(pid: rustix::process::Pid) -> Option<Option<u64>> {
     (result == 0).then_some((limit[0] != u64::MAX).then_some(limit[0]))
 }
 
-/// Runs a program in the segment of the task whose `pvas_fork` the caller is the child of.
-/// Returns only on error: `Some`, or `None` if the parent has set it already.
+/// Runs a program in the segment that `pvas_fork` reserved, in the child of `pvas_fork`. Returns
+/// only on an error: `Some`, or `None` if the parent has already recorded the error.
 ///
 /// # Safety
-/// The pointers of `request` are those of `pvas_execve`.
+/// The pointers of `request` are the arguments of `pvas_execve` and satisfy its contract.
 pub unsafe fn execve(mut request: Request) -> Option<Error> {
     let record = PENDING.get();
-    // SAFETY: PENDING is null or the record of the fork that runs on this thread's area; only
-    // its child can see it, and the parent keeps it until then.
+    // SAFETY: PENDING is null or the record of the fork whose child uses this thread's area. Only
+    // that child can read it, and the parent keeps the record until the child has left.
     let Some(shared) = (unsafe { record.as_ref() }) else { return Some(Error::NotForked) };
     if std::process::id() == shared.parent {
         return Some(Error::NotForked);
     }
     request.sigmask = child::sigprocmask(libc::SIG_BLOCK, &0);
-    // SAFETY: the parent reads the request only after it sees ASKS.
+    // SAFETY: the parent reads the request only after it has seen ASKS, which is stored below.
     unsafe { (*record).request = request };
     shared.state().store(ASKS, Ordering::Release);
     let _ = futex::wake(shared.state(), futex::Flags::empty(), 1);
@@ -363,15 +374,17 @@ pub unsafe fn execve(mut request: Request) -> Option<Error> {
     if child::wait_while(shared.state(), ASKS, parent_lives) == ASKS {
         return Some(Error::NoOwner);
     }
-    // SAFETY: written by the parent before it gave the word back.
+    // SAFETY: the parent wrote both fields before it changed `state`, and writes them no more.
     let (task, comm) = unsafe { ((*record).task, (*record).comm) };
     if task.is_null() {
         return None;
     }
-    // From here on nothing may be owned on this stack: it is the parent's again soon.
+    // From here on no value on this stack may need a drop, because the parent reuses the stack
+    // soon.
     let control = shared.space.control();
     let _ = child::close_on_exec();
     let _ = child::reset_signals(None);
-    // SAFETY: loaded for this slot, with whose word this child was cloned.
+    // SAFETY: the parent loaded `task` for this slot, and this child was cloned with the slot's
+    // `starting`.
     unsafe { child::enter(control, shared.id, task, owner::gate(control), &comm) }
 }

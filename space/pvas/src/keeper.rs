@@ -1,9 +1,9 @@
-//! The keeper of a domain: a child of the space's owner that has the domain's mm, and makes
-//! its tasks as it is told.
+//! The keeper of a domain: a child of the space's owner that lives in the domain's mm and starts
+//! its tasks on request.
 //!
-//! The tasks are made with CLONE_PARENT, so they are the owner's children, who waits for them and
-//! hears of their ends as of any other's. The keeper itself touches nothing of theirs. It keeps
-//! the mm's watch over holes, and ends with the connection to its owner.
+//! The keeper clones tasks with CLONE_PARENT, so they are the owner's children, and the owner waits
+//! for them. The keeper itself does not touch the tasks' memory. It watches the holes of the mm's
+//! views, and ends when the connection to its owner closes.
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsStr};
@@ -25,40 +25,41 @@ use crate::memory::Memory;
 use crate::owner;
 use crate::space;
 
-/// Owner and keeper are one program.
+/// Version of the protocol. Owner and keeper run the same program, so it never differs.
 pub(crate) const VERSION: u32 = 0x100;
 
-/// From the owner.
+/// A request from the owner.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
     /// Start a task. Descriptors: its working directory, then its own.
     Start(Box<Start>),
 }
 
-/// What to start.
+/// The task to start.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Start {
     pub id: u32,
-    /// Absolute.
+    /// Absolute path of the program.
     pub path: Vec<u8>,
     pub arguments: Vec<CString>,
     pub environment: Vec<CString>,
     pub attributes: Attributes,
 }
 
-/// To the owner.
+/// An answer to the owner.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// The mm is as it should be.
+    /// The mm has all views.
     Ready,
     /// The program runs.
     Started { pid: u32 },
-    /// It does not; the process that should have run it, if there was one, is to be waited for.
+    /// The program does not run. The owner must reap the process that should have run it, if there
+    /// is one.
     Failed { pid: Option<u32>, error: Told },
 }
 
 impl Answer {
-    /// Where it is not what was expected.
+    /// Returns the error of an unexpected answer.
     pub fn error(self) -> Error {
         match self {
             Self::Failed { error, .. } => error.into(),
@@ -67,7 +68,7 @@ impl Answer {
     }
 }
 
-/// An error, as one process tells it another.
+/// An error in a form that can be sent to another process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Told {
     message: String,
@@ -86,9 +87,10 @@ impl From<Told> for Error {
     }
 }
 
-/// What the child of the owner does: keeps the domain of these IDs, until the owner has gone.
+/// Runs the keeper of the domain of these IDs, in a child of the owner, until the owner closes the
+/// connection.
 pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Range<u32>) -> ! {
-    // SAFETY: a name of less than 16 bytes.
+    // SAFETY: PR_SET_NAME reads a C string, and this one is static.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"pvas-domain".as_ptr()) };
     close_others(&[socket.as_raw_fd(), memory.file().as_raw_fd()]);
     let mut owner = Connection::new(socket, VERSION);
@@ -108,25 +110,27 @@ pub(crate) fn run(socket: OwnedFd, control: Control, memory: &Memory, ids: &Rang
             break;
         }
     }
-    // SAFETY: nothing of the owner's is run, as its exit handlers would be.
+    // SAFETY: `_exit` touches no memory. Unlike `exit`, it does not run the exit handlers of the
+    // owner's program.
     unsafe { libc::_exit(0) }
 }
 
-/// Closes what the owner has open, but these.
+/// Closes all descriptors inherited from the owner except these.
 fn close_others(kept: &[i32]) {
     let mut kept = kept.to_vec();
     kept.sort_unstable();
     let mut from = 0;
     for next in kept.into_iter().map(|fd| fd as u32).chain([u32::MAX]) {
         if from < next {
-            // SAFETY: whoever had them open is another process.
+            // SAFETY: this process has a copy of the owner's table and does not run the code that
+            // opened these descriptors.
             unsafe { libc::syscall(libc::SYS_close_range, from, next - 1, 0) };
         }
         from = next.saturating_add(1);
     }
 }
 
-/// Maps what other domains have.
+/// Maps the views of other domains' segments.
 fn look_around(control: Control, memory: &Memory, ids: &Range<u32>) -> Result<Views, Error> {
     memory.map_alias_again()?;
     let layout = control.layout();
@@ -136,8 +140,8 @@ fn look_around(control: Control, memory: &Memory, ids: &Range<u32>) -> Result<Vi
     Ok(views)
 }
 
-/// Makes a task. `Err` also has the process that could not become one. `fixed` has what tasks of
-/// these IDs took outside their segments.
+/// Starts a task. The error includes the process that could not become a task, if there is one.
+/// `fixed` has the address ranges that tasks of these IDs took outside their segments.
 fn make(
     control: Control,
     fixed: &mut HashMap<u32, Range<u64>>,
@@ -156,7 +160,8 @@ fn make(
     attributes.fds = Some(here.zip(numbers).map(|(here, (_, there))| (here, there)).collect());
     let program = Program::open_fixed(&path, arguments).map_err(|error| alone(error.into()))?;
     let segment_size = attributes.segment_size.unwrap_or(control.layout().segment_size());
-    // SAFETY: what a task of this ID has left, that has ended.
+    // SAFETY: the owner took the slot, so the last task of this ID has ended. Both ranges hold only
+    // mappings that it left.
     unsafe {
         owner::unmap_left(control, id);
         if let Some(left) = fixed.remove(&id) {
@@ -165,7 +170,8 @@ fn make(
     }
     let headers = &program.executable.headers;
     let stack = attributes.limits.iter().find(|limit| limit.0 == libc::RLIMIT_STACK);
-    // SAFETY: the owner holds the slot.
+    // SAFETY: the owner took the slot before it sent the request, and `unmap_left` emptied the
+    // segment.
     let task = unsafe {
         space::load_into(
             &control,
@@ -177,13 +183,13 @@ fn make(
             0,
         )
     };
-    // Where another lies at these addresses, they are that one's.
+    // On `Taken`, the addresses belong to another program.
     let is_taken = |error: &LoadError| matches!(error.kind, LoadErrorKind::Taken(_));
     if headers.is_fixed && !task.as_ref().is_err_and(is_taken) {
         fixed.insert(id, nagaya_loader::fixed_addresses(headers));
     }
     let task = task.map_err(|error| alone(error.into()))?;
-    // SAFETY: just loaded for this slot.
+    // SAFETY: `load_into` filled in `task` for slot `id`, and only this call starts it.
     let started = unsafe { child::start_sibling(control, id, task, &comm(&path), &attributes) };
     started.map_err(|(error, pid)| (error.into(), pid))
 }

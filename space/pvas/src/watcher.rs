@@ -1,8 +1,8 @@
-//! The watcher: one thread a process that owns spaces. It hears of tasks that end or
-//! leave, and gives their memory and IDs back.
+//! The watcher: one thread in each process that owns spaces. It detects tasks that end or leave,
+//! and frees their memory and IDs.
 //!
-//! It keeps a descriptor table of its own, so that the PID descriptors of thousands of
-//! tasks appear neither in the owner's table nor in that of any child.
+//! The thread has a private descriptor table, so the pidfds of thousands of tasks appear neither in
+//! the owner's table nor in any child's.
 
 use std::collections::HashMap;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -20,33 +20,33 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::error::Error;
 use crate::owner;
 
-/// A task, to be watched.
+/// A task to watch.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    /// Its space, by its key.
+    /// Key of its space.
     pub space: u64,
-    /// That space's.
+    /// Control area of its space.
     pub control: Control,
-    /// Its ID there.
+    /// Its ID in the space.
     pub id: u32,
     /// Its PID.
     pub pid: u32,
-    /// A process that has the mm in which it became a task, and stays.
+    /// A process that stays in the mm in which the task started.
     pub domain: u32,
 }
 
-/// What the owner asks of the watcher.
+/// A request from the owner to the watcher.
 #[derive(Debug)]
 enum Request {
     /// Watch the new task in this slot.
     Add { task: Task, answer: Arc<Answer> },
-    /// Reclaim what has ended at once.
+    /// Reclaim the tasks that have ended, now.
     Settle { space: u64, answer: Arc<Answer> },
-    /// Kill all tasks of the space, and answer when their memory is back.
+    /// Kill all tasks of the space, and answer when their memory is free.
     Destroy { space: u64, answer: Arc<Answer> },
 }
 
-/// Where a requester waits.
+/// The answer to a request, for which the requester waits.
 #[derive(Debug, Default)]
 struct Answer {
     result: Mutex<Option<Result<(), Errno>>>,
@@ -76,14 +76,14 @@ pub struct Watcher {
     requests: Mutex<Vec<Request>>,
     tid: AtomicU32,
     started: AtomicBool,
-    /// The call that the thread cannot work without, if it failed.
+    /// The required call that failed when the thread started, if any.
     failed: OnceLock<(&'static str, Errno)>,
     pid: u32,
 }
 
 impl Watcher {
-    /// The process's watcher, started at the first call. A forked child of an owner has
-    /// none, and owns nothing.
+    /// Returns the process's watcher, and starts it at the first call. A forked child of an owner
+    /// owns no spaces and has no watcher.
     pub fn get() -> Result<&'static Self, Error> {
         static WATCHER: OnceLock<Watcher> = OnceLock::new();
         let watcher = WATCHER.get_or_init(|| Self {
@@ -109,11 +109,12 @@ impl Watcher {
     }
 
     fn start(&'static self) -> Result<(), Error> {
-        // The thread inherits a full mask: it takes no signal of the program's, and
-        // SIGURG, which it reads from a descriptor, stays pending until then.
+        // The thread inherits a full signal mask, so it takes none of the program's signals.
+        // SIGURG, which it reads from a signalfd, stays pending until then.
         let mut before = 0u64;
         let all = u64::MAX;
-        // SAFETY: eight-byte sets, as the kernel's are.
+        // SAFETY: both pointers are null or to u64 variables of this call, and the kernel's sigset
+        // has eight bytes.
         let mask = |set: *const u64, old: *mut u64| unsafe {
             libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, set, old, 8)
         };
@@ -132,7 +133,7 @@ impl Watcher {
         })
     }
 
-    /// TID, by which the gate calls it.
+    /// Returns the TID, to which the gate sends SIGURG.
     pub fn tid(&self) -> u32 {
         self.tid.load(Ordering::Acquire)
     }
@@ -143,27 +144,30 @@ impl Watcher {
     }
 
     fn wake(&self) {
-        // SAFETY: a signal that only its descriptor receives, to our own thread.
+        // SAFETY: tgkill touches no memory. The thread has SIGURG blocked and reads it from its
+        // signalfd.
         unsafe { libc::syscall(libc::SYS_tgkill, self.pid, self.tid(), libc::SIGURG) };
     }
 
-    /// Watches a new task. Returns when it is certain to be noticed, whatever becomes of it.
-    /// Error: EMFILE where the limit of open files is too low for so many tasks.
+    /// Watches a new task. After the return the watcher will notice its end in any case.
+    ///
+    /// # Errors
+    /// EMFILE if the limit of open files is too low for the number of tasks.
     pub fn add(&self, task: Task) -> Result<(), Errno> {
         let answer = Arc::<Answer>::default();
         self.send(Request::Add { task, answer: answer.clone() });
         answer.wait()
     }
 
-    /// Returns once the tasks of a space that have ended are reclaimed. Their parent may
-    /// have waited for them before we heard of their end.
+    /// Waits until the ended tasks of a space are reclaimed. The owner may have waited for a task
+    /// before the watcher noticed its end.
     pub fn settle(&self, space: u64) {
         let answer = Arc::<Answer>::default();
         self.send(Request::Settle { space, answer: answer.clone() });
         let _ = answer.wait();
     }
 
-    /// Kills the tasks of a space and returns when all their memory is back.
+    /// Kills the tasks of a space, and returns when all their memory is free.
     pub fn destroy(&self, space: u64) {
         let answer = Arc::<Answer>::default();
         self.send(Request::Destroy { space, answer: answer.clone() });
@@ -183,45 +187,46 @@ struct Loop {
     epoll: OwnedFd,
     signals: OwnedFd,
     tasks: HashMap<u64, Watched>,
-    /// Those that have ended, whose memory somebody still works in.
+    /// Ended tasks that another task may still hold.
     ended: Vec<Task>,
     next: u64,
     destroying: HashMap<u64, Arc<Answer>>,
-    /// Path of the owner's program, to tell who has left.
+    /// Path of the owner's program, to recognise tasks that have left.
     own_exe: PathBuf,
 }
 
 /// Event data of the signal descriptor.
 const SIGNALS: u64 = 0;
-/// How often to look whether a leaving task has left, and whether one that has ended is still
-/// held; both take less than this as a rule.
+/// Poll interval for leaving tasks, and for ended tasks that are held. Both conditions usually end
+/// sooner.
 const POLL: Duration = Duration::from_millis(1);
 
 impl Loop {
-    /// Fails with the name of the call that failed.
+    /// Sets up the calling thread as the watcher. The error has the name of the failed call.
     fn new(watcher: &'static Watcher) -> Result<Self, (&'static str, Errno)> {
         let last = |call| {
             let error = std::io::Error::last_os_error();
             (call, Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
         };
-        // A table of our own, empty (Linux 5.9).
-        // SAFETY: no arguments in memory. Only this thread's table is emptied.
+        // CLOSE_RANGE_UNSHARE (Linux 5.9) gives the thread a private, empty descriptor table.
+        // SAFETY: the call has no arguments in memory and empties only this thread's descriptor
+        // table.
         let result = unsafe { libc::syscall(libc::SYS_close_range, 0, u32::MAX, 2) };
         if result < 0 {
             return Err(last("close_range"));
         }
-        // Where it is forbidden, that shows before a program runs and not after.
+        // A seccomp filter that forbids pidfd_open is detected here, before a program runs.
         pidfd_open(rustix::process::getpid(), PidfdFlags::empty())
             .map_err(|e| ("pidfd_open", e))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| ("epoll", e))?;
         let set = 1u64 << (libc::SIGURG - 1);
         let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
-        // SAFETY: an eight-byte set.
+        // SAFETY: `set` is a u64, and the kernel's sigset has eight bytes.
         let fd = unsafe { libc::syscall(libc::SYS_signalfd4, -1, &raw const set, 8, flags) };
         if fd < 0 {
             return Err(last("signalfd"));
         }
-        // SAFETY: a new descriptor.
+        // SAFETY: signalfd4 returned this new descriptor, so it has no other owner.
         let signals = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         epoll::add(&epoll, &signals, epoll::EventData::new_u64(SIGNALS), epoll::EventFlags::IN)
             .map_err(|e| ("epoll", e))?;
@@ -253,7 +258,7 @@ impl Loop {
                 timeout.as_ref(),
             );
             if waited.is_err() {
-                continue; // EINTR: no other error can come of these descriptors
+                continue; // EINTR: these descriptors cause no other error
             }
             let ended: Vec<u64> = events.iter().map(|e| e.data.u64()).collect();
             for key in ended {
@@ -305,14 +310,14 @@ impl Loop {
         let target = Pid::from_raw(task.pid as i32).ok_or(Errno::SRCH)?;
         let pidfd = match pidfd_open(target, PidfdFlags::empty()) {
             Ok(fd) => fd,
-            // Ended and reaped already, as where SIGCHLD is ignored.
+            // The task has already ended and been reaped, as happens if SIGCHLD is ignored.
             Err(Errno::SRCH) => {
                 self.end(task);
                 return Ok(());
             }
             Err(errno) => {
-                // SAFETY: the requester has not returned the PID to anybody, so it is
-                // our child's; once it is reaped nobody runs in its segment.
+                // SAFETY: the requester has not returned the PID yet, so it still names our child.
+                // After the reap no thread runs in its segment.
                 unsafe {
                     libc::kill(task.pid as i32, libc::SIGKILL);
                     crate::child::reap(task.pid);
@@ -333,19 +338,21 @@ impl Loop {
         }
     }
 
-    /// The process has ended, or has another mm: no thread of it is left in the segment.
+    /// Announces the end of a task whose process has ended or has another mm. No thread of it is
+    /// left in the segment.
     fn end(&mut self, task: Task) {
         owner::announce_end(task.control, task.id);
         self.ended.push(task);
         self.reclaim_ended();
     }
 
-    /// Takes back the memory of those who have ended, and whom nobody holds.
+    /// Frees the memory of ended tasks that no task holds.
     fn reclaim_ended(&mut self) {
         self.ended.retain(|&Task { control, id, .. }| {
             let held = control::hold::is_held(control, id);
             if !held {
-                // SAFETY: what `end` says, and nobody holds it.
+                // SAFETY: `end` got this task after its last thread had left the segment, and no
+                // task holds it.
                 unsafe { owner::reclaim(control, id) };
             }
             held
@@ -384,17 +391,17 @@ impl Watched {
         self.task.control.slot(self.task.id).state.load(Ordering::Acquire) == slot_state::LEAVING
     }
 
-    /// Whether execve has given the process another mm.
+    /// Returns true if execve has given the process another mm.
     fn has_left(&self, own_exe: &std::path::Path) -> bool {
         const KCMP_VM: i32 = 1;
-        // SAFETY: no arguments in memory.
+        // SAFETY: kcmp has no arguments in memory.
         let compared = unsafe {
             libc::syscall(libc::SYS_kcmp, self.task.domain, self.task.pid, KCMP_VM, 0, 0)
         };
         if compared >= 0 {
             return compared != 0;
         }
-        // Not permitted here: another program in the mm tells as well.
+        // kcmp is not permitted. A different executable also shows another mm.
         match std::fs::read_link(format!("/proc/{}/exe", self.task.pid)) {
             Ok(exe) => exe != own_exe,
             Err(_) => false,
