@@ -1,7 +1,7 @@
-//! What a living task's control block says. The task may end, and its block go, at any
-//! moment, so the block is never read by pointer: the kernel is asked to copy it, through a
-//! pipe, which gives EFAULT where nothing is. (`process_vm_readv` would do in one call, but
-//! container runtimes forbid it, and `/proc/self/mem` needs `/proc`.)
+//! Reads the control blocks of living tasks. A task may end at any moment, and its block with it,
+//! so a pointer to the block may become invalid. The kernel copies the block through a pipe, and
+//! returns EFAULT for unmapped memory. (`process_vm_readv` would need one call only, but container
+//! runtimes forbid it. `/proc/self/mem` needs `/proc`.)
 
 use std::mem::offset_of;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,51 +10,54 @@ use nagaya_gate::abi::Task;
 use rustix::io::Errno;
 use rustix::pipe::PipeFlags;
 
-/// What is shown of a task's control block.
+/// The displayed part of a task's control block.
 #[derive(Debug, Default)]
 pub struct Block {
-    /// Begin of the heap.
+    /// Start of the heap.
     pub heap: u64,
-    /// Begin of the mmap area.
+    /// Start of the mmap area.
     pub mmap: u64,
     /// End of the mmap area.
     pub mmap_end: u64,
-    /// Copies between tasks that it made in user space.
+    /// Copies between tasks that the task made in user space.
     pub copies: u64,
-    /// Bytes in these.
+    /// Bytes in these copies.
     pub copied_bytes: u64,
     /// System-call sites that the gate patched.
     pub sites_patched: u64,
-    /// System-call sites whose number it could not tell.
+    /// System-call sites whose number the gate could not determine.
     pub sites_unreached: u64,
 }
 
-/// Reads control blocks.
+/// Reads control blocks through a pipe.
 #[derive(Debug)]
 pub struct Reader {
     from: OwnedFd,
     to: OwnedFd,
 }
 
-/// The part of the block that is read: all in front of the long path of the program.
+/// Bytes of the block that are read: all in front of the long path of the program.
 const SIZE: usize = offset_of!(Task, exe_length);
-// A pipe takes this much at once, however many the user has.
+// A pipe takes one page at once, however many pipes the user has.
 const _: () = assert!(SIZE <= 4096);
 
 impl Reader {
-    /// Errors: EMFILE, ENFILE.
+    /// Makes the pipe.
+    ///
+    /// # Errors
+    /// EMFILE or ENFILE.
     pub fn new() -> Result<Self, Errno> {
         let (from, to) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         Ok(Self { from, to })
     }
 
-    /// The block at `address`, if one is there.
+    /// Returns the block at `address`, or `None` if the memory is not mapped.
     pub fn read(&self, address: u64) -> Option<Block> {
-        // SAFETY: the kernel reads; an address that is not mapped gives EFAULT, or less
-        // than was asked for.
+        // SAFETY: only the kernel dereferences the address. For unmapped memory it returns EFAULT
+        // or a short count.
         let written = unsafe { libc::write(self.to.as_raw_fd(), address as *const _, SIZE) };
         let mut bytes = [0u8; SIZE];
-        // Also what is not a whole block must leave the pipe.
+        // An incomplete block must leave the pipe too.
         let read = rustix::io::read(&self.from, &mut bytes);
         if written != SIZE as isize || read != Ok(SIZE) {
             return None;
@@ -81,7 +84,8 @@ mod tests {
     #[test]
     fn what_is_not_there_is_none_and_disturbs_no_later_read() {
         let page = 4096;
-        // SAFETY: a new mapping of two pages, of which the second is given back.
+        // SAFETY: the kernel chooses the address of the two pages, and only the second one is
+        // unmapped.
         let memory = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             let protection = libc::PROT_READ | libc::PROT_WRITE;

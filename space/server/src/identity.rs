@@ -1,9 +1,10 @@
-//! What decides whether a program may be a task of a server: rights and namespaces.
+//! The identity of a process: its rights and namespaces, which decide if it may be a task of a
+//! server.
 //!
 //! A task runs with the rights and in the namespaces of its server. So a program becomes a task
-//! of a server that has the same ones. The mount namespace and the root directory are an
-//! exception: a server with the right to do so starts the task in those of the program's stub
-//! ([`crate::mounts`]).
+//! only of a server that has the same ones. The mount namespace and the root directory are an
+//! exception. A server with enough rights starts the task in the mount namespace and root of the
+//! program's stub ([`crate::mounts`]).
 
 use std::fmt;
 use std::fs;
@@ -11,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 
 use serde::{Deserialize, Serialize};
 
-/// Lines of /proc/PID/status, and what people call them.
+/// Lines of /proc/PID/status, and their names in messages.
 const RIGHTS: &[(&str, &str)] = &[
     ("Uid", "users"),
     ("Gid", "groups"),
@@ -25,7 +26,7 @@ const RIGHTS: &[(&str, &str)] = &[
     ("Seccomp", "seccomp filters"),
     ("Seccomp_filters", "seccomp filters"),
 ];
-/// Entries of /proc/PID/ns, and what people call them.
+/// Entries of /proc/PID/ns, and their names in messages.
 const NAMESPACES: &[(&str, &str)] = &[
     ("mnt", MOUNTS),
     ("pid", "PID namespaces"),
@@ -54,7 +55,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The calling process's.
+    /// Returns the identity of the calling process.
     pub fn of_this_process() -> Self {
         let link = |name: &(&str, &str)| {
             let link = fs::read_link(format!("/proc/self/ns/{}", name.0)).unwrap_or_default();
@@ -69,17 +70,18 @@ impl Identity {
         }
     }
 
-    /// A number that differs where identities do, in all likelihood.
+    /// Returns a hash of the identity.
     pub fn number(&self) -> u64 {
         fnv1a(self.to_string().as_bytes())
     }
 
-    /// Whether a process has these rights, as far as /proc tells: `None` where it does not.
+    /// Returns true if the process `pid` has the same rights, or `None` if /proc does not show
+    /// them.
     pub fn has_rights(&self, pid: i32) -> Option<bool> {
         (pid > 0).then(|| rights(&pid.to_string()))?.map(|rights| rights == self.rights)
     }
 
-    /// What differs, for people.
+    /// Returns the names of all differences, for messages.
     pub fn differences(&self, other: &Self) -> Vec<String> {
         let value = |identity: &Self, key: &str| {
             let found = identity.rights.iter().find(|right| right.0 == key);
@@ -101,14 +103,14 @@ impl Identity {
         names
     }
 
-    /// Whether only what a server can provide for a single task differs: mounts.
+    /// Returns true if only the mounts differ, which a server can set for a single task.
     pub fn differs_in_mounts_only(&self, other: &Self) -> bool {
         let differences = self.differences(other);
         !differences.is_empty() && differences.iter().all(|it| it == MOUNTS || it == ROOTS)
     }
 }
 
-/// Text that differs where identities do.
+/// Formats all parts of the identity, as input of the hash.
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (key, value) in &self.rights {
@@ -122,14 +124,14 @@ impl fmt::Display for Identity {
     }
 }
 
-/// FNV-1a, 64 bits: the same in every build, which the stubs of one job need.
+/// Returns the 64-bit FNV-1a hash. It is the same in every build, as the stubs of one job need.
 pub fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
     })
 }
 
-/// Rights of a process of this PID namespace. `None`: /proc does not tell.
+/// Returns the rights of a process of this PID namespace, or `None` if /proc does not show them.
 fn rights(pid: &str) -> Option<Vec<(String, String)>> {
     let status = fs::read(format!("/proc/{pid}/status")).ok()?;
     let status = String::from_utf8_lossy(&status);

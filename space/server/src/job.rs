@@ -1,9 +1,9 @@
-//! Which processes form a job on this node, and where their node server listens.
+//! Jobs: the processes that form a job on this node, and the path of their node server's socket.
 //!
-//! A job is what the launcher calls one; several jobs and users on a node stay apart.
-//! Processes of one job that differ in rights or namespaces have servers of their own
-//! ([`Identity`]), whose sockets lie beside each other: `NAME-JOB-IDENTITY.sock`, with a number
-//! each for job and identity. One lock file, `NAME-JOB.lock`, serves all servers of a job.
+//! The launcher defines a job. Several jobs and users on a node stay separate. Processes of one job
+//! that differ in rights or namespaces have separate servers ([`Identity`]), with sockets in one
+//! directory: `NAME-JOB-IDENTITY.sock`. JOB and IDENTITY are numbers. One lock file,
+//! `NAME-JOB.lock`, serves all servers of a job.
 
 use std::fs;
 use std::io;
@@ -19,18 +19,19 @@ use crate::identity::{Identity, fnv1a};
 /// The job of the calling process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Job {
-    /// Shown to people, and what tasks are named after.
+    /// Name of the job in messages and in the names of its tasks.
     pub name: String,
-    /// How many tasks the launcher will start on this node, if it says so.
+    /// Number of tasks that the launcher will start on this node, or an upper limit, if it reports
+    /// one.
     pub local_tasks: Option<u32>,
-    /// Which of them this is.
+    /// Index of this process among them.
     pub local_rank: Option<u32>,
-    /// How many processes it has on this node for certain.
+    /// Exact number of processes of the job on this node, if known.
     pub expected_tasks: Option<u32>,
 }
 
-/// The variables in which launchers give the number of processes on this node: Open MPI's,
-/// MPICH's and Intel MPI's, MVAPICH's, PMIx's.
+/// Variables with the number of processes on this node: Open MPI's, MPICH's and Intel MPI's,
+/// MVAPICH's, PMIx's.
 const LOCAL_SIZE: &[&str] = &[
     "OMPI_COMM_WORLD_LOCAL_SIZE",
     "MPI_LOCALNRANKS",
@@ -40,9 +41,9 @@ const LOCAL_SIZE: &[&str] = &[
 /// Slurm's list of tasks for each node, such as `2(x3),1`, and this node's index in it.
 const SLURM_SIZES: &str = "SLURM_STEP_TASKS_PER_NODE";
 const SLURM_NODE: &str = "SLURM_NODEID";
-/// What a node may have fewer of.
+/// Slurm's upper limit of tasks on a node.
 const LOCAL_SIZE_MAX: &str = "SLURM_NTASKS_PER_NODE";
-/// And which of them one is.
+/// Variables with the local rank of a process.
 const LOCAL_RANK: &[&str] = &[
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "MPI_LOCALRANKID",
@@ -52,8 +53,8 @@ const LOCAL_RANK: &[&str] = &[
 ];
 
 impl Job {
-    /// From a name given by the user, or the launcher's environment; a job of its own if
-    /// there is neither.
+    /// Returns the job of the given name, or the launcher's job according to its environment.
+    /// Without either, returns a new job for this process alone.
     pub fn of_environment(name: Option<&str>, variable: &dyn Fn(&str) -> Option<String>) -> Self {
         let given = |key: &str| variable(key).filter(|value| !value.is_empty());
         let number = |keys: &[&str]| keys.iter().find_map(|key| given(key)?.parse::<u32>().ok());
@@ -62,8 +63,8 @@ impl Job {
         } else if let Some(name) = given("NAGAYA_JOB") {
             name
         } else if let Some(launcher) = given("PMI_FD").and_then(|fd| peer_pid(fd.parse().ok()?)) {
-            // Launchers with PMIx close this socket: where it is open, its launcher is the inner
-            // one.
+            // Launchers with PMIx close this socket. If it is open, its launcher is the inner of
+            // two.
             of_process(launcher)
         } else if let Some(namespace) = given("PMIX_NAMESPACE") {
             format!("pmix:{namespace}")
@@ -86,28 +87,28 @@ impl Job {
         }
     }
 
-    /// The same job's programs that are linked to fixed addresses, where the job's space was made
-    /// for others.
+    /// Returns the job for programs linked to fixed addresses, if this job's space cannot have
+    /// domains.
     pub fn apart(&self) -> Self {
         Self { name: format!("{}.fixed", self.name), ..self.clone() }
     }
 
-    /// Whether a job of this name is one of [`Job::apart`], which has some of the ranks only.
+    /// Returns true if the name was made by [`Job::apart`]. Such a job has only some of the ranks.
     pub fn is_apart(name: &str) -> bool {
         name.ends_with(".fixed")
     }
 
-    /// Path of the socket in `directory` of the job's server for programs of this identity.
+    /// Returns the path in `directory` of the job's socket for programs of this identity.
     pub fn socket(&self, directory: &Path, identity: &Identity) -> PathBuf {
         directory.join(format!("{}-{:016x}.sock", self.stem(), identity.number()))
     }
 
-    /// Path of the job's lock file in `directory`.
+    /// Returns the path in `directory` of the job's lock file.
     pub fn lock(&self, directory: &Path) -> PathBuf {
         directory.join(format!("{}.lock", self.stem()))
     }
 
-    /// Paths of all sockets of the job in `directory`, whatever the identity.
+    /// Returns the paths in `directory` of all sockets of the job, for all identities.
     pub fn sockets(&self, directory: &Path) -> Vec<PathBuf> {
         let prefix = format!("{}-", self.stem());
         let entries = fs::read_dir(directory).into_iter().flatten().flatten();
@@ -118,7 +119,7 @@ impl Job {
         paths
     }
 
-    /// A readable part and a number that stands for the name.
+    /// Returns the common part of file names: a readable part and a hash of the job's name.
     fn stem(&self) -> String {
         let readable: String = self
             .name
@@ -130,13 +131,13 @@ impl Job {
     }
 }
 
-/// The name of a job whose launcher on this node is this process.
+/// Returns the name of a job whose launcher on this node is this process.
 fn of_process(launcher: i32) -> String {
     format!("pmi:{launcher}.{}", start_time(launcher).unwrap_or(0))
 }
 
-/// Entry `node` of a list of Slurm's, such as `2(x3),1`: 2 for the first three nodes, 1 for the
-/// fourth.
+/// Returns entry `node` of a list of Slurm, such as `2(x3),1`: 2 for the first three nodes, 1 for
+/// the fourth.
 fn nth_of_slurms(list: &str, node: u32) -> Option<u32> {
     let mut nodes = 0;
     for entry in list.split(',') {
@@ -152,12 +153,12 @@ fn nth_of_slurms(list: &str, node: u32) -> Option<u32> {
     None
 }
 
-/// The process at the other end of a launcher's PMI socket.
+/// Returns the PID of the process at the other end of a launcher's PMI socket.
 fn peer_pid(fd: i32) -> Option<i32> {
     if fd < 0 {
         return None;
     }
-    // SAFETY: only asked for its peer; a number that is no descriptor gives EBADF.
+    // SAFETY: the borrow only queries the socket's peer. A number that is not open gives EBADF.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     peer::credentials(fd).ok().map(|peer| peer.pid).filter(|&pid| pid > 0)
 }
@@ -166,10 +167,10 @@ fn parent_pid() -> i32 {
     rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
 }
 
-/// When a process started, in clock ticks since boot: tells it from a later one with the
-/// same PID.
+/// Returns the start time of a process in clock ticks since boot. It distinguishes the process from
+/// a later one with the same PID.
 fn start_time(pid: i32) -> Option<u64> {
-    // The program's name in it may be any bytes.
+    // The program's name in the line may be any bytes.
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
@@ -179,7 +180,8 @@ pub fn directory() -> Result<PathBuf, Failure> {
     control::directory().map_err(Failure::ours)
 }
 
-/// Listens on `path`, for this user alone, in place of a server that was killed.
+/// Listens on `path`, accessible to this user only. Replaces the socket of a server that was
+/// killed.
 pub fn listen(path: &Path) -> io::Result<UnixListener> {
     let _ = fs::remove_file(path);
     let before = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
@@ -188,7 +190,8 @@ pub fn listen(path: &Path) -> io::Result<UnixListener> {
     listener
 }
 
-/// Refuses a peer that is not this user. Its PID is 0 in another PID namespace.
+/// Returns the peer's PID, or an error if the peer is another user. The PID is 0 if the peer is in
+/// another PID namespace.
 pub fn check_peer(socket: impl AsFd) -> Result<i32, Failure> {
     let peer = peer::credentials(socket)
         .map_err(|error| Failure::ours(format!("cannot tell who is at the socket: {error}")))?;

@@ -1,18 +1,18 @@
-//! The node server: the one Nagaya process that a job has on a node.
+//! The node server: the one Nagaya process of a job on a node.
 //!
-//! It owns the space and is the parent of the tasks. Programs come to it through *stubs*:
-//! the processes that a foreign launcher started with `nagaya exec`. A stub sends all
-//! that a process inherits ([`inherit`]), and then stands for the task towards its
-//! launcher ([`stub`]): signals go down, stops and the end come up.
+//! The server owns the job's space and is the parent of its tasks. Programs reach it through
+//! *stubs*, the processes that a foreign launcher started with `nagaya exec`. A stub sends all
+//! state that a process inherits ([`inherit`]). Then it represents the task to its launcher
+//! ([`stub`]): it forwards signals to the task, and reports the task's stops and its end.
 //!
-//! - [`identity`]: rights and namespaces, which decide whether a program may be a task of a server;
-//! - [`mounts`]: tasks in mount namespaces of their own;
-//! - [`job`]: which processes belong together, and where their socket is;
-//! - [`reach`]: connecting to it, and starting it;
-//! - [`protocol`]: what stub and server say;
+//! - [`identity`]: rights and namespaces, which decide if a program may be a task of a server;
+//! - [`mounts`]: tasks in other mount namespaces;
+//! - [`job`]: the processes that form a job, and the path of its socket;
+//! - [`reach`]: connects to a job's server, and starts it;
+//! - [`protocol`]: the messages between stubs and server;
 //! - [`server`]: the server itself, also inside `nagaya run`;
-//! - [`settings`]: what MPI libraries must be told;
-//! - [`query`]: what `nagaya ps` and `nagaya maps` ask.
+//! - [`settings`]: settings that MPI libraries need;
+//! - [`query`]: the requests of `nagaya ps` and `nagaya maps`.
 
 mod block;
 pub mod identity;
@@ -28,17 +28,17 @@ pub mod server;
 pub mod settings;
 pub mod stub;
 
-/// A failure with one line to show, and the exit status that goes with it.
+/// A failure: one line to print, and the exit status.
 #[derive(Debug)]
 pub struct Failure {
-    /// What, where, what to do.
+    /// One line: the failure, its object, and a remedy.
     pub message: String,
-    /// 125: we failed; 126: the program cannot be run; 127: it was not found.
+    /// 125: Nagaya failed; 126: the program cannot be run; 127: it was not found.
     pub status: i32,
 }
 
 impl Failure {
-    /// Nagaya itself failed.
+    /// Returns a failure of Nagaya itself, with status 125.
     pub fn ours(message: impl Into<String>) -> Self {
         Self { message: message.into(), status: 125 }
     }
@@ -63,12 +63,13 @@ impl From<&pvas::Error> for Failure {
     }
 }
 
-/// Whether the program is linked to fixed addresses; what is wrong with it is seen later.
+/// Returns true if the program is linked to fixed addresses. An invalid program gives false; the
+/// server reports its error later.
 pub fn is_fixed(path: &std::path::Path) -> bool {
     pvas::is_fixed(path).unwrap_or(false)
 }
 
-/// Release of the running kernel, major and minor.
+/// Returns the release of the running kernel, major and minor.
 pub fn kernel_version() -> (u32, u32) {
     let name = rustix::system::uname();
     let release = name.release().to_string_lossy();

@@ -1,5 +1,5 @@
-//! What lies in the segments of a space: `smaps` of one process of each domain, read with
-//! the layout in mind.
+//! The mappings in the segments of a space. They come from `smaps` of one process of each domain,
+//! cut by the layout of segments.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 /// One mapping in a segment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Mapping {
-    /// Task that the segment belongs to.
+    /// ID of the task that owns the segment.
     pub id: u32,
     /// First address.
     pub start: u64,
-    /// First address behind it.
+    /// Address behind the last byte.
     pub end: u64,
     /// As in /proc: `rwxp`.
     pub permissions: String,
@@ -25,33 +25,34 @@ pub struct Mapping {
     pub part: String,
     /// Resident bytes.
     pub resident: u64,
-    /// The file, if it is one.
+    /// Path of the mapped file; empty for anonymous memory.
     pub file: String,
 }
 
-/// Where a task's program and mappings begin; what the layout alone does not say.
+/// Start addresses of a task's areas, which the layout does not determine.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// ID.
     pub id: u32,
-    /// The heap begins here.
+    /// Start of the heap.
     pub heap: u64,
-    /// The mmap area begins here.
+    /// Start of the mmap area.
     pub mmap: u64,
-    /// It ends here, and what follows is stack.
+    /// End of the mmap area; the stack follows.
     pub mmap_end: u64,
 }
 
-/// What a process that has a domain's mm sees of the space.
+/// The space as seen by a process in a domain's mm.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// What lies in its own segments.
+    /// Mappings in the domain's own segments.
     pub mappings: Vec<Mapping>,
-    /// Resident bytes of the segments of other domains.
+    /// Resident bytes of views of other domains' segments.
     pub far: u64,
 }
 
-/// All mappings in the segments of `layout` that a process has whose domain has these IDs.
+/// Returns all mappings of a process in the segments of `layout`. `is_own` returns true for the IDs
+/// of the process's domain.
 pub fn read(
     pid: u32,
     layout: &SpaceLayout,
@@ -73,7 +74,7 @@ pub fn read(
                 is_view = id.is_some() && !wanted;
                 if let Some(id) = id.filter(|_| wanted) {
                     let parts = describe(layout, bounds, id, (start, end), rest);
-                    // All but the last have been counted by themselves.
+                    // `describe` has set the resident bytes of all parts but the last.
                     split_off = parts.iter().map(|part| part.resident).sum();
                     mappings.extend(parts);
                 }
@@ -92,13 +93,14 @@ pub fn read(
     Ok(Seen { mappings, far })
 }
 
-/// Bytes in a line of smaps, if it is this one.
+/// Returns the bytes in a line of smaps if the line has this field.
 fn size(line: &str, field: &str) -> Option<u64> {
     let value = line.strip_prefix(field)?;
     Some(value.trim().trim_end_matches(" kB").parse::<u64>().unwrap_or(0) << 10)
 }
 
-/// Libraries lie in the mmap area; what a file that is mapped executable fills is an image.
+/// Sets the part of libraries, which lie in the mmap area, to `image`. A file counts as a library
+/// if one of its mappings is executable.
 fn name_images(mappings: &mut [Mapping]) {
     let runs = |m: &&Mapping| m.permissions.contains('x') && m.file.starts_with('/');
     let images: HashSet<(u32, String)> =
@@ -110,26 +112,27 @@ fn name_images(mappings: &mut [Mapping]) {
     }
 }
 
-/// Resident bytes of `start..end`, anonymous memory of this mm.
+/// Returns the resident bytes of `start..end`, anonymous memory of this mm.
 fn resident(start: u64, end: u64) -> u64 {
     let mut pages = vec![0u8; ((end - start) / PAGE_SIZE) as usize];
-    // SAFETY: writes a byte for each page of the range; a gap in it is ENOMEM.
+    // SAFETY: mincore writes one byte for each page of the range, as `pages` has. A gap in the
+    // range gives ENOMEM.
     let result =
         unsafe { libc::mincore(start as *mut _, (end - start) as usize, pages.as_mut_ptr()) };
     let counted = pages.iter().filter(|&&page| page & 1 == 1).count() as u64;
     if result == 0 { counted * PAGE_SIZE } else { 0 }
 }
 
-/// Splits `start-end rest`; `None` for the other lines of smaps.
+/// Splits a line `start-end rest`. Returns `None` for the other lines of smaps.
 fn header(line: &str) -> Option<(u64, u64, &str)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
     Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, rest))
 }
 
-/// A mapping of the kernel's, cut where parts of the segment meet in it: the export area and the
-/// control block; in shared memory, the program's data and the heap. The last part's resident
-/// bytes are not known yet.
+/// Describes a mapping of the kernel, cut at the borders of the segment's parts. Such borders are
+/// the end of the export area and, in shared memory, the start of the heap. The last part's
+/// resident bytes are not known yet.
 fn describe(
     layout: &SpaceLayout,
     bounds: &[Bounds],

@@ -1,10 +1,10 @@
-//! Mount namespaces of stubs: a task starts in the mount namespace and root directory of its stub
-//! where these are not the server's.
+//! Mount namespaces of stubs. A task starts in the mount namespace and root directory of its stub
+//! if these differ from the server's.
 //!
-//! The server's thread goes there, opens the program and clones the task, which inherits both,
-//! and returns. The kernel allows that with CAP_SYS_ADMIN and CAP_SYS_CHROOT in the user
-//! namespace that owns the mount namespaces. Nothing else of the task changes: its rights are the
-//! server's, which are those of the stub ([`crate::identity`]).
+//! The server's thread enters them, opens the program, clones the task, which inherits both, and
+//! returns. The kernel allows that with CAP_SYS_ADMIN and CAP_SYS_CHROOT in the user namespace that
+//! owns the mount namespaces. The task keeps the server's rights, which equal the stub's
+//! ([`crate::identity`]).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -21,7 +21,7 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    /// Those of the calling thread.
+    /// Returns the mounts of the calling thread.
     pub fn of_this_thread() -> Result<Self, Errno> {
         let open = |path, flags| openat(CWD, path, flags | OFlags::CLOEXEC, Mode::empty());
         Ok(Self {
@@ -30,17 +30,17 @@ impl Mounts {
         })
     }
 
-    /// From descriptors, as [`Mounts::descriptors`] gives them.
+    /// Wraps descriptors, in the order of [`Mounts::descriptors`].
     pub fn from_descriptors(namespace: OwnedFd, root: OwnedFd) -> Self {
         Self { namespace, root }
     }
 
-    /// The namespace's and the root directory's descriptor.
+    /// Returns the descriptors of the namespace and of the root directory.
     pub fn descriptors(&self) -> [BorrowedFd<'_>; 2] {
         [self.namespace.as_fd(), self.root.as_fd()]
     }
 
-    /// The calling thread goes there. Its working directory becomes the root directory.
+    /// Moves the calling thread to these mounts. Its working directory becomes the root directory.
     fn enter(&self) -> Result<(), Errno> {
         let kind = Some(LinkNameSpaceType::Mount);
         move_into_link_name_space(self.namespace.as_fd(), kind)?;
@@ -49,7 +49,8 @@ impl Mounts {
     }
 }
 
-/// The calling thread is in the mounts of a stub; dropped, it returns to its own.
+/// A visit of the calling thread to a stub's mounts. Dropping it returns the thread to its own
+/// mounts.
 #[derive(Debug)]
 pub struct Visit {
     own: Mounts,
@@ -57,15 +58,15 @@ pub struct Visit {
 }
 
 impl Visit {
-    /// Goes to `mounts`. On an error the thread is where it was.
+    /// Enters `mounts`. After an error the thread is where it was.
     pub fn new(mounts: &Mounts) -> Result<Self, Errno> {
-        // SAFETY: this thread's root and working directory are no longer shared with the other
-        // threads of the server, none of which changes them.
+        // SAFETY: the call only ends the sharing of root and working directory with the server's
+        // other threads, none of which changes them.
         unsafe { unshare_unsafe(UnshareFlags::FS)? };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = openat(CWD, ".", flags, Mode::empty())?;
         let own = Mounts::of_this_thread()?;
-        // Whoever may not return must not go.
+        // Entering the own mounts first checks that the thread is allowed to return.
         own.enter()?;
         let visit = Self { own, directory };
         mounts.enter()?;
@@ -75,10 +76,10 @@ impl Visit {
 
 impl Drop for Visit {
     fn drop(&mut self) {
-        // Allowed before, and nothing has changed since. In foreign mounts the server must not
-        // serve anybody.
+        // `Visit::new` made the same call with success. In foreign mounts the server must not serve
+        // any stub.
         self.own.enter().expect("the server returns to its own mount namespace");
-        // Its own programs are named by absolute paths.
+        // A failure is harmless, because the server uses absolute paths.
         let _ = fchdir(&self.directory);
     }
 }

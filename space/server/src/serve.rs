@@ -1,4 +1,4 @@
-//! The life of a node server: it runs until no stub needs it, or reports why it cannot start.
+//! The life of a node server: it serves until no stub needs it, or reports why it cannot start.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
@@ -12,8 +12,8 @@ use crate::Failure;
 use crate::protocol::{Reply, Request, connection};
 use crate::server::Server;
 
-/// Tells the stub that started this process why there will be no server: its standard error
-/// is the only one that people see. Removes the files, whose lock that stub holds.
+/// Sends the stub that started this process the reason why there will be no server. Only the stub's
+/// standard error is visible to the user. Removes the files, whose lock the stub holds.
 pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) {
     let stub_is_late = Duration::from_secs(10);
     let listener = UnixListener::from(listener);
@@ -26,15 +26,15 @@ pub fn refuse(listener: OwnedFd, lock: &Path, socket: &Path, failure: &Failure) 
     let _ = stub.set_read_timeout(Some(stub_is_late));
     let _ = stub.set_nonblocking(false);
     let mut connection = connection(stub.into());
-    // What is unread when we close would be an error to the stub.
+    // Unread bytes at the close would reset the stub's connection.
     let _ = connection.receive::<Request>();
     let _ = std::fs::remove_file(socket);
     let _ = std::fs::remove_file(lock);
     let _ = connection.send(&Reply::Refused(failure.message.clone(), failure.status), &[]);
 }
 
-/// Runs a node server until nobody needs it. `lock` is the file that stubs lock while
-/// they connect, `socket` the path to remove at the end.
+/// Runs a node server until no stub needs it. Stubs lock the file `lock` while they connect.
+/// Removes `socket` and `lock` at the end.
 pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
     let grace = Duration::from_millis(50);
     let mut served = false;
@@ -43,15 +43,15 @@ pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
         server.turn(timeout);
         server.miss_ranks();
         served |= !server.is_idle();
-        // A stub that holds the lock is on its way to us. Before the first has come, we
-        // wait for it a while, since it is the one that started us.
+        // A stub that holds the lock is about to connect. Before the first stub has connected, the
+        // server waits for it, because that stub started the server.
         if server.is_idle() && (served || first_stub_is_late()) {
             let held = try_lock(lock);
             if let Err(Errno::WOULDBLOCK | Errno::INTR | Errno::MFILE | Errno::NFILE) = held {
                 continue;
             }
-            // With the lock, or where the directory has gone (a session's is removed at its
-            // end), so that nobody can reach us any more.
+            // The server has the lock, or the directory is gone, as a session's is at its end. In
+            // both cases no stub can connect any more.
             let _ = std::fs::remove_file(socket);
             let _ = std::fs::remove_file(lock);
             return;
@@ -59,7 +59,7 @@ pub fn serve_job(server: &mut Server, lock: &Path, socket: &Path) {
     }
 }
 
-/// Returns true if the server has run for a minute; asked while no stub has connected.
+/// Returns true once a minute has passed since the first call. Called while no stub has connected.
 fn first_stub_is_late() -> bool {
     static START: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     START.get_or_init(std::time::Instant::now).elapsed() > Duration::from_secs(60)

@@ -1,27 +1,28 @@
-//! How many of a job's ranks on this node are in the space, and when the others are missed.
+//! Counts the ranks of a job that are in the space of this node, and decides when ranks are
+//! missing.
 
 use std::time::{Duration, Instant};
 
-/// What the server knows of the ranks of its job on this node.
+/// The ranks of a job on this node, as far as its server knows them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ranks {
-    /// Tasks that stubs have started here.
+    /// Tasks that stubs have started in this space.
     pub present: u32,
-    /// Processes that the launcher starts on this node, as far as it tells.
+    /// Processes that the launcher starts on this node, if it reports that.
     pub expected: Option<u32>,
-    /// The user knows that others are apart, or has been told that some have not come.
+    /// The user knows that other ranks are in other spaces, or was told that ranks are missing.
     pub apart_is_known: bool,
-    /// When the first came.
+    /// Start time of the first rank.
     pub first: Option<Instant>,
-    /// Key of the connection of the stub of local rank 0, which tells the user.
+    /// Key of the connection of local rank 0's stub, which prints messages for the user.
     pub teller: Option<u64>,
 }
 
-/// Ranks that have not come after this time are missed.
+/// Ranks that have not started after this time count as missing.
 const RANKS_LATE: Duration = Duration::from_secs(30);
 
 impl Ranks {
-    /// A stub has started a task.
+    /// Counts a task that a stub has started.
     pub fn come(&mut self, stub: u64, local_rank: Option<u32>) {
         self.present += 1;
         self.first.get_or_insert_with(Instant::now);
@@ -30,7 +31,7 @@ impl Ranks {
         }
     }
 
-    /// When ranks will be missed, if that may come.
+    /// Returns the time at which ranks count as missing, if that can still happen.
     pub fn deadline(&self) -> Option<Instant> {
         let is_whole = self.expected.is_none_or(|expected| self.present >= expected);
         let is_over = is_whole || self.apart_is_known || self.teller.is_none();
