@@ -1,5 +1,5 @@
-//! `nagaya server`: the node server of a job whose tasks come through `nagaya exec`.
-//! Started by the first stub, with the listening socket as standard input.
+//! `nagaya server`: the node server of a job whose tasks start through `nagaya exec`. The first
+//! stub starts it, with the listening socket as standard input.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct Options {
     identity: Option<u64>,
 }
 
-/// Serves until the last task and the last stub have gone.
+/// Serves until the last task has ended and the last stub has disconnected.
 pub fn server(options: Options) -> Result<i32, Failure> {
     let listener: OwnedFd = std::io::stdin()
         .as_fd()
@@ -61,20 +61,22 @@ pub fn server(options: Options) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// Holds on to nothing of the stub that started us: its descriptors (readers would wait
-/// for their end), directory, process group and processors.
+/// Releases everything inherited from the stub that started this process. Open descriptors would
+/// keep their readers waiting. The server also leaves the stub's directory, process group and
+/// processors.
 fn detach(listener: &OwnedFd) {
     use std::os::fd::AsRawFd;
     let keep = listener.as_raw_fd();
     let cpus = [0xffu8; 1024];
-    // SAFETY: descriptors other than the listener and the standard ones are not ours; the
-    // mask is a kilobyte; the rest has no arguments in memory.
+    // SAFETY: this process owns no descriptors except the listener and the standard ones. `cpus`
+    // has the size that the call reads, and the name is a static C string.
     unsafe {
         libc::syscall(libc::SYS_close_range, 3, keep - 1, 0);
         libc::syscall(libc::SYS_close_range, keep + 1, u32::MAX, 0);
         libc::setpgid(0, 0);
         libc::syscall(libc::SYS_sched_setaffinity, 0, cpus.len(), cpus.as_ptr());
-        // The terminal's and the launcher's signals are for stubs; we end with the last.
+        // Signals of the terminal and the launcher are for stubs. The server ends after the last
+        // stub.
         for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPIPE] {
             libc::signal(signal, libc::SIG_IGN);
         }

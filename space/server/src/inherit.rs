@@ -1,5 +1,5 @@
-//! All that a process inherits besides descriptors, arguments and environment: read in
-//! the stub, given to the task.
+//! The state that a process inherits besides descriptors, arguments and environment. The stub reads
+//! it, and the server gives it to the task.
 
 use std::ffi::{CStr, CString};
 use std::fs;
@@ -35,12 +35,12 @@ const LIMITS: u32 = 16;
 const NODE_WORDS: usize = 16;
 
 impl Inheritance {
-    /// Reads the calling process's. `sigmask` is its signal mask at start.
+    /// Reads the calling process's state. `sigmask` is its signal mask at start.
     pub fn of_this_process(sigmask: u64) -> Self {
         let mut limits = Vec::new();
         for resource in 0..LIMITS {
             let mut limit = [0u64; 2];
-            // SAFETY: the kernel writes two 64-bit words.
+            // SAFETY: the kernel writes two 64-bit words to `limit`.
             let result = unsafe {
                 libc::syscall(libc::SYS_prlimit64, 0, resource, 0, (&raw mut limit).cast::<u64>())
             };
@@ -49,14 +49,14 @@ impl Inheritance {
             }
         }
         let mut affinity = vec![0u8; 8192];
-        // SAFETY: the kernel writes at most as many bytes as there are.
+        // SAFETY: the kernel writes at most `affinity.len()` bytes.
         let size = unsafe {
             libc::syscall(libc::SYS_sched_getaffinity, 0, affinity.len(), affinity.as_mut_ptr())
         };
         affinity.truncate(size.max(0) as usize);
         let mut nodes = vec![0u64; NODE_WORDS];
         let mut mode = 0i32;
-        // SAFETY: the kernel writes one int and at most NODE_WORDS words.
+        // SAFETY: the kernel writes one int to `mode` and at most NODE_WORDS words to `nodes`.
         let policy = unsafe {
             libc::syscall(
                 libc::SYS_get_mempolicy,
@@ -69,7 +69,7 @@ impl Inheritance {
         };
         let umask = rustix::process::umask(rustix::fs::Mode::empty());
         rustix::process::umask(umask);
-        // SAFETY: plain reads.
+        // SAFETY: both calls return numbers and have no arguments in memory.
         let (io_priority, slack) = unsafe {
             let io = libc::syscall(libc::SYS_ioprio_get, 1, 0) as i32;
             (io.max(0), libc::prctl(libc::PR_GET_TIMERSLACK).max(0) as u64)
@@ -80,9 +80,9 @@ impl Inheritance {
             limits,
             ignored_signals: ignored_signals(),
             sigmask,
-            // SAFETY: plain reads.
+            // SAFETY: getsid reads no memory.
             session: unsafe { libc::getsid(0) },
-            // SAFETY: a plain read.
+            // SAFETY: getpgrp reads no memory.
             group: unsafe { libc::getpgrp() },
             pid: std::process::id() as i32,
             nice: current_nice(),
@@ -94,25 +94,25 @@ impl Inheritance {
         }
     }
 
-    /// What the calling process's children inherit, which do not lead its session.
+    /// Returns the state that the calling process's children inherit. They do not lead its session.
     pub fn of_children(sigmask: u64) -> Self {
         Self { pid: 0, ..Self::of_this_process(sigmask) }
     }
 
-    /// Whether it ignores a signal.
+    /// Returns true if the process ignores a signal.
     pub fn ignores(&self, signal: i32) -> bool {
         self.ignored_signals & 1 << (signal - 1) != 0
     }
 
-    /// The stub's process group.
+    /// Returns the stub's process group.
     pub fn group(&self) -> i32 {
         self.group
     }
 
-    /// What the node server, in session `session`, asks of a new task.
+    /// Returns the attributes with which the node server, in session `session`, starts the task.
     pub fn attributes(&self, session: i32, own_cgroup: Option<&[u8]>) -> Attributes {
-        // A stub that leads a session gets a task that does too; one in our session a
-        // task in its group. A group of another session cannot be joined.
+        // If the stub leads a session, the task starts a new session too. If the stub is in the
+        // server's session, the task joins its group. A group of another session cannot be joined.
         let new_session = self.session == self.pid;
         let same_session = self.session == session && !new_session;
         let cgroup = self.cgroup.as_deref().filter(|c| Some(*c) != own_cgroup);
@@ -139,7 +139,7 @@ impl Inheritance {
 
 fn current_scheduler() -> (i32, i32) {
     let mut parameter = [0i32];
-    // SAFETY: one int is written.
+    // SAFETY: sched_getparam writes one int to `parameter`.
     let policy = unsafe {
         libc::syscall(libc::SYS_sched_getparam, 0, parameter.as_mut_ptr());
         libc::syscall(libc::SYS_sched_getscheduler, 0) as i32
@@ -148,19 +148,19 @@ fn current_scheduler() -> (i32, i32) {
 }
 
 fn current_nice() -> i32 {
-    // The raw call gives 20 - nice.
-    // SAFETY: a plain read.
+    // The system call itself returns 20 - nice.
+    // SAFETY: getpriority has no arguments in memory.
     20 - unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, 0) } as i32
 }
 
-/// Descriptors that a program started by exec would have.
+/// Returns the descriptors that a program started by exec would have.
 pub fn fds() -> io::Result<Vec<RawFd>> {
     let entries = fs::read_dir("/proc/self/fd")?;
     let mut numbers: Vec<RawFd> = entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
         .filter(|&fd| {
-            // SAFETY: asks for flags; a number that is no descriptor gives an error.
+            // SAFETY: F_GETFD only reads flags, and a number that is not open gives EBADF.
             let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) };
             flags >= 0 && flags & libc::FD_CLOEXEC == 0
         })
@@ -169,13 +169,14 @@ pub fn fds() -> io::Result<Vec<RawFd>> {
     Ok(numbers)
 }
 
-/// The environment as it is, also where it is not Unicode or has no `=`.
+/// Returns the environment unchanged, including entries that are not Unicode or lack `=`.
 pub fn environment() -> Vec<Vec<u8>> {
     unsafe extern "C" {
         static environ: *const *const libc::c_char;
     }
     let mut entries = Vec::new();
-    // SAFETY: libc's list of C strings, which our single-threaded callers do not change.
+    // SAFETY: `environ` is libc's list of C strings. The callers are single-threaded, so it does
+    // not change.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
@@ -186,12 +187,12 @@ pub fn environment() -> Vec<Vec<u8>> {
     entries
 }
 
-/// Signals with the disposition SIG_IGN, bit n-1 for signal n.
+/// Returns the signals with the disposition SIG_IGN, bit n-1 for signal n.
 fn ignored_signals() -> u64 {
     let mut mask = 0;
     for signal in 1..=64u64 {
         let mut action = [0u64; 4];
-        // SAFETY: the kernel writes its sigaction of four words.
+        // SAFETY: the kernel writes its sigaction of four words to `action`.
         let result = unsafe {
             libc::syscall(libc::SYS_rt_sigaction, signal, 0, (&raw mut action).cast::<u64>(), 8)
         };
@@ -202,7 +203,7 @@ fn ignored_signals() -> u64 {
     mask
 }
 
-/// `cgroup.procs` of the calling process's cgroup, where version 2 is mounted.
+/// Returns the path of `cgroup.procs` of the calling process's cgroup, if version 2 is mounted.
 pub fn cgroup_procs() -> Option<Vec<u8>> {
     let text = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;

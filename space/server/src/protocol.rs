@@ -1,5 +1,4 @@
-//! What stubs, tools and the node server say to each other over a Unix socket
-//! ([`Connection`]).
+//! The messages between stubs, tools and the node server, over a Unix socket ([`Connection`]).
 
 use std::os::fd::OwnedFd;
 
@@ -10,19 +9,19 @@ use crate::identity::Identity;
 use crate::inherit::Inheritance;
 use crate::maps::Mapping;
 
-/// Changes with every change of a message.
+/// Version of the protocol; changes with every change of a message.
 const VERSION: u32 = 4;
 
 /// `si_code` of signals that the terminal sends.
 pub const SI_KERNEL: i32 = 0x80;
 
-/// To the server.
+/// A request to the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Request {
-    /// Start a program as a task. Descriptors: its working directory; with [`Start::mounts`] the
-    /// mount namespace and the root directory; then those of [`Start::fds`].
+    /// Start a program as a task. Descriptors: its working directory; with [`Start::mounts`] also
+    /// the mount namespace and the root directory; then the descriptors of [`Start::fds`].
     Start(Box<Start>),
-    /// Send the task a signal: number, and the value of sigqueue if it had one.
+    /// Send the task a signal: the number, and the value of sigqueue if there was one.
     Signal(i32, Option<i32>),
     /// Describe the job.
     Status,
@@ -30,34 +29,35 @@ pub enum Request {
     Maps,
 }
 
-/// What to start.
+/// The program to start, and its attributes.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Start {
-    /// Absolute, or relative to the working directory.
+    /// Path of the program, absolute or relative to the working directory.
     pub path: Vec<u8>,
     /// `argv`.
     pub arguments: Vec<Vec<u8>>,
     /// `environ`.
     pub environment: Vec<Vec<u8>>,
-    /// Numbers of the descriptors in the task, in the order in which they are sent.
+    /// Numbers of the descriptors in the task, in the order in which the stub sends them.
     pub fds: Vec<i32>,
-    /// Processes that the launcher starts on this node, as far as it tells.
+    /// Number of processes that the launcher starts on this node, if it reports that.
     pub expected_tasks: Option<u32>,
-    /// The ID that it must get.
+    /// Required ID of the task.
     pub id: Option<u32>,
-    /// The ID that it gets if that is free.
+    /// Preferred ID of the task, used if it is free.
     pub preferred_id: Option<u32>,
-    /// Rights and namespaces of the stub. `None`: those of the server, which is its child.
+    /// Rights and namespaces of the stub. `None` means those of the server, which is the stub's
+    /// child.
     pub identity: Option<Identity>,
-    /// The stub sends its mounts.
+    /// The stub sends its mounts too.
     pub mounts: bool,
-    /// It lives on when the stub goes away.
+    /// The task lives on when the stub disconnects.
     pub outlives_stub: bool,
-    /// Everything else.
+    /// All other inherited attributes.
     pub inheritance: Inheritance,
 }
 
-/// From the server.
+/// A reply from the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Reply {
     /// The task runs.
@@ -66,30 +66,31 @@ pub enum Reply {
         id: u32,
         /// PID.
         pid: u32,
-        /// It is in the stub's process group, and so gets the terminal's signals itself.
+        /// The task is in the stub's process group, so it gets the terminal's signals directly.
         in_group: bool,
-        /// Tasks that stubs have started here, with this one.
+        /// Number of tasks that stubs have started in this space, including this one.
         present: u32,
     },
-    /// It cannot be a task of this server, since rights or namespaces differ.
+    /// The program cannot be a task of this server, since rights or namespaces differ.
     Apart {
-        /// In what, for people.
+        /// Names of the differences, for messages.
         differences: Vec<String>,
-        /// The server has sent this reply before, or its starter has got one: the user knows.
+        /// The user already knows: the server has sent this reply before, or its starter has got
+        /// one.
         is_known: bool,
     },
-    /// It could not be started: one line, and the status to exit with.
+    /// The task could not be started; has a line to print and the status to exit with.
     Refused(String, i32),
-    /// To the stub of local rank 0: some of the job's ranks on this node have not come.
+    /// Some of the job's ranks on this node have not started; sent to the stub of local rank 0.
     RanksMissing {
-        /// Tasks that stubs have started here.
+        /// Number of tasks that stubs have started in this space.
         present: u32,
-        /// Processes that the launcher starts on this node.
+        /// Number of processes that the launcher starts on this node.
         expected: u32,
     },
-    /// It was stopped by this signal.
+    /// The task was stopped by this signal.
     Stopped(i32),
-    /// It has ended, with this wait status.
+    /// The task has ended, with this wait status.
     Ended(i32),
     /// Answer to [`Request::Status`].
     Status(Status),
@@ -104,32 +105,33 @@ pub struct Status {
     pub job: String,
     /// PID of the server.
     pub server: u32,
-    /// Tasks that stubs have started here.
+    /// Number of tasks that stubs have started in this space.
     pub present: u32,
-    /// Processes that the launcher starts on this node, as far as it tells.
+    /// Number of processes that the launcher starts on this node, if it reports that.
     pub expected: Option<u32>,
     /// Address of segment 0.
     pub base: u64,
-    /// Bytes.
+    /// Size of a segment in bytes.
     pub segment_size: u64,
-    /// IDs are below this.
+    /// Number of IDs; every ID is lower.
     pub tasks_max: u32,
-    /// Those that live.
+    /// The living tasks.
     pub tasks: Vec<TaskStatus>,
-    /// Parts with page tables of their own; the server's own mm is the first.
+    /// Domains, each with separate page tables; the first is the server's own mm.
     pub domains: Vec<DomainStatus>,
 }
 
 /// A domain.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct DomainStatus {
-    /// PID of a process that has its mm: the server, or the domain's keeper.
+    /// PID of a process in its mm: the server, or the domain's keeper.
     pub pid: u32,
-    /// Its IDs: the first, and the first behind them. Those of the server's are all others.
+    /// First ID, and the ID behind the last. The server's domain has all IDs that no other domain
+    /// has.
     pub ids: (u32, u32),
-    /// Its processors, if it has any of its own.
+    /// Its processors; empty if they are the server's.
     pub processors: Vec<u32>,
-    /// Resident bytes of other domains' segments.
+    /// Resident bytes of views of other domains' segments.
     pub far: u64,
 }
 
@@ -142,15 +144,15 @@ pub struct TaskStatus {
     pub pid: u32,
     /// Its domain.
     pub domain: u32,
-    /// The stub that stands for it, if any.
+    /// PID of the stub that represents it, if any.
     pub stub: Option<u32>,
     /// Messages copied in user space.
     pub copies: u64,
     /// Their bytes.
     pub copied_bytes: u64,
-    /// System-call sites led through the gate.
+    /// System-call sites that the gate patched.
     pub sites_patched: u64,
-    /// Sites whose number is not known to the patcher.
+    /// System-call sites whose number the gate could not determine.
     pub sites_unreached: u64,
     /// Resident bytes of the segment.
     pub resident: u64,
@@ -160,7 +162,7 @@ pub struct TaskStatus {
     pub arguments: Vec<String>,
 }
 
-/// A connection that speaks this protocol.
+/// Returns a connection of this protocol over `socket`.
 pub fn connection(socket: OwnedFd) -> Connection {
     Connection::new(socket, VERSION)
 }

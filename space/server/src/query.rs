@@ -1,4 +1,4 @@
-//! What tools ask the node servers of this user.
+//! Queries of tools to the node servers of this user.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -10,10 +10,10 @@ use crate::job::{check_peer, directory};
 use crate::maps::Mapping;
 use crate::protocol::{Reply, Request, Status, connection};
 
-/// A tool waits this long for an answer.
+/// Time limit for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Sockets of all jobs of this user on this node.
+/// Returns the sockets of all jobs of this user on this node.
 fn sockets() -> Result<Vec<PathBuf>, Failure> {
     let directory = directory()?;
     let entries = fs::read_dir(&directory)
@@ -25,7 +25,8 @@ fn sockets() -> Result<Vec<PathBuf>, Failure> {
     Ok(paths)
 }
 
-/// The answer, and the server's PID as we see it.
+/// Sends a request to the server at `socket`. Returns the answer and the server's PID in this
+/// namespace.
 fn ask(socket: &Path, request: &Request) -> Option<(Reply, i32)> {
     let stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
@@ -35,18 +36,18 @@ fn ask(socket: &Path, request: &Request) -> Option<(Reply, i32)> {
     Some((connection.receive().ok()??, pid))
 }
 
-/// A job, and where to ask for more.
+/// A job and the socket of its server.
 #[derive(Debug)]
 pub struct JobStatus {
     socket: PathBuf,
-    /// What its server says.
+    /// The status that its server reported.
     pub status: Status,
-    /// Whether its PIDs mean the same to us: it may be in another PID namespace.
+    /// The job's PIDs are valid in this process's PID namespace.
     pub same_pids: bool,
 }
 
 impl JobStatus {
-    /// What lies in its segments.
+    /// Returns the mappings in the job's segments.
     pub fn maps(&self) -> Result<Vec<Mapping>, Failure> {
         match ask(&self.socket, &Request::Maps) {
             Some((Reply::Maps(mappings), _)) => Ok(mappings),
@@ -55,7 +56,7 @@ impl JobStatus {
     }
 }
 
-/// All jobs of this user on this node. Sockets whose server is gone are passed over.
+/// Returns all jobs of this user on this node. Skips sockets whose server does not answer.
 pub fn jobs() -> Result<Vec<JobStatus>, Failure> {
     let status = |socket: PathBuf| match ask(&socket, &Request::Status) {
         Some((Reply::Status(status), pid)) => {
@@ -67,7 +68,7 @@ pub fn jobs() -> Result<Vec<JobStatus>, Failure> {
     Ok(sockets()?.into_iter().filter_map(status).collect())
 }
 
-/// Which tasks a user means by `JOB`, `JOB.ID` or `PID`.
+/// The tasks that a user selects by `JOB`, `JOB.ID` or `PID`.
 #[derive(Debug)]
 pub struct Selection {
     /// The job.
@@ -76,8 +77,8 @@ pub struct Selection {
     pub id: Option<u32>,
 }
 
-/// Finds what `name` names: the PID of a living task (or of its stub) first, then a job,
-/// then JOB.ID with the last dot as separator.
+/// Finds the tasks that `name` selects. It is first compared with PIDs of living tasks and stubs,
+/// then with jobs, then with JOB.ID, split at the last dot.
 pub fn select(name: &str) -> Result<Selection, Failure> {
     let jobs = jobs()?;
     let pid = name.parse::<u32>().ok();

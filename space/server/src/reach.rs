@@ -1,5 +1,4 @@
-//! Reaching a job's node server: a connection to the one that there is, or to one that is
-//! started.
+//! Connects to a job's node server, and starts it if there is none.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,28 +17,28 @@ use crate::identity::Identity;
 use crate::job::{Job, check_peer, directory, listen};
 use crate::protocol::connection;
 
-/// What a server is like that has to be started.
+/// Settings of a server that has to be started.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wanted<'a> {
-    /// The size of segments; `None`: one that suits the job.
+    /// Segment size in bytes; `None` selects one that suits the job.
     pub segment_size: Option<u64>,
-    /// Tasks' memory is shared, as they need domains.
+    /// The tasks' memory is shared memory, because some tasks need domains.
     pub shared: bool,
-    /// What `--delegatee` says.
+    /// Value of `--delegatee`.
     pub delegatee: Option<&'a str>,
-    /// The user knows that ranks of the job are in other spaces.
+    /// The user already knows that ranks of the job are in other spaces.
     pub apart_is_known: bool,
 }
 
-/// A server for another identity may take this long to answer.
+/// Time limit for the answer of a server for another identity.
 const OTHERS_ANSWER: Duration = Duration::from_secs(60);
 
-/// A job's server.
+/// A connected server of a job.
 #[derive(Debug)]
 pub struct Reached {
-    /// To it.
+    /// Connection to the server.
     pub connection: Connection,
-    /// Keeps the server from going away before our request has reached it.
+    /// Keeps the server from ending before it has received a request.
     pub lock: File,
     /// The server, if it is our child.
     pub started: Option<Child>,
@@ -55,7 +54,7 @@ pub fn reach(job: &Job, wanted: Wanted<'_>) -> Result<Reached, Failure> {
     Ok(Reached { connection, lock: place.lock, started })
 }
 
-/// Connects to the job's server, which is known to be there.
+/// Connects to the job's server, which must be running.
 pub fn connect(job: &Job) -> Result<Connection, Failure> {
     let socket = job.socket(&directory()?, &Identity::of_this_process());
     let stream = UnixStream::connect(&socket)
@@ -64,7 +63,7 @@ pub fn connect(job: &Job) -> Result<Connection, Failure> {
     Ok(connection(stream.into()))
 }
 
-/// Where a job's servers are, locked: none comes or goes.
+/// The location of a job's servers. It is locked, so no server starts or ends.
 #[derive(Debug)]
 pub struct Place {
     job: Job,
@@ -72,12 +71,12 @@ pub struct Place {
     directory: PathBuf,
     socket: PathBuf,
     lock_path: PathBuf,
-    /// Released when this is dropped.
+    /// The lock, released when this is dropped.
     pub lock: File,
 }
 
 impl Place {
-    /// Waits for the lock.
+    /// Waits for the lock of the job.
     pub fn new(job: &Job) -> Result<Self, Failure> {
         let directory = directory()?;
         let identity = Identity::of_this_process();
@@ -87,28 +86,28 @@ impl Place {
         Ok(Self { job: job.clone(), identity, directory, socket, lock_path, lock })
     }
 
-    /// To the server for programs of our identity, if there is one.
+    /// Connects to the server for programs of this process's identity, if there is one.
     pub fn connect(&self) -> Result<Option<Connection>, Failure> {
         let Ok(stream) = UnixStream::connect(&self.socket) else { return Ok(None) };
         check_peer(&stream)?;
         Ok(Some(connection(stream.into())))
     }
 
-    /// To the job's servers for other identities.
+    /// Connects to the job's servers for other identities.
     pub fn others(&self) -> Vec<Connection> {
         let paths = self.job.sockets(&self.directory);
         let others = paths.into_iter().filter(|path| *path != self.socket);
         let connect = |path| {
             let stream = UnixStream::connect(path).ok()?;
             check_peer(&stream).ok()?;
-            // It may be in a container that is stopped.
+            // The server may be in a container that is stopped.
             stream.set_read_timeout(Some(OTHERS_ANSWER)).ok()?;
             Some(connection(stream.into()))
         };
         others.filter_map(connect).collect()
     }
 
-    /// Starts the server for programs of our identity.
+    /// Starts the server for programs of this process's identity, and connects to it.
     pub fn start(&self, wanted: Wanted<'_>) -> Result<(Connection, Child), Failure> {
         let (stream, child) =
             start_server(&self.job, wanted, &self.identity, &self.socket, &self.lock_path)?;
@@ -129,7 +128,8 @@ fn lock_file(path: &Path) -> Result<File, Failure> {
             .open(path)
             .map_err(fail)?;
         flock(&file, FlockOperation::LockExclusive).map_err(|e| fail(e.into()))?;
-        // A server that has just ended removed the file that we waited for.
+        // A server that has just ended may have removed the file while this process waited for its
+        // lock.
         use std::os::unix::fs::MetadataExt;
         let same = match (file.metadata(), fs::metadata(path)) {
             (Ok(ours), Ok(now)) => ours.ino() == now.ino() && ours.dev() == now.dev(),
@@ -167,7 +167,7 @@ fn start_server(
     command.arg("--identity").arg(identity.number().to_string());
     command.args(wanted.delegatee.into_iter().flat_map(|place| ["--delegatee", place]));
     command.env_clear();
-    // What says how copies are made, see pvas::copy_plan, and how tasks have their memory.
+    // These variables select copy loops (see pvas::copy_plan) and the kind of the tasks' memory.
     for name in ["HOME", "XDG_CONFIG_HOME", "NAGAYA_COPY", "PVAS_SHARED"] {
         command.envs(std::env::var_os(name).map(|value| (name, value)));
     }

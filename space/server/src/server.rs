@@ -1,9 +1,8 @@
-//! The node server itself: one thread, one event loop.
+//! The node server itself: one thread with one event loop.
 //!
-//! It owns the space, listens for stubs and tools, starts tasks, reaps them, and tells
-//! each stub what becomes of its task. A stub that goes away, however, takes its task
-//! with it, unless it has said otherwise; a server that goes away takes all
-//! (PR_SET_PDEATHSIG).
+//! It owns the space, listens for stubs and tools, starts tasks, reaps them, and reports each
+//! task's state to its stub. When a stub disconnects, its task is killed, unless the stub has
+//! requested otherwise. When the server ends, all tasks end (PR_SET_PDEATHSIG).
 
 mod ranks;
 
@@ -36,11 +35,11 @@ use crate::{Failure, inherit};
 
 use ranks::Ranks;
 
-/// What the loop must know of a task.
+/// A running task.
 #[derive(Debug)]
 struct Running {
     id: u32,
-    /// Key of the connection of its stub; `None` if `nagaya run` started it.
+    /// Key of the connection of its stub; `None` if `nagaya run` started the task.
     stub: Option<u64>,
     path: String,
     arguments: Vec<String>,
@@ -52,7 +51,7 @@ struct Peer {
     connection: Connection,
     pid: i32,
     task: Option<u32>,
-    /// Its task lives on without it.
+    /// The task outlives this connection.
     spares: bool,
 }
 
@@ -63,20 +62,20 @@ pub struct Ended {
     pub id: u32,
     /// PID.
     pub pid: u32,
-    /// As waitpid gives it.
+    /// Wait status, as waitpid returns it.
     pub status: i32,
 }
 
-/// What the caller of [`Server::turn`] may have to act on.
+/// Events that the caller of [`Server::turn`] may have to handle.
 #[derive(Debug, Default)]
 pub struct Turn {
     /// Tasks that have ended.
     pub ended: Vec<Ended>,
-    /// Signals that this process received: number, and whether the terminal sent it.
+    /// Signals that this process received: the number, and true if the terminal sent it.
     pub signals: Vec<(i32, bool)>,
 }
 
-/// A job's space on this node, and all who talk about it.
+/// A job's space on this node, with its tasks and the connected stubs and tools.
 #[derive(Debug)]
 pub struct Server {
     job: String,
@@ -85,29 +84,29 @@ pub struct Server {
     epoll: OwnedFd,
     signals: OwnedFd,
     peers: HashMap<u64, Peer>,
-    /// By PID.
+    /// Tasks by PID.
     tasks: HashMap<u32, Running>,
-    /// Our delegatee among them: nobody waits for its end.
+    /// PID of the server's own delegatee among the tasks. The server does not wait for its end.
     delegatee: Option<u32>,
     next_key: u64,
     session: i32,
     cgroup: Option<Vec<u8>>,
     blocks: block::Reader,
     identity: Identity,
-    /// Number of the identity of the stub that has started this server.
+    /// Hash of the identity of the stub that started this server.
     starter: Option<u64>,
     ranks: Ranks,
 }
 
-/// Stubs that may wait to be accepted; the kernel has its own limit, net.core.somaxconn.
+/// Length of the listener's queue; the kernel also limits it by net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
 const LISTENER: u64 = 0;
 const SIGNALS: u64 = 1;
 const FIRST_PEER: u64 = 2;
 
-/// Segment size where the user gives none: at least the default, and on a big node as
-/// much as its memory, as long as four times the expected tasks find room.
+/// Returns the segment size if the user gives none. It is at least the default, and on a big node
+/// as large as its memory. Four times the expected tasks always find room.
 pub fn segment_size_for(tasks: Option<u32>) -> u64 {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let tasks = tasks.map_or(2 * cores, u64::from).max(16);
@@ -118,12 +117,12 @@ pub fn segment_size_for(tasks: Option<u32>) -> u64 {
     memory.next_power_of_two().clamp(SEGMENT_SIZE_DEFAULT, SEGMENT_SIZE_MAX).min(fits)
 }
 
-/// Keeps this process's malloc supplied: a task that uses up the mappings of the mm, which
-/// is everybody's, must not make an allocation of ours fail. Address space only; none of it
-/// is touched.
+/// Reserves heap for this process's malloc. A task may use up the limit of mappings of the shared
+/// mm, which must not make the server's allocations fail. The reserve is address space only; none
+/// of it is touched.
 fn keep_memory_in_reserve() {
     const RESERVE_SIZE: usize = 64 << 20;
-    // SAFETY: settings of malloc, and a block that is freed at once and stays in its heap.
+    // SAFETY: mallopt changes settings of malloc only, and the block is freed at once.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, i32::MAX);
@@ -133,9 +132,9 @@ fn keep_memory_in_reserve() {
 }
 
 impl Server {
-    /// Creates the job's space and serves it on `listener`. Its tasks' memory is shared memory
-    /// if `shared` says so, or the environment. Signals in `signals` (bit n-1
-    /// for signal n) are blocked and reported by [`Server::turn`]; SIGCHLD always is.
+    /// Creates the job's space and serves it on `listener`. The tasks' memory is shared memory if
+    /// `shared` is set or the environment requests it. Blocks the signals in `signals` (bit n-1 for
+    /// signal n) and SIGCHLD, which [`Server::turn`] handles.
     pub fn new(
         job: &str,
         listener: OwnedFd,
@@ -144,19 +143,20 @@ impl Server {
         signals: u64,
     ) -> Result<Self, Failure> {
         keep_memory_in_reserve();
-        // Before Linux 5.16 a task that dumps core kills all who share its mm.
+        // Before Linux 5.16 a task that dumps core kills all processes that share its mm.
         if crate::kernel_version() < (5, 16) {
-            // SAFETY: no arguments in memory.
+            // SAFETY: PR_SET_DUMPABLE has no arguments in memory.
             unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0) };
         }
         let mut options =
             SpaceOptions { segment_size: Some(segment_size), shared, ..Default::default() };
         options.tasks_max = Some(options.tasks_most(segment_size).map_err(|e| Failure::from(&e))?);
-        // The watcher's thread inherits the signal mask: block first.
+        // The watcher's thread inherits the signal mask, so the signals are blocked first.
         let set = signals | 1 << (libc::SIGCHLD - 1);
         let fail = |what: &str, e: std::io::Error| Failure::ours(format!("{what}: {e}"));
-        // SAFETY: eight-byte sets, as the kernel's are. SIGCHLD may have come to us
-        // ignored, and tasks would vanish unseen.
+        // SAFETY: `set` is a u64, and the kernel's sigset has eight bytes; signalfd4 returns a new
+        // descriptor. The inherited action of SIGCHLD may be to ignore it, which would reap tasks
+        // unseen.
         let signals = unsafe {
             libc::signal(libc::SIGCHLD, libc::SIG_DFL);
             libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, &raw const set, 0, 8);
@@ -170,7 +170,8 @@ impl Server {
         let space = Space::create(options).map_err(|e| Failure::from(&e))?;
         let epoll =
             epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|e| fail("epoll", e.into()))?;
-        // It may be the stub's until now: who connects sees the PID of who called listen last.
+        // The stub may have called listen so far. A client sees the PID of the last process that
+        // called listen.
         rustix::net::listen(&listener, BACKLOG).map_err(|e| fail("socket", e.into()))?;
         rustix::io::ioctl_fionbio(&listener, true).map_err(|e| fail("socket", e.into()))?;
         for (fd, key) in [(&listener, LISTENER), (&signals, SIGNALS)] {
@@ -187,41 +188,42 @@ impl Server {
             tasks: HashMap::new(),
             delegatee: None,
             next_key: FIRST_PEER,
-            // SAFETY: a plain read.
+            // SAFETY: getsid reads no memory.
             session: unsafe { libc::getsid(0) },
             cgroup: inherit::cgroup_procs(),
             blocks: block::Reader::new().map_err(|e| fail("pipe", e.into()))?,
             identity: Identity::of_this_process(),
             starter: None,
-            // The user knows from the documentation that these are apart.
+            // By the documentation the user knows that the ranks of such a job are in several
+            // spaces.
             ranks: Ranks { apart_is_known: Job::is_apart(job), ..Ranks::default() },
         })
     }
 
-    /// Whether nobody needs this server any more.
+    /// Returns true if no stub is connected and no task lives.
     pub fn is_idle(&self) -> bool {
         self.peers.is_empty() && self.pids().is_empty()
     }
 
-    /// Programs of this identity, by its number, can be tasks, too: it is that of the stub that has
-    /// started this server, which its child may differ from, as after unshare(CLONE_NEWPID).
+    /// Sets the hash of another identity whose programs can be tasks here: that of the stub that
+    /// started this server. The server may differ from its parent, as after unshare(CLONE_NEWPID).
     pub fn set_identity(&mut self, number: Option<u64>) {
         self.starter = number;
     }
 
-    /// The stub that has started this server knows that ranks of the job are apart.
+    /// Records that the user already knows of ranks in other spaces.
     pub fn set_apart_known(&mut self) {
         self.ranks.apart_is_known = true;
     }
 
-    /// Time until [`Server::miss_ranks`] may have something to say.
+    /// Returns the time until [`Server::miss_ranks`] may report missing ranks.
     pub fn ranks_timeout(&self) -> Option<Duration> {
         let deadline = self.ranks.deadline()?;
         Some(deadline.saturating_duration_since(Instant::now()))
     }
 
-    /// Tells the user, by the stub of local rank 0, if ranks have not come in time: they may be
-    /// where they do not find this server.
+    /// Reports ranks that have not started in time to the user, through the stub of local rank 0.
+    /// They may run where they cannot find this server.
     pub fn miss_ranks(&mut self) {
         let is_late = self.ranks.deadline().is_some_and(|deadline| deadline <= Instant::now());
         let Ranks { present, expected: Some(expected), teller: Some(teller), .. } = self.ranks
@@ -234,24 +236,24 @@ impl Server {
         }
     }
 
-    /// The job's space.
+    /// Returns the job's space.
     pub fn space(&self) -> &Space {
         &self.space
     }
 
-    /// PIDs of the living tasks of the job.
+    /// Returns the PIDs of the living tasks of the job.
     pub fn pids(&self) -> Vec<u32> {
         self.tasks.keys().copied().filter(|&pid| Some(pid) != self.delegatee).collect()
     }
 
-    /// Makes a domain of the IDs, on the processors of a CPU mask as sched_setaffinity takes it.
+    /// Creates a domain of the IDs, on the processors of a CPU mask as for sched_setaffinity.
     pub fn add_domain(&mut self, ids: Range<u32>, processors: Vec<u8>) -> Result<(), Failure> {
         self.space.add_domain(ids, processors).map(drop).map_err(|e| Failure::from(&e))
     }
 
-    /// Starts the delegatee of this server: a task of our own program, with the last ID, that does
-    /// the I/O of others in so many threads, on the processors of a CPU mask. It has a domain of
-    /// its own where that can be.
+    /// Starts the delegatee of this server: a task of Nagaya's own program, with the last ID. Its
+    /// `threads` threads do the I/O of other tasks, on the processors of a CPU mask. In a space of
+    /// shared memory it has a separate domain.
     pub fn start_delegatee(&mut self, processors: Vec<u8>, threads: u32) -> Result<(), Failure> {
         let failed = |e: std::io::Error| Failure::ours(format!("the node server's delegatee: {e}"));
         let id = self.space.layout().tasks_max() - 1;
@@ -269,7 +271,7 @@ impl Server {
             cwd: Some(c"/".into()),
             affinity: processors,
             sigmask: Some(0),
-            // What the terminal sends is for tasks.
+            // Signals from the terminal are for tasks, so the delegatee has another process group.
             process_group: Some(0),
             parent_death_signal: Some(libc::SIGKILL),
             ..Attributes::default()
@@ -279,7 +281,7 @@ impl Server {
         Ok(())
     }
 
-    /// Starts a task that no stub stands for.
+    /// Starts a task that no stub represents.
     pub fn spawn(
         &mut self,
         id: Option<u32>,
@@ -298,7 +300,7 @@ impl Server {
         Ok((id, pid))
     }
 
-    /// Waits for something to happen, at most `timeout`, and handles it.
+    /// Waits at most `timeout` for events and handles them.
     pub fn turn(&mut self, timeout: Option<Duration>) -> Turn {
         let mut turn = Turn::default();
         let timeout = timeout
@@ -356,7 +358,8 @@ impl Server {
     fn reap(&mut self, turn: &mut Turn) {
         loop {
             let mut status = 0;
-            // SAFETY: waitpid writes one int. All children of this process are tasks.
+            // SAFETY: waitpid writes one int to `status`. All children of this process are tasks or
+            // keepers.
             let pid =
                 unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG | libc::WUNTRACED) };
             if pid <= 0 {
@@ -390,8 +393,8 @@ impl Server {
         }
     }
 
-    /// Where this was a domain's keeper, its tasks end: nobody makes new ones, and what they
-    /// look at in other domains would no longer be checked.
+    /// Kills the tasks of a domain whose keeper has ended. The domain can start no new tasks, and
+    /// its views no longer detect holes.
     fn end_domain(&self, keeper: u32) {
         let domains = self.space.domains();
         let Some(number) = domains.iter().position(|domain| domain.pid == keeper) else { return };
@@ -413,7 +416,7 @@ impl Server {
         }
     }
 
-    /// The peer has gone; its task goes too, as a rule.
+    /// Removes a peer that has disconnected, and kills its task unless the task outlives the stub.
     fn disconnect(&mut self, key: u64) {
         let Some(peer) = self.peers.remove(&key) else { return };
         let _ = epoll::delete(&self.epoll, &peer.connection);
@@ -427,13 +430,13 @@ impl Server {
         }
     }
 
-    /// Sends a task of ours a signal.
+    /// Sends a signal to a task of this server, with a value if there is one.
     pub fn signal(&self, pid: u32, signal: i32, value: Option<i32>) {
         if !self.tasks.contains_key(&pid) {
             return;
         }
-        // SAFETY: the PID is our child's, which nobody but us reaps. The kernel's siginfo
-        // is 128 bytes: number, errno, code, padding, then PID, UID and value.
+        // SAFETY: the PID is in `tasks`, so it is a child that is not reaped yet. The kernel's
+        // siginfo is 128 bytes: number, errno, code, padding, then PID, UID and value.
         unsafe {
             match value {
                 None => libc::kill(pid as i32, signal),
@@ -455,7 +458,7 @@ impl Server {
         let open = match peer.connection.fill() {
             Ok(open) => open,
             Err(error) => {
-                // It may be our limit of open files and not the peer's fault.
+                // The cause may be this server's limit of open files rather than the peer.
                 let message = format!("the node server of job {}: {error}", self.job);
                 self.reply(key, &Reply::Refused(message, 125));
                 return self.disconnect(key);
@@ -510,7 +513,7 @@ impl Server {
         let Some((cwd, fds)) = fds.split_first().filter(|(_, f)| f.len() == start.fds.len()) else {
             return Err(Failure::ours("descriptors and their numbers disagree"));
         };
-        // Until the task runs, this thread sees files as the stub does.
+        // Until the task runs, this thread has the stub's view of files.
         let is_ours = |it: &Identity| *it == self.identity || Some(it.number()) == self.starter;
         let visit = match &start.identity {
             Some(identity) if !is_ours(identity) => match self.visit(identity, mounts) {
@@ -528,7 +531,7 @@ impl Server {
         };
         let arguments = strings(&start.arguments)?;
         let environment = strings(&start.environment)?;
-        // Relative paths are the stub's, whose directory we may not be in.
+        // Relative paths are relative to the stub's directory, which may differ from the server's.
         let mut path = PathBuf::from(OsStr::from_bytes(&start.path));
         if path.is_relative() {
             let link = format!("/proc/self/fd/{}", cwd.as_raw_fd());
@@ -536,7 +539,7 @@ impl Server {
                 .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
             path = directory.join(path);
         }
-        // The keeper of its domain would start it, in mounts of its own.
+        // Such a program is started by its domain's keeper, which has other mounts.
         if visit.is_some() && crate::is_fixed(&path) {
             return Ok(self.apart(start));
         }
@@ -560,29 +563,28 @@ impl Server {
         if let Some(peer) = self.peers.get_mut(&key) {
             (peer.task, peer.spares) = (Some(pid), start.outlives_stub);
         }
-        // SAFETY: a plain read.
+        // SAFETY: getpgid reads no memory.
         let group = unsafe { libc::getpgid(pid as i32) };
         let in_group = group == start.inheritance.group();
         Ok(Reply::Started { id, pid, in_group, present: self.ranks.present })
     }
 
-    /// Goes to a stub's mounts, if nothing else of its identity differs from ours and the kernel
-    /// lets us go there.
+    /// Enters a stub's mounts if only the mounts of its identity differ and the kernel permits it.
     fn visit(&self, identity: &Identity, mounts: Option<Mounts>) -> Option<Visit> {
-        // A task of another domain is started by its keeper.
+        // Keepers start the tasks of other domains, so the space may have one domain only.
         let is_possible =
             self.identity.differs_in_mounts_only(identity) && self.space.domains().len() == 1;
         if is_possible { Visit::new(&mounts?).ok() } else { None }
     }
 
-    /// The reply to a stub whose program cannot be a task here.
+    /// Returns the reply to a stub whose program cannot be a task here.
     fn apart(&mut self, start: &Start) -> Reply {
         let differences = start.identity.as_ref().map(|it| self.identity.differences(it));
         let is_known = std::mem::replace(&mut self.ranks.apart_is_known, true);
         Reply::Apart { differences: differences.unwrap_or_default(), is_known }
     }
 
-    /// What a living task's control block says now.
+    /// Reads a living task's control block.
     fn block(&self, id: u32) -> Option<Block> {
         let address = self.space.control().slot(id).task.load(Ordering::Acquire);
         if address == 0 { None } else { self.blocks.read(address) }
@@ -639,7 +641,7 @@ impl Server {
         self.seen().into_iter().flat_map(|seen| seen.mappings).collect()
     }
 
-    /// What each domain sees of the space.
+    /// Returns the mappings of the space as seen in each domain.
     fn seen(&self) -> Vec<Seen> {
         let bounds: Vec<Bounds> = self
             .tasks
@@ -657,14 +659,14 @@ impl Server {
         self.space.domains().into_iter().enumerate().map(look).collect()
     }
 
-    /// Ends the job: kills what runs and returns all memory.
+    /// Ends the job: kills the remaining tasks and frees all memory.
     pub fn close(self) {
-        // The process ends next; an error could only say that the space is gone.
+        // The process ends next, and an error here would mean that the space is already gone.
         let _ = self.space.destroy();
     }
 }
 
-/// The mounts among the descriptors that a stub has sent.
+/// Takes the mounts out of the descriptors that a stub has sent.
 fn take_mounts(start: &Start, fds: &mut Vec<OwnedFd>) -> Option<Mounts> {
     if !start.mounts || fds.len() < 3 {
         return None;

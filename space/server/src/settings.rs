@@ -1,17 +1,17 @@
-//! Settings of MPI libraries that `nagaya exec` makes where the user has made none, because
-//! the library would not use single copies otherwise.
+//! Settings that `nagaya exec` adds for MPI libraries if the user has not made them. Without them
+//! the library would not use single copies.
 
-/// Intel MPI copies twice, through its own shared memory, unless it is told from which
-/// size on, in bytes, it shall use CMA. Its two copies, of which sender and receiver each make
-/// one at the same time, were up to 11 % faster than one for fresh data below this size.
+/// Intel MPI copies twice, through its shared memory, unless this variable gives the size in bytes
+/// from which it uses CMA. Sender and receiver make the two copies at the same time. Below this
+/// size they were up to 11 % faster than one copy for fresh data.
 pub const INTEL_THRESHOLD: (&str, &str) = ("I_MPI_SHM_CMA_THRESHOLD", "65536");
 
-/// What the environment of a job of Intel MPI's lacks, as `NAME=VALUE`.
+/// Returns the setting that the environment of an Intel MPI job lacks, as `NAME=VALUE`.
 pub fn missing(environment: &[Vec<u8>]) -> Option<Vec<u8>> {
     let (name, value) = INTEL_THRESHOLD;
     let setting = format!("{name}={value}").into_bytes();
     let has = |prefix: &[u8]| environment.iter().any(|entry| entry.starts_with(prefix));
-    // Its launcher sets a dozen such variables.
+    // Intel MPI's launcher sets a dozen such variables.
     (has(b"I_MPI_") && !has(&setting[..=name.len()])).then_some(setting)
 }
 

@@ -1,5 +1,5 @@
-//! The stub: the process that a foreign launcher started with `nagaya exec`, and that
-//! stands for its task until the task ends.
+//! The stub: the process that a foreign launcher started with `nagaya exec`. It represents its task
+//! until the task ends.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};
@@ -21,7 +21,7 @@ use crate::protocol::{Reply, Request, SI_KERNEL, Start};
 use crate::reach::{Place, Wanted};
 use crate::settings;
 
-/// What `nagaya exec` was asked to do.
+/// The options of `nagaya exec`.
 #[derive(Debug)]
 pub struct Exec {
     /// The job to join.
@@ -30,41 +30,41 @@ pub struct Exec {
     pub path: PathBuf,
     /// `argv`.
     pub arguments: Vec<OsString>,
-    /// ID that the task must get.
+    /// Required ID of the task.
     pub id: Option<u32>,
-    /// Segment size, where this stub starts the server.
+    /// Segment size, if this stub starts the server.
     pub segment_size: Option<u64>,
-    /// What `--delegatee` says, where this stub starts the server.
+    /// Value of `--delegatee`, if this stub starts the server.
     pub delegatee: Option<String>,
-    /// Signal mask that this process was started with.
+    /// Signal mask with which this process was started.
     pub sigmask: u64,
-    /// Say what happens.
+    /// Print the job and the task.
     pub verbose: bool,
 }
 
 /// How a stub ends.
 #[derive(Debug)]
 pub enum Outcome {
-    /// As its task did: a wait status.
+    /// The task ended, with this wait status.
     Ended(i32),
-    /// The program cannot be a task, or there is no server for it; nothing was run.
+    /// The program cannot be a task, or has no server. Nothing was run.
     Refused(Failure),
 }
 
-/// Runs the program as a task of the job and stands for it until it ends.
+/// Runs the program as a task of the job, and represents the task until it ends.
 pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let inheritance = Inheritance::of_this_process(exec.sigmask);
     let numbers = inherit::fds()
         .map_err(|e| Failure::ours(format!("/proc/self/fd: {e} (is /proc mounted?)")))?;
-    // SAFETY: they stay open until `close_all_but`.
+    // SAFETY: the descriptors stay open until `close_all_but`, before which `fds` is dropped.
     let fds: Vec<BorrowedFd<'_>> =
         numbers.iter().map(|&fd| unsafe { BorrowedFd::borrow_raw(fd) }).collect();
-    // All signals from here on are the task's; they wait until there is one.
+    // From here on all signals are for the task; they stay pending until it exists.
     let signals = block_signals().map_err(|e| Failure::ours(format!("signalfd: {e}")))?;
     let cwd =
         rustix::fs::open(".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
             .map_err(|e| Failure::ours(format!("working directory: {e}")))?;
-    // Without /proc, a server with other mounts cannot have the task.
+    // Without /proc, a server with other mounts cannot start the task.
     let mounts = Mounts::of_this_thread().ok();
     let refuse = |failure| {
         unblock_signals(exec.sigmask);
@@ -88,7 +88,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let mut sent: Vec<BorrowedFd<'_>> = vec![cwd.as_fd()];
     sent.extend(mounts.iter().flat_map(Mounts::descriptors));
     sent.extend(&fds);
-    // What is wrong with it the server says.
+    // An invalid program gives false; the server reports its error.
     let is_fixed = crate::is_fixed(&exec.path);
     let wanted = Wanted {
         segment_size: exec.segment_size,
@@ -99,7 +99,7 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     let ask = |job: &Job| ask(job, wanted, &start, &sent);
     let mut asked = ask(&exec.job)?;
     let mut job = exec.job.clone();
-    // The job's space may have been made for programs that share page tables.
+    // The job's space may have private memory, which cannot have domains.
     if is_fixed && asked.is_err() {
         job = job.apart();
         asked = ask(&job)?;
@@ -118,8 +118,8 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     if let (Some(differences), Some(ranks @ 2..)) = (differences, exec.job.local_tasks) {
         let _ = writeln!(io::stderr(), "nagaya: {}", apart_warning(&job.name, ranks, &differences));
     }
-    // What we keep open, its readers would wait for: all but standard error, which the
-    // last line of a lost server needs.
+    // An open descriptor here would keep its readers waiting for the end of file. Standard error
+    // stays open for a message about a lost server.
     drop(sent);
     drop((fds, cwd, mounts));
     close_all_but(&[2, connection.as_fd().as_raw_fd(), signals.as_raw_fd()]);
@@ -128,24 +128,24 @@ pub fn exec(exec: &Exec) -> Result<Outcome, Failure> {
     })
 }
 
-/// A task, as its server told of it.
+/// A started task, as its server reported it.
 struct Started {
     connection: Connection,
     id: u32,
     pid: u32,
     in_group: bool,
-    /// Tasks in its space that stubs have started.
+    /// Number of tasks in its space that stubs have started.
     present: u32,
-    /// What keeps it from being in a space with other ranks of the job, if the user does not know
-    /// yet.
+    /// Differences that keep it out of a space with other ranks of the job, if the user does not
+    /// know yet.
     differences: Option<Vec<String>>,
 }
 
-/// What to do where ranks are in containers of their own.
+/// Remedy for ranks in separate containers.
 const ONE_CONTAINER: &str = "start mpirun inside one container, or one container instance a node \
                              (apptainer exec instance://NAME)";
 
-/// What to tell the user of a job of which some ranks have not come to the space of rank 0.
+/// Returns the warning about a job with ranks that have not joined the space of rank 0.
 fn missing_warning(job: &str, present: u32, expected: u32) -> String {
     format!(
         "job {job}: only {present} of its {expected} ranks on this node are in this space, so not \
@@ -154,7 +154,7 @@ fn missing_warning(job: &str, present: u32, expected: u32) -> String {
     )
 }
 
-/// What to tell the user of a job whose ranks on this node are in several spaces.
+/// Returns the warning about a job whose ranks on this node are in several spaces.
 fn apart_warning(job: &str, ranks: u32, differences: &[String]) -> String {
     let what = if differences.is_empty() { "rights".into() } else { differences.join(" and ") };
     let is_container = |it: &String| it.contains("namespaces") || it.contains("root");
@@ -168,8 +168,9 @@ fn apart_warning(job: &str, ranks: u32, differences: &[String]) -> String {
     )
 }
 
-/// Asks the job's servers for other identities whether one takes the task. If none does: what
-/// differs, if the user does not know yet, and whether the user knows of it or is told now.
+/// Asks the job's servers for other identities to start the task. If none does, the error has two
+/// parts: the differences, unless the user knows them, and true if the user knows or is informed
+/// now.
 fn ask_others(
     place: &Place,
     start: &Request,
@@ -190,33 +191,37 @@ fn ask_others(
                 is_known |= known;
                 unknown.get_or_insert(differences);
             }
-            // It cannot run the program, or is about to end: our own server says what is wrong.
+            // The server cannot run the program, or is about to end. The server for this identity
+            // reports the cause.
             _ => {}
         }
     }
     Err((unknown.filter(|_| !is_known), is_apart))
 }
 
-/// Asks the job's server to start the task: what it says, or why not.
+/// Asks the job's server to start the task. The inner result is the server's reply; the outer error
+/// means that there is no reply.
 fn ask(
     job: &Job,
     wanted: Wanted<'_>,
     start: &Request,
     fds: &[BorrowedFd<'_>],
 ) -> Result<Result<Started, Failure>, Failure> {
-    /// How long the end of a server that was killed may take: its socket goes after its memory.
+    /// Time that the end of a killed server may take: the kernel frees its memory before it closes
+    /// its socket.
     const DYING: Duration = Duration::from_secs(5);
     const NAP: Duration = Duration::from_millis(1);
     let until = Instant::now() + DYING;
     let mut apart = None;
     loop {
-        // Its lock is held until the server has answered.
+        // The lock is held until the server has answered.
         let (_place, mut connection, started) = match find(job, wanted, start, fds, &mut apart) {
             Ok(Found::Server(place, connection, started)) => (place, connection, started),
             Ok(Found::Task(started)) => return Ok(Ok(started)),
             Err(failure) => return Ok(Err(failure)),
         };
-        // A server that refuses may not have read it all: its reply is there all the same.
+        // A server that refuses may not have read the whole request. Its reply is available all the
+        // same.
         if connection.send(start, fds).is_err() {
             let _ = rustix::net::shutdown(&connection, rustix::net::Shutdown::Write);
         }
@@ -236,7 +241,7 @@ fn ask(
             Err(error) if error.kind() != io::ErrorKind::ConnectionReset => {
                 return Err(Failure::ours(format!("the node server of job {}: {error}", job.name)));
             }
-            // One that was there before us may have been killed.
+            // A server that was running before may have been killed.
             Ok(None) | Err(_) if !started && Instant::now() < until => {
                 std::thread::sleep(NAP);
             }
@@ -247,16 +252,17 @@ fn ask(
     }
 }
 
-/// What [`find`] has found.
+/// The result of [`find`].
 enum Found {
-    /// The job's server, and whether it was started now.
+    /// The job's server, and true if it was started by this call.
     Server(Place, Connection, bool),
-    /// The task: a server for another identity has started it.
+    /// The task, started by a server for another identity.
     Task(Started),
 }
 
-/// Finds the job's server for our identity, else one for another that takes the task, else starts
-/// one. `apart` becomes what differs from others, if the user does not know yet.
+/// Finds the job's server for this identity, or a server for another identity that starts the task,
+/// or starts a new one. Sets `apart` to the differences from other servers if the user does not
+/// know yet.
 fn find(
     job: &Job,
     wanted: Wanted<'_>,
@@ -279,7 +285,7 @@ fn find(
     Ok(Found::Server(place, connection, true))
 }
 
-/// Forwards signals and waits for the end. `None` if the server has gone.
+/// Forwards signals until the task ends. Returns `None` if the server has disconnected.
 fn stand_for(
     job: &str,
     connection: &mut Connection,
@@ -288,12 +294,12 @@ fn stand_for(
 ) -> Option<Outcome> {
     let mut open = true;
     loop {
-        // What has arrived comes first: the end may have come with the start.
+        // Messages that have already arrived come first: the task may end at its start.
         while let Ok(Some((reply, _))) = connection.take::<Reply>() {
             match reply {
                 Reply::Ended(status) => return Some(Outcome::Ended(status)),
-                // The launcher is to see us stopped; SIGCONT lets both go on.
-                // SAFETY: stops this process.
+                // The launcher must see this process stop; SIGCONT resumes it and the task.
+                // SAFETY: kill touches no memory.
                 Reply::Stopped(_) => unsafe {
                     libc::kill(libc::getpid(), libc::SIGSTOP);
                 },
@@ -308,7 +314,7 @@ fn stand_for(
             return None;
         }
         let mut fds = [PollFd::new(connection, PollFlags::IN), PollFd::new(signals, PollFlags::IN)];
-        let _ = poll(&mut fds, None); // EINTR cannot be: all signals are blocked
+        let _ = poll(&mut fds, None); // no EINTR: all signals are blocked
         let (server, signal) = (!fds[0].revents().is_empty(), !fds[1].revents().is_empty());
         if signal {
             forward_signals(connection, signals, in_group);
@@ -332,14 +338,15 @@ fn forward_signals(connection: &Connection, signals: &OwnedFd, in_group: bool) {
             continue;
         }
         let value = (code == libc::SI_QUEUE).then_some(value);
-        // A server that has gone shows as the end of the connection.
+        // If the server has gone, the main loop detects the closed connection.
         let _ = connection.send(&Request::Signal(signal, value), &[]);
     }
 }
 
 fn block_signals() -> io::Result<OwnedFd> {
     let all = u64::MAX;
-    // SAFETY: eight-byte sets, as the kernel's are. signalfd passes over KILL and STOP.
+    // SAFETY: `all` is a u64, and the kernel's sigset has eight bytes. signalfd ignores SIGKILL and
+    // SIGSTOP.
     let fd = unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const all, 0, 8);
         libc::syscall(libc::SYS_signalfd4, -1, &raw const all, 8, libc::SFD_CLOEXEC)
@@ -347,12 +354,12 @@ fn block_signals() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor.
+    // SAFETY: signalfd4 returned this new descriptor, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 fn unblock_signals(mask: u64) {
-    // SAFETY: an eight-byte set.
+    // SAFETY: `mask` is a u64, and the kernel's sigset has eight bytes.
     unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const mask, 0, 8);
     }
@@ -364,8 +371,8 @@ fn close_all_but(keep: &[i32]) {
     let mut from = 0;
     for &fd in keep.iter().chain(&[i32::MAX]) {
         if fd > from {
-            // SAFETY: closes what belongs to the task now; owners of the descriptors in
-            // `keep` are the only ones left.
+            // SAFETY: `exec` has dropped all owners of other descriptors; only owners of those in
+            // `keep` remain.
             unsafe { libc::syscall(libc::SYS_close_range, from, fd - 1, 0) };
         }
         from = fd.saturating_add(1);
