@@ -1,5 +1,5 @@
-//! A node's end of its control channel. The node begins by messages over it, and ends when it is
-//! closed, so that nothing is left of a job whose starter, or whose ssh, has ended.
+//! A node's end of its control channel. The node begins by messages over it. It ends when the
+//! channel is closed, so a job leaves no node behind when its starter, or its ssh, has ended.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
@@ -12,27 +12,27 @@ use serde::de::DeserializeOwned;
 
 use crate::messages::{self, Answer, Ended, Kind};
 
-/// How long the agent may take to tell the others.
+/// Time that the agent may take to notify the other nodes.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
 /// The channel was closed.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// The nodes that have ended, as far as the starter has reported them.
+/// The ended nodes that the starter has reported.
 static ENDED: Mutex<Vec<Ended>> = Mutex::new(Vec::new());
-/// A node was added to [`ENDED`].
+/// Signalled when a node is added to [`ENDED`].
 static ENDED_GREW: Condvar = Condvar::new();
 
 /// A node's end of its control channel.
 #[derive(Debug)]
 pub struct Control {
-    /// Until it is watched.
+    /// The reading end, until [`Control::watch`] takes it.
     from: Option<File>,
     to: File,
 }
 
 impl Control {
-    /// Over a socket.
+    /// Returns the control channel over a socket.
     ///
     /// # Errors
     /// The descriptor cannot be duplicated (EMFILE).
@@ -41,16 +41,17 @@ impl Control {
         Ok(Self { from: Some(File::from(socket)), to })
     }
 
-    /// Over standard input and output, for a node that ssh has started.
+    /// Returns the control channel over standard input and output, for a node that ssh has started.
     ///
     /// # Safety
     /// No other code of the process uses descriptors 0 and 1 from now on.
     pub unsafe fn standard() -> Self {
-        // SAFETY: the caller leaves both descriptors to us, so each has one owner.
+        // SAFETY: by this function's contract no other code uses descriptors 0 and 1, so each has
+        // one owner.
         unsafe { Self { from: Some(File::from_raw_fd(0)), to: File::from_raw_fd(1) } }
     }
 
-    /// Its descriptors.
+    /// Returns the descriptors of the channel.
     pub fn numbers(&self) -> Vec<RawFd> {
         self.from.iter().chain([&self.to]).map(|it| it.as_raw_fd()).collect()
     }
@@ -82,7 +83,7 @@ impl Control {
 
     /// Starts a thread that receives the starter's notices from now on ([`wait_status`]). When the
     /// channel is closed, the thread wakes the agent by its eventfd `bell`, so that the agent ends
-    /// the process; if it does not within 2 s, the thread does.
+    /// the process. If the agent does not do so within 2 s, the thread ends the process.
     ///
     /// # Errors
     /// No descriptor or no thread is left (EMFILE, EAGAIN).
@@ -105,7 +106,7 @@ impl Control {
     }
 }
 
-/// Whether the process that started this node has ended.
+/// Returns true if the process that started this node has ended.
 pub fn is_closed() -> bool {
     CLOSED.load(Ordering::Relaxed)
 }

@@ -1,5 +1,5 @@
-//! The conversation with one node over its control channel until it has begun. Each has a thread,
-//! since one host may be slower than others.
+//! The conversation with one node over its control channel until the node has begun. Each
+//! conversation has a thread, because one host may be slower than others.
 
 use std::io::{Read, Write};
 use std::sync::mpsc::{Receiver, Sender};
@@ -11,8 +11,8 @@ use crate::hosts::Host;
 use crate::messages::{self, Answer, Begun, Kind, Refusal};
 use crate::ssh;
 
-/// A job over several nodes: the messages to its nodes. A node is a process `nagaya NAME --control
-/// DESCRIPTOR` on this host, and `nagaya NAME --join` on others, by the kind's name.
+/// A job over several nodes, and the messages to its nodes. A node is a process `nagaya NAME
+/// --control DESCRIPTOR` on this host and `nagaya NAME --join` on others, with the kind's name.
 pub trait Job {
     /// The greeting of its nodes.
     const KIND: Kind;
@@ -20,16 +20,16 @@ pub trait Job {
     type Order: Serialize + Send + 'static;
     /// The answer of a node that is ready.
     type Ready: DeserializeOwned + Clone + Send + 'static;
-    /// The message to all nodes when all are ready: where they are.
+    /// The message to all nodes when all are ready: their addresses.
     type Everybody: Serialize + Clone + Send + 'static;
 
-    /// The order for a node.
+    /// Returns the order for a node.
     fn order(&self, to: Addressee<'_>) -> Self::Order;
 
-    /// The message to all nodes.
+    /// Returns the message to all nodes.
     ///
     /// # Errors
-    /// Why these nodes cannot work together, in one line.
+    /// One line with the reason why these nodes cannot work together.
     fn everybody(&self, ready: Vec<Self::Ready>) -> Result<Self::Everybody, String>;
 }
 
@@ -41,16 +41,16 @@ pub struct Addressee<'a> {
     pub nodes: u32,
     /// Its host.
     pub host: &'a Host,
-    /// Whether that is this host.
+    /// The host is this one.
     pub is_here: bool,
     /// The job's secret.
     pub secret: [u8; 32],
-    /// Seconds after which a silent node is lost; 0: never.
+    /// Seconds without a message after which a node counts as lost; 0 means never.
     pub timeout: u32,
 }
 
 impl Addressee<'_> {
-    /// The network's settings, for the environment of a node on another host.
+    /// Returns the network's settings, for the environment of a node on another host.
     pub fn variables(&self) -> Vec<(String, String)> {
         if self.is_here { Vec::new() } else { network_settings() }
     }
@@ -68,15 +68,16 @@ pub struct Channel {
 
 /// The progress of a node.
 pub enum Said<R> {
-    /// It is ready.
+    /// The node is ready.
     Ready(R),
-    /// It has begun. The channel must be kept while the program runs: the node ends with it.
+    /// The node has begun. The channel must be kept while the program runs, because the node ends
+    /// when it is closed.
     Begun(Channel),
-    /// It will not begin. An empty line: it has printed the reason itself.
+    /// The node will not begin. The line is empty if the node has printed the reason itself.
     Refused(Refusal),
 }
 
-/// Sends a node its order, receives where it is, and tells it where all are.
+/// Sends a node its order, receives its address, and sends it the addresses of all nodes.
 pub fn converse<J: Job>(
     mut channel: Channel,
     node: usize,
@@ -89,7 +90,7 @@ pub fn converse<J: Job>(
         Err(refusal) => return drop(said.send((node, Said::Refused(refusal)))),
     };
     let _ = said.send((node, Said::Ready(ready)));
-    // Nobody tells it if another node does not begin.
+    // The sender is dropped if another node does not begin.
     let Ok(everybody) = everybody.recv() else { return };
     let begun = messages::send(&mut channel.to, &everybody)
         .and_then(|()| messages::receive::<Answer<Begun>>(&mut channel.from))
@@ -116,7 +117,7 @@ fn begin<J: Job>(channel: &mut Channel, order: &J::Order) -> Answer<J::Ready> {
         .unwrap_or_else(|why| Err(last_words(channel, &why)))
 }
 
-/// Why no message came: the last line that the command printed.
+/// Returns the reason why no message arrived: the last line that the command printed.
 fn last_words(channel: &mut Channel, why: &std::io::Error) -> Refusal {
     let line = match &mut channel.errors {
         Some(errors) => ssh::last_line(errors).unwrap_or_else(|| {
@@ -130,7 +131,7 @@ fn last_words(channel: &mut Channel, why: &std::io::Error) -> Refusal {
     line.strip_prefix("nagaya: ").unwrap_or(&line).into()
 }
 
-/// The variables of UCX, which are set on all hosts alike.
+/// Returns the UCX variables of the environment, which are set alike on all hosts.
 fn network_settings() -> Vec<(String, String)> {
     let all = std::env::vars_os().filter_map(|(name, value)| {
         let pair = (name.into_string().ok()?, value.into_string().ok()?);

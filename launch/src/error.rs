@@ -1,9 +1,9 @@
-//! Why nodes cannot be started.
+//! The error of starting nodes.
 
-/// Why nodes cannot be started, and the exit status that says so.
+/// The reason why nodes cannot be started, and the exit status of the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// One line: what failed, on what, what to do. Empty: nothing is left to say.
+    /// One line: the failure, its object, and a remedy. Empty if the reason was already printed.
     pub line: String,
     /// The exit status of the command: 125 for a failure of the launcher itself, 126 for a
     /// program that cannot be executed.
@@ -11,7 +11,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// A failure of the launcher itself.
+    /// Returns a failure of the launcher itself, with status 125.
     pub fn new(line: impl Into<String>) -> Self {
         Self { line: line.into(), status: 125 }
     }

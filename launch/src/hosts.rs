@@ -1,23 +1,23 @@
-//! The hosts of a job, as a list (`a,b:4`) or a file names them, and which of them is this one.
+//! The hosts of a job, from a list (`a,b:4`) or a host file, and the test for this host.
 
 use std::net::{ToSocketAddrs as _, UdpSocket};
 
 /// A host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
-    /// As ssh finds it: a name, an address, a login and a name.
+    /// Name for ssh: a name, an address, or a login and a name.
     pub name: String,
-    /// How many processors of it are used; otherwise as many as one may use there.
+    /// Number of its processors to use; `None` means all that are available there.
     pub processors: Option<u32>,
 }
 
-/// What `-H` says: hosts with commas between them, each perhaps with a number of processors.
+/// Parses the value of `-H`: hosts separated by commas, each with an optional number of processors.
 pub fn list(text: &str) -> Result<Vec<Host>, String> {
     text.split(',').map(|word| host(word.trim())).collect()
 }
 
-/// What a file says: a host a line, as mpirun's have them: `a`, `a:4`, `a slots=4`. From `#` on a
-/// line is a remark.
+/// Parses a host file with one host a line, in mpirun's formats: `a`, `a:4`, `a slots=4`. A comment
+/// begins with `#`.
 pub fn file(text: &str) -> Result<Vec<Host>, String> {
     let mut hosts = Vec::new();
     for (at, line) in text.lines().enumerate() {
@@ -38,14 +38,14 @@ pub fn file(text: &str) -> Result<Vec<Host>, String> {
 }
 
 fn host(word: &str) -> Result<Host, String> {
-    // An address of IPv6 has colons itself, unless it stands in brackets.
+    // An IPv6 address contains colons, unless it is in brackets.
     let (name, processors) = match word.rsplit_once(':') {
         Some((name, count)) if !name.contains(':') || name.ends_with(']') => (name, Some(count)),
         _ => (word, None),
     };
     let processors = processors.map(number).transpose()?;
     let name = name.strip_prefix('[').and_then(|it| it.strip_suffix(']')).unwrap_or(name);
-    // ssh would take it for an option.
+    // ssh would take such a name for an option.
     if name.is_empty() || name.starts_with('-') {
         return Err(format!("'{word}' is no host"));
     }
@@ -57,8 +57,8 @@ fn number(text: &str) -> Result<u32, String> {
     count.ok_or_else(|| format!("'{text}' is no number of processors"))
 }
 
-/// All nodes in order. This host, where files and terminal are, is the first, named or not; a
-/// host that was not named lends its first thread one processor.
+/// Returns all nodes in order. This host, which has the files and the terminal, is the first, even
+/// if it is not named. Without a name it provides one processor, for its first thread.
 pub fn nodes(named: Vec<Host>, is_here: impl Fn(&str) -> bool) -> Result<Vec<Host>, String> {
     let (here, others): (Vec<Host>, Vec<Host>) =
         named.into_iter().partition(|host| is_here(&host.name));
@@ -75,13 +75,13 @@ pub fn nodes(named: Vec<Host>, is_here: impl Fn(&str) -> bool) -> Result<Vec<Hos
     Ok(std::iter::once(first).chain(others).collect())
 }
 
-/// Whether the name is this host's: it, or one of its addresses.
+/// Returns true if the name is this host's name or resolves to one of its addresses.
 pub fn is_here(name: &str) -> bool {
     let uname = rustix::system::uname();
     if name == "localhost" || Some(name) == uname.nodename().to_str().ok() {
         return true;
     }
-    // One can bind to one's own addresses only.
+    // A host can bind only to its own addresses.
     let addresses = (name, 0).to_socket_addrs();
     addresses.is_ok_and(|mut all| all.any(|address| UdpSocket::bind(address).is_ok()))
 }

@@ -1,12 +1,12 @@
-//! Starting the nodes of a job: processes on this host and, by ssh, on others, which are told
-//! their part and of each other, and end with the process that started them.
+//! Starts the nodes of a job: processes on this host and, by ssh, on others. Each node receives its
+//! part and the addresses of the others, and ends with the process that started it.
 //!
-//! [`hosts`] reads lists of hosts and host files; [`placement`] which tasks run on which
-//! processors of which machine; [`processors`] shares processors out. [`nodes`] starts the node
-//! processes, lets them meet and waits for the program; a [`conversation`] with each leads there.
-//! [`ssh`] runs a command on another host. [`messages`] are what starter and node say to each
-//! other over the control channel, and [`control`] is the node's end of that channel.
-//! [`signals`] are those that are passed on to programs, [`status`] how a program ended.
+//! [`hosts`] reads lists of hosts and host files. [`placement`] assigns tasks to processors and
+//! machines, and [`processors`] divides the processors of one machine. [`nodes`] starts the node
+//! processes, connects them and waits for the program; it has a [`conversation`] with each. [`ssh`]
+//! runs a command on another host. [`messages`] are the messages between the starter and a node
+//! over the control channel, and [`control`] is the node's end of that channel. [`signals`] are
+//! forwarded to programs. [`status`] describes how a program ended.
 
 pub mod control;
 pub mod conversation;

@@ -1,20 +1,22 @@
-//! The messages between the starter of a job's nodes and each node, over a control channel: a
-//! socket or an ssh session of these two. The node greets with its [`Kind`]; the starter sends an
-//! order, and the node answers; the starter sends where all nodes are, and when the node is
-//! connected with all others it answers [`Begun`]. While the program runs, the starter sends the
-//! origin an [`Ended`] for each node that ends.
+//! The messages between the starter of a job's nodes and each node. The control channel is a socket
+//! or an ssh session between these two.
+//!
+//! The node greets with its [`Kind`]. The starter sends an order, and the node answers. The starter
+//! sends the addresses of all nodes. When the node is connected with all others it answers
+//! [`Begun`]. While the program runs, the starter sends the origin an [`Ended`] for each node that
+//! ends.
 
 use std::io::{Error, ErrorKind, Read, Write};
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Bytes of one message, at most: arguments and environment are in it.
+/// Limit of a message's size in bytes; it includes arguments and environment.
 const BYTES_MAX: u32 = 8 << 20;
-/// Bytes that a login may print before the greeting.
+/// Limit of the bytes that a login prints before the greeting.
 const LOGIN_MAX: usize = 64 << 10;
 
-/// The subcommand that nodes belong to, and its version: those of both sides must be equal. Each is
+/// The subcommand that nodes belong to, and its version, which must be equal on both sides. Each is
 /// one word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Kind {
@@ -27,7 +29,7 @@ pub struct Kind {
 /// A node's answer.
 pub type Answer<T> = Result<T, Refusal>;
 
-/// Why a node does not begin.
+/// The reason why a node does not begin.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason, in one line.
@@ -52,8 +54,8 @@ impl From<&str> for Refusal {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begun;
 
-/// The notice to the origin that the process of another node has ended. Only nodes that are
-/// children of the starter are reported: of other hosts' nodes it sees no wait status.
+/// Notifies the origin that the process of another node has ended. Only children of the starter are
+/// reported, because it sees no wait status of nodes on other hosts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     /// The node's number.
@@ -76,8 +78,8 @@ impl Kind {
         to.flush()
     }
 
-    /// Receives the greeting of a node of this kind, after anything that a login prints; returns
-    /// its version.
+    /// Receives the greeting of a node of this kind, after any text that a login prints. Returns
+    /// the node's version.
     ///
     /// # Errors
     /// The channel is closed, or no greeting comes within 64 KiB.
@@ -130,7 +132,7 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> std::io::Result<T> 
     postcard::from_bytes(&bytes).map_err(Error::other)
 }
 
-/// The same error with a text that says what happened to the connection.
+/// Returns the same error, with a clear text for a closed connection.
 fn closed(error: Error) -> Error {
     match error.kind() {
         ErrorKind::UnexpectedEof => Error::new(error.kind(), "the connection was closed"),

@@ -1,5 +1,5 @@
-//! The processes of the nodes: started here or by ssh, told of each other, waited for. They end
-//! with this process.
+//! The processes of the nodes: starts them here or by ssh, connects them, and waits for them. They
+//! end with this process.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::os::fd::AsRawFd as _;
@@ -21,12 +21,12 @@ use crate::signals::Signals;
 use crate::ssh::{self, Remote};
 use crate::status;
 
-/// How often the beginning looks whether a signal has come.
+/// Interval at which a start checks for signals.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long nodes may take to end after the program.
+/// Time that nodes may take to end after the program.
 const END_MAX: Duration = Duration::from_secs(3);
 
-/// The nodes, the origin's first.
+/// The nodes of a job, the origin first.
 pub struct Nodes<J: Job> {
     job: J,
     nodes: Vec<Node>,
@@ -34,7 +34,7 @@ pub struct Nodes<J: Job> {
 
 struct Node {
     child: Option<Child>,
-    /// The control channel. Until the node has begun, the thread that converses has it.
+    /// The control channel. The conversation's thread has it until the node has begun.
     channel: Option<Channel>,
     host: Host,
     is_here: bool,
@@ -43,7 +43,7 @@ struct Node {
 }
 
 impl<J: Job> Nodes<J> {
-    /// No node yet of this job.
+    /// Begins without nodes.
     pub fn new(job: J) -> Self {
         Self { job, nodes: Vec::new() }
     }
@@ -85,7 +85,7 @@ impl<J: Job> Nodes<J> {
     /// the path of our command there.
     ///
     /// # Errors
-    /// ssh cannot be started. That it reaches nobody is told by [`Nodes::meet`].
+    /// ssh cannot be started. If it does not reach the host, [`Nodes::meet`] reports that.
     pub fn start_there(
         &mut self,
         signals: &Signals,
@@ -115,7 +115,7 @@ impl<J: Job> Nodes<J> {
         Ok(())
     }
 
-    /// The node's name in messages.
+    /// Returns the node's name in messages.
     fn name(&self, node: usize) -> String {
         match &self.nodes[node].host.name {
             name if name.is_empty() => format!("node {node}"),
@@ -123,11 +123,11 @@ impl<J: Job> Nodes<J> {
         }
     }
 
-    /// Lets the nodes find each other and the program begin, within `timeout` seconds (0: any
-    /// time).
+    /// Connects the nodes to each other and lets the program begin, within `timeout` seconds (0: no
+    /// limit).
     ///
     /// # Errors
-    /// The first node that refuses or is late, in one line. All nodes are ended then.
+    /// One line about the first node that refuses or is late. All nodes are ended then.
     pub fn meet(&mut self, signals: &Signals, timeout: u32) -> Result<(), Error> {
         let secret = *Secret::random().bytes();
         let nodes = self.nodes.len() as u32;
@@ -222,7 +222,7 @@ impl<J: Job> Nodes<J> {
         Ok(())
     }
 
-    /// Passes signals on to the program until it has ended; returns its exit status.
+    /// Forwards signals to the program until it has ended. Returns its exit status.
     pub fn wait(&mut self, signals: &Signals) -> i32 {
         let status = loop {
             let origin = self.nodes[0].child.as_mut().expect("it runs");
@@ -233,7 +233,8 @@ impl<J: Job> Nodes<J> {
             let (signal, from_terminal) = signals.next();
             let origin = self.nodes[0].child.as_ref().expect("it runs");
             if signal != libc::SIGCHLD && !from_terminal {
-                // SAFETY: kill touches no memory; its PID is its own, as it was not waited for.
+                // SAFETY: kill touches no memory. The PID still names the origin, because it has
+                // not been reaped.
                 unsafe { libc::kill(origin.id().cast_signed(), signal) };
             }
         };
@@ -266,7 +267,7 @@ impl<J: Job> Nodes<J> {
         }
     }
 
-    /// Ends those that run.
+    /// Ends all nodes that still run.
     fn end(&mut self) {
         for child in self.nodes.iter_mut().filter_map(|node| node.child.as_mut()) {
             let _ = child.kill();
@@ -289,7 +290,7 @@ fn failed(kind: Kind, line: &str) -> Error {
 
 /// Lets the child inherit this descriptor.
 fn keep(command: &mut Command, descriptor: i32) {
-    // SAFETY: one async-signal-safe call between fork and exec.
+    // SAFETY: fcntl is async-signal-safe, as a call between fork and exec must be.
     unsafe {
         command.pre_exec(move || match libc::fcntl(descriptor, libc::F_SETFD, 0) {
             0 => Ok(()),
@@ -298,11 +299,11 @@ fn keep(command: &mut Command, descriptor: i32) {
     }
 }
 
-/// Keeps the terminal's signals from ssh: they are for the program. Ends ssh with its starter, even
-/// if its network hangs.
+/// Protects ssh from the terminal's signals, which are for the program. Ends ssh with its starter,
+/// even if its network hangs.
 fn alone(command: &mut Command) {
     command.process_group(0);
-    // SAFETY: one async-signal-safe call between fork and exec.
+    // SAFETY: prctl is a plain system call, which is safe between fork and exec.
     unsafe {
         command.pre_exec(|| {
             libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM);
@@ -311,7 +312,8 @@ fn alone(command: &mut Command) {
     }
 }
 
-/// Copies the lines that another host's node prints to standard error, behind the host's name.
+/// Copies the lines that a node on another host prints to standard error, each with the host's name
+/// in front.
 fn pass_on(errors: Box<dyn Read + Send>, host: String) {
     let copy = move || {
         let mut lines = BufReader::new(errors);

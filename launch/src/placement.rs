@@ -1,5 +1,5 @@
-//! Which tasks have page tables of their own, and on which processors of which machine, as
-//! `nagaya run --domains` says it.
+//! Placement of tasks: their domains, and the processors and machine of each domain, as given by
+//! `nagaya run --domains`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use crate::processors;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domains(Vec<Wanted>);
 
-/// A domain, as the user says it.
+/// A domain as the user gives it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Wanted {
-    /// Another machine's host; none: this one.
+    /// Host of another machine; `None` for this one.
     host: Option<String>,
     place: Place,
-    /// As it was said, for that machine.
+    /// Text of the place, for that machine.
     text: String,
     tasks: u32,
 }
@@ -26,42 +26,42 @@ struct Wanted {
 /// A machine's part of a job over several machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
-    /// As ssh finds it; none: this one.
+    /// Name of the host for ssh; `None` for this machine.
     pub host: Option<String>,
-    /// What `--domains` says there.
+    /// Value of `--domains` on that machine.
     pub domains: String,
-    /// How many tasks.
+    /// Number of tasks.
     pub tasks: u32,
 }
 
-/// Processors, as the user says them.
+/// Processors as the user gives them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Place {
-    /// All that we may use.
+    /// All that this process may use.
     All,
     /// By number.
     List(Vec<usize>),
-    /// Those of a NUMA node.
+    /// The processors of a NUMA node.
     Node(u32),
     /// The fastest.
     Big,
-    /// The others.
+    /// All but the fastest.
     Little,
-    /// Those that a cgroup may use, by its path.
+    /// The processors that a cgroup may use, by the cgroup's path.
     Cgroup(PathBuf),
 }
 
 /// A domain's tasks and processors.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Domain {
-    /// How many.
+    /// Number of tasks.
     pub tasks: u32,
-    /// Numbers, in ascending order.
+    /// Numbers of its processors, in ascending order.
     pub processors: Vec<usize>,
 }
 
 impl Domain {
-    /// As sched_setaffinity takes it.
+    /// Returns the CPU mask for sched_setaffinity.
     pub fn mask(&self) -> Vec<u8> {
         let bytes = self.processors.last().map_or(0, |last| last / 64 * 8 + 8);
         let mut mask = vec![0; bytes];
@@ -73,15 +73,15 @@ impl Domain {
 impl FromStr for Domains {
     type Err = String;
 
-    /// `PLACE:TASKS,PLACE:TASKS…`, where a place may have commas, too, and one of another machine
-    /// is `@HOST` or `@HOST/PLACE`.
+    /// Parses `PLACE:TASKS,PLACE:TASKS…`. A place may contain commas. A place on another machine is
+    /// `@HOST` or `@HOST/PLACE`.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::of(text, "tasks")
     }
 }
 
 impl Domains {
-    /// The same, where what is counted in each place has this name.
+    /// Parses such a list. `counted` names the things that are counted, for messages.
     pub fn of(text: &str, counted: &str) -> Result<Self, String> {
         let mut all = Vec::new();
         let mut place = String::new();
@@ -112,7 +112,7 @@ fn wanted(text: &str, tasks: u32) -> Result<Wanted, String> {
         None => (None, text),
         Some(far) => {
             let (host, place) = far.split_once('/').unwrap_or((far, "all"));
-            // ssh would take it for an option.
+            // ssh would take such a name for an option.
             if host.is_empty() || host.starts_with('-') {
                 return Err(format!("{text}: no host (such as @b, or @b/0-3)"));
             }
@@ -148,7 +148,7 @@ impl FromStr for Place {
     }
 }
 
-/// Reads a list of processors as the kernel writes it: 0-3,8.
+/// Parses a list of processors in the kernel's format: 0-3,8.
 fn numbers(list: &str) -> Option<Vec<usize>> {
     const PROCESSORS_MAX: usize = 1 << 16;
     let mut all = Vec::new();
@@ -166,17 +166,17 @@ fn numbers(list: &str) -> Option<Vec<usize>> {
 }
 
 impl Domains {
-    /// How many tasks there are in all.
+    /// Returns the number of tasks in all domains.
     pub fn tasks(&self) -> u32 {
         self.0.iter().fold(0, |sum: u32, domain| sum.saturating_add(domain.tasks))
     }
 
-    /// How many there are.
+    /// Returns the number of domains.
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The machines, this one first, if there are others.
+    /// Returns the machines, this one first, or `None` if all domains are on this machine.
     pub fn machines(&self) -> Result<Option<Vec<Machine>>, Error> {
         let machine = |Wanted { host, text, tasks, .. }: &Wanted| Machine {
             host: host.clone(),
@@ -205,7 +205,7 @@ impl Domains {
         Ok(Some(all))
     }
 
-    /// Their processors, each of which must be ours.
+    /// Returns the domains with their processors. This process must be allowed to use each of them.
     pub fn found(&self, option: &str) -> Result<Vec<Domain>, Error> {
         let ours = processors::ours();
         let mut ours = ours.map_err(|e| Error::new(format!("{option}: processors: {e}")))?;
@@ -259,8 +259,8 @@ impl Place {
     }
 }
 
-/// The fastest processors and the others: as the kernel's scheduler rates them (Arm), or by
-/// their kind (Intel).
+/// Returns the fastest processors and the others: by the scheduler's capacity (Arm), or by their
+/// kind (Intel).
 fn by_speed(ours: &[usize], sys: &Path) -> Result<(Vec<usize>, Vec<usize>), String> {
     let list = |kind: &str| {
         fs::read_to_string(sys.join(format!("devices/{kind}/cpus")))

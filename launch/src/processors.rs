@@ -1,6 +1,6 @@
-//! Shares of processors: each of several nodes on one machine gets some of its own, as if it were
-//! another machine. Nodes that share all of them push each other's threads from one processor to
-//! the next, which does not happen on a cluster.
+//! Divides processors among several nodes on one machine, as if each node were another machine. If
+//! nodes share all processors, the scheduler moves their threads between processors, which does not
+//! happen on a cluster.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -8,8 +8,8 @@ use std::{fs, io};
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The processors that this process may use, neighbours first: threads of one core, cores of one
-/// package.
+/// Returns the processors that this process may use, neighbours first: threads of one core, then
+/// cores of one package.
 pub fn ours() -> io::Result<Vec<usize>> {
     let set = sched_getaffinity(None)?;
     Ok(in_order((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect(), place))
@@ -20,7 +20,7 @@ fn in_order(mut cpus: Vec<usize>, place: impl Fn(usize) -> (u32, u32)) -> Vec<us
     cpus
 }
 
-/// A processor's package and core; where the kernel does not say, numbers are all we have.
+/// Returns a processor's package and core, or zeros if the kernel does not report them.
 fn place(cpu: usize) -> (u32, u32) {
     let number = |file: &str| {
         let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/{file}");
@@ -29,7 +29,8 @@ fn place(cpu: usize) -> (u32, u32) {
     (number("physical_package_id").unwrap_or(0), number("core_id").unwrap_or(0))
 }
 
-/// Shares as even as can be, each of neighbours, which [`ours`] has in order.
+/// Divides `cpus` into `count` shares of nearly equal size. Each share has neighbours, as [`ours`]
+/// orders them.
 pub fn shares(cpus: &[usize], count: usize) -> Vec<CpuSet> {
     let border = |at: usize| at * cpus.len() / count;
     let share = |at: usize| {
@@ -40,9 +41,10 @@ pub fn shares(cpus: &[usize], count: usize) -> Vec<CpuSet> {
     (0..count).map(share).collect()
 }
 
-/// Lets the command run on this share only, if the kernel permits that.
+/// Binds the command to this share, if the kernel permits it.
 pub fn bind(command: &mut Command, share: CpuSet) {
-    // SAFETY: one system call between fork and exec, which allocates nothing.
+    // SAFETY: sched_setaffinity is a system call that allocates nothing, as is required between
+    // fork and exec.
     unsafe {
         command.pre_exec(move || {
             let _ = sched_setaffinity(None, &share);

@@ -1,4 +1,4 @@
-//! The signals that a launcher passes on to its programs.
+//! The signals that a launcher forwards to its programs.
 
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::Error;
 
-/// The signals that are passed on.
+/// The forwarded signals.
 pub const FORWARDED: &[i32] = &[
     libc::SIGHUP,
     libc::SIGINT,
@@ -17,17 +17,18 @@ pub const FORWARDED: &[i32] = &[
     libc::SIGWINCH,
 ];
 
-/// The forwarded signals and SIGCHLD, blocked in this thread and its children, and waited for.
+/// The forwarded signals and SIGCHLD, blocked in this thread and its children, for synchronous
+/// waiting.
 pub struct Signals {
     set: libc::sigset_t,
     before: libc::sigset_t,
 }
 
 impl Signals {
-    /// Blocks them.
+    /// Blocks the signals.
     ///
     /// # Errors
-    /// The kernel refuses, which it has no reason for.
+    /// The kernel refuses, for which there is no known reason.
     pub fn block() -> Result<Self, Error> {
         // SAFETY: the calls read and write masks on this stack only.
         unsafe {
@@ -47,7 +48,7 @@ impl Signals {
         }
     }
 
-    /// Gives the child the signal mask that this process had before.
+    /// Gives the command's process the signal mask that this process had before.
     pub fn leave_to(&self, command: &mut Command) {
         let before = self.before;
         // SAFETY: pthread_sigmask is async-signal-safe, as a call between fork and exec must be.
@@ -59,7 +60,7 @@ impl Signals {
         }
     }
 
-    /// A signal that is pending and not ignored.
+    /// Returns a signal that is pending and not ignored, and removes it from the pending set.
     pub fn pending(&self) -> Option<i32> {
         let none = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: the calls read and write structures on this stack only.
@@ -73,7 +74,7 @@ impl Signals {
         }
     }
 
-    /// The next signal, and whether the terminal sent it.
+    /// Waits for the next signal. Returns it, and true if the terminal sent it.
     pub fn next(&self) -> (i32, bool) {
         loop {
             if let Some(next) = self.wait(std::ptr::null()) {
@@ -82,7 +83,7 @@ impl Signals {
         }
     }
 
-    /// The next signal as [`Signals::next`] has it; `None` if none comes within the limit.
+    /// Like [`Signals::next`], but returns `None` if no signal arrives within `limit`.
     pub fn next_within(&self, limit: Duration) -> Option<(i32, bool)> {
         let (tv_sec, tv_nsec) = (limit.as_secs() as i64, i64::from(limit.subsec_nanos()));
         self.wait(&libc::timespec { tv_sec, tv_nsec })

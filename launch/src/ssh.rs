@@ -1,12 +1,12 @@
-//! Commands on another host: by ssh, or by the program that a variable names in its place
-//! (PVM_RSH, NAGAYA_RSH). It takes ssh's arguments.
+//! Runs commands on another host, by ssh or by the program that a variable names in its place
+//! (PVM_RSH, NAGAYA_RSH). That program takes ssh's arguments.
 
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 
-/// Bytes of a failed command's output that are kept.
+/// Bytes of a failed command's output that are read.
 const OUTPUT_MAX: u64 = 64 << 10;
 
 /// A command that was started on another host.
@@ -22,12 +22,13 @@ pub struct Remote {
     pub errors: ChildStderr,
 }
 
-/// Starts a script of sh(1) on a host. If the variable is set, it names the program that stands
-/// for ssh, perhaps with arguments. `prepare` may add to the command before it is started.
+/// Starts an sh(1) script on a host. If the environment has `variable`, it names a program to run
+/// instead of ssh, optionally with arguments. `prepare` may change the command before it is
+/// started.
 ///
 /// # Errors
-/// ssh cannot be executed, in one line. That it does not reach the host is told by its standard
-/// error and its end.
+/// One line if ssh cannot be executed. If ssh does not reach the host, its standard error and its
+/// exit status report that.
 pub fn start(
     variable: &str,
     login: Option<&str>,
@@ -48,13 +49,13 @@ pub fn start(
     }
 }
 
-/// The command of [`start`].
+/// Returns the command that [`start`] runs.
 fn command(variable: &str, login: Option<&str>, host: &str, script: &str) -> Command {
     let mut command = match std::env::var_os(variable).filter(|rsh| !rsh.is_empty()) {
         Some(rsh) => program(&rsh),
         None => {
             let mut ssh = Command::new("ssh");
-            // There is nobody to ask for a password, and no terminal.
+            // ssh cannot ask for a password without a terminal.
             ssh.args(["-x", "-a", "-T", "-o", "BatchMode=yes"]);
             ssh
         }
@@ -62,12 +63,13 @@ fn command(variable: &str, login: Option<&str>, host: &str, script: &str) -> Com
     if let Some(login) = login {
         command.args(["-l", login]);
     }
-    // The login shell there may be any: all that it sees is `sh -c` and a quoted word.
+    // The login shell there may be any shell, so it sees only `sh -c` and one quoted word.
     command.arg(host).arg(format!("sh -c {}", quoted(script)));
     command
 }
 
-/// A program, whose path may have spaces, or a program and its arguments.
+/// Returns the command for a program's path, which may have spaces, or for a program and its
+/// arguments.
 fn program(text: &OsStr) -> Command {
     match text.to_str() {
         Some(words) if !Path::new(text).exists() => {
@@ -80,9 +82,9 @@ fn program(text: &OsStr) -> Command {
     }
 }
 
-/// A script that becomes nagaya there, with these arguments (a shell's words). Where hosts share
-/// their files, it is where it is here; else PATH says where. If there is none, the script's last
-/// line of standard error says so, with the `option` that names its path.
+/// Returns a script that executes nagaya on the other host with these arguments (shell words). It
+/// first tries the path of this host's nagaya, as hosts may share files, then PATH. If both fail,
+/// its last line on standard error reports that and names `option`, which sets the path.
 pub fn nagaya(own: &Path, arguments: &str, option: &str) -> String {
     let own = own.to_string_lossy();
     let missing = missing(&format!("{own}: not found, and nagaya is not in PATH"), option);
@@ -93,14 +95,14 @@ pub fn nagaya(own: &Path, arguments: &str, option: &str) -> String {
     )
 }
 
-/// The same for the nagaya that the user has named by `option`.
+/// Returns such a script for the nagaya whose path the user gave by `option`.
 pub fn named(path: &str, arguments: &str, option: &str) -> String {
     let missing = missing(&format!("{path}: not found"), option);
     let path = quoted(path);
     format!("if command -v {path} >/dev/null 2>&1; then exec {path} {arguments}; fi; {missing}")
 }
 
-/// A script that says that nagaya is missing on this host.
+/// Returns a script that reports that nagaya is missing on this host.
 fn missing(what: &str, option: &str) -> String {
     let line = format!(
         "cannot start nagaya there: {what}. Install nagaya {} there, or give its path by {option}",
@@ -109,12 +111,13 @@ fn missing(what: &str, option: &str) -> String {
     format!("echo {} >&2; exit 127", quoted(&line))
 }
 
-/// A word of a POSIX shell, quoted.
+/// Quotes a word for a POSIX shell.
 pub fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
-/// The last line that is not empty until the end of a command's output: why it failed.
+/// Returns the last non-empty line of a command's output, which is usually the reason why it
+/// failed.
 pub fn last_line(said: impl Read) -> Option<String> {
     let mut bytes = Vec::new();
     let _ = said.take(OUTPUT_MAX).read_to_end(&mut bytes);
@@ -126,7 +129,7 @@ pub fn last_line(said: impl Read) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// What sh makes of a command's last argument, as a login shell would.
+    /// Returns the output of a command's last argument, run by sh as by a login shell.
     fn run(command: &Command) -> String {
         let script = command.get_args().last().expect("a script");
         let output = Command::new("sh").arg("-c").arg(script).output().expect("sh runs");

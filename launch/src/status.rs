@@ -1,6 +1,6 @@
-//! How a program ended, as a wait status, an exit status or a signal.
+//! Describes how a program ended: by a wait status, an exit status or a signal.
 
-/// The exit status that a shell shows for a wait status: 128 + number for a signal.
+/// Returns the exit status that a shell shows for a wait status: 128 + number for a signal.
 pub fn shell_status(status: i32) -> i32 {
     if libc::WIFSIGNALED(status) { 128 + libc::WTERMSIG(status) } else { libc::WEXITSTATUS(status) }
 }
@@ -14,15 +14,16 @@ pub fn describe(status: i32) -> String {
     }
 }
 
-/// Ends this process as the wait status says: returns the exit status, or sends this process the
-/// same signal (without a core file of ours beside the program's).
+/// Ends this process in the way that the wait status describes. Returns the exit status, or sends
+/// this process the same signal, without a second core file beside the program's.
 pub fn end_as(status: i32) -> i32 {
     if !libc::WIFSIGNALED(status) {
         return libc::WEXITSTATUS(status);
     }
     let signal = libc::WTERMSIG(status);
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the calls change this process's own signal state only, and it ends here.
+    // SAFETY: the calls change only this process's signal state and limits, and `set` lies on this
+    // stack.
     unsafe {
         libc::setrlimit(libc::RLIMIT_CORE, &raw const none);
         libc::prctl(libc::PR_SET_DUMPABLE, 0);
