@@ -81,8 +81,8 @@ impl<J: Job> Nodes<J> {
         Ok(())
     }
 
-    /// Starts a node on another host, by ssh or the program that NAGAYA_RSH names; `nagaya` is
-    /// the path of our command there.
+    /// Starts a node on another host, by ssh or the program that NAGAYA_RSH names. `nagaya` is the
+    /// path of the command there.
     ///
     /// # Errors
     /// ssh cannot be started. If it does not reach the host, [`Nodes::meet`] reports that.

@@ -40,7 +40,7 @@ pub struct Reached {
     pub connection: Connection,
     /// Keeps the server from ending before it has received a request.
     pub lock: File,
-    /// The server, if it is our child.
+    /// The server process, if this process started it.
     pub started: Option<Child>,
 }
 
