@@ -1,4 +1,5 @@
-//! Futexes in memory that processes share: sleep on a word, wake its sleepers.
+//! Futexes in memory that processes share: threads sleep on a word until another thread wakes
+//! them.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,12 +12,12 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use crate::wait::earlier;
 
-/// Longest sleep on the first of two words where the kernel cannot wait for both.
+/// Longest sleep on the first of two words if the kernel lacks futex_waitv.
 const ONE_OF_TWO: Duration = Duration::from_micros(200);
-/// Sleep on memory that has no futexes, such as that of a device.
+/// Length of a sleep on memory that has no futexes, such as device memory.
 const NO_FUTEX: Duration = Duration::from_micros(50);
 
-/// Sleeps until the word is no longer `expected`, a wake-up or a signal arrives, or `until` has
+/// Sleeps while the word is `expected`. Returns at a wake-up, at a signal, or when `until` has
 /// passed. The word may lie in memory that processes share.
 pub fn sleep(word: &AtomicU32, expected: u32, until: Option<Instant>) {
     let left = match until {
@@ -35,8 +36,8 @@ pub fn sleep(word: &AtomicU32, expected: u32, until: Option<Instant>) {
     }
 }
 
-/// As [`sleep`], on two words (futex_waitv, since Linux 5.16). Where the kernel cannot, sleeps
-/// on the first for a short time.
+/// Sleeps on two words as [`sleep`] does on one, by futex_waitv (since Linux 5.16). An older
+/// kernel makes this a short sleep on the first word.
 pub fn sleep_on_either(words: [(&AtomicU32, u32); 2], until: Instant) {
     static CANNOT: AtomicBool = AtomicBool::new(false);
     if CANNOT.load(Relaxed) {
@@ -59,21 +60,22 @@ pub fn sleep_on_either(words: [(&AtomicU32, u32); 2], until: Instant) {
     let flags = futex::WaitvFlags::empty();
     match futex::waitv(&waits, flags, Some(&end), ClockId::Monotonic) {
         Ok(_) | Err(Errno::AGAIN | Errno::INTR | Errno::TIMEDOUT) => {}
-        // ENOSYS before 5.16; other errors by a filter, or for memory without futexes.
+        // ENOSYS before Linux 5.16; other errors from a seccomp filter, or for memory without
+        // futexes.
         Err(_) => CANNOT.store(true, Relaxed),
     }
 }
 
-/// The function that wakes sleepers whom this machine's kernel does not know.
+/// The function that wakes sleepers on other machines.
 static ELSEWHERE: OnceLock<fn(&AtomicU32)> = OnceLock::new();
 
-/// Registers a function that [`wake`] and [`wake_one`] call with each word, too: it wakes sleepers
-/// on other machines. The first registration in a process counts.
+/// Registers a function that wakes sleepers on other machines. [`wake`] and [`wake_one`] call it
+/// with each word. Later registrations in the same process have no effect.
 pub fn wake_elsewhere(wake: fn(&AtomicU32)) {
     let _ = ELSEWHERE.set(wake);
 }
 
-/// Wakes all sleepers on the word.
+/// Wakes all sleepers on the word, on all machines.
 pub fn wake(word: &AtomicU32) {
     wake_here(word);
     if let Some(wake) = ELSEWHERE.get() {
@@ -83,11 +85,11 @@ pub fn wake(word: &AtomicU32) {
 
 /// Wakes all sleepers of this machine on the word.
 pub fn wake_here(word: &AtomicU32) {
-    // A word without sleepers is no error, and memory without futexes has no sleepers.
+    // Memory without futexes gives an error, but has no sleepers either.
     let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
 }
 
-/// Wakes one sleeper of this machine on the word, and those of other machines.
+/// Wakes one sleeper of this machine on the word, and the sleepers of other machines.
 pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
     if let Some(wake) = ELSEWHERE.get() {
@@ -95,11 +97,11 @@ pub fn wake_one(word: &AtomicU32) {
     }
 }
 
-/// Returns the lower half of a word, to sleep on.
+/// Returns the lower half of a 64-bit word, as a futex to sleep on.
 pub fn low_half(word: &AtomicU64) -> &AtomicU32 {
     let low = std::ptr::from_ref(word).cast::<AtomicU32>();
-    // SAFETY: `word` is valid and aligned, and its low half comes first (little-endian, see
-    // below). Only sleepers and the kernel read it by this reference; all others use the word.
+    // SAFETY: `word` is a valid reference, and its low half comes first, as `compile_error!` below
+    // checks. Only sleepers and the kernel use this half, and they only read it.
     unsafe { &*low }
 }
 

@@ -1,19 +1,20 @@
-//! The hold: a user of somebody's memory says so in a word of its own, so that the memory is not
-//! given away meanwhile.
+//! The hold keeps an owner's memory in place while another task uses it (as a hazard pointer
+//! does).
 //!
-//! The user writes the word, then checks that the owner still exists. Whoever takes the memory
-//! back first ends the owner, then looks for holds. A full fence on each side makes one of them
-//! see the other: a taker that finds no hold is alone. There is no lock, and a hold writes nothing
-//! that others write. `tests/hold_model.rs` models it with loom.
+//! The user announces the use in a word that belongs to the user, then checks that the owner is
+//! alive. The side that reclaims the memory marks the owner as ended, then searches for holds. A
+//! full fence on each side ensures that one of them sees the other. So a reclaimer that finds no
+//! hold has the memory for itself. There is no lock, and no word has two writers.
+//! `tests/hold_model.rs` models it with loom.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use crate::word::Word64;
 
-/// The outcome of an attempt to hold.
+/// Result of an attempt to hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// It holds.
+    /// The word holds the owner.
     Held,
     /// Another thread uses the word.
     Busy,
@@ -21,8 +22,8 @@ pub enum Attempt {
     Gone,
 }
 
-/// Holds by this word the owner that `value`, not 0, names, if it `lives`. `fence` is a full
-/// fence behind an atomic exchange.
+/// Holds an owner by this word, if `lives` returns true. `value` names the owner and is not 0.
+/// `fence` must complete an atomic exchange to a full fence.
 #[inline]
 pub fn attempt<W: Word64>(
     word: &W,
@@ -41,8 +42,8 @@ pub fn attempt<W: Word64>(
     Attempt::Gone
 }
 
-/// As [`attempt`], by a word that only one thread uses. `fence` is a full fence; where the taker
-/// makes one in all processes, a fence for the compiler.
+/// Holds an owner as [`attempt`] does, by a word that only one thread uses. `fence` must be a full
+/// fence. A compiler fence is enough if the reclaimer executes a barrier in all processes.
 #[inline]
 pub fn attempt_alone<W: Word64>(
     word: &W,
@@ -59,14 +60,14 @@ pub fn attempt_alone<W: Word64>(
     lives
 }
 
-/// Ends a hold. All accesses under it come before.
+/// Ends a hold. All accesses under the hold are ordered before.
 #[inline]
 pub fn release<W: Word64>(word: &W) {
     word.store(0, Release);
 }
 
-/// Whether one of the words holds the owner that `value` names. The caller has ended the owner
-/// before, and a full fence stands in between.
+/// Returns true if one of the words holds the owner that `value` names. The caller must first mark
+/// the owner as ended, then execute a full fence.
 pub fn any_holds<'a, W: Word64 + 'a>(words: impl IntoIterator<Item = &'a W>, value: u64) -> bool {
     words.into_iter().any(|word| word.load(Acquire) == value)
 }

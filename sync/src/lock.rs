@@ -1,17 +1,17 @@
-//! A lock that survives its holder: a waiter takes it over from a holder that has died.
+//! A robust lock: a waiter takes it over from a holder that has died.
 //!
-//! The lock is one 64-bit word, zero at first, that names the holder. A waiter spins, then sleeps,
-//! and asks from time to time whether the holder still lives. If not, the waiter takes the lock by
-//! compare-and-swap. What the lock protects is then *in doubt*, since the dead holder may have
-//! changed half of it (as with EOWNERDEAD). The doubt stays until a holder has repaired the state
-//! and releases the lock without doubt.
+//! The lock is one 64-bit word that names the holder, and is zero at first. A waiter spins, then
+//! sleeps, and checks from time to time that the holder is alive. If the holder is dead, the
+//! waiter takes the lock by compare-and-swap. The protected state is then *in doubt*, since the
+//! dead holder may have changed half of it (as with EOWNERDEAD). The doubt stays until a holder
+//! has repaired the state and releases the lock without doubt.
 //!
 //! ```text
 //! generation 32 │ … │ doubt 1 │ sleepers 1 │ held 1 │ index 16
 //! ```
 //!
-//! A waiter that has slept takes the lock with the mark of sleepers, since others may still sleep.
-//! So each release wakes one waiter. `tests/lock_model.rs` models it with loom.
+//! A waiter that has slept takes the lock with the sleepers flag set, since other waiters may
+//! still sleep. So each release wakes one waiter. `tests/lock_model.rs` models it with loom.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -27,7 +27,7 @@ const SLEEPERS: u64 = 1 << 17;
 const DOUBT: u64 = 1 << 18;
 const FLAGS: u64 = SLEEPERS | DOUBT;
 
-/// A task or member that holds a lock. The generation tells apart those that used one index.
+/// A task or member that holds a lock. The generation distinguishes successive users of one index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// ID of the task, or index of the member.
@@ -52,14 +52,14 @@ impl Owner {
 /// Result of an attempt to take the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Attempt {
-    /// The caller holds the lock. The flag tells if what it protects is in doubt.
+    /// The caller holds the lock. The flag is true if the protected state is in doubt.
     Taken(bool),
-    /// The owner holds the lock, according to this word.
+    /// Another owner holds the lock. The second field is the lock's word.
     Held(Owner, u64),
 }
 
-/// Takes the lock for `me` if it is free. `has_slept`: the caller has slept on this lock since it
-/// began to wait.
+/// Takes the lock for `me` if it is free. `has_slept` is true if the caller has slept on this lock
+/// since it began to wait.
 pub fn attempt<W: Word64>(word: &W, me: Owner, has_slept: bool) -> Attempt {
     let mark = if has_slept { SLEEPERS } else { 0 };
     let mut now = word.load(Relaxed);
@@ -74,21 +74,21 @@ pub fn attempt<W: Word64>(word: &W, me: Owner, has_slept: bool) -> Attempt {
     }
 }
 
-/// Takes the lock for `me` from a dead holder, if the word is still `seen`, which names it. What
-/// the lock protects is then in doubt. The mark of sleepers stays.
+/// Takes the lock for `me` from the dead holder that `seen` names, if the word is still `seen`.
+/// Returns true on success. The protected state is then in doubt. The sleepers flag stays.
 pub fn inherit<W: Word64>(word: &W, me: Owner, seen: u64) -> bool {
     word.compare_exchange(seen, me.word() | seen & FLAGS).is_ok()
 }
 
-/// Announces a sleeper, if the word is still `seen`. Returns the word to sleep on, which changes
-/// at the release.
+/// Sets the sleepers flag, if the word is still `seen`. Returns the value to sleep on; the release
+/// changes it.
 pub fn about_to_sleep<W: Word64>(word: &W, seen: u64) -> Option<u64> {
     let marked = seen | SLEEPERS;
     (seen == marked || word.compare_exchange(seen, marked).is_ok()).then_some(marked)
 }
 
-/// Releases the lock of `me`. Returns true if the caller must wake a sleeper. A word that does not
-/// name `me` was overwritten by some process, and stays.
+/// Releases the lock that `me` holds. Returns true if the caller must wake a sleeper. A word that
+/// does not name `me` was overwritten by another process; it stays unchanged.
 #[inline]
 pub fn release<W: Word64>(word: &W, me: Owner, in_doubt: bool) -> bool {
     let mut now = me.word();
@@ -101,19 +101,20 @@ pub fn release<W: Word64>(word: &W, me: Owner, in_doubt: bool) -> bool {
     }
 }
 
-/// The lock.
+/// A robust lock, in memory that processes share.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU64);
 
 impl Lock {
-    /// Returns the lock that this word is.
+    /// Returns the lock whose word is `word`.
     pub fn at(word: &AtomicU64) -> &Self {
-        // SAFETY: `Lock` is a transparent wrapper of `AtomicU64`, and the reference lives as long.
+        // SAFETY: `Lock` is a `repr(transparent)` wrapper of `AtomicU64`, and the result has the
+        // lifetime of `word`.
         unsafe { &*std::ptr::from_ref(word).cast::<Self>() }
     }
 
-    /// Takes the lock, and waits for it. Returns true if what it protects is in doubt.
+    /// Takes the lock, and waits until it is free. Returns true if the protected state is in doubt.
     #[inline]
     pub fn take(&self, me: Owner, is_alive: impl Fn(Owner) -> bool) -> bool {
         match self.0.compare_exchange(FREE, me.word(), Acquire, Relaxed) {
@@ -122,8 +123,8 @@ impl Lock {
         }
     }
 
-    /// As [`take`](Self::take), where no other thread takes the lock at the same time: an
-    /// uncontended lock costs no atomic exchange.
+    /// Takes the lock as [`take`](Self::take) does, without an atomic exchange if it is free. No
+    /// other thread may take the lock at the same time.
     #[inline]
     pub fn take_alone(&self, me: Owner, is_alive: impl Fn(Owner) -> bool) -> bool {
         if self.0.load(Acquire) == FREE {
@@ -133,7 +134,7 @@ impl Lock {
         self.wait(me, None, is_alive).expect("a wait without a limit succeeds")
     }
 
-    /// As [`take`](Self::take), until `until` at the latest. Returns `None` if the time is over.
+    /// Takes the lock as [`take`](Self::take) does. Returns `None` if `until` has passed.
     pub fn take_until(
         &self,
         me: Owner,
@@ -146,13 +147,13 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free or its holder is dead. Returns `None` if not, else as
-    /// [`take`](Self::take).
+    /// Takes the lock as [`take`](Self::take) does, without waiting. Returns `None` if a living
+    /// owner holds it.
     pub fn try_take(&self, me: Owner, is_alive: impl Fn(Owner) -> bool) -> Option<bool> {
         self.take_or_see(me, false, is_alive).ok()
     }
 
-    /// Takes the lock until the guard is dropped, in doubt or not.
+    /// Takes the lock until the guard is dropped. The guard clears any doubt.
     pub fn hold(&self, me: Owner, is_alive: impl Fn(Owner) -> bool) -> Held<'_> {
         self.take(me, is_alive);
         Held { lock: self, me }
@@ -170,7 +171,7 @@ impl Lock {
                 Attempt::Taken(in_doubt) => return Ok(in_doubt),
                 Attempt::Held(holder, seen) if is_alive(holder) => return Err(seen),
                 Attempt::Held(_, seen) if inherit(&self.0, me, seen) => return Ok(true),
-                // The word has changed.
+                // The word has changed since `attempt` read it.
                 Attempt::Held(..) => {}
             }
         }
@@ -201,7 +202,7 @@ impl Lock {
                 return None;
             }
             if let Some(marked) = about_to_sleep(&self.0, seen) {
-                // A holder may be killed between its release and the wake-up.
+                // A holder may be killed between the release and the wake-up, so limit the sleep.
                 let end = wait::earlier(until, wait::DOUBT);
                 futex::sleep(futex::low_half(&self.0), marked as u32, Some(end));
                 has_slept = true;
@@ -214,7 +215,8 @@ impl Lock {
         self.0.load(Relaxed) & !FLAGS == me.word()
     }
 
-    /// Releases the lock of `me`. `in_doubt`: nobody has repaired what it protects.
+    /// Releases the lock that `me` holds. `in_doubt` is true if the protected state still needs
+    /// repair.
     #[inline]
     pub fn give(&self, me: Owner, in_doubt: bool) {
         if release(&self.0, me, in_doubt) {
@@ -222,7 +224,7 @@ impl Lock {
         }
     }
 
-    /// As [`give`](Self::give) without doubt, after [`take_alone`](Self::take_alone).
+    /// Releases a lock that [`take_alone`](Self::take_alone) took. Clears any doubt.
     #[inline]
     pub fn give_alone(&self, me: Owner) {
         debug_assert!(self.is_held_by(me), "the caller has taken the lock");
@@ -234,7 +236,7 @@ impl Lock {
     }
 }
 
-/// A guard. It releases the lock when it is dropped.
+/// Guard of a [`Lock`]. Dropping it releases the lock.
 #[derive(Debug)]
 pub struct Held<'a> {
     lock: &'a Lock,

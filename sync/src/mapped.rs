@@ -1,4 +1,5 @@
-//! The ring in memory that processes share: where its parts lie, and plain copies.
+//! A [`ring`](crate::ring) in memory that processes share: the layout of its parts, and plain
+//! copies of its payload.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -6,8 +7,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 use crate::ring::{Buffer, HEADER_SIZE, LINE_SIZE, LINES_MAX};
 use crate::word::fence_after_exchange;
 
-/// Offsets of the parts of a ring in bytes. Tail and head have separate lines: senders write the
-/// tail, the receiver writes the head.
+// Offsets of the parts of a ring in bytes. Tail and head have separate cache lines, since senders
+// write the tail and the receiver writes the head.
 const TAIL_AT: usize = 0;
 const HEAD_AT: usize = LINE_SIZE;
 const CLAIMS_AT: usize = 2 * LINE_SIZE;
@@ -16,12 +17,12 @@ fn lines_at(lines: u32) -> usize {
     CLAIMS_AT + (lines as usize * size_of::<u64>()).next_multiple_of(LINE_SIZE)
 }
 
-/// Bytes of memory that a ring of `lines` lines takes.
+/// Returns the size in bytes of a ring of `lines` lines.
 pub fn size_of_ring(lines: u32) -> usize {
     lines_at(lines) + lines as usize * LINE_SIZE
 }
 
-/// A ring at an address.
+/// A ring at an address in shared memory.
 #[derive(Debug, Clone, Copy)]
 pub struct Mapped {
     base: NonNull<u8>,
@@ -30,43 +31,48 @@ pub struct Mapped {
     lines: u32,
 }
 
-// SAFETY: the memory is shared by design. It is reached through atomics, or as the protocol of
-// `ring` allows.
+// SAFETY: `Mapped` holds pointers into shared memory. Words are accessed as atomics; payload is
+// accessed only under `Buffer`'s contract, which gives a line to one thread at a time.
 unsafe impl Send for Mapped {}
-// SAFETY: all threads reach the memory through atomics, or as the protocol of `ring` allows.
+// SAFETY: words are accessed as atomics; payload is accessed only under `Buffer`'s contract, which
+// gives a line to one thread at a time.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// The ring of `lines` lines at `base`.
+    /// Returns the ring of `lines` lines at `base`.
     ///
     /// # Safety
-    /// [`size_of_ring`] bytes are mapped there, readable and writable, for as long as this
-    /// or a copy is used. They were zero when the first ring was made there, and only
-    /// rings of the same size use them.
+    /// [`size_of_ring`] bytes must be mapped at `base`, readable and writable, for as long as the
+    /// result or a copy of it is used. They must be zero when the first ring is made there. Only
+    /// rings of the same size may use them.
     ///
     /// # Panics
-    /// If `lines` is no power of two from 4 to [`LINES_MAX`], or `base` no multiple of
-    /// [`LINE_SIZE`].
+    /// Panics if `lines` is not a power of two from 4 to [`LINES_MAX`], or if `base` is not a
+    /// multiple of [`LINE_SIZE`].
     pub unsafe fn at(base: NonNull<u8>, lines: u32) -> Self {
         assert!(lines.is_power_of_two() && (4..=LINES_MAX).contains(&lines));
         assert!(base.as_ptr().addr().is_multiple_of(LINE_SIZE));
-        // SAFETY: in the ring.
+        // SAFETY: `lines_at(lines)` is less than `size_of_ring(lines)`, the bytes that this
+        // function's contract says are mapped at `base`.
         let data = unsafe { base.add(lines_at(lines)) };
         Self { base, data, lines }
     }
 
     #[inline]
     fn word64(&self, at: usize) -> &AtomicU64 {
-        // SAFETY: in the ring, aligned, and only ever reached as an atomic.
+        // SAFETY: `at` is `TAIL_AT` or the offset of a claim, so the word lies in the bytes that
+        // `Mapped::at` requires to be mapped. It is aligned to 8, and always accessed as an atomic.
         unsafe { &*self.base.as_ptr().add(at).cast::<AtomicU64>() }
     }
 
-    /// Where `length` bytes of payload lie, `offset` bytes behind the header of `line`.
+    /// Returns the address of `length` bytes of payload, `offset` bytes behind the header of
+    /// `line`.
     #[inline]
     fn payload(&self, line: u32, offset: usize, length: usize) -> *mut u8 {
         let at = line as usize * LINE_SIZE + HEADER_SIZE + offset;
         assert!(at + length <= self.lines as usize * LINE_SIZE);
-        // SAFETY: in the ring, as was just checked.
+        // SAFETY: the assertion above keeps `at` within the lines of the ring, which lie in the
+        // bytes that `Mapped::at` requires to be mapped.
         unsafe { self.data.as_ptr().add(at) }
     }
 }
@@ -85,7 +91,8 @@ impl Buffer for Mapped {
     }
     #[inline]
     fn head(&self) -> &AtomicU32 {
-        // SAFETY: in the ring, aligned, and only ever reached as an atomic.
+        // SAFETY: `HEAD_AT` lies in the bytes that `Mapped::at` requires to be mapped. The word is
+        // aligned to a cache line, and always accessed as an atomic.
         unsafe { &*self.base.as_ptr().add(HEAD_AT).cast::<AtomicU32>() }
     }
     #[inline]
@@ -96,20 +103,23 @@ impl Buffer for Mapped {
     #[inline]
     fn header(&self, line: u32) -> &AtomicU64 {
         assert!(line < self.lines);
-        // SAFETY: in the ring, aligned, and only ever reached as an atomic.
+        // SAFETY: the assertion above keeps `line` within the ring, whose bytes `Mapped::at`
+        // requires to be mapped. A header is aligned to its line, and always accessed as an atomic.
         unsafe { &*self.data.as_ptr().add(line as usize * LINE_SIZE).cast::<AtomicU64>() }
     }
     #[inline]
     unsafe fn write(&self, line: u32, offset: usize, bytes: &[u8]) {
         let to = self.payload(line, offset, bytes.len());
-        // SAFETY: inside the ring; the caller has reserved the lines.
+        // SAFETY: `payload` has checked that the bytes lie in the ring. By the contract of
+        // `Buffer::write` the lines are reserved, so no other thread accesses them.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
     #[inline]
     unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]) {
         let from = self.payload(line, offset, bytes.len());
-        // SAFETY: inside the ring; published, and the caller has not consumed it. A peer
-        // that breaks the rules can make the bytes wrong, and nothing else.
+        // SAFETY: `payload` has checked that the bytes lie in the ring. By the contract of
+        // `Buffer::read` the message is published and not consumed, so no sender writes it. A peer
+        // that violates the protocol can change the bytes, which have no invalid value.
         unsafe { ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), bytes.len()) };
     }
     #[inline]

@@ -1,33 +1,33 @@
-//! Pieces of a large message, which its sender and its receiver copy at the same time: each claims
-//! one piece after the other.
+//! A large message is split into pieces, which its sender and its receiver copy at the same time.
+//! Each copier claims one piece after the other.
 //!
-//! The words serve one message after the other, and a tag names the message that they count. A
-//! copier that is late finds another tag: no piece is left for it, and its message is complete.
-//! `tests/pieces_model.rs` models it with loom.
+//! Two words count the claimed and the copied pieces. The words are reused for the next message,
+//! and a tag in them names the current message. A late copier finds another tag. Then no piece is
+//! left to copy, and its message is complete. `tests/pieces_model.rs` models it with loom.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::word::Word64;
 
-/// Bytes of a piece of a long message.
+/// Largest size of a piece in bytes.
 const PIECE_BYTES_MAX: u64 = 64 << 10;
-/// Fewest bytes of a piece.
+/// Smallest size of a piece in bytes.
 const PIECE_BYTES_MIN: u64 = 32 << 10;
 
-/// Longest message that can be cut into pieces.
+/// Longest message that can be split into pieces, in bytes.
 pub const BYTES_MAX: u64 = PIECE_BYTES_MAX << 31;
 
-/// Shortest message that is worth two copiers: each copies one half.
+/// Shortest message that is worth two copiers, in bytes. Each copies one half.
 pub const BYTES_MIN: u64 = 2 * PIECE_BYTES_MIN;
 
-/// Returns the bytes of a piece of a message of `bytes`.
+/// Returns the piece size for a message of `bytes` bytes.
 fn piece_bytes(bytes: u64) -> u64 {
     const PAGE: u64 = 4 << 10;
     bytes.div_ceil(2).next_multiple_of(PAGE).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX)
 }
 
-/// Returns the word with this tag and count.
+/// Packs a tag and a count into one word.
 fn word(tag: u32, count: u32) -> u64 {
     u64::from(tag) << 32 | u64::from(count)
 }
@@ -36,14 +36,14 @@ fn tag_of(word: u64) -> u32 {
     (word >> 32) as u32
 }
 
-/// Begins the count of a message, of which `first` pieces are already claimed. Its tag differs
-/// from the one before, unless no copier can be late.
+/// Resets the words for a new message, of which `first` pieces are already claimed. The tag must
+/// differ from the previous tag, unless no copier can be late.
 pub fn begin<W: Word64>(claimed: &W, copied: &W, tag: u32, first: u32) {
     copied.store(word(tag, 0), Release);
     claimed.store(word(tag, first), Release);
 }
 
-/// Claims the next of `count` pieces. Returns its index.
+/// Claims the next of `count` pieces. Returns its index, or `None` if no piece is left.
 #[inline]
 pub fn claim<W: Word64>(claimed: &W, tag: u32, count: u32) -> Option<u32> {
     let mut now = claimed.load(Relaxed);
@@ -76,13 +76,13 @@ pub fn is_finished<W: Word64>(copied: &W, tag: u32, count: u32) -> bool {
     tag_of(now) != tag || now as u32 >= count
 }
 
-/// Progress of one message at a time, in memory that both copiers reach.
+/// Counters of one message at a time, in memory that both copiers reach.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Pieces {
-    /// Number of pieces that a copier has claimed.
+    /// Tag and number of claimed pieces.
     claimed: AtomicU64,
-    /// Number of copied pieces.
+    /// Tag and number of copied pieces.
     copied: AtomicU64,
     /// Errno of a failed copy, or 0.
     error: AtomicU32,
@@ -97,13 +97,16 @@ pub struct Shares<'a> {
 }
 
 impl Pieces {
-    /// See [`begin`].
+    /// Resets the counters for a new message; see [`begin`].
     pub fn begin(&self, tag: u32, first: u32) {
         self.error.store(0, Relaxed);
         begin(&self.claimed, &self.copied, tag, first);
     }
 
     /// Returns the pieces of the message with this tag and length.
+    ///
+    /// # Panics
+    /// Panics if `bytes` exceeds [`BYTES_MAX`].
     pub fn of(&self, tag: u32, bytes: u64) -> Shares<'_> {
         assert!(bytes <= BYTES_MAX, "a message of {bytes} bytes has too many pieces");
         Shares { pieces: self, tag, bytes }
@@ -115,12 +118,12 @@ impl Shares<'_> {
         self.bytes.div_ceil(piece_bytes(self.bytes)) as u32
     }
 
-    /// Claims a piece. Returns its offset and its bytes.
+    /// Claims a piece. Returns its offset and its size, or `None` if no piece is left.
     pub fn claim(&self) -> Option<(u64, u64)> {
         Some(self.piece(claim(&self.pieces.claimed, self.tag, self.count())?))
     }
 
-    /// Returns offset and bytes of the first piece, for the copier that has it by
+    /// Returns the offset and the size of the first piece, for the copier that claimed it in
     /// [`Pieces::begin`].
     pub fn first(&self) -> (u64, u64) {
         self.piece(0)
@@ -133,8 +136,8 @@ impl Shares<'_> {
         (offset, piece.min(self.bytes - offset))
     }
 
-    /// Counts a claimed piece as copied, or as failed with an errno. Returns true if it was the
-    /// last one.
+    /// Counts a claimed piece as copied, or as failed with the errno `error`. Returns true if it
+    /// was the last one.
     pub fn finish(&self, error: Option<i32>) -> bool {
         if let Some(error) = error {
             self.pieces.error.store(error as u32, Release);
@@ -142,13 +145,13 @@ impl Shares<'_> {
         finish(&self.pieces.copied, self.tag, self.count())
     }
 
-    /// Returns the errno of the copy, or 0, once all pieces are copied.
+    /// Returns the errno of the copy, or 0 on success. Returns `None` until all pieces are copied.
     pub fn finished(&self) -> Option<i32> {
         if !is_finished(&self.pieces.copied, self.tag, self.count()) {
             return None;
         }
         let error = self.pieces.error.load(Acquire) as i32;
-        // The error of another message does not count.
+        // With another tag, the errno belongs to another message.
         let is_ours = tag_of(self.pieces.copied.load(Relaxed)) == self.tag;
         Some(if is_ours { error } else { 0 })
     }
@@ -185,7 +188,7 @@ mod tests {
         assert_eq!((shares.first(), shares.claim()), ((0, 1000), None));
         assert!(shares.finish(Some(EFAULT)));
         assert_eq!(shares.finished(), Some(EFAULT));
-        // The words count another message.
+        // From here on the words count another message.
         pieces.begin(2, 0);
         assert_eq!((shares.claim(), shares.finished()), (None, Some(0)));
     }

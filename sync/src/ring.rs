@@ -1,104 +1,106 @@
-//! The ring: a receive buffer with many senders and one receiver, without a lock (FCP II).
+//! The ring: a lock-free receive buffer with many senders and one receiver (FCP II).
 //!
-//! Only the receiver has a buffer, in its own memory; senders write into it (Kikuchi et
-//! al., §3.3). It is a ring of lines of 64 bytes. A message takes whole, consecutive lines. Its
-//! header of two 32-bit words stands first in its first line, so a small message travels as one
+//! The buffer lies in the memory of the receiver, and senders write into it (Kikuchi et al.,
+//! §3.3). It is a ring of lines of 64 bytes. A message occupies whole, consecutive lines. Its
+//! header of two 32-bit words comes first in its first line, so a small message travels as one
 //! cache line.
 //!
 //! ```text
 //! tail      message number, position, bit: senders wait for room     (written by senders)
 //! head      position, bit: the receiver sleeps                       (written by the receiver)
-//! claims    which sender reserves how many lines, for message number n     (by senders)
-//! lines     header │ payload …                                       (both)
+//! claims    sender and number of lines of message number n           (written by senders)
+//! lines     header │ payload …                                       (written by both)
 //! ```
-//! A sender *claims* message number n by a compare-and-swap on its claim. It writes the payload,
-//! then the header, and at last moves the tail. (Another sender moves the tail if the first is
-//! late.) The receiver takes messages that have a header, in order. It clears the first word of
-//! every line before it gives lines back, several at a time, so a header is never an old payload.
-//! A sender that is killed between its claim and its header leaves a gap of known size. The
-//! receiver skips the gap once it knows that the sender is dead.
+//! A sender *claims* message number n by a compare-and-swap on claim n. It writes the payload,
+//! then the header, and finally moves the tail. Another sender moves the tail if the first is
+//! late. The receiver takes messages in order, as soon as they have a header. It clears the first
+//! word of every line before it frees lines, several at a time. So old payload is never taken for
+//! a header. A sender that is killed between its claim and its header leaves a gap of known size.
+//! The receiver skips the gap once it knows that the sender is dead.
 //!
-//! A claim carries the lap of its message number. A sender that was stopped for a whole lap
-//! therefore cannot take a claim that was used since. Payload never overlies a claim.
+//! A claim contains the lap of its message number. So a sender that was stopped for a whole lap
+//! cannot take a claim that was used since. Claims and payload have separate memory.
 //!
 //! This file makes no system call and reads no clock. A [`Buffer`] provides memory and atomics,
-//! and loom models it (`tests/ring_model.rs`).
+//! so that loom can model the protocol (`tests/ring_model.rs`).
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 
 use crate::word::{Word32, Word64};
 
-/// Bytes of a line: a cache line.
+/// Size of a line in bytes: one cache line.
 pub const LINE_SIZE: usize = 64;
-/// Bytes of a header: two 32-bit words.
+/// Size of a header in bytes: two 32-bit words.
 pub const HEADER_SIZE: usize = 8;
 
-/// Most lines in a ring: 2 MiB.
+/// Largest number of lines in a ring: 2 MiB.
 pub const LINES_MAX: u32 = 1 << 15;
 
 const POSITION_MASK: u32 = (1 << 31) - 1;
-/// In the lowest bit of head: the receiver sleeps. Of tail: senders wait for room.
+/// The lowest bit. In the head it means that the receiver sleeps; in the tail, that senders wait
+/// for room.
 const WAITS: u32 = 1;
 
 /// The memory of one receive buffer, zero at first.
 pub trait Buffer {
-    /// Its 32-bit words.
+    /// Type of the 32-bit words.
     type Word32: Word32;
-    /// Its 64-bit words.
+    /// Type of the 64-bit words.
     type Word64: Word64;
-    /// Lines, a power of two from 4 to [`LINES_MAX`].
+    /// Returns the number of lines, a power of two from 4 to [`LINES_MAX`].
     fn lines(&self) -> u32;
-    /// Message number and position of the next message.
+    /// Returns the tail: number and position of the next message to be sent.
     fn tail(&self) -> &Self::Word64;
-    /// Where the receiver is.
+    /// Returns the head: the position up to which the receiver has freed lines.
     fn head(&self) -> &Self::Word32;
-    /// The claim of message numbers `index` modulo `lines`.
+    /// Returns the claim for all message numbers that are `index` modulo `lines`.
     fn claim(&self, index: u32) -> &Self::Word64;
-    /// The first word of a line.
+    /// Returns the first word of a line.
     fn header(&self, line: u32) -> &Self::Word64;
-    /// Writes payload behind the header of `line`, `offset` bytes in.
+    /// Writes payload behind the header of `line`, at `offset` bytes.
     ///
     /// # Safety
-    /// The caller has reserved the lines and not yet published the message.
+    /// The caller must have reserved the lines, and must not have published the message yet.
     unsafe fn write(&self, line: u32, offset: usize, bytes: &[u8]);
-    /// Reads payload behind the header of `line`, `offset` bytes in.
+    /// Reads payload behind the header of `line`, at `offset` bytes.
     ///
     /// # Safety
-    /// The caller is the receiver, and the message is published and not yet consumed.
+    /// The caller must be the receiver. The message must be published and not yet consumed.
     unsafe fn read(&self, line: u32, offset: usize, bytes: &mut [u8]);
-    /// A full fence. It stands behind an atomic exchange, always, which on some processors is
-    /// one already.
+    /// Executes a full fence. An atomic exchange always precedes it, which is a full fence itself
+    /// on some processors.
     fn fence(&self);
 }
 
-/// What a message is, as its header says.
+/// The kind of a message, in its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// The payload is the message.
     Inline = 1,
-    /// The payload says where the rest of the message lies, in the sender's memory.
+    /// The payload describes the location of the rest of the message in the sender's memory.
     Remote = 2,
-    /// Nothing; the rest of the ring is too short for the next message.
+    /// No message: the lines up to the end of the ring are too few for the next one.
     Skip = 3,
-    /// The payload says where the rest of the message lies, in a buffer that the sender exposes.
+    /// The payload describes the location of the rest of the message in an exposed buffer of the
+    /// sender.
     Lent = 4,
     /// The payload is a part of a message.
     Part = 5,
 }
 
-/// A header: length in bytes and kind, and the sender.
+/// The header of a message: its length, its kind and its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
-    /// What follows.
+    /// Kind of the message.
     pub kind: Kind,
-    /// Bytes of payload.
+    /// Length of the payload in bytes.
     pub length: u32,
-    /// The number that the sender gave itself.
+    /// Number of the sender, which [`Sender::new`] sets.
     pub source: u32,
 }
 
 impl Header {
-    /// Longest payload that a header can tell.
+    /// Longest payload that a header can describe, in bytes.
     pub const LENGTH_MAX: u32 = (1 << 29) - 1;
 
     #[inline]
@@ -120,13 +122,13 @@ impl Header {
     }
 }
 
-/// Lines that a payload of `length` bytes takes.
+/// Returns the number of lines that a payload of `length` bytes occupies.
 #[inline]
 pub fn lines_of(length: usize) -> u32 {
     (HEADER_SIZE + length).div_ceil(LINE_SIZE) as u32
 }
 
-/// Message number and position, as the tail holds them.
+/// A message number and a position, as in the tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Place {
     number: u32,
@@ -153,24 +155,25 @@ impl Place {
     }
 }
 
-/// Lines from `from` to `to`.
+/// Returns the number of lines from position `from` to position `to`.
 #[inline]
 fn distance(from: u32, to: u32) -> u32 {
     to.wrapping_sub(from) & POSITION_MASK
 }
 
-/// A claim: which sender takes how many lines for which message number. The lower bits of the
-/// number are the index of the claim. The upper bits, its lap, share a half word with the lines.
+/// A claim: it assigns a message number and some lines to a sender. The lower bits of the message
+/// number are the index of the claim. The upper bits, its lap, share a half word with the number
+/// of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Claim {
-    /// The lap and 1: a zero word claims nothing.
+    /// The lap plus 1. So a zero word claims nothing.
     after: u32,
     lines: u32,
     ticket: u32,
 }
 
 impl Claim {
-    /// The claim of message `number` in a ring of `ring` lines.
+    /// Returns the claim of message `number` in a ring of `ring` lines.
     #[inline]
     fn of(number: u32, ring: u32, lines: u32, ticket: u32) -> Self {
         Self { after: Self::lap_after(number, ring), lines, ticket }
@@ -198,7 +201,7 @@ impl Claim {
         }
     }
 
-    /// The claim of message `number`, if `word` is one.
+    /// Parses `word`. Returns `None` if it is not a claim of message `number`.
     #[inline]
     fn found(word: u64, number: u32, ring: u32) -> Option<Self> {
         let claim = Self::parse(word, ring);
@@ -209,32 +212,32 @@ impl Claim {
 /// Lines that a sender has claimed and not yet published.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reserved {
-    /// The first.
+    /// Index of the first line.
     pub line: u32,
     lines: u32,
-    /// The tail when they were claimed.
+    /// The tail at the time of the claim.
     tail: u64,
 }
 
 impl Reserved {
-    /// The message's number: 1 more than that of the message before it, modulo 2³².
+    /// Returns the message number: 1 more than that of the previous message, modulo 2³².
     #[inline]
     pub fn number(&self) -> u32 {
         Place::parse(self.tail).number
     }
 }
 
-/// The number that the next message gets.
+/// Returns the number of the next message to be sent.
 pub fn next_number<B: Buffer>(buffer: &B) -> u32 {
     Place::parse(buffer.tail().load(Acquire)).number
 }
 
-/// Why a message was not sent.
+/// Reason why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SendError {
-    /// No room now.
+    /// The buffer has no room now.
     Full,
-    /// It would not fit into an empty buffer.
+    /// The message would not fit into an empty buffer.
     TooLong,
 }
 
@@ -243,19 +246,21 @@ pub enum SendError {
 pub struct Sender {
     ticket: u32,
     source: u32,
-    /// The receiver's position when we last read it, and the message number at that time.
+    /// The last position of the receiver that this sender read, and the message number then.
     seen: Option<Place>,
 }
 
 impl Sender {
-    /// A sender whose messages say that they are from `source`. By `ticket` the receiver
-    /// asks whether it lives.
+    /// Returns a sender whose headers name `source`. The receiver uses `ticket` to find out
+    /// whether the sender is alive.
     pub fn new(ticket: u32, source: u32) -> Self {
         Self { ticket, source, seen: None }
     }
 
-    /// Sends the concatenation of `parts`, or nothing. Returns whether the receiver
-    /// sleeps and must be woken.
+    /// Sends the concatenation of `parts`. Returns true if the receiver sleeps and must be woken.
+    ///
+    /// # Errors
+    /// Returns [`SendError`] if there is no room; nothing is sent then.
     #[inline]
     pub fn send<B: Buffer>(
         &mut self,
@@ -272,8 +277,8 @@ impl Sender {
     }
 
     /// Sends the concatenation of `parts` in lines that were reserved for as many bytes. Returns
-    /// whether the receiver sleeps, and must be woken.
-    // Always: so the number of parts and the length of a header are known.
+    /// true if the receiver sleeps and must be woken.
+    // Inlined always, so that the compiler knows the number of parts and the length of a header.
     #[inline(always)]
     pub fn fill<B: Buffer>(
         &self,
@@ -286,21 +291,22 @@ impl Sender {
         assert!(lines_of(length) <= reserved.lines);
         let mut offset = 0;
         for part in parts {
-            // SAFETY: reserved for `length` bytes, and not published.
+            // SAFETY: `reserve` gave these lines to this sender, the assertion above checks that
+            // they hold `length` bytes, and the header is not yet written.
             unsafe { buffer.write(reserved.line, offset, part) };
             offset += part.len();
         }
         let header = Header { kind, length: length as u32, source: self.source };
-        // A plain store: it leaves together with the payload. The exchange of the tail, and with
-        // it the fence, comes behind the header: the receiver reads on while we do this.
+        // A plain store leaves the core together with the payload. The exchange of the tail, and
+        // with it the fence, comes after the header, so that the receiver can already read on.
         buffer.header(reserved.line).store(header.word(), Release);
         advance(buffer, reserved.tail, reserved.lines);
         buffer.fence();
         buffer.head().load(Relaxed) & WAITS != 0
     }
 
-    /// Claims the next message number and this many lines in a row.
-    // Always: what it returns would go by memory, and be read before it can be.
+    /// Claims the next message number and `wanted` consecutive lines.
+    // Inlined always: the result would otherwise be returned in memory, and its load would stall.
     #[inline(always)]
     pub fn reserve<B: Buffer>(&mut self, buffer: &B, wanted: u32) -> Result<Reserved, SendError> {
         let ring = buffer.lines();
@@ -317,13 +323,13 @@ impl Sender {
             let to_end = ring - line;
             let lines = wanted.min(to_end);
             let has_room = |seen: &Place| distance(seen.position, place.position) + lines <= ring;
-            // Positions wrap around; an observation that is a lap old means nothing.
+            // Positions wrap around, so an observation that is a lap old has no meaning.
             let recent = |seen: &Place| place.number.wrapping_sub(seen.number) < ring;
             if !self.seen.as_ref().is_some_and(|seen| recent(seen) && has_room(seen)) {
                 let position = buffer.head().load(Acquire) >> 1;
                 let seen = Place { number: place.number, position };
                 if claim.load(Acquire) != before {
-                    continue; // the receiver may be ahead of this tail
+                    continue; // the receiver may have passed this tail
                 }
                 if has_room(&seen) {
                     self.seen = Some(seen);
@@ -332,7 +338,7 @@ impl Sender {
                 }
             }
             if buffer.tail().load(Acquire) >> 1 != tail >> 1 {
-                continue; // the claim may be a later one
+                continue; // the claim may belong to a later message
             }
             let ours = Claim::of(place.number, ring, lines, self.ticket);
             if claim.compare_exchange(before, ours.word(ring)).is_err() {
@@ -347,8 +353,9 @@ impl Sender {
         }
     }
 
-    /// Announces that senders wait for room. Call `send` once more before sleeping on
-    /// [`Buffer::head`]: the receiver changes it, and wakes sleepers, when it makes room.
+    /// Announces that senders wait for room. Returns the value of [`Buffer::head`] to sleep on.
+    /// Call `send` once more before sleeping. The receiver changes the head, and wakes sleepers,
+    /// when it frees lines.
     pub fn wait_for_room<B: Buffer>(&self, buffer: &B) -> u32 {
         let head = buffer.head().load(Acquire);
         buffer.tail().fetch_or(u64::from(WAITS), SeqCst);
@@ -357,7 +364,7 @@ impl Sender {
     }
 }
 
-/// Moves the tail behind the claimed message, unless another sender has done so.
+/// Moves the tail past the claimed message, unless another sender has done so.
 #[inline]
 fn advance<B: Buffer>(buffer: &B, mut tail: u64, lines: u32) {
     let place = Place::parse(tail);
@@ -371,23 +378,24 @@ fn advance<B: Buffer>(buffer: &B, mut tail: u64, lines: u32) {
     }
 }
 
-/// What the receiver found.
+/// Result of the receiver's search for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// Nothing.
+    /// There is no message.
     Nothing,
-    /// A sender is in the middle of sending, or dead: its ticket.
+    /// A sender with this ticket has claimed the next message, and is still writing it or dead.
     Unfinished(u32),
     /// A message, to be read and then consumed.
     Message(Message),
-    /// The memory holds what no sender writes. The receiver cannot continue.
+    /// Protocol violation: the memory contains a value that no sender writes. The receiver cannot
+    /// continue.
     Corrupt,
 }
 
 /// A message in the buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Message {
-    /// Its header.
+    /// The header of the message.
     pub header: Header,
     line: u32,
 }
@@ -397,13 +405,13 @@ pub struct Message {
 pub struct Receiver {
     number: u32,
     position: u32,
-    /// The position in `head`. Lines from here to `position` are consumed and not yet cleared:
-    /// a write to a line takes it from the sender's core, which would delay an answer.
+    /// The position in `head`. Lines from here to `position` are consumed and not yet cleared.
+    /// A write to a line takes it from the sender's core, and would delay an answer.
     published: u32,
 }
 
 impl Receiver {
-    /// Looks for the next message. If there is none, looks for a claim of it. Senders write
+    /// Searches for the next message, and for a claim of it if there is none. Senders write
     /// claims, so this is too expensive for polling.
     pub fn look_closely<B: Buffer>(&mut self, buffer: &B) -> Found {
         match self.look(buffer) {
@@ -412,7 +420,7 @@ impl Receiver {
         }
     }
 
-    /// Looks for the next message. Never finds [`Found::Unfinished`].
+    /// Searches for the next message. Never returns [`Found::Unfinished`].
     #[inline]
     pub fn look<B: Buffer>(&mut self, buffer: &B) -> Found {
         let ring = buffer.lines();
@@ -436,13 +444,13 @@ impl Receiver {
         }
     }
 
-    /// The number of the next message: those with numbers before it were consumed.
+    /// Returns the number of the next message. All messages before it are consumed.
     #[inline]
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The line that the next message begins in: while its header is 0, there is none.
+    /// Returns the first line of the next message. There is no message while its header is 0.
     #[inline]
     pub fn next_line<B: Buffer>(&self, buffer: &B) -> u32 {
         self.position & (buffer.lines() - 1)
@@ -452,7 +460,7 @@ impl Receiver {
         self.claim(buffer).map_or(Found::Nothing, |claim| Found::Unfinished(claim.ticket))
     }
 
-    /// The claim of the next message, if there is one.
+    /// Returns the claim of the next message, if there is one.
     fn claim<B: Buffer>(&self, buffer: &B) -> Option<Claim> {
         let ring = buffer.lines();
         let word = buffer.claim(self.number & (ring - 1)).load(Acquire);
@@ -460,8 +468,8 @@ impl Receiver {
         Claim::found(word, self.number, ring).filter(|claim| claim.lines <= to_end)
     }
 
-    /// Skips the gap that a dead sender left. The caller knows that the sender with this
-    /// ticket is dead; what it published before stays.
+    /// Skips the gap that a dead sender left. The sender with this ticket must be dead. The
+    /// messages that it has published stay.
     pub fn skip_dead<B: Buffer>(&mut self, buffer: &B, ticket: u32) {
         let line = self.position & (buffer.lines() - 1);
         match self.claim(buffer) {
@@ -473,21 +481,25 @@ impl Receiver {
         }
     }
 
-    /// Copies part of the message's payload.
+    /// Copies a part of the message's payload.
+    ///
+    /// # Panics
+    /// Panics if the part reaches beyond the payload.
     #[inline]
     pub fn read<B: Buffer>(&self, buffer: &B, message: &Message, offset: usize, to: &mut [u8]) {
         assert!(offset + to.len() <= message.header.length as usize);
-        // SAFETY: `look` found it, and only we consume it.
+        // SAFETY: `look` returned the message, so it is published. Only this receiver consumes it,
+        // and `consume` takes the message that is read here.
         unsafe { buffer.read(message.line, offset, to) };
     }
 
-    /// Frees the lines of the message. Returns whether senders wait for them and must be woken.
+    /// Consumes the message. Returns true if senders wait for room and must be woken.
     #[inline]
     pub fn consume<B: Buffer>(&mut self, buffer: &B, message: &Message) -> bool {
         debug_assert_eq!(message.line, self.position & (buffer.lines() - 1));
         self.pass(lines_of(message.header.length as usize));
-        // Senders read the head when the buffer seems full. If every message changed it, they
-        // would fetch its line for every message.
+        // Senders read the head when the buffer seems full. If every message changed the head,
+        // they would fetch its cache line for every message.
         if distance(self.published, self.position) >= buffer.lines() / 4 {
             return self.publish(buffer);
         }
@@ -500,7 +512,7 @@ impl Receiver {
         (self.number, self.position) = (next.number, next.position);
     }
 
-    /// Clears the headers of the lines that are not yet given back.
+    /// Clears the headers of the lines that are consumed and not yet freed.
     fn clear<B: Buffer>(&mut self, buffer: &B) {
         let ring = buffer.lines();
         for line in 0..distance(self.published, self.position) {
@@ -508,7 +520,7 @@ impl Receiver {
         }
     }
 
-    /// Publishes the free lines. Returns whether senders wait for them and must be woken.
+    /// Frees the consumed lines. Returns true if senders wait for room and must be woken.
     pub fn publish<B: Buffer>(&mut self, buffer: &B) -> bool {
         if self.published == self.position {
             return false;
@@ -524,9 +536,9 @@ impl Receiver {
         true
     }
 
-    /// Announces that the receiver is about to sleep, and returns the value of
-    /// [`Buffer::head`] to sleep on. Call `look_closely` and [`Receiver::publish`] once more
-    /// before sleeping, and [`Receiver::awake`] afterwards.
+    /// Announces that the receiver is about to sleep. Returns the value of [`Buffer::head`] to
+    /// sleep on. Call `look_closely` and [`Receiver::publish`] once more before sleeping, and
+    /// [`Receiver::awake`] afterwards.
     pub fn about_to_sleep<B: Buffer>(&mut self, buffer: &B) -> u32 {
         let head = buffer.head().fetch_or(WAITS, SeqCst) | WAITS;
         buffer.fence();
@@ -539,7 +551,7 @@ impl Receiver {
     }
 }
 
-/// A sender that found the receiver asleep calls this, then wakes it.
+/// Marks the receiver as awake. A sender that found it asleep calls this before it wakes it.
 pub fn rouse<B: Buffer>(buffer: &B) {
     buffer.head().fetch_and(!WAITS, SeqCst);
 }

@@ -1,9 +1,8 @@
-//! A ticket: one word by which one waiter waits for the end of one request.
+//! The ticket: one word on which one waiter waits for the end of one request.
 //!
-//! The word is 0 while the request is pending, then asleep if the waiter sleeps on it, then done.
-//! The other side takes one step, an atomic exchange, and does not touch the word afterwards: the
-//! waiter may free it.
-//! `tests/ticket_model.rs` models it with loom.
+//! The word is 0 while the request is pending. The waiter sets `ASLEEP` before it sleeps. The
+//! other side sets `DONE` by one atomic exchange, and does not touch the word afterwards. So the
+//! waiter may then free the word. `tests/ticket_model.rs` models it with loom.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -12,19 +11,20 @@ use std::time::Instant;
 use crate::futex;
 use crate::word::Word32;
 
-/// A flag: the request has ended.
+/// Flag: the request has ended.
 const DONE: u32 = 1;
-/// A flag: the waiter sleeps, or is about to.
+/// Flag: the waiter sleeps, or is about to.
 const ASLEEP: u32 = 2;
 
-/// Returns true if the request has ended. Then the waiter sees what the other side has written.
+/// Returns true if the request has ended. The waiter then sees all writes that the other side
+/// made before [`finish`].
 #[inline]
 pub fn is_done<W: Word32>(word: &W) -> bool {
     word.load(Acquire) & DONE != 0
 }
 
-/// Announces that the waiter is about to sleep. Returns the value to sleep on, unless the request
-/// has ended.
+/// Announces that the waiter is about to sleep. Returns the value to sleep on, or `None` if the
+/// request has ended.
 pub fn about_to_sleep<W: Word32>(word: &W) -> Option<u32> {
     let before = word.fetch_or(ASLEEP, AcqRel);
     (before & DONE == 0).then_some(before | ASLEEP)
@@ -36,26 +36,27 @@ pub fn finish<W: Word32>(word: &W) -> bool {
     word.swap(DONE, AcqRel) & ASLEEP != 0
 }
 
-/// The ticket, in memory that both sides reach.
+/// A ticket, in memory that both sides reach.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Ticket(AtomicU32);
 
 impl Ticket {
-    /// See [`is_done`].
+    /// Returns true if the request has ended; see [`is_done`].
     #[inline]
     pub fn is_done(&self) -> bool {
         is_done(&self.0)
     }
 
-    /// Sleeps until the request ends, or until `until`, or for no reason.
+    /// Sleeps until the request ends or `until` has passed. May return early.
     pub fn sleep(&self, until: Option<Instant>) {
         if let Some(word) = about_to_sleep(&self.0) {
             futex::sleep(&self.0, word, until);
         }
     }
 
-    /// Ends the request and wakes the waiter. The ticket may be gone when this returns.
+    /// Ends the request and wakes the waiter. The waiter may have freed the ticket when this
+    /// returns.
     #[inline]
     pub fn finish(&self) {
         if finish(&self.0) {

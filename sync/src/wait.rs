@@ -1,72 +1,72 @@
 //! The wait policy: how long a waiter spins before it sleeps.
 //!
-//! A sleep costs nothing while it lasts, but the wake-up takes some microseconds, on idle
-//! processors some tens. A spin costs a processor that others may need. So the policy adapts: it
-//! spins longer where spins end in success, as between two processes with a core each, and
-//! hardly at all where they do not, as with more processes than cores.
+//! A sleep costs no processor time, but the wake-up takes some microseconds, and tens of
+//! microseconds on idle processors. A spin occupies a processor that other threads may need. So
+//! the policy adapts. It spins longer if spins succeed, as between two processes with a core each.
+//! It hardly spins if they fail, as with more processes than cores.
 //!
-//! There is one type, [`WaitPolicy`], with two budgets. Waits for a word in memory count polls,
-//! which take nanoseconds. Waits for a descriptor or for a network count time. A third, fixed
-//! part are yields and naps of growing length ([`poll_and_yield`], [`Naps`]).
+//! [`WaitPolicy`] has two budgets. Waits for a word in memory or for a network interface count
+//! polls, which take nanoseconds. Waits for a descriptor measure time. Two fixed policies exist
+//! besides: yields ([`poll_and_yield`]) and naps of growing length ([`Naps`]).
 
 use std::time::{Duration, Instant};
 
-/// Longest sleep before a waiter asks whether a peer that is late still lives.
+/// Longest sleep before a waiter checks that a late peer is alive.
 pub const DOUBT: Duration = Duration::from_millis(20);
 
-/// Longest time that a wait for a descriptor spins. It exceeds the time of a wake-up, which on
-/// idle processors of a virtual machine takes 50 to 75 µs: otherwise two peers that have both
-/// slept once would never again spin long enough.
+/// Longest time that a wait for a descriptor spins. It exceeds the time of a wake-up, which takes
+/// 50 to 75 µs on idle processors of a virtual machine. With less, two peers that have both slept
+/// once would never again spin long enough.
 pub const SPIN_MAX: Duration = Duration::from_micros(100);
-/// Number of waits that sleep at once after a spin in vain.
+/// Number of waits that sleep without a spin after a spin has failed.
 const SLEEPS: u32 = 16;
 
 /// Limits of a budget of polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Limits {
-    /// Fewest and most polls before a sleep, and the polls of the first wait.
+    /// Fewest polls before a sleep, most polls, and polls of the first wait.
     min: u32,
     max: u32,
     first: u32,
 }
 
-/// Of a word in memory. A poll takes 10 to 50 ns (`pause`).
+/// Limits for a word in memory. A poll takes 10 to 50 ns (`pause`).
 const WORD: Limits = Limits { min: 16, max: 4096, first: 16 * 8 };
-/// Of a network interface. A poll takes some 50 ns.
+/// Limits for a network interface. A poll takes some 50 ns.
 const NETWORK: Limits = Limits { min: 64, max: 2048, first: 64 };
 
-/// One wait in this many is a trial. It polls longer than the policy has learned to, in case the
-/// peers have a core again.
+/// Number of waits from one trial to the next. A trial polls longer than the learned budget, in
+/// case the peers have a core again.
 const TRIAL_INTERVAL: u32 = 32;
-/// Polls of a trial.
+/// Number of polls of a trial.
 const TRIAL_POLLS: u32 = 512;
 
-/// What a waiter has learned about how long to spin.
+/// The adaptive wait policy of one waiter: it learns how long to spin.
 #[derive(Debug, Clone)]
 pub struct WaitPolicy {
     limits: Limits,
     /// Budget of polls of the next wait.
     polls: u32,
     waits: u32,
-    /// Number of waits to come that sleep at once.
+    /// Number of coming waits that sleep without a spin.
     sleeps: u32,
 }
 
 impl Default for WaitPolicy {
-    /// The policy for words in memory and for descriptors.
+    /// Returns the policy for words in memory and for descriptors.
     fn default() -> Self {
         Self { limits: WORD, polls: WORD.first, waits: 0, sleeps: 0 }
     }
 }
 
 impl WaitPolicy {
-    /// The policy for polls of a network interface, by [`budget`](Self::budget).
+    /// Returns the policy for polls of a network interface by [`budget`](Self::budget).
     pub fn for_network() -> Self {
         Self { limits: NETWORK, polls: NETWORK.first, waits: 0, sleeps: 0 }
     }
 
-    /// Polls until `found` returns something, or the budget of polls is spent. A wait whose first
-    /// poll succeeds, as that of a waiter that was just woken, teaches nothing.
+    /// Polls until `found` returns a value, or the budget of polls is spent. A first poll that
+    /// succeeds does not change the budget, since the waiter may just have been woken.
     #[inline]
     pub fn poll<T>(&mut self, mut found: impl FnMut() -> Option<T>) -> Option<T> {
         if let Some(thing) = found() {
@@ -88,26 +88,26 @@ impl WaitPolicy {
         None
     }
 
-    /// Number of polls before a sleep, for a caller that has its own loop and tells the outcome
-    /// by [`record`](Self::record).
+    /// Returns the number of polls before a sleep, for a caller with its own loop. The caller must
+    /// report the outcome by [`record`](Self::record).
     #[inline]
     pub fn budget(&self) -> u32 {
         self.polls
     }
 
-    /// Records whether polls were enough, or the wait had to sleep.
+    /// Records the outcome of a wait: `enough` is false if the wait had to sleep.
     #[inline]
     pub fn record(&mut self, enough: bool) {
         let polls = if enough { self.polls * 2 } else { self.polls / 2 };
         self.polls = polls.clamp(self.limits.min, self.limits.max);
     }
 
-    /// Whether a wait that has lasted `waited` polls once more.
+    /// Returns true if a wait that has lasted `waited` must poll once more.
     pub fn spins(&self, waited: Duration) -> bool {
         self.sleeps == 0 && waited < SPIN_MAX
     }
 
-    /// Records the end of a wait that has lasted `waited`.
+    /// Records the end of a wait for a descriptor that has lasted `waited`.
     pub fn learn(&mut self, succeeded: bool, waited: Duration) {
         self.sleeps = match self.sleeps.checked_sub(1) {
             Some(left) => left,
@@ -117,7 +117,7 @@ impl WaitPolicy {
     }
 }
 
-/// Polls for the given time.
+/// Polls until `found` returns a value, or `time` has passed.
 pub fn poll_for<T>(time: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
     loop {
@@ -130,7 +130,7 @@ pub fn poll_for<T>(time: Duration, mut found: impl FnMut() -> Option<T>) -> Opti
     }
 }
 
-/// Polls `times` times.
+/// Polls until `found` returns a value, at most `times` times.
 #[inline]
 pub fn poll_times<T>(times: u32, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..times {
@@ -142,8 +142,8 @@ pub fn poll_times<T>(times: u32, mut found: impl FnMut() -> Option<T>) -> Option
     None
 }
 
-/// Yields the processor `times` times, and polls after each. With more waiters than processors
-/// the peer often waits for our processor, and a sleep with its wake-up would cost more.
+/// Yields the processor and polls, at most `times` times. With more waiters than processors, the
+/// peer often needs this processor. A sleep with its wake-up would cost more than a yield.
 pub fn poll_and_yield<T>(times: u32, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     for _ in 0..times {
         rustix::thread::sched_yield();
@@ -154,13 +154,13 @@ pub fn poll_and_yield<T>(times: u32, mut found: impl FnMut() -> Option<T>) -> Op
     None
 }
 
-/// Returns `until`, or `at_most` from now if that comes first.
+/// Returns the earlier of `until` and `at_most` from now.
 pub fn earlier(until: Option<Instant>, at_most: Duration) -> Instant {
     let end = Instant::now() + at_most;
     until.map_or(end, |until| until.min(end))
 }
 
-/// Naps of growing length, for a waiter that must do something else now and then.
+/// Naps of growing length, for a waiter that has other work in between.
 #[derive(Debug, Clone)]
 pub struct Naps {
     next: Duration,
@@ -168,12 +168,12 @@ pub struct Naps {
 }
 
 impl Naps {
-    /// Naps from `first` to `longest`, each twice as long as the one before.
+    /// Returns naps from `first` to `longest`, each twice as long as the one before.
     pub fn new(first: Duration, longest: Duration) -> Self {
         Self { next: first.min(longest), longest }
     }
 
-    /// Length of the next nap.
+    /// Returns the length of the next nap.
     pub fn next_nap(&mut self) -> Duration {
         let nap = self.next;
         self.next = (nap * 2).min(self.longest);
@@ -185,7 +185,7 @@ impl Naps {
 mod tests {
     use super::*;
 
-    /// Counts the polls of a wait in vain.
+    /// Counts the polls of a wait whose event does not come.
     fn in_vain(policy: &mut WaitPolicy) -> u32 {
         let mut polls = 0;
         let found = policy.poll(|| {
@@ -206,7 +206,8 @@ mod tests {
         found.is_some()
     }
 
-    /// A process that shares its core polls in vain, sleeps, is woken, and succeeds at once.
+    /// A process that shares its core polls without success, sleeps, is woken, and succeeds at
+    /// once.
     #[test]
     fn success_at_the_first_poll_teaches_nothing() {
         let mut policy = WaitPolicy { polls: WORD.max, ..WaitPolicy::default() };
@@ -230,7 +231,7 @@ mod tests {
         assert!(!until(&mut policy, WORD.max + 1));
     }
 
-    /// The peers have a core again, and take longer than the fewest polls.
+    /// The peers have a core again, and the event takes longer than the fewest polls.
     #[test]
     fn a_trial_finds_that_polling_pays_again() {
         let mut policy = WaitPolicy::default();

@@ -1,34 +1,35 @@
-//! Atomic words as traits: real memory has `AtomicU32` and `AtomicU64`, models have loom's.
+//! Atomic words as traits. The protocols of this crate use the traits, so that they run on the
+//! atomics of `std` as well as on those of loom.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, compiler_fence, fence};
 
-/// An atomic 32-bit word.
+/// An atomic 32-bit word. Each method does the same as the method of `AtomicU32`.
 pub trait Word32 {
-    /// As `AtomicU32`'s.
+    /// Reads the value.
     fn load(&self, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
+    /// Writes `value`.
     fn store(&self, value: u32, order: Ordering);
-    /// As `AtomicU32`'s.
+    /// Writes `value` and returns the previous value.
     fn swap(&self, value: u32, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
+    /// Sets `bits` and returns the previous value.
     fn fetch_or(&self, bits: u32, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
+    /// Keeps only `bits` and returns the previous value.
     fn fetch_and(&self, bits: u32, order: Ordering) -> u32;
-    /// As `AtomicU32`'s.
+    /// Adds `value` and returns the previous value.
     fn fetch_add(&self, value: u32, order: Ordering) -> u32;
 }
 
-/// An atomic 64-bit word.
+/// An atomic 64-bit word. Each method does the same as the method of `AtomicU64`.
 pub trait Word64 {
-    /// As `AtomicU64`'s.
+    /// Reads the value.
     fn load(&self, order: Ordering) -> u64;
-    /// As `AtomicU64`'s.
+    /// Writes `value`.
     fn store(&self, value: u64, order: Ordering);
-    /// As `AtomicU64`'s, sequentially consistent.
+    /// Writes `new` if the value is `current`. The order is sequentially consistent.
     fn compare_exchange(&self, current: u64, new: u64) -> Result<u64, u64>;
-    /// As `AtomicU64`'s.
+    /// Sets `bits` and returns the previous value.
     fn fetch_or(&self, bits: u64, order: Ordering) -> u64;
-    /// As `AtomicU64`'s.
+    /// Keeps only `bits` and returns the previous value.
     fn fetch_and(&self, bits: u64, order: Ordering) -> u64;
 }
 
@@ -82,7 +83,8 @@ impl Word64 for AtomicU64 {
     }
 }
 
-/// A full fence behind an atomic exchange, which on some processors is one already.
+/// Completes an atomic exchange to a full fence. On x86-64 the exchange itself is a full fence, so
+/// only the compiler is fenced.
 #[inline]
 pub fn fence_after_exchange() {
     if cfg!(target_arch = "x86_64") {
