@@ -196,7 +196,7 @@ impl Header {
 /// The part of a message's body that concerns the protocol.
 ///
 /// A body begins with the bytes of pages: first the requested page, then the pages that
-/// [ride](crate::ride) along. Then follow the data of the operation, and the ride records.
+/// [ride] along. Then follow the data of the operation, and the ride records.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Content {
     /// The operation has no data.

@@ -73,8 +73,7 @@ impl Node {
     /// Handles an event at the time `now` and appends the resulting actions.
     ///
     /// # Errors
-    /// A message that violates the protocol. The node's state does not change, and there are no
-    /// actions.
+    /// A message that violates the protocol: no state changes, and no action results.
     pub fn step(
         &mut self,
         event: Event,
@@ -144,9 +143,8 @@ impl Node {
         Some(self.pages.get(page)?.state)
     }
 
-    /// Returns the first of these pages that tasks here have used or other nodes have requested
-    /// from this node, or the end of the range. The initial owner of a page knows of its use on any
-    /// node.
+    /// Returns the first of these pages that tasks here have used or other nodes have requested from
+    /// this node, or the end of the range. A page's initial owner knows of its use on any node.
     pub fn next_touched(&self, pages: Range<Page>) -> Page {
         self.pages.next_touched(pages)
     }
@@ -185,8 +183,7 @@ impl Node {
         self.first_not(pages, rests)
     }
 
-    /// Returns the first of these pages that has an entry for which `is_so` returns false, or the
-    /// end of the range.
+    /// Returns the first of these pages with an entry for which `is_so` is false, or the end.
     fn first_not(&self, pages: Range<Page>, is_so: impl Fn(Entry) -> bool) -> Page {
         let end = pages.end;
         let mut page = self.pages.next_used(pages);
