@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_complaint_both_ends_are_shown() {
+    fn a_long_message_is_shown_by_its_beginning_and_end() {
         let script = "echo why >&2; seq 1000 >&2; echo where >&2; exit 3";
         let failure = output_of(Command::new("sh").args(["-c", script]), PATIENCE).unwrap_err();
         let failure = failure.to_string();

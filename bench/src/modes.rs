@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_is_told_by_who_copies() {
+    fn a_mode_is_recognised_by_the_copying_side() {
         let counted = |by_kernel, in_space| Counted { messages: 200, by_kernel, in_space };
         assert!(counted(Some(4), 0).is(Mode::Eager));
         assert!(!counted(Some(240), 0).is(Mode::Rendezvous));

@@ -297,7 +297,7 @@ fn spawn_syscall_and_pagetables_leave_their_tables() {
 }
 
 #[test]
-fn a_wrong_word_is_answered_in_words() {
+fn a_wrong_argument_gets_a_message() {
     for words in [&["pingpong", "--sizes", "7"][..], &["copy", "--loops", "teleport"]] {
         let output = Command::new(env!("CARGO_BIN_EXE_nagaya-bench")).args(words).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_domain_is_refused() {
+    fn an_invalid_domain_is_refused() {
         for text in
             ["", "0-1", "0:0", "0:x", "3-1:2", "node:1", "fast:1", "0:1,2", ":1", "0-99999999:1"]
         {

@@ -268,7 +268,7 @@ mod tests {
 
     /// Its number would name no node, or, cut off, another one.
     #[test]
-    fn who_is_none_of_the_nodes_is_not_heard() {
+    fn messages_of_unknown_nodes_are_ignored() {
         let secret = Secret::random();
         let mut mesh = Mesh::new(0, &secret, None, vec![0]).expect("a mesh");
         let mut node = Fabric::new(1, &secret).expect("a fabric");

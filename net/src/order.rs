@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_came_already_or_is_too_far_ahead_is_misplaced() {
+    fn duplicate_and_far_ahead_frames_are_misplaced() {
         let mut order = InOrder::default();
         assert_eq!(order.insert(0, ()), Ok(()));
         assert_eq!(order.insert(0, ()), Err(Misplaced));

@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn violations_say_what_was_received() {
+    fn violations_quote_the_received_bytes() {
         for (line, why) in [
             ("", "no cmd in \"\""),
             ("hello world", "no cmd in \"hello world\""),

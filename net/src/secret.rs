@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_depends_on_secret_domain_and_all_that_is_said() {
+    fn a_token_depends_on_secret_domain_and_message() {
         let secret = Secret::new([7; 32]);
         let token = secret.token(Domain::Token, &[b"one", b"two"]);
         let same = secret.token(Domain::Token, &[b"onetwo"]);

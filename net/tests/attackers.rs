@@ -106,7 +106,7 @@ fn hello(secret: &Secret, from: u64, to: u64, ucx: &[u8]) -> (Header, Vec<u8>) {
 }
 
 #[test]
-fn what_is_malformed_or_forged_is_dropped_and_counted() {
+fn malformed_and_forged_messages_are_dropped_and_counted() {
     let mut fabric = Fabric::new(1, &secret()).unwrap();
     let echo = Node::start("echo", 2, &[]);
     let peer = fabric.connect(&echo.address).unwrap();
@@ -181,7 +181,7 @@ fn a_hello_that_is_played_back_makes_no_connection() {
 }
 
 #[test]
-fn who_has_another_secret_is_not_answered() {
+fn a_peer_with_another_secret_gets_no_answer() {
     let mut fabric = Fabric::new(1, &secret()).unwrap();
     // It knows the address, and passes it off as one of its own.
     let others = Secret::random();

@@ -51,7 +51,7 @@ fn messages_of_all_sizes_come_whole_and_in_order() {
 }
 
 #[test]
-fn who_has_another_secret_makes_no_connection() {
+fn a_peer_with_another_secret_makes_no_connection() {
     let mut a = Fabric::new(1, &Secret::random()).unwrap();
     let b = Fabric::new(2, &Secret::random()).unwrap();
     assert_eq!(a.connect(b.address()), Err(FabricError::Secret));
@@ -70,7 +70,7 @@ fn a_header_above_the_limit_is_refused() {
 }
 
 #[test]
-fn payloads_go_from_where_they_lie_to_where_the_user_says() {
+fn payloads_are_copied_from_source_to_destination_directly() {
     const SIZES: [usize; 5] = [1, 5000, 100_000, 3 << 20, 20 << 20];
     let [mut a, mut b] = pair();
     let to = b.address().to_vec();

@@ -23,7 +23,7 @@ fn role() {
 /// UCX 1.20, with another protocol layer than Debian's 1.13: `scripts/deps` installs it with
 /// Open MPI 5.
 #[test]
-fn all_of_this_works_with_a_newer_ucx() {
+fn every_test_here_passes_with_a_newer_ucx() {
     let own = std::env::current_exe().unwrap();
     let target = own.ancestors().nth(3).expect("target/PROFILE/deps");
     let newer = target.join("mpi/openmpi/lib/openmpi");
@@ -173,7 +173,7 @@ fn a_connection_to_nobody_is_lost() {
 }
 
 #[test]
-fn one_that_starts_anew_is_another_peer() {
+fn a_restarted_process_is_a_new_peer() {
     let mut fabric = fabric();
     let first = Node::start("echo", 2, &[]);
     let old = fabric.connect(&first.address).unwrap();

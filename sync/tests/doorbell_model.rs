@@ -48,7 +48,7 @@ impl Model {
 }
 
 #[test]
-fn whatever_is_brought_wakes_who_sleeps() {
+fn every_arrival_wakes_a_sleeping_waiter() {
     model::model(3, || {
         let model = Arc::new(Model {
             rings: Small(AtomicU32::new(0)),

@@ -101,7 +101,7 @@ impl Model {
 }
 
 #[test]
-fn nobody_is_in_memory_that_is_another_tasks() {
+fn no_task_holds_another_tasks_memory() {
     loom::model(|| {
         let model = Model::new();
         let worker = {

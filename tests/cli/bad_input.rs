@@ -138,7 +138,7 @@ fn truncated_and_mangled_programs_are_refused() {
 }
 
 #[test]
-fn what_is_no_file_is_refused() {
+fn a_path_that_is_no_file_is_refused() {
     let dir = WorkDir::new();
     refused(Path::new("/nonexistent/program"), 127, &["/nonexistent/program"]);
     refused(Path::new("no-such-program-anywhere"), 127, &["no-such-program-anywhere"]);

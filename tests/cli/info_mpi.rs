@@ -126,7 +126,7 @@ fn a_setting_that_switches_single_copy_off_is_named() {
 }
 
 #[test]
-fn a_program_is_looked_at_and_not_run() {
+fn a_program_is_inspected_but_not_run() {
     let flag = "-Wno-stringop-overflow";
     let program = build("mpicc.openmpi", "mpi_messages.c", &[flag]);
     let output = info("mpirun.openmpi").arg(&program).run();
@@ -145,7 +145,7 @@ fn a_program_is_looked_at_and_not_run() {
 }
 
 #[test]
-fn what_is_no_mpi_is_refused_in_one_line() {
+fn a_directory_without_an_mpi_is_refused_in_one_line() {
     let nowhere = WorkDir::new();
     let no_mpirun = nagaya("info").arg("--mpi").env("PATH", nowhere.path()).run();
     no_mpirun.refused(127, &["mpirun", "not found in PATH", "--mpi="]);
@@ -158,7 +158,7 @@ fn what_is_no_mpi_is_refused_in_one_line() {
 }
 
 #[test]
-fn what_the_system_forbids_is_told_apart() {
+fn denials_of_the_system_are_distinguished() {
     let denied = |rules: &[&str]| {
         Cmd::new(c("run_under_seccomp.c"))
             .args(rules)

@@ -135,7 +135,7 @@ fn labelled_lines_are_whole_however_long_and_many() {
 }
 
 #[test]
-fn standard_input_goes_to_whom_it_is_for() {
+fn standard_input_goes_to_the_chosen_tasks() {
     let script = "cat | sed s/^/$NAGAYA_TASK_ID:/";
     let run = |options: &[&str]| {
         let command = nagaya("run").args(["-n", "3"]).args(options).args(["sh", "-c", script]);
@@ -344,7 +344,7 @@ fn ordinary_tools_run_as_tasks() {
 }
 
 #[test]
-fn nobody_need_read_what_is_said() {
+fn a_closed_pipe_for_messages_does_no_harm() {
     // `nagaya run … 2>&1 | head`: its line of the task comes when the pipe is closed.
     let script = "{ sleep 0.3; \"$0\" run bash -c 'kill -9 $$' 2>&1; echo $? >&3; } 3>&1 >&4 4>&- | \
                   cat";

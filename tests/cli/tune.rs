@@ -37,7 +37,7 @@ fn a_plan_is_measured_kept_and_used() {
 }
 
 #[test]
-fn a_plan_that_is_not_understood_is_none() {
+fn an_unreadable_plan_is_ignored() {
     let dir = WorkDir::new();
     std::fs::create_dir(dir.join("nagaya")).expect("directory");
     let name = nagaya("tune").arg("--dry-run").run().ok();

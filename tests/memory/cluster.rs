@@ -178,7 +178,7 @@ fn system_calls_use_memory_of_other_machines() {
 
 /// Pages that lie behind each other come together: one after the other they are 16,700 packets.
 #[test]
-fn what_is_used_from_one_end_to_the_other_is_fetched_ahead() {
+fn sequentially_used_pages_are_prefetched() {
     cases("cluster.c", &["streams"]);
     let Some(nodes) = machines(2) else { return };
     let program = program::c_with_libraries("cluster.c", &["pvas_delegate", "pvas"]);
@@ -188,17 +188,17 @@ fn what_is_used_from_one_end_to_the_other_is_fetched_ahead() {
 }
 
 #[test]
-fn what_owners_map_and_unmap_changes_for_all() {
+fn mappings_of_owners_change_for_all() {
     cases("cluster.c", &["maps", "churn"]);
 }
 
 #[test]
-fn a_fork_has_what_its_parent_had_wherever_that_was() {
+fn a_fork_has_its_parents_memory_from_any_node() {
     cases("cluster.c", &["forks"]);
 }
 
 #[test]
-fn who_ends_takes_his_memory_along() {
+fn an_ending_task_frees_its_memory() {
     cases("cluster.c", &["ends"]);
 }
 
@@ -254,7 +254,7 @@ fn output_status_and_surroundings_are_those_of_one_run() {
 }
 
 #[test]
-fn what_cannot_be_is_said_in_a_line() {
+fn impossible_requests_get_one_line() {
     let Some(nodes) = machines(2) else { return };
     let refused = |domains: &str, options: &[&str], program: &str, status, words: &[&str]| {
         run(&nodes, domains, options, program).run().refused(status, words);
@@ -332,7 +332,7 @@ fn a_machine_that_is_cut_off_is_named_and_ends_by_itself() {
 }
 
 #[test]
-fn whoever_of_those_who_started_it_is_killed_nothing_is_left() {
+fn nothing_is_left_when_any_starting_process_is_killed() {
     for who in ["starter", "first machine"] {
         let Some(job) = Job::new(2, &[]) else { return };
         let children = format!("/proc/{0}/task/{0}/children", job.running.pid());

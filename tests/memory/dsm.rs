@@ -172,7 +172,7 @@ fn memory_can_stand_elsewhere() {
 }
 
 #[test]
-fn settings_that_make_no_sense_are_refused_in_one_line() {
+fn invalid_settings_are_refused_in_one_line() {
     let litmus = || Cmd::new(program("litmus"));
     for (name, value, words) in [
         ("NAGAYA_DSM_PAGE", "5000", "NAGAYA_DSM_PAGE=5000: give a multiple of 4K"),
@@ -275,7 +275,7 @@ fn messages_that_nobody_receives_make_their_sender_wait() {
 }
 
 #[test]
-fn who_waits_for_room_goes_on_when_there_is() {
+fn a_waiter_for_room_continues_when_there_is_room() {
     for job in [job(3, "litmus"), run(2, 4, "litmus")] {
         for bytes in ["0", "5000", "100K"] {
             let job = job.clone().args(["flood", "1"]).env("NAGAYA_DSM_LETTERS", bytes);
@@ -403,7 +403,7 @@ fn a_handler_that_computes_while_its_task_waits_delays_no_other_node() {
 }
 
 #[test]
-fn statistics_say_what_was_done() {
+fn statistics_count_actions() {
     let work = WorkDir::new();
     let files = work.join("stat");
     let run = job(2, "litmus").args(["counter", "50"]).env("NAGAYA_DSM_STATISTICS", &files);

@@ -53,7 +53,7 @@ fn is_stuck(mpirun: &Running) -> bool {
 }
 
 #[test]
-fn whoever_is_killed_or_stopped_at_whatever_moment_is_named_and_all_end() {
+fn a_process_killed_or_stopped_at_any_instant_is_named_and_all_end() {
     let rounds =
         std::env::var("NAGAYA_CHAOS_ROUNDS").map_or(14, |text| text.parse().expect("a number"));
     let seed = nagaya_tests::seed();

@@ -71,7 +71,7 @@ fn serial(name: &str) -> PathBuf {
 }
 
 #[test]
-fn computations_give_what_a_serial_build_gives() {
+fn computations_give_the_same_as_a_serial_build() {
     let program = c_with_libraries("dsm/kernels.c", &["jia", "m"]);
     for kernel in ["ep", "is", "sor", "lu", "mm", "water"] {
         let expected = Cmd::new(serial("kernels")).arg(kernel).run().ok();

@@ -68,7 +68,7 @@ fn calls_that_allocate_what_is_fetched_are_named() {
 }
 
 #[test]
-fn what_smaller_pages_would_fetch_lies_between_two_numbers() {
+fn the_estimate_for_smaller_pages_lies_between_two_bounds() {
     // Each of 52 fetches is for one half; what the home writes in the other is not seen.
     let wanted = "pages of 4 KB would be fetched 52 to 104 times (208 to 416 KB), in place of 52 \
                   (416 KB)\n";
@@ -83,7 +83,7 @@ fn what_smaller_pages_would_fetch_lies_between_two_numbers() {
 }
 
 #[test]
-fn what_became_of_pages_that_rode_along_is_told_page_by_page() {
+fn the_outcome_of_rides_is_reported_for_each_page() {
     let said = report_with(2, "ainori1");
     let (_, pages) = said.split_once("pages that rode along, ").expect("some did");
     // They are read one after the other, so none is in vain but what rides at the end.
@@ -100,7 +100,7 @@ fn pages_that_are_shared_falsely_are_named() {
 }
 
 #[test]
-fn what_is_no_report_gets_one_line() {
+fn a_file_that_is_no_report_gets_one_line() {
     let dir = WorkDir::new();
     let missing = nagaya("dsm").arg("report").arg(dir.join("none")).run();
     missing.refused(125, &["none.0.json", "NAGAYA_DSM_REPORT="]);

@@ -154,7 +154,7 @@ fn a_step_that_was_another_is_named() {
 }
 
 #[test]
-fn what_a_program_takes_on_one_node_can_be_said() {
+fn the_time_on_one_node_can_be_given() {
     let dir = WorkDir::new();
     let csv = dir.join("csv");
     let sor = || nagaya("sim").args(["sor", "rows=100", "columns=1000", "-n", "1"]);
@@ -189,7 +189,7 @@ assert {"work", "fault", "lock", "barrier", "OP_GETPGRANT", "OP_ACQ"} <= spans, 
 }
 
 #[test]
-fn random_programs_on_random_clusters_keep_what_is_promised() {
+fn random_programs_on_random_clusters_keep_the_guarantees() {
     let said = nagaya("sim").args(["--soak", "300", "--seed", "7"]).run().ok();
     assert_eq!(said, "300 random programs from 7 on: all as promised\n");
 }
@@ -201,7 +201,7 @@ fn the_same_run_gives_the_same_again() {
 }
 
 #[test]
-fn what_makes_no_sense_gets_one_line() {
+fn invalid_settings_get_one_line() {
     let dir = WorkDir::new();
     let known = nagaya("sim").args(["mm", "-n", "1", "size=8"]).run().ok();
     assert!(known.starts_with("mm on: "), "{known}");

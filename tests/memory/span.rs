@@ -42,7 +42,7 @@ fn threads_of_all_nodes_see_one_memory() {
 }
 
 #[test]
-fn packers_write_what_they_write_on_one_machine() {
+fn packers_write_the_same_as_on_one_machine() {
     let work = WorkDir::new();
     let data = data(&work);
     let file = data.to_str().expect("text");
@@ -151,7 +151,7 @@ fn signals_go_to_the_program() {
 }
 
 #[test]
-fn what_cannot_run_is_refused_with_a_line() {
+fn programs_that_cannot_run_are_refused_in_one_line() {
     span(2, "/nowhere/to/be/found").run().refused(127, &["/nowhere/to/be/found"]);
     span(2, "/etc/passwd").run().refused(126, &["/etc/passwd", "execut"]);
     nagaya("span").args(["--nodes", "0", "true"]).run().refused(125, &["--nodes"]);

@@ -11,7 +11,7 @@ fn calls_fail_that_would_not_work_and_others_work_everywhere() {
 }
 
 #[test]
-fn who_executes_something_ends_the_threads_of_all_nodes() {
+fn exec_ends_the_threads_of_all_nodes() {
     let calls = program("calls", &[]);
     for node in ["0", "1"] {
         packing(2, &calls).args(["exec", node]).run().prints("executed\n");

@@ -12,7 +12,7 @@ use nagaya_tests::{Cmd, WorkDir, tool, wait_until};
 use rustix::process::Signal;
 
 #[test]
-fn readers_of_lmdb_see_what_was_committed() {
+fn readers_of_lmdb_see_committed_data() {
     let include = format!("-I{}", include_dir().display());
     let lmdb = c_with("span/lmdb.c", &["-O1", "-pthread", &include, "-llmdb"]);
     let alone = WorkDir::new();
@@ -41,7 +41,7 @@ fn same_of_databases(command: &[&str], input: &str) {
 }
 
 #[test]
-fn sqlite_sees_in_mapped_files_what_others_wrote() {
+fn sqlite_sees_writes_of_others_in_mapped_files() {
     let others = |sql: &str| format!(".shell sqlite3 database \"{sql}\"\n");
     let rows = "from generate_series";
     let all = "select count(*), sum(x), sum(length(y)) from t;\n";

@@ -20,12 +20,12 @@ fn says_right(name: &str, what: &str) {
 }
 
 #[test]
-fn shared_mappings_for_reading_show_what_is_written() {
+fn shared_read_only_mappings_show_later_writes() {
     is_right("shared");
 }
 
 #[test]
-fn who_uses_pages_beyond_a_file_gets_sigbus() {
+fn a_use_of_pages_past_a_file_raises_sigbus() {
     is_right("end");
 }
 
@@ -40,7 +40,7 @@ fn processes_copy_to_pages_that_others_write() {
 }
 
 #[test]
-fn what_the_kernel_reads_later_is_what_was_there() {
+fn later_kernel_reads_see_the_original_data() {
     is_right("lent");
 }
 
@@ -50,16 +50,16 @@ fn threads_that_read_a_shared_mapping_stay_on_their_nodes() {
 }
 
 #[test]
-fn who_opens_a_mapped_file_to_write_it_is_seen_by_all() {
+fn writes_through_a_descriptor_of_a_mapped_file_are_seen_by_all() {
     says_right("leases", "written");
 }
 
 #[test]
-fn who_reads_behind_the_new_end_of_a_mapped_file_gets_sigbus() {
+fn a_read_past_the_new_end_of_a_mapped_file_raises_sigbus() {
     says_right("leases", "cut");
 }
 
 #[test]
-fn what_replaces_a_shared_mapping_is_new_on_all_nodes() {
+fn a_mapping_over_a_shared_mapping_is_new_on_all_nodes() {
     says_right("leases", "unmapped");
 }

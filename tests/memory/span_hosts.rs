@@ -39,7 +39,7 @@ fn names(count: usize) -> String {
 }
 
 #[test]
-fn programs_print_what_they_print_on_one_machine() {
+fn programs_print_the_same_as_on_one_machine() {
     let Some(nodes) = machines(4) else { return };
     let work = WorkDir::new();
     let litmus = c("span/litmus.c");
@@ -153,7 +153,7 @@ fn a_machine_that_is_cut_off_is_named_and_ends_by_itself() {
 }
 
 #[test]
-fn whoever_of_those_who_started_it_is_killed_nothing_is_left() {
+fn nothing_is_left_when_any_starting_process_is_killed() {
     for what in ["starter", "origin", "terminal"] {
         let Some(job) = Job::new(3, &[]) else { return };
         let children = format!("/proc/{0}/task/{0}/children", job.running.pid());

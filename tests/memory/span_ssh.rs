@@ -78,7 +78,7 @@ fn threads_run_on_hosts_that_ssh_reaches() {
 }
 
 #[test]
-fn who_cannot_log_in_is_told_why() {
+fn a_failed_login_is_explained() {
     let work = WorkDir::new();
     let Some(ssh) = Ssh::new(&work) else { return };
     let stranger = format!("{} -o IdentitiesOnly=yes -i /nowhere", ssh.command);

@@ -27,7 +27,7 @@ fn a_frame_that_does_not_fit_ends_the_program_as_it_does_alone() {
 }
 
 #[test]
-fn go_programs_give_what_they_give_alone() {
+fn go_programs_give_the_same_as_alone() {
     for build in GO_BUILDS {
         let goroutines = go_program("goroutines", build);
         let alone = Cmd::new(&goroutines).time_limit(LIMIT).run();

@@ -39,7 +39,7 @@ fn vector_registers_survive_a_signal_that_arrives_as_a_handler_returns() {
 }
 
 #[test]
-fn who_waits_for_a_robust_mutex_learns_that_its_owner_has_ended() {
+fn a_waiter_of_a_robust_mutex_learns_of_its_owners_end() {
     let robust = program("robust", &[]);
     Cmd::new(&robust).run().prints("right\n");
     for nodes in [1, 2, 3] {

@@ -29,7 +29,7 @@ fn a_call_brings_a_payload_or_an_address_and_the_answer_or_an_errno() {
 }
 
 #[test]
-fn who_is_no_delegatee_is_not_found() {
+fn a_process_that_is_no_delegatee_is_not_found() {
     holds_with(1, "not_there");
 }
 
@@ -44,7 +44,7 @@ fn requests_can_be_kept_and_answered_later_in_any_order() {
 }
 
 #[test]
-fn what_is_not_there_or_not_the_requesters_can_be_told() {
+fn missing_and_foreign_objects_have_different_errors() {
     holds("checked");
 }
 
@@ -81,7 +81,7 @@ fn server(dir: &WorkDir, options: &[&str], case: &str) -> Cmd {
 }
 
 #[test]
-fn the_node_server_does_io_with_what_is_passed_to_it_and_nothing_else() {
+fn the_node_server_does_io_on_passed_descriptors_only() {
     let domains = ["--domains", "all:1,all:1"];
     for options in [&["-n", "2"][..], &domains] {
         let dir = WorkDir::new();
@@ -134,7 +134,7 @@ fn a_node_server_whose_delegatee_is_killed_says_so_and_its_tasks_go_on() {
 }
 
 #[test]
-fn who_asks_a_node_server_that_is_no_delegatee_learns_so() {
+fn a_request_to_a_server_without_delegation_is_refused() {
     let dir = WorkDir::new();
     server(&dir, &[], "absent").run().ok();
     for (place, words) in [
@@ -162,7 +162,7 @@ fn survives(arguments: &[String], seconds: u64) -> String {
 }
 
 #[test]
-fn the_memory_of_a_requester_that_dies_stays_while_it_is_worked_in() {
+fn the_memory_of_a_dead_requester_stays_while_it_is_in_use() {
     survives(&["requester_dies".into()], 120);
 }
 

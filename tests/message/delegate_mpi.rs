@@ -36,12 +36,12 @@ macro_rules! cells {
             }
 
             #[test]
-            fn collectives_give_what_plain_mpi_gives() {
+            fn collectives_give_the_same_as_plain_mpi() {
                 holds($mpi, 3, "collectives");
             }
 
             #[test]
-            fn what_is_wrong_fails_the_call_and_not_the_rank() {
+            fn a_wrong_argument_fails_the_call_and_not_the_rank() {
                 holds($mpi, 2, "errors");
             }
 

@@ -36,7 +36,7 @@ fn puts_have_arrived_after_a_flush_and_active_messages_come() {
 }
 
 #[test]
-fn what_is_wrong_fails_the_transfer_and_not_the_delegatee() {
+fn a_wrong_request_fails_the_transfer_and_not_the_delegatee() {
     holds("errors");
 }
 

@@ -48,26 +48,26 @@ fn messages_find_their_receives() {
 
 /// The sender copies them, whatever the receiver does.
 #[test]
-fn large_messages_are_there_though_nobody_looks() {
+fn large_messages_arrive_without_polling() {
     holds("placed");
 }
 
 /// The receiver does not wait for room in which those would be that it is to end itself.
 #[test]
-fn many_large_messages_are_copied_by_both_sides_before_anybody_looks() {
+fn many_large_messages_are_copied_by_both_sides_before_any_poll() {
     holds("heap");
     // More tasks than processors: both stop in the middle of a message.
     case("heap", 5).run().ok();
 }
 
 #[test]
-fn who_has_sent_may_go() {
+fn a_sender_may_leave_after_its_send() {
     let output = case("gone", 2).run().ok();
     assert_eq!(output, "ended well\n");
 }
 
 #[test]
-fn who_has_received_may_go() {
+fn a_receiver_may_leave_after_its_receive() {
     // Either of the two may be the last to copy.
     for _ in 0..10 {
         let output = case("received", 3).run().ok();
@@ -97,12 +97,12 @@ fn completions_are_told_as_asked_for() {
 }
 
 #[test]
-fn who_waits_sleeps_and_is_woken() {
+fn a_waiter_sleeps_and_is_woken() {
     holds("waiting");
 }
 
 #[test]
-fn who_finds_no_room_tries_again() {
+fn a_sender_without_room_tries_again() {
     holds("flood");
     // More tasks than processors.
     case("flood", 9).time_limit(Duration::from_secs(300)).run().ok();
@@ -125,14 +125,14 @@ fn threads_may_take_turns() {
 }
 
 #[test]
-fn who_has_gone_is_told_of() {
+fn lost_peers_are_reported() {
     let output = case("ends", 2).run().ends_with(128 + 9);
     assert_eq!(output.stdout, "ended well\n", "{output}");
 }
 
 /// Each task by one line, though it has asked for several; and only if that is wanted.
 #[test]
-fn who_cannot_be_reached_is_told_of() {
+fn unreachable_hosts_are_reported() {
     let lines = |command: Cmd| {
         let output = command.run().ends_with(128 + 9);
         output.stderr.lines().filter(|line| line.contains("is not in this space")).count()
@@ -230,7 +230,7 @@ fn poll_sets_tell_of_news() {
 }
 
 #[test]
-fn wait_sets_wake_who_waits() {
+fn wait_sets_wake_their_waiters() {
     everywhere("ofi_events.c", "waits", 2);
 }
 

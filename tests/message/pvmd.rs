@@ -92,7 +92,7 @@ fn of_several_that_start_at_once_one_wins() {
 }
 
 #[test]
-fn who_enrolls_while_one_begins_to_listen_waits_for_it() {
+fn enrolment_waits_for_a_daemon_that_starts_to_listen() {
     let work = WorkDir::short();
     std::fs::DirBuilder::new().mode(0o700).create(work.join("nagaya")).expect("a new directory");
     // We stand for the daemon: it has the lock, and its socket has a name already.
@@ -115,7 +115,7 @@ fn who_enrolls_while_one_begins_to_listen_waits_for_it() {
 }
 
 #[test]
-fn one_that_is_killed_while_it_starts_is_in_nobodys_way() {
+fn a_task_killed_while_it_starts_blocks_no_task() {
     let work = WorkDir::short();
     let directory = work.join("nagaya");
     std::fs::DirBuilder::new().mode(0o700).create(&directory).expect("a new directory");

@@ -99,7 +99,7 @@ fn segments_and_permits_end_with_their_task() {
 }
 
 #[test]
-fn the_mode_says_who_may_get_a_segment() {
+fn the_mode_decides_access_to_a_segment() {
     if !rustix::process::geteuid().is_root() {
         return skip("only root can become other users");
     }

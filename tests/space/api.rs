@@ -58,7 +58,7 @@ fn the_child_of_pvas_fork_may_end_otherwise() {
 }
 
 #[test]
-fn what_the_child_of_pvas_fork_sets_up_the_task_has() {
+fn the_task_has_the_settings_of_the_child_of_pvas_fork() {
     holds("fork_and_set_up");
 }
 
@@ -128,7 +128,7 @@ fn a_child_of_a_task_is_no_task() {
 }
 
 #[test]
-fn export_areas_are_shared_and_zero_when_nobody_lives_there() {
+fn export_areas_are_shared_and_zero_without_a_task() {
     holds("export_areas");
 }
 

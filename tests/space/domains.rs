@@ -35,7 +35,7 @@ fn copies_go_straight_and_fail_as_the_kernels_do() {
 }
 
 #[test]
-fn what_its_owner_unmaps_goes_for_all() {
+fn memory_that_its_owner_unmaps_vanishes_for_all() {
     holds("0:1,1:1", "unmaps");
     holds("all:2,all:2", "unmaps");
 }
@@ -46,7 +46,7 @@ fn files_are_looked_at_where_nobody_writes_them() {
 }
 
 #[test]
-fn page_tables_grow_with_what_is_touched() {
+fn page_tables_grow_with_touched_pages() {
     holds("0:1,1:1", "demand");
 }
 
@@ -71,7 +71,7 @@ fn an_id_of_another_domain_is_used_again_and_again() {
 }
 
 #[test]
-fn nobody_is_left_when_an_owner_is_killed() {
+fn no_task_survives_a_killed_owner() {
     let mut owner = owner("abandoned").spawn();
     let text = owner.wait_for_word("all");
     let pids: Vec<i32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -126,7 +126,7 @@ fn maps_shows_domains_and_what_they_have_mapped_of_others() {
 }
 
 #[test]
-fn what_is_no_domain_is_refused() {
+fn an_invalid_domain_is_refused() {
     let run = |domains: &str| nagaya("run").args(["--domains", domains, "true"]).run();
     for domains in ["", "0-1", "0:0", "fast:1", "999:1", "node77:1", "cgroup=/none/of/these:1"] {
         run(domains).refused(125, &["--domains"]);

@@ -128,7 +128,7 @@ fn the_stock_intel_mpi_benchmarks_run() {
 
 /// A job whose first program can share page tables has made its space for those.
 #[test]
-fn those_that_come_later_have_a_space_of_their_own() {
+fn later_starts_have_a_space_of_their_own() {
     let job = job();
     let stay = |program: &Path| {
         let mut task = exec(&job, program).arg("stay").spawn();
@@ -151,7 +151,7 @@ fn those_that_come_later_have_a_space_of_their_own() {
 }
 
 #[test]
-fn xpmem_attaches_what_they_have() {
+fn xpmem_attaches_memory_of_fixed_address_programs() {
     for program in [
         fixed("xpmem_static.c", &["xpmem", "pvas"]),
         program::c_with_libraries("xpmem_static.c", &["xpmem", "pvas"]),

@@ -143,7 +143,7 @@ fn shared_memory_needs_no_locked_memory() {
 }
 
 #[test]
-fn who_comes_upon_a_limit_while_it_shares_memory_says_which() {
+fn a_limit_reached_while_sharing_memory_is_named() {
     for (name, words) in [
         ("addresses", "no memory for a page of the shared memory"),
         ("mappings", "raise vm.max_map_count"),

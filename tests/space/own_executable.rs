@@ -29,7 +29,7 @@ fn a_library_is_found_beside_the_program_and_proc_self_exe_is_the_program() {
 }
 
 #[test]
-fn so_it_is_when_started_by_a_relative_path_or_a_link() {
+fn a_program_started_by_a_relative_path_or_a_link_sees_its_executable() {
     let dir = origin();
     let path = dir.join("origin");
     task("./origin").arg(&path).dir(dir.path()).run().prints("again\nagain\n");

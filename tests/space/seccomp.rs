@@ -74,7 +74,7 @@ fn programs_run_without_the_calls_that_old_filters_do_not_know() {
 }
 
 #[test]
-fn what_nagaya_cannot_do_without_is_named() {
+fn missing_requirements_are_named() {
     for call in ["close_range=EPERM", "pidfd_open=EPERM"] {
         let name = call.split('=').next().expect("a name");
         denied(&[call], task("true")).run().refused(125, &[name]);

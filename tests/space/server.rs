@@ -265,7 +265,7 @@ fn a_stale_socket_does_not_hinder_the_next_job() {
 }
 
 #[test]
-fn who_reaches_a_server_that_is_just_being_killed_starts_the_next_one() {
+fn a_client_of_a_dying_server_starts_the_next_one() {
     let runtime = WorkDir::short();
     let job = job();
     let echo = || exec(&job, "echo").arg("works").env("XDG_RUNTIME_DIR", runtime.path());
@@ -406,7 +406,7 @@ fn a_program_that_cannot_be_a_task_falls_back_on_request() {
 }
 
 #[test]
-fn verbose_says_what_is_done() {
+fn verbose_reports_each_step() {
     let output = nagaya("exec").args(["--job", &job(), "-v", "echo", "x"]).run();
     assert!(output.stderr.contains("nagaya"), "{output}");
     output.prints("x\n");

@@ -52,7 +52,7 @@ fn a_clone_with_its_own_stack_is_a_fork() {
 }
 
 #[test]
-fn a_fork_does_not_fill_what_nobody_has_touched() {
+fn a_fork_does_not_fill_untouched_pages() {
     holds("fork_does_not_fill_holes", 1);
 }
 

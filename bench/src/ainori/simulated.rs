@@ -108,7 +108,7 @@ mod tests {
                          bytes,diffs,rides,rides_used,rides_wasted,rides_late";
 
     #[test]
-    fn what_is_saved_is_held_against_normal_on_as_many_processes() {
+    fn savings_are_compared_with_normal_on_as_many_processes() {
         let line = |tasks: u64, sent: u64| {
             format!("mm,\"16 nodes, fast\",{tasks},{tasks},2.0,1.5,9,{sent},20,4000,1,5,4,1,0")
         };

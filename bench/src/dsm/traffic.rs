@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nodes_say_adds_up() {
+    fn the_statistics_of_nodes_add_up() {
         let mut all = Counts::default();
         let report = r#"{"totals":{"page_messages":3,"messages":8,"bytes":100,"diffs":1},
                          "sent":[["OP_GETP",3],["OP_GETPGRANT",2],["OP_BARRGRANT",1]]}"#;
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_simulator_says_is_found() {
+    fn the_simulators_output_is_parsed() {
         let table = "program,cluster,nodes,pages,page_messages,messages,bytes,diffs,work\n\
                      mm,\"now, here\",2,16,19,38,132288,0,71.1\n";
         let wanted =

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_get_what_is_exported_and_set() {
+    fn tasks_get_exported_and_set_variables() {
         let mut environment = Environment(vec![("HOME".into(), "/root".into())]);
         assert_eq!(environment.for_tasks(), [""; 0]);
         environment.export("HOME");

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_ends_after_all_that_were_spawned_though_some_end_before_others_are_heard_of() {
+    fn a_job_ends_after_all_spawned_tasks_even_if_some_end_early() {
         let mut jobs = Jobs::default();
         let number = jobs.begin(To::Console, None);
         jobs.expect(number, [ONE, TWO].into_iter());

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn wrong_arguments_are_named() {
         for (text, why) in [
             ("", "incorrect arg count"),
             ("-> -3", "incorrect arg count"),

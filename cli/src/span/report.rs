@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_whether_a_program_would_scale() {
+    fn the_report_tells_if_a_program_would_scale() {
         let text = text(&report(0));
         assert!(
             text.contains("yes, to 2 nodes (2.0 times); then: it has not more threads"),
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_when_and_why_threads_were_packed() {
+    fn the_report_tells_when_and_why_threads_were_packed() {
         let mut packed = report(0);
         let placed =
             |seconds, nodes, why| Placed { seconds, nodes, why, running: 0.5, waited: 1.25 };

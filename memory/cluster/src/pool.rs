@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_small_is_refused() {
+    fn small_values_are_refused() {
         let why = meet(file(1), CHUNK, MARK, 0, 1).unwrap_err();
         assert_eq!(why, "it is too small for a pool: it needs 4 MiB at least");
     }

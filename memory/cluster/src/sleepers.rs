@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sleeps_is_known() {
+    fn sleepers_are_known() {
         let futex = libc::SYS_futex;
         assert_eq!(parse("running\n"), Doing::Runs);
         assert_eq!(
@@ -183,7 +183,7 @@ mod tests {
 
     /// A thread sleeps at a page of a file, by an address where another file's page is then.
     #[test]
-    fn who_sleeps_at_the_old_page_is_woken() {
+    fn sleepers_at_the_old_page_are_woken() {
         let file = || {
             let file = rustix::fs::memfd_create("it", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
             rustix::fs::ftruncate(&file, 2 * PAGE).unwrap();

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_gives_the_same_again() {
+    fn a_recording_replays_to_the_same_result() {
         assert_eq!(replay(&recording()), Ok(9));
         assert_eq!(Recording::of(&recording()).map(|it| *it.options()), Ok(OPTIONS));
     }

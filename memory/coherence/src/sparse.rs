@@ -186,7 +186,7 @@ mod tests {
     /// Each page keeps the value that was stored last, unless it was removed. A part with one page
     /// has room for one entry.
     #[test]
-    fn what_is_forgotten_is_gone_and_takes_no_room() {
+    fn forgotten_entries_take_no_room() {
         let mut random = crate::story::Random::new(7);
         let (mut table, mut wanted) = (Sparse::default(), BTreeMap::new());
         table.grow(1000);

@@ -326,7 +326,7 @@ fn walk(seed: u64) -> (usize, usize, u64) {
 }
 
 #[test]
-fn whatever_peers_say_is_refused_or_can_be_done() {
+fn every_message_of_a_peer_is_refused_or_valid() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect(name));
     if let Some(seed) = number("NAGAYA_SEED") {
         walk(seed);

@@ -55,7 +55,7 @@ fn said(actions: &[Action], wanted: Op) -> Vec<(NodeId, u64, Vec<u64>)> {
 }
 
 #[test]
-fn a_lock_goes_to_who_has_asked_first() {
+fn a_lock_goes_to_the_first_requester() {
     let mut manager = node(0, 1);
     let order = [2, 3, 1];
     let first = says(&mut manager, order[0], Op::Acquire, 0, Content::Empty);
@@ -71,7 +71,7 @@ fn a_lock_goes_to_who_has_asked_first() {
 }
 
 #[test]
-fn who_asks_late_hears_of_all_that_was_ever_written_under_the_lock() {
+fn a_late_requester_gets_all_write_notices_of_the_lock() {
     let mut manager = node(0, 1);
     const RELEASES: u64 = 300;
     for release in 0..RELEASES {
@@ -108,7 +108,7 @@ fn tasks_of_a_node_that_want_a_lock_all_the_time_let_others_have_it() {
 }
 
 #[test]
-fn all_who_wait_for_a_condition_variable_go_on_when_it_is_set() {
+fn all_waiters_of_a_condition_variable_wake_when_it_is_set() {
     let mut manager = node(0, 1);
     for waiter in [1, 2, 3] {
         let actions = says(&mut manager, waiter, Op::Wait, 0, Content::Empty);
@@ -120,7 +120,7 @@ fn all_who_wait_for_a_condition_variable_go_on_when_it_is_set() {
 }
 
 #[test]
-fn what_a_condition_variable_told_is_told_on_by_the_next_one() {
+fn a_condition_variable_passes_on_earlier_write_notices() {
     let mut middle = node(1, 1);
     step(&mut middle, Event::Wait(0, LOCK));
     says(&mut middle, 0, Op::WaitGrant, 0, Content::Runs(vec![page(7)]));

@@ -180,7 +180,7 @@ fn writes_inside_and_outside_of_a_lock_meet_on_a_page() {
 
 /// Two locks, one inside the other.
 #[test]
-fn what_is_written_in_two_scopes_is_seen_in_either() {
+fn a_write_in_two_scopes_is_seen_in_either() {
     let first = vec![
         Do::Lock(0),
         Do::Lock(1),
@@ -267,7 +267,7 @@ fn a_page_follows_its_writers_and_a_third_reads() {
 /// A page's home moves at the barrier, and its old home changes the page before the new one has
 /// passed the barrier. (Found by a random walk.)
 #[test]
-fn who_lost_a_page_may_change_it_at_once() {
+fn a_node_that_lost_a_page_may_write_it_at_once() {
     let first = vec![
         Do::Barrier,
         Do::Lock(0),
@@ -295,7 +295,7 @@ fn tasks_that_come_late_to_a_barrier_find_their_pages() {
 /// What was written before a condition variable was set, is seen by who waited; also along two
 /// of them.
 #[test]
-fn condition_variables_carry_what_was_written() {
+fn condition_variables_carry_written_data() {
     let first = vec![Do::Write(0, 0, 1), Do::Set(0), Do::Barrier, Do::Expect(0, 1, 2)];
     let second =
         vec![Do::Wait(0), Do::Expect(0, 0, 1), Do::Write(0, 1, 2), Do::Set(1), Do::Barrier];
@@ -434,7 +434,7 @@ fn pages_ride_to_their_reader_and_back_home() {
 /// Two tasks of a node: while one fetches a page, on whose grant another rides, the other takes
 /// a lock under which that one was written, and hears so.
 #[test]
-fn what_is_noticed_while_a_ride_is_on_its_way_is_not_missed() {
+fn notices_during_a_ride_are_not_missed() {
     let fetches = [Do::Expect(0, 0, 0)];
     let locks = vec![Do::Lock(0), Do::Add(1, 0), Do::Unlock(0), Do::Barrier];
     let other = vec![Do::Lock(0), Do::Add(1, 0), Do::Unlock(0), Do::Barrier, Do::Expect(1, 0, 2)];
@@ -447,7 +447,7 @@ fn what_is_noticed_while_a_ride_is_on_its_way_is_not_missed() {
 /// A page is counted under one lock, and written beside it: what this node wrote itself is not
 /// in a page that rides on the lock's grant.
 #[test]
-fn what_a_node_wrote_itself_is_not_lost_to_a_ride() {
+fn a_ride_does_not_overwrite_a_nodes_own_writes() {
     let task = |me: usize| {
         vec![
             Do::Write(0, me, 5),

@@ -32,7 +32,7 @@ fn walk(seed: u64) {
 }
 
 #[test]
-fn random_stories_in_random_orders_keep_what_is_promised() {
+fn random_histories_in_random_orders_keep_the_guarantees() {
     let number = |name| std::env::var(name).ok().map(|text| text.parse().expect(name));
     if let Some(seed) = number("NAGAYA_SEED") {
         return walk(seed);

@@ -242,7 +242,7 @@ fn copies_that_have_no_room_are_dropped() {
 
 /// A node is lost at any time: nobody waits for it, and what others read is true all the same.
 #[test]
-fn nobody_waits_for_a_node_that_is_lost() {
+fn no_node_waits_for_a_lost_node() {
     let both = vec![Do::Read(0, 0), Do::Add(0, 0)];
     let adds = vec![Do::Add(0, 0), Do::Add(0, 1)];
     for lost in [0, 2] {
@@ -284,7 +284,7 @@ fn a_page_that_three_use_begins_anew() {
 
 /// Whoever goes on next, all come to their ends: nobody can take a page from another for ever.
 #[test]
-fn nobody_goes_round_in_circles() {
+fn no_thread_moves_in_circles() {
     let both = vec![Do::Read(0, 0), Do::Add(0, 0), Do::Read(0, 0)];
     for slow_faults in [false, true] {
         let ends = |program| ends_always(Program { slow_faults, ..program }, false);

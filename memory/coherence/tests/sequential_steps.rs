@@ -40,7 +40,7 @@ fn run(first: Page, pages: u64) -> Run {
 }
 
 #[test]
-fn who_gave_a_copy_is_asked_for_the_page() {
+fn a_page_is_requested_from_the_giver_of_its_copy() {
     let mut reader = node(1);
     step(&mut reader, Event::Read(7));
     assert_eq!(reader.owner(7), Some(0));
@@ -54,7 +54,7 @@ fn who_gave_a_copy_is_asked_for_the_page() {
 }
 
 #[test]
-fn who_has_a_copy_gets_the_page_without_its_bytes() {
+fn a_holder_of_a_copy_gets_the_page_without_its_bytes() {
     let mut owner = node(0);
     for reader in [1, 2] {
         asks(&mut owner, Op::AskRead, reader, 5);
@@ -100,7 +100,7 @@ fn pages_that_will_be_wanted_come_together() {
 /// A run through memory that nobody has used: the pages themselves come, ever more at a time, and
 /// take no bytes.
 #[test]
-fn who_reads_what_nobody_has_used_may_write_it() {
+fn the_reader_of_an_unused_page_may_write_it() {
     let options = |me| {
         let (pages_max, copies_max, rest) = (64, u64::MAX, 0);
         Options { nodes: 2, me, pages_max, copies_max, rides: Policy::Runs, migratory: 4, rest }
@@ -140,7 +140,7 @@ fn who_reads_what_nobody_has_used_may_write_it() {
 
 /// Both have read ten pages; who writes them then, up or down, does not wait for each.
 #[test]
-fn what_was_read_becomes_writable_several_at_a_time() {
+fn read_pages_become_writable_several_at_a_time() {
     for writer in [0, 1] {
         let options = |me| {
             let (pages_max, copies_max, rest) = (64, u64::MAX, 0);
@@ -186,7 +186,7 @@ fn what_was_read_becomes_writable_several_at_a_time() {
 
 /// Where the owner itself goes through such memory, more is mapped each time.
 #[test]
-fn who_uses_its_own_memory_first_is_rarely_stopped() {
+fn first_uses_of_own_memory_rarely_stop_a_thread() {
     let (pages_max, copies_max) = (64, u64::MAX);
     let options = Options {
         nodes: 2,
@@ -218,7 +218,7 @@ fn who_uses_its_own_memory_first_is_rarely_stopped() {
 }
 
 #[test]
-fn it_is_said_which_pages_are_lost_with_a_node() {
+fn pages_lost_with_a_node_are_named() {
     let mut other = node(1);
     let grant = |page, from| Header { whole: true, ..header(Op::GrantRead, from, 1, page) };
     step(&mut other, Event::Read(10));
@@ -244,7 +244,7 @@ fn a_node_that_is_lost_gets_no_page() {
 
 /// Two nodes read and write a page in turn: soon one request suffices.
 #[test]
-fn a_page_that_is_read_and_written_in_turn_goes_as_a_whole_to_who_reads() {
+fn a_migratory_page_moves_to_its_reader() {
     let mut owner = node(0);
     let grant = |owner: &mut Node, op: Op| {
         let actions = asks(owner, op, 1, 5);

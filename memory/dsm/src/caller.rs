@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_calls_a_program_is_outside_of_it() {
+    fn the_caller_of_a_program_is_outside_of_it() {
         let at = of_this_call();
         let own = object_of(of_this_call as fn() -> usize as *const c_void);
         assert!(own != 0 && at != 0, "the C library calls main, or the thread");

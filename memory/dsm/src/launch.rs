@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_missing_is_named() {
+    fn missing_nodes_are_named() {
         let of = |late| missing(&late, Duration::from_secs(3)).to_string();
         let line = |tasks: &[u32]| of(Late::Ranks(tasks.to_vec()));
         assert!(line(&[7]).starts_with("task 7 has not called jia_init within 3 s; "));

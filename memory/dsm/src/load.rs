@@ -56,14 +56,14 @@ mod tests {
     }
 
     #[test]
-    fn all_iterations_are_somebodys_and_once() {
+    fn each_iteration_runs_exactly_once() {
         assert_eq!(parts(&Shares::even(4), 4, 0, 99), [25, 25, 25, 25]);
         assert_eq!(parts(&Shares::even(3), 3, 5, 5).iter().sum::<i64>(), 1);
         assert_eq!(parts(&Shares::even(3), 3, 5, 4), [0, 0, 0]);
     }
 
     #[test]
-    fn who_is_twice_as_fast_gets_twice_as_much() {
+    fn a_node_twice_as_fast_gets_twice_the_work() {
         let mut shares = Shares::even(2);
         shares.learn(&[1.0, 2.0]);
         assert_eq!(parts(&shares, 2, 1, 90), [60, 30]);

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn senders_wait_while_too_much_is_not_received_and_go_on_when_it_is() {
+    fn senders_wait_while_too_much_is_not_received_and_then_continue() {
         for bytes_max in [0, 1, 3, 1000] {
             let (mut sent, mut got) = (Unreceived::new(bytes_max), Received::new(bytes_max));
             for bytes in [1, 7, 400, 100_000, 1] {

@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_in_vain_is_told_for_whom() {
+    fn a_wait_that_fails_names_the_missing_peer() {
         let host = Host::new(4, || {}).expect("a socket");
         let (mut here, _silent) = (connect(&host, 2, 4), connect(&host, 3, 4));
         let error = here.exchange(&[1], Some(Duration::from_millis(50))).expect_err("others lack");
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn all_get_what_all_give() {
+    fn an_exchange_gives_every_contribution_to_every_rank() {
         let host = Host::new(3, || {}).expect("a socket");
         let connect = |rank| connect(&host, rank, 3);
         std::thread::scope(|scope| {

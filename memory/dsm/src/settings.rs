@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_named() {
+    fn invalid_settings_are_named() {
         for (name, value) in [
             ("PAGE", "5000"),
             ("PAGE", "0"),

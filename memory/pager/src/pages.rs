@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_page_is_as_it_was_said_last_and_the_rest_takes_no_room() {
+    fn each_page_keeps_its_last_setting_and_others_take_no_room() {
         let (mut pages, mut wanted) = (Pages::default(), vec![Page::NONE; 1000]);
         let mut seed = 7u64;
         let mut below = |most: u64| {

@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_goes_on_and_what_was_taken_stops() {
+    fn existing_copies_continue_and_taken_ones_stop() {
         let mut it = mapped();
         // SAFETY: nobody else uses it.
         unsafe { it.byte(2).write(7) };
@@ -582,7 +582,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_elsewhere_is_left_alone() {
+    fn memory_elsewhere_is_unchanged() {
         let mut it = mapped();
         let ours = it.byte(3).cast();
         // SAFETY: over a page that nobody uses.
@@ -645,7 +645,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_under_its_hands_is_zeros() {
+    fn memory_freed_during_use_reads_as_zeros() {
         let mut it = mapped();
         it.shared.watch(it.at..it.at + PAGE as usize).unwrap();
         it.shared.bring(0, Some(&[3; PAGE as usize]), Access::Write).unwrap();

@@ -162,7 +162,7 @@ fn neighbours_are_brought_at_once() {
 
 /// Who is stopped at one of many pages goes on, whatever was allowed before.
 #[test]
-fn who_is_stopped_among_neighbours_goes_on() {
+fn a_thread_stopped_among_neighbours_continues() {
     let mut region = region(4096, 5);
     let start = region.place().start;
     region.bring(1..2, None, Access::Read).unwrap();
@@ -187,7 +187,7 @@ fn pages_that_were_never_used_are_read_as_zeros() {
 }
 
 #[test]
-fn what_is_first_written_is_told_as_a_write() {
+fn a_first_write_is_reported_as_a_write() {
     let mut region = region(8192, 1);
     let writer = store(region.place().start + 5000, 1);
     assert_eq!(next(&mut region), (0, Access::Write));
@@ -197,7 +197,7 @@ fn what_is_first_written_is_told_as_a_write() {
 }
 
 #[test]
-fn who_writes_is_stopped_again_once_the_page_is_protected() {
+fn a_writer_is_stopped_again_after_the_page_is_protected() {
     let mut region = region(8192, 1);
     let start = region.place().start;
     region.allow(0, Access::Write).unwrap();
@@ -216,7 +216,7 @@ fn who_writes_is_stopped_again_once_the_page_is_protected() {
 }
 
 #[test]
-fn what_is_forbidden_stops_readers_and_stays() {
+fn forbidden_pages_stop_readers_and_stay() {
     for protects in [false, true] {
         let mut region = region(8192, 1);
         let start = region.place().start;
@@ -243,7 +243,7 @@ fn what_is_forbidden_stops_readers_and_stays() {
 }
 
 #[test]
-fn what_is_discarded_holds_zeros() {
+fn discarded_memory_holds_zeros() {
     let mut region = region(8192, 2);
     let start = region.place().start;
     for page in [0, 1] {
@@ -262,7 +262,7 @@ fn what_is_discarded_holds_zeros() {
 }
 
 #[test]
-fn what_the_kernel_has_forgotten_is_mapped_again() {
+fn pages_that_the_kernel_dropped_are_mapped_again() {
     let mut region = region(8192, 1);
     let start = region.place().start;
     region.allow(0, Access::Write).unwrap();
@@ -449,7 +449,7 @@ fn role_of_another() {
 }
 
 #[test]
-fn who_may_not_use_it_is_told_what_is_missing() {
+fn a_user_without_permission_is_told_the_missing_right() {
     use std::os::unix::process::CommandExt as _;
     // SAFETY: a plain call.
     if unsafe { libc::geteuid() } != 0 {
@@ -491,7 +491,7 @@ fn a_limit_of_addresses_is_named() {
 }
 
 #[test]
-fn who_is_stopped_is_known() {
+fn stopped_threads_are_known() {
     let mut region = region(4096, 1);
     let start = region.place().start;
     let thread = std::thread::spawn(move || {

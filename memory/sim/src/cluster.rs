@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn errors_in_a_file_are_reported() {
         let text = Cluster::known("paper").expect("it is").text();
         let wrong = |from: &str, to: &str| {
             Cluster::parse(&text.replace(from, to)).expect_err("it is wrong")

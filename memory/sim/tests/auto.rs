@@ -64,7 +64,7 @@ fn pages_that_are_needed_in_every_round_ride() {
 }
 
 #[test]
-fn who_cannot_be_foreseen_is_left_alone() {
+fn unpredictable_threads_are_left_alone() {
     for name in ["lu", "tsp", "water", "ep"] {
         saves(name, "", 0);
     }

@@ -70,7 +70,7 @@ fn tasks_of_a_node_fetch_a_page_once() {
 }
 
 #[test]
-fn who_has_no_processor_must_be_woken() {
+fn a_waiter_without_a_processor_must_be_woken() {
     let (waiting_ns, computing_ns) = (10_000, 300_000);
     let time = |cores: u32, works: u64| {
         let mut setup = setup("current", 2, 1);
@@ -95,7 +95,7 @@ fn a_lock_is_given_back_when_the_protocol_has_taken_it() {
 }
 
 #[test]
-fn who_waits_does_the_protocols_work_where_there_is_no_other_processor() {
+fn a_waiter_runs_the_protocol_without_another_processor() {
     let mut setup = setup("current", 1, 1);
     setup.cluster.cores = 1;
     setup.cluster.waking = Waking { waiting_ns: 10_000, computing_ns: 300_000 };
@@ -161,7 +161,7 @@ fn work_takes_its_time_and_a_barrier_some() {
 }
 
 #[test]
-fn a_trace_shows_each_ride_and_what_became_of_it() {
+fn a_trace_shows_each_ride_and_its_outcome() {
     let setup = Setup { rides: Policy::Ainori1, ..setup("paper", 2, 1) };
     let mut machine = Machine::new(&setup, &Reads(100, 0));
     machine.draw(Trace::default());

@@ -15,7 +15,7 @@ fn all(programs: u64, run: impl Fn(u64) -> Result<(), String>) {
 }
 
 #[test]
-fn random_programs_on_random_clusters_keep_what_is_promised() {
+fn random_programs_on_random_clusters_keep_the_guarantees() {
     all(5_000, sim::soak::run);
 }
 

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_files_is_known() {
+    fn file_backed_ranges_are_known() {
         let mut it = addresses();
         let at = it.map(8 * PAGE, ANYWHERE).unwrap();
         let pages = |from: u64, to: u64| at + from * PAGE..at + to * PAGE;

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn who_would_wait_elsewhere_too_stays() {
+    fn a_thread_that_would_wait_elsewhere_stays() {
         // Three threads on two processors: one waits, wherever it is.
         assert_eq!(looks(100, &[(1, 2 * THREAD), (1, THREAD)]), []);
         // Nobody waits.
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_loads_are_moves_end_where_nobody_gains() {
+    fn moves_end_in_an_equilibrium_for_any_load() {
         for (first, second, processors) in [(9, 0, [1, 1]), (0, 12, [2, 1]), (7, 7, [4, 1])] {
             let mut threads = [first, second];
             let mut balance = Balance::default();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_nobody_knows_are_refused() {
+    fn unknown_calls_are_refused() {
         let refused = Where::Refused(libc::ENOSYS);
         // After the last, between those of old and of new, of x32, and violation.
         for number in [LAST as u64 + 1, 1 << 30, u64::from(u32::MAX), u64::MAX] {

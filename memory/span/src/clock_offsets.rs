@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_took_the_shortest_says_what_clocks_are_ahead() {
+    fn the_fastest_exchange_gives_the_clock_offset() {
         let at = |time: i64| Times::from([time, time + 5, time, time, time]);
         let far = [at(100), at(1_000_300), at(300)];
         let near = [at(1000), at(1_001_010), at(1020)];

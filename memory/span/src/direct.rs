@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_begins_behind_what_was_done() {
+    fn the_rest_begins_after_the_part_done() {
         let mut pieces = [Piece { start: 10, bytes: 5 }, Piece { start: 100, bytes: 8 }];
         let left = advance(&mut pieces, 7);
         assert_eq!((left[0].start, left[0].bytes, left.len()), (102, 6, 1));

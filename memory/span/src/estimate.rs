@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_computes_scales_as_far_as_there_are_threads() {
+    fn computation_without_sharing_scales_to_the_number_of_threads() {
         let it = measured(8, 0.0);
         assert_eq!([1, 2, 4, 8, 16].map(|nodes| it.on(nodes).speedup), [1.0, 2.0, 4.0, 8.0, 8.0]);
         assert_eq!(it.on(4).bound, Bound::Computing);

@@ -87,7 +87,7 @@ mod tests {
     const ANY: u32 = u32::MAX;
 
     #[test]
-    fn who_came_first_is_woken_first() {
+    fn the_first_waiter_is_woken_first() {
         let mut futexes = Futexes::default();
         (0..4).for_each(|thread| futexes.enqueue(thread, 64, ANY));
         assert_eq!(futexes.wake(64, 1, ANY), [0]);
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_moved_waits_at_the_other_word() {
+    fn a_requeued_waiter_waits_at_the_other_word() {
         let mut futexes = Futexes::default();
         (0..3).for_each(|thread| futexes.enqueue(thread, 8, ANY));
         assert_eq!(futexes.wake(8, 1, ANY), [0]);

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_said_last_holds() {
+    fn the_last_setting_holds() {
         let mut it = Inheritance::default();
         it.advise(10..50, libc::MADV_WIPEONFORK);
         it.advise(20..60, libc::MADV_DONTFORK);

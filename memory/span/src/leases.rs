@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_go_through_is_asked_for_once_and_ahead() {
+    fn sequential_pages_are_requested_once_and_ahead() {
         let mut copies = Copies::default();
         copies.leased.insert(100..110);
         assert_eq!(copies.ask(100, |_| false), Some(100..101));

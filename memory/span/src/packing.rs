@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn who_computes_and_shares_nothing_stays_and_costs_nothing() {
+    fn threads_without_sharing_stay_and_cost_nothing() {
         let it = run(&[1, 1], 100, |_| ALONE, quiet);
         assert_eq!((it.nodes(), it.looks), (vec![], 0));
         // It waits a little, for which nobody is moved.
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fights_for_a_page_is_packed_soon_and_tried_ever_less_often() {
+    fn contending_threads_are_packed_soon_and_spread_ever_less_often() {
         let it = run(&[1, 1], 100, |_| FIGHT, quiet);
         let (first, change) = it.changes[0];
         assert_eq!(change.nodes, 1);
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_idle_is_left_in_peace() {
+    fn idle_nodes_are_left_alone() {
         assert_eq!(run(&[1, 1], 100, |_| IDLE, quiet).looks, 0);
         // Packed, then idle: a look for each pause.
         let it = run(&[1, 1], 100, |now| if now < 1_000_000_000 { FIGHT } else { IDLE }, quiet);
@@ -531,7 +531,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_fighting_is_spread_again() {
+    fn threads_that_stop_contending_are_spread_again() {
         let it = run(&[1, 1], 30, |now| if now < 5_000_000_000 { FIGHT } else { ALONE }, quiet);
         let nodes = it.nodes();
         assert_eq!(nodes.last(), Some(&2), "{nodes:?}");
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_better_off_spread_though_the_expectation_errs_goes_back() {
+    fn threads_that_are_faster_spread_are_spread_again_despite_the_forecast() {
         // Others leave 0.4 of each processor: 0.64 of two are more than 0.4 of one.
         let it = run(&[1, 1], 60, |_| Phase { waits: 0.25, free: 0.4, ..ALONE }, quiet);
         assert!(it.changes.iter().any(|(_, change)| matches!(change.why, Why::Disproved(_))));
@@ -556,7 +556,7 @@ mod tests {
 
     /// A thread and a half that are left a third of each processor wait for one, on the average.
     #[test]
-    fn who_waits_for_processors_half_of_the_time_goes_back() {
+    fn a_thread_that_waits_for_processors_half_the_time_goes_back() {
         let phase = Phase { threads: 1.4757, waits: 0.195, free: 0.3213 };
         let it = run(&[2, 1], 120, |_| phase, quiet);
         assert_eq!(it.nodes()[..2], [1, 2], "{it:?}");

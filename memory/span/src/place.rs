@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_arranged_so_that_those_that_run_do_not_meet() {
+    fn running_threads_are_placed_apart() {
         let room = |processors| Room { processors, threads: 9, busy: 0 };
         let thread = |node, is_runnable| Thread { node, is_runnable };
         // The last waits for the others.

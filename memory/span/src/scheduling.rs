@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn who_computes_has_not_the_slices_of_who_began_it() {
+    fn a_thread_does_not_inherit_the_time_slices_of_its_creator() {
         let before = slice();
         serves();
         // Older kernels tell nothing, and other policies have none.
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_begun_is_as_nice_as_the_process_was() {
+    fn a_started_thread_has_the_niceness_of_its_process() {
         let nice = std::thread::spawn(|| {
             remember();
             assert_eq!(NICE.load(Ordering::Relaxed), attributes().sched_nice);

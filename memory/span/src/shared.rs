@@ -152,7 +152,7 @@ pub mod tests {
     pub static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]
-    fn what_was_written_down_is_found() {
+    fn recorded_entries_are_found() {
         let _alone = ALONE.lock();
         assert!(!contains(5) && !is_there());
         are(&[4..8, 20..30]);
@@ -173,7 +173,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_is_leased_is_shared_but_no_other_memory() {
+    fn only_leased_memory_is_shared() {
         let _alone = ALONE.lock();
         are(&[10..20, 30..50]);
         are_leased(&[10..20, 30..40]);

@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_in_registers_sends_nobody_to_the_origin() {
+    fn stale_registers_cause_no_migration_to_the_origin() {
         let _alone = shared::tests::ALONE.lock();
         let all = 0x6000_0000_0000..0x6000_0001_0000;
         shared::are(std::slice::from_ref(&all));

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_out_is_text_no_more() {
+    fn removed_ranges_are_no_text() {
         let (path, file) = elf();
         let name = Name::of(&path, &file).expect("a build-id");
         let mut texts = Texts::default();

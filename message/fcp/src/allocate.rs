@@ -116,7 +116,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_block_that_came_back_last_goes_out_first() {
+    fn the_block_that_was_freed_last_is_reused_first() {
         let mut allocator = Allocator::new(1 << 20);
         let [a, b] = [0, 1].map(|_| allocator.take(10_000).expect("room").0);
         allocator.give(a.clone(), 1);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_came_back_is_one_area_again() {
+    fn freed_neighbours_merge_into_one_area() {
         let mut allocator = Allocator::new(1 << 20);
         assert_eq!(allocator.take((1 << 20) + 1), None);
         assert_eq!(allocator.take(usize::MAX), None);

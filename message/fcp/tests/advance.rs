@@ -90,7 +90,7 @@ fn ask_for_more(port: &mut Port) {
 
 /// Messages that are read before they are all there, some while their sender is stopped.
 #[test]
-fn what_is_read_is_what_was_sent_though_the_sender_overwrites_it_at_once() {
+fn received_data_is_unaffected_by_the_senders_next_write() {
     let seed = seed();
     for reach in [true, false] {
         let members = members(2);
@@ -179,7 +179,7 @@ fn signal(pid: libc::pid_t, signal: i32) {
 }
 
 #[test]
-fn a_lender_stops_when_nobody_wants_it_any_more() {
+fn a_lender_stops_when_no_task_needs_it() {
     let members = members(2);
     let mut port = join(&members, 0);
     let pid = child(|| {
@@ -203,7 +203,7 @@ fn a_lender_stops_when_nobody_wants_it_any_more() {
 }
 
 #[test]
-fn what_a_dead_lender_did_not_write_is_lost_unless_its_memory_is_there() {
+fn unwritten_data_of_a_dead_lender_is_lost_unless_its_memory_exists() {
     let members = members(2);
     let mut port = join(&members, 0);
     let mut random = Random(seed());

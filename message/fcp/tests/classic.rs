@@ -83,7 +83,7 @@ fn ids_and_groups_find_each_other_by_both_protocols_at_once() {
 }
 
 #[test]
-fn two_who_fill_each_others_buffers_both_finish() {
+fn two_tasks_that_fill_each_others_buffers_both_finish() {
     const COUNT: u32 = 3000;
     let members = members(2);
     let flood = |mut classic: By, to: u32| {
@@ -109,7 +109,7 @@ fn two_who_fill_each_others_buffers_both_finish() {
 }
 
 #[test]
-fn who_waits_for_room_of_somebody_killed_learns_it() {
+fn a_waiter_for_room_learns_of_a_killed_receiver() {
     let members = members(2);
     let mut classic = join(&members, 1, 0, true);
     let pid = child(|| {
@@ -165,7 +165,7 @@ fn members_killed_at_random_instants_tear_no_message() {
 /// A receiver that sleeps is woken by a message, by the bell and by another word; a sender
 /// that sleeps for room goes on when there is some.
 #[test]
-fn who_sleeps_is_woken() {
+fn sleepers_are_woken() {
     use std::sync::atomic::AtomicU32;
     use sync::futex;
     use sync::ring::Kind;

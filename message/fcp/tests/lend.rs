@@ -79,7 +79,7 @@ fn a_block_is_free_again_when_all_have_given_it_back() {
 }
 
 #[test]
-fn a_loan_is_handed_on_and_whoever_has_it_last_gives_it_back() {
+fn a_loan_is_passed_on_and_its_last_holder_returns_it() {
     let members = members(3);
     let [mut a, mut b, mut c] = [0, 1, 2].map(|index| join(&members, index));
     let whole = LENDABLE * 3 / 4;
@@ -118,7 +118,7 @@ fn a_loan_is_handed_on_and_whoever_has_it_last_gives_it_back() {
 }
 
 #[test]
-fn what_is_lent_outlives_its_lender_and_keeps_its_place() {
+fn a_loan_outlives_its_lender_at_its_address() {
     let members = members(3);
     let mut port = join(&members, 0);
     let pid = child(|| {
@@ -144,7 +144,7 @@ fn what_is_lent_outlives_its_lender_and_keeps_its_place() {
 }
 
 #[test]
-fn what_a_dead_borrower_had_comes_back() {
+fn loans_of_a_dead_borrower_are_returned() {
     let members = members(2);
     let mut port = join(&members, 0);
     let pid = child(|| {
@@ -190,7 +190,7 @@ fn a_message_that_tells_of_no_true_loan_gives_none() {
 }
 
 #[test]
-fn pages_of_who_has_gone_go_back_to_the_system() {
+fn pages_of_ended_tasks_return_to_the_system() {
     use std::os::unix::fs::MetadataExt;
     let members = members(2);
     let file = members.window().memory().as_fd().try_clone_to_owned().expect("a copy");

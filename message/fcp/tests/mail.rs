@@ -74,7 +74,7 @@ fn two(rounds: u64, before: impl FnOnce()) {
 }
 
 #[test]
-fn two_who_send_large_messages_to_each_other_both_finish() {
+fn two_tasks_that_exchange_large_messages_both_finish() {
     two(100, || ());
 }
 
@@ -154,7 +154,7 @@ fn messages_are_received_from_whom_one_asks() {
 }
 
 #[test]
-fn an_offer_that_nobody_takes_in_time_is_withdrawn() {
+fn an_offer_without_a_taker_is_withdrawn_in_time() {
     let members = members(2);
     let (mut a, mut b) = (join(&members, 0), join(&members, 1));
     let end = Some(Instant::now() + Duration::from_millis(30));

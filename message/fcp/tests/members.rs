@@ -225,7 +225,7 @@ fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() 
 
 /// Two words are changed under a lock, one after the other; holders are killed.
 #[test]
-fn a_lock_survives_its_holders_and_says_what_is_in_doubt() {
+fn a_lock_survives_its_holders_and_reports_doubtful_state() {
     let mut random = Random(seed());
     let members = members(8);
     let at = members.window().plain().start;

@@ -31,7 +31,7 @@ fn bytes(arrived: &Arrived<'_>) -> Vec<u8> {
 }
 
 #[test]
-fn a_message_goes_to_who_is_expected_and_to_nobody_else() {
+fn a_message_reaches_the_expected_peer_only() {
     let members = members(3);
     let (mut a, mut b) = (join(&members, 10, 0), join(&members, 11, 1));
     a.try_send(1, Some(11), Kind::Inline, &[b"good ", b"morning"]).expect("room");
@@ -57,7 +57,7 @@ fn a_message_goes_to_who_is_expected_and_to_nobody_else() {
 }
 
 #[test]
-fn who_waits_for_room_of_somebody_killed_learns_it() {
+fn a_waiter_for_room_learns_of_a_killed_receiver() {
     let members = members(2);
     let mut port = join(&members, 1, 0);
     let pid = child(|| {
@@ -107,7 +107,7 @@ fn flood(port: &mut Port, to: u16, count: u64) {
 }
 
 #[test]
-fn two_who_fill_each_others_buffers_both_finish() {
+fn two_tasks_that_fill_each_others_buffers_both_finish() {
     const COUNT: u64 = 50_000;
     let members = members(2);
     let mut port = join(&members, 1, 0);
@@ -124,7 +124,7 @@ fn two_who_fill_each_others_buffers_both_finish() {
 
 /// One waits for room at another, who does not receive but sends.
 #[test]
-fn what_comes_while_waiting_for_room_is_handed_over_at_once() {
+fn messages_that_arrive_during_a_wait_for_room_are_delivered_at_once() {
     let members = members(2);
     let (mut a, mut b) = (join(&members, 1, 0), join(&members, 2, 1));
     while a.try_send(1, None, Kind::Inline, &[&[0; 50]]) != Err(Refused::Full) {}
@@ -154,7 +154,7 @@ fn what_comes_while_waiting_for_room_is_handed_over_at_once() {
 }
 
 #[test]
-fn a_bell_ends_a_wait_now_or_the_next_one() {
+fn a_doorbell_ends_this_wait_or_the_next_one() {
     let members = members(1);
     let mut port = join(&members, 1, 0);
     let bell = port.bell();
@@ -207,7 +207,7 @@ fn a_wait_ends_with_a_message_or_when_a_word_has_changed() {
 }
 
 #[test]
-fn a_bell_does_not_keep_who_waits_for_room_awake() {
+fn a_doorbell_does_not_keep_a_waiter_for_room_awake() {
     let members = members(2);
     let (mut a, b) = (join(&members, 1, 0), join(&members, 2, 1));
     while a.try_send(1, None, Kind::Inline, &[&[0; 50]]) != Err(Refused::Full) {}

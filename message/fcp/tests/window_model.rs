@@ -24,7 +24,7 @@ fn wide(value: u64) -> Wide {
 }
 
 #[test]
-fn all_who_make_a_window_get_the_same() {
+fn concurrent_creators_get_the_same_window() {
     model(3, || {
         let words = Arc::new([wide(0), wide(0), wide(0)]);
         let agree = |words: &[Wide; 3], members| {
@@ -99,7 +99,7 @@ fn held_or_cleared(try_hold: Hold) {
 /// Lender and borrower take turns with memory, by a slot; the borrower may die instead of
 /// giving back, and the lender learns of that.
 #[test]
-fn what_is_lent_is_not_written_until_it_comes_back() {
+fn lent_memory_is_not_written_until_it_is_returned() {
     model(3, || {
         let slots = Arc::new([wide(0), wide(0)]);
         let memory = Arc::new(UnsafeCell::new(0u32));

@@ -179,7 +179,7 @@ fn refusal(result: Result<Memory, WindowError>) -> String {
 }
 
 #[test]
-fn what_is_no_memory_for_a_window_is_refused_in_one_line() {
+fn memory_that_cannot_be_a_window_is_refused_in_one_line() {
     let directory = Directory::new("refused");
     let file = directory.at("window");
     drop(Memory::at(&file, Some(SIZE)).expect("memory"));
@@ -243,7 +243,7 @@ fn a_foreign_user_is_refused_and_his_files_are() {
 }
 
 #[test]
-fn a_window_has_one_plan_and_what_is_none_stays_as_it_is() {
+fn a_window_has_one_plan_and_other_memory_is_unchanged() {
     let directory = Directory::new("plan");
     let path = directory.at("window");
     let memory = || Memory::at(&path, Some(SIZE)).expect("memory");
@@ -280,7 +280,7 @@ fn a_window_has_one_plan_and_what_is_none_stays_as_it_is() {
 }
 
 #[test]
-fn those_who_make_a_window_at_once_agree_though_some_are_killed() {
+fn concurrent_creators_of_a_window_agree_even_if_some_are_killed() {
     let directory = Directory::new("race");
     for round in 0..40 {
         let path = directory.at(&round.to_string());

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_receive_may_take_is_not_published() {
+    fn a_receive_behind_an_older_match_is_not_published() {
         let table = Table::<AtomicU64, 8>::new(AtomicU64::default);
         let mut matching = Matching::<()>::default();
         let mut post = |mut posted: Receive, publishes: bool| {

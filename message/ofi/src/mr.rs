@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_makes_no_search_longer() {
+    fn removed_entries_make_no_search_longer() {
         let regions = Regions::new().unwrap();
         for key in 0..4 * PLACES as u64 {
             assert!(regions.add(key + 1, key, [0, 1, 0, u64::MAX]));

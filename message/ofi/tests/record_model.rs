@@ -116,11 +116,11 @@ fn check(shared: bool) {
 }
 
 #[test]
-fn what_the_receiver_copies_alone_comes_back_once() {
+fn a_buffer_copied_by_the_receiver_is_returned_once() {
     check(false);
 }
 
 #[test]
-fn what_both_copy_comes_back_once() {
+fn a_buffer_copied_by_both_sides_is_returned_once() {
     check(true);
 }

@@ -27,7 +27,7 @@ fn run(kind: &str, runs: u64, operations: u64) {
 }
 
 #[test]
-fn the_bitmap_says_what_is_mapped() {
+fn the_bitmap_tells_mapped_pages() {
     run("alone", 20, 3000);
 }
 

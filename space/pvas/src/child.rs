@@ -665,7 +665,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_for_a_process_hears_of_its_end_though_nobody_wakes_it() {
+    fn a_waiter_notices_the_end_of_a_process_without_a_wake_up() {
         let mut child = std::process::Command::new("sleep").arg("0.1").spawn().expect("spawns");
         let word = AtomicU32::new(1);
         assert_eq!(wait_while(&word, 1, || lives(child.id())), 1);

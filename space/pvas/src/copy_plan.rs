@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_others_stay() {
+    fn written_data_is_read_back_and_neighbours_stay() {
         let text = plan().write_into("", "A 1.2.3");
         let text = CopyPlan::uniform(CopyLoop::String).write_into(&text, "B 4.5.6");
         let text = plan().write_into(&text, "A 1.2.3");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_no_plan() {
+    fn random_text_is_no_plan() {
         for rows in ["", "vector\n", "0 fast\n", "4096 string\n", "0 string\n5000 string\n", "x\n"]
         {
             let text = format!("processor A 1.2.3\n{rows}");

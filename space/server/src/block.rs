@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_is_none_and_disturbs_no_later_read() {
+    fn a_missing_file_gives_none_and_disturbs_no_later_read() {
         let page = 4096;
         // SAFETY: the kernel chooses the address of the two pages, and only the second one is
         // unmapped.

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_is_named_once() {
+    fn a_difference_is_named_once() {
         let own = Identity::of_this_process();
         assert_eq!(own, Identity::of_this_process());
         assert!(own.differences(&own).is_empty() && !own.differs_in_mounts_only(&own));

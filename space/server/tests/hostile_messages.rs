@@ -399,7 +399,7 @@ fn claimed_lengths_are_not_believed() {
 
 /// A peer that sends descriptors without end, and no message takes them.
 #[test]
-fn descriptors_that_nobody_takes_are_refused_in_time() {
+fn unclaimed_descriptors_are_refused_in_time() {
     let (ours, mut theirs) = pair();
     let ours = connection(OwnedFd::from(ours));
     let zero = File::open("/dev/zero").unwrap();

@@ -406,7 +406,7 @@ fn mailboxes_are_listed() {
 }
 
 #[test]
-fn a_script_prints_what_its_commands_print_and_nothing_else() {
+fn a_script_prints_the_output_of_its_commands_only() {
     let ours = Ours::new();
     let output = ours.script("# first\n\necho a\nnosuch\n\"open\nid x\necho b");
     assert_eq!(

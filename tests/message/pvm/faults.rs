@@ -38,14 +38,14 @@ fn stopped(arguments: &[&str]) {
 }
 
 #[test]
-fn who_sends_to_a_stopped_task_through_the_daemon_waits_and_nobody_else_does() {
+fn only_the_sender_to_a_stopped_task_through_the_daemon_waits() {
     // Short messages; and such as are lent until no more can be.
     stopped(&["200", "6000", "."]);
     stopped(&["300", "30000", "."]);
 }
 
 #[test]
-fn who_sends_to_a_stopped_task_of_another_host_waits_and_nobody_else_does() {
+fn only_the_sender_to_a_stopped_task_of_another_host_waits() {
     stopped(&["200", "6000", HOSTS[1]]);
 }
 

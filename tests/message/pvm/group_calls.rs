@@ -151,7 +151,7 @@ fn holds_for_ours(script: &str) {
 }
 
 #[test]
-fn what_is_wrong_with_an_unknown_group() {
+fn an_unknown_group_is_an_error() {
     holds(
         "1 size g = -19
          1 inst g @1 = -19
@@ -296,7 +296,7 @@ fn a_barrier_is_for_members_and_for_one_count() {
 }
 
 #[test]
-fn a_barrier_counts_who_came_whatever_becomes_of_the_group() {
+fn a_barrier_counts_arrivals_even_if_the_group_changes() {
     holds(
         "1 join g = 0
          2 join g = 1
@@ -320,7 +320,7 @@ fn a_barrier_counts_who_came_whatever_becomes_of_the_group() {
 }
 
 #[test]
-fn who_is_killed_at_a_barrier_has_come() {
+fn a_task_killed_at_a_barrier_has_arrived() {
     holds(
         "1 join g = 0
          2 join g = 1
@@ -340,7 +340,7 @@ fn who_is_killed_at_a_barrier_has_come() {
 }
 
 #[test]
-fn who_exits_is_in_no_group_any_more() {
+fn a_task_that_exits_leaves_its_groups() {
     holds(
         "1 join g = 0
          2 join g = 1
@@ -354,7 +354,7 @@ fn who_exits_is_in_no_group_any_more() {
 }
 
 #[test]
-fn nobody_gets_past_a_count_that_cannot_be() {
+fn no_task_passes_an_impossible_count() {
     holds(
         "1 join g = 0
          2 join g = 1
@@ -530,7 +530,7 @@ fn operations_have_stock_pvms_types() {
 }
 
 #[test]
-fn who_waits_at_a_barrier_takes_in_what_is_sent_to_it() {
+fn a_waiter_at_a_barrier_receives_messages() {
     // More than any buffer holds.
     holds(
         "1 join g = 0

@@ -139,7 +139,7 @@ fn senders_that_are_killed_in_the_space_leave_no_torn_message() {
 }
 
 #[test]
-fn receivers_that_are_killed_in_the_space_hold_nobody_up() {
+fn receivers_that_are_killed_in_the_space_block_no_sender() {
     let seed = nagaya_tests::seed().to_string();
     let wanted = "senders that were done: 30\n\
                   messages that are broken or out of order: 0\n";

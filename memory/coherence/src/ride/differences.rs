@@ -83,13 +83,13 @@ mod tests {
 
     /// The paper's figure 1: 5, 4, 5 was followed by 4.
     #[test]
-    fn what_followed_a_pattern_follows_it_again() {
+    fn a_pattern_is_predicted_again() {
         let differences = of([0, 5, 9, 14, 18, 20, 25, 29, 34]);
         assert_eq!(differences.next_pages().next(), Some(38));
     }
 
     #[test]
-    fn what_has_not_been_seen_is_not_predicted() {
+    fn an_unseen_pattern_is_not_predicted() {
         assert_eq!(of([]).next_pages().next(), None);
         assert_eq!(of([1, 2, 3, 4]).next_pages().next(), None, "nothing has followed three yet");
         assert_eq!(of([1, 2, 3, 4, 5, 7]).next_pages().next(), None, "1 1 2 is new");

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_needed_twice_and_changed_is_foreseen_in_its_order() {
+    fn pages_needed_twice_after_changes_are_predicted_in_order() {
         let (mut history, mut changes) = (History::default(), Changes::default());
         let foreseen = |history: &History, changes: &Changes| -> Vec<Page> {
             history.foresees().filter(|&page| !history.has(page, changes)).collect()
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_a_page_keeps_what_it_has() {
+    fn a_writer_keeps_its_pages() {
         let (mut history, mut changes) = (History::default(), Changes::default());
         history.gets(5, &mut changes);
         changes.add(5..6, CHANGE);

@@ -308,7 +308,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_in_the_format_has_its_place_as_number() {
+    fn a_field_of_the_format_has_its_position_as_number() {
         assert!(By::ALL.into_iter().enumerate().all(|(at, by)| by as usize == at));
         assert!(Fate::ALL.into_iter().enumerate().all(|(at, fate)| fate as usize == at));
         assert!(Policy::ALL.into_iter().all(|it| Policy::named(it.name()) == Some(it)));

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn where_runs_are_of_a_kind_all_comes_with_the_first_page() {
+    fn a_whole_uniform_run_comes_with_its_first_page() {
         let mut runs = Runs::default();
         let asked: Vec<usize> =
             (0..20).map(|run| goes(&mut runs, 1000 * run..1000 * run + 16)).collect();

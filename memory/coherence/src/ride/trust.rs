@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_wrong_more_than_once_in_twelve_is_not_heard() {
+    fn predictions_wrong_more_than_once_in_twelve_are_ignored() {
         let (mut one, mut all) = (Trusts::default(), Trusts::default());
         let mut say = |by, right, times| {
             let by = Judged { by, blind: false };

@@ -360,7 +360,7 @@ mod tests {
     /// The node's own grant would have to move the home of the page, or to claim that no other node
     /// has a copy.
     #[test]
-    fn who_says_that_it_wrote_a_page_that_it_never_had_is_refused() {
+    fn a_write_notice_for_a_page_never_held_is_refused() {
         for writer in [1, NOBODY] {
             let options = Options {
                 nodes: 2,

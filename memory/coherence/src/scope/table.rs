@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_have_takes_no_room() {
+    fn copies_elsewhere_take_no_room() {
         let options = options(1024, 7);
         let mut table = Table::default();
         let homes = Homes::Blocks { pages: 1000, first: 0 };

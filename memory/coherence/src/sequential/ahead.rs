@@ -461,7 +461,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_was_told_is_there_until_it_is_taken_back() {
+    fn only_announced_entries_exist_until_they_are_withdrawn() {
         let mut told = Told::default();
         [3..4, 63..65, 200..201, 65..66, 64..66].into_iter().for_each(|pages| told.add(pages));
         let has = |told: &Told| (0..300).filter(|&page| told.has(page)).collect::<Vec<_>>();

@@ -422,7 +422,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_nobody_has_used_come_as_zeros() {
+    fn unused_pages_arrive_as_zeros() {
         for rides in [0, 7, 63] {
             let runs = run::of((0..rides).map(|page| (501 + page, NOBODY)));
             let header = header(Op::GrantWrite, true, runs.len() as u16);

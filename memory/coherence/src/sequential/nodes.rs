@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_came_is_there_until_it_goes() {
+    fn a_member_stays_until_it_leaves() {
         let mut set = Nodes::default();
         assert!(set.insert(63) && set.insert(5) && !set.insert(5));
         assert_eq!((set.first(), set.iter().collect::<Vec<_>>()), (Some(5), vec![5, 63]));

@@ -248,7 +248,7 @@ mod tests {
     /// Each page is in the state of its last allocation or reset, whether it was used before or
     /// not.
     #[test]
-    fn a_page_is_as_it_was_said_last() {
+    fn a_page_keeps_its_last_setting() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let (mut table, mut wanted) = (Table::default(), Vec::new());

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn who_writes_other_bytes_between_the_same_barriers_shares_falsely() {
+    fn writes_to_other_bytes_between_the_same_barriers_are_false_sharing() {
         let mut seen = Observer::default();
         seen.changed(1, 0, &body(0..8), 8192);
         seen.changed(2, 1, &body(8..16), 8192);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn who_calls_and_does_not_compute_goes_home() {
+    fn threads_that_mostly_call_go_to_the_origin() {
         assert_eq!(goes_home(1000, 0), 0);
         assert_eq!(goes_home(130, 0), 0);
         assert_eq!(goes_home(120, 0), 999 / CALLS as usize);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_of_who_has_just_come_or_cannot_be_asked() {
+    fn new_and_unreadable_processes_are_not_reported() {
         let mut callers = Callers::default();
         let mut calls =
             |spent: Option<Spent>| (0..20).filter(|&it| callers.calls(1, it, || spent)).count();

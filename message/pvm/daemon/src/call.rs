@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_the_ticket_gets_the_invitation_and_nobody_else() {
+    fn only_the_holder_of_the_ticket_gets_the_invitation() {
         let invitation = Invitation::new(place(1), [9; 32], 2, "two".into());
         let expected = Expected::new().expect("a port");
         let number = expected.number(2, "127.0.0.1").expect("an address");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_not_wanted_any_more_is_not_waited_for() {
+    fn an_abandoned_call_is_not_waited_for() {
         let expected = Expected::new().expect("a port");
         expected.cancelled.store(true, Relaxed);
         let invitation = Invitation::new(place(1), [9; 32], 2, "two".into());

@@ -231,7 +231,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn written_data_is_read_back(
             names in proptest::collection::vec("[a-z][a-z0-9.]{0,8}", 1..6),
             speed in 1..=SPEED_MAX,
             path in "[a-z/:$]{1,12}",

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_comes_in_time_is_read_and_what_does_not_is_not_waited_for() {
+    fn a_read_ends_at_its_time_limit() {
         let (from, to) = rustix::pipe::pipe().expect("a pipe");
         let mut patient = Patient::new(from, Duration::from_millis(50));
         rustix::io::write(&to, b"in time").expect("it has room");

@@ -386,7 +386,7 @@ fn three_on_one_host() -> Ours {
 }
 
 #[test]
-fn who_waits_at_the_slot_when_it_is_closed_has_arrived() {
+fn a_waiter_at_a_closed_slot_has_arrived() {
     let mut ours = three_on_one_host();
     assert_eq!(ours.call(task(0), "one", Call::Barrier(4)), None);
     assert_eq!(ours.call(task(1), "one", Call::Join), Some(3));
@@ -438,7 +438,7 @@ fn a_host_that_is_lost_counts_no_longer() {
 }
 
 #[test]
-fn a_late_count_of_a_group_that_has_ended_is_nobodys() {
+fn a_late_count_of_an_ended_group_is_ignored() {
     let mut ours = three_on_one_host();
     assert_eq!(ours.call(task(0), "one", Call::Barrier(4)), None);
     ours.call(task(1), "one", Call::Join);

@@ -217,7 +217,7 @@ fn wanted(hoster: &mut Client) -> (i32, Vec<i32>, Vec<String>) {
 }
 
 #[test]
-fn what_a_hoster_says_or_not_is_told_to_who_adds_hosts() {
+fn the_answer_of_a_hoster_reaches_the_caller_of_addhosts() {
     let host = Host::start("hoster");
     let mut parent = Client::new(&host.path);
     let mut hoster = Client::new(&host.path);
@@ -260,7 +260,7 @@ fn what_a_hoster_says_or_not_is_told_to_who_adds_hosts() {
 }
 
 #[test]
-fn a_tracer_says_what_tasks_get_that_nobody_spawned() {
+fn a_tracer_sets_the_trace_of_tasks_that_were_not_spawned() {
     let host = Host::start("tracer");
     let mut tracer = Client::new(&host.path);
     let trace = Sink { tid: tracer.tid().as_int(), context: 3, tag: 4 };

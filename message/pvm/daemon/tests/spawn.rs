@@ -86,7 +86,7 @@ fn task() {
 }
 
 #[test]
-fn what_children_write_comes_as_stock_pvm_sends_it_and_before_the_notice_of_their_end() {
+fn output_of_children_comes_as_from_stock_pvm_and_before_their_exit_notice() {
     let host = Host::start("output");
     let mut parent = Client::new(&host.path);
     let me = parent.tid().as_int();
@@ -160,7 +160,7 @@ fn a_cancelled_notice_comes_at_once_and_once() {
 }
 
 #[test]
-fn what_cannot_be_started_has_the_error_of_stock_pvm_in_its_slot() {
+fn a_failed_start_has_stock_pvms_error_in_its_slot() {
     let host = Host::start("errors");
     let mut parent = Client::new(&host.path);
     let (none, nowhere) = (Error::NoFile.code(), Error::NoHost.code());
@@ -194,7 +194,7 @@ fn what_cannot_be_started_has_the_error_of_stock_pvm_in_its_slot() {
 }
 
 #[test]
-fn a_program_begins_where_and_with_what_stock_pvm_would_give_it() {
+fn a_program_starts_with_the_directory_and_environment_of_stock_pvm() {
     let host = Host::start("begin");
     let mut parent = Client::new(&host.path);
     let script = "echo $PWD $FOO $PVM_ARCH $PVMCTX $PVMTRCBUF $0; pwd; test -t 0 || cat";
@@ -243,7 +243,7 @@ fn a_spawned_task_knows_its_parent_and_its_end_is_noticed_however_it_comes() {
 }
 
 #[test]
-fn output_that_nobody_wants_is_in_the_log_and_a_log_without_lines_is_not_kept() {
+fn unclaimed_output_goes_to_the_log_and_empty_logs_are_removed() {
     let host = Host::start("log");
     let mut parent = Client::new(&host.path);
     let script = "printf 'one\\ntwo'; printf three >&2";

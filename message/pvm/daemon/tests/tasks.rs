@@ -56,7 +56,7 @@ fn tasks_and_hosts_are_told_as_they_are() {
 }
 
 #[test]
-fn who_speaks_wrongly_is_refused_and_disturbs_nobody() {
+fn a_peer_that_breaks_the_protocol_is_refused_alone() {
     let host = Host::start("wrong");
     let mut good = Client::new(&host.path);
     let (_, refused) = enroll(&host.path, VERSION + 1, None);

@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_another_number_is_refused_and_not_counted() {
+    fn another_count_is_refused_and_not_counted() {
         let words = Words::default();
         let slot = words.slot();
         waits(slot.arrive(0, 2));
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_arrives_at_a_group_that_has_changed() {
+    fn no_task_arrives_at_a_changed_group() {
         let words = Words::default();
         let slot = words.slot();
         let ticket = waits(slot.arrive(0, 2));

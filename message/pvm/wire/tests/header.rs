@@ -39,7 +39,7 @@ fn constants_and_errors_are_those_of_the_header() {
 }
 
 #[test]
-fn what_is_computed_is_as_in_the_header() {
+fn computed_constants_have_the_values_of_the_header() {
     // `every_number_and_structure_is_debians` of the end-to-end tests knows the header's.
     assert_eq!(pvm::constants::PvmDataFoo, pvm::constants::PvmDataDefault);
     assert_eq!(pvm::constants::PvmMboxMaxDirectIndex, 1 << 21);

@@ -60,7 +60,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_packed_comes_back(
+    fn packed_values_unpack_to_the_same(
         runs in prop::collection::vec(
             (prop::sample::select(&KINDS[..]), 0usize..300, 1usize..4, 1usize..4), 1..8),
         encoding in prop::sample::select(vec![PvmDataDefault, PvmDataRaw, PvmDataInPlace]),

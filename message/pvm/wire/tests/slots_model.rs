@@ -71,7 +71,7 @@ impl Group {
 }
 
 #[test]
-fn all_who_arrive_leave() {
+fn all_waiters_that_arrive_leave() {
     model(3, || {
         let group = Group::new();
         let others: Vec<_> = (0..2)
@@ -88,7 +88,7 @@ fn all_who_arrive_leave() {
 }
 
 #[test]
-fn nobody_passes_before_all_have_come_nor_meets_those_of_the_next_barrier() {
+fn a_barrier_opens_after_all_arrivals_and_separates_generations() {
     model(3, || {
         let group = Group::new();
         let came = Arc::new(Wide(AtomicU64::new(0)));
@@ -110,7 +110,7 @@ fn nobody_passes_before_all_have_come_nor_meets_those_of_the_next_barrier() {
 }
 
 #[test]
-fn who_was_killed_has_arrived_or_not() {
+fn a_killed_task_has_arrived_or_not() {
     model(3, || {
         let group = Group::new();
         // Killed right after its arrival; it would have woken others.

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_overtakes_waits() {
+    fn a_frame_that_overtakes_waits() {
         for source_host in [1, 2] {
             let mut order = Order::new(source_host);
             assert_eq!(all(&mut order, 2), []);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_dead_task_has_sent_comes_though_something_is_missing() {
+    fn messages_of_a_dead_task_arrive_even_if_one_is_missing() {
         let mut order = Order::new(1);
         assert_eq!(all(&mut order, 3), []);
         assert_eq!(all(&mut order, 2), []);

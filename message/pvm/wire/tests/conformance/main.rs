@@ -93,7 +93,7 @@ fn formats() {
 }
 
 #[test]
-fn what_is_sent_in_place_is_read_when_it_is_sent() {
+fn data_sent_in_place_is_read_at_the_send() {
     agree(
         "in-place",
         "fill 6\ninitsend 2\npack i @0 100 1\npack d @0 2 2\npackstr 3\nbufinfo 6\nfill 7\nloop 4\n\
