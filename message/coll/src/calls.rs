@@ -74,7 +74,7 @@ both! { MPI_Barrier PMPI_Barrier (comm: Handle) {
     match team::of(mpi.handle(comm)) {
         Some(team) => {
             team.barrier();
-            rest::finish();
+            rest::progress();
             SUCCESS
         }
         // SAFETY: the caller's.

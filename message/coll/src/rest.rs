@@ -6,7 +6,9 @@
 //!
 //! An operation that need not wait must make progress, too: a program may repeat collective
 //! operations until a message of its own has been delivered, as it can with the MPI's own. So
-//! each operation ends with a call of the MPI, unless the last one was moments ago.
+//! each operation ends with a call of the MPI, unless the last one was moments ago. A barrier
+//! always calls the MPI: after it a program may test for a message or an epoch that another rank
+//! completed before the barrier, and expect true (mpi4py's testStartCompletePostTest).
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -112,9 +114,9 @@ pub fn finish() {
     }
 }
 
-/// Lets the MPI go on, unless another thread does.
+/// Calls the MPI once, so that it makes progress, unless another thread is doing so.
 #[cold]
-fn progress() {
+pub fn progress() {
     LAST.store(ticks(), Relaxed);
     let Ok(mut never) = NEVER.try_lock() else { return };
     if let Some(request) = never.as_mut() {

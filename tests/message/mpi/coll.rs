@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use nagaya_tests::mpi::{INTEL_MPI_ABI, MPICH_5_ABI, Mpi, OPEN_MPI_4};
+use nagaya_tests::mpi::{INTEL_MPI_ABI, MPICH_5, MPICH_5_ABI, Mpi, OPEN_MPI_4, OPEN_MPI_5};
 use nagaya_tests::program::{build, c_with};
 use nagaya_tests::{Cmd, bin_dir, kill, nagaya, nagaya_path, seed};
 use rustix::process::Signal;
@@ -108,6 +108,16 @@ pub fn finishes_what_is_behind(mpi: Mpi) {
         let pieces = PIECE_BY_PIECE.into_iter();
         let behind = pieces.fold(behind, |command, (name, value)| command.env(name, value));
         behind.run().prints("messages went on\n");
+    }
+}
+
+/// A barrier in place makes the MPI progress: an epoch that ended before it is seen by the first
+/// test after it. (MPICH 4.0 is left out: its put into such a window of 4 bytes never arrives, with
+/// Nagaya and without.)
+#[test]
+fn a_test_after_a_barrier_in_place_sees_an_epoch_that_ended_before() {
+    for mpi in [MPICH_5, OPEN_MPI_4, OPEN_MPI_5] {
+        case(mpi, 2, "epochs").run().prints("0 ends seen late\n");
     }
 }
 
