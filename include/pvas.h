@@ -235,8 +235,8 @@ int pvas_unexport(const char *name);
  * started yet. `*addr` and `*size` (each may be NULL) receive the answer. An acquire
  * operation, see pvas_export.
  * Errors: as pvas_ntasks, EFAULT (name is NULL), EINVAL, ENAMETOOLONG, ENOENT (not there,
- * and timeout_ms is 0), ETIMEDOUT, ESRCH also when the task lived and ended while we
- * waited, EINTR. */
+ * and timeout_ms is 0), ETIMEDOUT, ESRCH also when the last task with this ID has ended
+ * and no other has started since, EINTR. */
 int pvas_import(int pvd, int pvid, const char *name, void **addr, size_t *size,
                 int timeout_ms);
 

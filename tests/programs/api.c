@@ -1254,6 +1254,14 @@ static void imports_are_interrupted(void)
 	check_reason();
 	CHECK(check_seconds() - start_time < 10);
 	CHECK_EQ(wait_status(pid), 0);
+	/* The task has ended before. */
+	while (pvas_getpid(pvd, 0) > 0)
+		usleep(1000);
+	start_time = check_seconds();
+	CHECK_FAILS(pvas_import(pvd, 0, "never", NULL, NULL, 20000), ESRCH);
+	check_reason();
+	CHECK_FAILS(pvas_import(pvd, 0, "never", NULL, NULL, 0), ESRCH);
+	CHECK(check_seconds() - start_time < 10);
 	/* The same, waited for by another task. */
 	pid = start(pvd, 0, "task-naps-and-exits", "");
 	pid_t waiter = start(pvd, 1, "task-waits-in-vain", "");

@@ -143,7 +143,7 @@ fn an_import_waits_even_for_a_task_that_has_not_started() {
 }
 
 #[test]
-fn an_import_ends_with_the_task_or_a_signal() {
+fn an_import_ends_with_the_task_also_a_past_one_or_by_a_signal() {
     holds("imports_are_interrupted");
 }
 

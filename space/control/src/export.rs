@@ -8,6 +8,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
 
+use nagaya_gate::abi::slot_state;
 use nagaya_layout::EXPORT_USER_SIZE;
 use rustix::io::Errno;
 use rustix::thread::futex;
@@ -189,8 +190,14 @@ pub fn unexport(control: &Control, id: u32, name: &[u8]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Address and size of what task `id` exported as `name`; waits up to `timeout` for it,
-/// without limit if `None`.
+/// Returns address and size of the memory that task `id` exported as `name`. Waits up to `timeout`
+/// for the name, without limit if `None`, also for a task that has not started yet.
+///
+/// # Errors
+/// - [`Error::TaskEnded`]: the last task with this ID has ended, and no other has started since.
+/// - [`Error::NoName`]: the name is not exported, and `timeout` is zero.
+/// - [`Error::TimedOut`], [`Error::Interrupted`].
+/// - [`Error::Invalid`], [`Error::NameTooLong`]: `name` is invalid.
 pub fn import(
     control: &Control,
     id: u32,
@@ -214,6 +221,10 @@ pub fn import(
         match seen_alive {
             Some(seen) if !alive || seen != generation => return Err(Error::TaskEnded(id)),
             None if alive => seen_alive = Some(generation),
+            // The ID is free, but a task had it.
+            None if generation > 0 && slot.state.load(Ordering::Acquire) == slot_state::FREE => {
+                return Err(Error::TaskEnded(id));
+            }
             _ => {}
         }
         if timeout == Some(Duration::ZERO) {
