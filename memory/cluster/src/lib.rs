@@ -13,7 +13,7 @@
 //! blocks lie there, and all map them (`pooled`, `sleepers`).
 //!
 //! `agent` is the thread, `driver` how it uses the page engine, `faults` what tasks are stopped at,
-//! `publish` which blocks others know, `mapped` what is mapped in them, `changes` how memory begins
+//! `publish` which blocks others know, `changes` how memory begins
 //! anew everywhere, `tasks` what tasks ask and what machines tell each other of them, `desk` what
 //! other threads of the owner say to the agent. [`join`] begins a machine, `frame` is what agents
 //! say to each other.
@@ -30,7 +30,6 @@ mod driver;
 mod faults;
 mod frame;
 pub mod join;
-mod mapped;
 pub mod pool;
 mod pooled;
 mod publish;

@@ -16,11 +16,11 @@ use coherence::message::{NodeId, Page};
 use nagaya_layout::EXPORT_SIZE;
 use pager::PagerError;
 use pager::shared::PAGE;
+use proc::maps::Mapping;
 use rustix::mm::ProtFlags;
 
 use crate::agent::Agent;
 use crate::frame::{Frame, Word};
-use crate::mapped::Mapping;
 use crate::pool::Pool;
 use crate::publish::{BLOCK, Bits, block_of, is_constant, is_set, look, pages_of};
 use crate::sleepers::{self, Runners};

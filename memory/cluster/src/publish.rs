@@ -14,11 +14,11 @@ use nagaya_gate::abi::PUBLISHED_BLOCK;
 use node::sequential::Replica as _;
 use pager::PagerError;
 use pager::shared::PAGE;
+use proc::maps::{self, Mapping};
 use rustix::io::Errno;
 
 use crate::agent::Agent;
 use crate::frame::{Frame, Word};
-use crate::mapped::{Mapping, mappings};
 
 /// Pages of a block.
 pub const BLOCK: u64 = PUBLISHED_BLOCK / PAGE;
@@ -124,13 +124,16 @@ impl Agent {
             let why = Errno::from_io_error(&error).unwrap_or(Errno::IO);
             PagerError::System { doing: "read /proc/self/maps", why }
         };
-        mappings(&(at(pages.start)..at(pages.end))).map_err(failed)
+        let wanted = at(pages.start)..at(pages.end);
+        let overlaps = |it: &Range<u64>| it.start < wanted.end && wanted.start < it.end;
+        let all = maps::own().map_err(failed)?;
+        Ok(all.into_iter().filter(|it| overlaps(&it.addresses)).collect())
     }
 
     /// The part of a mapping in these pages.
     pub(super) fn part(&self, mapping: &Mapping, pages: &Range<Page>) -> Range<Page> {
         let page = |at: u64| at.saturating_sub(self.control.layout().base()) / PAGE;
-        page(mapping.at.start).max(pages.start)..page(mapping.at.end).min(pages.end)
+        page(mapping.addresses.start).max(pages.start)..page(mapping.addresses.end).min(pages.end)
     }
 
     fn take(&mut self, pages: Range<Page>, mappings: &[Mapping]) -> Result<(), PagerError> {

@@ -147,9 +147,8 @@ impl Invitation {
 /// The page tables of this process: equal for tasks of one space that share them, and for nobody
 /// else. Domains have their own.
 pub fn space() -> [u8; 16] {
-    use std::os::unix::fs::MetadataExt as _;
     let Some(task) = control::this_task() else { return random() };
-    let namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |it| it.ino() as u32);
+    let namespace = proc::host::pid_namespace() as u32;
     let mut space = [0; 16];
     space[..4].copy_from_slice(&task.control.owner_pid().to_ne_bytes());
     space[4..8].copy_from_slice(&namespace.to_ne_bytes());

@@ -3,6 +3,7 @@
 
 use coherence::message::NodeId;
 use net::secret::Secret;
+use proc::host::boot_id;
 use serde::{Deserialize, Serialize};
 
 use crate::error::DsmError;
@@ -59,11 +60,10 @@ impl Card {
     pub fn new(agreed: Agreed) -> Self {
         let uname = rustix::system::uname();
         let host = uname.nodename().to_string_lossy().into_owned();
-        let machine = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
         Self {
             space: neighbours::space(),
             in_shared_space: control::this_task().is_some_and(|task| task.control.is_shared()),
-            machine: machine.unwrap_or_else(|_| host.clone()),
+            machine: boot_id().map_or_else(|| host.clone(), |id| format!("{id:032x}")),
             host,
             pid: std::process::id(),
             secret: *Secret::random().bytes(),

@@ -2,10 +2,11 @@
 //! system call instruction of its own program with our registers, and put back.
 
 use std::fs::{self, File};
-use std::io::{BufRead as _, BufReader};
+use std::ops::Range;
 use std::os::unix::fs::FileExt as _;
 use std::sync::LazyLock;
 
+use proc::maps;
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
@@ -65,22 +66,19 @@ fn instruction(thread: &Thread) -> Result<u64> {
     {
         return Ok(base + offset);
     }
-    let maps = File::open(format!("/proc/{}/maps", thread.tid())).map_err(gone)?;
+    let maps = maps::of(thread.tid()).map_err(gone)?;
     let memory = File::open(format!("/proc/{}/mem", thread.tid())).map_err(gone)?;
-    let lines = BufReader::new(maps).lines().map_while(|line| line.ok());
-    let mut places = lines.filter(|line| !line.ends_with("[vsyscall]"));
-    let found = places
-        .find_map(|line| executable(&line).and_then(|(start, end)| search(&memory, start, end)));
-    found.ok_or(Errno::NOTSUP)
+    // The kernel executes calls in the vsyscall page itself; nobody else can read it.
+    let mut code = maps.filter(|it| it.executes && it.path != "[vsyscall]");
+    code.find_map(|it| search(&memory, it.addresses)).ok_or(Errno::NOTSUP)
 }
 
 /// Where the instruction is in our own vDSO.
 static OFFSET: LazyLock<Option<u64>> = LazyLock::new(|| {
     let start = vdso(rustix::thread::gettid().as_raw_pid())?;
-    let maps = fs::read_to_string("/proc/self/maps").ok()?;
-    let (_, end) = executable(maps.lines().find(|line| line.ends_with("[vdso]"))?)?;
+    let vdso = maps::own().ok()?.into_iter().find(|it| it.path == "[vdso]")?;
     let memory = File::open("/proc/self/mem").ok()?;
-    Some(search(&memory, start, end)? - start)
+    Some(search(&memory, start..vdso.addresses.end)? - start)
 });
 
 /// Where the vDSO of a thread's process is, by its auxiliary vector.
@@ -96,16 +94,7 @@ fn vdso(tid: i32) -> Option<u64> {
     None
 }
 
-/// The bounds of a mapping that can be executed, of a line of `/proc/PID/maps`.
-fn executable(line: &str) -> Option<(u64, u64)> {
-    let (bounds, rest) = line.split_once(' ')?;
-    let (start, end) = bounds.split_once('-')?;
-    let is_executable = rest.as_bytes().get(2) == Some(&b'x');
-    let address = |text| u64::from_str_radix(text, 16).ok();
-    is_executable.then_some((address(start)?, address(end)?))
-}
-
-fn search(memory: &File, start: u64, end: u64) -> Option<u64> {
+fn search(memory: &File, Range { start, end }: Range<u64>) -> Option<u64> {
     let mut piece = vec![0; PIECE];
     // An instruction that lies across the end of a piece is missed; there are many.
     (start..end).step_by(PIECE).find_map(|from| {

@@ -22,13 +22,10 @@ const MEASURED: [&[libc::clockid_t]; 5] = [
 pub static AHEAD: [[AtomicI64; 2]; CLOCKS] = [const { [const { AtomicI64::new(0) }; 2] }; CLOCKS];
 /// Returns a string that is equal on nodes with the same clocks; empty if it is unknown.
 pub fn identity() -> String {
-    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     // Before Linux 5.6 there is only one time namespace.
     let namespace = std::fs::read_link("/proc/self/ns/time").unwrap_or_default();
-    match boot.trim() {
-        "" => String::new(),
-        boot => format!("{boot} {}", namespace.display()),
-    }
+    let identity = |boot| format!("{boot:032x} {}", namespace.display());
+    proc::host::boot_id().map_or_else(String::new, identity)
 }
 
 /// Returns true if two nodes have the same clocks.

@@ -15,6 +15,8 @@ use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use proc::maps;
+
 use crate::call::Call;
 use crate::clock_offsets::{self, AHEAD, CLOCKS, SECOND};
 use crate::here::Here;
@@ -240,10 +242,11 @@ pub unsafe fn set_back(slot: &Slot, frame: *mut libc::ucontext_t, by_call: bool)
 
 /// Finds the kernel's vDSO. Without one, reading a clock is a system call.
 pub fn find() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let Some(kernel) = maps.lines().find_map(|line| mapping(line.strip_suffix("[vdso]")?)) else {
+    let Some(kernel) = maps::own().unwrap_or_default().into_iter().find(|it| it.path == "[vdso]")
+    else {
         return;
     };
+    let kernel = kernel.addresses;
     for (function, name) in FUNCTIONS.iter().zip(NAMES) {
         // SAFETY: with RTLD_NOLOAD dlopen(3) runs no code; the kernel never unmaps its image.
         let address = unsafe {
@@ -255,13 +258,6 @@ pub fn find() {
         function.store(if is_there { address } else { 0 }, Ordering::Relaxed);
     }
     let _ = KERNEL.set(kernel);
-}
-
-/// Returns the addresses in a line of /proc/PID/maps.
-fn mapping(line: &str) -> Option<Range<u64>> {
-    let (start, end) = line.split(' ').next()?.split_once('-')?;
-    let number = |text| u64::from_str_radix(text, 16).ok();
-    Some(number(start)?..number(end)?)
 }
 
 /// Returns the clock of a thread's CPU time, as pthread_getcpuclockid(3) does.

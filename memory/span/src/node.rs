@@ -392,13 +392,8 @@ fn load(program: &Program, region: &mut Region) -> Result<Image, nagaya_loader::
 /// grow up from the executable; those above it grow down from the libraries.
 fn ours() -> std::io::Result<Vec<Range<u64>>> {
     let mut ours = Ranges::default();
-    for line in std::fs::read_to_string("/proc/self/maps")?.lines() {
-        let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        let Some((Some(start), Some(end))) = range.map(|(from, to)| (number(from), number(to)))
-        else {
-            continue;
-        };
+    for mapping in proc::maps::own()? {
+        let Range { start, end } = mapping.addresses;
         if end <= END {
             ours.insert(start.saturating_sub(OWN_BYTES / 64)..(end + OWN_BYTES / 64).min(END));
         }

@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use control::{ThisTask, export, this_task};
+use control::{ThisTask, export, fnv1a, this_task};
 use rustix::net::sockopt::socket_peercred;
 
 use crate::mpi::{Handle, Mpi, SUCCESS};
@@ -24,11 +24,8 @@ const RANKS: [&str; 3] = ["PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
 fn name() -> String {
     let job = std::env::var("PMIX_NAMESPACE").ok().filter(|name| !name.is_empty());
     let job = job.unwrap_or_else(|| format!("pmi {}", launcher().unwrap_or(0)));
-    // Names have an end, and a job's may be long: FNV-1a.
-    let job = job.bytes().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-    });
-    format!("nagaya-coll {VERSION} {job:016x}")
+    // The length of an exported name is limited; that of a job's name is not.
+    format!("nagaya-coll {VERSION} {:016x}", fnv1a(job.as_bytes()))
 }
 
 /// The process that has the other end of PMI's socket.

@@ -94,7 +94,7 @@ impl Members {
     /// The members of `window`.
     pub fn of(window: Arc<Window>) -> Result<Self, WindowError> {
         let ask = window.memory().reopen()?;
-        let pid_namespace = rustix::fs::stat("/proc/self/ns/pid").map_or(0, |stat| stat.st_ino);
+        let pid_namespace = proc::host::pid_namespace();
         Ok(Self { window, ask, host: host(), pid_namespace })
     }
 
@@ -499,10 +499,8 @@ impl Drop for Hold<'_> {
     }
 }
 
-/// 24 bits that tell this machine, since its start, from others (FNV-1a of its boot ID).
+/// Returns 24 random bits of this host's boot ID.
 fn host() -> u32 {
-    let id = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let step = |hash: u32, byte: &u8| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
-    let hash = id.iter().fold(0x811c_9dc5, step);
-    (hash ^ hash >> 24) & 0x00ff_ffff
+    // The last digits of a UUID of version 4 are random.
+    proc::host::boot_id().unwrap_or_default() as u32 & 0x00ff_ffff
 }

@@ -26,10 +26,7 @@ impl Name {
             return None;
         }
         if text.len() > NAME_MAX {
-            // FNV-1a.
-            let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-            });
+            let hash = control::fnv1a(text.as_bytes());
             let end = (0..=NAME_MAX - 17).rev().find(|&end| text.is_char_boundary(end))?;
             return Self::new(&format!("{}~{hash:016x}", &text[..end]));
         }

@@ -5,12 +5,13 @@
 //! that had an ID. `export` is the directory of names in a task's export area. A `hold` keeps
 //! the memory of another task mapped while the caller works in it. `machines` is for spaces
 //! over several machines. `directory` is where node servers and daemons listen, `peer` the
-//! process at the other end of a socket. `error` says why a call failed.
+//! process at the other end of a socket. `error` says why a call failed, and `hash` shortens names.
 
 mod area;
 mod directory;
 mod error;
 pub mod export;
+mod hash;
 pub mod hold;
 mod identity;
 pub mod machines;
@@ -20,5 +21,6 @@ mod this;
 pub use area::{Control, FAR_PID};
 pub use directory::directory;
 pub use error::Error;
+pub use hash::fnv1a;
 pub use identity::Identity;
 pub use this::{ThisTask, task as this_task};

@@ -1,14 +1,15 @@
 //! The calling process: whether it is a task, and which.
 
-use std::os::unix::fs::MetadataExt as _;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use nagaya_gate::abi::{AT_NAGAYA_TASK, Task};
 use nagaya_gate::{ABI, MAGIC};
 use nagaya_layout::PIDS_MAX;
+use proc::host::{boot_id, pid_namespace};
 
 use crate::area::Control;
+use crate::hash::fnv1a;
 
 /// The calling task.
 #[derive(Debug, Clone, Copy)]
@@ -60,17 +61,13 @@ impl ThisTask {
         if is_fixed { address - start + to } else { address }
     }
 
-    /// The same for all tasks of a space, and for nobody else on any machine: made of the machine
-    /// since it was started, the PIDs that it counts in, and the space's owner and place.
+    /// Returns a number that identifies the space among all spaces of all hosts. It is a hash of the
+    /// host's boot ID, the PID namespace, the PID of the space's owner, and the space's address.
     pub fn mark(&self) -> u64 {
-        let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-        let pids = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
-        let numbers = [pids, self.control.owner_pid().into(), self.control.layout().window()];
-        let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
-        // FNV-1a.
-        boot.into_iter().chain(bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
-        })
+        let owner = u128::from(self.control.owner_pid());
+        let (namespace, window) = (pid_namespace().into(), self.control.layout().window().into());
+        let numbers = [boot_id().unwrap_or_default(), namespace, owner, window];
+        fnv1a(numbers.map(u128::to_le_bytes).as_flattened())
     }
 
     /// Transfers of this task that were one copy in user space.

@@ -1,7 +1,6 @@
 //! Why a program cannot be loaded, in words and as an errno.
 
 use std::fmt;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -168,25 +167,12 @@ pub fn describe(errno: Errno) -> String {
 pub fn map_count_hint() -> String {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count");
     let limit = limit.ok().and_then(|text| text.trim().parse::<usize>().ok());
-    let maps = count_mappings();
+    let maps = proc::maps::count();
     match (limit, maps) {
         (Some(limit), Ok(maps)) if maps + maps / 10 + 64 >= limit => format!(
             ": the space has {maps} mappings of vm.max_map_count = {limit} (raise it with sysctl)"
         ),
         _ => String::new(),
-    }
-}
-
-/// Lines of /proc/self/maps, read in pieces: where mappings have run out, malloc has too.
-fn count_mappings() -> std::io::Result<usize> {
-    let mut file = std::fs::File::open("/proc/self/maps")?;
-    let mut buffer = [0; 4096];
-    let mut lines = 0;
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(lines),
-            size => lines += buffer[..size].iter().filter(|&&byte| byte == b'\n').count(),
-        }
     }
 }
 

@@ -10,6 +10,7 @@ use std::fmt;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
+use control::fnv1a;
 use serde::{Deserialize, Serialize};
 
 /// Lines of /proc/PID/status, and their names in messages.
@@ -122,13 +123,6 @@ impl fmt::Display for Identity {
         }
         writeln!(f, "{}:{}", self.root.0, self.root.1)
     }
-}
-
-/// Returns the 64-bit FNV-1a hash. It is the same in every build, as the stubs of one job need.
-pub fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
 }
 
 /// Returns the rights of a process of this PID namespace, or `None` if /proc does not show them.

@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-use control::peer;
+use control::{fnv1a, peer};
 
 use crate::Failure;
-use crate::identity::{Identity, fnv1a};
+use crate::identity::Identity;
 
 /// The job of the calling process.
 #[derive(Debug, Clone, PartialEq, Eq)]

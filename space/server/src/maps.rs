@@ -4,8 +4,10 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::ops::Range;
 
 use nagaya_layout::{EXPORT_SIZE, PAGE_SIZE, SpaceLayout};
+use proc::maps;
 use serde::{Deserialize, Serialize};
 
 /// One mapping in a segment.
@@ -67,13 +69,13 @@ pub fn read(
     for line in BufReader::new(File::open(format!("/proc/{pid}/smaps"))?).split(b'\n') {
         let line = line?;
         let line = String::from_utf8_lossy(&line);
-        match header(&line) {
-            Some((start, end, rest)) => {
-                let id = layout.id_of(start);
+        match maps::Mapping::parse(&line) {
+            Some(found) => {
+                let id = layout.id_of(found.addresses.start);
                 wanted = id.is_some_and(&is_own);
                 is_view = id.is_some() && !wanted;
                 if let Some(id) = id.filter(|_| wanted) {
-                    let parts = describe(layout, bounds, id, (start, end), rest);
+                    let parts = describe(layout, bounds, id, found);
                     // `describe` has set the resident bytes of all parts but the last.
                     split_off = parts.iter().map(|part| part.resident).sum();
                     mappings.extend(parts);
@@ -123,13 +125,6 @@ fn resident(start: u64, end: u64) -> u64 {
     if result == 0 { counted * PAGE_SIZE } else { 0 }
 }
 
-/// Splits a line `start-end rest`. Returns `None` for the other lines of smaps.
-fn header(line: &str) -> Option<(u64, u64, &str)> {
-    let (range, rest) = line.split_once(' ')?;
-    let (start, end) = range.split_once('-')?;
-    Some((u64::from_str_radix(start, 16).ok()?, u64::from_str_radix(end, 16).ok()?, rest))
-}
-
 /// Describes a mapping of the kernel, cut at the borders of the segment's parts. Such borders are
 /// the end of the export area and, in shared memory, the start of the heap. The last part's
 /// resident bytes are not known yet.
@@ -137,13 +132,10 @@ fn describe(
     layout: &SpaceLayout,
     bounds: &[Bounds],
     id: u32,
-    (start, end): (u64, u64),
-    rest: &str,
+    found: maps::Mapping,
 ) -> Vec<Mapping> {
-    let mut fields = rest.splitn(5, ' ');
-    let permissions = fields.next().unwrap_or_default().to_string();
-    let offset = fields.next().and_then(|o| u64::from_str_radix(o, 16).ok()).unwrap_or(0);
-    let file = fields.nth(2).unwrap_or_default().trim().to_string();
+    let permissions = found.permissions();
+    let maps::Mapping { addresses: Range { start, end }, offset, path: file, .. } = found;
     let segment = layout.segment(id).expect("id_of gave it");
     let bounds = bounds.iter().find(|b| b.id == id);
     let export_end = segment.start() + EXPORT_SIZE;

@@ -6,7 +6,7 @@ use crate::workspace::Member;
 
 /// The floors, from the ground. A crate may use those of the floors below its own.
 pub const FLOORS: &[&[&str]] = &[
-    &["sync", "layout", "coherence", "figure", "skip", "house"],
+    &["sync", "layout", "proc", "coherence", "figure", "skip", "house"],
     &["gate", "pager", "net", "sim"],
     &["loader", "control", "launch", "node"],
     &["pvas"],

@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use coherence::diff;
 use coherence::message::{NodeId, Page};
+use proc::maps::{self, Mapping};
 use serde::Serialize;
 
 use super::accesses::{Accesses, InOrder};
@@ -45,14 +46,6 @@ pub(super) struct Observer {
     fetched: [HashMap<(Page, NodeId), u64>; LARGER.len()],
     saved: [u64; LARGER.len()],
     accesses: Accesses,
-}
-
-/// A file that is mapped.
-#[derive(Debug)]
-struct Mapping {
-    addresses: Range<u64>,
-    offset: u64,
-    file: String,
 }
 
 /// An instruction.
@@ -125,10 +118,11 @@ impl Observer {
         let of = |mappings: &[Mapping]| {
             let mapping = mappings.iter().find(|mapping| mapping.addresses.contains(&at))?;
             let offset = at - mapping.addresses.start + mapping.offset;
-            Some(Place { file: mapping.file.clone(), offset })
+            Some(Place { file: mapping.path.clone(), offset })
         };
         let place = of(&self.mappings).or_else(|| {
-            self.mappings = mappings(&fs::read_to_string("/proc/self/maps").unwrap_or_default());
+            let is_code = |it: &Mapping| it.executes && it.path.starts_with('/');
+            self.mappings = maps::own().unwrap_or_default().into_iter().filter(is_code).collect();
             of(&self.mappings)
         })?;
         let known = self.places.iter().position(|known| *known == place);
@@ -243,21 +237,6 @@ fn are_apart(one: &[Range<usize>], other: &[Range<usize>], unit: usize) -> bool 
 fn program_counter(thread: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{thread}/syscall")).ok()?;
     u64::from_str_radix(text.split_whitespace().next_back()?.strip_prefix("0x")?, 16).ok()
-}
-
-/// Files that are mapped to be executed, of /proc/self/maps.
-fn mappings(text: &str) -> Vec<Mapping> {
-    let mapping = |line: &str| {
-        let mut words = line.splitn(6, ' ');
-        let (start, end) = words.next()?.split_once('-')?;
-        let hex = |word: &str| u64::from_str_radix(word, 16).ok();
-        let is_code = words.next()?.contains('x');
-        let offset = hex(words.next()?)?;
-        let file = words.nth(2)?.trim().to_owned();
-        let addresses = hex(start)?..hex(end)?;
-        (is_code && file.starts_with('/')).then_some(Mapping { addresses, offset, file })
-    };
-    text.lines().filter_map(mapping).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,8 @@
+//! What the kernel reports in `/proc` of this host and of its processes.
+//!
+//! `host` identifies the host: its boot ID, and the PID namespace of the caller. `maps` reads the
+//! mappings of a process. Libraries that are loaded into ranks use this crate, so it stays small:
+//! it reads these files only, and depends on no other crate of the project.
+
+pub mod host;
+pub mod maps;
