@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use net::event::{Event, Peer};
 use net::fabric::Fabric;
+use net::hex;
 use net::secret::Secret;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
@@ -19,15 +20,6 @@ const SECRET: [u8; 32] = [42; 32];
 const SIZES: [usize; 6] = [4, 1 << 10, 16 << 10, 64 << 10, 1 << 20, 16 << 20];
 /// How long a size is measured.
 const TIME: Duration = Duration::from_millis(500);
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Vec<u8> {
-    let digit = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
-    (0..text.len()).step_by(2).map(digit).collect()
-}
 
 /// The next event.
 fn next(fabric: &mut Fabric, sleeps: bool) -> Event {
@@ -57,7 +49,7 @@ fn answer() {
     // It may spin, and nobody may ever connect.
     set_parent_process_death_signal(Some(Signal::KILL)).expect("a signal");
     let mut fabric = Fabric::new(2, &Secret::new(SECRET)).expect("a fabric");
-    println!("{}", hex(fabric.address()));
+    println!("{}", hex::encode(fabric.address()));
     std::io::stdout().flush().expect("a pipe");
     let mut sleeps = false;
     loop {
@@ -116,7 +108,7 @@ fn main() {
     let output = child.stdout.take().expect("a pipe");
     BufReader::new(output).read_line(&mut line).expect("an address");
     let mut fabric = Fabric::new(1, &Secret::new(SECRET)).expect("a fabric");
-    let peer = fabric.connect(&unhex(line.trim())).expect("a peer");
+    let peer = fabric.connect(&hex::decode(line.trim()).expect("digits")).expect("a peer");
     let sizes: Vec<usize> = env::args().skip(1).filter_map(|a| a.parse().ok()).collect();
     let sizes = if sizes.is_empty() { SIZES.to_vec() } else { sizes };
     println!("{:>10} {:>12} {:>10} {:>10} {:>10}", "bytes", "", "us", "us (5 %)", "MB/s");

@@ -29,7 +29,8 @@
 //! UCX calls; `config` is what we ask of it, `sockets` what it does not do for its sockets,
 //! `signals` keeps the program's signals its own. [`launcher`] reads which launcher has started
 //! the process; `pmix_client` and `pmi_client` are [`wireup`] by PMIx and by PMI-1, whose text is
-//! [`pmi`]. [`ucp`] and [`pmix`] declare and load the two C libraries, by the macros of `declare`.
+//! [`pmi`]. [`hex`] writes bytes as text. [`ucp`] and [`pmix`] declare and load the two C
+//! libraries, by the macros of `declare`.
 //!
 //! # For those who use it
 //! - A process that forks keeps its fabric; its child has none, and must not drop it. Programs
@@ -47,6 +48,7 @@ mod declare;
 pub mod error;
 pub mod event;
 pub mod fabric;
+pub mod hex;
 mod inbox;
 pub mod launcher;
 pub mod mesh;

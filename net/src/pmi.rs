@@ -10,7 +10,9 @@
 //! into several of them, and [`Gathered`] reads these. What a launcher or another process sends is
 //! bounded and checked; a violation is an error, never a panic.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
+
+use crate::hex;
 
 /// Longest line that is read. Launchers' values have at most a few KiB.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
@@ -221,10 +223,7 @@ pub fn key(exchange: u32, rank: u32, part: usize) -> String {
 /// into parts.
 pub fn values(bytes: &[u8], value_bytes: usize) -> Vec<String> {
     assert!(value_bytes >= VALUE_BYTES_MIN, "`value_bytes` gives no less");
-    let mut text = format!("{}.", bytes.len());
-    for byte in bytes {
-        write!(text, "{byte:02x}").expect("into memory");
-    }
+    let text = format!("{}.{}", bytes.len(), hex::encode(bytes));
     let part = |part: &[u8]| String::from_utf8(part.to_vec()).expect("digits");
     text.as_bytes().chunks(value_bytes).map(part).collect()
 }
@@ -265,10 +264,7 @@ impl Gathered {
         if self.text.len() < length {
             return Ok(None);
         }
-        let digit = |digit: u8| (digit as char).to_digit(16).ok_or_else(|| wrong("no digits"));
-        let pairs = self.text.as_bytes()[begin..].chunks_exact(2);
-        let bytes = pairs.map(|pair| Ok((digit(pair[0])? * 16 + digit(pair[1])?) as u8));
-        bytes.collect::<Result<_, _>>().map(Some)
+        hex::decode(&self.text[begin..]).map(Some).ok_or_else(|| wrong("no digits"))
     }
 }
 

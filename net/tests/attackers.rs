@@ -15,7 +15,7 @@ use net::wire::{Address, Header, Hello, Kind};
 use zerocopy::IntoBytes as _;
 
 mod node;
-use node::{Node, Random, TIME_LIMIT, play, round, secret};
+use node::{Node, TIME_LIMIT, play, random, round, secret};
 
 #[test]
 fn role() {
@@ -113,8 +113,8 @@ fn malformed_and_forged_messages_are_dropped_and_counted() {
     round(&mut fabric, peer, 0);
 
     let mut stranger = Stranger::new(fabric.address());
-    let mut random = Random::seeded();
-    let mut noise = |bytes: usize| (0..bytes).map(|_| random.below(256) as u8).collect::<Vec<_>>();
+    let mut random = random();
+    let mut noise = |bytes: usize| (0..bytes).map(|_| random.u8(..)).collect::<Vec<_>>();
     let own = fabric.address().to_vec();
     let (_, ucx) = Address::parse(&own).unwrap();
 
@@ -227,7 +227,7 @@ fn strangers_at_the_port_are_shown_out() {
     let echo = Node::start("echo", 2, &[]);
     let peer = fabric.connect(&echo.address).unwrap();
     round(&mut fabric, peer, 0);
-    let mut random = Random::seeded();
+    let mut random = random();
     let ports = ports(echo.pid());
     assert!(!ports.is_empty());
     let mut silent = Vec::new();
@@ -235,8 +235,8 @@ fn strangers_at_the_port_are_shown_out() {
         for &port in &ports {
             // It may listen on another device only.
             let Ok(mut stranger) = TcpStream::connect(("127.0.0.1", port)) else { continue };
-            let bytes = random.below(5_000) as usize;
-            let noise: Vec<u8> = (0..bytes).map(|_| random.below(256) as u8).collect();
+            let bytes = random.usize(..5_000);
+            let noise: Vec<u8> = (0..bytes).map(|_| random.u8(..)).collect();
             // What it says may be unheard already.
             let _ = match turn % 3 {
                 0 => stranger.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"),

@@ -7,8 +7,10 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use net::hex;
+
 mod node;
-use node::{Node, TIME_LIMIT, hex, play};
+use node::{Node, TIME_LIMIT, play};
 
 #[test]
 fn role() {
@@ -85,7 +87,8 @@ impl Drop for Hosts {
 fn peers_on_two_hosts_talk_without_settings() {
     let Some(hosts) = Hosts::new() else { return };
     let echo = hosts.start(1, "echo", &[]);
-    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", "3000".to_owned())];
+    let environment =
+        [("FABRIC_TO", hex::encode(&echo.address)), ("FABRIC_COUNT", "3000".to_owned())];
     let mut here = hosts.start(0, "pingpong", &environment);
     println!("rounds: {}", here.word("rounds"));
     assert!(here.wait().success());
@@ -98,7 +101,8 @@ const VANISHED_MAX: Duration = Duration::from_secs(30);
 fn a_host_that_vanishes_is_noticed_where_nothing_is_under_way() {
     let Some(hosts) = Hosts::new() else { return };
     let mut echo = hosts.start(1, "echo", &[]);
-    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", "10".to_owned())];
+    let environment =
+        [("FABRIC_TO", hex::encode(&echo.address)), ("FABRIC_COUNT", "10".to_owned())];
     // It stays after its rounds.
     let mut here = hosts.start(0, "stay", &environment);
     here.word("rounds");
@@ -114,7 +118,8 @@ fn a_host_that_vanishes_is_noticed_where_nothing_is_under_way() {
 fn a_host_that_vanishes_is_noticed_where_messages_are_under_way() {
     let Some(hosts) = Hosts::new() else { return };
     let mut echo = hosts.start(1, "echo", &[]);
-    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", u64::MAX.to_string())];
+    let environment =
+        [("FABRIC_TO", hex::encode(&echo.address)), ("FABRIC_COUNT", u64::MAX.to_string())];
     let mut here = hosts.start(0, "pingpong", &environment);
     std::thread::sleep(Duration::from_millis(500));
     let begin = Instant::now();
@@ -145,7 +150,8 @@ fn ordinary_users_need_nothing_else() {
         command
     };
     let echo = Node::from(nobody(), "echo", 1, &[]);
-    let environment = [("FABRIC_TO", hex(&echo.address)), ("FABRIC_COUNT", "1000".to_owned())];
+    let environment =
+        [("FABRIC_TO", hex::encode(&echo.address)), ("FABRIC_COUNT", "1000".to_owned())];
     let mut here = Node::from(nobody(), "pingpong", 2, &environment);
     let begin = Instant::now();
     here.word("rounds");

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use net::event::{Event, Peer, Sending};
 use net::fabric::Fabric;
+use net::hex;
 
 mod node;
-use node::{Node, Random, TIME_LIMIT, bytes_of, hex, payload, play, round, secret};
+use node::{Node, TIME_LIMIT, bytes_of, payload, play, random, round, secret};
 
 /// How soon the end of a process is known; the machine may be busy.
 const LOST_MAX: Duration = Duration::from_secs(5);
@@ -54,7 +55,8 @@ fn descriptors() -> usize {
 fn thousands_of_messages_of_several_peers_come_in_order() {
     const COUNT: u64 = 20_000;
     let mut fabric = fabric();
-    let environment = [("FABRIC_TO", hex(fabric.address())), ("FABRIC_COUNT", COUNT.to_string())];
+    let environment =
+        [("FABRIC_TO", hex::encode(fabric.address())), ("FABRIC_COUNT", COUNT.to_string())];
     let mut senders: Vec<_> = (2..6).map(|id| Node::start("send", id, &environment)).collect();
     let mut counts = HashMap::new();
     let mut closed = 0;
@@ -101,7 +103,7 @@ fn wait_for_loss(fabric: &mut Fabric, gone: Peer, mut pending: HashSet<net::even
 
 #[test]
 fn peers_killed_at_random_instants_are_lost_in_time_and_harm_nobody() {
-    let mut random = Random::seeded();
+    let mut random = random();
     let mut fabric = fabric();
     let stays = Node::start("echo", 2, &[]);
     let stays = (fabric.connect(&stays.address).unwrap(), stays);
@@ -110,11 +112,11 @@ fn peers_killed_at_random_instants_are_lost_in_time_and_harm_nobody() {
     for turn in 0..20 {
         let victim = Node::start("echo", 100, &[]);
         let peer = fabric.connect(&victim.address).unwrap();
-        let end = Instant::now() + Duration::from_micros(random.below(30_000));
+        let end = Instant::now() + Duration::from_micros(random.u64(..30_000));
         let mut pending = HashSet::new();
         // Both ways full of messages, short and long.
         while Instant::now() < end {
-            let bytes = [10, 5_000, 200_000, 2_000_000][random.below(4) as usize];
+            let bytes = [10, 5_000, 200_000, 2_000_000][random.usize(..4)];
             if pending.len() < 8
                 && let Ok(Sending::Pending(id)) = fabric.send(peer, b"x", payload(1, bytes))
             {
@@ -148,7 +150,7 @@ fn a_peer_that_is_idle_is_lost_when_it_is_killed() {
 fn a_peer_that_connected_to_us_is_lost_when_it_is_killed() {
     let mut fabric = fabric();
     let environment =
-        [("FABRIC_TO", hex(fabric.address())), ("FABRIC_COUNT", u64::MAX.to_string())];
+        [("FABRIC_TO", hex::encode(fabric.address())), ("FABRIC_COUNT", u64::MAX.to_string())];
     let victim = Node::start("send", 2, &environment);
     let Event::Connected(peer) = next(&mut fabric, TIME_LIMIT) else { panic!() };
     for _ in 0..1000 {

@@ -4,10 +4,9 @@
 
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use nagaya_tests::program::c_with_libraries;
-use nagaya_tests::{
-    Cmd, Random, Running, WorkDir, is_alive, kill, nagaya, proc_status, tool, wait_until,
-};
+use nagaya_tests::{Cmd, Running, WorkDir, is_alive, kill, nagaya, proc_status, tool, wait_until};
 use rustix::process::Signal;
 
 /// What a stopped node is given, and tasks that do not join.
@@ -57,14 +56,14 @@ fn a_process_killed_or_stopped_at_any_instant_is_named_and_all_end() {
     let rounds =
         std::env::var("NAGAYA_CHAOS_ROUNDS").map_or(14, |text| text.parse().expect("a number"));
     let seed = nagaya_tests::seed();
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let program = c_with_libraries("dsm/endless.c", &["jia"]);
     for round in 0..rounds {
-        let nodes = 2 + random.below(3);
+        let nodes = 2 + random.usize(..3);
         let stops = round % 2 == 1;
         // A node whose agent is stopped does not answer; a stopped task beside it computes, as
         // far as anybody can tell.
-        let count = if stops { nodes } else { nodes + random.below(2) };
+        let count = if stops { nodes } else { nodes + random.usize(..2) };
         let under_mpirun = round % 4 < 2;
         let work = WorkDir::short();
         let launcher = match under_mpirun {
@@ -75,13 +74,13 @@ fn a_process_killed_or_stopped_at_any_instant_is_named_and_all_end() {
         let seconds = TIMEOUT.as_secs().to_string();
         let job = job.env("NAGAYA_DSM_TIMEOUT", &seconds).env("NAGAYA_DSM_JOIN", &seconds);
         let mut job = job.time_limit(Duration::from_secs(100)).spawn();
-        std::thread::sleep(Duration::from_millis(random.below(START_MAX_MS) as u64));
+        std::thread::sleep(Duration::from_millis(random.usize(..START_MAX_MS) as u64));
         let wanted = if under_mpirun || stops { count } else { 1 };
         wait_until("there are tasks", BUSY_MAX, || tasks(&job).len() >= wanted);
         let all = below(job.pid());
         let tasks = tasks(&job);
         let victims = if stops { &tasks } else { &all };
-        let victim = victims[random.below(victims.len())];
+        let victim = victims[random.usize(..victims.len())];
         let signal = if stops { Signal::STOP } else { Signal::KILL };
         let what =
             format!("SEED={seed} round {round}: {signal:?} to {victim} of {all:?}, {count} tasks");

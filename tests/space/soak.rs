@@ -5,10 +5,10 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use nagaya_tests::program::{build, c, source_dir};
 use nagaya_tests::{
-    Cmd, Random, Running, WorkDir, exec, is_alive, kill, nagaya, proc_status, ps, seed, tool,
-    wait_until,
+    Cmd, Running, WorkDir, exec, is_alive, kill, nagaya, proc_status, ps, seed, tool, wait_until,
 };
 use rustix::process::Signal;
 
@@ -26,7 +26,7 @@ const JOBS: usize = 3;
 const AT_ONCE: usize = 6;
 
 struct Chaos {
-    random: Random,
+    random: Rng,
     runtime: WorkDir,
     posix: PathBuf,
     shell: String,
@@ -37,13 +37,13 @@ struct Chaos {
 
 impl Chaos {
     fn start(&mut self) {
-        let job = format!("soak-{}", self.random.below(JOBS));
-        let kind = self.random.below(8);
+        let job = format!("soak-{}", self.random.usize(..JOBS));
+        let kind = self.random.usize(..8);
         let cases = ["forks", "many_threads", "segv_handler", "spawns", "synchronise", "sysv_shm"];
         let (command, prints) = match kind {
             0 | 1 => (exec(&job, "bash").arg(source_dir().join("shell.sh")), self.shell.clone()),
             2..=4 => {
-                let case = cases[self.random.below(cases.len())];
+                let case = cases[self.random.usize(..cases.len())];
                 (exec(&job, &self.posix).arg(case), String::new())
             }
             5 => (exec(&job, "perl").args(["-e", "print 6 * 7, qq(\\n)"]), "42\n".into()),
@@ -85,12 +85,12 @@ impl Chaos {
 
     /// Kills a work, or a job's node server, which disturbs all of the job.
     fn disturb(&mut self) {
-        let victim = self.random.below(self.works.len());
-        match self.random.below(12) {
+        let victim = self.random.usize(..self.works.len());
+        match self.random.usize(..12) {
             0..=3 => {
                 self.works[victim].disturbed = true;
                 let signals = [Signal::KILL, Signal::TERM, Signal::INT];
-                self.works[victim].running.signal(signals[self.random.below(signals.len())]);
+                self.works[victim].running.signal(signals[self.random.usize(..signals.len())]);
             }
             4 => {
                 let job = self.works[victim].job.clone();
@@ -130,7 +130,7 @@ fn chaos_leaves_the_undisturbed_right_and_nothing_behind() {
         .map_or(1.0, |text| text.parse().expect("NAGAYA_SOAK_MINUTES is a number"));
     let shell = Cmd::new("bash").arg(source_dir().join("shell.sh")).run().ok();
     let mut chaos = Chaos {
-        random: Random::new(seed()),
+        random: Rng::with_seed(seed()),
         runtime: WorkDir::short(),
         posix: c("posix.c"),
         mpi: build("mpicc.openmpi", "mpi_messages.c", &["-Wno-stringop-overflow"]),
@@ -144,7 +144,7 @@ fn chaos_leaves_the_undisturbed_right_and_nothing_behind() {
             chaos.start();
         }
         chaos.disturb();
-        let pause = chaos.random.below(40) as u64;
+        let pause = chaos.random.usize(..40) as u64;
         std::thread::sleep(Duration::from_millis(pause));
         chaos.collect();
     }

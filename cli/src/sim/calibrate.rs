@@ -18,6 +18,7 @@ use coherence::diff;
 use nagaya_server::Failure;
 use net::event::{Event, Peer};
 use net::fabric::Fabric;
+use net::hex;
 use net::secret::Secret;
 use pager::{Access, Place, Region, Stops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -116,10 +117,10 @@ enum Waits {
 pub fn echo() -> Result<i32, Failure> {
     let mut secret = String::new();
     std::io::stdin().read_line(&mut secret).map_err(|why| failure("the secret", why))?;
-    let secret = unhex(secret.trim()).and_then(|bytes| bytes.try_into().ok());
+    let secret = hex::decode(secret.trim()).and_then(|bytes| bytes.try_into().ok());
     let secret = secret.ok_or_else(|| failure("the secret", "it is none"))?;
     let mut fabric = fabric(2, &Secret::new(secret))?;
-    println!("{}", hex(fabric.address()));
+    println!("{}", hex::encode(fabric.address()));
     let _ = std::io::stdout().flush();
     let computes: &AtomicBool = Box::leak(Box::default());
     let mut sleeps = false;
@@ -146,15 +147,6 @@ fn cores() -> u32 {
     thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let digits = |at: usize| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
-    (0..text.len()).step_by(2).map(digits).collect()
-}
-
 fn network() -> Result<(Network, Waking), Failure> {
     let mut bytes = [0; 32];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -166,11 +158,11 @@ fn network() -> Result<(Network, Waking), Failure> {
     let (input, output) = (other.0.stdin.take(), other.0.stdout.take());
     let mut line = String::new();
     let mut input = input.expect("it is piped");
-    writeln!(input, "{}", hex(&bytes)).map_err(|why| failure("the other process", why))?;
+    writeln!(input, "{}", hex::encode(&bytes)).map_err(|why| failure("the other process", why))?;
     BufReader::new(output.expect("it is piped"))
         .read_line(&mut line)
         .map_err(|why| failure("the other process", why))?;
-    let address = unhex(line.trim()).filter(|address| !address.is_empty());
+    let address = hex::decode(line.trim()).filter(|address| !address.is_empty());
     let address = address.ok_or_else(|| failure("the other process", "it gives no address"))?;
     let mut fabric = fabric(1, &Secret::new(bytes))?;
     let peer = fabric.connect(&address).map_err(|why| failure("the other process", why))?;

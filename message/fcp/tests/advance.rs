@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use fcp::advance::{Advance, Lost};
 use fcp::header::Plan;
 use fcp::member::{Card, Members};
@@ -14,7 +15,7 @@ use sync::ring::Kind;
 
 mod children;
 use children::{
-    Random, again, child, eventually, join, kill, kill_and_replace, members_of, reap, seed, soon,
+    again, child, eventually, join, kill, kill_and_replace, members_of, reap, seed, soon,
 };
 
 const LENDABLE: usize = 16 << 20;
@@ -39,14 +40,13 @@ fn advance(port: &mut Port) -> Option<(u64, Option<Advance>)> {
 }
 
 /// Reads all in up to four pieces, by whatever way each comes.
-fn read(advance: &Advance, random: &mut Random, reach: bool) -> Result<Vec<u8>, Lost> {
+fn read(advance: &Advance, random: &mut Rng, reach: bool) -> Result<Vec<u8>, Lost> {
     let mut bytes = vec![0; advance.length()];
     let mut at = 0;
     while at < bytes.len() {
         let left = bytes.len() - at;
-        let now =
-            if random.next().is_multiple_of(4) { left } else { 1 + random.next() as usize % left };
-        match random.next() % 4 {
+        let now = if random.u64(..4) == 0 { left } else { 1 + random.usize(..left) };
+        match random.u64(..4) {
             0 => {
                 advance.settle(at + now, |_| reach)?;
                 bytes[at..at + now].copy_from_slice(advance.bytes(at..at + now));
@@ -72,10 +72,10 @@ fn is_full_of(bytes: &[u8], number: u64) -> bool {
 /// Sends messages for ever, in pieces that are overwritten as soon as they are sent; the next
 /// one when it is asked for.
 fn send_for_ever(port: &mut Port, to: u16, first: u64) {
-    let mut random = Random(first);
+    let mut random = Rng::with_seed(first);
     let mut source = vec![0; LENGTH_MAX];
     for number in first.. {
-        let length = 8 * (1 + random.next() as usize % (LENGTH_MAX / 8));
+        let length = 8 * (1 + random.usize(..LENGTH_MAX / 8));
         fill(&mut source[..length], number);
         let pieces: Vec<_> = source[..length].chunks(PIECE).collect();
         send(port, to, &number.to_le_bytes(), &pieces).expect("room");
@@ -96,14 +96,14 @@ fn received_data_is_unaffected_by_the_senders_next_write() {
         let members = members(2);
         let mut port = join(&members, 0);
         let pid = child(|| send_for_ever(&mut join(&again(&members), 1), 0, 1));
-        let mut random = Random(seed);
+        let mut random = Rng::with_seed(seed);
         let end = Instant::now() + Duration::from_secs(20);
         let (mut messages, mut early) = (0, 0);
         while early < 50 || messages < 200 {
             assert!(Instant::now() < end, "{messages} messages, {early} early, reach {reach}");
             let (number, advance) = advance(&mut port).expect("a message");
             let advance = advance.expect("its lender lives");
-            let stops = reach && random.next().is_multiple_of(2);
+            let stops = reach && random.bool();
             if stops {
                 signal(pid, libc::SIGSTOP);
             }
@@ -140,7 +140,7 @@ fn received_data_is_unaffected_by_the_senders_next_write() {
 /// lender has long written something else there.
 #[test]
 fn a_borrower_that_is_late_reads_what_was_sent() {
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let members = members(2);
     let at = members.window().plain().start;
     let received = members.window().word64(at).expect("in the window");
@@ -162,7 +162,7 @@ fn a_borrower_that_is_late_reads_what_was_sent() {
     let lender = child(|| send_for_ever(&mut join(&again(&members), 1), 0, 1));
     eventually("messages come", || received.load(SeqCst) > 10);
     for _ in 0..1000 {
-        std::thread::sleep(Duration::from_micros(random.next() % 2000));
+        std::thread::sleep(Duration::from_micros(random.u64(..2000)));
         signal(borrower, libc::SIGSTOP);
         std::thread::sleep(Duration::from_millis(1));
         signal(borrower, libc::SIGCONT);
@@ -206,13 +206,13 @@ fn a_lender_stops_when_no_task_needs_it() {
 fn unwritten_data_of_a_dead_lender_is_lost_unless_its_memory_exists() {
     let members = members(2);
     let mut port = join(&members, 0);
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let (mut lost, mut whole) = (0, 0);
     let end = Instant::now() + Duration::from_secs(20);
     while lost < 5 {
         assert!(Instant::now() < end, "{whole} whole, {lost} lost");
         let pid = child(|| send_for_ever(&mut join(&again(&members), 1), 0, 1));
-        for _ in 0..random.next() % 4 {
+        for _ in 0..random.u64(..4) {
             drop(advance(&mut port).expect("a message"));
             ask_for_more(&mut port);
         }
@@ -240,7 +240,7 @@ fn unwritten_data_of_a_dead_lender_is_lost_unless_its_memory_exists() {
 #[test]
 fn members_killed_at_random_instants_tear_no_loan_in_advance() {
     const PLACES: u16 = 5;
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let members = members(PLACES);
     let at = members.window().plain().start;
     let received = members.window().word64(at).expect("in the window");
@@ -254,14 +254,14 @@ fn members_killed_at_random_instants_tear_no_loan_in_advance() {
                     break port;
                 }
             };
-            let mut random = Random(id.into());
+            let mut random = Rng::with_seed(id.into());
             let mut source = vec![0; LENGTH_MAX];
             let mut number = u64::from(id) << 32;
             loop {
                 number += 1;
-                let length = 8 * (1 + random.next() as usize % (LENGTH_MAX / 8));
+                let length = 8 * (1 + random.usize(..LENGTH_MAX / 8));
                 fill(&mut source[..length], number);
-                let to = random.next() as u16 % PLACES;
+                let to = random.u16(..PLACES);
                 if to != port.peer().index {
                     let end = Some(Instant::now() + Duration::from_millis(1));
                     let mut came = Vec::new();
@@ -279,7 +279,7 @@ fn members_killed_at_random_instants_tear_no_loan_in_advance() {
                     arrived.read(0, &mut text);
                     let Some(advance) = arrived.advance() else { continue };
                     drop(arrived);
-                    let reach = random.next().is_multiple_of(2);
+                    let reach = random.bool();
                     if let Ok(bytes) = read(&advance, &mut random, reach) {
                         assert!(is_full_of(&bytes, u64::from_le_bytes(text)), "torn");
                         received.fetch_add(1, SeqCst);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use fcp::header::Plan;
 use fcp::mail::{Mail, Received};
 use fcp::member::{Card, Members};
@@ -12,9 +13,7 @@ use fcp::port::{Broken, Port, Refused};
 use fcp::protocol::Protocol;
 
 mod children;
-use children::{
-    Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed, soon,
-};
+use children::{again, child, eventually, kill, kill_and_replace, members_of, reap, seed, soon};
 
 fn members(most: u16) -> Arc<Members> {
     members_of(Plan { members: most, messages: 128 << 10, lendable: 0, listed: true })
@@ -127,7 +126,7 @@ fn a_waiter_for_room_learns_of_a_killed_receiver() {
 #[test]
 fn members_killed_at_random_instants_tear_no_message() {
     const PLACES: u16 = 5;
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let members = members(PLACES);
     let at = members.window().plain().start;
     let life = |id: u32| {
@@ -135,13 +134,13 @@ fn members_killed_at_random_instants_tear_no_message() {
         child(move || {
             let received = members.window().word64(at).expect("in the window");
             let mut classic = join(&members, id, 0, id.is_multiple_of(2));
-            let mut random = Random(id.into());
+            let mut random = Rng::with_seed(id.into());
             let mut bytes = vec![0; 1 << 20];
             loop {
-                let words = 1 + random.next() as usize % 2000;
-                let text = random.next().to_le_bytes().repeat(words);
+                let words = 1 + random.usize(..2000);
+                let text = random.u64(..).to_le_bytes().repeat(words);
                 let end = Some(Instant::now() + Duration::from_millis(2));
-                if let Some(to) = members.entry(random.next() as u16 % PLACES) {
+                if let Some(to) = members.entry(random.u16(..PLACES)) {
                     let sent = classic.send(to.card.id, &text, end);
                     assert!(!matches!(sent, Err(Refused::TooLong | Refused::Forked)));
                 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use fcp::arrived::Arrived;
 use fcp::header::Plan;
 use fcp::loan::{Loan, Terms};
@@ -15,7 +16,7 @@ use sync::ring::Kind;
 
 mod children;
 use children::{
-    Random, again, child, eventually, join, kill, kill_and_replace, members_of, reap, seed, soon,
+    again, child, eventually, join, kill, kill_and_replace, members_of, reap, seed, soon,
 };
 
 const LENDABLE: usize = 4 << 20;
@@ -166,7 +167,7 @@ fn loans_of_a_dead_borrower_are_returned() {
 fn a_message_that_tells_of_no_true_loan_gives_none() {
     let members = members(2);
     let (mut a, mut b) = (join(&members, 0), join(&members, 1));
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let mut forged = |at: u64, length: u64, lender: u16, slot: u16| {
         let ids = u64::from(slot) << 16 | u64::from(lender);
         let terms = [at, length, ids].map(u64::to_le_bytes).concat();
@@ -183,7 +184,7 @@ fn a_message_that_tells_of_no_true_loan_gives_none() {
     forged(0, 8, u16::MAX, u16::MAX);
     forged(0, 8, 0, 0);
     for _ in 0..1000 {
-        forged(random.next(), random.next(), random.next() as u16 % 3, random.next() as u16);
+        forged(random.u64(..), random.u64(..), random.u16(..3), random.u16(..));
     }
     a.try_send(1, None, Kind::Lent, &[b"short"]).expect("room");
     b.try_receive().expect_err("no sender writes that");
@@ -225,7 +226,7 @@ fn pages_of_ended_tasks_return_to_the_system() {
 #[test]
 fn members_killed_at_random_instants_tear_no_loan() {
     const PLACES: u16 = 5;
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let members = members(PLACES);
     let at = members.window().plain().start;
     let received = members.window().word64(at).expect("in the window");
@@ -240,7 +241,7 @@ fn members_killed_at_random_instants_tear_no_loan() {
                     break port;
                 }
             };
-            let mut random = Random(id.into());
+            let mut random = Rng::with_seed(id.into());
             let mut kept: Vec<(u64, Loan)> = Vec::new();
             let mut number = u64::from(id) << 32;
             let check = |number: u64, loan: &Loan| {
@@ -255,12 +256,12 @@ fn members_killed_at_random_instants_tear_no_loan() {
                     came.push((u64::from_le_bytes(text), arrived.loan().expect("a loan")));
                 };
                 number += 1;
-                let words = 1 + random.next() as usize % 20_000;
+                let words = 1 + random.usize(..20_000);
                 if let Some(mut block) = port.block(words * 8) {
                     block.copy_from_slice(&number.to_le_bytes().repeat(words));
                     let memory = block.share();
-                    for _ in 0..random.next() % 3 {
-                        let to = random.next() as u16 % PLACES;
+                    for _ in 0..random.u64(..3) {
+                        let to = random.u16(..PLACES);
                         let end = Some(Instant::now() + Duration::from_millis(1));
                         let lent = (&memory, 0..words * 8);
                         let text = number.to_le_bytes();
@@ -275,7 +276,7 @@ fn members_killed_at_random_instants_tear_no_loan() {
                     check(number, &loan);
                     received.fetch_add(1, SeqCst);
                     if kept.len() == 8 {
-                        let (number, loan) = kept.swap_remove(random.next() as usize % 8);
+                        let (number, loan) = kept.swap_remove(random.usize(..8));
                         check(number, &loan);
                     }
                     kept.push((number, loan));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use fcp::header::Plan;
 use fcp::mail::{Mail, Received};
 use fcp::member::{Card, Members};
@@ -12,9 +13,7 @@ use fcp::port::{Port, Refused};
 use sync::ring::Kind;
 
 mod children;
-use children::{
-    Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed, soon,
-};
+use children::{again, child, eventually, kill, kill_and_replace, members_of, reap, seed, soon};
 
 const LONG: usize = 5 << 20;
 
@@ -186,10 +185,10 @@ fn forged_offers_and_parts_give_no_message() {
     let members = members(2);
     let mut a = Port::join(&members, Card { id: 1, group: 0 }, Some(0)).expect("a place");
     let mut b = join(&members, 1);
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     for kind in [Kind::Remote, Kind::Part] {
         for n in 0..2000 {
-            let mut words = [0; 4].map(|_: u64| random.next() >> (random.next() % 64));
+            let mut words = [0; 4].map(|_: u64| random.u64(..) >> random.u64(..64));
             words[3] %= 4;
             let bytes = words.map(u64::to_le_bytes);
             let length = if kind == Kind::Part { n % 32 } else { 32 };
@@ -250,7 +249,7 @@ fn a_message_whose_parts_come_late_is_whole() {
 #[test]
 fn members_killed_at_random_instants_tear_no_message() {
     const PLACES: u16 = 4;
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     for refuse in [false, true] {
         let members = members(PLACES);
         let at = members.window().plain().start;
@@ -263,12 +262,13 @@ fn members_killed_at_random_instants_tear_no_message() {
                 let received = members.window().word64(at).expect("in the window");
                 let port = Port::join(&members, Card { id, group: 0 }, None).expect("a place");
                 let mut mail = Mail::new(port);
-                let mut random = Random(id.into());
+                let mut random = Rng::with_seed(id.into());
                 let (mut number, mut bytes) = (u64::from(id) << 32, vec![0; 1 << 20]);
                 loop {
                     number += 1;
-                    let words = 1 + random.next() as usize % (1 << (random.next() % 17));
-                    let to = random.next() as u16 % PLACES;
+                    let words_max = 1 << random.u64(..17);
+                    let words = 1 + random.usize(..words_max);
+                    let to = random.u16(..PLACES);
                     let text = number.to_le_bytes().repeat(words);
                     let end = Some(Instant::now() + Duration::from_millis(2));
                     let sent = mail.send(to, None, &text, end);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use fcp::arrived::Arrived;
 use fcp::header::Plan;
 use fcp::inbox::Inbox;
@@ -15,7 +16,7 @@ use fcp::port::{Port, Refused};
 use sync::ring::{self, Buffer, HEADER_SIZE, Kind, LINE_SIZE, Sender};
 
 mod children;
-use children::{Random, again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
+use children::{again, child, eventually, kill, kill_and_replace, members_of, reap, seed};
 
 fn members(most: u16) -> Arc<Members> {
     members_of(Plan { members: most, messages: 256 << 10, lendable: 0, listed: false })
@@ -181,7 +182,7 @@ fn a_receiver_that_only_polls_returns_consumed_lines() {
 #[test]
 fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() {
     const PLACES: u16 = 6;
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let members = members(PLACES);
     let received = members.window().plain().start;
     let life = |id: u32| {
@@ -190,7 +191,7 @@ fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() 
             let window = members.window().clone();
             let mut port = Port::join(&members, Card { id, group: 0 }, None).expect("a place");
             let me = port.peer();
-            let mut random = Random(id.into());
+            let mut random = Rng::with_seed(id.into());
             let take = |arrived: Arrived<'_>| {
                 let mut bytes = vec![0; arrived.header().length as usize];
                 arrived.read(0, &mut bytes);
@@ -199,9 +200,9 @@ fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() 
                 window.word64(received).expect("in the window").fetch_add(1, SeqCst);
             };
             loop {
-                let to = random.next() as u16 % PLACES;
+                let to = random.u16(..PLACES);
                 if let Some(entry) = members.entry(to).filter(|entry| entry.peer != me) {
-                    let length = random.next() as usize % 50;
+                    let length = random.usize(..50);
                     let text = entry.peer.generation.to_le_bytes().repeat(length + 1);
                     let soon = Some(Instant::now() + Duration::from_millis(1));
                     let id = Some(entry.card.id);
@@ -226,7 +227,7 @@ fn members_killed_at_random_instants_and_replaced_get_their_own_messages_only() 
 /// Two words are changed under a lock, one after the other; holders are killed.
 #[test]
 fn a_lock_survives_its_holders_and_reports_doubtful_state() {
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let members = members(8);
     let at = members.window().plain().start;
     let word = |n: usize| members.window().word64(at + 64 * n).expect("in the window");

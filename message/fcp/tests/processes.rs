@@ -6,13 +6,14 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use fcp::inbox::Inbox;
 use fcp::outbox::{Outbox, Refused};
 use sync::mapped::{Mapped, size_of_ring};
 use sync::ring::{Kind, LINE_SIZE};
 
 mod children;
-use children::{Random, child, cpu_time, has_ended, kill, reap, seed};
+use children::{child, cpu_time, has_ended, kill, reap, seed};
 
 /// A ring in memory that children share.
 fn shared_ring(lines: u32) -> Mapped {
@@ -33,10 +34,10 @@ fn shared_ring(lines: u32) -> Mapped {
 
 /// The `n`-th message of a sender: its number, and bytes that follow from both.
 fn message(source: u32, n: u64) -> Vec<u8> {
-    let mut random = Random(u64::from(source) << 32 | n);
-    let length = 8 + random.next() as usize % 300;
+    let mut random = Rng::with_seed(u64::from(source) << 32 | n);
+    let length = 8 + random.usize(..300);
     let mut bytes = n.to_le_bytes().to_vec();
-    bytes.resize_with(length, || random.next() as u8);
+    bytes.resize_with(length, || random.u8(..));
     bytes
 }
 
@@ -78,7 +79,7 @@ fn messages_of_many_senders_arrive_whole_and_in_order() {
 
 #[test]
 fn senders_killed_at_random_instants_harm_nobody() {
-    let mut random = Random(seed());
+    let mut random = Rng::with_seed(seed());
     let ring = shared_ring(16);
     let mut inbox = Inbox::new(ring);
     // By member: pid while it lives, and the number of its next message.
@@ -102,7 +103,7 @@ fn senders_killed_at_random_instants_harm_nobody() {
             members += 1;
             living.borrow_mut().insert(members, send_from(ring, members, u64::MAX));
         }
-        for _ in 0..random.next() % 2000 {
+        for _ in 0..random.u64(..2000) {
             let until = Instant::now() + Duration::from_secs(10);
             let arrived = inbox.receive(Some(until), |m| {
                 let dead = is_dead(m);
@@ -122,7 +123,7 @@ fn senders_killed_at_random_instants_harm_nobody() {
             }
         }
         let victims: Vec<_> = living.borrow().iter().map(|(m, p)| (*m, *p)).collect();
-        if let Some((member, pid)) = victims.get(random.next() as usize % 3) {
+        if let Some((member, pid)) = victims.get(random.usize(..3)) {
             kill(*pid);
             living.borrow_mut().remove(member);
         }

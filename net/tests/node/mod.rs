@@ -5,8 +5,10 @@ use std::io::{BufRead as _, BufReader};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use net::event::{Event, Peer};
 use net::fabric::Fabric;
+use net::hex;
 use net::secret::Secret;
 
 /// Longer than anything takes: what hangs, hangs for ever.
@@ -40,7 +42,7 @@ impl Node {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("start a node");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let mut node = Self { child, output, address: Vec::new() };
-        node.address = unhex(&node.word("address"));
+        node.address = hex::decode(&node.word("address")).expect("digits");
         node
     }
 
@@ -94,7 +96,7 @@ pub fn play() {
         Ok(fabric) => fabric,
         Err(error) => return println!("\nnode: error {error}"),
     };
-    println!("\nnode: address {}", hex(fabric.address()));
+    println!("\nnode: address {}", hex::encode(fabric.address()));
     match role.as_str() {
         "echo" => echo(&mut fabric),
         "send" => send(&mut fabric),
@@ -132,7 +134,7 @@ fn echo(fabric: &mut Fabric) {
 
 /// Connects to `FABRIC_TO` and sends `FABRIC_COUNT` messages.
 fn send(fabric: &mut Fabric) {
-    let to = unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO"));
+    let to = hex::decode(&std::env::var("FABRIC_TO").expect("FABRIC_TO")).expect("digits");
     let count = number("FABRIC_COUNT");
     let peer = fabric.connect(&to).expect("a peer");
     for n in 0..count {
@@ -155,7 +157,7 @@ fn send(fabric: &mut Fabric) {
 
 /// Connects to `FABRIC_TO`, and sends `FABRIC_COUNT` messages to and fro; says how long it took.
 fn pingpong(fabric: &mut Fabric) -> Peer {
-    let to = unhex(&std::env::var("FABRIC_TO").expect("FABRIC_TO"));
+    let to = hex::decode(&std::env::var("FABRIC_TO").expect("FABRIC_TO")).expect("digits");
     let count = number("FABRIC_COUNT");
     let peer = fabric.connect(&to).expect("a peer");
     let begin = Instant::now();
@@ -198,32 +200,10 @@ pub fn payload(n: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|i| (i.wrapping_mul(31) ^ (i >> 13) ^ n) as u8).collect()
 }
 
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub fn unhex(text: &str) -> Vec<u8> {
-    let digits = |at: usize| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
-    (0..text.len()).step_by(2).map(digits).collect()
-}
-
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    /// What `SEED` says, or something new; printed.
-    pub fn seeded() -> Self {
-        let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
-        let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
-        println!("SEED={seed}");
-        Self(seed)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
+/// A generator with the seed in `SEED`, or a new one; the seed is printed.
+pub fn random() -> Rng {
+    let seed = std::env::var("SEED").ok().and_then(|s| s.parse().ok());
+    let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20);
+    println!("SEED={seed}");
+    Rng::with_seed(seed)
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use fastrand::Rng;
 use fcp::header::Plan;
 use fcp::member::{Card, Members};
 use fcp::memory::Memory;
@@ -36,20 +37,6 @@ pub fn join(members: &Arc<Members>, index: u16) -> Port {
 /// Until when something may take that does not take long.
 pub fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(20))
-}
-
-/// SplitMix64.
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
 }
 
 /// What `SEED` says, or something new; printed.
@@ -126,7 +113,7 @@ pub fn eventually(what: &str, holds: impl Fn() -> bool) {
 /// Keeps `living` processes going for a while, each with a number of its own, and kills one
 /// after the other at random instants. Returns how many. None may end by itself.
 pub fn kill_and_replace(
-    random: &mut Random,
+    random: &mut Rng,
     living: u32,
     time: Duration,
     start: impl Fn(u32) -> libc::pid_t,
@@ -139,8 +126,8 @@ pub fn kill_and_replace(
     let end = Instant::now() + time;
     let mut deaths = 0;
     while Instant::now() < end {
-        std::thread::sleep(Duration::from_micros(random.next() % 20_000));
-        let victim = random.next() as usize % pids.len();
+        std::thread::sleep(Duration::from_micros(random.u64(..20_000)));
+        let victim = random.usize(..pids.len());
         end_of(pids[victim]);
         pids[victim] = start(living + deaths);
         deaths += 1;

@@ -20,6 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use net::hex;
 use net::secret::{Domain, Nonce, Secret, Token, random};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
@@ -109,7 +110,7 @@ impl Expected {
     pub(crate) fn number(&self, guest: u16, host: &str) -> std::io::Result<String> {
         let port = self.listener.local_addr()?.port();
         let here = seen_from(host).unwrap_or_else(crate::run::host_name);
-        let digits: String = self.ticket.bytes().iter().map(|b| format!("{b:02x}")).collect();
+        let digits = hex::encode(self.ticket.bytes());
         Ok(format!("{guest}@{here}:{port}/{digits}"))
     }
 
@@ -171,13 +172,7 @@ impl Calling {
         let (host, rest) = number.split_once('@').ok_or_else(odd)?;
         let host = host.parse().map_err(|_| odd())?;
         let (there, digits) = rest.split_once('/').ok_or_else(odd)?;
-        let mut bytes = [0; Secret::BYTES];
-        if digits.len() != 2 * bytes.len() || !digits.is_ascii() {
-            return Err(odd());
-        }
-        for (n, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&digits[2 * n..2 * n + 2], 16).map_err(|_| odd())?;
-        }
+        let bytes = hex::decode(digits).and_then(|bytes| bytes.try_into().ok()).ok_or_else(odd)?;
         let (ticket, nonce) = (Secret::new(bytes), random());
         let failed = |error| format!("cannot call {there}: {error}");
         let stream = TcpStream::connect(there).map_err(failed)?;

@@ -6,6 +6,7 @@
 //! the message in postcard's encoding, in hexadecimal digits.
 
 use fcp::protocol::Protocol;
+use net::hex;
 use pvm::wire::HostInfo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -66,19 +67,13 @@ pub trait Line: Serialize + DeserializeOwned {
     fn to_line(&self) -> String {
         // Postcard fails only on data of unknown length; every message has a length.
         let bytes = postcard::to_allocvec(self).expect("it has a length");
-        let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{} {digits}\n", Self::WORD)
+        format!("{} {}\n", Self::WORD, hex::encode(&bytes))
     }
 
     /// Parses a line. Returns `None` if it is no such message.
     fn parse(line: &str) -> Option<Self> {
-        let digits = line.trim_end().strip_prefix(Self::WORD)?.strip_prefix(' ')?.as_bytes();
-        let digit = |byte: u8| char::from(byte).to_digit(16);
-        let byte = |two: &[u8]| match *two {
-            [high, low] => Some((digit(high)? << 4 | digit(low)?) as u8),
-            _ => None,
-        };
-        let bytes = digits.chunks(2).map(byte).collect::<Option<Vec<u8>>>()?;
+        let digits = line.trim_end().strip_prefix(Self::WORD)?.strip_prefix(' ')?;
+        let bytes = hex::decode(digits)?;
         let (this, rest) = postcard::take_from_bytes(&bytes).ok()?;
         rest.is_empty().then_some(this)
     }
