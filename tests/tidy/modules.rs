@@ -15,7 +15,6 @@ const EXCEPTIONS: &[&str] = &[
     "nagaya-fcp: 10 modules",
     "nagaya-pvmd: 26 modules",
     "nagaya-ofi: 27 modules",
-    "nagaya-coll: 12 modules",
     "nagaya-bench: 35 modules",
 ];
 

@@ -1,26 +1,27 @@
-//! A rank's data as bytes in a row. What has gaps is packed by who gives it, and unpacked by who
-//! takes it: so each rank's types are its own affair, as the standard has it.
+//! A rank's data as contiguous bytes. The sender packs data with gaps, and the receiver unpacks it.
+//! So each rank may use its own types, as MPI's standard allows.
 
 use std::ffi::c_int;
 use std::ptr;
 
-use crate::mpi::{Handle, Mpi, SUCCESS};
+use crate::abi::{Handle, SUCCESS};
+use crate::mpi::Mpi;
 
-/// An error of the MPI's, as its functions return it.
+/// An error code of the MPI.
 pub type Failed = c_int;
 
-/// Most bytes that are packed at once: MPI counts them as an `int`.
+/// Most bytes that are packed at once. MPI counts them by an `int`.
 const PIECE: usize = 1 << 30;
 
-/// So many elements of a type in the program's memory.
+/// Elements of one type in the program's memory.
 #[derive(Clone, Copy)]
 pub struct Elements {
     pub address: *mut u8,
     pub count: usize,
     pub kind: Handle,
-    /// Bytes of one, without gaps.
+    /// Bytes of an element, without gaps.
     size: usize,
-    /// Whether they lie in a row, without gaps.
+    /// True if the elements are contiguous, without gaps.
     is_dense: bool,
 }
 
@@ -29,7 +30,7 @@ fn check(status: c_int) -> Result<(), Failed> {
 }
 
 impl Elements {
-    /// As a call names them.
+    /// Returns the elements that a call names.
     #[inline]
     pub fn new(mpi: &Mpi, address: *mut u8, count: usize, kind: Handle) -> Result<Self, Failed> {
         let kind = mpi.handle(kind);
@@ -40,17 +41,17 @@ impl Elements {
         Ok(Self { address, count, kind, size, is_dense })
     }
 
-    /// How many bytes they are, without gaps.
+    /// Returns the number of bytes, without gaps.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.count * self.size
     }
 
-    /// For others to read.
+    /// Returns the elements as contiguous bytes, which other ranks may read.
     #[inline]
-    pub fn given(&self, mpi: &Mpi, comm: Handle) -> Result<Given, Failed> {
+    pub fn source(&self, mpi: &Mpi, comm: Handle) -> Result<Source, Failed> {
         if self.is_dense {
-            return Ok(Given { address: self.address, _packed: Vec::new() });
+            return Ok(Source { address: self.address, _packed: Vec::new() });
         }
         let mut packed = vec![0; self.bytes()];
         let (mut from, mut to) = (self.address, packed.as_mut_slice());
@@ -58,40 +59,40 @@ impl Elements {
         for count in self.pieces() {
             let (piece, rest) = to.split_at_mut(count * self.size);
             let (length, mut at) = (piece.len() as c_int, 0);
-            // SAFETY: the program's elements, and room for what they are.
+            // SAFETY: the program passed these elements, and `piece` has room for their bytes.
             check(unsafe {
                 let to = piece.as_mut_ptr();
                 (mpi.pack)(from, count as c_int, self.kind, to, length, &mut at, comm)
             })?;
-            assert_eq!(at, length, "what MPI packs is not what it counts");
+            assert_eq!(at, length, "MPI packs as many bytes as it counts");
             from = from.wrapping_offset(count as isize * extent);
             to = rest;
         }
-        Ok(Given { address: packed.as_mut_ptr(), _packed: packed })
+        Ok(Source { address: packed.as_mut_ptr(), _packed: packed })
     }
 
-    /// For what comes.
+    /// Returns contiguous memory for data that arrives for these elements.
     #[inline]
-    pub fn taken(&self) -> Taken {
+    pub fn target(&self) -> Target {
         if self.is_dense {
-            return Taken { address: self.address, packed: Vec::new() };
+            return Target { address: self.address, packed: Vec::new() };
         }
         let mut packed = vec![0; self.bytes()];
-        Taken { address: packed.as_mut_ptr(), packed }
+        Target { address: packed.as_mut_ptr(), packed }
     }
 
-    /// Brings what has come to where it belongs.
+    /// Unpacks the data in `target` into the elements.
     #[inline]
-    pub fn put(&self, mpi: &Mpi, comm: Handle, taken: Taken) -> Result<(), Failed> {
+    pub fn unpack(&self, mpi: &Mpi, comm: Handle, target: Target) -> Result<(), Failed> {
         if self.is_dense {
             return Ok(());
         }
-        let (mut from, mut to) = (taken.packed.as_slice(), self.address);
+        let (mut from, mut to) = (target.packed.as_slice(), self.address);
         let extent = extent(mpi, self.kind)?;
         for count in self.pieces() {
             let (piece, rest) = from.split_at(count * self.size);
             let mut at = 0;
-            // SAFETY: the program's elements, and all of their bytes.
+            // SAFETY: the program passed these elements, and `piece` has all of their bytes.
             check(unsafe {
                 let (from, length) = (piece.as_ptr(), piece.len() as c_int);
                 (mpi.unpack)(from, length, &mut at, to, count as c_int, self.kind, comm)
@@ -102,49 +103,49 @@ impl Elements {
         Ok(())
     }
 
-    /// Counts that can be packed at once.
+    /// Returns the counts of the pieces that are packed at once.
     fn pieces(&self) -> impl Iterator<Item = usize> + use<> {
         let (count, most) = (self.count, (PIECE / self.size.max(1)).max(1));
         (0..count).step_by(most).map(move |first| most.min(count - first))
     }
 }
 
-/// Bytes that others may read.
-pub struct Given {
-    /// Where.
+/// Contiguous bytes that other ranks may read.
+pub struct Source {
+    /// Address of the bytes.
     pub address: *mut u8,
-    /// Keeps them.
+    /// Owns the bytes, if they were packed.
     _packed: Vec<u8>,
 }
 
-/// Room for bytes.
-pub struct Taken {
-    /// Where.
+/// Contiguous memory for data that arrives.
+pub struct Target {
+    /// Address of the memory.
     pub address: *mut u8,
     packed: Vec<u8>,
 }
 
 fn size_of_type(mpi: &Mpi, kind: Handle) -> Result<usize, Failed> {
     let mut size = 0;
-    // SAFETY: writes a number.
+    // SAFETY: MPI writes one number.
     check(unsafe { (mpi.type_size)(kind, &mut size) })?;
     Ok(size.max(0) as usize)
 }
 
 fn extent(mpi: &Mpi, kind: Handle) -> Result<isize, Failed> {
     let (mut lower, mut extent) = (0, 0);
-    // SAFETY: writes two numbers.
+    // SAFETY: MPI writes two numbers.
     check(unsafe { (mpi.type_get_extent)(kind, &mut lower, &mut extent) })?;
     Ok(extent)
 }
 
-/// Whether elements of this type, of which all ranks have the same one, lie in a row without
-/// gaps, in whatever order inside: then how many bytes one is.
-pub fn size_in_a_row(mpi: &Mpi, kind: Handle) -> Result<Option<usize>, Failed> {
+/// Returns the bytes of an element if elements of this type are contiguous without gaps. The order
+/// of the bytes within an element does not matter, since all ranks use the same type.
+pub fn contiguous_size(mpi: &Mpi, kind: Handle) -> Result<Option<usize>, Failed> {
     let size = size_of_type(mpi, kind)?;
     let mut bounds = [0isize; 4];
     let [lower, extent, true_lower, true_extent] = &mut bounds;
-    // SAFETY: each writes two numbers.
+    // SAFETY: each call writes two numbers.
     unsafe {
         check((mpi.type_get_extent)(kind, lower, extent))?;
         check((mpi.type_get_true_extent)(kind, true_lower, true_extent))?;
@@ -153,28 +154,28 @@ pub fn size_in_a_row(mpi: &Mpi, kind: Handle) -> Result<Option<usize>, Failed> {
     Ok((size > 0 && bounds == [0, whole, 0, whole]).then_some(size))
 }
 
-/// Whether the bytes of a type lie in the order that it names them, without gaps: one of MPI's
-/// own, or so many of such in a row. (Of others it is not asked: they are packed.)
+/// Returns true if the bytes of a type are in the order of its definition, without gaps: a
+/// predefined type, or an array of one. Other types are packed.
 fn is_dense(mpi: &Mpi, kind: Handle) -> Result<bool, Failed> {
     let [named, dup, contiguous] = mpi.combiners();
     let Envelope { numbers, others, kinds, combiner } = Envelope::of(mpi, kind)?;
     if combiner == named {
-        return Ok(size_in_a_row(mpi, kind)?.is_some());
+        return Ok(contiguous_size(mpi, kind)?.is_some());
     }
-    let is_row = combiner == dup || combiner == contiguous;
-    if !is_row || numbers > 1 || others != 0 || kinds != 1 {
+    let is_array = combiner == dup || combiner == contiguous;
+    if !is_array || numbers > 1 || others != 0 || kinds != 1 {
         return Ok(false);
     }
     let (mut count, mut of): (c_int, Handle) = (0, 0);
-    // SAFETY: room for as much as was said.
+    // SAFETY: the envelope told these numbers of items.
     check(unsafe {
         (mpi.type_get_contents)(kind, numbers as c_int, 0, 1, &mut count, ptr::null_mut(), &mut of)
     })?;
     let of = &mut mpi.handle(of);
-    let is_own = mpi.types.named(*of).is_some();
-    let answer = if is_own { Ok(true) } else { is_dense(mpi, *of) };
-    if !is_own && !is_named(mpi, *of) {
-        // SAFETY: a handle that was made for us.
+    let is_predefined = mpi.types.named(*of).is_some();
+    let answer = if is_predefined { Ok(true) } else { is_dense(mpi, *of) };
+    if !is_predefined && !is_named(mpi, *of) {
+        // SAFETY: MPI_Type_get_contents made this handle for the caller.
         unsafe { (mpi.type_free)(of) };
     }
     answer
@@ -184,7 +185,7 @@ fn is_named(mpi: &Mpi, kind: Handle) -> bool {
     Envelope::of(mpi, kind).map_or(true, |envelope| envelope.combiner == mpi.combiners()[0])
 }
 
-/// How a type was made: from how many numbers, addresses and large counts, and types.
+/// The envelope of a type: the numbers of integers, of addresses and large counts, and of types.
 struct Envelope {
     numbers: i64,
     others: i64,
@@ -197,7 +198,7 @@ impl Envelope {
         let mut combiner = 0;
         if let Some(get) = mpi.type_get_envelope_c {
             let [mut numbers, mut addresses, mut counts, mut kinds] = [0; 4];
-            // SAFETY: writes five numbers.
+            // SAFETY: MPI writes five numbers.
             check(unsafe {
                 get(kind, &mut numbers, &mut addresses, &mut counts, &mut kinds, &mut combiner)
             })?;
@@ -205,7 +206,7 @@ impl Envelope {
         }
         let [mut numbers, mut addresses, mut kinds] = [0; 3];
         let get = mpi.type_get_envelope;
-        // SAFETY: writes four numbers.
+        // SAFETY: MPI writes four numbers.
         check(unsafe { get(kind, &mut numbers, &mut addresses, &mut kinds, &mut combiner) })?;
         let [numbers, others, kinds] = [numbers, addresses, kinds].map(i64::from);
         Ok(Self { numbers, others, kinds, combiner })

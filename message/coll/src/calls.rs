@@ -1,32 +1,34 @@
-//! MPI's operations under their names. What is wrong with a call, and what is not ours, the MPI
-//! is to say and to do.
+//! The MPI functions that this library exports. Wrong calls, and calls that it does not handle, are
+//! passed to the MPI.
 //!
-//! Also under those of the profiling interface, by which tools that stand before us hand calls
-//! on, and by which Open MPI's Fortran functions call those of C.
+//! The functions also exist under the names of the profiling interface. Tools before this library
+//! call those, and so do Open MPI's Fortran functions.
 
 use std::ffi::{c_char, c_int};
 
+use crate::abi::{Handle, SUCCESS};
 use crate::buffer::{Elements, Failed};
+use crate::counts;
 use crate::exchange::Block;
 use crate::kernel::Kernel;
-use crate::mpi::{Handle, Mpi, SUCCESS, mpi};
-use crate::reduce::Whose;
-use crate::rest;
-use crate::roll;
+use crate::mpi::{Mpi, mpi};
+use crate::reduce::Receivers;
+use crate::registry;
 use crate::team::{self, Team};
+use crate::wait;
 
-/// What a call comes to; `None`: the MPI is to answer it.
+/// The result of a call; `None` if the call is passed to the MPI.
 type Answer = Option<Result<(), Failed>>;
 
 #[inline]
-fn answer(answer: Answer, mpis: impl FnOnce() -> c_int) -> c_int {
+fn answer(answer: Answer, pass_on: impl FnOnce() -> c_int) -> c_int {
     match answer {
         Some(Ok(())) => {
-            rest::finish();
+            wait::finish();
             SUCCESS
         }
         Some(Err(error)) => error,
-        None => mpis(),
+        None => pass_on(),
     }
 }
 
@@ -34,27 +36,27 @@ fn rank_of(team: &Team, root: c_int) -> Option<usize> {
     usize::try_from(root).ok().filter(|&root| root < team.ranks)
 }
 
-/// A function under both of its names.
+/// Defines a function under both of its names.
 macro_rules! both {
     ($name:ident $profiled:ident ($($argument:ident: $type:ty),* $(,)?) $body:block) => {
         /// # Safety
-        /// As MPI's.
+        /// The contract of the function in MPI's standard.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int $body
 
         /// # Safety
-        /// As MPI's.
+        /// The contract of the function in MPI's standard.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
-            // SAFETY: the caller's.
+            // SAFETY: both names have the same contract.
             unsafe { $name($($argument),*) }
         }
     };
 }
 
 both! { MPI_Init PMPI_Init (argc: *mut c_int, argv: *mut *mut *mut c_char) {
-    roll::enter();
-    // SAFETY: the caller's.
+    registry::register();
+    // SAFETY: MPI's function gets the arguments of its caller.
     unsafe { (mpi().init)(argc, argv) }
 } }
 
@@ -64,8 +66,8 @@ both! { MPI_Init_thread PMPI_Init_thread (
     required: c_int,
     provided: *mut c_int,
 ) {
-    roll::enter();
-    // SAFETY: the caller's.
+    registry::register();
+    // SAFETY: MPI's function gets the arguments of its caller.
     unsafe { (mpi().init_thread)(argc, argv, required, provided) }
 } }
 
@@ -74,10 +76,10 @@ both! { MPI_Barrier PMPI_Barrier (comm: Handle) {
     match team::of(mpi.handle(comm)) {
         Some(team) => {
             team.barrier();
-            rest::progress();
+            wait::progress();
             SUCCESS
         }
-        // SAFETY: the caller's.
+        // SAFETY: MPI's function gets the arguments of its caller.
         None => unsafe { (mpi.barrier)(comm) },
     }
 } }
@@ -112,7 +114,7 @@ fn allreduce(
         Err(error) => return Some(Err(error)),
     };
     let from = if from.addr() == mpi.in_place() { to } else { from };
-    Some(team.reduce(mpi, &kernel, from, to, count, Whose::All))
+    Some(team.reduce(mpi, &kernel, from, to, count, Receivers::All))
 }
 
 #[inline]
@@ -133,27 +135,27 @@ fn reduce(
         Err(error) => return Some(Err(error)),
     };
     let from = if from.addr() == mpi.in_place() { to } else { from };
-    Some(team.reduce(mpi, &kernel, from, to, count, Whose::Root(root)))
+    Some(team.reduce(mpi, &kernel, from, to, count, Receivers::Root(root)))
 }
 
-/// A buffer, and what is in each rank's part of it.
+/// A buffer, and the count and type of each rank's part of it.
 type Parts = (*mut u8, i64, Handle);
 
 #[inline]
-fn exchange(mpi: &Mpi, [given, taken]: [Parts; 2], comm: Handle, block: Block) -> Answer {
+fn exchange(mpi: &Mpi, [input, output]: [Parts; 2], comm: Handle, block: Block) -> Answer {
     let team = team::of(mpi.handle(comm))?;
     let elements = |(address, count, kind): Parts, parts: usize| {
         let count = usize::try_from(count).ok()?.checked_mul(parts)?;
         Some(Elements::new(mpi, address, count, kind))
     };
     let parts = if block == Block::Whole { 1 } else { team.ranks };
-    let is_in_place = given.0.addr() == mpi.in_place();
-    let given = if is_in_place { None } else { Some(elements(given, parts)?) };
-    let taken = elements(taken, team.ranks)?;
-    Some(given.transpose().and_then(|given| team.exchange(mpi, given, taken?, block)))
+    let is_in_place = input.0.addr() == mpi.in_place();
+    let input = if is_in_place { None } else { Some(elements(input, parts)?) };
+    let output = elements(output, team.ranks)?;
+    Some(input.transpose().and_then(|input| team.exchange(mpi, input, output?, block)))
 }
 
-/// The operations with counts of this type.
+/// Defines the operations with counts of one type.
 macro_rules! calls {
     ($count:ty, $mpis:expr; $bcast:ident $pbcast:ident, $reduce:ident $preduce:ident,
      $allreduce:ident $pallreduce:ident, $allgather:ident $pallgather:ident,
@@ -163,7 +165,7 @@ macro_rules! calls {
         ) {
             let mpi = mpi();
             answer(bcast(mpi, buffer, count.into(), kind, root, comm), || {
-                // SAFETY: the caller's.
+                // SAFETY: MPI's function gets the arguments of its caller.
                 unsafe { ($mpis(mpi).bcast)(buffer, count, kind, root, comm) }
             })
         } }
@@ -174,7 +176,7 @@ macro_rules! calls {
         ) {
             let mpi = mpi();
             answer(reduce(mpi, [from, to], count.into(), kind, operator, root, comm), || {
-                // SAFETY: the caller's.
+                // SAFETY: MPI's function gets the arguments of its caller.
                 unsafe { ($mpis(mpi).reduce)(from, to, count, kind, operator, root, comm) }
             })
         } }
@@ -185,13 +187,13 @@ macro_rules! calls {
         ) {
             let mpi = mpi();
             answer(allreduce(mpi, [from, to], count.into(), kind, operator, comm), || {
-                // SAFETY: the caller's.
+                // SAFETY: MPI's function gets the arguments of its caller.
                 unsafe { ($mpis(mpi).allreduce)(from, to, count, kind, operator, comm) }
             })
         } }
 
         calls!(@exchange $count, $mpis; $allgather $pallgather allgather, Block::Whole);
-        calls!(@exchange $count, $mpis; $alltoall $palltoall alltoall, Block::Ours);
+        calls!(@exchange $count, $mpis; $alltoall $palltoall alltoall, Block::Own);
     };
     (@exchange $count:ty, $mpis:expr; $name:ident $profiled:ident $operation:ident, $block:expr) => {
         both! { $name $profiled (
@@ -201,7 +203,7 @@ macro_rules! calls {
             let mpi = mpi();
             let parts = [(from, gives.into(), given), (to, takes.into(), taken)];
             answer(exchange(mpi, parts, comm, $block), || {
-                // SAFETY: the caller's.
+                // SAFETY: MPI's function gets the arguments of its caller.
                 unsafe { ($mpis(mpi).$operation)(from, gives, given, to, takes, taken, comm) }
             })
         } }
@@ -214,7 +216,7 @@ calls! {
     MPI_Allgather PMPI_Allgather, MPI_Alltoall PMPI_Alltoall
 }
 calls! {
-    i64, |mpi: &'static Mpi| &mpi.long;
+    i64, |mpi: &'static Mpi| mpi.long.as_ref().unwrap_or(&counts::OPERATIONS);
     MPI_Bcast_c PMPI_Bcast_c, MPI_Reduce_c PMPI_Reduce_c, MPI_Allreduce_c PMPI_Allreduce_c,
     MPI_Allgather_c PMPI_Allgather_c, MPI_Alltoall_c PMPI_Alltoall_c
 }

@@ -1,75 +1,79 @@
-//! All gather, and all to all.
+//! `MPI_Allgather` and `MPI_Alltoall`.
 
 use crate::buffer::{Elements, Failed};
 use crate::mpi::Mpi;
-use crate::seat::{EAGER, Place, Sight};
+use crate::outbox::{DATA_MAX, Location, Published};
 use crate::spread::copy;
 use crate::team::Team;
 
-/// Which block of what a rank gives we take.
+/// The part of each rank's input that this rank receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Block {
-    /// All that it gives: `MPI_Allgather`.
+    /// The whole input: `MPI_Allgather`.
     Whole,
-    /// That for us: `MPI_Alltoall`.
-    Ours,
+    /// The block for this rank: `MPI_Alltoall`.
+    Own,
 }
 
 impl Team {
-    /// `given` is what we give, and `block` of what each rank gives becomes block after block of
-    /// `taken`. `given` may be `None`: in `taken` already, at its place.
+    /// Copies `block` of each rank's input into `output`, in the order of ranks. `input` is this
+    /// rank's; if `None`, it is in `output` already.
     #[inline]
     pub fn exchange(
         &mut self,
         mpi: &Mpi,
-        given: Option<Elements>,
-        taken: Elements,
+        input: Option<Elements>,
+        output: Elements,
         block: Block,
     ) -> Result<(), Failed> {
-        let bytes = taken.bytes() / self.ranks;
-        let to = taken.taken();
-        let gives = match block {
+        let bytes = output.bytes() / self.ranks;
+        let target = output.target();
+        let input_bytes = match block {
             Block::Whole => bytes,
-            Block::Ours => taken.bytes(),
+            Block::Own => output.bytes(),
         };
-        // What we give, and whether it lies where nobody writes.
-        let from = given.unwrap_or(taken).given(mpi, self.comm)?;
-        let mut address = from.address.cast_const();
-        let mut aside = Vec::new();
-        if given.is_none() && block == Block::Whole {
+        let source = input.unwrap_or(output).source(mpi, self.comm)?;
+        let mut address = source.address.cast_const();
+        // Input in the output buffer must not be overwritten before all ranks have read it.
+        let mut copied = Vec::new();
+        if input.is_none() && block == Block::Whole {
             address = address.wrapping_add(self.rank * bytes);
-        } else if given.is_none() && gives > EAGER {
-            // SAFETY: the program's data.
-            aside.extend_from_slice(unsafe { std::slice::from_raw_parts(address, gives) });
-            address = aside.as_ptr();
+        } else if input.is_none() && input_bytes > DATA_MAX {
+            // SAFETY: the program passed this buffer.
+            copied.extend_from_slice(unsafe { std::slice::from_raw_parts(address, input_bytes) });
+            address = copied.as_ptr();
         }
         let step = self.step();
-        let is_shown = gives <= EAGER;
-        if is_shown {
-            // SAFETY: the program's data, which fits.
-            unsafe { self.show_data(step, address, gives) };
+        let is_in_slot = input_bytes <= DATA_MAX;
+        if is_in_slot {
+            // SAFETY: the program passed this data, and it fits into a slot.
+            unsafe { self.publish_data(step, address, input_bytes) };
         } else {
             let from = address.cast_mut();
-            self.show_place(step, Place { from, to: std::ptr::null_mut(), bytes: gives });
+            self.publish_location(
+                step,
+                Location { from, to: std::ptr::null_mut(), bytes: input_bytes },
+            );
         }
         self.meet(step);
         for rank in std::iter::once(self.rank).chain(self.others()) {
-            let (shown, length) = match self.sight(rank, step) {
-                Sight::Data(data, length) => (data, length),
-                Sight::Place(place) => (place.from.cast_const(), place.bytes),
+            let (data, length) = match self.published(rank, step) {
+                Published::Data(data, length) => (data, length),
+                Published::Location(location) => (location.from.cast_const(), location.bytes),
             };
-            let skip = if block == Block::Ours { self.rank * bytes } else { 0 };
-            let (shown, to) = (shown.wrapping_add(skip), to.address.wrapping_add(rank * bytes));
-            if !std::ptr::eq(shown, to) {
-                // SAFETY: what it shows stays until we are through, and there is room.
-                unsafe { copy(shown, to, bytes.min(length.saturating_sub(skip))) };
+            let skip = if block == Block::Own { self.rank * bytes } else { 0 };
+            let (from, to) = (data.wrapping_add(skip), target.address.wrapping_add(rank * bytes));
+            if !std::ptr::eq(from, to) {
+                // SAFETY: published data stays until this rank is done, and the output buffer has a
+                // block for each rank.
+                unsafe { copy(from, to, bytes.min(length.saturating_sub(skip))) };
             }
         }
-        if is_shown {
-            self.through()
+        if is_in_slot {
+            self.finish()
         } else {
-            self.part()
+            self.finish_all()
         }
-        taken.put(mpi, self.comm, to)
+        output.unpack(mpi, self.comm, target)
     }
 }

@@ -1,22 +1,23 @@
-//! The loops of reductions: our own for the common operators on the common numbers, the MPI's
-//! for all others.
+//! The loops of reductions: this library's for common operators on common numbers, the MPI's for
+//! all others.
 
 use std::ffi::c_int;
 
-use crate::buffer::{Failed, size_in_a_row};
-use crate::mpi::{Handle, Mpi, SUCCESS};
+use crate::abi::{Handle, SUCCESS};
+use crate::buffer::{Failed, contiguous_size};
+use crate::mpi::Mpi;
 use crate::spread::copy;
 use crate::types::{Function, Number, Operator};
 
-/// `to[i] = left[i] op right[i]`, so many of them. `to` may be `right`.
+/// `to[i] = left[i] op right[i]` for a number of elements. `to` may be `right`.
 type Loop = unsafe fn(*mut u8, *const u8, *const u8, usize);
 
-/// How elements are put together.
+/// The loop that combines elements of one type by one operator.
 #[derive(Clone, Copy)]
 pub struct Kernel {
     /// Bytes of an element.
     pub size: usize,
-    /// Whether the order does not matter.
+    /// True if the order of operands does not matter.
     pub is_commutative: bool,
     own: Option<Loop>,
     kind: Handle,
@@ -24,21 +25,21 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// For this type and operator; `None`: the MPI is to do it, or to say why not. The answer is
-    /// the same for all ranks, since they must name the same.
+    /// Returns the kernel of a type and an operator. `None`: the MPI runs the operation, or returns
+    /// the error. All ranks get the same result, since they must pass the same operator.
     #[inline]
     pub fn new(mpi: &Mpi, kind: Handle, operator: Handle) -> Result<Option<Self>, Failed> {
         let (kind, operator) = (mpi.handle(kind), mpi.handle(operator));
         let named = mpi.types.named(kind);
         let kernel = match (mpi.types.function(operator), named) {
-            (Function::Own(function), Some(named)) if function.is_for(named.class) => {
+            (Function::Predefined(function), Some(named)) if function.is_for(named.class) => {
                 let own = named.number.and_then(|number| own_loop(function, number));
                 Self { size: named.size, is_commutative: true, own, kind, operator }
             }
-            (Function::Users, _) => {
+            (Function::User, _) => {
                 let size = match named {
                     Some(named) => Some(named.size),
-                    None => size_in_a_row(mpi, kind)?,
+                    None => contiguous_size(mpi, kind)?,
                 };
                 let Some(size) = size else { return Ok(None) };
                 Self { size, is_commutative: false, own: None, kind, operator }
@@ -48,10 +49,10 @@ impl Kernel {
         Ok(Some(kernel))
     }
 
-    /// `to = left op right`, so many elements.
+    /// Computes `to = left op right` for `count` elements.
     ///
     /// # Safety
-    /// All have room for them. `to` is `right`, or apart from both.
+    /// All three have `count` elements. `to` is `right`, or overlaps neither.
     #[inline]
     pub unsafe fn combine(
         &self,
@@ -62,23 +63,26 @@ impl Kernel {
         count: usize,
     ) -> Result<(), Failed> {
         if let Some(own) = self.own {
-            // SAFETY: the caller's promise.
+            // SAFETY: this function has the contract of the loop.
             unsafe { own(to, left, right, count) };
             return Ok(());
         }
         if !std::ptr::eq(to, right) {
-            // SAFETY: apart, says the caller.
+            // SAFETY: both have `count` elements, and `to` does not overlap `right` if it is not
+            // `right`.
             unsafe { copy(right, to, count * self.size) };
         }
-        // SAFETY: the caller's promise; pieces are small, so the count fits.
+        // SAFETY: both have `count` elements. Pieces are small, so the count fits into an `int`.
         let status =
             unsafe { (mpi.reduce_local)(left, to, count as c_int, self.kind, self.operator) };
         if status == SUCCESS { Ok(()) } else { Err(status) }
     }
 }
 
+/// Computes `to[i] = combine(left[i], right[i])` for `count` elements.
+///
 /// # Safety
-/// As [`Kernel::combine`]; elements of type `T`, perhaps not aligned.
+/// The contract of [`Kernel::combine`], for elements of type `T`, which need not be aligned.
 #[inline(always)]
 unsafe fn each<T: Copy>(
     to: *mut u8,
@@ -88,7 +92,8 @@ unsafe fn each<T: Copy>(
     combine: impl Fn(T, T) -> T,
 ) {
     let (to, left, right) = (to.cast::<T>(), left.cast::<T>(), right.cast::<T>());
-    // SAFETY: the caller's promise. Each is read before it is written.
+    // SAFETY: all three have `count` elements. If `to` is `right`, each element is read before it
+    // is written.
     unsafe {
         for i in 0..count {
             let value = combine(left.add(i).read_unaligned(), right.add(i).read_unaligned());
@@ -101,7 +106,7 @@ macro_rules! loops {
     ($($name:ident: $combine:expr;)*) => {
         $(
             /// # Safety
-            /// As [`each`].
+            /// The contract of [`each`].
             unsafe fn $name<T: Numeric>(
                 to: *mut u8,
                 left: *const u8,
@@ -109,7 +114,7 @@ macro_rules! loops {
                 count: usize,
             ) {
                 /// # Safety
-                /// As [`each`]; and the processor has AVX2.
+                /// The contract of [`each`], and the processor has AVX2.
                 #[cfg(target_arch = "x86_64")]
                 #[target_feature(enable = "avx2")]
                 unsafe fn wide<T: Numeric>(
@@ -118,25 +123,25 @@ macro_rules! loops {
                     right: *const u8,
                     count: usize,
                 ) {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: this function has the contract of `each`.
                     unsafe { each::<T>(to, left, right, count, $combine) }
                 }
                 #[cfg(target_arch = "x86_64")]
-                if count >= WIDE && std::arch::is_x86_feature_detected!("avx2") {
-                    // SAFETY: the caller's promise, and it has AVX2.
+                if count >= WIDE_MIN && std::arch::is_x86_feature_detected!("avx2") {
+                    // SAFETY: this function has the contract of `each`, and the processor has AVX2.
                     return unsafe { wide::<T>(to, left, right, count) };
                 }
-                // SAFETY: the caller's promise.
+                // SAFETY: this function has the contract of `each`.
                 unsafe { each::<T>(to, left, right, count, $combine) }
             }
         )*
     };
 }
 
-/// From so many elements on wide registers are worth the question.
-const WIDE: usize = 64;
+/// Number of elements from which on AVX2 is worth the check for it.
+const WIDE_MIN: usize = 64;
 
-/// A number that we calculate with.
+/// A number that this library reduces.
 trait Numeric: Copy + PartialOrd {
     fn sum(self, other: Self) -> Self;
     fn product(self, other: Self) -> Self;

@@ -1,30 +1,39 @@
-//! libnagaya-coll.so (LD_PRELOAD): MPI's collective operations between the tasks of one space,
-//! in which each rank reads its peers' buffers in place.
+//! libnagaya-coll.so (LD_PRELOAD): MPI's collective operations between the tasks of one space, in
+//! which each rank reads its peers' buffers in place.
 //!
-//! The library stands before the MPI, as the standard's profiling interface allows: it has the
-//! operations under their names (`calls`), and what it does not do itself it hands to the MPI's
-//! own (`mpi`). So any MPI will do, unchanged. A program sees only names that its MPI has, too
-//! (`visibility`).
+//! The library comes before the MPI, as the profiling interface of MPI's standard allows. It
+//! exports the operations under their names, and passes other calls on. So it works with any MPI,
+//! unchanged.
 //!
-//! A communicator whose ranks are all tasks of one space (`roll` says so) has a `team` from its
-//! first operation on. Each rank has a `seat` there, in its own memory, on which it shows what the
-//! others are to read; operations are numbered, so one word a rank says how far it is. `spread`,
-//! `reduce` and `exchange` are the operations. `buffer` is a rank's data as bytes in a row, `types`
-//! what MPI's own types and operators are, `kernel` the loops for the common ones, `rest` how a
-//! rank waits.
+//! A communicator whose ranks are all tasks of one space has a team from its first operation on.
+//! Each rank of a team has an outbox in its own memory. It publishes data there that the other
+//! ranks read. Steps of operations are numbered, so one word of a rank tells its progress.
+//!
+//! | module | topic |
+//! |---|---|
+//! | `abi`, `library`, `types`, `mpi` | the MPI's binary interface, symbols, types, functions |
+//! | `counts` | 64-bit counts for an MPI without them |
+//! | `elf`, `visibility` | which names a program sees |
+//! | `registry` | the ranks of the space that have this library |
+//! | `outbox`, `wait`, `team` | publication of data, waiting, the ranks of a communicator |
+//! | `buffer`, `kernel` | data as contiguous bytes, loops of reductions |
+//! | `spread`, `reduce`, `exchange` | the operations |
+//! | `calls` | the exported functions |
 
+mod abi;
 mod buffer;
 mod calls;
+mod counts;
 mod elf;
 mod exchange;
 mod kernel;
+mod library;
 mod mpi;
-mod narrow;
+mod outbox;
 mod reduce;
-mod rest;
-mod roll;
-mod seat;
+mod registry;
 mod spread;
 mod team;
 mod types;
 mod visibility;
+mod wait;

@@ -1,32 +1,34 @@
 //! Reductions.
 //!
-//! Small data is shown, and who needs the result puts it together. Of large data each rank puts
-//! together a slice, out of all the ranks' buffers, and writes it into those of who wants it.
+//! Ranks publish small data, and each receiver of the result combines it. Of large data each rank
+//! combines a slice from the buffers of all ranks, and writes it into those of the receivers.
 
 use std::ops::Range;
 
 use crate::buffer::Failed;
 use crate::kernel::Kernel;
 use crate::mpi::Mpi;
-use crate::seat::{EAGER, Place, Sight};
+use crate::outbox::{DATA_MAX, Location, Published};
 use crate::spread::copy;
 use crate::team::Team;
 
-/// Bytes that are put together at once: they stay in the cache meanwhile.
+/// Bytes that are combined at once. They stay in the cache meanwhile.
 const PIECE: usize = 16 << 10;
-/// Slices begin at multiples of so many bytes.
+/// Slices begin at multiples of this number of bytes.
 const LINE: usize = 64;
 
-/// Who gets the result.
+/// The ranks that receive the result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whose {
+pub enum Receivers {
+    /// All ranks: `MPI_Allreduce`.
     All,
+    /// One rank: `MPI_Reduce`.
     Root(usize),
 }
 
 impl Team {
-    /// `MPI_Allreduce` and `MPI_Reduce`: `from` is our own part, and `to` where the result goes,
-    /// if we get it; they may be the same.
+    /// `MPI_Allreduce` and `MPI_Reduce`. `from` is this rank's input. `to` is its output buffer, if
+    /// it receives the result. The two may be the same.
     #[inline]
     pub fn reduce(
         &mut self,
@@ -35,56 +37,56 @@ impl Team {
         from: *const u8,
         to: *mut u8,
         count: usize,
-        whose: Whose,
+        receivers: Receivers,
     ) -> Result<(), Failed> {
-        if count * kernel.size <= EAGER {
-            self.reduce_shown(mpi, kernel, from, to, count, whose)
+        if count * kernel.size <= DATA_MAX {
+            self.reduce_published(mpi, kernel, from, to, count, receivers)
         } else {
-            self.reduce_slices(mpi, kernel, from, to, count, whose)
+            self.reduce_slices(mpi, kernel, from, to, count, receivers)
         }
     }
 
-    fn reduce_shown(
+    fn reduce_published(
         &mut self,
         mpi: &Mpi,
         kernel: &Kernel,
         from: *const u8,
         to: *mut u8,
         count: usize,
-        whose: Whose,
+        receivers: Receivers,
     ) -> Result<(), Failed> {
         let step = self.step();
-        // SAFETY: the program's data, which fits.
-        unsafe { self.show_data(step, from, count * kernel.size) };
-        match whose {
-            Whose::All => self.meet(step),
-            Whose::Root(root) if root == self.rank => {
+        // SAFETY: the program passed this data, and it fits into a slot.
+        unsafe { self.publish_data(step, from, count * kernel.size) };
+        match receivers {
+            Receivers::All => self.meet(step),
+            Receivers::Root(root) if root == self.rank => {
                 for other in self.others() {
-                    self.await_sight(other, step);
+                    self.await_published(other, step);
                 }
             }
-            Whose::Root(_) => {
-                self.through();
+            Receivers::Root(_) => {
+                self.finish();
                 return Ok(());
             }
         }
-        let shown = |rank| match self.sight(rank, step) {
-            Sight::Data(data, _) => data,
-            Sight::Place(place) => place.from.cast_const(),
+        let input = |rank| match self.published(rank, step) {
+            Published::Data(data, _) => data,
+            Published::Location(location) => location.from.cast_const(),
         };
-        // From the right, so that the order is that of the ranks whatever the operator. Our own
-        // part was shown, so its place may be written.
+        // From the right, so that the order is that of the ranks for any operator. This rank's
+        // input is in its outbox, so `to` may overwrite `from`.
         let last = self.ranks - 1;
-        // SAFETY: all that was shown stays until we are through; `to` is apart from it.
+        // SAFETY: published data stays until this rank is done, and `to` does not overlap it.
         let done = unsafe {
-            let first = kernel.combine(mpi, to, shown(last - 1), shown(last), count);
+            let first = kernel.combine(mpi, to, input(last - 1), input(last), count);
             first.and_then(|()| {
                 (0..last - 1)
                     .rev()
-                    .try_for_each(|rank| kernel.combine(mpi, to, shown(rank), to, count))
+                    .try_for_each(|rank| kernel.combine(mpi, to, input(rank), to, count))
             })
         };
-        self.through();
+        self.finish();
         done
     }
 
@@ -95,17 +97,17 @@ impl Team {
         from: *const u8,
         to: *mut u8,
         count: usize,
-        whose: Whose,
+        receivers: Receivers,
     ) -> Result<(), Failed> {
         let step = self.step();
         let bytes = count * kernel.size;
-        self.show_place(step, Place { from: from.cast_mut(), to, bytes });
+        self.publish_location(step, Location { from: from.cast_mut(), to, bytes });
         self.meet(step);
-        let places: Vec<Place> = (0..self.ranks)
-            .map(|rank| match self.sight(rank, step) {
-                Sight::Place(place) => place,
-                Sight::Data(data, bytes) => {
-                    Place { from: data.cast_mut(), to: std::ptr::null_mut(), bytes }
+        let locations: Vec<Location> = (0..self.ranks)
+            .map(|rank| match self.published(rank, step) {
+                Published::Location(location) => location,
+                Published::Data(data, bytes) => {
+                    Location { from: data.cast_mut(), to: std::ptr::null_mut(), bytes }
                 }
             })
             .collect();
@@ -113,31 +115,31 @@ impl Team {
         let mut done = Ok(());
         for first in slice.clone().step_by((PIECE / kernel.size).max(1)) {
             let piece = first..slice.end.min(first + (PIECE / kernel.size).max(1));
-            done = done.and(self.reduce_piece(mpi, kernel, &places, piece, whose));
+            done = done.and(self.reduce_piece(mpi, kernel, &locations, piece, receivers));
         }
-        self.part();
+        self.finish_all();
         done
     }
 
-    /// Puts elements of all ranks' buffers together.
+    /// Combines elements of all ranks' buffers.
     fn reduce_piece(
         &mut self,
         mpi: &Mpi,
         kernel: &Kernel,
-        places: &[Place],
+        locations: &[Location],
         piece: Range<usize>,
-        whose: Whose,
+        receivers: Receivers,
     ) -> Result<(), Failed> {
         let (ranks, at) = (self.ranks, piece.start * kernel.size);
         let (count, bytes) = (piece.len(), piece.len() * kernel.size);
-        let home = match whose {
-            Whose::All => self.rank,
-            Whose::Root(root) => root,
+        let home = match receivers {
+            Receivers::All => self.rank,
+            Receivers::Root(root) => root,
         };
-        let from = |rank: usize| places[rank].from.wrapping_add(at).cast_const();
-        let target = places[home].to.wrapping_add(at);
-        // An operand that lies where the result goes must be taken first. Where the order
-        // matters, the result is made elsewhere.
+        let from = |rank: usize| locations[rank].from.wrapping_add(at).cast_const();
+        let target = locations[home].to.wrapping_add(at);
+        // The operand in the result's buffer must come first. If the order matters, the result is
+        // built in scratch memory.
         let is_in_place = std::ptr::eq(from(home), target);
         let (to, last) = match (kernel.is_commutative, is_in_place) {
             (true, _) => (target, home),
@@ -148,8 +150,8 @@ impl Team {
             }
         };
         let before = |steps: usize| from((last + ranks - steps) % ranks);
-        // SAFETY: all give and take as much, and wait until all are through; nobody else writes
-        // this piece, nor reads it any more.
+        // SAFETY: all ranks have buffers of this size, and wait until all ranks are done. Only this
+        // rank writes or reads this piece now.
         unsafe {
             kernel.combine(mpi, to, before(1), from(last), count)?;
             for steps in 2..ranks {
@@ -158,9 +160,9 @@ impl Team {
             if to != target {
                 copy(to, target, bytes);
             }
-            if whose == Whose::All {
+            if receivers == Receivers::All {
                 for other in self.others() {
-                    copy(target, places[other].to.wrapping_add(at), bytes);
+                    copy(target, locations[other].to.wrapping_add(at), bytes);
                 }
             }
         }
@@ -168,8 +170,8 @@ impl Team {
     }
 }
 
-/// The elements that a rank puts together: as many as the others, in whole cache lines as far as
-/// elements allow.
+/// Returns the elements that a rank combines: an equal share, in whole cache lines if the size of
+/// an element allows it.
 fn slice(count: usize, size: usize, rank: usize, ranks: usize) -> Range<usize> {
     let whole = (LINE / size).max(1);
     let each = count.div_ceil(ranks).next_multiple_of(whole);

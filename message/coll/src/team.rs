@@ -1,9 +1,9 @@
-//! The ranks of a communicator, if all are tasks of one space.
+//! The team: the ranks of a communicator, if all are tasks of one space.
 //!
-//! At the first operation on a communicator its ranks agree by the MPI's own operations whether
-//! they are a team, and tell each other where their seats are. The communicator keeps the answer
-//! as an attribute, whose callbacks say when it ends; each thread remembers the last that it
-//! asked for.
+//! At the first operation on a communicator, its ranks agree by the MPI's own operations whether
+//! they form a team, and exchange the addresses of their outboxes. An attribute of the communicator
+//! keeps the result, and its callback frees it. Each thread caches the result for its last
+//! communicator.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -19,134 +19,137 @@ use control::hold::{Hold, KEEP};
 use control::{ThisTask, this_task};
 use sync::wait::WaitPolicy;
 
-use crate::mpi::{Handle, Mpi, SUCCESS, mpi};
-use crate::rest;
-use crate::roll;
-use crate::seat::{self, Place, SLOTS, Seat, Sight};
+use crate::abi::{Handle, SUCCESS};
+use crate::mpi::{Mpi, mpi};
+use crate::outbox::{self, Location, Outbox, Published, SLOTS};
+use crate::registry;
+use crate::wait;
 
-/// Most ranks of a team: each holds all others, and can hold as many.
+/// Most ranks of a team: a task can hold as many others at once.
 const RANKS_MAX: usize = 128;
 
-/// What a communicator is to us.
-enum Kind {
+/// The way in which the operations of a communicator run.
+enum Mode {
+    /// In place, by this library.
     Team(Team),
-    /// All operations are the MPI's own.
-    Foreign,
+    /// By the MPI.
+    Mpi,
 }
 
 /// One rank's part of a team.
 pub struct Team {
-    /// As the MPI calls it.
+    /// The communicator's handle.
     pub comm: Handle,
-    /// Our rank.
+    /// The rank of this task.
     pub rank: usize,
-    /// How many there are.
+    /// Number of ranks.
     pub ranks: usize,
-    seats: Box<[&'static Seat]>,
-    /// More tasks than processors: ranks meet at one of them, so that the others wake once.
+    outboxes: Box<[&'static Outbox]>,
+    /// There are more tasks than processors: ranks meet at rank 0, so that each wakes once.
     is_crowded: bool,
-    /// The last step.
+    /// The last step begun.
     number: u64,
-    /// All are through with the steps up to this one.
-    all_through: u64,
+    /// The step up to which all ranks are known to be done.
+    all_done: u64,
     policy: WaitPolicy,
-    /// Room for intermediate results.
+    /// Memory for intermediate results.
     pub scratch: Vec<u8>,
-    /// So that nobody's memory vanishes while we look at it.
+    /// Keeps the memory of the other ranks mapped.
     _holds: Vec<Arc<Hold>>,
 }
 
-/// Communicators that have ended; what a thread remembers from before is of no use.
+/// Number of communicators that have ended. A cache from before the last end is invalid.
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Clone, Copy)]
-struct Remembered {
+struct Cached {
     comm: Handle,
     ended: u64,
-    kind: *mut Kind,
+    mode: *mut Mode,
 }
 
 thread_local! {
-    static LAST: Cell<Remembered> =
-        const { Cell::new(Remembered { comm: 0, ended: u64::MAX, kind: ptr::null_mut() }) };
+    static LAST: Cell<Cached> =
+        const { Cell::new(Cached { comm: 0, ended: u64::MAX, mode: ptr::null_mut() }) };
 }
 
-/// The team of a communicator, for one operation of this thread's; `None`: the MPI is to do it.
+/// Returns the team of a communicator for one operation of this thread; `None` if the MPI runs the
+/// operation.
 #[inline]
 pub fn of(comm: Handle) -> Option<&'static mut Team> {
     let last = LAST.get();
-    let kind = match last.comm == comm && last.ended == ENDED.load(Acquire) {
-        true => last.kind,
+    let mode = match last.comm == comm && last.ended == ENDED.load(Acquire) {
+        true => last.mode,
         false => find(comm)?,
     };
-    // SAFETY: the communicator lives, else the word above had changed; and no other thread may
-    // use it meanwhile, says the standard.
-    match unsafe { &mut *kind } {
-        Kind::Team(team) => Some(team),
-        Kind::Foreign => None,
+    // SAFETY: `find` allocated it. The communicator lives, or `ENDED` would have changed. By MPI's
+    // standard no other thread uses the communicator during a collective operation.
+    match unsafe { &mut *mode } {
+        Mode::Team(team) => Some(team),
+        Mode::Mpi => None,
     }
 }
 
 #[cold]
-fn find(comm: Handle) -> Option<*mut Kind> {
+fn find(comm: Handle) -> Option<*mut Mode> {
     let mpi = mpi();
     if mpi.abi.is_none() || comm == mpi.comm_null() || !mpi.is_running() {
         return None;
     }
     let key = key(mpi)?;
     let ended = ENDED.load(Acquire);
-    let (mut kind, mut is_known): (*mut Kind, c_int) = (ptr::null_mut(), 0);
-    // SAFETY: writes a pointer and a number.
-    unsafe { (mpi.comm_get_attr)(comm, key, (&raw mut kind).cast(), &mut is_known) };
+    let (mut mode, mut is_known): (*mut Mode, c_int) = (ptr::null_mut(), 0);
+    // SAFETY: MPI writes the attribute, which is a pointer, and a flag.
+    unsafe { (mpi.comm_get_attr)(comm, key, (&raw mut mode).cast(), &mut is_known) };
     if is_known == 0 {
         let made = match Team::gather(mpi, comm) {
-            Some(team) => Kind::Team(team),
-            None => Kind::Foreign,
+            Some(team) => Mode::Team(team),
+            None => Mode::Mpi,
         };
         log(mpi, comm, &made);
-        kind = Box::into_raw(Box::new(made));
-        // SAFETY: the callbacks are those of the key.
-        if unsafe { (mpi.comm_set_attr)(comm, key, kind.cast()) } != SUCCESS {
-            // A leak, as `Kind::Foreign` would be at each operation.
+        mode = Box::into_raw(Box::new(made));
+        // SAFETY: the callbacks of this key expect such a pointer.
+        if unsafe { (mpi.comm_set_attr)(comm, key, mode.cast()) } != SUCCESS {
+            // Leaks the mode: MPI may keep the pointer.
             return None;
         }
     }
-    LAST.set(Remembered { comm, ended, kind });
-    Some(kind)
+    LAST.set(Cached { comm, ended, mode });
+    Some(mode)
 }
 
-/// Says what a communicator of several ranks is to us, once for all of them, to who has asked.
-fn log(mpi: &Mpi, comm: Handle, kind: &Kind) {
+/// Prints the mode of a communicator with several ranks, at rank 0, if NAGAYA_COLL_LOG is set.
+fn log(mpi: &Mpi, comm: Handle, mode: &Mode) {
     if std::env::var_os("NAGAYA_COLL_LOG").is_none_or(|value| value.is_empty()) {
         return;
     }
     let (mut rank, mut ranks): (c_int, c_int) = (0, 0);
-    // SAFETY: each writes a number.
+    // SAFETY: each writes one number.
     unsafe {
         (mpi.comm_rank)(comm, &mut rank);
         (mpi.comm_size)(comm, &mut ranks);
     }
-    let how = match kind {
-        Kind::Team(_) => "in place",
-        Kind::Foreign => "by the MPI: not all are tasks of one space, with this library",
+    let how = match mode {
+        Mode::Team(_) => "in place",
+        Mode::Mpi => "by the MPI: not all are tasks of one space, with this library",
     };
     if rank == 0 && ranks > 1 {
         let _ = writeln!(std::io::stderr(), "nagaya-coll: operations of {ranks} ranks: {how}");
     }
 }
 
-/// The key of the attribute.
+/// Returns the key of the attribute.
 fn key(mpi: &Mpi) -> Option<c_int> {
     static KEY: OnceLock<Option<c_int>> = OnceLock::new();
     *KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: the callbacks are of these types.
+        // SAFETY: the callbacks have the types that MPI demands.
         let made = unsafe { (mpi.comm_create_keyval)(copy, delete, &mut key, ptr::null_mut()) };
         (made == SUCCESS).then_some(key)
     })
 }
 
-/// A duplicate is a communicator of its own.
+/// Does not copy the attribute to a duplicate, which gets its own team.
 extern "C" fn copy(
     _: Handle,
     _: c_int,
@@ -155,66 +158,67 @@ extern "C" fn copy(
     _: *mut c_void,
     is_copied: *mut c_int,
 ) -> c_int {
-    // SAFETY: MPI's.
+    // SAFETY: MPI passes a pointer to a flag.
     unsafe { *is_copied = 0 };
     SUCCESS
 }
 
-extern "C" fn delete(_: Handle, _: c_int, kind: *mut c_void, _: *mut c_void) -> c_int {
+/// Frees the team of a communicator that ends.
+extern "C" fn delete(_: Handle, _: c_int, mode: *mut c_void, _: *mut c_void) -> c_int {
     ENDED.fetch_add(1, Release);
-    // SAFETY: from `find`; nobody uses the communicator any more.
-    drop(unsafe { Box::from_raw(kind.cast::<Kind>()) });
+    // SAFETY: the attribute is a box of `find`. The communicator is not used any more.
+    drop(unsafe { Box::from_raw(mode.cast::<Mode>()) });
     SUCCESS
 }
 
-/// What a rank tells the others. Without padding: all of it is sent.
+/// The data about a rank that the ranks exchange. It has no padding, since all bytes are sent.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Card {
-    /// Where its seat is; 0: it is not the task that it was taken for.
-    seat: u64,
+struct Announcement {
+    /// Address of the rank's outbox; 0 if the rank is not the expected task.
+    outbox: u64,
     id: u32,
     generation: u32,
-    /// Whose addresses mean the same to all.
+    /// The domain. All ranks of a team are in one, where addresses have one meaning.
     domain: u32,
     is_crowded: u32,
 }
 
-impl Card {
-    fn of(task: &ThisTask, seat: &'static Seat) -> Option<Self> {
-        let us = task.control.identity(task.id)?;
-        // SAFETY: a plain question.
+impl Announcement {
+    fn of(task: &ThisTask, outbox: &'static Outbox) -> Option<Self> {
+        let own = task.control.identity(task.id)?;
+        // SAFETY: sysconf(3) has no preconditions.
         let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }.max(1);
         Some(Self {
-            seat: ptr::from_ref(seat) as u64,
-            id: us.id,
-            generation: us.generation,
-            domain: task.control.domain_of(us.id),
+            outbox: ptr::from_ref(outbox) as u64,
+            id: own.id,
+            generation: own.generation,
+            domain: task.control.domain_of(own.id),
             is_crowded: (i64::from(task.control.tasks_high()) > processors).into(),
         })
     }
 }
 
-/// Whom we hold, by ID: one word for each task, however many communicators there are.
+/// The holds on other tasks by ID. All communicators share one hold for each task.
 static HELD: Mutex<Option<HashMap<u32, Weak<Hold>>>> = Mutex::new(None);
 
-fn hold(task: &ThisTask, whom: Identity) -> Option<Arc<Hold>> {
+fn hold(task: &ThisTask, other: Identity) -> Option<Arc<Hold>> {
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     let held = held.get_or_insert_default();
-    // Whom we hold lives on under its ID.
-    if let Some(hold) = held.get(&whom.id).and_then(Weak::upgrade) {
+    // A held task keeps its ID.
+    if let Some(hold) = held.get(&other.id).and_then(Weak::upgrade) {
         return Some(hold);
     }
-    let hold = Arc::new(task.hold(whom, KEEP).ok()?);
-    held.insert(whom.id, Arc::downgrade(&hold));
+    let hold = Arc::new(task.hold(other, KEEP).ok()?);
+    held.insert(other.id, Arc::downgrade(&hold));
     Some(hold)
 }
 
 impl Team {
-    /// Agrees with the other ranks, who do the same, whether they are a team.
+    /// Agrees with the other ranks of a communicator whether they form a team. All ranks call this.
     fn gather(mpi: &Mpi, comm: Handle) -> Option<Self> {
         let (mut is_inter, mut rank, mut ranks): (c_int, c_int, c_int) = (0, 0, 0);
-        // SAFETY: each writes a number.
+        // SAFETY: each writes one number.
         unsafe {
             (mpi.comm_test_inter)(comm, &mut is_inter);
             (mpi.comm_rank)(comm, &mut rank);
@@ -224,58 +228,59 @@ impl Team {
         if is_inter != 0 || !(2..=RANKS_MAX).contains(&ranks) {
             return None;
         }
-        // Whoever is on the roll comes here, too.
-        let (tasks, task) = (roll::tasks(mpi, comm, ranks)?, this_task()?);
-        let seat = seat::take();
-        let ours = Card::of(&task, seat).unwrap_or_default();
-        let mut cards = vec![Card::default(); ranks];
-        let (size, byte) = (size_of::<Card>() as c_int, mpi.types.byte);
-        let (from, to) = (ptr::from_ref(&ours).cast(), cards.as_mut_ptr().cast());
-        // SAFETY: `cards` has room for what all send.
+        // Every registered rank gets to this line.
+        let (tasks, task) = (registry::tasks(mpi, comm, ranks)?, this_task()?);
+        let outbox = outbox::take();
+        let own = Announcement::of(&task, outbox).unwrap_or_default();
+        let mut all = vec![Announcement::default(); ranks];
+        let (size, byte) = (size_of::<Announcement>() as c_int, mpi.types.byte);
+        let (from, to) = (ptr::from_ref(&own).cast(), all.as_mut_ptr().cast());
+        // SAFETY: `all` has room for the announcements of all ranks.
         let done = unsafe { (mpi.short.allgather)(from, size, byte, to, size, byte, comm) };
-        let domain = cards[0].domain;
-        let is_near = |(card, task): (&Card, &u32)| {
-            card.seat != 0 && card.id == *task && card.domain == domain
+        let domain = all[0].domain;
+        let is_member = |(one, task): (&Announcement, &u32)| {
+            one.outbox != 0 && one.id == *task && one.domain == domain
         };
-        if done != SUCCESS || !cards.iter().zip(&tasks).all(is_near) {
-            seat::give(seat, 0);
+        if done != SUCCESS || !all.iter().zip(&tasks).all(is_member) {
+            outbox::give(outbox, 0);
             return None;
         }
-        // All say the same so far. Now some may fail to hold one that ends.
-        let others = || cards.iter().enumerate().filter(|(other, _)| *other != rank);
+        // All ranks have the same result so far. A rank may fail to hold a task that just ended.
+        let others = || all.iter().enumerate().filter(|(other, _)| *other != rank);
         let held: Option<Vec<_>> = others()
-            .map(|(_, card)| hold(&task, Identity { id: card.id, generation: card.generation }))
+            .map(|(_, one)| hold(&task, Identity { id: one.id, generation: one.generation }))
             .collect();
-        let (mine, mut all): (c_int, c_int) = (held.is_some().into(), 0);
-        let (from, to) = (ptr::from_ref(&mine).cast(), (&raw mut all).cast());
-        // SAFETY: a number each.
+        let (holds_all, mut all_hold): (c_int, c_int) = (held.is_some().into(), 0);
+        let (from, to) = (ptr::from_ref(&holds_all).cast(), (&raw mut all_hold).cast());
+        // SAFETY: both are one `int`.
         let done =
             unsafe { (mpi.short.allreduce)(from, to, 1, mpi.types.int, mpi.types.min, comm) };
-        let Some(holds) = held.filter(|_| done == SUCCESS && all == 1) else {
-            seat::give(seat, 0);
+        let Some(holds) = held.filter(|_| done == SUCCESS && all_hold == 1) else {
+            outbox::give(outbox, 0);
             return None;
         };
-        rest::prepare(mpi);
-        let seats = cards.iter().map(|card| {
-            let seat = ptr::with_exposed_provenance::<Seat>(card.seat as usize);
-            // SAFETY: its rank says so, keeps it while we are on the team, and we hold it.
-            unsafe { &*seat }
+        wait::prepare(mpi);
+        let outboxes = all.iter().map(|one| {
+            let outbox = ptr::with_exposed_provenance::<Outbox>(one.outbox as usize);
+            // SAFETY: the rank announced this address of its outbox, and keeps the outbox until
+            // this rank leaves it. The hold keeps the rank's memory mapped.
+            unsafe { &*outbox }
         });
         Some(Self {
             comm,
             rank,
             ranks,
-            seats: seats.collect(),
-            is_crowded: cards.iter().any(|card| card.is_crowded != 0),
+            outboxes: outboxes.collect(),
+            is_crowded: all.iter().any(|one| one.is_crowded != 0),
             number: 0,
-            all_through: 0,
+            all_done: 0,
             policy: WaitPolicy::default(),
             scratch: Vec::new(),
             _holds: holds,
         })
     }
 
-    /// The others' ranks, the next first, so that not all look at the same at once.
+    /// Returns the other ranks, from the next on, so that not all ranks read the same one at once.
     pub fn others(&self) -> impl Iterator<Item = usize> + use<> {
         let (rank, ranks) = (self.rank, self.ranks);
         (1..ranks).map(move |step| (rank + step) % ranks)
@@ -288,132 +293,134 @@ impl Team {
         self.number
     }
 
-    /// Waits until all are through with what we want to put something else in place of.
+    /// Waits until all ranks are done with the data in the slot of step `number`.
     #[inline]
     fn make_room(&mut self, number: u64) {
-        if number > self.all_through + SLOTS {
-            self.wait_through(number - SLOTS);
+        if number > self.all_done + SLOTS {
+            self.wait_done(number - SLOTS);
         }
     }
 
-    /// Shows data in this step.
+    /// Publishes data in this step.
     ///
     /// # Safety
-    /// It is readable, and not more than fits.
+    /// `length` bytes at `data` are readable, and at most [`DATA_MAX`](crate::outbox::DATA_MAX).
     #[inline]
-    pub unsafe fn show_data(&mut self, number: u64, data: *const u8, length: usize) {
+    pub unsafe fn publish_data(&mut self, number: u64, data: *const u8, length: usize) {
         self.make_room(number);
-        // SAFETY: the caller's promise, and there is room.
-        unsafe { self.seats[self.rank].show_data(number, data, length) };
+        // SAFETY: all ranks are done with the slot, and this function has the contract of the
+        // called one otherwise.
+        unsafe { self.outboxes[self.rank].publish_data(number, data, length) };
     }
 
-    /// Shows where data is in this step.
+    /// Publishes the location of data in this step.
     #[inline]
-    pub fn show_place(&mut self, number: u64, place: Place) {
+    pub fn publish_location(&mut self, number: u64, place: Location) {
         self.make_room(number);
-        // SAFETY: there is room.
-        unsafe { self.seats[self.rank].show_place(number, place) };
+        // SAFETY: all ranks are done with the slot.
+        unsafe { self.outboxes[self.rank].publish_location(number, place) };
     }
 
-    /// Shows that we are here.
+    /// Publishes the arrival in this step, without data.
     #[inline]
-    pub fn show_nothing(&mut self, number: u64) {
-        // SAFETY: nothing is read.
-        unsafe { self.show_data(number, ptr::null(), 0) };
+    pub fn publish_nothing(&mut self, number: u64) {
+        // SAFETY: no byte is read.
+        unsafe { self.publish_data(number, ptr::null(), 0) };
     }
 
-    /// Waits for what a rank shows in this step.
+    /// Waits until a rank has published this step. Returns its data.
     #[inline]
-    pub fn await_sight(&mut self, rank: usize, number: u64) -> Sight {
-        let seat = self.seats[rank];
-        rest::wait(seat, &mut self.policy, self.is_crowded, |seat| seat.has_shown(number));
-        seat.sight(number)
+    pub fn await_published(&mut self, rank: usize, number: u64) -> Published {
+        let outbox = self.outboxes[rank];
+        let ready = |outbox: &Outbox| outbox.has_published(number);
+        wait::wait(outbox, &mut self.policy, self.is_crowded, ready);
+        outbox.published(number)
     }
 
-    /// What a rank shows in this step, which all have shown.
+    /// Returns a rank's data of this step, which all ranks have published.
     #[inline]
-    pub fn sight(&self, rank: usize, number: u64) -> Sight {
-        self.seats[rank].sight(number)
+    pub fn published(&self, rank: usize, number: u64) -> Published {
+        self.outboxes[rank].published(number)
     }
 
-    /// The seat of a rank.
-    pub fn seat(&self, rank: usize) -> &'static Seat {
-        self.seats[rank]
+    /// Returns the outbox of a rank.
+    pub fn outbox(&self, rank: usize) -> &'static Outbox {
+        self.outboxes[rank]
     }
 
-    /// Whether each task has a processor: then two do a copy faster than one.
+    /// Returns true if each task has a processor. Two ranks then copy faster than one.
     pub fn has_processors(&self) -> bool {
         !self.is_crowded
     }
 
-    /// Waits for something that a rank brings about, who rings its bell then.
+    /// Waits until `ready` returns true. The rank rings its doorbell after each change.
     pub fn await_rank(&mut self, rank: usize, ready: impl Fn() -> bool) {
-        rest::wait(self.seats[rank], &mut self.policy, self.is_crowded, |_| ready());
+        wait::wait(self.outboxes[rank], &mut self.policy, self.is_crowded, |_| ready());
     }
 
-    /// Waits until all have shown this step.
+    /// Waits until all ranks have published this step.
     #[inline]
     pub fn meet(&mut self, number: u64) {
         if !self.is_crowded {
             for other in self.others() {
-                self.await_sight(other, number);
+                self.await_published(other, number);
             }
         } else if self.rank == 0 {
             for other in self.others() {
-                self.await_sight(other, number);
+                self.await_published(other, number);
             }
             let go = self.step();
-            self.show_nothing(go);
+            self.publish_nothing(go);
         } else {
             let go = self.step();
-            self.await_sight(0, go);
+            self.await_published(0, go);
         }
-        // Who shows a step is through with those before.
-        self.all_through = self.all_through.max(number - 1);
+        // A rank that publishes a step is done with the steps before.
+        self.all_done = self.all_done.max(number - 1);
     }
 
-    /// Says that we are through with all that was shown so far: the end of each operation.
+    /// Reports that this rank is done with all data so far. Each operation ends with this call.
     #[inline]
-    pub fn through(&mut self) {
-        self.seats[self.rank].is_through(self.number);
+    pub fn finish(&mut self) {
+        self.outboxes[self.rank].set_done(self.number);
     }
 
-    /// The same, and waits until all others are: nobody looks at our data any more.
+    /// Does the same, and waits until no rank reads this rank's data any more.
     #[inline]
-    pub fn part(&mut self) {
-        self.through();
+    pub fn finish_all(&mut self) {
+        self.finish();
         let number = self.number;
         if !self.is_crowded {
-            self.wait_through(number);
+            self.wait_done(number);
         } else if self.rank == 0 {
-            self.wait_through(number);
+            self.wait_done(number);
             let go = self.step();
-            self.show_nothing(go);
+            self.publish_nothing(go);
         } else {
             let go = self.step();
-            self.await_sight(0, go);
-            self.all_through = number;
+            self.await_published(0, go);
+            self.all_done = number;
         }
     }
 
-    /// Waits until all are through with a step.
-    pub fn wait_through(&mut self, number: u64) {
+    /// Waits until all ranks are done with a step.
+    pub fn wait_done(&mut self, number: u64) {
         let mut least = u64::MAX;
         for other in self.others() {
-            let seat = self.seats[other];
-            let is_through = |seat: &Seat| seat.through() >= number;
-            rest::wait(seat, &mut self.policy, self.is_crowded, is_through);
-            least = least.min(seat.through());
+            let outbox = self.outboxes[other];
+            let is_done = |outbox: &Outbox| outbox.done() >= number;
+            wait::wait(outbox, &mut self.policy, self.is_crowded, is_done);
+            least = least.min(outbox.done());
         }
-        self.all_through = least;
+        self.all_done = least;
     }
 }
 
 impl Drop for Team {
     fn drop(&mut self) {
         for other in self.others() {
-            self.seats[other].leave();
+            self.outboxes[other].leave();
         }
-        seat::give(self.seats[self.rank], self.ranks as u32 - 1);
+        outbox::give(self.outboxes[self.rank], self.ranks as u32 - 1);
     }
 }

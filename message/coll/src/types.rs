@@ -1,8 +1,8 @@
-//! MPI's own types and operators: how large, and which go together.
+//! MPI's predefined types and operators: sizes, and the operators that apply to a type.
 
-use crate::mpi::{Abi, Handle};
+use crate::abi::{Abi, Handle};
 
-/// What MPI's standard says of operators is said of classes of types.
+/// A class of types, by which MPI's standard defines operators.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Class {
     /// Integers of C and Fortran.
@@ -11,17 +11,17 @@ pub enum Class {
     Real,
     /// Complex numbers.
     Complex,
-    /// Truth values.
+    /// Logical values.
     Logical,
     /// MPI_BYTE.
     Byte,
-    /// A value and where it is.
+    /// A value and its index.
     Pair,
-    /// Nothing to calculate with.
+    /// Characters, without operators.
     Text,
 }
 
-/// A type of number that we calculate with ourselves.
+/// A type of number that this library reduces itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Number {
     I32,
@@ -32,18 +32,18 @@ pub enum Number {
     F64,
 }
 
-/// One of MPI's own types; none has a gap.
+/// A predefined type. None has gaps.
 #[derive(Debug, Clone, Copy)]
 pub struct Named {
-    /// In bytes.
+    /// Size in bytes.
     pub size: usize,
-    /// Of what kind.
+    /// The class of the type.
     pub class: Class,
-    /// If we calculate with it.
+    /// The number, if this library reduces it.
     pub number: Option<Number>,
 }
 
-/// One of MPI's own operators.
+/// A predefined operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operator {
     Max,
@@ -61,7 +61,7 @@ pub enum Operator {
 }
 
 impl Operator {
-    /// Whether the standard has it for these types.
+    /// Returns true if the standard defines the operator for this class.
     pub fn is_for(self, class: Class) -> bool {
         use Class::*;
         match self {
@@ -76,17 +76,18 @@ impl Operator {
     }
 }
 
-/// An operator, MPI's own or the program's.
+/// An operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Function {
-    Own(Operator),
-    /// The program's, which may mind the order.
-    Users,
-    /// None that reduces.
+    /// A predefined operator.
+    Predefined(Operator),
+    /// An operator of the program, which may not be commutative.
+    User,
+    /// A predefined operator that does not reduce.
     Other,
 }
 
-/// The handles of one MPI.
+/// The handles of predefined types and operators in one MPI.
 pub struct Types {
     named: Vec<(Handle, Named)>,
     operators: Vec<(Handle, Operator)>,
@@ -100,9 +101,8 @@ pub struct Types {
 use Class::*;
 use Number::*;
 
-/// Open MPI's symbols, without `ompi_mpi_`, MPICH's handles, and what they stand for. Those of
-/// Fortran have the sizes that all compilers give them unless told otherwise; MPICH's handles
-/// have the size in them.
+/// Open MPI's symbols without `ompi_mpi_`, MPICH's handles, sizes in bytes, classes, and numbers.
+/// Fortran's types have the default sizes of all compilers. MPICH's handles contain the size.
 const TYPES: &[(&str, u32, usize, Class, Option<Number>)] = &[
     ("char", 0x4c00_0101, 1, Text, None),
     ("signed_char", 0x4c00_0118, 1, Integer, None),
@@ -149,7 +149,8 @@ const TYPES: &[(&str, u32, usize, Class, Option<Number>)] = &[
     ("character", 0x4c00_011a, 1, Text, None),
 ];
 
-/// The same for operators. Those without are handed to the MPI.
+/// Open MPI's symbols without `ompi_mpi_op_`, MPICH's handles, and operators. Those without an
+/// operator are passed to the MPI.
 const OPERATORS: &[(&str, u32, Option<Operator>)] = &[
     ("null", 0x1800_0000, None),
     ("max", 0x5800_0001, Some(Operator::Max)),
@@ -169,7 +170,7 @@ const OPERATORS: &[(&str, u32, Option<Operator>)] = &[
 ];
 
 impl Types {
-    /// Those of this interface; `symbol` finds Open MPI's. None of an MPI that we do not know.
+    /// Returns the handles of an interface. `symbol` finds Open MPI's. An unknown MPI has none.
     pub fn new(abi: Option<Abi>, symbol: impl Fn(&str) -> Option<usize>) -> Self {
         let handle = |prefix: &str, name: &str, mpich: u32| match abi {
             None => None,
@@ -196,20 +197,20 @@ impl Types {
         Self { named, operators, others, byte, int, min: find("op_", "min", 0x5800_0002) }
     }
 
-    /// One of MPI's own types without gaps; `None`: another.
+    /// Returns the predefined type of a handle; `None` for another type.
     #[inline]
     pub fn named(&self, handle: Handle) -> Option<Named> {
         let at = self.named.binary_search_by_key(&handle, |row| row.0).ok()?;
         Some(self.named[at].1)
     }
 
-    /// What an operator is.
+    /// Returns the kind of an operator.
     #[inline]
     pub fn function(&self, handle: Handle) -> Function {
         match self.operators.iter().find(|row| row.0 == handle) {
-            Some(row) => Function::Own(row.1),
+            Some(row) => Function::Predefined(row.1),
             None if self.others.contains(&handle) => Function::Other,
-            None => Function::Users,
+            None => Function::User,
         }
     }
 }

@@ -13,7 +13,7 @@
 //!
 //! They are no indirect functions from the beginning, since libraries that are bound before us
 //! (such as an MPI's for Fortran) would make the dynamic linker complain. Such a library sees
-//! all names, so each function works under every MPI (`narrow`).
+//! all names, so each function works under every MPI (`counts`).
 //!
 //! The code runs while the library is relocated, as the resolver of an indirect function of its
 //! own. Its relocation comes after all others of the library.

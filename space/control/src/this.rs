@@ -61,8 +61,9 @@ impl ThisTask {
         if is_fixed { address - start + to } else { address }
     }
 
-    /// Returns a number that identifies the space among all spaces of all hosts. It is a hash of the
-    /// host's boot ID, the PID namespace, the PID of the space's owner, and the space's address.
+    /// Returns a number that identifies the space among all spaces of all hosts. It is a hash of
+    /// the host's boot ID, the PID namespace, the PID of the space's owner, and the space's
+    /// address.
     pub fn mark(&self) -> u64 {
         let owner = u128::from(self.control.owner_pid());
         let (namespace, window) = (pid_namespace().into(), self.control.layout().window().into());

@@ -143,8 +143,8 @@ impl Node {
         Some(self.pages.get(page)?.state)
     }
 
-    /// Returns the first of these pages that tasks here have used or other nodes have requested from
-    /// this node, or the end of the range. A page's initial owner knows of its use on any node.
+    /// Returns the first of these pages that tasks here have used or other nodes have requested
+    /// here, or the end of the range. A page's initial owner knows of its use on any node.
     pub fn next_touched(&self, pages: Range<Page>) -> Page {
         self.pages.next_touched(pages)
     }

@@ -1,9 +1,9 @@
-//! Who has this library, and is a task of our space.
+//! The registry of ranks that are tasks of this space and have this library.
 //!
-//! Ranks may be ordinary processes, on this node or another, or lack the library: they would
-//! not answer. So each rank enters its name in its export area before it begins with MPI, and by
-//! the time that MPI_Init is over, which waits for all, those of the space are there to be read.
-//! A communicator all of whose ranks are on the roll can ask them; all its ranks read the same.
+//! Ranks may be ordinary processes, on this node or another, or lack the library. They would not
+//! answer. So each rank exports its rank under a common name before it calls MPI_Init. MPI_Init
+//! waits for all ranks, so after it every registered rank of the space is visible. If all ranks of
+//! a communicator are registered, all of them read the same.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -14,13 +14,14 @@ use std::time::Duration;
 use control::{ThisTask, export, fnv1a, this_task};
 use rustix::net::sockopt::socket_peercred;
 
-use crate::mpi::{Handle, Mpi, SUCCESS};
-use crate::seat::VERSION;
+use crate::abi::{Handle, SUCCESS};
+use crate::mpi::Mpi;
+use crate::outbox::VERSION;
 
-/// The variables by which launchers tell a process its rank.
-const RANKS: [&str; 3] = ["PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
+/// The variables in which launchers pass a process its rank.
+const RANK_VARIABLES: [&str; 3] = ["PMIX_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK"];
 
-/// The name under which the ranks of our launcher's job are: two may share a space.
+/// Returns the name under which the ranks of this job are exported. Two jobs may share a space.
 fn name() -> String {
     let job = std::env::var("PMIX_NAMESPACE").ok().filter(|name| !name.is_empty());
     let job = job.unwrap_or_else(|| format!("pmi {}", launcher().unwrap_or(0)));
@@ -28,25 +29,27 @@ fn name() -> String {
     format!("nagaya-coll {VERSION} {:016x}", fnv1a(job.as_bytes()))
 }
 
-/// The process that has the other end of PMI's socket.
+/// Returns the PID of the process at the other end of PMI's socket.
 fn launcher() -> Option<i32> {
     let fd: i32 = std::env::var("PMI_FD").ok()?.parse().ok().filter(|&fd| fd > 2)?;
-    // SAFETY: borrowed for one question, to which a closed one is an error.
+    // SAFETY: the descriptor is used for one system call, which fails if it is closed.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     Some(socket_peercred(fd).ok()?.pid.as_raw_nonzero().get())
 }
 
-/// Enters this task's rank. Once more does nothing new.
-pub fn enter() {
+/// Registers this task's rank. A second call has no effect.
+pub fn register() {
     let Some(task) = this_task() else { return };
-    let given = RANKS.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
+    let given =
+        RANK_VARIABLES.iter().find_map(|name| std::env::var(name).ok()?.parse::<u32>().ok());
     if let Some(rank) = given {
-        // Without it, the job does as if we were not here.
+        // Without the entry, the job works as without this library.
         let _ = export::export(&task.control, task.id, name().as_bytes(), rank.into(), 0);
     }
 }
 
-/// The tasks of the space by their rank in `MPI_COMM_WORLD`. For use after `MPI_Init`.
+/// Returns the tasks of the space by their rank in `MPI_COMM_WORLD`. To be called after
+/// `MPI_Init`.
 fn entries(task: &ThisTask) -> &'static HashMap<u32, u32> {
     static ENTRIES: OnceLock<HashMap<u32, u32>> = OnceLock::new();
     ENTRIES.get_or_init(|| {
@@ -59,13 +62,13 @@ fn entries(task: &ThisTask) -> &'static HashMap<u32, u32> {
     })
 }
 
-/// The tasks that a communicator's ranks are; `None` if some are not on the roll.
+/// Returns the tasks of a communicator's ranks; `None` if one is not registered.
 pub fn tasks(mpi: &Mpi, comm: Handle, ranks: usize) -> Option<Vec<u32>> {
     let entries = entries(&this_task()?);
     let in_group: Vec<c_int> = (0..ranks as c_int).collect();
     let mut in_world = vec![-1; ranks];
     let (mut group, mut world): (Handle, Handle) = (0, 0);
-    // SAFETY: handles are written that have room, and a number for each rank.
+    // SAFETY: MPI writes handles, and a number for each rank, into variables of these sizes.
     let asked = unsafe {
         (mpi.comm_group)(comm, &mut group);
         (mpi.comm_group)(mpi.comm_world(), &mut world);

@@ -1,0 +1,242 @@
+//! A rank's outbox in a team: the data that it publishes to the other ranks, and its progress.
+//!
+//! The steps of operations are numbered, and all ranks count alike. A rank publishes the data of
+//! step n in slot n modulo [`SLOTS`], and writes n into the slot last. The data stays until all
+//! ranks are done with step n. So a reader polls one word, in the same cache line as small data,
+//! and a rank may be several steps ahead.
+//!
+//! Outboxes are never freed, since other ranks may still read them. An outbox is reused when all
+//! ranks have left it.
+
+use std::cell::UnsafeCell;
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use sync::doorbell::Doorbell;
+use sync::pieces::{Pieces, Shares};
+
+/// The version of the outbox's layout and protocol, which all ranks must share.
+pub const VERSION: u64 = 2;
+
+/// Number of steps that a rank may be ahead of the slowest.
+pub const SLOTS: u64 = 4;
+
+/// Most bytes of data in a slot. Of larger data a rank publishes the address. The size of a slot is
+/// an odd multiple of 64 bytes, so that the first lines of all slots use different sets of a cache.
+pub const DATA_MAX: usize = 33 * 64 - 16;
+
+/// A value alone in its cache line.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Line<T>(T);
+
+/// The data of one step.
+#[repr(C, align(64))]
+struct Slot {
+    /// The step, written last.
+    number: AtomicU64,
+    content: UnsafeCell<Content>,
+}
+
+#[repr(C)]
+struct Content {
+    /// Number of bytes that follow, or [`LOCATION`].
+    length: u64,
+    bytes: [u8; DATA_MAX],
+}
+
+/// In place of a length: a [`Location`] follows.
+const LOCATION: u64 = u64::MAX;
+
+const _: () = assert!(size_of::<Slot>() == 33 * 64);
+
+/// The location of data that is too large for a slot.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Location {
+    /// The rank's input.
+    pub from: *mut u8,
+    /// The rank's output buffer, if its peers need it. For a rank without output: not null if it
+    /// asks for the output buffers of the others, to help them copy.
+    pub to: *mut u8,
+    /// Size of the input, or of the output buffer.
+    pub bytes: usize,
+}
+
+/// The published data of a step.
+#[derive(Debug, Clone, Copy)]
+pub enum Published {
+    /// Data in the slot, and its size in bytes.
+    Data(*const u8, usize),
+    /// The location of the data.
+    Location(Location),
+}
+
+/// An outbox, in its rank's memory. Only that rank writes the slots and `done`.
+#[repr(C)]
+pub struct Outbox {
+    /// Wakes waiters for this rank.
+    pub doorbell: Doorbell,
+    /// The step up to which this rank is done with the data of the others.
+    done: Line<AtomicU64>,
+    /// Number of other ranks that have left.
+    left: Line<AtomicU32>,
+    pieces: Line<Pieces>,
+    slots: [Slot; SLOTS as usize],
+}
+
+// SAFETY: one rank writes a slot, before it sets the slot's number. The others read it after they
+// saw the number, and before they report that they are done with it.
+unsafe impl Sync for Outbox {}
+
+impl Outbox {
+    fn slot(&self, number: u64) -> &Slot {
+        &self.slots[(number % SLOTS) as usize]
+    }
+
+    /// Publishes the content that `write` writes, as step `number`.
+    ///
+    /// # Safety
+    /// The outbox is the calling rank's, and all ranks are done with the slot's former step.
+    #[inline]
+    unsafe fn publish(&self, number: u64, write: impl FnOnce(*mut Content)) {
+        let slot = self.slot(number);
+        write(slot.content.get());
+        // An exchange, since the doorbell needs a full fence.
+        slot.number.swap(number, AcqRel);
+        self.doorbell.ring();
+    }
+
+    /// Publishes at most [`DATA_MAX`] bytes of data.
+    ///
+    /// # Safety
+    /// The contract of `publish`; and `length` bytes at `data` are readable.
+    #[inline]
+    pub unsafe fn publish_data(&self, number: u64, data: *const u8, length: usize) {
+        assert!(length <= DATA_MAX);
+        let write = |content: *mut Content| {
+            // SAFETY: `publish` passes the content of a slot, which has room for `length` bytes by
+            // the assertion. The caller guarantees that the data is readable.
+            unsafe {
+                (*content).length = length as u64;
+                let to = (&raw mut (*content).bytes).cast::<u8>();
+                match length {
+                    8 => to.cast::<u64>().write_unaligned(data.cast::<u64>().read_unaligned()),
+                    _ => ptr::copy_nonoverlapping(data, to, length),
+                }
+            }
+        };
+        // SAFETY: this function has the contract of `publish`.
+        unsafe { self.publish(number, write) };
+    }
+
+    /// Publishes the location of data.
+    ///
+    /// # Safety
+    /// The contract of `publish`.
+    #[inline]
+    pub unsafe fn publish_location(&self, number: u64, place: Location) {
+        let write = |content: *mut Content| {
+            // SAFETY: `publish` passes the content of a slot. Its bytes are aligned to 8, and there
+            // are more than a location has.
+            unsafe {
+                (*content).length = LOCATION;
+                (&raw mut (*content).bytes).cast::<Location>().write(place);
+            }
+        };
+        // SAFETY: this function has the contract of `publish`.
+        unsafe { self.publish(number, write) };
+    }
+
+    /// Returns true if the rank has published step `number`.
+    #[inline]
+    pub fn has_published(&self, number: u64) -> bool {
+        self.slot(number).number.load(Acquire) == number
+    }
+
+    /// Returns the data of step `number`, which the rank has published and the caller is not done
+    /// with.
+    #[inline]
+    pub fn published(&self, number: u64) -> Published {
+        let content = self.slot(number).content.get();
+        // SAFETY: the rank writes this slot again only after the caller is done with the step.
+        unsafe {
+            let bytes = (&raw const (*content).bytes).cast::<u8>();
+            match (*content).length {
+                LOCATION => Published::Location(bytes.cast::<Location>().read()),
+                length => Published::Data(bytes, (length as usize).min(DATA_MAX)),
+            }
+        }
+    }
+
+    /// Reports that this rank is done with the data of all steps up to `number`.
+    #[inline]
+    pub fn set_done(&self, number: u64) {
+        self.done.0.swap(number, AcqRel);
+        self.doorbell.ring();
+    }
+
+    /// Returns the step up to which the rank is done.
+    #[inline]
+    pub fn done(&self) -> u64 {
+        self.done.0.load(Acquire)
+    }
+
+    /// Begins to count the pieces of the data that this rank receives in step `number`. The pieces
+    /// of the former step are all copied, but its sender may still try to claim one.
+    pub fn begin_pieces(&self, number: u64) {
+        self.pieces.0.begin(number as u32, 0);
+    }
+
+    /// Returns the pieces of the `bytes` that this rank receives in step `number`, and that
+    /// receiver and sender copy together. Steps that are 2³² apart never overlap in time.
+    pub fn pieces(&self, number: u64, bytes: usize) -> Shares<'_> {
+        self.pieces.0.of(number as u32, bytes as u64)
+    }
+
+    /// Reports that the caller, another rank, does not read this outbox any more.
+    pub fn leave(&self) {
+        self.left.0.fetch_add(1, Release);
+    }
+}
+
+/// Outboxes of ended teams, and the number of ranks that must leave them.
+static FREE: Mutex<Vec<(&'static Outbox, u32)>> = Mutex::new(Vec::new());
+
+fn free_list() -> std::sync::MutexGuard<'static, Vec<(&'static Outbox, u32)>> {
+    FREE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Returns an outbox for a new team.
+pub fn take() -> &'static Outbox {
+    let mut free_list = free_list();
+    let free = free_list.iter().position(|(outbox, others)| outbox.left.0.load(Acquire) == *others);
+    if let Some(free) = free {
+        let (outbox, _) = free_list.swap_remove(free);
+        outbox.left.0.store(0, Relaxed);
+        outbox.done.0.store(0, Relaxed);
+        outbox.pieces.0.begin(0, 0);
+        for slot in &outbox.slots {
+            slot.number.store(0, Relaxed);
+        }
+        return outbox;
+    }
+    // Step 0 is before the first step. The outbox is allocated on the heap directly, since it is
+    // too large for a stack.
+    let layout = std::alloc::Layout::new::<Outbox>();
+    // SAFETY: the layout has a size; an outbox may be all zero.
+    unsafe {
+        let outbox = std::alloc::alloc_zeroed(layout).cast::<Outbox>();
+        if outbox.is_null() {
+            std::alloc::handle_alloc_error(layout);
+        }
+        &*outbox
+    }
+}
+
+/// Frees an outbox that `others` ranks know, for reuse.
+pub fn give(outbox: &'static Outbox, others: u32) {
+    free_list().push((outbox, others));
+}

@@ -1,0 +1,133 @@
+//! Waiting for another rank: poll, call the MPI so that it makes progress, then sleep.
+//!
+//! A peer may be late since it waits for a message of this rank, and the MPI completes that message
+//! only while it is called. So a waiter calls the MPI regularly, and no sleep is long.
+//!
+//! An operation that need not wait must make progress, too: a program may repeat collective
+//! operations until a message of its own has been delivered, as it can with the MPI's operations.
+//! So each operation ends with a call of the MPI, unless the last one was moments ago. A barrier
+//! always calls the MPI: after it a program may test for a message or an epoch that another rank
+//! completed before the barrier, and expect true (mpi4py's testStartCompletePostTest).
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use sync::wait::{self, Naps, WaitPolicy};
+
+use crate::abi::{Handle, SUCCESS};
+use crate::mpi::{Mpi, mpi};
+use crate::outbox::Outbox;
+
+/// Time to poll before sleeping, if each rank has a processor.
+const POLL_TIME: Duration = Duration::from_micros(200);
+/// Number of polls between two calls of the MPI meanwhile.
+const POLLS: u32 = 64;
+/// Number of yields before sleeping, if ranks share processors.
+const YIELDS: u32 = 50;
+/// The first sleep, and the longest.
+const SLEEP_MIN: Duration = Duration::from_micros(100);
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+
+/// Longest time between two calls of the MPI while operations do not wait, in ticks of the
+/// time-stamp counter: some 10 µs. Calls then take a few percent of the time at most.
+const PROGRESS_TICKS: u64 = 1 << 15;
+
+/// Waits until `ready` returns true for the outbox of a rank.
+#[inline]
+pub fn wait(
+    outbox: &Outbox,
+    policy: &mut WaitPolicy,
+    is_crowded: bool,
+    ready: impl Fn(&Outbox) -> bool,
+) {
+    if policy.poll(|| ready(outbox).then_some(())).is_none() {
+        wait_long(outbox, is_crowded, ready);
+    }
+}
+
+#[cold]
+fn wait_long(outbox: &Outbox, is_crowded: bool, ready: impl Fn(&Outbox) -> bool) {
+    // If tasks share processors, the awaited task mostly waits for this processor.
+    let found = || ready(outbox).then_some(());
+    if is_crowded && wait::poll_and_yield(YIELDS, found).is_some() {
+        return;
+    }
+    let begin = Instant::now();
+    let mut naps = Naps::new(SLEEP_MIN, SLEEP_MAX);
+    loop {
+        progress();
+        if !is_crowded && begin.elapsed() < POLL_TIME {
+            if wait::poll_times(POLLS, found).is_some() {
+                return;
+            }
+            continue;
+        }
+        let rings = outbox.doorbell.about_to_sleep();
+        if ready(outbox) {
+            return;
+        }
+        outbox.doorbell.sleep(rings, naps.next_nap());
+        if ready(outbox) {
+            return;
+        }
+    }
+}
+
+/// A request that never completes. A test of it makes the MPI progress. (A probe would not, if it
+/// finds a message that has arrived.)
+static ENDLESS: Mutex<Option<Handle>> = Mutex::new(None);
+
+extern "C" fn query(_: *mut c_void, _: *mut c_void) -> c_int {
+    SUCCESS
+}
+extern "C" fn free(_: *mut c_void) -> c_int {
+    SUCCESS
+}
+extern "C" fn cancel(_: *mut c_void, _: c_int) -> c_int {
+    SUCCESS
+}
+
+/// Creates the request, unless it exists.
+pub fn prepare(mpi: &Mpi) {
+    let mut endless = ENDLESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if endless.is_none() {
+        let mut request: Handle = 0;
+        // SAFETY: the callbacks ignore their arguments; MPI writes a handle into `request`.
+        let made =
+            unsafe { (mpi.grequest_start)(query, free, cancel, ptr::null_mut(), &mut request) };
+        *endless = (made == SUCCESS).then_some(request);
+    }
+}
+
+/// The time-stamp counter at the last call of `progress`.
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+fn ticks() -> u64 {
+    // SAFETY: every x86-64 processor has the time-stamp counter.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// Calls the MPI at the end of an operation, unless the last call was moments ago.
+#[inline]
+pub fn finish() {
+    if ticks().wrapping_sub(LAST.load(Relaxed)) > PROGRESS_TICKS {
+        progress();
+    }
+}
+
+/// Calls the MPI once, so that it makes progress, unless another thread is doing so.
+#[cold]
+pub fn progress() {
+    LAST.store(ticks(), Relaxed);
+    let Ok(mut endless) = ENDLESS.try_lock() else { return };
+    if let Some(request) = endless.as_mut() {
+        let mpi = mpi();
+        let mut done: c_int = 0;
+        // SAFETY: the request is active, and the status is MPI_STATUS_IGNORE.
+        unsafe { (mpi.test)(request, &mut done, mpi.status_ignore()) };
+    }
+}
