@@ -5,7 +5,6 @@
  *        mpi_coll place                prints whether an operator was handed a peer's memory
  *        mpi_coll progress             ranks that wait let the MPI bring messages to their end
  *        mpi_coll behind               ranks that never wait in an operation make progress, too
- *        mpi_coll epochs               the first test after a barrier sees an epoch's end
  *        mpi_coll ahead                a rank that need not wait does not disturb the others
  *        mpi_coll threads              several threads, each on a communicator of its own
  *        mpi_coll churn                communicators come and go
@@ -629,42 +628,6 @@ static void forever(void)
 	}
 }
 
-/* Rank 0 ends an access epoch before a barrier. Rank 1 tests for the end of its exposure epoch once
- * after the barrier, and must see it. */
-static void epochs(void)
-{
-	enum { TIMES = 1000 };
-	int *window, late = 0, other = 1 - rank;
-	MPI_Group all, peer;
-	MPI_Win win;
-	MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &window, &win);
-	MPI_Comm_group(MPI_COMM_WORLD, &all);
-	MPI_Group_incl(all, 1, &other, &peer);
-	for (int i = 0; i < TIMES; i++) {
-		int ended = 0;
-		if (rank == 0) {
-			MPI_Win_start(peer, 0, win);
-			MPI_Put(&i, 1, MPI_INT, other, 0, 1, MPI_INT, win);
-			MPI_Win_complete(win);
-			MPI_Barrier(MPI_COMM_WORLD);
-			continue;
-		}
-		MPI_Win_post(peer, 0, win);
-		MPI_Barrier(MPI_COMM_WORLD);
-		MPI_Win_test(win, &ended);
-		if (!ended) {
-			late++;
-			MPI_Win_wait(win);
-		}
-		CHECK(*window == i);
-	}
-	MPI_Group_free(&peer);
-	MPI_Group_free(&all);
-	MPI_Win_free(&win);
-	if (rank == 1)
-		printf("%d ends seen late\n", late);
-}
-
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "";
@@ -678,8 +641,6 @@ int main(int argc, char **argv)
 		progress();
 	else if (strcmp(what, "behind") == 0)
 		behind();
-	else if (strcmp(what, "epochs") == 0)
-		epochs();
 	else if (strcmp(what, "ahead") == 0)
 		ahead();
 	else if (strcmp(what, "threads") == 0)

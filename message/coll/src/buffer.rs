@@ -60,9 +60,8 @@ impl Elements {
             let (piece, rest) = to.split_at_mut(count * self.size);
             let (length, mut at) = (piece.len() as c_int, 0);
             // SAFETY: the program passed these elements, and `piece` has room for their bytes.
-            check(unsafe {
-                let to = piece.as_mut_ptr();
-                (mpi.pack)(from, count as c_int, self.kind, to, length, &mut at, comm)
+            call_with_address(mpi, from, count as c_int, self.kind, |from, count, kind| unsafe {
+                (mpi.pack)(from, count, kind, piece.as_mut_ptr(), length, &mut at, comm)
             })?;
             assert_eq!(at, length, "MPI packs as many bytes as it counts");
             from = from.wrapping_offset(count as isize * extent);
@@ -93,9 +92,9 @@ impl Elements {
             let (piece, rest) = from.split_at(count * self.size);
             let mut at = 0;
             // SAFETY: the program passed these elements, and `piece` has all of their bytes.
-            check(unsafe {
+            call_with_address(mpi, to, count as c_int, self.kind, |to, count, kind| unsafe {
                 let (from, length) = (piece.as_ptr(), piece.len() as c_int);
-                (mpi.unpack)(from, length, &mut at, to, count as c_int, self.kind, comm)
+                (mpi.unpack)(from, length, &mut at, to, count, kind, comm)
             })?;
             to = to.wrapping_offset(count as isize * extent);
             from = rest;
@@ -123,6 +122,33 @@ pub struct Target {
     /// Address of the memory.
     pub address: *mut u8,
     packed: Vec<u8>,
+}
+
+/// Passes address, count and type of elements to a function of the MPI.
+///
+/// MPI_Pack and MPI_Unpack of MPICH 4 refuse MPI_BOTTOM, which is null, as address of a type with
+/// absolute addresses. They get such elements by a type that begins before them.
+fn call_with_address(
+    mpi: &Mpi,
+    address: *mut u8,
+    count: c_int,
+    kind: Handle,
+    function: impl FnOnce(*mut u8, c_int, Handle) -> c_int,
+) -> Result<(), Failed> {
+    const SHIFT: usize = 1 << 12;
+    if !address.is_null() {
+        return check(function(address, count, kind));
+    }
+    let (offset, mut shifted) = (-(SHIFT as isize), 0);
+    // SAFETY: MPI reads one count and one displacement, and writes a handle.
+    check(unsafe { (mpi.type_create_hindexed)(1, &count, &offset, kind, &mut shifted) })?;
+    // SAFETY: MPI_Type_create_hindexed made this type.
+    let committed = check(unsafe { (mpi.type_commit)(&mut shifted) });
+    let start = ptr::without_provenance_mut(SHIFT);
+    let result = committed.and_then(|()| check(function(start, 1, shifted)));
+    // SAFETY: the type was made above, and the call that used it has returned.
+    unsafe { (mpi.type_free)(&mut shifted) };
+    result
 }
 
 fn size_of_type(mpi: &Mpi, kind: Handle) -> Result<usize, Failed> {

@@ -57,6 +57,9 @@ pub struct Mpi {
         *mut isize,
         *mut Handle,
     ) -> c_int,
+    pub type_create_hindexed:
+        unsafe extern "C" fn(c_int, *const c_int, *const isize, Handle, *mut Handle) -> c_int,
+    pub type_commit: unsafe extern "C" fn(*mut Handle) -> c_int,
     pub type_free: unsafe extern "C" fn(*mut Handle) -> c_int,
     pub pack:
         unsafe extern "C" fn(*const u8, c_int, Handle, *mut u8, c_int, *mut c_int, Handle) -> c_int,
@@ -115,6 +118,8 @@ impl Mpi {
                 type_get_envelope: library.function("PMPI_Type_get_envelope"),
                 type_get_envelope_c: library.optional("PMPI_Type_get_envelope_c"),
                 type_get_contents: library.function("PMPI_Type_get_contents"),
+                type_create_hindexed: library.function("PMPI_Type_create_hindexed"),
+                type_commit: library.function("PMPI_Type_commit"),
                 type_free: library.function("PMPI_Type_free"),
                 pack: library.function("PMPI_Pack"),
                 unpack: library.function("PMPI_Unpack"),

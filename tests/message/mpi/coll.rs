@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use nagaya_tests::mpi::{INTEL_MPI_ABI, MPICH_5, MPICH_5_ABI, Mpi, OPEN_MPI_4, OPEN_MPI_5};
+use nagaya_tests::mpi::{
+    INTEL_MPI_ABI, MPICH_4, MPICH_5, MPICH_5_ABI, Mpi, OPEN_MPI_4, OPEN_MPI_5,
+};
 use nagaya_tests::program::{build, c_with};
 use nagaya_tests::{Cmd, bin_dir, kill, nagaya, nagaya_path, seed};
 use rustix::process::Signal;
@@ -117,7 +119,19 @@ pub fn finishes_what_is_behind(mpi: Mpi) {
 #[test]
 fn a_test_after_a_barrier_in_place_sees_an_epoch_that_ended_before() {
     for mpi in [MPICH_5, OPEN_MPI_4, OPEN_MPI_5] {
-        case(mpi, 2, "epochs").run().prints("0 ends seen late\n");
+        with_library(mpi.launch_tasks(2, mpi.compile("mpi_epochs.c")))
+            .run()
+            .prints("0 ends seen late\n");
+    }
+}
+
+/// Buffers may be at absolute addresses, as MPICH's I/O passes them.
+#[test]
+fn buffers_in_place_may_be_at_absolute_addresses() {
+    for mpi in [MPICH_4, MPICH_5, OPEN_MPI_4, OPEN_MPI_5] {
+        with_library(mpi.launch_tasks(3, mpi.compile("mpi_bottom.c")))
+            .run()
+            .prints("absolute addresses work\n");
     }
 }
 
