@@ -2,8 +2,8 @@
 //! the words that they keep in shared memory, and the loads and stores of it that a message
 //! takes, counted in the code that sends and receives.
 
-use fcp::counts::{Accesses, Structures};
 use fcp::protocol::Protocol;
+use fcp_classic::counts::{Accesses, Structures};
 
 /// A number of a protocol: a key for programs, words for people.
 struct Count {

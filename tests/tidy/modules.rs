@@ -12,7 +12,6 @@ const EXCEPTIONS: &[&str] = &[
     "nagaya-sim: 13 modules",
     "nagaya-dsm: 8 modules",
     "nagaya-cluster: 6 modules",
-    "nagaya-fcp: 10 modules",
     "nagaya-pvmd: 26 modules",
     "nagaya-ofi: 27 modules",
     "nagaya-bench: 35 modules",

@@ -1,61 +1,61 @@
-//! Loans in advance: word of the loan goes out first, then the lender writes, and the borrower
-//! reads behind it. A long message takes the time of one copy, not of two.
+//! Loans in advance, a pipelined copy: the message of the loan is sent first, then the lender
+//! writes the data, and the borrower reads behind it. A long message takes the time of one copy,
+//! not two.
 //!
-//! Behind the data lies a line by which they see how far the other is; then, where the bytes
-//! still are meanwhile, in the lender's own memory:
+//! Behind the data lies a line by which the two see each other's progress. It also has the location
+//! of the data in the lender's own memory:
 //! ```text
 //! data │ written │ reads, sleeps, pieces │ address, length of each piece
 //! ```
-//! What is not yet written can be copied straight from there by a borrower that can read the
-//! lender's memory. Neither waits for the other: the lender returns when all is written, and
-//! only then may those bytes change; so what the borrower has copied counts if, *afterwards*,
-//! not all was written yet. The lender pauses while the borrower copies, so that not both
-//! do it, but never for long. If the borrower gives the loan back, the lender stops.
+//! A borrower that can read the lender's memory copies data from there that is not written yet.
+//! Neither waits for the other. The lender returns when all is written, and only then may the data
+//! in its own memory change. So a copy from there is valid if *afterwards* not all was written. The
+//! lender pauses for a short time while the borrower copies, so that not both do the work. If the
+//! borrower returns the loan, the lender stops.
 //!
-//! If the lender dies, the borrower copies the rest from its memory, if that is still there;
-//! else the message is lost.
+//! If the lender dies, the borrower copies the rest from the lender's memory if that still exists.
+//! Otherwise the message is lost.
 
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use crate::error::Lost;
 use crate::lend::Lendable;
 use crate::line::{self, Line};
 use crate::loan::{Loan, Terms};
 use crate::member::{Entry, Life, Membership};
 
-/// Bytes that are written before the borrower is told.
+/// Bytes that are written before the lender announces them.
 const STRIDE: usize = 16 << 10;
-/// Bytes that are written before the lender looks what the borrower does.
+/// Bytes that are written before the lender looks at the borrower's progress.
 const STEP: usize = 4 << 10;
 
-/// What its lender has not written, and will not write any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lost;
-
-/// Memory that another member has lent us, and writes now.
+/// Memory that another member has lent, and is still writing.
 #[derive(Debug)]
 pub struct Advance {
     loan: Loan,
     line: Line,
-    /// Unless it has left.
+    /// `None` if the lender has left its entry.
     lender: Option<Entry>,
     membership: Arc<Membership>,
 }
 
-// SAFETY: memory that its lender alone writes, before it tells so by an atomic.
+// SAFETY: the lender alone writes the data, and announces it by an atomic store; readers load that
+// word first. `loan` keeps the memory mapped in whatever thread.
 unsafe impl Send for Advance {}
-// SAFETY: as above.
+// SAFETY: see `Send`; the words of the line are atomics.
 unsafe impl Sync for Advance {}
 
 impl Advance {
-    /// A loan in advance. Nothing if its lender has ended since, and not all is there.
+    /// Returns a loan in advance. `None` if the lender has ended before it wrote all.
     pub(crate) fn new(membership: &Arc<Membership>, loan: Loan) -> Option<Self> {
         let members = membership.members();
         let (at, lender) = (usize::try_from(loan.terms().at).ok()?, loan.terms().lender);
         let room = members.window().lendable().checked_sub(at)?;
-        // SAFETY: so much of the window is there, which the loan keeps.
+        // SAFETY: `Loan::new` has mapped the lender's region from `at` on, of which `room` bytes
+        // are left. The loan keeps it mapped, and only atomics access the line.
         let line = unsafe { Line::of(loan.address(), loan.length(), room) }?;
         let generation = loan.terms().in_advance;
         let lender = members.entry(lender).filter(|entry| entry.peer.generation == generation);
@@ -63,46 +63,46 @@ impl Advance {
         (advance.lives() || advance.is_full()).then_some(advance)
     }
 
-    /// Bytes, when all are there.
+    /// Returns the length of the data in bytes.
     pub fn length(&self) -> usize {
         self.loan.length()
     }
 
-    /// Whether all is there.
+    /// Returns true if all bytes are written.
     pub fn is_full(&self) -> bool {
         self.line.is_full()
     }
 
-    /// Whether the lender lives.
+    /// Returns true if the lender lives.
     pub fn lives(&self) -> bool {
         let members = self.membership.members();
         self.lender.is_some_and(|lender| members.life(lender.peer) != Life::Gone)
     }
 
-    /// Whether its lender's memory is in `reach`, as in [`Advance::read`].
+    /// Returns true if the lender's memory is in `reach`, as in [`Advance::read`].
     pub fn is_in_reach(&self, reach: impl Fn(u32) -> bool) -> bool {
         self.pid().is_some_and(reach)
     }
 
-    /// Of the lender.
+    /// Returns the lender's PID, if it is of this PID namespace.
     fn pid(&self) -> Option<u32> {
         let Entry { pid, peer, .. } = self.lender?;
         self.membership.members().shares_pids_with(peer.index).then_some(pid)
     }
 
-    /// Some of it.
+    /// Returns written bytes.
     ///
     /// # Panics
-    /// If not all of that is there.
+    /// If they are not all written.
     pub fn bytes(&self, range: Range<usize>) -> &[u8] {
         let is_there = range.start <= range.end && range.end <= self.line.written();
         assert!(is_there, "the lender has not written {range:?}");
-        // SAFETY: inside, and written.
+        // SAFETY: written by the assertion above, and so inside the loan.
         unsafe { self.loan.part(range.start, range.len()) }
     }
 
-    /// Waits until the bytes before `end` are there. What a lender that has died did not write is
-    /// copied out of its memory, if that is still in `reach`, as in [`Advance::read`].
+    /// Waits until the bytes before `end` are written. If the lender has died, copies the rest out
+    /// of its memory while that is in `reach`, as in [`Advance::read`].
     pub fn settle(&self, end: usize, reach: impl Fn(u32) -> bool) -> Result<(), Lost> {
         loop {
             let written = self.line.written();
@@ -113,7 +113,8 @@ impl Advance {
                 continue;
             }
             let left = self.length() - written;
-            // SAFETY: inside the loan, which is ours alone now.
+            // SAFETY: inside the loan, because `written` is at most its length. The lender is dead,
+            // and readers look only at bytes that the line announces.
             let rest = unsafe {
                 slice::from_raw_parts_mut(self.loan.address().add(written).as_ptr(), left)
             };
@@ -128,9 +129,9 @@ impl Advance {
         }
     }
 
-    /// Copies bytes from `at` on. Those that are not there yet are copied out of the lender's
-    /// memory while the process with this PID is in `reach`: it is the lender, living or dead,
-    /// and its memory is there. Else they are waited for.
+    /// Copies bytes from `at` on. Copies those that are not written yet out of the lender's memory
+    /// while the lender's PID is in `reach`: the PID still names the lender, living or dead, and
+    /// its memory exists. Otherwise waits for them.
     ///
     /// # Panics
     /// If they are outside the loan.
@@ -141,14 +142,14 @@ impl Advance {
         reach: impl Fn(u32) -> bool,
     ) -> Result<(), Lost> {
         assert!(at <= self.length() && to.len() <= self.length() - at, "outside the loan");
-        // (Many small pieces are faster read where they are written one behind the other.)
+        // Many small pieces are read faster where the lender writes them one behind the other.
         let mut pulls = to.len().min(self.line.piece()) >= STRIDE;
-        let said = pulls;
+        let pulled_once = pulls;
         while !to.is_empty() {
             let written = self.line.written();
             let there = written.saturating_sub(at).min(to.len());
             let done = if pulls && written < self.length() {
-                // Also what is there: both would be at the same bytes, one behind the other.
+                // Also the written bytes: a copy behind the lender would touch the same lines.
                 let pulled = self.pull(at, to, &reach);
                 pulls = pulled > 0;
                 if !pulls {
@@ -156,7 +157,7 @@ impl Advance {
                 }
                 pulled
             } else if there > 0 {
-                // SAFETY: written, and inside.
+                // SAFETY: `there` bytes from `at` on are written, and so inside the loan.
                 to[..there].copy_from_slice(unsafe { self.loan.part(at, there) });
                 there
             } else {
@@ -168,13 +169,13 @@ impl Advance {
             at += done;
             to = &mut to[done..];
         }
-        if said {
+        if pulled_once {
             self.line.rest();
         }
         Ok(())
     }
 
-    /// Copies bytes from `at` on out of the lender's memory: some, or none.
+    /// Copies bytes from `at` on out of the lender's memory. Returns their number, which may be 0.
     fn pull(&self, at: usize, to: &mut [u8], reach: &impl Fn(u32) -> bool) -> usize {
         let Some(pid) = self.pid().filter(|pid| reach(*pid)) else { return 0 };
         let pulled = self.line.pull(pid, at, to);
@@ -182,12 +183,12 @@ impl Advance {
     }
 }
 
-/// Bytes of a block for so many bytes of data, in so many pieces.
+/// Returns the bytes of a block for `length` bytes of data in `pieces` pieces.
 pub(crate) fn size(length: usize, pieces: usize) -> usize {
     line::size(length, pieces)
 }
 
-/// Memory that is lent, and written from `pieces` now.
+/// Memory that is lent in advance, and written from `pieces`.
 #[derive(Debug)]
 pub(crate) struct Writing<'a> {
     memory: Lendable,
@@ -196,35 +197,35 @@ pub(crate) struct Writing<'a> {
 }
 
 impl<'a> Writing<'a> {
-    /// Of a block of [`size`] bytes.
+    /// Starts the loan. `memory` is a block of [`size`] bytes.
     pub fn new(memory: Lendable, length: usize, pieces: &'a [&'a [u8]]) -> Self {
         let line = Line::begin(memory.address(), length, pieces);
         Self { memory, line, pieces }
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub fn memory(&self) -> &Lendable {
         &self.memory
     }
 
-    /// Writes all; stops if what is lent on these terms is given back.
+    /// Writes all bytes. Stops if the loan with these terms is returned.
     pub fn write(self, terms: Terms) {
-        let (to, mut at, mut told) = (self.memory.address(), 0, 0);
+        let (to, mut at, mut announced) = (self.memory.address(), 0, 0);
         for piece in self.pieces {
             for bytes in piece.chunks(STEP) {
-                // SAFETY: inside the block, of which the borrower reads nothing that is not
-                // published.
+                // SAFETY: the block has room for all pieces (`size`). The borrower reads only bytes
+                // that are published.
                 unsafe {
                     to.add(at).copy_from_nonoverlapping(NonNull::from(bytes).cast(), bytes.len())
                 };
                 at += bytes.len();
                 self.line.pause();
-                if at - told >= STRIDE && at < self.line.length() {
+                if at - announced >= STRIDE && at < self.line.length() {
                     if !self.memory.is_lent(terms) {
                         return;
                     }
                     self.line.publish(at);
-                    told = at;
+                    announced = at;
                 }
             }
         }

@@ -1,34 +1,34 @@
-//! Where in a region blocks lie: pure bookkeeping, of offsets, by the region's owner alone.
+//! The allocator of a region: pure bookkeeping of offsets, by the region's owner.
 //!
-//! A block that comes back is the next of its size to go out, while it is still in the
-//! caches of those who used it, and its pages are there. What nobody has wanted for a
-//! while goes back to the free areas, neighbours joined, of which the smallest that is
-//! large enough is cut; then its pages can be given back to the system.
+//! A block that comes back is the next of its size to be used: it is still in the caches of its
+//! users, and its pages are populated. Blocks that nobody has used for some time join the free
+//! areas, merged with their neighbours, and their pages can be returned to the system. A new block
+//! is cut from the smallest area that is large enough.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 
-/// Blocks are multiples of this.
+/// Blocks are multiples of this, in bytes.
 pub const UNIT: usize = 4096;
 
 /// The blocks of a region of `size` bytes.
 #[derive(Debug)]
 pub struct Allocator {
-    /// Free areas: length by offset, and the same, shortest first.
+    /// Free areas: length by offset; and the same areas by length.
     areas: BTreeMap<usize, usize>,
     by_length: BTreeSet<(usize, usize)>,
-    /// Blocks that came back, by length; the latest last. With the time.
+    /// Returned blocks and the times of their return, by length; the latest is the last.
     warm: HashMap<usize, VecDeque<(usize, u64)>>,
 }
 
-/// The length of a block for `length` bytes: few different ones, at most an eighth more.
+/// Rounds to the length of a block: few different lengths, at most an eighth more.
 fn rounded(length: usize) -> Option<usize> {
     let step = (length.max(1).checked_next_power_of_two()? / 16).max(UNIT);
     length.max(1).checked_next_multiple_of(step)
 }
 
 impl Allocator {
-    /// All of it is free.
+    /// Returns the allocator of a region that is free.
     pub fn new(size: usize) -> Self {
         let size = size - size % UNIT;
         let mut new =
@@ -39,8 +39,8 @@ impl Allocator {
         new
     }
 
-    /// A block of at least `length` bytes, and whether it is fresh: its pages may not be
-    /// there.
+    /// Returns a block of at least `length` bytes, and true if it is fresh: its pages may not be
+    /// populated.
     pub fn take(&mut self, length: usize) -> Option<(Range<usize>, bool)> {
         let length = rounded(length)?;
         if let Some((at, _)) = self.warm.get_mut(&length).and_then(VecDeque::pop_back) {
@@ -49,20 +49,20 @@ impl Allocator {
         if let Some(block) = self.cut(length) {
             return Some((block, true));
         }
-        // What is warm in other lengths may do when it is joined.
+        // Returned blocks of other lengths may suffice when they are merged.
         for (length, blocks) in std::mem::take(&mut self.warm) {
             blocks.into_iter().for_each(|(at, _)| self.join(at..at + length));
         }
         Some((self.cut(length)?, true))
     }
 
-    /// Takes back a block that [`Allocator::take`] gave, at time `now`.
+    /// Returns a block from [`Allocator::take`], at time `now`.
     pub fn give(&mut self, block: Range<usize>, now: u64) {
         self.warm.entry(block.len()).or_default().push_back((block.start, now));
     }
 
-    /// A block that nobody has wanted since `time`: it is a free area now, of which the
-    /// pages are not needed.
+    /// Makes a block that was returned before `time` a free area. Returns the block, whose pages
+    /// are not needed.
     pub fn cool(&mut self, time: u64) -> Option<Range<usize>> {
         let is_old = |blocks: &VecDeque<(usize, u64)>| blocks.front().is_some_and(|b| b.1 < time);
         let (&length, blocks) = self.warm.iter_mut().find(|(_, blocks)| is_old(blocks))?;
@@ -86,7 +86,7 @@ impl Allocator {
     fn join(&mut self, block: Range<usize>) {
         let Range { mut start, mut end } = block;
         if let Some((&at, &length)) = self.areas.range(..start).next_back() {
-            assert!(at + length <= start, "a block came back twice");
+            assert!(at + length <= start, "a block was returned twice");
             if at + length == start {
                 self.remove(at, length);
                 start = at;

@@ -1,71 +1,82 @@
-//! A message that has come, in the receive buffer of whatever protocol.
+//! A received message, in the receive buffer of any protocol.
+
+use std::fmt;
 
 use crate::advance::Advance;
-use crate::classic::Letter;
-use crate::inbox::InRing;
 use crate::loan::{self, Loan};
 use crate::offer::{self, Offer};
+use crate::ring_end::InRing;
 use sync::ring::{Header, Kind};
 
-/// A message that has come, still in the receive buffer. Dropped, it is done with.
+/// A received message of a protocol without loans and offers, still in the receive buffer.
+pub trait Pending: fmt::Debug + Send + Sync {
+    /// Returns the message's header.
+    fn header(&self) -> Header;
+
+    /// Copies part of the message.
+    fn read(&self, offset: usize, to: &mut [u8]);
+
+    /// Removes the message from the buffer.
+    fn consume(&mut self);
+}
+
+/// A received message, still in the receive buffer. Dropping it removes the message.
 #[derive(Debug)]
 pub struct Arrived<'a> {
-    place: Place<'a>,
-    /// Its loan or offer was taken.
+    location: Location<'a>,
+    /// The message's loan or offer was taken, or it cannot have one.
     taken: bool,
 }
 
 #[derive(Debug)]
-enum Place<'a> {
+enum Location<'a> {
     Ring(InRing<'a>),
-    Queue(Letter<'a>),
+    Other(&'a mut dyn Pending),
 }
 
 impl<'a> Arrived<'a> {
     #[inline]
-    pub(crate) fn by_ring(message: InRing<'a>) -> Self {
-        Self { place: Place::Ring(message), taken: false }
+    pub(crate) fn in_ring(message: InRing<'a>) -> Self {
+        Self { location: Location::Ring(message), taken: false }
     }
 
-    pub(crate) fn by_classic(letter: Letter<'a>) -> Self {
-        Self { place: Place::Queue(letter), taken: true }
+    /// Returns a message of a protocol without loans and offers.
+    pub fn pending(message: &'a mut dyn Pending) -> Self {
+        Self { location: Location::Other(message), taken: true }
     }
 
-    /// Its header. The length is that of what it carries itself.
+    /// Returns the message's header. Its length is that of the data in the buffer.
     #[inline]
     pub fn header(&self) -> Header {
-        match &self.place {
-            Place::Ring(message) => {
+        match &self.location {
+            Location::Ring(message) => {
                 let header = message.header();
                 Header { length: header.length - terms_size(header.kind), ..header }
             }
-            Place::Queue(letter) => {
-                let head = letter.head();
-                Header { kind: head.kind, length: head.length, source: head.source }
-            }
+            Location::Other(message) => message.header(),
         }
     }
 
-    /// Copies part of what it carries itself.
+    /// Copies part of the data in the buffer.
     #[inline]
     pub fn read(&self, offset: usize, to: &mut [u8]) {
-        match &self.place {
-            Place::Ring(message) => message.read(offset, to),
-            Place::Queue(letter) => letter.read(offset, to),
+        match &self.location {
+            Location::Ring(message) => message.read(offset, to),
+            Location::Other(message) => message.read(offset, to),
         }
     }
 
-    /// The memory that is lent with it, once. Nothing if the message lends none, or tells
-    /// what no sender would, or it is lent in advance.
+    /// Returns the memory that is lent with the message, once. `None` if the message lends none,
+    /// if its terms are invalid, or if the loan is in advance.
     pub fn loan(&mut self) -> Option<Loan> {
         self.any_loan().filter(|loan| loan.terms().in_advance == 0)
     }
 
-    /// The memory that is lent with it in advance, once. Nothing if none is, or the sender has
-    /// ended before all was there.
+    /// Returns the memory that is lent in advance with the message, once. `None` if there is none,
+    /// or if the sender has ended before it wrote all.
     pub fn advance(&mut self) -> Option<Advance> {
-        let Place::Ring(message) = &self.place else { return None };
-        let membership = message.membership()?.clone();
+        let Location::Ring(message) = &self.location else { return None };
+        let membership = message.member()?.clone();
         let header = self.header();
         if header.kind != Kind::Lent || self.taken {
             return None;
@@ -82,19 +93,19 @@ impl<'a> Arrived<'a> {
 
     fn any_loan(&mut self) -> Option<Loan> {
         let terms = self.terms(Kind::Lent)?;
-        let Place::Ring(message) = &self.place else { return None };
-        Loan::new(message.membership()?, loan::Terms::parse(terms))
+        let Location::Ring(message) = &self.location else { return None };
+        Loan::new(message.member()?, loan::Terms::parse(terms))
     }
 
-    /// The message that is to be read from the sender's memory, once. Nothing if there is
-    /// none, or the sender has gone.
+    /// Returns the offer of a message that lies in the sender's memory, once. `None` if there is
+    /// none, or if the sender has gone.
     pub fn offer(&mut self) -> Option<Offer> {
         let terms = self.terms(Kind::Remote)?;
-        let Place::Ring(message) = &self.place else { return None };
-        Offer::new(message.membership()?, offer::Terms::parse(terms))
+        let Location::Ring(message) = &self.location else { return None };
+        Offer::new(message.member()?, offer::Terms::parse(terms))
     }
 
-    /// The end of the message, if it is of this kind, once.
+    /// Returns the terms at the end of a message of this kind, once.
     fn terms<const SIZE: usize>(&mut self, kind: Kind) -> Option<[u8; SIZE]> {
         let header = self.header();
         if header.kind != kind || self.taken {
@@ -106,7 +117,7 @@ impl<'a> Arrived<'a> {
         Some(terms)
     }
 
-    /// Leaves the message: it is the next one again.
+    /// Leaves the message in the buffer: it is the next one again.
     pub fn leave(self) {
         std::mem::forget(self);
     }
@@ -116,21 +127,21 @@ impl Drop for Arrived<'_> {
     #[inline]
     fn drop(&mut self) {
         if !self.taken {
-            // What was not taken goes back.
+            // A loan or an offer that nobody took goes back to the sender.
             match self.header().kind {
                 Kind::Lent => drop(self.any_loan()),
                 Kind::Remote => drop(self.offer()),
                 _ => {}
             }
         }
-        match &mut self.place {
-            Place::Ring(message) => message.consume(),
-            Place::Queue(letter) => letter.consume(),
+        match &mut self.location {
+            Location::Ring(message) => message.consume(),
+            Location::Other(message) => message.consume(),
         }
     }
 }
 
-/// Bytes at the end of a message that say where the rest is.
+/// Returns the bytes at the end of a message of this kind that tell where the rest lies.
 #[inline]
 pub(crate) fn terms_size(kind: Kind) -> u32 {
     match kind {

@@ -1,50 +1,51 @@
-//! How processes agree on what a window is, without a lock.
+//! The header of a window, by which processes agree on its layout without a lock.
 //!
-//! Memory that is zero is a window yet to be made; whoever finds it so makes it. Each of
-//! three words goes from zero to its value once, by compare-and-swap, the magic number
-//! last: several may do it at once, on several machines too, and if one dies in between,
-//! the next goes on. All the rest of a new window is valid as zero.
+//! Memory that is zero is not a window yet; a process that finds it so makes it one. Each of three
+//! words changes once from zero to its value, by compare-and-swap, and the magic number is the
+//! last. Several processes may do so at once, on several machines too. If one dies in between, the
+//! next continues. All the rest of a new window is valid as zero.
 
 use std::sync::atomic::Ordering::Acquire;
 
 use crate::memory::PAGE_SIZE;
 use sync::word::Word64;
 
-/// "nagayaW" and the version of what lies in a window.
+/// "nagayaW" and the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"nagayaW\x02");
 
-/// What a window is for.
+/// The layout of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Most members at a time, up to [`MEMBERS_MAX`](crate::window::MEMBERS_MAX).
+    /// Largest number of members at a time, up to [`MEMBERS_MAX`](crate::window::MEMBERS_MAX).
     pub members: u16,
-    /// Bytes for messages, whole pages, less than 128 GiB.
+    /// Bytes for messages: whole pages, less than 128 GiB.
     pub messages: usize,
-    /// Bytes that each member can lend, whole pages, less than 128 GiB; 0 for none.
+    /// Bytes that each member can lend: whole pages, less than 128 GiB; 0 for none.
     pub lendable: usize,
-    /// A table lists the receive buffers, for FCP and FCP plus (`classic`). Otherwise their
-    /// places are computed, for FCP II (`port`).
+    /// A table lists the receive buffers, for FCP and FCP plus. Otherwise their locations are
+    /// computed, for FCP II.
     pub listed: bool,
 }
 
-/// Bits of the plan's numbers in its word; sizes in pages.
+/// Bits of the plan's numbers in its word. Sizes are in pages.
 const MEMBERS_BITS: u32 = 13;
 const MESSAGES_BITS: u32 = 25;
 const LENDABLE_BITS: u32 = 25;
 const _: () = assert!(MEMBERS_BITS + MESSAGES_BITS + LENDABLE_BITS + 1 == u64::BITS);
 
 impl Plan {
-    /// Whether a header can tell it.
-    pub(crate) fn can_be_told(self) -> bool {
-        let is_told = |bytes: usize, bits| {
+    /// Returns true if a header can hold the plan.
+    pub(crate) fn is_encodable(self) -> bool {
+        let fits = |bytes: usize, bits| {
             bytes.is_multiple_of(PAGE_SIZE) && bytes / PAGE_SIZE < 1usize << bits
         };
         self.members < 1 << MEMBERS_BITS
-            && is_told(self.messages, MESSAGES_BITS)
-            && is_told(self.lendable, LENDABLE_BITS)
+            && fits(self.messages, MESSAGES_BITS)
+            && fits(self.lendable, LENDABLE_BITS)
     }
 
     fn word(self) -> u64 {
+        debug_assert!(self.is_encodable(), "{self:?}");
         let members = u64::from(self.members) << (MESSAGES_BITS + LENDABLE_BITS);
         let messages = (self.messages / PAGE_SIZE) as u64;
         let sizes = messages << LENDABLE_BITS | (self.lendable / PAGE_SIZE) as u64;
@@ -65,33 +66,33 @@ impl Plan {
 /// The words of a header.
 #[derive(Debug)]
 pub struct Header<'a, W> {
-    /// Zero until the others are there; then it says that this is a window.
+    /// The magic number of a window, or zero until the other words are set.
     pub magic: &'a W,
     /// The plan.
     pub plan: &'a W,
-    /// Bytes of the window.
+    /// Size of the window in bytes.
     pub size: &'a W,
 }
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Agreed {
-    /// This is a window, with this plan and size.
+    /// A window with this plan and size.
     Window(Plan, u64),
-    /// It holds nothing, and nobody said what it should be.
+    /// Zero, and the caller gave no plan.
     Empty,
-    /// It holds something else.
+    /// Something else.
     Foreign,
 }
 
 impl<W: Word64> Header<'_, W> {
-    /// Reads the header; makes it, if there is none and `wanted` says what for.
+    /// Reads the header. Makes it if there is none and `wanted` is a plan.
     pub fn agree(&self, wanted: Option<Plan>, size: u64) -> Agreed {
         match (self.magic.load(Acquire), wanted) {
             (MAGIC, _) => return self.read(),
             (0, None) => return Agreed::Empty,
             (0, Some(wanted)) => {
-                // Somebody else may have been first: then what is there holds.
+                // Another process may have been first: then its values are valid.
                 let _ = self.plan.compare_exchange(0, wanted.word());
                 let _ = self.size.compare_exchange(0, size);
             }

@@ -1,15 +1,14 @@
-//! Holds: who sends into a buffer holds its owner, so that the buffer is not cleared for
-//! the next owner meanwhile.
+//! Holds: a sender holds the owner of a receive buffer, so that the buffer is not cleared for the
+//! next owner in the middle of a message.
 //!
-//! A hold is a word of the *sender's* entry in the member table: it says which member, of
-//! which generation. The sender writes the hold, then looks whether that generation still
-//! is there; a new owner changes the generation, then looks for holds. One of the two sees
-//! the other (both looks and both writes are sequentially consistent), so a new owner that
-//! finds no hold is alone. No lock, and nothing shared is written on the way of a message.
+//! A hold is a word in the *sender's* entry of the member table. It names a member and its
+//! generation. The sender stores the hold, then loads the generation; a new owner changes the
+//! generation, then looks for holds. One of the two sees the other, because these accesses are
+//! sequentially consistent. So a new owner that finds no hold has the buffer alone. No lock is
+//! taken, and a sender writes nothing that others write.
 //!
-//! The sender's write and look need a fence between them. Where all processes share a
-//! kernel, the new owner makes it for them (`barrier`), and a sender's hold costs it two
-//! plain stores and a load.
+//! The sender needs a fence between its store and its load. If all processes share a kernel, the
+//! new owner makes that fence for them (`barrier`). A hold then costs two plain stores and a load.
 
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 
@@ -17,60 +16,60 @@ use sync::hold::Attempt;
 pub use sync::hold::release;
 use sync::word::Word64;
 
-/// Somebody's stay in the window: the next one in the same entry has another generation.
+/// One membership: an entry and its generation. The next member in the entry has another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// The entry: the ring's `member`.
+    /// Index of the entry.
     pub index: u16,
-    /// Goes up by one when the entry is taken, and when it is left.
+    /// Increases by one when a member takes the entry, and when it leaves.
     pub generation: u32,
 }
 
 impl Peer {
-    /// As a word that is not zero.
+    /// Returns the peer as a word that is not zero.
     #[inline]
     pub(crate) fn word(self) -> u64 {
         u64::from(self.generation) << 32 | u64::from(self.index) << 1 | 1
     }
 
-    /// Whom a word names, unless it is zero.
+    /// Returns the peer that a word names, unless the word is zero.
     pub(crate) fn parse(word: u64) -> Option<Self> {
         let peer = Self { index: (word >> 1) as u16, generation: (word >> 32) as u32 };
         (word & 1 != 0).then_some(peer)
     }
 }
 
-/// The state of an entry: whose, and on which machine.
+/// The state of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct State {
     /// See [`Peer`].
     pub generation: u32,
-    /// Which machine's kernel knows whether the member lives; 24 bits.
+    /// The machine whose kernel knows whether the member lives, 24 bits.
     pub host: u32,
-    /// What the entry is.
+    /// The phase of the entry.
     pub phase: Phase,
 }
 
-/// What an entry is.
+/// The phase of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Phase {
-    /// Nobody's.
+    /// It has no owner.
     Free = 0,
-    /// Being made ready.
+    /// A new owner prepares it.
     Joining = 1,
-    /// A member's.
+    /// A member has it.
     Present = 2,
 }
 
 impl State {
-    /// As the entry holds it.
+    /// Returns the state as the entry stores it.
     pub fn word(self) -> u64 {
         let host = u64::from(self.host & 0x00ff_ffff);
         u64::from(self.generation) << 32 | host << 8 | self.phase as u64
     }
 
-    /// What a word says. Unknown phases, of somebody who overwrites the table, are free.
+    /// Parses a word. An unknown phase, which only an overwritten table has, counts as free.
     #[inline]
     pub fn parse(word: u64) -> Self {
         let phase = match word & 0xff {
@@ -81,16 +80,16 @@ impl State {
         Self { generation: (word >> 32) as u32, host: (word as u32) >> 8, phase }
     }
 
-    /// The state after this one.
+    /// Returns the state with the next generation.
     pub fn next(self, host: u32, phase: Phase) -> Self {
         Self { generation: self.generation.wrapping_add(1), host, phase }
     }
 }
 
-/// Holds `peer`, whose entry's state is `state`, by a free word. False if the word is in
-/// use (`Err`) or the peer has gone.
+/// Holds `peer`, whose entry has the state word `state`, by the hold word `word`. Returns false if
+/// the peer has gone.
 ///
-/// `fence` is for models that do not know sequentially consistent accesses.
+/// Models without sequentially consistent accesses need `fence`.
 pub fn hold<W: Word64>(
     word: &W,
     state: &W,
@@ -104,26 +103,26 @@ pub fn hold<W: Word64>(
     }
 }
 
-/// As [`hold`], by a word that only one thread uses. `fence` is a full one, or, where who
-/// takes entries makes one for all processes, the compiler's.
+/// Holds as [`hold`] does, by a word that only one thread uses. `fence` is a full fence, or only
+/// the compiler's if new owners make a fence for all processes.
 #[inline]
 pub fn hold_alone<W: Word64>(word: &W, state: &W, peer: Peer, fence: impl Fn()) -> bool {
     sync::hold::attempt_alone(word, peer.word(), fence, || is_present(state, peer))
 }
 
-/// Whether `peer` is a member, behind the fence of a hold.
+/// Returns true if `peer` is a member. The caller has stored its hold before.
 #[inline]
 fn is_present<W: Word64>(state: &W, peer: Peer) -> bool {
     let now = State::parse(state.load(SeqCst));
     now.generation == peer.generation && now.phase == Phase::Present
 }
 
-/// The word holds somebody already.
+/// The hold word is in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WordInUse;
 
-/// Takes an entry in state `from`: from now on its generation is a new one. Fails if
-/// somebody else was faster.
+/// Takes an entry in state `from`: it has a new generation from now on. Fails if another process
+/// was faster.
 pub fn take<W: Word64>(state: &W, from: u64, host: u32, fence: impl Fn()) -> Option<State> {
     let taken = State::parse(from).next(host, Phase::Joining);
     state.compare_exchange(from, taken.word()).ok()?;
@@ -131,17 +130,18 @@ pub fn take<W: Word64>(state: &W, from: u64, host: u32, fence: impl Fn()) -> Opt
     Some(taken)
 }
 
-/// Whether a word holds entry `index`, in whatever generation.
+/// Returns true if a word holds entry `index`, in any generation.
 pub fn holds<W: Word64>(word: &W, index: u16) -> bool {
     Peer::parse(word.load(SeqCst)).is_some_and(|peer| peer.index == index)
 }
 
-/// The entry, taken and ready, becomes a member's.
+/// Announces the new member of an entry that is taken and prepared.
 pub fn present<W: Word64>(state: &W, taken: State) {
+    debug_assert_eq!(taken.phase, Phase::Joining, "an entry is taken before it is announced");
     state.store(State { phase: Phase::Present, ..taken }.word(), Release);
 }
 
-/// Whether `peer` still has its entry.
+/// Returns true if `peer` still has its entry.
 pub fn has_entry<W: Word64>(state: &W, peer: Peer) -> bool {
     let now = State::parse(state.load(Acquire));
     now.generation == peer.generation && now.phase != Phase::Free

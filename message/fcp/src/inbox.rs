@@ -1,4 +1,4 @@
-//! One's own receive buffer of FCP II, with waiting.
+//! The receive buffer of a port with FCP II, and waits for messages.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -6,104 +6,67 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::{Duration, Instant};
 
 use crate::arrived::{Arrived, terms_size};
-use crate::bell::Bell;
+use crate::bell::{Bell, RingSleeper};
 use crate::member::Membership;
+use crate::ring_end::{InRing, RingEnd};
 use crate::window::Window;
 use sync::futex;
 use sync::mapped::Mapped;
 use sync::ring::{Buffer, Found, Header, Kind, Message, Receiver};
 use sync::wait::{self, DOUBT, WaitPolicy};
 
-/// How long an idle receiver sleeps before it looks by itself: a sender may have been
-/// killed between its message and waking us.
+/// Longest sleep of an idle receiver: a sender may be killed between its message and the wake-up.
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Largest number of empty polls between two reads of the clock. A poll takes 4 ns, a read of the
 /// clock some 25 ns.
 const POLLS_MAX: u32 = 256;
 
-/// The ring holds what no sender writes: some process has overwritten it.
+/// The ring holds what no sender writes: a process has overwritten it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// One's own receive buffer.
+/// A receive buffer.
 #[derive(Debug)]
 pub struct Inbox {
-    ring: Mapped,
-    receiver: Receiver,
+    end: RingEnd,
     policy: WaitPolicy,
     polls: Polls,
-    /// Somebody has rung, and no wait has ended by it yet.
+    /// The bell has rung, and no wait has ended by it yet.
     rung: Arc<AtomicBool>,
-    /// Who takes loans and offers.
-    membership: Option<Arc<Membership>>,
 }
 
-/// What came first.
+/// The next message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum First {
-    /// A message that was all in the ring: it has been copied, and is done with.
+    /// The message was all in the ring. It was copied and removed.
     Copied(Header),
-    /// Something else, which is still there.
+    /// The message is of another kind. It remains in the ring.
     Other,
 }
 
-/// A message that has come, still in the ring.
-#[derive(Debug)]
-pub(crate) struct InRing<'a> {
-    inbox: &'a mut Inbox,
-    message: Message,
-}
-
-impl InRing<'_> {
-    #[inline]
-    pub fn header(&self) -> Header {
-        self.message.header
-    }
-
-    #[inline]
-    pub fn read(&self, offset: usize, to: &mut [u8]) {
-        self.inbox.receiver.read(&self.inbox.ring, &self.message, offset, to);
-    }
-
-    /// Who takes loans and offers.
-    pub fn membership(&self) -> Option<&Arc<Membership>> {
-        self.inbox.membership.as_ref()
-    }
-
-    /// Done with it.
-    #[inline]
-    pub fn consume(&mut self) {
-        if self.inbox.receiver.consume(&self.inbox.ring, &self.message) {
-            futex::wake(self.inbox.ring.head());
-        }
-    }
-}
-
 impl Inbox {
-    /// The receiver of a ring that nobody has received from before.
+    /// Returns the receiver of a ring from which nobody has received before.
     pub fn new(ring: Mapped) -> Self {
         Self {
-            ring,
-            receiver: Receiver::default(),
+            end: RingEnd { ring, receiver: Receiver::default(), member: None },
             policy: WaitPolicy::default(),
             polls: Polls::default(),
             rung: Arc::default(),
-            membership: None,
         }
     }
 
-    /// Lets the receiver, this member, take loans and offers.
+    /// Lets the receiver take loans and offers as this member.
     pub(crate) fn receive_as(&mut self, member: Arc<Membership>) {
-        self.membership = Some(member);
+        self.end.member = Some(member);
     }
 
-    /// What ends the waits of this inbox. Its ring lies in `window`.
+    /// Returns the bell that ends the waits of this inbox. Its ring lies in `window`.
     pub(crate) fn bell(&self, window: Arc<Window>) -> Bell {
-        Bell::of_ring(self.ring, self.rung.clone(), window)
+        Bell::new(RingSleeper(self.end.ring), self.rung.clone(), window)
     }
 
-    /// The next message, if one is there. `is_dead` is as in [`Inbox::receive`]: a receiver
+    /// Returns the next message, if there is one. `is_dead` is as in [`Inbox::receive`]: a receiver
     /// that only polls drops the message of a dead sender, too.
     #[inline]
     pub fn try_receive(
@@ -112,27 +75,29 @@ impl Inbox {
     ) -> Result<Option<Arrived<'_>>, Corrupt> {
         match self.poll(&is_dead) {
             Found::Message(message) if is_short(&message) => Err(Corrupt),
-            Found::Message(message) => Ok(Some(Arrived::by_ring(InRing { inbox: self, message }))),
+            Found::Message(message) => Ok(Some(self.arrived(message))),
             Found::Corrupt => Err(Corrupt),
             Found::Nothing | Found::Unfinished(_) => Ok(None),
         }
     }
 
-    /// The next message; waits for one until the given time, or until the bell rings.
-    /// `is_dead` tells by the ticket of a sender that takes long to finish its message
-    /// whether it has ended: then the message is dropped.
+    /// Returns the next message. Waits until `until`, or until the bell rings. `is_dead` gets the
+    /// ticket of a sender that takes long to finish its message, and returns true if that sender
+    /// has ended: then the message is dropped.
     #[inline]
     pub fn receive(
         &mut self,
         until: Option<Instant>,
         is_dead: impl Fn(u32) -> bool,
     ) -> Result<Option<Arrived<'_>>, Corrupt> {
-        let found = self.wait(None, until, &is_dead)?;
-        Ok(found.map(|message| Arrived::by_ring(InRing { inbox: self, message })))
+        match self.wait(None, until, &is_dead)? {
+            Some(message) => Ok(Some(self.arrived(message))),
+            None => Ok(None),
+        }
     }
 
-    /// As [`Inbox::receive`]. If the message is all in the ring, it is copied to where it is
-    /// wanted, as much as there is room for: the shortest way.
+    /// Receives as [`Inbox::receive`] does. Copies the message if it is all in the ring, as much as
+    /// `to` holds: the fastest way to receive.
     #[inline]
     pub(crate) fn receive_into(
         &mut self,
@@ -145,14 +110,14 @@ impl Inbox {
             return Ok(Some(First::Other));
         }
         let fits = to.len().min(message.header.length as usize);
-        let mut message = InRing { inbox: self, message };
+        let mut message = InRing { end: &mut self.end, message };
         message.read(0, &mut to[..fits]);
         message.consume();
         Ok(Some(First::Copied(message.header())))
     }
 
-    /// As [`Inbox::receive`], and waits no longer once the word is not `is` any more. Who
-    /// changes it wakes those who sleep on it ([`futex::wake`]).
+    /// Receives as [`Inbox::receive`] does, and stops waiting when the word no longer has the value
+    /// `is`. The caller that changes it wakes its sleepers ([`futex::wake`]).
     pub fn receive_while(
         &mut self,
         word: &AtomicU32,
@@ -160,11 +125,18 @@ impl Inbox {
         until: Option<Instant>,
         is_dead: impl Fn(u32) -> bool,
     ) -> Result<Option<Arrived<'_>>, Corrupt> {
-        let found = self.wait(Some((word, is)), until, &is_dead)?;
-        Ok(found.map(|message| Arrived::by_ring(InRing { inbox: self, message })))
+        match self.wait(Some((word, is)), until, &is_dead)? {
+            Some(message) => Ok(Some(self.arrived(message))),
+            None => Ok(None),
+        }
     }
 
-    /// The next message, which stays.
+    #[inline]
+    fn arrived(&mut self, message: Message) -> Arrived<'_> {
+        Arrived::in_ring(InRing { end: &mut self.end, message })
+    }
+
+    /// Waits for the next message, which remains in the ring.
     #[inline]
     fn wait(
         &mut self,
@@ -172,7 +144,7 @@ impl Inbox {
         until: Option<Instant>,
         is_dead: &dyn Fn(u32) -> bool,
     ) -> Result<Option<Message>, Corrupt> {
-        // Who only asks learns nothing about waiting, and does not look for a while.
+        // A call that does not wait neither spins nor teaches the wait policy.
         let asks = until.is_some_and(|until| Instant::now() >= until);
         if asks && matches!(self.poll(is_dead), Found::Nothing) {
             self.publish();
@@ -180,7 +152,8 @@ impl Inbox {
             return Ok(None);
         }
         loop {
-            let (receiver, ring, rung) = (&mut self.receiver, &self.ring, &self.rung);
+            let RingEnd { receiver, ring, .. } = &mut self.end;
+            let (ring, rung) = (&*ring, &self.rung);
             let ends =
                 || rung.load(Relaxed) || word.is_some_and(|(word, is)| word.load(Acquire) != is);
             let found = self.policy.poll(|| match receiver.look(ring) {
@@ -198,7 +171,7 @@ impl Inbox {
                 None => self.sleep(word, until, is_dead),
             }
             if until.is_some_and(|until| Instant::now() >= until) {
-                return match self.receiver.look(&self.ring) {
+                return match self.end.receiver.look(&self.end.ring) {
                     Found::Message(message) if !is_short(&message) => Ok(Some(message)),
                     Found::Message(_) | Found::Corrupt => Err(Corrupt),
                     Found::Nothing | Found::Unfinished(_) => Ok(None),
@@ -211,7 +184,7 @@ impl Inbox {
     /// dead senders and returns consumed lines, as a receiver does before it sleeps.
     #[inline]
     fn poll(&mut self, is_dead: &dyn Fn(u32) -> bool) -> Found {
-        let found = self.receiver.look(&self.ring);
+        let found = self.end.receiver.look(&self.end.ring);
         if found == Found::Nothing && self.polls.is_clock_due() {
             return self.poll_closely(is_dead);
         }
@@ -224,9 +197,9 @@ impl Inbox {
             return Found::Nothing;
         }
         let found = loop {
-            match self.receiver.look_closely(&self.ring) {
+            match self.end.receiver.look_closely(&self.end.ring) {
                 Found::Unfinished(ticket) if is_dead(ticket) => {
-                    self.receiver.skip_dead(&self.ring, ticket);
+                    self.end.receiver.skip_dead(&self.end.ring, ticket);
                 }
                 Found::Unfinished(_) => break Found::Nothing,
                 found => break found,
@@ -248,32 +221,34 @@ impl Inbox {
         {
             let until = wait::earlier(until, at_most);
             match word {
-                None => futex::sleep(self.ring.head(), head, Some(until)),
-                Some(word) => futex::sleep_on_either([(self.ring.head(), head), word], until),
+                None => futex::sleep(self.head(), head, Some(until)),
+                Some(word) => futex::sleep_on_either([(self.head(), head), word], until),
             }
         }
         self.awake();
     }
 
-    /// The word that senders change when they wake us.
-    pub(crate) fn head(&self) -> &std::sync::atomic::AtomicU32 {
-        self.ring.head()
+    /// Returns the word that senders change when they wake the receiver.
+    pub(crate) fn head(&self) -> &AtomicU32 {
+        self.end.ring.head()
     }
 
-    /// Says that we are about to sleep, unless there is something to look at. What to
-    /// sleep on, and for how long at most. [`Inbox::awake`] comes afterwards, always.
+    /// Announces that the receiver sleeps, unless the ring has something for it. Returns the value
+    /// of the head on which it sleeps, and the longest sleep. The caller calls [`Inbox::awake`]
+    /// afterwards in any case.
     pub(crate) fn about_to_sleep(
         &mut self,
         is_dead: impl Fn(u32) -> bool,
     ) -> Option<(u32, Duration)> {
         self.publish();
-        let head = self.receiver.about_to_sleep(&self.ring);
-        let found = self.receiver.look_closely(&self.ring);
-        self.publish(); // the look may have skipped lines; then the head has changed
+        let RingEnd { receiver, ring, .. } = &mut self.end;
+        let head = receiver.about_to_sleep(ring);
+        let found = receiver.look_closely(ring);
+        self.publish(); // `look_closely` may have skipped lines; then the head has changed
         match found {
             Found::Nothing => Some((head, IDLE)),
             Found::Unfinished(ticket) if is_dead(ticket) => {
-                self.receiver.skip_dead(&self.ring, ticket);
+                self.end.receiver.skip_dead(&self.end.ring, ticket);
                 None
             }
             Found::Unfinished(_) => Some((head, DOUBT)),
@@ -281,14 +256,14 @@ impl Inbox {
         }
     }
 
-    /// Sleeps no more.
+    /// Announces that the receiver is awake.
     pub(crate) fn awake(&mut self) {
-        self.receiver.awake(&self.ring);
+        self.end.receiver.awake(&self.end.ring);
     }
 
     fn publish(&mut self) {
-        if self.receiver.publish(&self.ring) {
-            futex::wake(self.ring.head());
+        if self.end.receiver.publish(&self.end.ring) {
+            futex::wake(self.head());
         }
     }
 }
@@ -336,7 +311,7 @@ impl Polls {
     }
 }
 
-/// Whether it should say where the rest is, and cannot.
+/// Returns true if the message is too short for the terms that its kind requires.
 #[inline]
 fn is_short(message: &Message) -> bool {
     message.header.length < terms_size(message.header.kind)

@@ -1,11 +1,11 @@
-//! Memory that a member lends with its messages, so that a large message is written once,
-//! where its receivers read it, and outlives its sender.
+//! The lender's side of loans. The sender writes a large message once, in memory of the window, and
+//! lends that memory to its receivers, which read it in place. The message outlives its sender.
 //!
-//! Each member has a region of the window. It takes a [`Block`] of it, writes, makes it
-//! [`Lendable`], and lends it to any number of receivers; each has a slot (`slot`). The
-//! block is used again when the program has dropped it and all receivers have given it
-//! back, or have ended. Which blocks are free is known to the owner alone: the window
-//! holds the slots and the bytes, so a death at any instant can tear nothing.
+//! Each member has a region of the window. It takes a [`Block`] of the region, fills it, makes it
+//! [`Lendable`], and lends it to any number of receivers, each by a slot (`slot`). The block is
+//! free when the program has dropped it, and each receiver has returned its loan or has ended. Only
+//! the owner knows which blocks are free. The window holds just slots and bytes, so a death at any
+//! instant leaves it consistent.
 
 use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
@@ -23,12 +23,12 @@ use crate::member::{Life, Membership};
 use crate::slot;
 use crate::window::Window;
 
-/// How long pages stay that nobody uses.
+/// Time that unused pages stay populated.
 const WARM: Duration = Duration::from_secs(2);
-/// How often to ask whether those who have had something for long still live.
+/// Interval of the checks whether borrowers of old loans live.
 const ASK: Duration = Duration::from_secs(1);
 
-/// What a member has lent, and can lend.
+/// The lendable memory of a member, and its loans.
 #[derive(Debug)]
 pub(crate) struct Lender {
     membership: Arc<Membership>,
@@ -40,20 +40,20 @@ pub(crate) struct Lender {
 #[derive(Debug)]
 struct Books {
     allocator: Allocator,
-    /// The last is the next to be used.
+    /// Free slots. The last one is the next to be used.
     slots: Vec<u16>,
-    /// How many slots have ever been used.
+    /// Number of slots that were ever used.
     used: u16,
-    /// Blocks that the program has dropped, and receivers still have.
+    /// Blocks that the program has dropped, and that receivers still have on loan.
     away: Vec<(Range<usize>, Vec<Lent>)>,
     asked: Duration,
 }
 
-/// A slot, and who has its loan.
+/// A slot and its first borrower.
 type Lent = (u16, Peer);
 
 impl Lender {
-    /// What this member can lend, if the window has that, and it can be mapped.
+    /// Returns the lender of this member, if the window has lendable memory that can be mapped.
     pub fn new(membership: Arc<Membership>) -> Option<Arc<Self>> {
         let window = membership.members().window();
         let size = window.lendable();
@@ -69,7 +69,7 @@ impl Lender {
         Some(Arc::new(Self { membership, books, start, forks }))
     }
 
-    /// A block of `length` bytes, if there is one.
+    /// Returns a block of `length` bytes, if there is one.
     pub fn block(self: &Arc<Self>, length: usize) -> Option<Block> {
         if fork::happened_since(self.forks) {
             return None;
@@ -88,7 +88,7 @@ impl Lender {
         drop(books);
         let lent = Mutex::default();
         let block = Block(Memory { lender: self.clone(), range: range.clone(), length, lent });
-        // Dropped, and so taken back, if the system has no memory for it.
+        // Without memory of the system, the block is dropped, and so it is free again.
         (!fresh || self.window().populate(self.peer().index, range)).then_some(block)
     }
 
@@ -97,11 +97,11 @@ impl Lender {
     }
 
     fn slot(&self, number: u16) -> &AtomicU64 {
-        self.window().slot(self.peer().index, number.into()).expect("mapped when we began")
+        self.window().slot(self.peer().index, number.into()).expect("mapped by `Lender::new`")
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        // What is done under the lock does not panic half-way.
+        // No change under the lock panics half-way, so a poisoned lock is consistent.
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -109,7 +109,7 @@ impl Lender {
         self.membership.peer()
     }
 
-    /// Lends `range` of the memory to `borrower`: a slot is its own from now on.
+    /// Lends `range` of the memory to `borrower`, by a slot of its own. `None` if no slot is free.
     pub fn lend(&self, memory: &Lendable, range: Range<usize>, borrower: Peer) -> Option<Terms> {
         let whole = &memory.0;
         assert!(range.start <= range.end && range.end <= whole.length, "outside the block");
@@ -125,7 +125,7 @@ impl Lender {
                     return None;
                 }
                 books.used = next;
-                // Before the slot: who takes the entry after us looks at so many.
+                // Before the slot is set: the next owner of the entry looks at this many slots.
                 self.slot(0).store(next.into(), Release);
                 next
             }
@@ -141,12 +141,12 @@ impl Lender {
         })
     }
 
-    /// Forgets what was given back. What the dead have counts too if we `ask` for them.
+    /// Removes returned loans from the list. With `ask`, loans of dead borrowers count as returned.
     fn keep_lent(&self, books: &mut Books, lent: &mut Vec<Lent>, ask: bool) {
         let members = self.membership.members();
         lent.retain(|&(number, _)| {
             let slot = self.slot(number);
-            // Whoever has it now: it may have been handed on.
+            // The present borrower: the loan may have been handed on.
             let has = match slot::borrower(slot) {
                 None => false,
                 Some(peer) if ask && members.life(peer) == Life::Gone => {
@@ -161,7 +161,7 @@ impl Lender {
         });
     }
 
-    /// Takes back the blocks that nobody has any more.
+    /// Frees the dropped blocks whose loans were all returned.
     fn collect(&self, books: &mut Books, ask: bool, now: Duration) {
         if ask {
             books.asked = now;
@@ -172,6 +172,7 @@ impl Lender {
         }
     }
 
+    /// Frees a block, or keeps it while it is lent.
     fn put(&self, books: &mut Books, range: Range<usize>, lent: Vec<Lent>, now: Duration) {
         if lent.is_empty() {
             books.allocator.give(range, time(now));
@@ -181,12 +182,12 @@ impl Lender {
     }
 }
 
-/// As the allocator counts it.
+/// Returns the time as the allocator counts it, in milliseconds.
 fn time(since_start: Duration) -> u64 {
     since_start.as_millis() as u64
 }
 
-/// Memory of the window that is ours. Dropped, it is free when nobody has it on loan.
+/// A block of this member's memory. After it is dropped, it is free when nobody has it on loan.
 #[derive(Debug)]
 struct Memory {
     lender: Arc<Lender>,
@@ -203,8 +204,8 @@ impl Memory {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: in the window, which the lender keeps; only a `Block`, which is not
-        // shared, writes there.
+        // SAFETY: `address` has checked the bounds, and the lender keeps the window mapped. Only
+        // the unique `Block` writes there, and it is gone when it becomes `Lendable`.
         unsafe { slice::from_raw_parts(self.address().as_ptr(), self.length) }
     }
 }
@@ -212,7 +213,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if fork::happened_since(self.lender.forks) {
-            return; // the books are the parent's
+            return; // the allocator is the parent's
         }
         let lent = self.lent.get_mut().unwrap_or_else(PoisonError::into_inner);
         let now = self.lender.start.elapsed();
@@ -222,12 +223,12 @@ impl Drop for Memory {
     }
 }
 
-/// Memory to be filled, and then lent. What it holds at first may be anything.
+/// Memory to be filled, and then lent. Its first contents are arbitrary.
 #[derive(Debug)]
 pub struct Block(Memory);
 
 impl Block {
-    /// It is filled: from now on it can be lent, and not written.
+    /// Makes the filled block lendable. It can no longer be written.
     pub fn share(self) -> Lendable {
         Lendable(Arc::new(self.0))
     }
@@ -242,28 +243,29 @@ impl Deref for Block {
 
 impl DerefMut for Block {
     fn deref_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as for `bytes`, and nobody else has it.
+        // SAFETY: `address` has checked the bounds, and the lender keeps the window mapped. A
+        // `Block` is unique, and no member has it on loan before `share`.
         unsafe { slice::from_raw_parts_mut(self.0.address().as_ptr(), self.0.length) }
     }
 }
 
-/// Memory that can be lent, any number of times. When all copies are dropped and all
-/// receivers have given it back, it is free.
+/// Memory that can be lent any number of times. It is free when all copies are dropped and all
+/// receivers have returned their loans.
 #[derive(Debug, Clone)]
 pub struct Lendable(Arc<Memory>);
 
 impl Lendable {
-    /// Where it lies, here.
+    /// Returns its local address.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.0.address()
     }
 
-    /// Whether somebody has what was lent on these terms.
+    /// Returns true if a member has the loan with these terms.
     pub(crate) fn is_lent(&self, terms: Terms) -> bool {
         slot::borrower(self.0.lender.slot(terms.slot)).is_some()
     }
 
-    /// Word of the loan did not go out: nobody has it.
+    /// Takes a loan back whose message was not sent: no member has it.
     pub fn take_back(&self, terms: Terms) {
         let lender = &self.0.lender;
         let mut books = lender.books();

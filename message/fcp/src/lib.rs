@@ -1,51 +1,45 @@
-//! FCP: message passing through shared memory in which only receivers have buffers, and
-//! senders write into them (Kikuchi et al., *Design and evaluation of PVM on the parallel
-//! computer system FOLON*).
+//! FCP: message passing through shared memory in which only receivers have buffers, and senders
+//! write into them (Kikuchi et al., *Design and evaluation of PVM on the parallel computer system
+//! FOLON*).
 //!
-//! Everything goes through a `port`: one process's place in a window, from which it reaches
-//! all others, by one of the paper's three protocols (`protocol`); what comes has `arrived`.
+//! A `port` is one process's entry in a window. From it the process reaches all others, by one of
+//! the paper's three protocols (`protocol`). A received message has `arrived`.
 //!
-//! FCP II, the fastest, sends through rings of the crate `sync`; `inbox` and `outbox` are the two
-//! ends of a ring. `computed` puts them together.
+//! FCP II, the fastest protocol, sends through rings of the crate `sync`. `inbox` and `outbox` are
+//! the two ends of a ring (`ring_end`); `fcp2` joins them to an `endpoint`. The crate `fcp-classic`
+//! has the endpoints of the paper's earlier protocols, FCP and FCP plus.
 //!
-//! A large message need not go through a ring: `lend` is memory that the sender lends with
-//! it and `loan` what the receiver has of that; `slot` says who has it, `allocate` where
-//! it lies; in `advance` it is lent before it is written. An `offer` is copied straight from
-//! the sender's memory (`remote`).
+//! A large message need not go through a ring. `lend` manages memory that the sender lends with the
+//! message, and `loan` is the receiver's side. A `slot` names the borrower, and `allocate` finds
+//! the block. A loan in `advance` is made before the data is written (`line`). An `offer` is copied
+//! directly from the sender's memory (`remote`).
 //!
-//! `classic` is what the paper had before, FCP and FCP plus: buffers that a table lists
-//! (`listed`), and that are changed under a lock (`locked`). `counts` counts what a message
-//! costs by each.
+//! `mail` sends and receives messages of any length: `parts` reassembles them, `faster` chooses the
+//! route. The `bell` ends a wait.
 //!
-//! `mail` sends and receives messages of any length (`parts` puts them together, `faster`
-//! chooses); the `bell` ends a wait.
-//!
-//! Below them, VCL: `memory` is what a window is made of, `window` the shared memory
-//! itself, on which processes agree by its `header`; `member` is who is in it and lives
-//! (`hold` keeps a buffer its owner's, `barrier` makes that cheap, `ofd` are the kernel's
-//! locks that end with their holder, `fork` tells a child from its parent); `lock` is
-//! test-and-set and a lock that survives its holder; `error` says why not.
+//! Below lies VCL. `memory` is the memory of a window (`mapping` maps it), `window` the shared
+//! memory itself, and `header` the agreement of processes on its layout. `member` knows the members
+//! and which of them live. `hold` keeps a buffer its owner's; `barrier` makes that cheap. `ofd` has
+//! the kernel's locks that end with their holder, and `fork` detects a forked child. `lock` has
+//! test-and-set, and a lock that survives its holder. `error` has the errors.
 
 pub mod advance;
 mod allocate;
 pub mod arrived;
 mod barrier;
 pub mod bell;
-mod classic;
-mod computed;
-pub mod counts;
+pub mod endpoint;
 pub mod error;
 mod faster;
-mod fork;
+mod fcp2;
+pub mod fork;
 pub mod header;
 pub mod hold;
 pub mod inbox;
 pub mod lend;
 mod line;
-pub mod listed;
 pub mod loan;
 pub mod lock;
-pub mod locked;
 pub mod mail;
 mod mapping;
 pub mod member;
@@ -57,5 +51,6 @@ mod parts;
 pub mod port;
 pub mod protocol;
 mod remote;
+mod ring_end;
 pub mod slot;
 pub mod window;

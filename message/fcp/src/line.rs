@@ -1,37 +1,37 @@
-//! The line behind memory that is lent in advance, by which lender and borrower see how far the
-//! other is (`advance`).
+//! The line behind memory that is lent in advance, by which lender and borrower see each other's
+//! progress (`advance`).
 
 use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64, fence};
 use std::time::{Duration, Instant};
 
-use crate::advance::Lost;
+use crate::error::Lost;
 use crate::remote;
 use sync::futex;
 use sync::wait::{self, DOUBT};
 
-/// Bytes that are copied from the lender's memory before it is asked whether they count.
+/// Bytes that are copied from the lender's memory before the copy is validated.
 const REACH: usize = 256 << 10;
-/// How long to look for more before sleeping.
-const LOOK: Duration = Duration::from_micros(50);
-/// The lender's pauses for a borrower that copies: at most this, and a nanosecond for each so
-/// many bytes of the message.
+/// Time to spin for more data before sleeping.
+const SPIN: Duration = Duration::from_micros(50);
+/// The lender's longest pause for a borrower that copies: this time, and a nanosecond for each
+/// `PAUSE_BYTES` bytes of the message.
 const PAUSE: Duration = Duration::from_micros(5);
 const PAUSE_BYTES: u32 = 4;
 
-/// Where the words are: what the lender writes often, and what the borrower does, in a cache
-/// line each.
+/// The words. The lender's frequent writes are in the first cache line, the borrower's in the
+/// second.
 const WRITTEN: usize = 0;
 const READS: usize = 8;
 const SLEEPS: usize = 9;
 const PIECES: usize = 10;
-/// Bytes of both lines.
+/// Length of both lines, in bytes.
 const LINE: usize = 128;
-/// Bytes of a piece's address and length.
+/// Length of a piece's address and length, in bytes.
 const PIECE: usize = 16;
 
-/// Bytes of a block for so many bytes of data, in so many pieces.
+/// Returns the bytes of a block for `length` bytes of data in `pieces` pieces.
 pub(crate) fn size(length: usize, pieces: usize) -> usize {
     line_at(length) + LINE + pieces * PIECE
 }
@@ -40,7 +40,7 @@ fn line_at(length: usize) -> usize {
     length.next_multiple_of(64)
 }
 
-/// The line behind `length` bytes of data, in memory that its holder keeps.
+/// The line behind `length` bytes of data. The holder of the `Line` keeps the memory mapped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Line {
     words: NonNull<AtomicU64>,
@@ -49,17 +49,17 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// Of data at `data`, in a block of `room` bytes. Nothing if that is too small for what
-    /// the line says, or not aligned.
+    /// Returns the line of data at `data`, in a block of `room` bytes. `None` if the block is not
+    /// aligned, or too small for the pieces that the line names.
     ///
     /// # Safety
-    /// All of the block is mapped as long as the line is used, and words there are reached as
-    /// atomics alone.
+    /// The whole block is mapped as long as the line is used, and its words are accessed only as
+    /// atomics.
     pub unsafe fn of(data: NonNull<u8>, length: usize, room: usize) -> Option<Line> {
         if line_at(length).checked_add(LINE)? > room {
             return None;
         }
-        // SAFETY: inside the block.
+        // SAFETY: `line_at(length)` is at most `room` by the check above.
         let words = unsafe { data.add(line_at(length)) }.cast::<AtomicU64>();
         let mut line = Line { words, length, pieces: 0 };
         if !words.is_aligned() {
@@ -71,33 +71,34 @@ impl Line {
     }
 
     fn word(&self, number: usize) -> &AtomicU64 {
-        assert!(number < (LINE + self.pieces * PIECE) / 8);
-        // SAFETY: in the block, and aligned, as `of` and `begin` have seen to.
+        assert!(number < (LINE + self.pieces * PIECE) / 8, "no word {number}");
+        // SAFETY: `of` and `begin` have checked alignment and room for `pieces`, which bounds
+        // `number`.
         unsafe { self.words.add(number).as_ref() }
     }
 
-    /// Bytes, when all are there.
+    /// Returns the length of the data in bytes.
     pub fn length(&self) -> usize {
         self.length
     }
 
-    /// Bytes of a piece, on the average.
+    /// Returns the average length of a piece in bytes.
     pub fn piece(&self) -> usize {
         self.length / self.pieces.max(1)
     }
 
-    /// Bytes from the start that are there.
+    /// Returns the number of bytes that are written.
     pub fn written(&self) -> usize {
         (self.word(WRITTEN).load(Acquire) as usize).min(self.length)
     }
 
-    /// Whether all is there.
+    /// Returns true if all bytes are written.
     pub fn is_full(&self) -> bool {
         self.written() == self.length
     }
 
-    /// The borrower copies from the lender's memory, or does no more.
-    fn say_reads(&self, reads: bool) {
+    /// Announces that the borrower copies from the lender's memory, or has stopped.
+    fn set_reads(&self, reads: bool) {
         self.word(READS).store(reads.into(), Release);
     }
 
@@ -105,19 +106,20 @@ impl Line {
         self.word(READS).load(Acquire) != 0
     }
 
-    /// The lender's half of the word that tells how much is written: what the borrower sleeps on.
+    /// Returns the word on which the borrower sleeps: the lower half of the number of written
+    /// bytes.
     fn futex(&self) -> &AtomicU32 {
         futex::low_half(self.word(WRITTEN))
     }
 
-    /// Waits until more than `than` bytes are there. `lives` tells whether the lender does.
+    /// Waits until more than `than` bytes are written. `lives` returns false if the lender is dead.
     pub fn wait(&self, than: usize, lives: impl Fn() -> bool) -> Result<usize, Lost> {
         let more = || Some(self.written()).filter(|written| *written > than);
         loop {
-            if let Some(written) = wait::poll_for(LOOK, more) {
+            if let Some(written) = wait::poll_for(SPIN, more) {
                 return Ok(written);
             }
-            // The lender stores, then looks whether we sleep; we the other way round.
+            // The lender stores, then looks for a sleeper; the borrower does it in reverse order.
             self.word(SLEEPS).store(1, SeqCst);
             let seen = self.futex().load(SeqCst);
             if seen as usize <= than {
@@ -130,20 +132,20 @@ impl Line {
         }
     }
 
-    /// Copies bytes from `at` on out of the lender's memory, some or all of those that are
-    /// wanted. How many; 0 if they may not be what was sent, or cannot be read.
+    /// Copies bytes from `at` on out of the lender's memory, some or all that `to` holds. Returns
+    /// their number, or 0 if they may have changed or cannot be read.
     pub fn pull(&self, pid: u32, at: usize, to: &mut [u8]) -> usize {
         let wanted = to.len().min(REACH);
-        self.say_reads(true); // until `rest`
+        self.set_reads(true); // until `rest`
         let pulled = self.pull_piecewise(pid, at, &mut to[..wanted]);
-        // What was read was read before.
+        // The copy is complete before `is_full` is loaded.
         fence(SeqCst);
         if pulled && !self.is_full() { wanted } else { 0 }
     }
 
-    /// The borrower copies no more: the lender need not pause.
+    /// Announces that the borrower has stopped copying: the lender need not pause.
     pub fn rest(&self) {
-        self.say_reads(false);
+        self.set_reads(false);
     }
 
     fn pull_piecewise(&self, pid: u32, at: usize, mut to: &mut [u8]) -> bool {
@@ -165,14 +167,14 @@ impl Line {
         false
     }
 
-    /// The borrower writes what the lender, which has died, did not: `rest` has done it.
+    /// Announces that the borrower has written the rest, which the dead lender had not.
     pub fn fill(&self) {
         self.word(WRITTEN).store(self.length as u64, Release);
     }
 
-    /// The lender begins: nothing is written yet, and it all lies here.
+    /// Starts a loan in advance: nothing is written yet, and `pieces` has the data.
     pub fn begin(data: NonNull<u8>, length: usize, pieces: &[&[u8]]) -> Line {
-        // SAFETY: the block is as large as `size` says.
+        // SAFETY: the caller took a block of `size(length, pieces)` bytes.
         let words = unsafe { data.add(line_at(length)) }.cast();
         let line = Line { words, length, pieces: pieces.len() };
         let words = [(WRITTEN, 0), (READS, 0), (SLEEPS, 0), (PIECES, pieces.len() as u64)];
@@ -185,8 +187,9 @@ impl Line {
         line
     }
 
-    /// The lender says how much is written.
+    /// Announces the number of bytes that the lender has written.
     pub fn publish(&self, written: usize) {
+        debug_assert!(written <= self.length, "{written} of {} bytes", self.length);
         if written < self.length {
             return self.word(WRITTEN).store(written as u64, Release);
         }
@@ -196,11 +199,11 @@ impl Line {
         }
     }
 
-    /// The lender lets the borrower copy, for a while.
+    /// Pauses the lender for a short time while the borrower copies.
     pub fn pause(&self) {
         if self.reads() {
-            let long = PAUSE + Duration::from_nanos(self.length as u64) / PAUSE_BYTES;
-            wait::poll_for(long, || (!self.reads()).then_some(()));
+            let at_most = PAUSE + Duration::from_nanos(self.length as u64) / PAUSE_BYTES;
+            wait::poll_for(at_most, || (!self.reads()).then_some(()));
         }
     }
 }

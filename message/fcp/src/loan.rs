@@ -1,4 +1,4 @@
-//! Memory that another member lends us with a message.
+//! The borrower's side of loans: memory that another member lends with a message.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -11,27 +11,27 @@ use crate::hold::Peer;
 use crate::member::Membership;
 use crate::slot;
 
-/// Where a loan lies: what a message of [`Kind::Lent`](sync::ring::Kind::Lent) ends with,
-/// or what goes another way to a borrower that is told so.
+/// The location of a loan. It is the end of a message of [`Kind::Lent`](sync::ring::Kind::Lent), or
+/// reaches the borrower by other means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// The lender's entry.
+    /// Entry of the lender.
     pub(crate) lender: u16,
-    /// The lender's slot.
+    /// Slot of the lender.
     pub(crate) slot: u16,
-    /// Bytes from the start of what the lender can lend.
+    /// Offset in the lender's lendable memory, in bytes.
     pub(crate) at: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub(crate) length: u64,
-    /// 0, or if it is lent in advance, the lender's generation.
+    /// The lender's generation if the loan is in advance, else 0.
     pub(crate) in_advance: u32,
 }
 
 impl Terms {
-    /// Bytes in a message.
+    /// Length in a message, in bytes.
     pub const SIZE: usize = 24;
 
-    /// As they go.
+    /// Returns the terms as a message carries them.
     pub fn bytes(self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..8].copy_from_slice(&self.at.to_le_bytes());
@@ -42,7 +42,7 @@ impl Terms {
         bytes
     }
 
-    /// Reads them. Whether there is such a loan is seen when it is taken.
+    /// Parses terms. [`Port::loan`](crate::port::Port::loan) checks if there is such a loan.
     pub fn parse(bytes: [u8; Self::SIZE]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         let ids = word(16);
@@ -56,27 +56,29 @@ impl Terms {
     }
 }
 
-/// Memory that another member has lent us. It stays as it is until this is dropped, even
-/// if the lender ends: an honest lender does not write into it. (Who is not, and may map
-/// the window, can make the bytes wrong, as in any message; nothing else.)
+/// Memory that another member has lent. It does not change until the loan is dropped, even if the
+/// lender ends: a correct lender does not write into it. (A process that violates the protocol can
+/// make the bytes wrong, as in any message, but nothing else.)
 #[derive(Debug)]
 pub struct Loan {
-    /// Keeps the window, and us a member while we have the loan.
+    /// Keeps the window mapped, and the borrower a member.
     membership: Arc<Membership>,
     data: NonNull<u8>,
     terms: Terms,
-    /// Not handed on.
+    /// False after the loan was handed on.
     is_ours: bool,
     forks: u32,
 }
 
-// SAFETY: memory that all may read, and a word that is reached as an atomic.
+// SAFETY: `data` is only read, and the slot is accessed as an atomic. `membership` keeps both
+// mapped in whatever thread.
 unsafe impl Send for Loan {}
-// SAFETY: as above.
+// SAFETY: see `Send`; a shared `Loan` only reads.
 unsafe impl Sync for Loan {}
 
 impl Loan {
-    /// The loan that a message tells of, if it is one to us and inside the lender's memory.
+    /// Returns the loan with these terms, if it is lent to this member and lies inside the lender's
+    /// memory.
     pub(crate) fn new(membership: &Arc<Membership>, terms: Terms) -> Option<Self> {
         let window = membership.members().window();
         let length = usize::try_from(terms.length).ok()?;
@@ -90,47 +92,49 @@ impl Loan {
 }
 
 impl Loan {
-    /// Hands it on: from now on it is `next`'s. False if it was not ours any more, which no
-    /// honest process brings about.
+    /// Hands the loan on to `next`. Returns false if it was no longer this member's, which only a
+    /// protocol violation causes.
     pub(crate) fn hand_on(&mut self, next: Peer) -> bool {
         let own = self.membership.peer();
-        // Before `next` can give it back: the slot may then be lent anew.
+        // Before `next` can return it, because the slot may then be used for another loan.
         self.is_ours = false;
         self.slot().is_some_and(|slot| slot::hand_on(slot, own, next))
     }
 
-    /// `next` was not told that it has it: it is ours again.
+    /// Takes the loan back from `next`, which got no message.
     pub(crate) fn take_back(&mut self, next: Peer) {
         let own = self.membership.peer();
         self.is_ours = self.slot().is_some_and(|slot| slot::hand_on(slot, next, own));
     }
 
-    /// Its address, here.
+    /// Returns its local address.
     pub(crate) fn address(&self) -> NonNull<u8> {
         self.data
     }
 
-    /// Bytes.
+    /// Returns its length in bytes.
     pub(crate) fn length(&self) -> usize {
         self.terms.length as usize
     }
 
-    /// So many bytes from `at` on.
+    /// Returns `length` bytes from `at` on.
     ///
     /// # Safety
-    /// They are inside, and written.
+    /// The lender has written all of them.
     pub(crate) unsafe fn part(&self, at: usize, length: usize) -> &[u8] {
-        // SAFETY: as our caller says; the membership keeps the window, and the lender does not
-        // write there any more while the slot is ours.
+        debug_assert!(at <= self.length() && length <= self.length() - at, "outside the loan");
+        // SAFETY: inside the loan, whose bounds `Loan::new` has checked; all callers check theirs.
+        // The membership keeps the window mapped. The lender does not write these bytes again while
+        // the slot names this member.
         unsafe { slice::from_raw_parts(self.data.add(at).as_ptr(), length) }
     }
 
-    /// Where it lies.
+    /// Returns its terms.
     pub(crate) fn terms(&self) -> Terms {
         self.terms
     }
 
-    /// Nothing in a forked child, who has nothing of what its parent has.
+    /// Returns its slot. `None` in a forked child, which has no loans of its parent.
     fn slot(&self) -> Option<&AtomicU64> {
         let window = self.membership.members().window();
         let is_forked = fork::happened_since(self.forks);
@@ -141,7 +145,7 @@ impl Loan {
 impl Deref for Loan {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        // SAFETY: all of it, and written before it was lent.
+        // SAFETY: a loan that is not in advance was written before it was lent.
         unsafe { self.part(0, self.length()) }
     }
 }

@@ -1,42 +1,44 @@
-//! Messages of any length, to anybody, received from anybody or from some: what a message
-//! passing library needs of a port.
+//! Messages of any length, to any member, received from any or from some: what a message-passing
+//! library needs of a port.
 //!
-//! Short messages go through the ring. Long ones are offered (`offer`) and copied once, or
-//! go through the ring in parts (`parts`), which the receiver copies while the next ones
-//! are written; others' messages may come between them. In a space an offer is one copy in
-//! user space. Between processes the kernel copies, which may take longer than two copies
-//! in parts at the same time, or be refused: so the sender takes the way that has been
-//! faster of late (`faster`). FCP and FCP plus know parts only.
+//! A short message goes through the ring. A long one is offered (`offer`) and copied once, or goes
+//! through the ring in parts (`parts`); the receiver copies a part while the sender writes the
+//! next. Messages of other senders may come between parts. In a space an offer is one copy in user
+//! space. Between processes the kernel copies, which may be refused, or take longer than two copies
+//! in parts at the same time. So the sender takes the route that was faster recently (`faster`).
+//! FCP and FCP plus have parts only.
 //!
-//! What comes while we wait for something else, to send or from somebody else, is kept
-//! until it is asked for.
+//! Messages that arrive during another wait, to send or for another sender, are stored until the
+//! program asks for them.
 
 use std::collections::HashSet;
 use std::time::Instant;
 
 use crate::arrived::Arrived;
 use crate::bell::Bell;
-use crate::faster::{Faster, Way};
+use crate::error::{Broken, Refused};
+use crate::faster::{Faster, Route};
 use crate::hold::Peer;
 use crate::inbox::First;
 use crate::member::Life;
 use crate::offer::Lost;
 use crate::parts::{Head, Kept, Partial};
-use crate::port::{Broken, Port, Refused};
+use crate::port::Port;
 use sync::ring::{Header, Kind};
 use sync::wait::{self, DOUBT};
 
-/// Longest message that goes through the ring in one piece, if the ring is four times that.
+/// Longest message that goes through the ring in one piece, in bytes; at most a quarter of the
+/// ring.
 const SHORT_MAX: usize = 32 << 10;
-/// Longest part, if the ring is eight times that.
+/// Longest part, in bytes; at most an eighth of the ring.
 const PART_MAX: usize = 16 << 10;
 
-/// A port, and what has come to it.
+/// A port, and the messages that have arrived at it.
 #[derive(Debug)]
 pub struct Mail {
     port: Port,
     kept: Kept,
-    /// Who cannot read our memory.
+    /// Members that cannot read this process's memory.
     unreadable: HashSet<Peer>,
     faster: Faster,
     short_max: usize,
@@ -46,14 +48,14 @@ pub struct Mail {
 /// A message that was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Received {
-    /// Who sent it: its card's ID.
+    /// ID of the sender's card.
     pub source: u32,
-    /// Its bytes, of which there may have been room for fewer.
+    /// Length of the message in bytes; the caller's buffer may have been shorter.
     pub length: usize,
 }
 
 impl Mail {
-    /// Messages by this port, which nobody else has received from.
+    /// Returns the mailbox of this port, from which nobody else has received.
     pub fn new(port: Port) -> Self {
         let size = port.capacity();
         let (short_max, part_max) = (SHORT_MAX.min(size / 4), PART_MAX.min(size / 8) - Head::SIZE);
@@ -61,18 +63,18 @@ impl Mail {
         Self { port, kept, unreadable, faster: Faster::default(), short_max, part_max }
     }
 
-    /// The port.
+    /// Returns the port.
     pub fn port(&self) -> &Port {
         &self.port
     }
 
-    /// What ends a wait from another thread: it returns as if the time were over.
+    /// Returns the bell that ends a wait from another thread, as if the time were over.
     pub fn bell(&self) -> Bell {
         self.port.bell()
     }
 
-    /// Sends to the member in entry `to`, whose card says `id` if that is given. Waits
-    /// until it has room, or, if the message is long, has copied it.
+    /// Sends to the member in entry `to`, whose card has `id` if that is given. Waits until the
+    /// member has room or, if the message is long, has copied it.
     #[inline]
     pub fn send(
         &mut self,
@@ -115,17 +117,17 @@ impl Mail {
         }
         let peer = self.port.members().entry(to).ok_or(Refused::Gone)?.peer;
         let unreadable = self.unreadable.contains(&peer);
-        let way = if unreadable { Way::Parts } else { self.faster.next() };
+        let route = if unreadable { Route::Parts } else { self.faster.next() };
         let begin = Instant::now();
-        let sent = match way {
-            Way::Offer => {
+        let sent = match route {
+            Route::Offer => {
                 let take = |arrived: Arrived<'_>| self.kept.take(arrived);
                 self.port.send_remote(to, id, &[], bytes, until, take)
             }
-            Way::Parts => self.send_parts(to, id, bytes, until),
+            Route::Parts => self.send_parts(to, id, bytes, until),
         };
         match sent {
-            Ok(()) => self.faster.learn(way, begin.elapsed(), bytes.len()),
+            Ok(()) => self.faster.learn(route, begin.elapsed(), bytes.len()),
             Err(Refused::OutOfReach) => {
                 let members = self.port.members();
                 self.unreadable.retain(|peer| members.life(*peer) != Life::Gone);
@@ -149,15 +151,15 @@ impl Mail {
         for part in bytes.chunks(self.part_max) {
             let parts = [&Head { sender, length, at }.bytes()[..], part];
             let take = |arrived: Arrived<'_>| self.kept.take(arrived);
-            // If the time is over in between, the receiver forgets what it has.
+            // If the time is over between two parts, the receiver drops those that it has.
             self.port.send(to, id, Kind::Part, &parts, until, take)?;
             at += part.len();
         }
         Ok(())
     }
 
-    /// Receives the next message into `to`, from anybody or from one of `sources`; waits
-    /// until the given time. What there is no room for is lost.
+    /// Receives the next message into `to`, from any sender or from one of `sources`. Waits until
+    /// `until`. Bytes that `to` does not hold are lost.
     #[inline]
     pub fn receive(
         &mut self,
@@ -191,12 +193,12 @@ impl Mail {
             to[..fits].copy_from_slice(&bytes[..fits]);
             return Ok(Some(Received { source, length: bytes.len() }));
         }
-        // A message whose parts go straight to where they are wanted.
+        // The message whose parts are copied directly into `to`.
         let mut begun: Option<(Head, u32)> = None;
         loop {
             let end = begun.map_or(until, |_| Some(wait::earlier(until, DOUBT)));
             let Some(mut arrived) = self.port.receive(end)? else {
-                // Early, it is the bell.
+                // Before `end`, only the bell ends the wait.
                 let over = |time: Instant| Instant::now() >= time;
                 let ends = until.is_some_and(over) || !end.is_some_and(over);
                 match begun {
@@ -240,7 +242,7 @@ impl Mail {
                 let Some(offer) = arrived.offer() else { continue };
                 let length = offer.length();
                 let fits = length.min(to.len());
-                drop(arrived); // the ring goes on while we copy
+                drop(arrived); // frees the ring during the copy
                 match offer.pull(&mut to[..fits]) {
                     Ok(()) => return Ok(Some(Received { source, length })),
                     Err(Lost::Withdrawn | Lost::Unreadable) => continue,
@@ -253,8 +255,8 @@ impl Mail {
         }
     }
 
-    /// Who sent the next message, from anybody or from one of `sources`, and how long it
-    /// is; it stays. Waits until the given time.
+    /// Returns sender and length of the next message, from any sender or from one of `sources`. The
+    /// message remains the next one. Waits until `until`.
     pub fn select(
         &mut self,
         sources: &[u32],

@@ -1,14 +1,14 @@
-//! The members of a window: a table entry each, and who of them lives.
+//! The members of a window: a table entry for each, and which of them live.
 //!
-//! A member lives as long as it has the lock of its entry (`ofd`): the kernel drops it at
-//! the member's death. Entries of the dead are taken over: the new owner changes the
-//! generation, waits until nobody sends to the old one any more (`hold`), clears the
-//! receive buffer, and is there. On a device that several machines share, a kernel knows
-//! of its own processes only: entries of other machines are left alone.
+//! A member lives as long as it has the lock of its entry (`ofd`); the kernel drops the lock at the
+//! member's death. An entry of a dead member is taken over: the new owner changes the generation,
+//! waits until nobody sends to the old owner (`hold`), clears the receive buffer, and is present.
+//! On a device that several machines share, a kernel knows only its own processes: entries of other
+//! machines are not taken over.
 //!
-//! The lock belongs to an open file description. A child that is forked shares it: until
-//! the child ends or executes a program, the parent's end is known by its PID alone, and
-//! its entry not taken over.
+//! The lock belongs to an open file description, which a forked child shares. Until that child ends
+//! or executes a program, only the parent's PID tells of its death, and its entry is not taken
+//! over.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use crate::ofd;
 use crate::slot;
 use crate::window::{ENTRY_SIZE, MEMBERS_MAX, Window};
 
-/// Words of an entry. State and what is told of the member; then, in a line of their own,
-/// its holds: the first for a port, the others for threads: so many of them can send at
-/// once, others wait their turn.
+/// Words of an entry: first its state and the member's description; then, in a cache line of their
+/// own, the member's holds. The first hold is a port's. The others are for threads: more threads
+/// than holds wait for each other.
 const STATE: usize = 0;
 const ID_AND_GROUP: usize = 1;
 const PID: usize = 2;
@@ -37,46 +37,45 @@ const BUFFER: usize = 4;
 const OFFER: usize = 5;
 const HOLDS: std::ops::Range<usize> = 8..ENTRY_SIZE / size_of::<u64>();
 
-/// With the PID: the member holds without a fence.
+/// Flag beside the PID: the member holds without a fence.
 const UNFENCED: u64 = 1 << 32;
 
-/// Bits of a ticket that tell the entry.
+/// Bits of a ticket for the index of the entry.
 const INDEX_BITS: u32 = MEMBERS_MAX.trailing_zeros();
 
-/// How long `join` waits for those who still send to an entry's former owner: they look
-/// for its end every 20 ms.
-const JOIN_PATIENCE: Duration = Duration::from_secs(1);
+/// Longest wait of `join` for senders to an entry's former owner, which check its life every 20 ms.
+const JOIN_WAIT: Duration = Duration::from_secs(1);
 
-/// What a member tells of itself.
+/// How a member describes itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Card {
-    /// The program's own number for it: a PVM tid, a rank.
+    /// The program's number for the member: a PVM tid, a rank.
     pub id: u32,
-    /// Which of several programs in one window it belongs to.
+    /// The program that it belongs to, if several use one window.
     pub group: u32,
 }
 
-/// A member, as its entry tells.
+/// The contents of a member's entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Which stay.
+    /// The member, with its generation.
     pub peer: Peer,
-    /// What it told of itself.
+    /// Its description.
     pub card: Card,
-    /// Its PID, in its own namespace.
+    /// Its PID, in its own PID namespace.
     pub pid: u32,
-    /// Offset of its receive buffer in the window, 0 for none.
+    /// Offset of its ring in the window, or 0.
     pub buffer: u64,
 }
 
 /// Whether a member lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Life {
-    /// It does.
+    /// It lives.
     Lives,
     /// It has ended, or left.
     Gone,
-    /// It is another machine's, which alone can tell.
+    /// It is a process of another machine, which alone knows.
     Elsewhere,
 }
 
@@ -84,31 +83,31 @@ pub enum Life {
 #[derive(Debug)]
 pub struct Members {
     window: Arc<Window>,
-    /// A description that never holds a lock, to ask by.
+    /// A file description that never holds a lock: it queries the locks of others.
     ask: OwnedFd,
     host: u32,
     pid_namespace: u64,
 }
 
 impl Members {
-    /// The members of `window`.
+    /// Returns the members of `window`.
     pub fn of(window: Arc<Window>) -> Result<Self, WindowError> {
         let ask = window.memory().reopen()?;
         let pid_namespace = proc::host::pid_namespace();
         Ok(Self { window, ask, host: host(), pid_namespace })
     }
 
-    /// The window.
+    /// Returns the window.
     pub fn window(&self) -> &Arc<Window> {
         &self.window
     }
 
-    /// This machine's number, as entries tell it.
-    pub(crate) fn host(&self) -> u32 {
+    /// Returns this machine's number, which entries contain.
+    pub fn host(&self) -> u32 {
         self.host
     }
 
-    /// The member with entry `index`, if there is one.
+    /// Returns the member that has entry `index`, if there is one.
     pub fn entry(&self, index: u16) -> Option<Entry> {
         if index >= self.window.plan().members {
             return None;
@@ -121,7 +120,7 @@ impl Members {
                 return None;
             }
             let (who, pid, buffer) = (word(ID_AND_GROUP), word(PID), word(BUFFER));
-            // A new owner changes the state before the rest.
+            // A new owner changes the state before the other words.
             if word(STATE) == before {
                 return Some(Entry {
                     peer: Peer { index, generation: state.generation },
@@ -133,25 +132,25 @@ impl Members {
         }
     }
 
-    /// All members, those that died and were not yet replaced among them.
+    /// Returns all members, including dead ones whose entries were not taken over.
     pub fn entries(&self) -> impl Iterator<Item = Entry> {
         (0..self.window.plan().members).filter_map(|index| self.entry(index))
     }
 
-    /// The member that told this of itself.
+    /// Returns the living member with this description.
     pub fn find(&self, card: Card) -> Option<Peer> {
         let found = |entry: &Entry| entry.card == card && self.life(entry.peer) != Life::Gone;
         self.entries().find(found).map(|entry| entry.peer)
     }
 
-    /// Whether this one has not left its entry, and nobody has taken it since: one load. Who
-    /// was killed has, see [`Members::life`].
+    /// Returns true if `peer` has its entry: it has not left, and nobody has taken the entry. Costs
+    /// one load. A killed member keeps its entry; see [`Members::life`].
     #[inline]
     pub fn has_entry(&self, peer: Peer) -> bool {
         peer.index < self.window.plan().members && hold::has_entry(self.state(peer.index), peer)
     }
 
-    /// Whether this one lives.
+    /// Returns whether `peer` lives.
     pub fn life(&self, peer: Peer) -> Life {
         if peer.index >= self.window.plan().members {
             return Life::Gone;
@@ -162,21 +161,20 @@ impl Members {
         }
         let host = State::parse(state.load(Acquire)).host;
         let life = if host == self.host { self.life_here(peer.index) } else { Life::Elsewhere };
-        // The answer is about the owner that had the entry before and after.
+        // The answer is valid only if the entry had the same owner before and after.
         if hold::has_entry(state, peer) { life } else { Life::Gone }
     }
 
-    /// The number by which `peer` claims lines in rings ([`Sender::new`]): its entry, and
-    /// 20 bits of its generation, so that a receiver does not wait for a dead sender because
-    /// its successor lives.
+    /// Returns the number by which `peer` claims lines in rings ([`Sender::new`]): its entry, and
+    /// 20 bits of its generation. The generation tells a dead sender from its living successor.
     ///
     /// [`Sender::new`]: sync::ring::Sender::new
     pub fn ticket(&self, peer: Peer) -> u32 {
         peer.generation << INDEX_BITS | u32::from(peer.index)
     }
 
-    /// Whether the sender with this [`ticket`](Self::ticket) has ended. Who lives elsewhere
-    /// has not.
+    /// Returns true if the sender with this [`ticket`](Self::ticket) has ended. A sender on another
+    /// machine counts as alive.
     pub fn is_dead(&self, ticket: u32) -> bool {
         let index = (ticket & ((1 << INDEX_BITS) - 1)) as u16;
         if index >= self.window.plan().members {
@@ -187,10 +185,10 @@ impl Members {
         self.ticket(peer) != ticket || self.life(peer) == Life::Gone
     }
 
-    /// Whether the owner of an entry, of this machine, lives.
+    /// Returns whether the owner of an entry, a process of this machine, lives.
     fn life_here(&self, index: u16) -> Life {
         let at = ofd::MEMBERS + i64::from(index);
-        // If the system does not tell, nobody is robbed of an entry.
+        // If the query fails, the owner counts as alive: its entry must not be taken over.
         if !ofd::is_locked(self.ask.as_fd(), at).unwrap_or(true) {
             return Life::Gone;
         }
@@ -203,7 +201,7 @@ impl Members {
         if none { Life::Gone } else { Life::Lives }
     }
 
-    /// Becomes a member: in entry `index`, or in any. The receive buffer is new.
+    /// Joins as a member, in entry `index` or in any. The receive buffer is empty.
     pub fn join(
         self: &Arc<Self>,
         card: Card,
@@ -219,7 +217,7 @@ impl Members {
             Some(index) => index..index + 1,
             None => 0..members,
         };
-        let until = Instant::now() + JOIN_PATIENCE;
+        let until = Instant::now() + JOIN_WAIT;
         loop {
             let mut held = false;
             for index in wanted.clone() {
@@ -245,6 +243,7 @@ impl Members {
         }
     }
 
+    /// Takes entry `index` if it is free or its owner is dead.
     fn take(
         &self,
         lock: &OwnedFd,
@@ -252,6 +251,7 @@ impl Members {
         card: Card,
         unfenced: bool,
     ) -> Result<Taken, WindowError> {
+        debug_assert!(index < self.window.plan().members, "no entry {index}");
         let at = ofd::MEMBERS + i64::from(index);
         let ours = ofd::try_lock(lock.as_fd(), at, 1).map_err(|error| WindowError::System {
             doing: "lock a byte of",
@@ -264,9 +264,9 @@ impl Members {
         let state = self.state(index);
         let before = state.load(Acquire);
         let was = State::parse(before);
-        // With its lock, what was here is dead, unless a kernel elsewhere has the lock.
+        // We have the lock, so the old owner is dead, unless it locked in another kernel.
         let can = was.phase == Phase::Free || was.host == self.host;
-        // Nobody holds, or has on loan, what never was anybody's.
+        // An entry that was never used has no holds and no loans.
         let used = was.generation != 0;
         if can
             && used
@@ -280,15 +280,15 @@ impl Members {
             ofd::unlock(lock.as_fd(), at, 1);
             return Ok(Taken::Others);
         };
-        // What the dead held, nobody holds.
+        // The holds of the dead owner end.
         self.holds(index).for_each(hold::release);
         if used && (!self.fence_holders(index) || self.is_held(index)) {
             state.store(taken.next(self.host, Phase::Free).word(), Release);
             ofd::unlock(lock.as_fd(), at, 1);
             return Ok(Taken::Held);
         }
-        // SAFETY: nobody holds the entry, and who wants to finds a new generation; the
-        // former owner is dead or gone, and we alone have the lock.
+        // SAFETY: `is_held` found no hold of the entry, and later attempts see the generation that
+        // `hold::take` has changed. The former owner is dead or gone, and we have the entry's lock.
         unsafe { self.window.clear_buffer(index) };
         if used {
             self.window.clear_loans(index);
@@ -301,14 +301,14 @@ impl Members {
         set(BUFFER, buffer);
         set(OFFER, 0);
         hold::present(state, taken);
-        // Who takes an entry and did not see us is seen by our holds.
+        // Pairs with the fence of a later owner: either it sees us, or our holds see it.
         fence(SeqCst);
         Ok(Taken::Ours(taken.generation))
     }
 
-    /// Gives the system the memory back that members in these entries could lend and do not need
-    /// any more, because they have ended, and nobody alive has a loan from them. Entries stay in
-    /// the list whose members live, or are still ending, or whose loans are out.
+    /// Returns to the system the lendable memory of members in these entries that have ended,
+    /// unless a living member has a loan from them. Keeps in the list the entries whose members
+    /// live or are about to end, and those with loans.
     pub fn give_back_of_the_dead(&self, entries: &mut Vec<u16>) -> Result<(), WindowError> {
         if entries.is_empty() {
             return Ok(());
@@ -320,11 +320,11 @@ impl Members {
             if state.phase == Phase::Free || state.host != self.host {
                 return false;
             }
-            // With its lock, nobody can take the entry meanwhile.
+            // While we have its lock, nobody can take the entry.
             if ofd::try_lock(lock.as_fd(), at, 1) != Ok(true) {
                 return true;
             }
-            // One that was killed before it ever lent may have filled a block, too.
+            // A member that was killed before its first loan may have filled a block.
             let is_lent = self.borrower(index).is_some();
             if !is_lent {
                 self.window.clear_loans(index);
@@ -335,7 +335,7 @@ impl Members {
         Ok(())
     }
 
-    /// One who is alive and has a loan from entry `index`.
+    /// Returns a living member that has a loan from entry `index`.
     fn borrower(&self, index: u16) -> Option<Peer> {
         let slots = 1..=self.window.slots_used(index);
         let slots = slots.filter_map(|number| self.window.slot(index, number));
@@ -343,8 +343,9 @@ impl Members {
         borrowers.find(|peer| self.life(*peer) != Life::Gone)
     }
 
-    /// Makes the fences that members do without between their holds and their looks, for the
-    /// new owner of entry `index`. Whether it reached all: not those of another machine.
+    /// Makes, for the new owner of entry `index`, the fences that members omit between the store of
+    /// a hold and the load of the state. Returns false if it did not reach all: it cannot reach
+    /// another machine.
     fn fence_holders(&self, index: u16) -> bool {
         let here = barrier::everywhere();
         fence(SeqCst);
@@ -355,15 +356,15 @@ impl Members {
         })
     }
 
-    /// Whether a living member holds entry `index`.
+    /// Returns true if a living member holds entry `index`.
     fn is_held(&self, index: u16) -> bool {
         (0..self.window.plan().members).any(|by| {
-            // A dead one's hold is only a word. The owner of the entry has none yet.
+            // The hold of a dead member does not count. The new owner has none yet.
             self.holds(by).any(|word| hold::holds(word, index)) && !self.is_gone(by)
         })
     }
 
-    /// Whether entry `index` has no living owner, nor one that might live elsewhere.
+    /// Returns true if entry `index` has no owner that lives or may live on another machine.
     fn is_gone(&self, index: u16) -> bool {
         let state = State::parse(self.state(index).load(Acquire));
         match state.phase {
@@ -372,18 +373,18 @@ impl Members {
         }
     }
 
-    /// The word by which entry `index` offers messages (`offer`).
+    /// Returns the word for offers of the member in entry `index` (`offer`).
     pub(crate) fn offer(&self, index: u16) -> &AtomicU64 {
         self.window.entry_word(index, OFFER)
     }
 
-    /// The PID of the member in entry `index`, if it has one in our namespace.
+    /// Returns the PID of the member in entry `index`, if it is of this PID namespace.
     pub fn pid(&self, index: u16) -> Option<u32> {
         let entry = self.entry(index)?;
         self.shares_pids_with(index).then_some(entry.pid)
     }
 
-    /// Whether the PID in entry `index` is one of our namespace's.
+    /// Returns true if the PID in entry `index` is of this PID namespace.
     pub(crate) fn shares_pids_with(&self, index: u16) -> bool {
         let theirs = self.window.entry_word(index, PID_NAMESPACE).load(Acquire);
         let host = State::parse(self.state(index).load(Acquire)).host;
@@ -400,44 +401,44 @@ impl Members {
     }
 }
 
-/// What became of an attempt to take an entry.
+/// The result of an attempt to take an entry.
 enum Taken {
     /// It is ours, in this generation.
     Ours(u32),
-    /// Somebody still sends to its former owner.
+    /// A member still sends to the former owner.
     Held,
-    /// He still reads what its former owner has lent.
+    /// This member still has a loan from the former owner.
     Lent(Peer),
-    /// It is somebody else's.
+    /// It has another owner.
     Others,
 }
 
-/// A place in the window. Dropping it leaves.
+/// A member's ownership of its entry. Dropping it leaves the window.
 #[derive(Debug)]
 pub struct Membership {
     members: Arc<Members>,
     peer: Peer,
-    /// The description that has the entry's lock.
+    /// The file description that has the entry's lock.
     lock: OwnedFd,
     pid: u32,
-    /// Others make the fence between a hold and the look at its entry.
+    /// The new owners of entries make the fence between a hold and the load of the state.
     unfenced: bool,
 }
 
 impl Membership {
-    /// Which stay this is.
+    /// Returns this member, with its generation.
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// The members of the window.
+    /// Returns the members of the window.
     pub fn members(&self) -> &Arc<Members> {
         &self.members
     }
 
-    /// Holds `peer`, so that its receive buffer stays its own, or nothing if it has gone.
-    /// For as long as it takes to send; who waits for room asks [`Members::life`] now and
-    /// then, and lets go when the peer has gone.
+    /// Holds `peer`, so that its receive buffer remains its own. `None` if it has gone. A sender
+    /// holds the peer only while it sends. While it waits for room, it asks [`Members::life`] from
+    /// time to time, and drops the hold when the peer has gone.
     pub fn hold(&self, peer: Peer) -> Option<Hold<'_>> {
         if peer.index >= self.members.window.plan().members {
             return None;
@@ -445,7 +446,7 @@ impl Membership {
         let state = self.members.state(peer.index);
         loop {
             for word in self.members.holds(self.peer.index).skip(1) {
-                // On real memory sequentially consistent accesses need no fence.
+                // Sequentially consistent accesses need no fence; only models do.
                 match hold::hold(word, state, peer, || ()) {
                     Ok(true) => return Some(Hold { word }),
                     Ok(false) => return None,
@@ -456,9 +457,10 @@ impl Membership {
         }
     }
 
-    /// As [`Membership::hold`], and cheaper; one at a time, in all threads.
+    /// Holds `peer` as [`Membership::hold`] does, at less cost. Only one such hold may exist at a
+    /// time, in all threads: a port's.
     #[inline]
-    pub(crate) fn hold_alone(&self, peer: Peer) -> Option<Hold<'_>> {
+    pub fn hold_alone(&self, peer: Peer) -> Option<Hold<'_>> {
         let state = self.members.state(peer.index);
         let word = self.members.window.entry_word(self.peer.index, HOLDS.start);
         let held = hold::hold_alone(word, state, peer, || {
@@ -470,23 +472,23 @@ impl Membership {
 
 impl Drop for Membership {
     fn drop(&mut self) {
-        // A forked child that drops its copy does not leave for its parent.
+        // A forked child that drops its copy does not end the parent's membership.
         let state = self.members.state(self.peer.index);
         if self.pid != std::process::id() || !hold::has_entry(state, self.peer) {
             return;
         }
-        // What nobody has on loan nobody needs; otherwise the entry's next owner sees to it.
+        // If a member still has a loan, the entry's next owner clears them.
         if self.members.borrower(self.peer.index).is_none() {
             self.members.window.clear_loans(self.peer.index);
         }
         let left = State::parse(state.load(Acquire)).next(self.members.host, Phase::Free);
         state.store(left.word(), Release);
-        // Now, even if a forked child has the description, too.
+        // Explicitly, because a forked child may share the description.
         ofd::unlock(self.lock.as_fd(), ofd::MEMBERS + i64::from(self.peer.index), 1);
     }
 }
 
-/// While it is there, the peer's receive buffer stays the peer's.
+/// A hold of a peer. While it exists, the peer's receive buffer remains the peer's.
 #[derive(Debug)]
 pub struct Hold<'a> {
     word: &'a AtomicU64,

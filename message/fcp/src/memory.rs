@@ -1,9 +1,9 @@
-//! The memory that a window is made of: anonymous, a name in `/dev/shm`, a file, huge
-//! pages, a DAX device or a PCI device's memory; and how it is found, checked and sized.
+//! The memory of a window: anonymous, a name in `/dev/shm`, a file, huge pages, a DAX device or a
+//! PCI device's memory. This file finds, checks and sizes it.
 //!
-//! Whatever it is, it ends as a descriptor that can be mapped, and whose size is known.
-//! Files are ours alone: made with mode 0600, and refused if they belong to, or may be
-//! opened by, anybody else. Devices are what the administrator has made of them.
+//! The result is always a descriptor that can be mapped, and its size. Files are private to the
+//! user: they are made with mode 0600, and refused if they belong to another user or if another
+//! user may open them. The administrator decides who may open a device.
 
 use std::fs;
 use std::ops::Range;
@@ -20,20 +20,20 @@ use rustix::io::{Errno, FdFlags, fcntl_getfd, fcntl_setfd};
 use crate::error::WindowError;
 use crate::ofd;
 
-/// Sizes are multiples of this, at least.
+/// Sizes are multiples of this, or of larger pages.
 pub const PAGE_SIZE: usize = 4096;
-/// Most bytes of a window: what a processor's address space has room for many times.
+/// Largest size of a window, in bytes: an address space has room for many of them.
 pub const SIZE_MAX: usize = 1 << 44;
 
 const HUGETLBFS_MAGIC: i64 = 0x9584_58f6;
 const SYSFS_MAGIC: i64 = 0x6265_6572;
-/// Of the flags in a PCI device's `resource` (include/linux/ioport.h).
+/// Flags in a PCI device's `resource` (include/linux/ioport.h).
 const RESOURCE_MEMORY: u64 = 0x200;
 const RESOURCE_PREFETCHABLE: u64 = 0x2000;
 /// The upper byte of a PCI class: memory controllers (ivshmem is 0x0500, CXL 0x0502).
 const CLASS_MEMORY: u64 = 0x05;
 
-/// What the memory is.
+/// The kind of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Ordinary pages: a memfd, `/dev/shm`, a file.
@@ -47,13 +47,13 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether all who map it by its name or descriptor are processes of one kernel's.
+    /// Returns true if all processes that map it run under one kernel.
     pub(crate) fn is_of_one_kernel(self) -> bool {
         matches!(self, Self::File | Self::Huge)
     }
 }
 
-/// Memory for a window, not yet mapped.
+/// Memory for a window. It is not mapped.
 #[derive(Debug)]
 pub struct Memory {
     fd: OwnedFd,
@@ -63,8 +63,8 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// New memory without a name, of `size` bytes rounded up to pages. Its descriptor is
-    /// passed on, by inheritance or in a message; it can neither shrink nor grow.
+    /// Makes memory without a name, of `size` bytes rounded up to pages. Others get its descriptor
+    /// by inheritance or in a message. It can neither shrink nor grow.
     pub fn anonymous(size: usize) -> Result<Self, WindowError> {
         let place = "new anonymous memory".to_owned();
         let size = rounded(size, PAGE_SIZE, &place)?;
@@ -78,7 +78,7 @@ impl Memory {
         Ok(Self { fd, kind: Kind::File, size, place })
     }
 
-    /// Memory by a descriptor that was inherited or received, of any kind.
+    /// Returns the memory of a descriptor that was inherited or received, of any kind.
     pub fn received(fd: OwnedFd) -> Result<Self, WindowError> {
         let place = format!("descriptor {}", fd.as_raw_fd());
         let fail = |error| WindowError::System { doing: "use", place: place.clone(), error };
@@ -90,8 +90,8 @@ impl Memory {
         Self::of(fd, place, None)
     }
 
-    /// Memory by a name in `/dev/shm`. With a size it is made if it is not there; without,
-    /// it must be there.
+    /// Returns the memory with a name in `/dev/shm`. A `size` makes it if it does not exist;
+    /// without one it must exist.
     pub fn named(name: &str, size: Option<usize>) -> Result<Self, WindowError> {
         if name.is_empty() || name.contains(['/', '\0']) || name.starts_with('.') {
             return Err(WindowError::Name { name: name.to_owned() });
@@ -99,13 +99,13 @@ impl Memory {
         Self::at(&Path::new("/dev/shm").join(name), size)
     }
 
-    /// Memory by a path: a file, one on hugetlbfs, `/dev/daxN.M`, or
-    /// `/sys/bus/pci/devices/…/resourceN`. A size makes files that are not there; rounded
-    /// up to pages, it must be that of a file that is there. Devices have theirs.
+    /// Returns the memory at a path: a file, a file on hugetlbfs, `/dev/daxN.M`, or
+    /// `/sys/bus/pci/devices/…/resourceN`. A `size` makes a file that does not exist. An existing
+    /// file must have that size, rounded up to pages. A device has a size of its own.
     pub fn at(path: &Path, size: Option<usize>) -> Result<Self, WindowError> {
         let place = path.display().to_string();
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NOCTTY;
-        // Nobody makes files in a device's directory, and it would be refused.
+        // In a device's directory, the kernel refuses to make a file.
         let opened = match open(path, flags, Mode::empty()) {
             Err(Errno::NOENT) if size.is_some() => {
                 open(path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR)
@@ -158,23 +158,23 @@ impl Memory {
         Ok(Self { fd, kind, size: has, place })
     }
 
-    /// What it is.
+    /// Returns the kind of memory.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Bytes.
+    /// Returns the size in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Where it is, for messages to the user.
+    /// Returns where the memory is, for messages to the user.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// Gives the pages of `range` back to the system, where they come anew when they are
-    /// needed; of named files they are reserved, and stay. Whether they are zero now.
+    /// Returns the pages of `range` to the system. The pages of named files are reserved, and
+    /// remain. Returns true if the range is zero now.
     pub(crate) fn give_back(&self, range: Range<usize>) -> bool {
         let sealed = SealFlags::SHRINK | SealFlags::GROW;
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -182,7 +182,7 @@ impl Memory {
             && fallocate(&self.fd, punch, range.start as u64, range.len() as u64).is_ok()
     }
 
-    /// An open file description of its own, for locks that end with the caller alone.
+    /// Returns a new open file description, for locks that end with the caller.
     pub fn reopen(&self) -> Result<OwnedFd, WindowError> {
         let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(|error| {
@@ -198,7 +198,7 @@ impl AsFd for Memory {
     }
 }
 
-/// `size` as whole units.
+/// Returns `size` rounded up to whole units.
 fn rounded(size: usize, unit: usize, place: &str) -> Result<usize, WindowError> {
     match size.checked_next_multiple_of(unit) {
         Some(rounded) if (1..=SIZE_MAX).contains(&rounded) => Ok(rounded),
@@ -206,8 +206,8 @@ fn rounded(size: usize, unit: usize, place: &str) -> Result<usize, WindowError> 
     }
 }
 
-/// The size of a file, which an empty one is given here. Several may be at it at once:
-/// one after the other, under a lock that ends with its holder.
+/// Returns the size of a file, and gives one to an empty file. Several processes may do so at once;
+/// a lock that ends with its holder orders them.
 fn file_size(
     fd: &OwnedFd,
     place: &str,
@@ -225,8 +225,8 @@ fn file_size(
     let sized = (|| {
         let has = size(fstat(fd).map_err(fail)?);
         if has == 0 {
-            // A full /dev/shm is an error now, not SIGBUS later. (Huge pages are reserved
-            // by mmap, and some file systems cannot.)
+            // So a full /dev/shm is an error now, not SIGBUS later. (mmap reserves huge pages, and
+            // some file systems cannot reserve.)
             match fallocate(fd, FallocateFlags::empty(), 0, rounded as u64) {
                 Ok(()) => {}
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
@@ -248,13 +248,13 @@ fn file_size(
     sized
 }
 
-/// Where the descriptor's file really is: a BAR is known by its directory.
+/// Returns the real path of a descriptor's file: a BAR is known by its directory.
 fn true_path(fd: &OwnedFd, place: &str) -> Result<PathBuf, WindowError> {
     fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))
         .map_err(|error| WindowError::attribute(place, "/proc/self/fd", &error))
 }
 
-/// A number in a file of sysfs, decimal or `0x…`.
+/// Parses a number in a file of sysfs, decimal or `0x…`.
 fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     match text.strip_prefix("0x") {
@@ -263,13 +263,15 @@ fn number(text: &str) -> Option<u64> {
     }
 }
 
+/// Reads an attribute of a device in sysfs.
 fn attribute(directory: &Path, name: &str, place: &str) -> Result<String, WindowError> {
     let path = directory.join(name);
     fs::read_to_string(&path)
         .map_err(|error| WindowError::attribute(place, &path.display().to_string(), &error))
 }
 
-/// Bytes of a DAX device, whose directory in sysfs this is: whole units of its alignment.
+/// Returns the size of the DAX device with this directory in sysfs, in whole units of its
+/// alignment.
 fn dax_size(directory: &Path, place: &str) -> Result<usize, WindowError> {
     let unfit = |why: &str| WindowError::Unfit { place: place.to_owned(), why: why.into() };
     let subsystem = fs::read_link(directory.join("subsystem")).unwrap_or_default();
@@ -286,8 +288,8 @@ fn dax_size(directory: &Path, place: &str) -> Result<usize, WindowError> {
     }
 }
 
-/// Bytes of a PCI device's BAR; `path` is that of `resourceN` or `resourceN_wc`. Only
-/// memory: a write to another device's registers could do anything.
+/// Returns the size of a PCI device's BAR; `path` is that of `resourceN` or `resourceN_wc`. Refuses
+/// what is not memory: a write to a register could do anything.
 fn bar_size(path: &Path, place: &str) -> Result<usize, WindowError> {
     let unfit = |why: String| WindowError::Unfit { place: place.to_owned(), why };
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -317,7 +319,7 @@ fn bar_size(path: &Path, place: &str) -> Result<usize, WindowError> {
 mod tests {
     use super::*;
 
-    /// A directory that stands in for one of sysfs.
+    /// Makes a directory that replaces one of sysfs.
     fn directory(name: &str, files: &[(&str, &str)]) -> PathBuf {
         let path = std::env::temp_dir().join(format!("fcp-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);

@@ -1,18 +1,18 @@
-//! Locks of open file descriptions (F_OFD_SETLK, since Linux 3.15): one byte each, far
-//! behind any memory. The kernel drops them when the last descriptor of the description
-//! is closed, so when the holder dies, whatever its PID namespace.
+//! Locks of open file descriptions (F_OFD_SETLK, since Linux 3.15): one byte each, far behind any
+//! memory. The kernel drops a lock when the last descriptor of its description is closed. So it
+//! ends with its holder, in any PID namespace.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-/// The byte of member 0; the others follow.
+/// The byte of member 0; those of other members follow.
 pub const MEMBERS: i64 = 1 << 62;
-/// The byte of whoever gives a new file its size.
+/// The byte of the process that gives a new file its size.
 pub const SIZE: i64 = MEMBERS - 1;
 
 fn request(kind: i32, at: i64, length: i64) -> libc::flock {
-    // SAFETY: a plain structure, for which zero is a value; l_pid must be 0.
+    // SAFETY: `flock` consists of integers, for which zero is valid; l_pid must be 0.
     let mut request: libc::flock = unsafe { std::mem::zeroed() };
     request.l_type = kind as libc::c_short;
     request.l_whence = libc::SEEK_SET as libc::c_short;
@@ -23,7 +23,7 @@ fn request(kind: i32, at: i64, length: i64) -> libc::flock {
 
 fn control(fd: BorrowedFd<'_>, command: i32, request: &mut libc::flock) -> Result<(), Errno> {
     loop {
-        // SAFETY: a call with a structure that it reads and writes.
+        // SAFETY: the call reads and writes `request` only, which is a live `flock`.
         if unsafe { libc::fcntl(fd.as_raw_fd(), command, std::ptr::from_mut(request)) } == 0 {
             return Ok(());
         }
@@ -34,12 +34,12 @@ fn control(fd: BorrowedFd<'_>, command: i32, request: &mut libc::flock) -> Resul
     }
 }
 
-/// Locks a byte; waits for it.
+/// Locks a byte, and waits for it.
 pub fn lock(fd: BorrowedFd<'_>, at: i64) -> Result<(), Errno> {
     control(fd, libc::F_OFD_SETLKW, &mut request(libc::F_WRLCK, at, 1))
 }
 
-/// Locks `length` bytes if nobody else has any of them.
+/// Locks `length` bytes if no other description has locked any of them.
 pub fn try_lock(fd: BorrowedFd<'_>, at: i64, length: i64) -> Result<bool, Errno> {
     match control(fd, libc::F_OFD_SETLK, &mut request(libc::F_WRLCK, at, length)) {
         Ok(()) => Ok(true),
@@ -48,13 +48,13 @@ pub fn try_lock(fd: BorrowedFd<'_>, at: i64, length: i64) -> Result<bool, Errno>
     }
 }
 
-/// Unlocks `length` bytes, for all who share the description.
+/// Unlocks `length` bytes, for all processes that share the description.
 pub fn unlock(fd: BorrowedFd<'_>, at: i64, length: i64) {
-    // It fails for bad arguments only.
+    // It fails only for invalid arguments.
     let _ = control(fd, libc::F_OFD_SETLK, &mut request(libc::F_UNLCK, at, length));
 }
 
-/// Whether another description than this one has the byte.
+/// Returns true if another description has locked the byte.
 pub fn is_locked(fd: BorrowedFd<'_>, at: i64) -> Result<bool, Errno> {
     let mut request = request(libc::F_WRLCK, at, 1);
     control(fd, libc::F_OFD_GETLK, &mut request)?;

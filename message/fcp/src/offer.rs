@@ -1,20 +1,20 @@
-//! Offers: a large message that the receiver copies straight out of the sender's memory.
+//! Offers, a rendezvous: the receiver copies a large message directly out of the sender's memory.
 //!
-//! The sender says in a short message where the bytes are, and waits for the answer; they
-//! must not change meanwhile. Both meet at one word of the sender's entry, which holds the
-//! offer's number and how far it is:
+//! The sender sends a short message with the location of the bytes (ready to send), and waits for
+//! the answer; the bytes must not change meanwhile. Both meet at one word of the sender's entry,
+//! which holds the offer's number and state:
 //!
 //! ```text
 //! none ─offer→ open ─accept→ reading ─answer→ done │ unreadable
 //!                └─withdraw→ none
 //! ```
-//! Either the sender withdraws or the receiver reads, never both. If the sender dies, the
-//! receiver learns it after its copy, and has no message; if the receiver dies, the sender
-//! learns that it has ended.
+//! Either the sender withdraws the offer or the receiver reads, never both. If the sender dies, the
+//! receiver notices it after its copy, and has no message. If the receiver dies, the sender notices
+//! that.
 //!
-//! Between tasks of one space, `process_vm_readv` is one copy in user space, by Nagaya's
-//! gate; between ordinary processes, the kernel copies. Where that is not allowed, the
-//! receiver says so, and the sender sends parts.
+//! Between tasks of one space, Nagaya's gate makes `process_vm_readv` one copy in user space;
+//! between ordinary processes, the kernel copies. If the receiver may not read the sender's memory,
+//! it answers so, and the sender sends parts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Release};
@@ -31,17 +31,18 @@ const OPEN: u64 = 1;
 const READING: u64 = 2;
 const DONE: u64 = 3;
 const UNREADABLE: u64 = 4;
-/// Bits of the state in the word; above them, the offer's number.
+/// Bits of the state in the word. The offer's number is above them.
 const STATE_BITS: u32 = 4;
-/// An offer's number: 20 bits count, above them is the sender's generation.
+/// Bits of the count in an offer's number. The sender's generation is above them.
 const COUNT_BITS: u32 = 20;
 
-/// The number of the `count`th offer of a sender of this generation.
+/// Returns the number of offer `count` of a sender of this generation.
 pub fn number(generation: u32, count: u32) -> u64 {
     u64::from(generation) << COUNT_BITS | u64::from(count & ((1 << COUNT_BITS) - 1))
 }
 
 fn word_of(number: u64, state: u64) -> u64 {
+    debug_assert!(number >> (u64::BITS - STATE_BITS) == 0, "offer {number:#x}");
     number << STATE_BITS | state
 }
 
@@ -50,24 +51,24 @@ pub fn offer<W: Word64>(word: &W, number: u64) {
     word.store(word_of(number, OPEN), Release);
 }
 
-/// Takes it back, unless the receiver reads already. Whether the bytes are ours again.
+/// Withdraws the offer. Returns false if the receiver already reads.
 pub fn withdraw<W: Word64>(word: &W, number: u64) -> bool {
     word.compare_exchange(word_of(number, OPEN), 0).is_ok()
 }
 
-/// Accepts it, if it still stands: the bytes are to be read now.
+/// Accepts the offer: the receiver reads next. Returns false if it was withdrawn.
 pub fn accept<W: Word64>(word: &W, number: u64) -> bool {
     word.compare_exchange(word_of(number, OPEN), word_of(number, READING)).is_ok()
 }
 
-/// The receiver's answer: whether it has read the bytes, or cannot.
+/// Answers the offer: `done` if the receiver has read the bytes.
 pub fn answer<W: Word64>(word: &W, number: u64, done: bool) {
     let state = if done { DONE } else { UNREADABLE };
-    // If it is not there any more, the sender is not, either.
+    // The word has changed only if the sender has left its entry.
     let _ = word.compare_exchange(word_of(number, READING), word_of(number, state));
 }
 
-/// The answer, once it is there.
+/// Returns the answer, if there is one.
 pub fn answered<W: Word64>(word: &W, number: u64) -> Option<bool> {
     match word.load(Acquire) {
         now if now == word_of(number, DONE) => Some(true),
@@ -76,73 +77,75 @@ pub fn answered<W: Word64>(word: &W, number: u64) -> Option<bool> {
     }
 }
 
-/// The half of the word that tells the state: what the kernel compares for who waits.
+/// Returns the half of the word with the state, which the kernel compares for a sleeper.
 pub(crate) fn futex(word: &AtomicU64) -> &AtomicU32 {
     futex::low_half(word)
 }
 
-/// What a message of [`Kind::Remote`](sync::ring::Kind::Remote) ends with.
+/// The end of a message of [`Kind::Remote`](sync::ring::Kind::Remote).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Terms {
-    /// The sender's address of the bytes.
+    /// Address of the bytes in the sender.
     pub address: u64,
-    /// How many.
+    /// Length in bytes.
     pub length: u64,
     /// The offer's number.
     pub number: u64,
-    /// The sender's entry.
+    /// Entry of the sender.
     pub sender: u16,
 }
 
 impl Terms {
-    /// Bytes in a message.
+    /// Length in a message, in bytes.
     pub const SIZE: usize = 32;
 
+    /// Returns the terms as a message carries them.
     pub fn bytes(self) -> [u8; Self::SIZE] {
         let words = [self.address, self.length, self.number, self.sender.into()];
         let bytes = words.map(u64::to_le_bytes);
         std::array::from_fn(|i| bytes[i / 8][i % 8])
     }
 
+    /// Parses terms.
     pub fn parse(bytes: [u8; Self::SIZE]) -> Self {
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));
         Self { address: word(0), length: word(8), number: word(16), sender: word(24) as u16 }
     }
 }
 
-/// Why an offer could not be read. There is no message then, or it comes in parts.
+/// The reason why an offer could not be read. Then there is no message, or it comes in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lost {
     /// The sender has withdrawn it, or has ended.
     Withdrawn,
-    /// The system does not let us read the sender's memory; the sender is told.
+    /// The system does not let the receiver read the sender's memory. The sender has the answer.
     Unreadable,
 }
 
-/// A message that is to be read from its sender's memory. The sender waits for it;
-/// dropped, it is taken for read.
+/// A message in its sender's memory. The sender waits until it is read; dropping the offer counts
+/// as reading it.
 #[derive(Debug)]
 pub struct Offer {
     membership: Arc<Membership>,
     terms: Terms,
-    /// Who offers.
+    /// Entry of the sender.
     entry: Entry,
 }
 
 impl Offer {
-    /// The offer that a message tells of.
+    /// Returns the offer with these terms.
     pub(crate) fn new(membership: &Arc<Membership>, terms: Terms) -> Option<Self> {
         let entry = membership.members().entry(terms.sender)?;
         usize::try_from(terms.length).ok()?;
         Some(Self { membership: membership.clone(), terms, entry })
     }
 
-    /// Bytes of the message.
+    /// Returns the length of the message in bytes.
     pub fn length(&self) -> usize {
         self.terms.length as usize
     }
 
-    /// Copies the message, as much of it as there is room for.
+    /// Copies the message, as much of it as `to` holds.
     pub fn pull(self, to: &mut [u8]) -> Result<(), Lost> {
         let members = self.membership.members();
         let word = members.offer(self.terms.sender);
@@ -154,7 +157,7 @@ impl Offer {
             true => remote::read(self.entry.pid, self.terms.address as usize, &mut to[..length]),
             false => Err(Errno::PERM),
         };
-        // A PID may be another's now. It was the sender's all along if it still lives.
+        // The PID may name another process by now. It was the sender's if the sender still lives.
         if members.life(self.entry.peer) == Life::Gone {
             return Err(Lost::Withdrawn);
         }

@@ -1,4 +1,4 @@
-//! The way to one receiver, with waiting for room.
+//! The sending end of a ring, and waits for room.
 
 use std::sync::atomic::AtomicU32;
 use std::time::{Duration, Instant};
@@ -10,37 +10,38 @@ use sync::mapped::Mapped;
 use sync::ring::{Buffer, Kind, SendError, Sender, rouse};
 use sync::wait::{self, DOUBT, Naps, WaitPolicy};
 
-/// Why a message was not sent.
+/// The reason why a message was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refused {
-    /// Longer than the ring.
+    /// It is longer than the ring.
     TooLong,
-    /// No room until the given time.
+    /// There was no room until the given time.
     TimedOut,
     /// The receiver has ended.
     Dead,
 }
 
-/// What a sender that waits for room does meanwhile: two who send to each other would else
-/// wait for ever.
+/// The work of a sender while it waits for room. Without it, two members that send to each other
+/// could wait for ever.
 pub(crate) struct Meanwhile<'a> {
-    /// What comes for ourselves.
+    /// The sender's own receive buffer.
     pub inbox: &'a mut Inbox,
-    /// As [`Inbox::receive`] asks.
+    /// See [`Inbox::receive`].
     pub is_dead: &'a dyn Fn(u32) -> bool,
-    /// Takes it.
+    /// Takes each message that arrives.
     pub take: &'a mut dyn FnMut(Arrived<'_>),
 }
 
 impl Meanwhile<'_> {
+    /// Takes all messages that have arrived.
     pub fn take_all(&mut self) {
-        // What is corrupt is told to who receives.
+        // The next call to receive reports a corrupt ring.
         while let Ok(Some(arrived)) = self.inbox.try_receive(self.is_dead) {
             (self.take)(arrived);
         }
     }
 
-    /// Sleeps until the word is no longer as expected, or something comes for ourselves.
+    /// Sleeps until the word is no longer as expected, or until a message arrives.
     pub fn nap(&mut self, word: (&AtomicU32, u32), until: Instant) {
         if let Some((ours, _)) = self.inbox.about_to_sleep(self.is_dead) {
             futex::sleep_on_either([word, (self.inbox.head(), ours)], until);
@@ -49,7 +50,7 @@ impl Meanwhile<'_> {
     }
 }
 
-/// The way to one receiver.
+/// The sending end of one receiver's ring.
 #[derive(Debug)]
 pub struct Outbox {
     ring: Mapped,
@@ -58,8 +59,8 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Sends as the one with this [`ticket`](crate::member::Members::ticket), whose messages
-    /// say that they are from `source`.
+    /// Returns the sending end for the sender with this
+    /// [`ticket`](crate::member::Members::ticket). Its messages name `source` as their sender.
     pub fn new(ring: Mapped, ticket: u32, source: u32) -> Self {
         Self { ring, sender: Sender::new(ticket, source), policy: WaitPolicy::default() }
     }
@@ -80,7 +81,7 @@ impl Outbox {
         futex::wake(self.ring.head());
     }
 
-    /// Sends; waits for room. Now and then it asks whether the receiver still `lives`.
+    /// Sends, and waits for room. Calls `lives` from time to time, and fails if it returns false.
     #[inline]
     pub fn send(
         &mut self,
@@ -121,7 +122,7 @@ impl Outbox {
                 let head = sender.wait_for_room(ring);
                 let sent = sender.send(ring, kind, parts);
                 if sent == Err(SendError::Full) {
-                    // Lines that were skipped may be all there is for the receiver.
+                    // The ring may hold skipped lines only: then the receiver must see them.
                     if head & 1 != 0 {
                         rouse(ring);
                         futex::wake(ring.head());

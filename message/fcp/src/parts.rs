@@ -1,4 +1,4 @@
-//! Messages that come in parts, and what has come and was not asked for yet.
+//! Messages in parts, and received messages that nobody has asked for yet.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -8,21 +8,22 @@ use crate::hold::Peer;
 use crate::member::{Life, Members};
 use sync::ring::Kind;
 
-/// What each part begins with.
+/// The start of each part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
-    /// Who sends it.
+    /// The sender.
     pub sender: Peer,
-    /// Bytes of the whole message.
+    /// Length of the whole message, in bytes.
     pub length: usize,
-    /// Where the part lies in it.
+    /// Offset of the part in the message.
     pub at: usize,
 }
 
 impl Head {
-    /// Bytes in a part.
+    /// Length in a part, in bytes.
     pub const SIZE: usize = 24;
 
+    /// Returns the head as a part carries it.
     pub fn bytes(self) -> [u8; Self::SIZE] {
         let Peer { index, generation } = self.sender;
         let sender = u64::from(generation) << 32 | u64::from(index);
@@ -30,7 +31,7 @@ impl Head {
         std::array::from_fn(|i| words[i / 8][i % 8])
     }
 
-    /// Of a message that is a part. Nothing if no sender would write it.
+    /// Returns the head of a part. `None` if the message is no part, or the head is invalid.
     #[inline]
     pub fn of(arrived: &Arrived<'_>) -> Option<Self> {
         if arrived.header().kind != Kind::Part {
@@ -46,38 +47,39 @@ impl Head {
     }
 }
 
-/// A message that is being put together.
+/// A message of which some parts have arrived.
 #[derive(Debug)]
 pub(crate) struct Partial {
-    /// Who sends it: its card's ID.
+    /// ID of the sender's card.
     pub source: u32,
-    /// What there is of it.
+    /// The bytes that have arrived.
     pub bytes: Vec<u8>,
-    /// How much there will be.
+    /// Length of the whole message, in bytes.
     pub length: usize,
 }
 
-/// What has come and was not asked for yet.
+/// Received messages that nobody has asked for yet.
 #[derive(Debug)]
 pub(crate) struct Kept {
+    /// Complete messages with the IDs of their senders, in order.
     pub whole: VecDeque<(u32, Vec<u8>)>,
-    /// By sender: the parts of one message come in order.
+    /// By sender: the parts of one message arrive in order.
     partial: HashMap<Peer, Partial>,
     members: Arc<Members>,
 }
 
 impl Kept {
-    /// Of what comes from these.
+    /// Returns an empty store for messages of these members.
     pub fn new(members: Arc<Members>) -> Self {
         Self { whole: VecDeque::new(), partial: HashMap::new(), members }
     }
 
-    /// Whether this one has ended: what it has begun is never finished.
+    /// Returns true if the sender has ended: it never finishes its message.
     pub fn has_lost(&self, sender: Peer) -> bool {
         self.members.life(sender) == Life::Gone
     }
 
-    /// Keeps what has come.
+    /// Stores a received message.
     pub fn take(&mut self, mut arrived: Arrived<'_>) {
         let header = arrived.header();
         match header.kind {
@@ -111,7 +113,7 @@ impl Kept {
             let members = &self.members;
             self.partial.retain(|peer, _| members.life(*peer) != Life::Gone);
             let mut bytes = Vec::new();
-            // A length that nobody has memory for is no true one.
+            // No sender has more memory than this process: the length is invalid.
             if bytes.try_reserve_exact(length).is_err() {
                 return;
             }
@@ -130,7 +132,7 @@ impl Kept {
         }
     }
 
-    /// Keeps what there is of a message; its other parts will come.
+    /// Stores the first parts of a message; the others will arrive.
     pub fn put_aside(&mut self, sender: Peer, partial: Partial) {
         self.partial.insert(sender, partial);
     }

@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
-use fcp::advance::{Advance, Lost};
+use fcp::advance::Advance;
+use fcp::error::{Lost, Refused};
 use fcp::header::Plan;
 use fcp::member::{Card, Members};
-use fcp::port::{Port, Refused};
+use fcp::port::Port;
 use sync::ring::Kind;
 
 mod children;

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use fcp::arrived::Arrived;
+use fcp::error::Refused;
 use fcp::header::Plan;
 use fcp::loan::{Loan, Terms};
 use fcp::member::{Card, Members};
-use fcp::port::{Port, Refused};
+use fcp::port::Port;
 use sync::ring::Kind;
 
 mod children;
@@ -79,6 +80,49 @@ fn a_block_is_free_again_when_all_have_given_it_back() {
     assert!(a.block(whole).is_some());
 }
 
+/// Entry 1 changes its owner all the time. Each message gets there with its loan, or not at all.
+#[test]
+fn a_new_owner_of_an_entry_gets_no_message_without_its_loan() {
+    let members = members(2);
+    let mut sender = join(&members, 0);
+    let share = |sender: &mut Port| {
+        let mut block = sender.block(8).expect("room");
+        block.copy_from_slice(b"the data");
+        block.share()
+    };
+    let mut memory = share(&mut sender);
+    let end = Instant::now() + Duration::from_secs(2);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut owners, mut messages) = (0, 0);
+            while Instant::now() < end {
+                let mut receiver = join(&members, 1);
+                owners += 1;
+                let stay = Some(Instant::now() + Duration::from_micros(100));
+                while let Some(mut arrived) = receiver.receive(stay).expect("in order") {
+                    let loan = arrived.loan().expect("a loan to this owner");
+                    assert_eq!(&loan[..], b"the data");
+                    messages += 1;
+                }
+            }
+            println!("{owners} owners, {messages} messages");
+            assert!(owners > 10 && messages > 10, "{owners} owners, {messages} messages");
+        });
+        while Instant::now() < end {
+            match sender.try_send_lent(1, None, &[b"see there"], (&memory, 0..8)) {
+                Ok(()) | Err(Refused::Gone | Refused::Dead) => {}
+                Err(Refused::Full) => {
+                    // A block that does not fit makes the sender ask which borrowers have ended.
+                    drop(memory);
+                    assert!(sender.block(LENDABLE).is_none());
+                    memory = share(&mut sender);
+                }
+                Err(refused) => panic!("{refused:?}"),
+            }
+        }
+    });
+}
+
 #[test]
 fn a_loan_is_passed_on_and_its_last_holder_returns_it() {
     let members = members(3);
@@ -131,7 +175,7 @@ fn a_loan_outlives_its_lender_at_its_address() {
     kill(pid);
     let card = Card { id: 1, group: 0 };
     let refused = Port::join(&members, card, Some(1)).expect_err("lent").to_string();
-    assert!(refused.contains("member 0 still reads what place 1 had lent"), "{refused}");
+    assert!(refused.contains("member 0 still has a loan from place 1"), "{refused}");
     let other = Port::join(&members, card, None).expect("another place");
     assert_eq!(other.peer().index, 2);
     drop(other);

@@ -6,10 +6,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use fcp::error::Refused;
 use fcp::header::Plan;
 use fcp::mail::{Mail, Received};
 use fcp::member::{Card, Members};
-use fcp::port::{Port, Refused};
+use fcp::port::Port;
 use sync::ring::Kind;
 
 mod children;

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use fastrand::Rng;
 use fcp::arrived::Arrived;
+use fcp::error::Refused;
 use fcp::header::Plan;
 use fcp::inbox::Inbox;
 use fcp::lock::{self, Lock};
 use fcp::member::{Card, Life, Members, Membership};
 use fcp::outbox::Outbox;
-use fcp::port::{Port, Refused};
+use fcp::port::Port;
 use sync::ring::{self, Buffer, HEADER_SIZE, Kind, LINE_SIZE, Sender};
 
 mod children;

@@ -7,9 +7,10 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use fcp::arrived::Arrived;
+use fcp::error::{Broken, Refused};
 use fcp::header::Plan;
 use fcp::member::{Card, Members};
-use fcp::port::{Broken, Port, Refused};
+use fcp::port::Port;
 use sync::futex;
 use sync::ring::Kind;
 

@@ -236,7 +236,7 @@ fn a_foreign_user_is_refused_and_his_files_are() {
     assert_eq!(reap(pid), 0);
     // Root may open it, and still does not trust it.
     let line = refusal(Memory::named(&other, None));
-    assert!(line.contains("belongs to user 65534, we are 0"), "{line}");
+    assert!(line.contains("belongs to user 65534, not 0"), "{line}");
     for name in [name, other] {
         fs::remove_file(Path::new("/dev/shm").join(name)).expect("removed");
     }

@@ -3,8 +3,7 @@
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
-use nagaya_fcp::error::WindowError;
-use nagaya_fcp::port::{Broken, Refused};
+use nagaya_fcp::error::{Broken, Refused, WindowError};
 
 /// `FCP_EINVAL` and so on, with what it means in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,11 +5,11 @@ use std::slice;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
+use fcp_classic::port;
 use nagaya_fcp::bell::Bell;
 use nagaya_fcp::lock::Lock;
 use nagaya_fcp::mail::{Mail, Received};
 use nagaya_fcp::member::{Card, Members, Membership};
-use nagaya_fcp::port::Port;
 
 use crate::alone::{Alone, Turn};
 use crate::failure::{Code, Failure, answer, invalid};
@@ -88,7 +88,7 @@ pub unsafe extern "C" fn FCP_alloc(
         let (members, card) = (&window.members, Card { id, group });
         let protocol = protocol_of(protocol)?;
         let place = (!protocol.is_listed()).then(|| place(members, id));
-        let mail = Mail::new(Port::join_by(protocol, members, card, place)?);
+        let mail = Mail::new(port::join(protocol, members, card, place)?);
         let handle = Handle { bell: mail.bell(), mail: Alone::new(mail) };
         // SAFETY: a place for a pointer.
         unsafe { *port = Box::into_raw(Box::new(handle)) };

@@ -11,7 +11,7 @@ pub const FLOORS: &[&[&str]] = &[
     &["loader", "control", "launch", "node"],
     &["pvas"],
     &["fcp"],
-    &["pvm", "cluster", "delegate", "memop"],
+    &["fcp-classic", "pvm", "cluster", "delegate", "memop"],
     &["dsm", "span", "xpmem", "ofi", "coll", "libfcp", "libpvm3", "server"],
     &["libjia", "pvmd", "libgpvm3"],
     &["nagaya"],

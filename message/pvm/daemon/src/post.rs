@@ -5,16 +5,17 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
-use fcp::error::WindowError;
+use fcp::error::{Refused, WindowError};
 use fcp::header::Plan;
 use fcp::lend::Lendable;
-use fcp::listed::size_of_buffers;
 use fcp::loan::{Loan, Terms};
 use fcp::member::{Card, Members};
 use fcp::memory::{Memory, PAGE_SIZE};
-use fcp::port::{Port, Refused};
+use fcp::port::Port;
 use fcp::protocol::Protocol;
 use fcp::window::Window;
+use fcp_classic::port;
+use fcp_classic::table::size_of_buffers;
 use pvm::envelope::{INLINE_MAX, Part, SIZE, TABLE_MAX};
 use pvm::slots::Count;
 use pvm::tid::{MEMBERS, PVMD, Tid};
@@ -113,7 +114,7 @@ impl Post {
         let window = Arc::new(Window::open(memory, Some(plan))?);
         let members = Arc::new(Members::of(window)?);
         let card = Card { id: PVMD.0, group: 0 };
-        let port = Port::join_by(protocol, &members, card, Some(0))?;
+        let port = port::join(protocol, &members, card, Some(0))?;
         let (queues, left) = (BTreeMap::new(), Vec::new());
         Ok(Post { port, queues, left, may_give_back: false, next_serial: 0 })
     }

@@ -30,6 +30,7 @@ use fcp::memory::Memory;
 use fcp::port::Port;
 use fcp::protocol::Protocol;
 use fcp::window::Window;
+use fcp_classic::port;
 use pvm::buffers::Buffers;
 use pvm::constants::PvmAllowDirect;
 use pvm::error::Error;
@@ -131,7 +132,7 @@ impl Task {
             let members = Arc::new(Members::of(window).map_err(refused)?);
             let card = Card { id: welcome.tid.0, group: 0 };
             let place = Some(welcome.tid.place());
-            let port = Port::join_by(protocol, &members, card, place).map_err(refused)?;
+            let port = port::join(protocol, &members, card, place).map_err(refused)?;
             let part_size = (port.capacity() / 8).max(4096);
             let host = welcome.tid.host();
             self.buffers.tid = welcome.tid.as_int();

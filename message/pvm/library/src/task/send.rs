@@ -4,8 +4,8 @@
 //! tasks that are not there yet, messages go through the daemon, and so do loans: it hands them
 //! on.
 
+use fcp::error::Refused;
 use fcp::lend::Lendable;
-use fcp::port::Refused;
 use pvm::buffers::Buffers;
 use pvm::envelope::{FRAGMENTS_MAX, INLINE_MAX, Part, TABLE_MAX};
 use pvm::error::Error;

@@ -1,50 +1,52 @@
-//! What the protocols cost by their structure, as the paper's Tables 4 and 5 have it: words
-//! of what they keep in shared memory, and loads and stores of shared memory for one message,
-//! counted while the very code that sends and receives runs on words that count.
+//! The cost of the three protocols by their structure, as in the paper's Tables 4 and 5: the words
+//! that they keep in shared memory, and the loads and stores of shared memory for one message. The
+//! code that sends and receives runs here on words that count accesses.
 //!
-//! Payload is not counted; an atomic exchange is a load and a store. Nobody sleeps, there is
-//! room, and the receiver is the one that was sent to before.
+//! Payload is not counted; an atomic exchange counts as a load and a store. Nobody sleeps, there is
+//! room, and the receiver is the one of the message before.
 //!
-//! Ours has more work to do than the paper's: three of each send are the hold that keeps
-//! the buffer its owner's. The receiver of FCP II gives lines back a quarter of the ring
-//! at a time: what that costs a message on average is told apart.
+//! These protocols do more than the paper's: three accesses of each send are the hold that keeps
+//! the buffer its owner's. The receiver of FCP II returns lines a quarter of the ring at a time;
+//! [`Accesses::average`] includes that cost.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-use crate::hold::{self, Peer, Phase, State};
-use crate::listed;
-use crate::locked::{self, Head, Queue, Words};
-use crate::protocol::Protocol;
+use fcp::hold::{self, Peer, Phase, State};
+use fcp::protocol::Protocol;
+use fcp::window::TABLE_ENTRY_WORDS;
 use sync::lock::{self, Attempt, Owner};
 use sync::ring::{self, Buffer, Found, Kind, Receiver, Sender};
 use sync::word::{Word32, Word64};
 
-/// 32-bit words that a protocol keeps in shared memory: the paper's Table 4.
+use crate::queue::{self, Head, Queue, Words};
+use crate::table;
+
+/// Number of 32-bit words that a protocol keeps in shared memory: the paper's Table 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Structures {
-    /// Of an entry of the table that lists buffers.
+    /// Words of an entry of the table that lists buffers.
     pub table_entry: usize,
-    /// Of the management of a receive buffer, its lock included.
+    /// Words of the management of a receive buffer, including its lock.
     pub management: usize,
-    /// Of the management of each line of a receive buffer.
+    /// Words of the management of each line of a receive buffer.
     pub management_per_line: usize,
-    /// Of a message's header.
+    /// Words of a message's header.
     pub header: usize,
 }
 
 impl Structures {
-    /// Those of a protocol.
+    /// Returns the structures of a protocol.
     pub fn of(protocol: Protocol) -> Self {
         let words = |bytes: usize| bytes / size_of::<u32>();
         match protocol {
             Protocol::Fcp | Protocol::FcpPlus => Self {
-                table_entry: listed::ENTRY_WORDS,
-                management: locked::MANAGEMENT as usize,
+                table_entry: TABLE_ENTRY_WORDS,
+                management: queue::MANAGEMENT as usize,
                 management_per_line: 0,
-                header: locked::HEADER as usize,
+                header: queue::HEADER as usize,
             },
-            // Tail and head; claims.
+            // The management is tail and head; each line has a claim.
             Protocol::Fcp2 => Self {
                 table_entry: 0,
                 management: words(size_of::<AtomicU64>() + size_of::<AtomicU32>()),
@@ -58,16 +60,16 @@ impl Structures {
 /// Loads and stores of shared memory for a message: the paper's Table 5.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Accesses {
-    /// To send it.
+    /// Accesses of the sender.
     pub send: u32,
-    /// To receive it.
+    /// Accesses of the receiver.
     pub receive: u32,
-    /// Both, on average over many, with what is only done now and then.
+    /// Both, on average over many messages, including work that not each message needs.
     pub average: f64,
 }
 
 impl Accesses {
-    /// Those of a protocol.
+    /// Counts the accesses of a protocol.
     pub fn of(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Fcp | Protocol::FcpPlus => of_listed(protocol),
@@ -80,14 +82,14 @@ thread_local! {
     static COUNT: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Runs it. How many loads and stores it took.
+/// Runs `run`, and returns the number of its loads and stores.
 fn count(run: impl FnOnce()) -> u32 {
     COUNT.set(0);
     run();
     COUNT.get()
 }
 
-/// A word that counts.
+/// A word that counts its accesses.
 #[derive(Default)]
 struct Counted<T>(T);
 
@@ -145,8 +147,8 @@ impl Word64 for Counted<AtomicU64> {
     }
 }
 
-fn words<T: Default>(many: u32) -> Vec<Counted<T>> {
-    (0..many).map(|_| Counted::default()).collect()
+fn words<T: Default>(n: u32) -> Vec<Counted<T>> {
+    (0..n).map(|_| Counted::default()).collect()
 }
 
 /// The buffer of FCP and FCP plus.
@@ -211,7 +213,7 @@ impl Buffer for Computed {
 const RECEIVER: Peer = Peer { index: 3, generation: 1 };
 const US: Peer = Peer { index: 5, generation: 1 };
 
-/// Sends under a hold, as all three protocols do.
+/// Runs `send` under a hold, as all three protocols do.
 fn held(send: impl FnOnce()) {
     let state = State { generation: 1, host: 0, phase: Phase::Present };
     let (state, word) = (Counted(AtomicU64::new(state.word())), Counted::default());
@@ -234,8 +236,8 @@ fn of_listed(protocol: Protocol) -> Accesses {
     let entry: [Counted<AtomicU32>; 4] = [1, 0, 42, 7].map(|n| Counted(AtomicU32::new(n)));
     let head = Head { length: 4, source: 1, group: 7, kind: Kind::Inline };
     let send = count(|| {
-        // FCP plus remembers where.
-        assert!(protocol == Protocol::FcpPlus || listed::is(&entry, 42, 7));
+        // FCP plus has cached the entry.
+        assert!(protocol == Protocol::FcpPlus || table::lists(&entry, 42, 7));
         held(|| locked(&buffer, |queue| assert_eq!(queue.put(42, head, &[&[0; 4]]), Ok(false))));
     });
     let receive = count(|| {
@@ -259,7 +261,7 @@ fn of_computed() -> Accesses {
         receiver.read(&buffer, &message, 0, &mut [0; 4]);
         receiver.consume(&buffer, &message);
     };
-    send(); // looks where the receiver is
+    send(); // the first send reads the receiver's position
     receive();
     let (once_sent, once_received) = (count(&mut send), count(&mut receive));
     let all = count(|| {
@@ -277,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_takes_so_many_loads_and_stores() {
+    fn a_message_takes_the_documented_loads_and_stores() {
         let of = |protocol| {
             let Accesses { send, receive, .. } = Accesses::of(protocol);
             (send, receive)

@@ -1,8 +1,8 @@
-//! A port of FCP II: an inbox, and ways to all other members.
+//! The endpoint of FCP II: an inbox, and a route to each other member.
 //!
-//! A way needs no connection: where the receiver's buffer is, its entry's index tells. An
-//! entry that is another's by now than the program expects gets nothing. While it sends, the
-//! port holds the receiver's entry (`hold`), so that the buffer stays the receiver's.
+//! A route needs no connection: the index of an entry gives the location of its receive buffer. A
+//! message for a member that no longer has its entry is refused. While the port sends, it holds the
+//! receiver's entry (`hold`), so that the buffer remains the receiver's.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use crate::advance::{self, Writing};
 use crate::arrived::Arrived;
 use crate::bell::Bell;
-use crate::error::WindowError;
+use crate::endpoint::Endpoint;
+use crate::error::{Broken, Refused, WindowError};
 use crate::fork;
 use crate::hold::Peer;
 use crate::inbox::{Corrupt, First, Inbox};
@@ -21,8 +22,7 @@ use crate::loan::{Loan, Terms};
 use crate::member::{Card, Hold, Life, Members, Membership};
 use crate::offer;
 use crate::outbox::{self, Meanwhile, Outbox};
-use crate::port::{Broken, Refused};
-use crate::window::Window;
+use crate::protocol::Protocol;
 use sync::ring::{Kind, LINE_SIZE, SendError};
 use sync::wait::{self, DOUBT};
 
@@ -53,17 +53,17 @@ impl From<SendError> for Refused {
 
 /// A member that sends and receives by FCP II.
 #[derive(Debug)]
-pub(crate) struct Computed {
-    // The inbox does not outlive the membership, which keeps the window.
+pub(crate) struct Fcp2 {
+    // It is dropped before the membership, which keeps the window.
     inbox: Inbox,
-    ways: Ways,
+    routes: Routes,
     /// Made when it is first needed.
     lender: Option<Arc<Lender>>,
-    /// How many offers were made.
+    /// Number of offers that were made.
     offers: u32,
 }
 
-impl Computed {
+impl Fcp2 {
     pub fn join(
         members: &Arc<Members>,
         card: Card,
@@ -75,62 +75,24 @@ impl Computed {
         }
         let membership = Arc::new(members.join(card, index)?);
         let peer = membership.peer();
-        // SAFETY: our own, and the membership keeps the window.
+        // SAFETY: the entry is ours until the membership ends. The inbox, which has the ring, is
+        // dropped before the membership, which keeps the window mapped.
         let ring = unsafe { window.ring(peer.index) }.expect("all entries have a buffer");
-        let ways = Ways {
+        let routes = Routes {
             ticket: members.ticket(peer),
             source: card.id,
             membership,
-            ways: Vec::new(),
+            routes: Vec::new(),
             forks: fork::watch(),
         };
         let mut inbox = Inbox::new(ring);
-        inbox.receive_as(ways.membership.clone());
-        Ok(Self { inbox, ways, lender: None, offers: 0 })
-    }
-
-    pub fn membership(&self) -> &Membership {
-        &self.ways.membership
-    }
-
-    pub fn capacity(&self) -> usize {
-        let window = self.membership().members().window();
-        window.buffer(0).map_or(0, |(_, lines)| lines as usize * LINE_SIZE)
-    }
-
-    pub fn bell(&self, window: Arc<Window>) -> Bell {
-        self.inbox.bell(window)
-    }
-
-    #[inline]
-    pub fn try_send(
-        &mut self,
-        to: u16,
-        id: Option<u32>,
-        kind: Kind,
-        parts: &[&[u8]],
-    ) -> Result<(), Refused> {
-        let (way, _hold, _) = self.ways.hold(to, id)?;
-        Ok(way.outbox.try_send(kind, parts)?)
-    }
-
-    #[inline]
-    pub fn send(
-        &mut self,
-        to: u16,
-        id: Option<u32>,
-        kind: Kind,
-        parts: &[&[u8]],
-        until: Option<Instant>,
-        meanwhile: impl FnMut(Arrived<'_>),
-    ) -> Result<(), Refused> {
-        let (way, _hold, members) = self.ways.hold(to, id)?;
-        way.send(kind, parts, until, members, &mut self.inbox, meanwhile)
+        inbox.receive_as(routes.membership.clone());
+        Ok(Self { inbox, routes, lender: None, offers: 0 })
     }
 
     pub fn block(&mut self, length: usize) -> Option<Block> {
         if self.lender.is_none() {
-            self.lender = Lender::new(self.ways.membership.clone());
+            self.lender = Lender::new(self.routes.membership.clone());
         }
         self.lender.as_ref()?.block(length)
     }
@@ -140,16 +102,41 @@ impl Computed {
         to: u16,
         id: Option<u32>,
         parts: &[&[u8]],
-        (memory, range): (&Lendable, Range<usize>),
+        lent: (&Lendable, Range<usize>),
         until: Option<Instant>,
-        meanwhile: impl FnMut(Arrived<'_>),
+        meanwhile: &mut dyn FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
-        let (way, _hold, members) = self.ways.hold(to, id)?;
+        self.lend_and_send(to, id, parts, lent, |route, parts, members, inbox| {
+            route.send(Kind::Lent, parts, until, members, inbox, meanwhile)
+        })
+    }
+
+    pub fn try_send_lent(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        lent: (&Lendable, Range<usize>),
+    ) -> Result<(), Refused> {
+        self.lend_and_send(to, id, parts, lent, |route, parts, _, _| {
+            Ok(route.outbox.try_send(Kind::Lent, parts)?)
+        })
+    }
+
+    /// Lends memory and sends its terms under one hold: between the two, no new owner of the entry
+    /// can get the message without the loan.
+    fn lend_and_send(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        parts: &[&[u8]],
+        (memory, range): (&Lendable, Range<usize>),
+        send: impl FnOnce(&mut Route, &[&[u8]], &Members, &mut Inbox) -> Result<(), Refused>,
+    ) -> Result<(), Refused> {
+        let (route, _hold, members) = self.routes.hold(to, id)?;
         let lender = self.lender.as_ref().expect("another port's memory");
-        let terms = lender.lend(memory, range, way.peer).ok_or(Refused::Full)?;
-        let bytes = terms.bytes();
-        let parts: Vec<&[u8]> = parts.iter().copied().chain([&bytes[..]]).collect();
-        let sent = way.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
+        let terms = lender.lend(memory, range, route.peer).ok_or(Refused::Full)?;
+        let sent = send(route, &with_terms(parts, &terms.bytes()), members, &mut self.inbox);
         if sent.is_err() {
             memory.take_back(terms);
         }
@@ -162,9 +149,9 @@ impl Computed {
         id: Option<u32>,
         (memory, range): (&Lendable, Range<usize>),
     ) -> Result<Terms, Refused> {
-        let (way, _hold, _) = self.ways.hold(to, id)?;
+        let (route, _hold, _) = self.routes.hold(to, id)?;
         let lender = self.lender.as_ref().expect("another port's memory");
-        lender.lend(memory, range, way.peer).ok_or(Refused::Full)
+        lender.lend(memory, range, route.peer).ok_or(Refused::Full)
     }
 
     pub fn send_in_advance(
@@ -174,20 +161,20 @@ impl Computed {
         parts: &[&[u8]],
         pieces: &[&[u8]],
         until: Option<Instant>,
-        meanwhile: impl FnMut(Arrived<'_>),
+        meanwhile: &mut dyn FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
         let length = pieces.iter().map(|piece| piece.len()).sum();
         let block = self.block(advance::size(length, pieces.len())).ok_or(Refused::OutOfReach)?;
-        let generation = self.membership().peer().generation;
-        let (way, hold, members) = self.ways.hold(to, id)?;
+        let generation = self.routes.membership.peer().generation;
+        let (route, hold, members) = self.routes.hold(to, id)?;
         let lender = self.lender.as_ref().expect("it has given the block");
         let writing = Writing::new(block.share(), length, pieces);
         let terms =
-            lender.lend(writing.memory(), 0..length, way.peer).ok_or(Refused::OutOfReach)?;
+            lender.lend(writing.memory(), 0..length, route.peer).ok_or(Refused::OutOfReach)?;
         let terms = Terms { in_advance: generation, ..terms };
         let bytes = terms.bytes();
-        let parts: Vec<&[u8]> = parts.iter().copied().chain([&bytes[..]]).collect();
-        let sent = way.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
+        let parts = with_terms(parts, &bytes);
+        let sent = route.send(Kind::Lent, &parts, until, members, &mut self.inbox, meanwhile);
         drop(hold);
         match sent {
             Ok(()) => writing.write(terms),
@@ -197,7 +184,7 @@ impl Computed {
     }
 
     pub fn loan(&self, terms: Terms) -> Option<Loan> {
-        let loan = Loan::new(&self.ways.membership, terms);
+        let loan = Loan::new(&self.routes.membership, terms);
         loan.filter(|_| terms.in_advance == 0)
     }
 
@@ -208,15 +195,14 @@ impl Computed {
         parts: &[&[u8]],
         loan: &mut Loan,
     ) -> Result<(), Refused> {
-        let (way, _hold, _) = self.ways.hold(to, id)?;
-        if !loan.hand_on(way.peer) {
+        let (route, _hold, _) = self.routes.hold(to, id)?;
+        if !loan.hand_on(route.peer) {
             return Err(Refused::OutOfReach);
         }
         let terms = loan.terms().bytes();
-        let parts: Vec<&[u8]> = parts.iter().copied().chain([&terms[..]]).collect();
-        let sent = way.outbox.try_send(Kind::Lent, &parts);
+        let sent = route.outbox.try_send(Kind::Lent, &with_terms(parts, &terms));
         if sent.is_err() {
-            loan.take_back(way.peer);
+            loan.take_back(route.peer);
         }
         Ok(sent?)
     }
@@ -228,18 +214,18 @@ impl Computed {
         parts: &[&[u8]],
         bytes: &[u8],
         until: Option<Instant>,
-        mut meanwhile: impl FnMut(Arrived<'_>),
+        meanwhile: &mut dyn FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
-        let sender = self.membership().peer();
-        let (way, hold, members) = self.ways.hold(to, id)?;
-        let (receiver, word) = (way.peer, members.offer(sender.index));
+        let sender = self.routes.membership.peer();
+        let (route, hold, members) = self.routes.hold(to, id)?;
+        let (receiver, word) = (route.peer, members.offer(sender.index));
         self.offers = self.offers.wrapping_add(1);
         let number = offer::number(sender.generation, self.offers);
         let (address, length) = (bytes.as_ptr().expose_provenance() as u64, bytes.len() as u64);
         let terms = offer::Terms { address, length, number, sender: sender.index }.bytes();
-        let parts: Vec<&[u8]> = parts.iter().copied().chain([&terms[..]]).collect();
+        let parts = with_terms(parts, &terms);
         offer::offer(word, number);
-        let sent = way.send(Kind::Remote, &parts, until, members, &mut self.inbox, &mut meanwhile);
+        let sent = route.send(Kind::Remote, &parts, until, members, &mut self.inbox, meanwhile);
         drop(hold);
         if let Err(refused) = sent {
             offer::withdraw(word, number);
@@ -247,8 +233,8 @@ impl Computed {
         }
         let is_dead = |ticket| members.is_dead(ticket);
         let mut meanwhile =
-            Meanwhile { inbox: &mut self.inbox, is_dead: &is_dead, take: &mut meanwhile };
-        // As long as a slow copy takes: to sleep and be woken costs as much.
+            Meanwhile { inbox: &mut self.inbox, is_dead: &is_dead, take: meanwhile };
+        // The time of a slow copy: a sleep with its wake-up costs as much.
         let usual = Duration::from_nanos(2_000 + (bytes.len() as u64 / 4).min(1_000_000));
         let answered = |read| if read { Ok(()) } else { Err(Refused::OutOfReach) };
         loop {
@@ -271,72 +257,118 @@ impl Computed {
         }
     }
 
-    #[inline]
-    pub fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Broken> {
-        if fork::happened_since(self.ways.forks) {
-            return Err(Broken::Forked);
-        }
-        let members = self.ways.membership.members();
-        Ok(self.inbox.try_receive(|ticket| members.is_dead(ticket))?)
-    }
-
-    #[inline]
-    pub fn receive(&mut self, until: Option<Instant>) -> Result<Option<Arrived<'_>>, Broken> {
-        if fork::happened_since(self.ways.forks) {
-            return Err(Broken::Forked);
-        }
-        let members = self.ways.membership.members();
-        Ok(self.inbox.receive(until, |ticket| members.is_dead(ticket))?)
-    }
-
+    /// Receives as [`Endpoint::receive`] does. Copies the message if it is of [`Kind::Inline`].
     #[inline]
     pub fn receive_into(
         &mut self,
         to: &mut [u8],
         until: Option<Instant>,
     ) -> Result<Option<First>, Broken> {
-        if fork::happened_since(self.ways.forks) {
+        if fork::happened_since(self.routes.forks) {
             return Err(Broken::Forked);
         }
-        let members = self.ways.membership.members();
+        let members = self.routes.membership.members();
         Ok(self.inbox.receive_into(to, until, |ticket| members.is_dead(ticket))?)
-    }
-
-    pub fn receive_while(
-        &mut self,
-        word: &AtomicU32,
-        is: u32,
-        until: Option<Instant>,
-    ) -> Result<Option<Arrived<'_>>, Broken> {
-        if fork::happened_since(self.ways.forks) {
-            return Err(Broken::Forked);
-        }
-        let members = self.ways.membership.members();
-        Ok(self.inbox.receive_while(word, is, until, |ticket| members.is_dead(ticket))?)
     }
 }
 
-/// The ways to the other members.
+impl Endpoint for Fcp2 {
+    fn protocol(&self) -> Protocol {
+        Protocol::Fcp2
+    }
+
+    fn membership(&self) -> &Arc<Membership> {
+        &self.routes.membership
+    }
+
+    fn capacity(&self) -> usize {
+        let window = self.routes.membership.members().window();
+        window.buffer(0).map_or(0, |(_, lines)| lines as usize * LINE_SIZE)
+    }
+
+    fn bell(&self) -> Bell {
+        self.inbox.bell(self.routes.membership.members().window().clone())
+    }
+
+    #[inline]
+    fn try_send(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        kind: Kind,
+        parts: &[&[u8]],
+    ) -> Result<(), Refused> {
+        let (route, _hold, _) = self.routes.hold(to, id)?;
+        Ok(route.outbox.try_send(kind, parts)?)
+    }
+
+    #[inline]
+    fn send(
+        &mut self,
+        to: u16,
+        id: Option<u32>,
+        kind: Kind,
+        parts: &[&[u8]],
+        until: Option<Instant>,
+        meanwhile: &mut dyn FnMut(Arrived<'_>),
+    ) -> Result<(), Refused> {
+        let (route, _hold, members) = self.routes.hold(to, id)?;
+        route.send(kind, parts, until, members, &mut self.inbox, meanwhile)
+    }
+
+    #[inline]
+    fn try_receive(&mut self) -> Result<Option<Arrived<'_>>, Broken> {
+        if fork::happened_since(self.routes.forks) {
+            return Err(Broken::Forked);
+        }
+        let members = self.routes.membership.members();
+        Ok(self.inbox.try_receive(|ticket| members.is_dead(ticket))?)
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        word: Option<(&AtomicU32, u32)>,
+        until: Option<Instant>,
+    ) -> Result<Option<Arrived<'_>>, Broken> {
+        if fork::happened_since(self.routes.forks) {
+            return Err(Broken::Forked);
+        }
+        let members = self.routes.membership.members();
+        let is_dead = |ticket| members.is_dead(ticket);
+        Ok(match word {
+            None => self.inbox.receive(until, is_dead)?,
+            Some((word, is)) => self.inbox.receive_while(word, is, until, is_dead)?,
+        })
+    }
+}
+
+/// Returns the parts of a message that ends with these terms.
+fn with_terms<'a>(parts: &[&'a [u8]], terms: &'a [u8]) -> Vec<&'a [u8]> {
+    parts.iter().copied().chain([terms]).collect()
+}
+
+/// The routes to the other members.
 #[derive(Debug)]
-struct Ways {
+struct Routes {
     membership: Arc<Membership>,
-    /// By entry; made when they are first needed.
-    ways: Vec<Option<Way>>,
+    /// By entry. Each is made when it is first needed.
+    routes: Vec<Option<Route>>,
     ticket: u32,
     source: u32,
     forks: u32,
 }
 
-/// The way to one member.
+/// The route to one member.
 #[derive(Debug)]
-struct Way {
+struct Route {
     outbox: Outbox,
     peer: Peer,
     id: u32,
 }
 
-impl Way {
-    /// Sends to the member, which is held; waits for room.
+impl Route {
+    /// Sends to the member, which is held, and waits for room.
     #[inline]
     fn send(
         &mut self,
@@ -345,13 +377,13 @@ impl Way {
         until: Option<Instant>,
         members: &Members,
         inbox: &mut Inbox,
-        mut meanwhile: impl FnMut(Arrived<'_>),
+        meanwhile: &mut dyn FnMut(Arrived<'_>),
     ) -> Result<(), Refused> {
         match self.outbox.try_send(kind, parts) {
             Err(SendError::Full) => {
                 let lives = || members.life(self.peer) != Life::Gone;
                 let is_dead = &|ticket| members.is_dead(ticket);
-                let meanwhile = Meanwhile { inbox, is_dead, take: &mut meanwhile };
+                let meanwhile = Meanwhile { inbox, is_dead, take: meanwhile };
                 Ok(self.outbox.send_when_free(kind, parts, until, lives, Some(meanwhile))?)
             }
             sent => Ok(sent?),
@@ -359,40 +391,40 @@ impl Way {
     }
 }
 
-impl Ways {
-    /// The way to the member in entry `to`, a hold of it, and who is alive.
+impl Routes {
+    /// Returns the route to the member in entry `to`, a hold of that member, and the members.
     #[inline]
     fn hold(
         &mut self,
         to: u16,
         id: Option<u32>,
-    ) -> Result<(&mut Way, Hold<'_>, &Members), Refused> {
+    ) -> Result<(&mut Route, Hold<'_>, &Members), Refused> {
         if fork::happened_since(self.forks) {
             return Err(Refused::Forked);
         }
         let slot = usize::from(to);
-        let known = match self.ways.get(slot) {
-            Some(Some(way)) if id.is_none_or(|id| id == way.id) => {
-                self.membership.hold_alone(way.peer)
+        let known = match self.routes.get(slot) {
+            Some(Some(route)) if id.is_none_or(|id| id == route.id) => {
+                self.membership.hold_alone(route.peer)
             }
             _ => None,
         };
         let hold = match known {
             Some(hold) => hold,
             None => {
-                let (way, hold) = Self::open(&self.membership, self.ticket, self.source, to, id)?;
-                if self.ways.len() <= slot {
-                    self.ways.resize_with(slot + 1, || None);
+                let (route, hold) = Self::open(&self.membership, self.ticket, self.source, to, id)?;
+                if self.routes.len() <= slot {
+                    self.routes.resize_with(slot + 1, || None);
                 }
-                self.ways[slot] = Some(way);
+                self.routes[slot] = Some(route);
                 hold
             }
         };
-        let way = self.ways[slot].as_mut().expect("it is there");
-        Ok((way, hold, self.membership.members()))
+        let route = self.routes[slot].as_mut().expect("made above");
+        Ok((route, hold, self.membership.members()))
     }
 
-    /// A new way to the member in entry `to`, and a hold of it.
+    /// Returns a new route to the member in entry `to`, and a hold of that member.
     #[cold]
     fn open(
         membership: &Membership,
@@ -400,7 +432,7 @@ impl Ways {
         source: u32,
         to: u16,
         id: Option<u32>,
-    ) -> Result<(Way, Hold<'_>), Refused> {
+    ) -> Result<(Route, Hold<'_>), Refused> {
         let members = membership.members();
         loop {
             let entry = members.entry(to).ok_or(Refused::Gone)?;
@@ -411,10 +443,11 @@ impl Ways {
                 return Err(Refused::Dead);
             }
             if let Some(hold) = membership.hold_alone(entry.peer) {
-                // SAFETY: held while it is used; the membership keeps the window.
-                let ring = unsafe { members.window().ring(to) }.expect("the entry is there");
+                // SAFETY: `Routes::hold` returns the route with a hold of the member, and each use
+                // is under such a hold. The membership keeps the window mapped.
+                let ring = unsafe { members.window().ring(to) }.expect("a member's ring");
                 let outbox = Outbox::new(ring, ticket, source);
-                return Ok((Way { outbox, peer: entry.peer, id: entry.card.id }, hold));
+                return Ok((Route { outbox, peer: entry.peer, id: entry.card.id }, hold));
             }
         }
     }

@@ -1,17 +1,20 @@
-//! FCP and FCP plus: messages by ID and group, of any length, in order, with full buffers
-//! and with members killed at any instant. `SEED=n` repeats a run's choices.
+//! FCP and FCP plus send messages by ID and group, of any length, in order, with full buffers and
+//! with members killed at any instant. `SEED=n` repeats a run's choices.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use fastrand::Rng;
+use fcp::error::{Broken, Refused};
 use fcp::header::Plan;
 use fcp::mail::{Mail, Received};
 use fcp::member::{Card, Members};
-use fcp::port::{Broken, Port, Refused};
+use fcp::port::Port;
 use fcp::protocol::Protocol;
+use fcp_classic::port;
 
+#[path = "../../fcp/tests/children/mod.rs"]
 mod children;
 use children::{again, child, eventually, kill, kill_and_replace, members_of, reap, seed, soon};
 
@@ -21,11 +24,11 @@ fn members(most: u16) -> Arc<Members> {
 
 fn join(members: &Arc<Members>, id: u32, group: u32, cached: bool) -> By {
     let protocol = if cached { Protocol::FcpPlus } else { Protocol::Fcp };
-    let port = Port::join_by(protocol, members, Card { id, group }, None).expect("a place");
+    let port = port::join(protocol, members, Card { id, group }, None).expect("a free entry");
     By(Mail::new(port))
 }
 
-/// Mail to whom the table lists; the place does not matter.
+/// A port that sends to the members that the table lists: their entries do not matter.
 struct By(Mail);
 
 impl By {
@@ -61,7 +64,7 @@ fn ids_and_groups_find_each_other_by_both_protocols_at_once() {
     });
     assert_eq!(receive(&mut b, &[]), (70_000, b"to b".to_vec()));
     assert_eq!(receive(&mut c, &[9]), (9, b"to myself".to_vec()));
-    // The cache notices who has come instead.
+    // The cache notices the new owner of the entry.
     drop(a);
     assert_eq!(b.send(70_000, b"?", soon()), Err(Refused::Gone));
     let mut a = join(&members, 70_000, 0, false);
@@ -161,8 +164,7 @@ fn members_killed_at_random_instants_tear_no_message() {
     assert!(deaths > 5 && received > 100, "{deaths} deaths, {received} messages");
 }
 
-/// A receiver that sleeps is woken by a message, by the bell and by another word; a sender
-/// that sleeps for room goes on when there is some.
+/// A message, the bell and another word each wake a receiver; room wakes a sender.
 #[test]
 fn sleepers_are_woken() {
     use std::sync::atomic::AtomicU32;
@@ -172,7 +174,7 @@ fn sleepers_are_woken() {
         let members = members(2);
         let join = |id| {
             let card = Card { id, group: 0 };
-            Port::join_by(protocol, &members, card, None).expect("a place")
+            port::join(protocol, &members, card, None).expect("a free entry")
         };
         let [mut a, mut b] = [1, 2].map(join);
         assert!(a.try_receive().expect("in order").is_none());
@@ -224,7 +226,7 @@ fn sleepers_are_woken() {
             });
             while a.try_receive().expect("in order").is_some() {}
         }
-        // Whom nobody wakes looks by himself after a second.
+        // A receiver that nobody wakes looks again after a second.
         for step in 1..=3 {
             let fastest = times.iter().filter(|(to, _)| *to == step).map(|(_, time)| time).min();
             assert!(fastest < Some(&Duration::from_millis(500)), "{step}: {times:?}");

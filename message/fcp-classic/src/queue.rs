@@ -1,79 +1,79 @@
-//! The receive buffer of the paper's first protocols, FCP and FCP plus: a queue of words
-//! that senders and receiver change under a lock (Kikuchi et al., §3.4, Table 4).
+//! The receive buffer of FCP and FCP plus: a queue of words that senders and the receiver change
+//! under a lock (Kikuchi et al., §3.4, Table 4).
 //!
 //! ```text
-//! 7 words   lock (2) │ words of data │ head │ tail │ messages, who sleeps │ whose
+//! 7 words   lock (2) │ data words │ head │ tail │ message count and sleepers │ owner's ID
 //! message   3 words: length and kind │ sender │ group; then the payload, whole words
 //! ```
-//! Positions count up and come round. The tail is what makes a message there: a sender
-//! that dies before it leaves nothing, and who gets the lock after it counts the messages
-//! anew ([`Queue::repair`]).
+//! Head and tail count up; a position in the data is their remainder. A message exists once the
+//! tail covers it: a sender that dies before leaves nothing. The next holder of the lock counts
+//! the messages again ([`Queue::repair`]).
 //!
-//! Only the receiver moves the head, so it reads a message without the lock, while others
-//! put theirs behind it; it takes the lock to give the room back.
+//! Only the receiver moves the head. So it reads a message without the lock while senders append
+//! others, and takes the lock only to release the room.
 //!
-//! This file knows no system call and no clock; the words are a [`Words`]', which a test
-//! counts (`tests/counts.rs`).
+//! This file makes no system call and reads no clock. The words are generic ([`Words`]), so that
+//! `counts` can count accesses.
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use sync::ring::Kind;
 use sync::word::{Word32, Word64};
 
-/// Words of management, the lock's two included.
+/// Words of management, including the two of the lock.
 pub const MANAGEMENT: u32 = 7;
 /// Words of a message's header.
 pub const HEADER: u32 = 3;
 
-/// The words of management, behind the lock.
+/// The words of management behind the lock.
 const SIZE: u32 = 2;
 const HEAD: u32 = 3;
 const TAIL: u32 = 4;
 const MESSAGES: u32 = 5;
 const OWNER: u32 = 6;
 
-/// The word of messages when there are none, and the receiver sleeps.
+/// Value of the message word while there is no message and the receiver sleeps.
 pub const ASLEEP: u32 = 1 << 31;
-/// In that word: senders wait for room. How many messages there are.
+/// In the message word: the flag of senders that wait for room, and the message count.
 const WAITS: u32 = 1 << 30;
 const COUNT: u32 = WAITS - 1;
-/// In the length: this is a part of a message.
+/// In the length: the flag of a part of a message.
 const PART: u32 = 1 << 31;
 
-/// The words of one buffer, zero at first.
+/// The words of one buffer. They are zero at first.
 pub trait Words {
-    /// Its words.
+    /// A word.
     type Word: Word32;
-    /// Its lock's.
+    /// The lock's word.
     type Lock: Word64;
-    /// Words of data, a power of two.
+    /// Returns the number of data words, a power of two.
     fn words(&self) -> u32;
-    /// The lock.
+    /// Returns the lock.
     fn lock(&self) -> &Self::Lock;
-    /// Word `n` from the start of management, 2 to 6.
+    /// Returns word `n` of the management, 2 to 6.
     fn management(&self, n: u32) -> &Self::Word;
-    /// Word `n` of the data.
+    /// Returns word `n` of the data.
     fn data(&self, n: u32) -> &Self::Word;
-    /// Writes payload from byte `at` of the data on, which does not come round.
+    /// Writes payload from byte `at` of the data on. It does not wrap around.
     fn write(&self, at: u32, bytes: &[u8]);
-    /// Reads payload from byte `at` of the data on, which does not come round.
+    /// Reads payload from byte `at` of the data on. It does not wrap around.
     fn read(&self, at: u32, bytes: &mut [u8]);
 }
 
-/// What a message's header says.
+/// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Bytes.
+    /// Length of the payload, in bytes.
     pub length: u32,
-    /// Who sends it.
+    /// ID of the sender.
     pub source: u32,
-    /// To which group that belongs.
+    /// Group of the sender.
     pub group: u32,
     /// [`Kind::Inline`] or [`Kind::Part`].
     pub kind: Kind,
 }
 
-/// Longest payload of one header.
+/// Longest payload of one message, in bytes.
 pub const LENGTH_MAX: u32 = PART - 1;
 
 /// A message in the buffer.
@@ -81,39 +81,39 @@ pub const LENGTH_MAX: u32 = PART - 1;
 pub struct Message {
     /// Its header.
     pub head: Head,
-    /// Where it begins.
+    /// Position of its first word.
     position: u32,
 }
 
-/// A receive buffer. Who changes it has its lock.
+/// A receive buffer. A caller that changes it holds its lock.
 #[derive(Debug)]
 pub struct Queue<'a, W>(pub &'a W);
 
-/// Why nothing was put into a buffer.
+/// The reason why a message was not put into a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NotPut {
     /// No room now.
     Full,
-    /// It would not fit into an empty buffer.
+    /// The message would not fit into an empty buffer.
     TooLong,
-    /// It is not, or no longer, the expected owner's.
+    /// The buffer is not, or no longer, the expected owner's.
     Gone,
 }
 
-/// The buffer holds what no sender writes: some process has overwritten it.
+/// The buffer holds what no sender writes: a process has overwritten it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Corrupt;
 
-/// Words of a message of so many bytes.
+/// Returns the words of a message of `length` bytes.
 fn words_of(length: u32) -> u32 {
     HEADER + length.div_ceil(4)
 }
 
 impl<W: Words> Queue<'_, W> {
-    /// Makes the buffer its owner's, `id`.
+    /// Makes the buffer empty and gives it to the owner `id`.
     pub fn own(&self, id: u32) {
         let words = self.0.words();
-        assert!(words.is_power_of_two());
+        assert!(words.is_power_of_two(), "{words} data words");
         for n in [HEAD, TAIL, MESSAGES] {
             self.0.management(n).store(0, Relaxed);
         }
@@ -121,9 +121,10 @@ impl<W: Words> Queue<'_, W> {
         self.0.management(SIZE).store(words, Release);
     }
 
-    /// Puts the concatenation of `parts` into the buffer of `owner`. Whether the receiver
-    /// sleeps, and must be woken.
+    /// Puts the concatenation of `parts` into the buffer of `owner`. Returns true if the receiver
+    /// sleeps and must be woken.
     pub fn put(&self, owner: u32, head: Head, parts: &[&[u8]]) -> Result<bool, NotPut> {
+        debug_assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), head.length as usize);
         let word = |n| self.0.management(n).load(Acquire);
         if word(OWNER) != owner {
             return Err(NotPut::Gone);
@@ -154,8 +155,8 @@ impl<W: Words> Queue<'_, W> {
         Ok(messages & ASLEEP != 0)
     }
 
-    /// Says that senders wait, unless the head has moved since it was `head`. Whether they
-    /// can sleep until [`Queue::room`] changes: then they are woken.
+    /// Announces that senders wait, unless the head has moved since it was `head`. Returns true
+    /// if they may sleep until [`Queue::room`] changes; the receiver then wakes them.
     pub fn wait_for_room(&self, head: u32) -> bool {
         let word = |n| self.0.management(n).load(Acquire);
         let waits = word(HEAD) == head && word(MESSAGES) & COUNT != 0;
@@ -165,17 +166,17 @@ impl<W: Words> Queue<'_, W> {
         waits
     }
 
-    /// The head: the word that changes when there is room.
+    /// Returns the head: the word that changes when there is room.
     pub fn room(words: &W) -> &W::Word {
         words.management(HEAD)
     }
 
-    /// The word on which the receiver sleeps.
+    /// Returns the message word, on which the receiver sleeps.
     pub fn messages(words: &W) -> &W::Word {
         words.management(MESSAGES)
     }
 
-    /// The next message, if there is one. For the receiver, which needs no lock.
+    /// Returns the next message. For the receiver, which needs no lock.
     pub fn next(&self) -> Result<Option<Message>, Corrupt> {
         if self.0.management(MESSAGES).load(Acquire) & COUNT == 0 {
             return Ok(None);
@@ -191,10 +192,11 @@ impl<W: Words> Queue<'_, W> {
         Ok(Some(Message { head, position }))
     }
 
-    /// Copies part of its payload, `offset` bytes in. For the receiver, which needs no lock.
+    /// Copies part of a message's payload, `offset` bytes in. For the receiver, which needs no
+    /// lock.
     pub fn read(&self, message: &Message, offset: usize, to: &mut [u8]) {
         let size = self.0.words();
-        assert!(offset + to.len() <= message.head.length as usize);
+        assert!(offset + to.len() <= message.head.length as usize, "outside the message");
         let start = message.position.wrapping_add(HEADER) & (size - 1);
         let at = (start * 4 + offset as u32) & (size * 4 - 1);
         let (front, back) = to.split_at_mut(to.len().min((size * 4 - at) as usize));
@@ -202,8 +204,8 @@ impl<W: Words> Queue<'_, W> {
         self.0.read(0, back);
     }
 
-    /// Done with the message: its room is free. Whether senders wait for it, and must be
-    /// woken.
+    /// Removes the message and releases its room. Returns true if senders wait for room and must
+    /// be woken.
     pub fn take(&self, message: &Message) -> bool {
         let messages = self.0.management(MESSAGES).load(Acquire);
         let words = words_of(message.head.length);
@@ -212,8 +214,8 @@ impl<W: Words> Queue<'_, W> {
         messages & WAITS != 0
     }
 
-    /// Says that the receiver sleeps, if there is no message: until [`Queue::messages`] is not
-    /// [`ASLEEP`]. Whether it can.
+    /// Announces that the receiver sleeps until [`Queue::messages`] is not [`ASLEEP`]. Returns
+    /// false if there is a message.
     pub fn sleep(&self) -> bool {
         let word = self.0.management(MESSAGES);
         if word.load(Acquire) & COUNT != 0 {
@@ -223,8 +225,8 @@ impl<W: Words> Queue<'_, W> {
         true
     }
 
-    /// Counts the messages anew: somebody died with the lock. Who sleeps or waits is to be
-    /// woken.
+    /// Counts the messages again after a holder of the lock died. The caller wakes all that sleep
+    /// or wait.
     pub fn repair(&self) {
         let Ok(size) = self.size() else { return };
         let [mut at, tail] = [HEAD, TAIL].map(|n| self.0.management(n).load(Acquire));
@@ -237,7 +239,7 @@ impl<W: Words> Queue<'_, W> {
         self.0.management(MESSAGES).store(messages, Release);
     }
 
-    /// Words of data, as the buffer says.
+    /// Returns the number of data words, checked against the buffer's own number.
     fn size(&self) -> Result<u32, Corrupt> {
         let size = self.0.management(SIZE).load(Acquire);
         if size == self.0.words() { Ok(size) } else { Err(Corrupt) }
