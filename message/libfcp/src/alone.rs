@@ -1,37 +1,38 @@
-//! What one thread uses at a time, and no other waits for: a try-lock whose release is a
-//! plain store. (That of a mutex, which may have somebody to wake, is a locked exchange, as
-//! long as a quarter of a cache line's way.)
+//! A value that one thread uses at a time, and for which no other thread waits: a try-lock whose
+//! release is a plain store. (The release of a mutex, which may have to wake a waiter, is a locked
+//! exchange. That takes a quarter of the time of a cache line's transfer.)
 
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// A value that threads use in turns.
+/// A value that one thread uses at a time.
 #[derive(Debug)]
 pub struct Alone<T> {
     used: AtomicBool,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: whoever has the turn is alone with the value, and the next one sees what it did.
+// SAFETY: `used` gives one thread at a time access to the value. Its release store and acquire swap
+// order the accesses of two turns.
 unsafe impl<T: Send> Sync for Alone<T> {}
 
 impl<T> Alone<T> {
-    /// Nobody's turn yet.
+    /// Returns the value, which no thread uses.
     pub fn new(value: T) -> Self {
         Self { used: AtomicBool::new(false), value: UnsafeCell::new(value) }
     }
 
-    /// The value, unless another thread uses it.
+    /// Returns access to the value, unless another thread uses it.
     #[inline]
     pub fn turn(&self) -> Option<Turn<'_, T>> {
         (!self.used.swap(true, Acquire)).then_some(Turn(self, PhantomData))
     }
 }
 
-/// A thread's turn. It ends when this is dropped.
+/// A thread's access to the value. Dropping it ends the access.
 #[derive(Debug)]
 pub struct Turn<'a, T>(&'a Alone<T>, PhantomData<&'a mut T>);
 
@@ -39,7 +40,7 @@ impl<T> Deref for Turn<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: there is one turn at a time.
+        // SAFETY: `Alone::turn` gives out one `Turn` at a time, so no other reference exists.
         unsafe { &*self.0.value.get() }
     }
 }
@@ -47,7 +48,7 @@ impl<T> Deref for Turn<'_, T> {
 impl<T> DerefMut for Turn<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: as above.
+        // SAFETY: `Alone::turn` gives out one `Turn` at a time, and `self` is borrowed mutably.
         unsafe { &mut *self.0.value.get() }
     }
 }
@@ -55,6 +56,7 @@ impl<T> DerefMut for Turn<'_, T> {
 impl<T> Drop for Turn<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        debug_assert!(self.0.used.load(Relaxed), "a turn without its lock");
         self.0.used.store(false, Release);
     }
 }

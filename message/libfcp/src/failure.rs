@@ -1,11 +1,11 @@
-//! What a call that failed returns, and the line that says why.
+//! The result of a failed call, and the line that explains it.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 
 use nagaya_fcp::error::{Broken, Refused, WindowError};
 
-/// `FCP_EINVAL` and so on, with what it means in words.
+/// `FCP_EINVAL` and the other error codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub enum Code {
@@ -42,15 +42,15 @@ impl Code {
 
     fn text(self) -> &'static CStr {
         match self {
-            Self::Invalid => c"an argument makes no sense",
-            Self::Window => c"the window, or a place in it, cannot be had",
-            Self::Gone => c"nobody has this ID; look who is there by FCP_procs",
+            Self::Invalid => c"an argument is invalid",
+            Self::Window => c"the window, or a place in it, is not available",
+            Self::Gone => c"no member has this ID; FCP_procs lists the members",
             Self::Dead => c"the receiver has ended",
-            Self::TimedOut => c"the time was over first",
-            Self::TooLong => c"the message is longer than the protocol can carry",
-            Self::Forked => c"the port is the parent's; take one of your own by FCP_alloc",
-            Self::Corrupt => c"some process has overwritten our receive buffer; free the port",
-            Self::Busy => c"another thread uses the port; give each thread its own",
+            Self::TimedOut => c"the time limit has passed",
+            Self::TooLong => c"the message is too long for the protocol",
+            Self::Forked => c"the port is the parent's; a child makes its own by FCP_alloc",
+            Self::Corrupt => c"a process has overwritten the receive buffer; free the port",
+            Self::Busy => c"another thread uses the port; give each thread a port of its own",
         }
     }
 }
@@ -72,7 +72,7 @@ impl From<Refused> for Failure {
         Self::from(match refused {
             Refused::TooLong => Code::TooLong,
             Refused::Full => Code::TimedOut,
-            // Parts are sent instead, so nobody is told of it.
+            // `Mail` sends parts instead, so no caller sees `OutOfReach`.
             Refused::Dead | Refused::OutOfReach => Code::Dead,
             Refused::Gone => Code::Gone,
             Refused::Forked => Code::Forked,
@@ -89,7 +89,7 @@ impl From<Broken> for Failure {
     }
 }
 
-/// An argument that makes no sense.
+/// Returns the failure of an invalid argument.
 pub fn invalid(reason: impl Into<String>) -> Failure {
     Failure { code: Code::Invalid, reason: reason.into() }
 }
@@ -98,7 +98,7 @@ thread_local! {
     static REASON: RefCell<CString> = RefCell::default();
 }
 
-/// What C gets, and why for `FCP_reason`.
+/// Returns the result as C gets it, and stores the reason for `FCP_reason`.
 pub fn answer<T: From<i32>>(result: Result<T, Failure>) -> T {
     result.unwrap_or_else(|Failure { code, reason }| {
         let line = CString::new(reason.replace('\0', "?")).expect("no NUL is left");
@@ -111,7 +111,7 @@ pub fn answer<T: From<i32>>(result: Result<T, Failure>) -> T {
 #[unsafe(no_mangle)]
 pub extern "C" fn FCP_strerror(error: c_int) -> *const c_char {
     let known = Code::ALL.into_iter().find(|code| *code as c_int == error);
-    let other = if error >= 0 { c"no error" } else { c"no error of FCP's" };
+    let other = if error >= 0 { c"no error" } else { c"not an error of FCP" };
     known.map_or(other, Code::text).as_ptr()
 }
 

@@ -23,46 +23,46 @@ pub struct Handle {
     bell: Bell,
 }
 
-/// The place of who has this ID, where places are computed.
+/// Returns the entry of the member with this ID, in windows where the ID determines it.
 fn place(members: &Members, id: u32) -> u16 {
     let members = u32::from(members.window().plan().members);
-    // A division takes as long as a tenth of the message's way.
+    // A division would take a tenth of the time of a message.
     (if id < members { id } else { id % members }) as u16
 }
 
-/// When so many seconds are over; never, if they are less than 0.
+/// Returns the time in `seconds` seconds; `None`, without limit, if that is negative.
 #[inline]
 fn until(seconds: f64) -> Result<Option<Instant>, Failure> {
     if seconds < 0.0 { Ok(None) } else { from_now(seconds) }
 }
 
-/// The time that comes in so many seconds. What no clock will ever show is never.
+/// Returns the time in `seconds` seconds; `None` if no clock can represent it.
 #[inline(never)]
 fn from_now(seconds: f64) -> Result<Option<Instant>, Failure> {
     let time = Duration::try_from_secs_f64(seconds);
-    let time = time.map_err(|_| invalid(format!("{seconds} seconds are no time to wait")))?;
+    let time = time.map_err(|_| invalid(format!("{seconds} seconds is not a time to wait")))?;
     Ok(Instant::now().checked_add(time))
 }
 
-/// What the caller has given as `count` things at `start`, which may be null for none.
+/// Returns the caller's `count` elements at `start`, which may be null if `count` is 0.
 ///
 /// # Safety
-/// They are there, and stay during the call.
+/// If `start` is not null, `count` elements lie there and do not change during the call.
 unsafe fn given<'a, T>(start: *const T, count: usize) -> Result<&'a [T], Failure> {
     match (start.is_null(), count) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(invalid("a null pointer with a length")),
-        // SAFETY: the caller's, as it says.
+        // SAFETY: not null, and the caller guarantees `count` elements.
         _ => Ok(unsafe { slice::from_raw_parts(start, count) }),
     }
 }
 
-/// The port, for this thread.
+/// Returns the port for use by this thread.
 ///
 /// # Safety
 /// The port is from `FCP_alloc`, not yet freed, or null.
 unsafe fn use_port<'a>(port: *const Handle) -> Result<Turn<'a, Mail>, Failure> {
-    // SAFETY: the caller's port.
+    // SAFETY: null, or a live port by this function's contract.
     let port = unsafe { port.as_ref() }.ok_or_else(|| invalid("no port"))?;
     port.mail.turn().ok_or_else(|| Code::Busy.into())
 }
@@ -70,7 +70,8 @@ unsafe fn use_port<'a>(port: *const Handle) -> Result<Turn<'a, Mail>, Failure> {
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// The window is from `VCL_open`, not yet closed; `port` is a place for a pointer.
+/// The window is from `VCL_open` and not yet closed, or null. `port` is null, or a pointer can be
+/// written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_alloc(
     window: *const WindowHandle,
@@ -80,7 +81,7 @@ pub unsafe extern "C" fn FCP_alloc(
     port: *mut *mut Handle,
 ) -> c_int {
     answer((|| {
-        // SAFETY: the caller's window.
+        // SAFETY: null, or a live window by this function's contract.
         let window = unsafe { window.as_ref() }.ok_or_else(|| invalid("FCP_alloc: no window"))?;
         if port.is_null() {
             return Err(invalid("FCP_alloc: no place for the port"));
@@ -90,7 +91,7 @@ pub unsafe extern "C" fn FCP_alloc(
         let place = (!protocol.is_listed()).then(|| place(members, id));
         let mail = Mail::new(port::join(protocol, members, card, place)?);
         let handle = Handle { bell: mail.bell(), mail: Alone::new(mail) };
-        // SAFETY: a place for a pointer.
+        // SAFETY: not null, so by this function's contract a pointer can be written there.
         unsafe { *port = Box::into_raw(Box::new(handle)) };
         Ok(0)
     })())
@@ -103,7 +104,7 @@ pub unsafe extern "C" fn FCP_alloc(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_free(port: *mut Handle) {
     if !port.is_null() {
-        // SAFETY: made by `FCP_alloc`, and freed once.
+        // SAFETY: from `Box::into_raw` in `FCP_alloc`, and the caller frees it once.
         drop(unsafe { Box::from_raw(port) });
     }
 }
@@ -111,7 +112,7 @@ pub unsafe extern "C" fn FCP_free(port: *mut Handle) {
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// The port is from `FCP_alloc`; the message is there.
+/// The port is from `FCP_alloc` and not yet freed, or null; `length` bytes can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_send(
     port: *const Handle,
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn FCP_send(
     seconds: f64,
 ) -> c_int {
     answer((|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by this function's contract.
         let (mut port, message) = unsafe { (use_port(port)?, given(message.cast(), length)?) };
         let place = place(port.port().members(), to);
         port.send(place, Some(to), message, until(seconds)?)?;
@@ -129,14 +130,14 @@ pub unsafe extern "C" fn FCP_send(
     })())
 }
 
-/// What `FCP_recv` and `FCP_select` return.
+/// Returns the result of `FCP_recv` and `FCP_select`, and stores the sender.
 ///
 /// # Safety
-/// `source` is a place for a number, or null.
-unsafe fn tell(received: Option<Received>, source: *mut u32) -> Result<i64, Failure> {
+/// `source` is null, or a number can be written there.
+unsafe fn store(received: Option<Received>, source: *mut u32) -> Result<i64, Failure> {
     let received = received.ok_or(Code::TimedOut)?;
     if !source.is_null() {
-        // SAFETY: a place for a number.
+        // SAFETY: not null, so by this function's contract a number can be written there.
         unsafe { *source = received.source };
     }
     Ok(received.length as i64)
@@ -145,7 +146,7 @@ unsafe fn tell(received: Option<Received>, source: *mut u32) -> Result<i64, Fail
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// The port is from `FCP_alloc`; there are as many sources, and as much room, as is said.
+/// The port is from `FCP_alloc`; `count` sources can be read, and `size` bytes written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_recv(
     port: *const Handle,
@@ -157,24 +158,24 @@ pub unsafe extern "C" fn FCP_recv(
     seconds: f64,
 ) -> i64 {
     answer((|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by this function's contract.
         let (mut port, sources) = unsafe { (use_port(port)?, given(sources, count)?) };
         let to = match (message.is_null(), size) {
             (_, 0) => &mut [][..],
             (true, _) => return Err(invalid("FCP_recv: no room for the message")),
-            // SAFETY: as the caller says.
+            // SAFETY: not null, and the caller guarantees `size` bytes.
             _ => unsafe { slice::from_raw_parts_mut(message.cast::<u8>(), size) },
         };
         let received = port.receive(to, sources, until(seconds)?)?;
-        // SAFETY: as the caller says.
-        unsafe { tell(received, source) }
+        // SAFETY: by this function's contract.
+        unsafe { store(received, source) }
     })())
 }
 
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// The port is from `FCP_alloc`; there are as many sources as is said.
+/// The port is from `FCP_alloc`; `count` sources can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_select(
     port: *const Handle,
@@ -184,11 +185,11 @@ pub unsafe extern "C" fn FCP_select(
     seconds: f64,
 ) -> i64 {
     answer((|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by this function's contract.
         let (mut port, sources) = unsafe { (use_port(port)?, given(sources, count)?) };
         let received = port.select(sources, until(seconds)?)?;
-        // SAFETY: as the caller says.
-        unsafe { tell(received, source) }
+        // SAFETY: by this function's contract.
+        unsafe { store(received, source) }
     })())
 }
 
@@ -198,12 +199,12 @@ pub unsafe extern "C" fn FCP_select(
 /// The port is from `FCP_alloc`, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_interrupt(port: *const Handle) -> c_int {
-    // SAFETY: the caller's port.
+    // SAFETY: null, or a live port by this function's contract.
     let port = unsafe { port.as_ref() };
     answer(port.map(|port| port.bell.ring()).map(|()| 0).ok_or_else(|| invalid("no port")))
 }
 
-/// A lock, if the word is one of the window's memory, for who has the port.
+/// Returns the lock at `word`, if that is a word of the window's plain memory.
 fn lock_at(membership: &Membership, word: *const AtomicU64) -> Result<Lock<'_>, Failure> {
     let window = membership.members().window();
     let plain = window.plain();
@@ -225,12 +226,12 @@ pub unsafe extern "C" fn VCL_lock(
     seconds: f64,
 ) -> c_int {
     answer((|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by this function's contract.
         let port = unsafe { use_port(port)? };
         let lock = lock_at(port.port().membership(), word)?;
         let guard = lock.lock(port.port().membership(), until(seconds)?).ok_or(Code::TimedOut)?;
         let doubt = guard.in_doubt();
-        std::mem::forget(guard); // VCL_unlock lets go
+        std::mem::forget(guard); // VCL_unlock releases the lock
         Ok(doubt.into())
     })())
 }
@@ -246,7 +247,7 @@ pub unsafe extern "C" fn VCL_unlock(
     doubt: c_int,
 ) -> c_int {
     answer((|| {
-        // SAFETY: as the caller says.
+        // SAFETY: by this function's contract.
         let port = unsafe { use_port(port)? };
         let guard =
             lock_at(port.port().membership(), word)?.held(port.port().membership(), doubt != 0);

@@ -11,6 +11,6 @@ pub fn protocol_of(number: c_int) -> Result<Protocol, Failure> {
     let known = u8::try_from(number).ok().and_then(Protocol::of_number);
     match number {
         0 => Ok(Protocol::default()),
-        _ => known.ok_or_else(|| invalid(format!("{number} is no FCP_protocol"))),
+        _ => known.ok_or_else(|| invalid(format!("{number} is not an FCP_protocol"))),
     }
 }

@@ -1,4 +1,4 @@
-//! VCL's calls: windows, their memory, and who is in them.
+//! VCL's calls: windows, their memory, and their members.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -33,7 +33,7 @@ pub struct CPlan {
     plain: usize,
 }
 
-/// Of the flags in `fields`.
+/// The flags in `fields`.
 const MEMBERS: u64 = 0x1;
 const PROTOCOL: u64 = 0x2;
 const MESSAGES: u64 = 0x4;
@@ -56,7 +56,7 @@ pub struct CProc {
 }
 
 impl CPlan {
-    /// The plan, and the bytes of its window.
+    /// Returns the plan, and the size of its window in bytes.
     fn read(&self) -> Result<(Plan, usize), Failure> {
         let unknown = self.fields & !(MEMBERS | PROTOCOL | MESSAGES | PLAIN);
         if unknown != 0 {
@@ -65,7 +65,7 @@ impl CPlan {
         let given = |field| self.fields & field != 0;
         let members = if given(MEMBERS) { self.members } else { MEMBERS_DEFAULT };
         let members = u16::try_from(members)
-            .map_err(|_| invalid(format!("plan: {members} members; take 1 to 4096")))?;
+            .map_err(|_| invalid(format!("plan: {members} members, not 1 to 4096")))?;
         let number = if given(PROTOCOL) { self.protocol } else { 0 };
         let listed = protocol_of(number)?.is_listed();
         let messages =
@@ -74,7 +74,7 @@ impl CPlan {
         let round = |bytes: usize| {
             bytes
                 .checked_next_multiple_of(PAGE_SIZE)
-                .ok_or_else(|| invalid(format!("plan: {bytes} bytes are too many")))
+                .ok_or_else(|| invalid(format!("plan: {bytes} bytes are too much")))
         };
         let plan = Plan { members, messages: round(messages)?, lendable: 0, listed };
         let size = least_size(plan).checked_add(round(plain)?);
@@ -85,7 +85,8 @@ impl CPlan {
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// As C has it: pointers are to what the header says, or null where it allows that.
+/// `place` is null or a string. `plan` is null or a plan. `window` is null, or a pointer can be
+/// written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VCL_open(
     place: *const c_char,
@@ -96,12 +97,12 @@ pub unsafe extern "C" fn VCL_open(
         if window.is_null() {
             return Err(invalid("VCL_open: no place for the window"));
         }
-        // SAFETY: the caller gives a plan or null.
+        // SAFETY: null, or a plan by this function's contract.
         let plan = unsafe { plan.as_ref() }.map(CPlan::read).transpose()?;
         let size = plan.map(|(_, size)| size);
         let at = match place.is_null() {
             true => "",
-            // SAFETY: not null, so a string.
+            // SAFETY: not null, so a string by this function's contract.
             false => unsafe { CStr::from_ptr(place) }
                 .to_str()
                 .map_err(|_| invalid("VCL_open: the place is not UTF-8"))?,
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn VCL_open(
             (_, Some(number)) => {
                 let fd = number.parse().ok().filter(|fd| *fd >= 0);
                 let fd = fd.ok_or_else(|| invalid(format!("VCL_open: {at} is no fd:N")))?;
-                // SAFETY: only copied; if it is not open, that fails.
+                // SAFETY: the descriptor is only duplicated here, which fails if it is not open.
                 let copy = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
                 let copy = copy.map_err(|error| invalid(format!("VCL_open: {at}: {error}")))?;
                 Memory::received(copy)
@@ -124,13 +125,13 @@ pub unsafe extern "C" fn VCL_open(
         }?;
         let opened = Window::open(memory, plan.map(|(plan, _)| plan))?;
         let handle = Handle { members: Arc::new(Members::of(Arc::new(opened))?) };
-        // SAFETY: a place for a pointer.
+        // SAFETY: not null, so by this function's contract a pointer can be written there.
         unsafe { *window = Box::into_raw(Box::new(handle)) };
         Ok(0)
     })())
 }
 
-/// The size that a file at `path` is to have: a device has its own.
+/// Returns the requested size for a file at `path`: a device has a size of its own.
 fn size_of_file(path: &str, size: Option<usize>) -> Option<usize> {
     size.filter(|_| !path.starts_with("/dev/dax") && !path.starts_with("/sys/"))
 }
@@ -142,7 +143,7 @@ fn size_of_file(path: &str, size: Option<usize>) -> Option<usize> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VCL_close(window: *mut Handle) {
     if !window.is_null() {
-        // SAFETY: made by `VCL_open`, and closed once.
+        // SAFETY: from `Box::into_raw` in `VCL_open`, and the caller closes it once.
         drop(unsafe { Box::from_raw(window) });
     }
 }
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn VCL_close(window: *mut Handle) {
 /// The window is from `VCL_open`, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VCL_descriptor(window: *const Handle) -> c_int {
-    // SAFETY: the caller's window.
+    // SAFETY: null, or a live window by this function's contract.
     let handle = unsafe { window.as_ref() }.ok_or_else(|| invalid("VCL_descriptor: no window"));
     answer(handle.map(|handle| handle.members.window().memory().as_fd().as_raw_fd()))
 }
@@ -161,17 +162,17 @@ pub unsafe extern "C" fn VCL_descriptor(window: *const Handle) -> c_int {
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// The window is from `VCL_open`, or null; `size` is a place for a number, or null.
+/// The window is from `VCL_open`, or null. `size` is null, or a number can be written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VCL_memory(window: *const Handle, size: *mut usize) -> *mut c_void {
-    // SAFETY: the caller's window.
+    // SAFETY: null, or a live window by this function's contract.
     let plain = unsafe { window.as_ref() }.and_then(|handle| {
         let window = handle.members.window();
         let plain = window.plain();
         Some((window.address(plain.start, plain.len())?, plain.len()))
     });
     if !size.is_null() {
-        // SAFETY: a place for a number.
+        // SAFETY: not null, so by this function's contract a number can be written there.
         unsafe { *size = plain.map_or(0, |(_, size)| size) };
     }
     plain.map_or(ptr::null_mut(), |(address, _)| address.as_ptr().cast())
@@ -180,30 +181,30 @@ pub unsafe extern "C" fn VCL_memory(window: *const Handle, size: *mut usize) -> 
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// A word, aligned, which all use by these calls.
+/// `word` is aligned and mapped, and all processes use it by these calls only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VCL_test_and_set(word: *const AtomicU32) -> c_int {
-    // SAFETY: the caller's word.
+    // SAFETY: an aligned word by this function's contract.
     lock::test_and_set(unsafe { &*word }).into()
 }
 
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// A word, aligned, which all use by these calls.
+/// `word` is aligned and mapped, and all processes use it by these calls only.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn VCL_clear(word: *const AtomicU32) {
-    // SAFETY: the caller's word.
+    // SAFETY: an aligned word by this function's contract.
     lock::clear(unsafe { &*word });
 }
 
 /// See `include/fcp.h`.
 ///
 /// # Safety
-/// The window is from `VCL_open`, or null; there is room for `most` members.
+/// The window is from `VCL_open`, or null. `procs` is null, or has room for `most` members.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn FCP_procs(window: *const Handle, procs: *mut CProc, most: c_int) -> c_int {
-    // SAFETY: the caller's window.
+    // SAFETY: null, or a live window by this function's contract.
     let Some(handle) = (unsafe { window.as_ref() }) else {
         return answer(Err(invalid("FCP_procs: no window")));
     };
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn FCP_procs(window: *const Handle, procs: *mut CProc, mos
                 place: entry.peer.index.into(),
                 reserved: [0; 3],
             };
-            // SAFETY: there is room for `most`.
+            // SAFETY: `count` is less than `most`, for which the caller has room.
             unsafe { procs.add(count as usize).write(proc) };
         }
         count += 1;
