@@ -638,7 +638,7 @@ static void delegatee_dies(void)
 	}
 	CHECK(check_seconds() - begin < 20);
 	CHECK_FAILS(pvas_delegate_call(zero, HOLD, NULL, 0), ESRCH);
-	CHECK(strstr(pvas_delegate_error(), "task 0 does not live"));
+	CHECK(strstr(pvas_delegate_error(), "task 0 has ended"));
 	CHECK(!pvas_delegate_submit(zero, HOLD, NULL, 0, -1) && errno == ESRCH);
 }
 

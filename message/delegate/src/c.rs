@@ -1,4 +1,5 @@
-//! `include/pvas_delegate.h`. Each function converts, calls, and turns errors into errno.
+//! `include/pvas_delegate.h`. Each function converts its arguments, calls, and returns errors as
+//! errno.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int, c_long, c_void};
@@ -14,7 +15,7 @@ use crate::error::Error;
 use crate::io::{self, Whose};
 use crate::kept::Kept;
 use crate::passed;
-use crate::requester::{Request, Way};
+use crate::requester::{Request, Route};
 
 /// `PVAS_DELEGATE_FILES`, `PVAS_DELEGATE_SOCKETS`, `PVAS_DELEGATE_PASSED`.
 const FILES: u32 = 1;
@@ -29,11 +30,11 @@ thread_local! {
 
 fn fail(error: Error) {
     REASON.with(|reason| *reason.borrow_mut() = CString::new(error.to_string()).ok());
-    // SAFETY: errno of this thread.
+    // SAFETY: the address of this thread's errno is valid as long as the thread runs.
     unsafe { *libc::__errno_location() = error.errno().raw_os_error() };
 }
 
-/// What C gets.
+/// Returns a result as C gets it.
 #[inline]
 fn answer<T: From<i8>>(result: Result<T, Error>) -> T {
     result.unwrap_or_else(|error| {
@@ -42,19 +43,21 @@ fn answer<T: From<i8>>(result: Result<T, Error>) -> T {
     })
 }
 
-/// When so many milliseconds are over; never, if they are less than 0.
+/// Returns the time in `timeout_ms` milliseconds; `None`, without limit, if that is negative.
 fn until(timeout_ms: c_int) -> Option<Instant> {
     let time = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     time.map(|time| Instant::now() + time)
 }
 
-/// # Safety
-/// So many bytes are there, and stay during the call.
+/// Returns the caller's payload.
+///
+/// # Safety If `length` is not 0 and `payload` not null, `length` bytes lie there and do not change
+/// during the call.
 unsafe fn given<'a>(payload: *const c_void, length: usize) -> Result<&'a [u8], Error> {
     match (payload.is_null(), length) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Error::Null("payload")),
-        // SAFETY: as the caller says.
+        // SAFETY: not null, and the caller guarantees `length` bytes.
         _ => Ok(unsafe { slice::from_raw_parts(payload.cast(), length) }),
     }
 }
@@ -67,11 +70,11 @@ pub struct CJob {
     operation: u32,
     payload: *const c_void,
     length: usize,
-    /// Of the library.
+    /// The library's [`Job`].
     job: *const c_void,
 }
 
-/// A request that is kept, as C has it. The first field is what C sees.
+/// A deferred request as C has it. C sees the first field.
 #[repr(C)]
 #[derive(Debug)]
 struct CKept {
@@ -90,10 +93,12 @@ impl CJob {
         }
     }
 
+    /// Returns the library's job.
+    ///
     /// # Safety
-    /// The job is the one that a callback got, which has not returned.
+    /// `this` is null, or the job of a callback that has not returned, or a deferred one.
     unsafe fn job<'a>(this: *const Self) -> Result<&'a Job<'a>, Error> {
-        // SAFETY: as the caller says.
+        // SAFETY: the caller guarantees a live `CJob`, whose `job` was made from a live `Job`.
         unsafe { this.as_ref().and_then(|this| this.job.cast::<Job<'_>>().as_ref()) }
             .ok_or(Error::Null("job"))
     }
@@ -102,11 +107,11 @@ impl CJob {
 /// `pvas_delegate_operation`.
 type Callback = unsafe extern "C" fn(job: *const CJob, context: *mut c_void) -> c_long;
 
-/// What C wants back with each call.
+/// The context that C gets back with each call.
 struct Context(*mut c_void);
-// SAFETY: the caller's, who says by registering it that all threads that serve may use it.
+// SAFETY: by registering the context, the caller allows all serving threads to use it.
 unsafe impl Send for Context {}
-// SAFETY: as above.
+// SAFETY: see `Send`.
 unsafe impl Sync for Context {}
 
 impl Context {
@@ -146,7 +151,7 @@ pub extern "C" fn pvas_delegate_open(requests: usize, flags: u32) -> c_int {
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The callback may be called with this context by every thread that serves.
+/// Any serving thread may call the callback with this context.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_register(
     number: u32,
@@ -161,8 +166,10 @@ pub unsafe extern "C" fn pvas_delegate_register(
         let operation = callback.map(|callback| -> Operation {
             Box::new(move |job: &Job<'_>| {
                 let given = CJob::of(job);
-                // SAFETY: as the caller of pvas_delegate_register says.
-                match said(unsafe { callback(&raw const given, context.pointer()) }) {
+                // SAFETY: the caller of pvas_delegate_register allows the call from this thread,
+                // and
+                // `given` lives until it returns.
+                match checked(unsafe { callback(&raw const given, context.pointer()) }) {
                     result @ 0.. => Ok(result),
                     errno => Err(Errno::from_raw_os_error(-errno as i32)),
                 }
@@ -173,22 +180,22 @@ pub unsafe extern "C" fn pvas_delegate_register(
     })())
 }
 
-/// What an operation has said, or that it made no sense.
-fn said(result: c_long) -> c_long {
+/// Returns an operation's result, or EIO if it is neither a result nor an errno.
+fn checked(result: c_long) -> c_long {
     if result < -4095 { -c_long::from(libc::EIO) } else { result }
 }
 
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The job is a callback's that has not returned.
+/// The job is of a callback that has not returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_keep(job: *const CJob) -> *const CJob {
-    // SAFETY: the caller's job.
+    // SAFETY: by this function's contract.
     match unsafe { CJob::job(job) }.and_then(|job| Ok(job.keep()?)) {
         Ok(kept) => {
             let mut made = Box::new(CKept { given: CJob::of(kept.job()), kept });
-            made.given = CJob::of(made.kept.job()); // where it lies now
+            made.given = CJob::of(made.kept.job()); // its address after the move
             Box::into_raw(made).cast()
         }
         Err(error) => {
@@ -207,9 +214,9 @@ pub unsafe extern "C" fn pvas_delegate_answer(job: *const CJob, result: c_long) 
     if job.is_null() {
         return answer(Err(Error::Null("job")));
     }
-    // SAFETY: made by pvas_delegate_keep, and answered once.
+    // SAFETY: from `Box::into_raw` in pvas_delegate_keep, and the caller answers once.
     let made = unsafe { Box::from_raw(job.cast_mut().cast::<CKept>()) };
-    made.kept.answer(said(result));
+    made.kept.answer(checked(result));
     0
 }
 
@@ -228,7 +235,7 @@ pub extern "C" fn pvas_delegate_close() -> c_int {
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The job is a callback's that has not returned; `to` is a place for so many bytes.
+/// The job is of a callback that has not returned; `length` bytes can be written at `to`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_read(
     job: *const CJob,
@@ -237,10 +244,10 @@ pub unsafe extern "C" fn pvas_delegate_read(
     length: usize,
 ) -> c_int {
     answer((|| {
-        // SAFETY: the caller's job and memory.
+        // SAFETY: by this function's contract.
         let job = unsafe { CJob::job(job)? };
         if length > 0 {
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees `length` bytes at `to`.
             let to = unsafe { slice::from_raw_parts_mut(to.cast::<u8>(), length) };
             job.memory.read(from as u64, to)?;
         }
@@ -251,7 +258,7 @@ pub unsafe extern "C" fn pvas_delegate_read(
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The job is a callback's that has not returned; so many bytes are at `from`.
+/// The job is of a callback that has not returned; `length` bytes can be read at `from`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_write(
     job: *const CJob,
@@ -260,7 +267,7 @@ pub unsafe extern "C" fn pvas_delegate_write(
     length: usize,
 ) -> c_int {
     answer((|| {
-        // SAFETY: the caller's job and memory.
+        // SAFETY: by this function's contract.
         let (job, from) = unsafe { (CJob::job(job)?, given(from, length)?) };
         job.memory.write(to as u64, from)?;
         Ok(0)
@@ -270,7 +277,7 @@ pub unsafe extern "C" fn pvas_delegate_write(
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The job is a callback's that has not returned.
+/// The job is of a callback that has not returned.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_check(
     job: *const CJob,
@@ -279,7 +286,7 @@ pub unsafe extern "C" fn pvas_delegate_check(
     access: c_int,
 ) -> c_int {
     answer((|| {
-        // SAFETY: the caller's job.
+        // SAFETY: by this function's contract.
         let memory = unsafe { CJob::job(job)? }.memory;
         match access {
             libc::PROT_READ => memory.readable(at as u64, length as u64)?,
@@ -293,24 +300,24 @@ pub unsafe extern "C" fn pvas_delegate_check(
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The job is a callback's that has not returned, or one that is kept.
+/// The job is of a callback that has not returned, or a deferred one.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_cancelled(job: *const CJob) -> c_int {
-    // SAFETY: the caller's job.
+    // SAFETY: by this function's contract.
     answer(unsafe { CJob::job(job) }.map(|job| c_int::from(job.is_cancelled())))
 }
 
 /// See `include/pvas_delegate.h`.
 #[unsafe(no_mangle)]
-pub extern "C" fn pvas_delegate_find(pvid: c_int, timeout_ms: c_int) -> *const Way {
+pub extern "C" fn pvas_delegate_find(pvid: c_int, timeout_ms: c_int) -> *const Route {
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    let way = match u32::try_from(pvid) {
-        Ok(id) => Way::find(id, timeout),
-        Err(_) if pvid == SERVER => Way::find_server(timeout),
+    let route = match u32::try_from(pvid) {
+        Ok(id) => Route::find(id, timeout),
+        Err(_) if pvid == SERVER => Route::find_server(timeout),
         Err(_) => Err(Error::Invalid("the delegatee's ID")),
     };
-    match way {
-        Ok(way) => Arc::into_raw(Arc::new(way)),
+    match route {
+        Ok(route) => Arc::into_raw(Arc::new(route)),
         Err(error) => {
             fail(error);
             std::ptr::null()
@@ -321,87 +328,91 @@ pub extern "C" fn pvas_delegate_find(pvid: c_int, timeout_ms: c_int) -> *const W
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The way is from `pvas_delegate_find` and not yet released, or null.
+/// The route is from `pvas_delegate_find` and not yet released, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvas_delegate_release(way: *const Way) {
-    if !way.is_null() {
-        // SAFETY: the caller's share of it.
-        drop(unsafe { Arc::from_raw(way) });
+pub unsafe extern "C" fn pvas_delegate_release(route: *const Route) {
+    if !route.is_null() {
+        // SAFETY: from `Arc::into_raw` in pvas_delegate_find, and the caller releases once.
+        drop(unsafe { Arc::from_raw(route) });
     }
 }
 
+/// Returns the caller's route.
+///
 /// # Safety
-/// The way is from `pvas_delegate_find` and not yet released, or null.
-unsafe fn way<'a>(way: *const Way) -> Result<&'a Way, Error> {
-    // SAFETY: as the caller says.
-    unsafe { way.as_ref() }.ok_or(Error::Null("delegatee"))
+/// The route is from `pvas_delegate_find` and not yet released, or null.
+unsafe fn route<'a>(route: *const Route) -> Result<&'a Route, Error> {
+    // SAFETY: null, or a live route by this function's contract.
+    unsafe { route.as_ref() }.ok_or(Error::Null("delegatee"))
 }
 
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The way is from `pvas_delegate_find` and not yet released, or null.
+/// The route is from `pvas_delegate_find` and not yet released, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvas_delegate_pass_fd(way: *const Way, fd: c_int) -> c_int {
+pub unsafe extern "C" fn pvas_delegate_pass_fd(route: *const Route, fd: c_int) -> c_int {
     answer((|| {
-        // SAFETY: as the caller says.
-        let way = unsafe { self::way(way)? };
-        // SAFETY: no arguments in memory.
+        // SAFETY: by this function's contract.
+        let route = unsafe { self::route(route)? };
+        // SAFETY: F_GETFD takes no argument in memory.
         if unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
             return Err(Error::System(Errno::BADF));
         }
-        // SAFETY: it is open, and the caller's meanwhile.
-        way.pass(unsafe { BorrowedFd::borrow_raw(fd) })
+        // SAFETY: it is open, as fcntl has just shown, and the caller keeps it open during the
+        // call.
+        route.pass(unsafe { BorrowedFd::borrow_raw(fd) })
     })())
 }
 
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The way is from `pvas_delegate_find` and not yet released, or null.
+/// The route is from `pvas_delegate_find` and not yet released, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pvas_delegate_close_fd(way: *const Way, number: c_int) -> c_int {
-    // SAFETY: as the caller says.
-    answer(unsafe { self::way(way) }.and_then(|way| way.close_passed(number)).map(|()| 0))
+pub unsafe extern "C" fn pvas_delegate_close_fd(route: *const Route, number: c_int) -> c_int {
+    // SAFETY: by this function's contract.
+    answer(unsafe { self::route(route) }.and_then(|route| route.close_passed(number)).map(|()| 0))
 }
 
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The way is from `pvas_delegate_find`; the payload is there.
+/// The route is from `pvas_delegate_find`; the payload is there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_call(
-    way: *const Way,
+    route: *const Route,
     operation: u32,
     payload: *const c_void,
     length: usize,
 ) -> c_long {
-    // SAFETY: as the caller says.
-    answer((|| unsafe { self::way(way)?.call(operation, given(payload, length)?) })())
+    // SAFETY: by this function's contract.
+    answer((|| unsafe { self::route(route)?.call(operation, given(payload, length)?) })())
 }
 
 /// See `include/pvas_delegate.h`.
 ///
 /// # Safety
-/// The way is from `pvas_delegate_find`; the payload is there.
+/// The route is from `pvas_delegate_find`; the payload is there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_submit(
-    way: *const Way,
+    route: *const Route,
     operation: u32,
     payload: *const c_void,
     length: usize,
     timeout_ms: c_int,
 ) -> *mut Request {
     let submit = || {
-        // SAFETY: as the caller says.
+        // SAFETY: by this function's contract.
         let payload = unsafe {
-            self::way(way)?;
+            self::route(route)?;
             given(payload, length)?
         };
-        // SAFETY: the caller keeps its share; the request gets one of its own.
+        // SAFETY: `route` is from `Arc::into_raw`, and was checked not to be null. The request gets
+        // a reference count of its own; the caller keeps the one that it has.
         let shared = unsafe {
-            Arc::increment_strong_count(way);
-            Arc::from_raw(way)
+            Arc::increment_strong_count(route);
+            Arc::from_raw(route)
         };
         let until = if timeout_ms < 0 { None } else { until(timeout_ms) };
         shared.submit(operation, payload, until)
@@ -415,27 +426,27 @@ pub unsafe extern "C" fn pvas_delegate_submit(
     }
 }
 
-/// Gives the answer, and frees the request, if there is one.
+/// Takes the answer by `by`. If there is one, frees the request.
 ///
 /// # Safety
-/// The request is from `pvas_delegate_submit` and not answered yet, or null; `result` is
-/// null or a place for a number.
+/// The request is from `pvas_delegate_submit` and not answered yet, or null. `result` is null, or a
+/// number can be written there.
 unsafe fn take(
     request: *mut Request,
     result: *mut c_long,
     by: impl FnOnce(&mut Request) -> Option<Result<i64, Error>>,
 ) -> Result<c_int, Error> {
-    // SAFETY: as the caller says; one thread has it.
+    // SAFETY: null, or a live request by this function's contract, which one thread uses.
     let answer = by(unsafe { request.as_mut() }.ok_or(Error::Null("request"))?);
     let Some(answer) = answer else { return Ok(0) };
-    // SAFETY: made by `pvas_delegate_submit`, and answered once.
+    // SAFETY: from `Box::into_raw` in `pvas_delegate_submit`, and it is answered once.
     drop(unsafe { Box::from_raw(request) });
     let answer = answer.unwrap_or_else(|error| {
         fail(error);
         -i64::from(error.errno().raw_os_error())
     });
     if !result.is_null() {
-        // SAFETY: a place for a number.
+        // SAFETY: not null, so by this function's contract a number can be written there.
         unsafe { *result = answer };
     }
     Ok(1)
@@ -447,7 +458,7 @@ unsafe fn take(
 /// See [`take`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_test(request: *mut Request, result: *mut c_long) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by this function's contract.
     answer(unsafe { take(request, result, Request::test) })
 }
 
@@ -461,7 +472,7 @@ pub unsafe extern "C" fn pvas_delegate_wait(
     result: *mut c_long,
     timeout_ms: c_int,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by this function's contract.
     answer(unsafe { take(request, result, |request| request.wait(until(timeout_ms))) })
 }
 
@@ -471,7 +482,7 @@ pub unsafe extern "C" fn pvas_delegate_wait(
 /// The request is from `pvas_delegate_submit` and not answered yet, or null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvas_delegate_cancel(request: *mut Request) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: by this function's contract.
     let request = unsafe { request.as_ref() }.ok_or(Error::Null("request"));
     answer(request.map(|request| {
         request.cancel();

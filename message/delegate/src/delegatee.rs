@@ -23,21 +23,21 @@ use crate::record::Record;
 use crate::task;
 use crate::turn::Turn;
 
-/// Operations have numbers below this; the last [`READY_MADE`] are `io`'s.
+/// Operations have numbers below this. The last [`READY_MADE`] numbers are `io`'s.
 pub const OPERATIONS: u32 = 256 + READY_MADE;
-/// How many operations are ready made.
+/// Number of ready-made operations.
 pub const READY_MADE: u32 = 4;
 
-/// What a delegatee does for a requester. The result is not negative.
+/// An operation that a delegatee performs for a requester. The result is not negative.
 pub type Operation = Box<dyn Fn(&Job<'_>) -> Result<i64, Errno> + Send + Sync>;
 
-/// How long to wait for somebody who will not be long.
+/// Sleep between two looks at a task that will be ready soon.
 const NAP: Duration = Duration::from_micros(100);
-/// How often to wait for word that a requester has begun: a second or two.
+/// Number of naps until an unannounced requester counts as dead: a second or two.
 const WAITS_MAX: u32 = 10_000;
 
-/// Room for a request out of the queue, so aligned that its payload is, too. A small one
-/// needs no memory of its own.
+/// A buffer for one request, aligned so that its payload is aligned, too. A small request needs no
+/// allocation.
 #[repr(C, align(16))]
 #[derive(Debug, Default)]
 struct Room {
@@ -46,7 +46,7 @@ struct Room {
 }
 
 impl Room {
-    /// Who asks, and what.
+    /// Copies a request. Returns the requester's ID and the message.
     #[inline]
     fn copy(&mut self, arrived: &Arrived<'_>) -> (u32, &[u8]) {
         let header = arrived.header();
@@ -58,7 +58,7 @@ impl Room {
                 &mut self.large[..]
             }
         };
-        // SAFETY: integers, as bytes.
+        // SAFETY: the bytes of `words`, which are integers, so all byte patterns are valid.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words))
         };
@@ -67,45 +67,44 @@ impl Room {
     }
 }
 
-/// A request, while it is worked on. The requester's memory stays as long. Who cannot answer
-/// before the operation returns keeps it ([`Job::keep`]).
+/// A request in progress. The requester's memory remains mapped as long. An operation that cannot
+/// answer before it returns defers the request ([`Job::keep`]).
 #[derive(Debug)]
 pub struct Job<'a> {
-    /// Who asks.
+    /// The requester.
     pub requester: Identity,
-    /// What for.
+    /// Number of the operation.
     pub operation: u32,
-    /// What it has sent along.
+    /// The request's payload.
     pub payload: &'a [u8],
-    /// Its memory.
+    /// The requester's memory.
     pub memory: Memory,
     pub(crate) record: &'a Record,
     pub(crate) task: ThisTask,
-    /// It was kept: somebody else answers it (`kept`).
-    pub(crate) handed_on: AtomicBool,
+    /// The request was deferred, and is answered later (`kept`).
+    pub(crate) is_deferred: AtomicBool,
 }
 
 impl Job<'_> {
-    /// Whether nobody wants the result any more: the requester has cancelled the request, or
-    /// has ended.
+    /// Returns true if nobody needs the result: the requester has cancelled the request or ended.
     pub fn is_cancelled(&self) -> bool {
         self.record.cancel.load(Relaxed) != 0 || !self.task.control.is_living(self.requester)
     }
 }
 
-/// A task that serves requests. There is one queue a task, made when it is first opened.
+/// A task that serves requests. It has one queue, which is made when it is first opened.
 pub struct Delegatee {
     task: ThisTask,
     queue: Queue,
-    /// Whose turn it is to take a request out of the queue.
+    /// The turn of the thread that takes a request out of the queue.
     turn: Turn,
     inbox: UnsafeCell<Inbox>,
     operations: [AtomicPtr<Operation>; OPERATIONS as usize],
 }
 
-// SAFETY: the inbox is used by who has the turn.
+// SAFETY: only the thread that has the turn uses the inbox; all other fields are `Sync`.
 unsafe impl Sync for Delegatee {}
-// SAFETY: nothing in it belongs to a thread.
+// SAFETY: no field depends on the thread that made it.
 unsafe impl Send for Delegatee {}
 
 impl fmt::Debug for Delegatee {
@@ -116,16 +115,15 @@ impl fmt::Debug for Delegatee {
 
 static DELEGATEE: OnceLock<Delegatee> = OnceLock::new();
 
-/// The calling task, if it has ever served requests.
+/// Returns the calling task's delegatee, if it was ever opened.
 #[inline]
 pub fn this() -> Result<&'static Delegatee, Error> {
     task::this()?;
     DELEGATEE.get().ok_or(Error::Closed)
 }
 
-/// Makes the calling task known as a delegatee. Its queue has room for so many small
-/// requests; when it is opened again, as many as the first time. `prepare` comes before others
-/// can find it.
+/// Makes the calling task a delegatee. Its queue has room for `requests` small requests; a queue
+/// that is opened again keeps its first size. `prepare` runs before others can find the delegatee.
 pub fn open(
     requests: u32,
     prepare: impl FnOnce(&Delegatee) -> Result<(), Error>,
@@ -154,39 +152,39 @@ pub fn open(
     if head.closed.compare_exchange(1, 0, SeqCst, SeqCst).is_err() {
         return Err(Error::Open);
     }
-    let (address, size) = delegatee.queue.place();
+    let (address, size) = delegatee.queue.location();
     let export = || {
-        let known = control::export::export(&task.control, task.id, NAME, address, size);
-        known.map_err(|error| Error::System(error.errno()))
+        let exported = control::export::export(&task.control, task.id, NAME, address, size);
+        exported.map_err(|error| Error::System(error.errno()))
     };
-    let known = prepare(delegatee).and_then(|()| export());
-    known.inspect_err(|_| head.closed.store(1, SeqCst))?;
+    let opened = prepare(delegatee).and_then(|()| export());
+    opened.inspect_err(|_| head.closed.store(1, SeqCst))?;
     Ok(delegatee)
 }
 
 impl Delegatee {
-    /// What requesters read.
+    /// Returns the head of the queue.
     pub(crate) fn head(&self) -> &Head {
         self.queue.head()
     }
 
-    /// Which task it is.
+    /// Returns the task.
     pub(crate) fn task(&self) -> ThisTask {
         self.task
     }
 
-    /// Does this for requests of that number from now on; with `None` refuses them.
+    /// Registers the operation for requests with this number. With `None`, they are refused.
     pub fn register(&self, number: u32, operation: Option<Operation>) -> Result<(), Error> {
-        let place = self.operations.get(number as usize);
-        let place = place.ok_or(Error::Invalid("the number of the operation"))?;
+        let operations = self.operations.get(number as usize);
+        let registered = operations.ok_or(Error::Invalid("the number of the operation"))?;
         let new = operation.map_or(ptr::null_mut(), |of| Box::into_raw(Box::new(of)));
-        // What was there stays in memory: a thread may be in it.
-        place.swap(new, AcqRel);
+        // The old operation is never freed: a thread may be executing it.
+        registered.swap(new, AcqRel);
         Ok(())
     }
 
-    /// Serves one request; waits for one until the given time. Whether there was one.
-    /// Error: closed, meanwhile or before.
+    /// Serves one request, and waits for it until `until`. Returns false if there was none. Error:
+    /// the delegatee is closed.
     pub fn serve(&self, until: Option<Instant>) -> Result<bool, Error> {
         if !self.turn.take(until) {
             return Ok(false);
@@ -204,7 +202,8 @@ impl Delegatee {
         Ok(true)
     }
 
-    /// Takes a request out of the queue: who asks, and what. The caller has the turn.
+    /// Takes a request out of the queue. Returns the requester's ID and the message. The caller has
+    /// the turn.
     #[inline]
     fn take<'a>(
         &self,
@@ -215,23 +214,23 @@ impl Delegatee {
         if closed.load(Acquire) != 0 {
             return Err(Error::Closed);
         }
-        // SAFETY: the caller has the turn, and nobody else uses the inbox.
+        // SAFETY: the caller has the turn, so no other thread uses the inbox.
         let inbox = unsafe { &mut *self.inbox.get() };
         let arrived = inbox.receive_while(closed, 0, until, |ticket| self.is_dead(ticket));
         let Some(arrived) = arrived.map_err(|_| Error::Corrupt)? else { return Ok(None) };
         Ok(Some(room.copy(&arrived)))
     }
 
-    /// Whether the task that sends by this ticket has ended (`ticket`).
+    /// Returns true if the sender with this ticket has ended (`queue::ticket`).
     fn is_dead(&self, ticket: u32) -> bool {
         let now = self.task.control.identity(ticket >> 16);
-        let whom = Identity { id: ticket >> 16, generation: ticket & 0xffff };
+        let sender = Identity { id: ticket >> 16, generation: ticket & 0xffff };
         now.is_none_or(|now| queue::ticket(now) != ticket)
-            && !self.task.control.is_to_come(whom, 16)
+            && !self.task.control.is_to_come(sender, 16)
     }
 
-    /// Works on a request, while its requester is held, and answers, unless the request is
-    /// kept. What comes of those who have ended, and what no requester sends, is dropped.
+    /// Performs a request while its requester is held, and answers unless the request is deferred.
+    /// Drops requests of tasks that have ended, and invalid messages.
     #[inline]
     fn work(&self, requester: u32, message: &[u8], by: impl FnOnce(&Job<'_>) -> i64) {
         let Some((envelope, payload)) = message.split_first_chunk::<ENVELOPE_SIZE>() else {
@@ -248,7 +247,7 @@ impl Delegatee {
         let hold = loop {
             match self.task.hold(requester, queue::SERVE) {
                 Ok(hold) => break hold,
-                // Not for ever: nobody may have begun it.
+                // Not for ever: that task may never start.
                 Err(Attempt::Gone)
                     if waits < WAITS_MAX && self.task.control.is_to_come(requester, 32) =>
                 {
@@ -256,30 +255,31 @@ impl Delegatee {
                     std::thread::sleep(NAP);
                 }
                 Err(Attempt::Gone) => return,
-                Err(_) => std::thread::sleep(NAP), // as many threads as there are words
+                Err(_) => std::thread::sleep(NAP), // other threads use all hold words
             }
         };
-        // SAFETY: the requester, which we hold, keeps its record until we have answered.
+        // SAFETY: `memory.has` and `aligned` have checked the address. The requester is held, so
+        // its segment remains mapped, and it keeps the record until it has the answer.
         let record = unsafe { &*(record as *const Record) };
-        let handed_on = AtomicBool::new(false);
+        let is_deferred = AtomicBool::new(false);
         let task = self.task;
-        let job = Job { requester, operation, payload, memory, record, task, handed_on };
+        let job = Job { requester, operation, payload, memory, record, task, is_deferred };
         let result = by(&job);
-        if !job.handed_on.load(Relaxed) {
+        if !job.is_deferred.load(Relaxed) {
             record.give(result);
         }
         drop(hold);
     }
 
-    /// Does what was asked for.
+    /// Runs the registered operation.
     #[inline]
     fn run(&self, job: &Job<'_>) -> i64 {
         if self.queue.head().cancels.load(Acquire) != 0 && job.is_cancelled() {
             return CANCELLED;
         }
         let operation = self.operations.get(job.operation as usize);
-        let operation = operation.map_or(ptr::null_mut(), |place| place.load(Acquire));
-        // SAFETY: what was registered stays in memory.
+        let operation = operation.map_or(ptr::null_mut(), |registered| registered.load(Acquire));
+        // SAFETY: null, or from `Box::into_raw` in `register`, which never frees an operation.
         let result = match unsafe { operation.as_ref() } {
             Some(operation) => operation(job),
             None => Err(Errno::NOSYS),
@@ -287,8 +287,8 @@ impl Delegatee {
         result.unwrap_or_else(|errno| -i64::from(errno.raw_os_error()))
     }
 
-    /// Serves no more. Requests that have not been begun are answered, as cancelled; those
-    /// that other threads work on go on. Waits for tasks that are just sending.
+    /// Closes the queue. Answers waiting requests as cancelled; other threads finish theirs. Waits
+    /// for tasks that are just sending.
     pub fn close(&self) -> Result<(), Error> {
         let head = self.queue.head();
         if head.closed.compare_exchange(0, 1, SeqCst, SeqCst).is_err() {
@@ -298,7 +298,7 @@ impl Delegatee {
         futex::wake(&head.closed);
         self.turn.take(None);
         loop {
-            // Who begins to hold us from now on sees that we have closed.
+            // A task that holds us from now on sees that the queue is closed.
             let sending = self.task.is_held(queue::SEND);
             self.refuse_all();
             if !sending {
@@ -310,10 +310,10 @@ impl Delegatee {
         Ok(())
     }
 
-    /// Answers all that is in the queue. The caller has the turn.
+    /// Answers all requests in the queue as cancelled. The caller has the turn.
     fn refuse_all(&self) {
         let mut room = Room::default();
-        // SAFETY: as the caller says.
+        // SAFETY: the caller has the turn, so no other thread uses the inbox.
         let inbox = unsafe { &mut *self.inbox.get() };
         while let Ok(Some(arrived)) =
             inbox.receive(Some(Instant::now()), |ticket| self.is_dead(ticket))
@@ -325,5 +325,5 @@ impl Delegatee {
     }
 }
 
-/// The answer to a request that was not begun.
+/// The answer to a request that was not started.
 pub(crate) const CANCELLED: i64 = -(libc::ECANCELED as i64);

@@ -1,50 +1,50 @@
-//! Why a call failed, in words and as an errno.
+//! The reason why a call failed, in words and as an errno.
 
 use std::fmt;
 
 use rustix::io::Errno;
 
-/// An error of this crate. `Display` is one line: what, and what to do.
+/// An error of this crate. `Display` is one line: what failed, and what to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// The caller is no task.
     NotATask,
-    /// An argument makes no sense: which.
+    /// This argument is invalid.
     Invalid(&'static str),
-    /// A pointer that must not be NULL is.
+    /// This pointer is NULL.
     Null(&'static str),
-    /// No task with this ID lives, or the one that we knew has ended.
+    /// No task with this ID lives, or the known one has ended.
     NoTask(u32),
     /// The task serves no requests.
     NoDelegatee(u32),
-    /// The delegatee ended before it answered: whether it did the work is not known.
+    /// The delegatee ended before it answered. It may have done the work.
     Died(u32),
-    /// The request was not begun: it was cancelled, or the delegatee has closed its queue.
+    /// The request was not started: it was cancelled, or the delegatee has closed its queue.
     Cancelled,
-    /// The payload is longer than a request can carry.
+    /// The payload is longer than the maximum, which this is.
     TooLong(usize),
     /// The delegatee takes no descriptors, or is on another machine.
     TakesNone,
-    /// The job has no delegatee of the node server's.
+    /// The job's node server has no delegatee.
     NoServer,
-    /// The queue is full, or the caller has its share of it.
+    /// The queue is full, or the caller has used its share of it.
     Full,
-    /// The time was over first.
+    /// The time limit has passed.
     TimedOut,
-    /// The calling task serves requests already.
+    /// The calling task already serves requests.
     Open,
     /// The calling task serves no requests.
     Closed,
-    /// Some task has overwritten our queue.
+    /// A task has overwritten the queue.
     Corrupt,
-    /// No memory.
+    /// There is no memory.
     NoMemory,
     /// Another call failed.
     System(Errno),
 }
 
 impl Error {
-    /// The errno for a C caller.
+    /// Returns the errno for a C caller.
     pub fn errno(self) -> Errno {
         match self {
             Self::NotATask | Self::NoTask(_) | Self::NoServer => Errno::SRCH,
@@ -69,31 +69,38 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotATask => write!(f, "the caller is no task: start it by nagaya run"),
-            Self::Invalid(what) => write!(f, "{what} makes no sense"),
+            Self::NotATask => write!(f, "the caller is no task; start it by nagaya run"),
+            Self::Invalid(what) => write!(f, "{what} is invalid"),
             Self::Null(what) => write!(f, "{what} is NULL"),
-            Self::NoTask(id) => write!(f, "task {id} does not live; find its successor anew"),
-            Self::NoDelegatee(id) => write!(f, "task {id} serves no requests (any more)"),
+            Self::NoTask(id) => write!(f, "task {id} has ended; find its successor"),
+            Self::NoDelegatee(id) => write!(f, "task {id} serves no requests, or no longer"),
             Self::Died(id) => {
                 write!(f, "task {id} ended before it answered; it may have done the work")
             }
-            Self::Cancelled => write!(f, "the request was cancelled before it was begun"),
-            Self::TooLong(most) => write!(f, "a request carries {most} bytes; pass an address"),
+            Self::Cancelled => write!(f, "the request was cancelled before it started"),
+            Self::TooLong(most) => {
+                write!(f, "a request carries at most {most} bytes; pass an address instead")
+            }
             Self::TakesNone => {
                 write!(
                     f,
-                    "the delegatee takes no descriptors (PVAS_DELEGATE_PASSED), or none of ours"
+                    "the delegatee takes no descriptors from this task; open it with PVAS_DELEGATE_PASSED"
                 )
             }
             Self::NoServer => {
-                write!(f, "the node server is no delegatee in this job: nagaya run --delegatee")
+                write!(
+                    f,
+                    "the node server of this job is no delegatee; start the job with --delegatee"
+                )
             }
-            Self::Full => write!(f, "too many requests are on their way; wait for one of them"),
-            Self::TimedOut => write!(f, "the time was over first"),
-            Self::Open => write!(f, "this task serves requests already"),
-            Self::Closed => write!(f, "this task serves no requests: pvas_delegate_open"),
-            Self::Corrupt => write!(f, "some task has overwritten our queue of requests"),
-            Self::NoMemory => write!(f, "no memory"),
+            Self::Full => write!(f, "too many requests are in progress; wait for one of them"),
+            Self::TimedOut => write!(f, "the time limit has passed"),
+            Self::Open => write!(f, "this task already serves requests"),
+            Self::Closed => {
+                write!(f, "this task serves no requests; call pvas_delegate_open first")
+            }
+            Self::Corrupt => write!(f, "a task has overwritten the queue of requests"),
+            Self::NoMemory => write!(f, "out of memory"),
             Self::System(errno) => write!(f, "{errno}"),
         }
     }

@@ -1,8 +1,7 @@
-//! Requests that are answered later, not when their operation returns: one thread can have any
-//! number of them on their way, such as messages that it waits for.
+//! Deferred requests: they are answered later, not when their operation returns. So one thread can
+//! have any number of requests in progress, such as messages that it waits for.
 //!
-//! Until then the requester is held. One word serves all requests of one requester that are
-//! kept, however many.
+//! The requester is held until then. One hold word serves all deferred requests of one requester.
 
 use std::sync::Mutex;
 use std::sync::atomic::AtomicBool;
@@ -16,32 +15,33 @@ use crate::delegatee::{CANCELLED, Job};
 use crate::queue;
 use crate::record::Record;
 
-/// A requester of whom we keep so many requests.
+/// A requester with deferred requests, and their number.
 struct Keeping {
-    whom: Identity,
+    requester: Identity,
     requests: usize,
     _hold: Hold,
 }
 
 static KEEPING: Mutex<Vec<Keeping>> = Mutex::new(Vec::new());
 
-/// Holds the requester, in whose memory an operation is, for one request more.
-fn keep(task: &ThisTask, whom: Identity) -> Result<(), Errno> {
+/// Holds the requester for one more request. An operation must work for that requester.
+fn keep(task: &ThisTask, requester: Identity) -> Result<(), Errno> {
     let mut keeping = KEEPING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(known) = keeping.iter_mut().find(|known| known.whom == whom) {
+    if let Some(known) = keeping.iter_mut().find(|known| known.requester == requester) {
         known.requests += 1;
         return Ok(());
     }
-    // The operation holds it, too, by an earlier word.
-    let hold = task.hold_on(whom, queue::KEEP).map_err(|_| Errno::AGAIN)?;
-    keeping.push(Keeping { whom, requests: 1, _hold: hold });
+    // The operation holds the requester by an earlier word, so it cannot end before this hold.
+    let hold = task.hold_on(requester, queue::KEEP).map_err(|_| Errno::AGAIN)?;
+    keeping.push(Keeping { requester, requests: 1, _hold: hold });
     Ok(())
 }
 
-/// And for one less.
-fn release(whom: Identity) {
+/// Holds the requester for one request less.
+fn release(requester: Identity) {
     let mut keeping = KEEPING.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if let Some(index) = keeping.iter().position(|known| known.whom == whom) {
+    if let Some(index) = keeping.iter().position(|known| known.requester == requester) {
+        debug_assert!(keeping[index].requests > 0, "more answers than deferred requests");
         keeping[index].requests -= 1;
         if keeping[index].requests == 0 {
             keeping.swap_remove(index);
@@ -49,7 +49,7 @@ fn release(whom: Identity) {
     }
 }
 
-/// A request that is kept. Without an answer it is answered as cancelled when it goes.
+/// A deferred request. If it is dropped without an answer, the answer is that it was cancelled.
 #[derive(Debug)]
 pub struct Kept {
     job: Job<'static>,
@@ -58,36 +58,36 @@ pub struct Kept {
 }
 
 impl Job<'_> {
-    /// Keeps the request beyond its operation, whose result is then not looked at. Errors:
-    /// EALREADY, EAGAIN (as many requesters as there are words are held).
+    /// Defers the request beyond its operation, whose result is then ignored. Errors: EALREADY,
+    /// EAGAIN (the hold words are used up).
     pub fn keep(&self) -> Result<Kept, Errno> {
-        if self.handed_on.load(Relaxed) {
+        if self.is_deferred.load(Relaxed) {
             return Err(Errno::ALREADY);
         }
         keep(&self.task, self.requester)?;
-        self.handed_on.store(true, Relaxed);
+        self.is_deferred.store(true, Relaxed);
         let mut words =
             vec![0u64; self.payload.len().div_ceil(size_of::<u64>())].into_boxed_slice();
         let at = words.as_mut_ptr().cast::<u8>();
-        // SAFETY: room for as many bytes, which nobody else uses, and which stays where it is
-        // as long as the job that is made of it; so does the record, by the hold.
+        // SAFETY: `words` has room for the payload, is not shared, and does not move: `Kept` has
+        // both it and the job. The record remains mapped because `keep` holds the requester.
         let (payload, record) = unsafe {
             at.copy_from_nonoverlapping(self.payload.as_ptr(), self.payload.len());
             let record: *const Record = self.record;
             (std::slice::from_raw_parts(at, self.payload.len()), &*record)
         };
-        let job = Job { payload, record, handed_on: AtomicBool::new(true), ..*self };
+        let job = Job { payload, record, is_deferred: AtomicBool::new(true), ..*self };
         Ok(Kept { job, _payload: words, result: CANCELLED })
     }
 }
 
 impl Kept {
-    /// The request.
+    /// Returns the request.
     pub fn job(&self) -> &Job<'_> {
         &self.job
     }
 
-    /// Answers: not negative, or a negative errno.
+    /// Answers with a result that is not negative, or a negative errno.
     pub fn answer(mut self, result: i64) {
         self.result = result;
     }

@@ -1,8 +1,8 @@
-//! The requester's memory, as a delegatee reaches it: what is not there is an error, and
-//! what is not the requester's, too.
+//! The requester's memory, as a delegatee accesses it. An address that is not mapped, or not in the
+//! requester's segment, is an error.
 //!
-//! Copies are made by process_vm_readv and process_vm_writev, which the gate answers in user
-//! space, and which fail where plain loads and stores would end the task.
+//! process_vm_readv and process_vm_writev copy, which the gate answers in user space. They fail
+//! where plain loads and stores would kill the task.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,61 +12,63 @@ use rustix::io::Errno;
 
 /// Bytes of the smallest page.
 const PAGE: u64 = 4096;
-/// At how many pages to look at once.
-const LOOKS: usize = 64;
+/// Number of pages that one call probes.
+const PROBES: usize = 64;
 
 /// The addresses of one task: its segment.
 #[derive(Debug, Clone, Copy)]
 pub struct Memory {
     start: u64,
     end: u64,
-    /// Ours, the copier's: libc's getpid is a system call.
+    /// PID of the copying task. It is cached because libc's getpid is a system call.
     pid: libc::pid_t,
-    /// That of a task of another domain, by which the kernel finds what nobody has touched yet.
-    /// When it has ended, what is there can still be copied.
+    /// PID of the requester if it is of another domain: by it the kernel finds untouched pages.
+    /// After that task has ended, present pages can still be copied.
     far: Option<libc::pid_t>,
 }
 
 impl Memory {
-    /// That of the task with this ID. The caller holds it while it uses this.
+    /// Returns the memory of the task with this ID. The caller holds that task as long as it uses
+    /// the result.
     pub fn of(task: &ThisTask, id: u32) -> Option<Self> {
         let segment = task.control.layout().segment(id)?;
         let pid_of = |id| task.control.slot(id).pid.load(Relaxed) as libc::pid_t;
         let is_far = task.control.domain_of(id) != task.control.domain_of(task.id);
-        // What is on another machine this one's kernel does not know; there are no holes in it.
+        // This kernel does not know a task of another machine, whose segment has no holes.
         let is_far = is_far && pid_of(id) != FAR_PID as libc::pid_t;
         let (pid, far) = (pid_of(task.id), is_far.then(|| pid_of(id)));
         Some(Self { start: segment.start(), end: segment.end(), pid, far })
     }
 
-    /// Whether all these bytes are the task's, mapped or not.
+    /// Returns true if all these bytes are in the task's segment, mapped or not.
     #[inline]
     pub fn has(&self, address: u64, bytes: u64) -> bool {
         let end = address.checked_add(bytes);
         address >= self.start && end.is_some_and(|end| end <= self.end)
     }
 
-    /// Copies from there. EFAULT where not all of it can be read.
+    /// Copies from the task's memory. Error: EFAULT if not all bytes can be read.
     pub fn read(&self, address: u64, to: &mut [u8]) -> Result<(), Errno> {
         let there = iovec(address, to.len());
         let here = iovec(to.as_mut_ptr() as u64, to.len());
         self.copy(address, to.len(), |pid| {
-            // SAFETY: writes into `to`; reads checked memory, which it may miss.
+            // SAFETY: the call writes `to` only, and fails on remote addresses that it cannot read.
             unsafe { libc::process_vm_readv(pid, &here, 1, &there, 1, 0) }
         })
     }
 
-    /// Copies to there. EFAULT where not all of it can be written; then some may have been.
+    /// Copies to the task's memory. Error: EFAULT if not all bytes can be written; some may be.
     pub fn write(&self, address: u64, from: &[u8]) -> Result<(), Errno> {
         let there = iovec(address, from.len());
         let here = iovec(from.as_ptr() as u64, from.len());
         self.copy(address, from.len(), |pid| {
-            // SAFETY: reads from `from`; the memory is another task's, who asked for this.
+            // SAFETY: the call reads `from` only. It writes to the requester's segment (`copy`
+            // checks that), for which the requester has asked.
             unsafe { libc::process_vm_writev(pid, &here, 1, &there, 1, 0) }
         })
     }
 
-    /// Whether all of it can be read, now: EFAULT if not. Looks at one byte a page.
+    /// Checks that all bytes can be read now, by one byte of each page. Error: EFAULT.
     pub fn readable(&self, address: u64, bytes: u64) -> Result<(), Errno> {
         if bytes == 0 {
             return Ok(());
@@ -76,16 +78,17 @@ impl Memory {
         }
         let (mut next, end) = (address, address + bytes);
         while next < end {
-            let mut pages = [iovec(0, 0); LOOKS];
+            let mut pages = [iovec(0, 0); PROBES];
             let mut count = 0;
-            while count < LOOKS && next < end {
+            while count < PROBES && next < end {
                 pages[count] = iovec(next, 1);
                 next = (next | (PAGE - 1)) + 1;
                 count += 1;
             }
-            let mut looked = [0u8; LOOKS];
-            let here = iovec(looked.as_mut_ptr() as u64, count);
-            // SAFETY: writes into `looked`; reads checked memory, which it may miss.
+            let mut bytes = [0u8; PROBES];
+            let here = iovec(bytes.as_mut_ptr() as u64, count);
+            // SAFETY: the call writes `count` of `PROBES` bytes, and fails on remote addresses that
+            // it cannot read.
             let read = unsafe {
                 let pid = self.far.unwrap_or(self.pid);
                 libc::process_vm_readv(pid, &here, 1, pages.as_ptr(), count as u64, 0)
@@ -97,15 +100,15 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes it present for system calls, which cannot go to pages of another domain that nobody
-    /// has touched. What is not there they will say.
-    pub fn bring(&self, address: u64, bytes: u64) {
+    /// Makes the pages present for system calls, which cannot fault untouched pages of another
+    /// domain in. A system call reports those that are not mapped.
+    pub fn populate(&self, address: u64, bytes: u64) {
         if self.far.is_some() {
             let _ = self.readable(address, bytes);
         }
     }
 
-    /// Whether all of it can be written, now: EFAULT if not. To look, it is made present.
+    /// Checks that all bytes can be written now, and populates their pages. Error: EFAULT.
     pub fn writable(&self, address: u64, bytes: u64) -> Result<(), Errno> {
         if bytes == 0 {
             return Ok(());
@@ -113,11 +116,11 @@ impl Memory {
         if !self.has(address, bytes) {
             return Err(Errno::FAULT);
         }
-        self.bring(address, bytes);
+        self.populate(address, bytes);
         let start = address & !(PAGE - 1);
         let length = (address + bytes - start) as usize;
         loop {
-            // SAFETY: changes no byte.
+            // SAFETY: populating pages changes no byte.
             let done = unsafe { libc::madvise(start as *mut _, length, libc::MADV_POPULATE_WRITE) };
             match done {
                 0 => return Ok(()),
@@ -127,6 +130,7 @@ impl Memory {
         }
     }
 
+    /// Copies by the requester's PID if it is of another domain, else by this task's.
     fn copy(
         &self,
         address: u64,
@@ -142,12 +146,12 @@ impl Memory {
         }
     }
 
-    /// Copies from there values that consist of integers and addresses only.
+    /// Copies values from the task's memory.
     ///
     /// # Safety
     /// Every pattern of bits is a `T`.
     pub unsafe fn values<T: Copy>(&self, address: u64, to: &mut [T]) -> Result<(), Errno> {
-        // SAFETY: the values' bytes; as the caller says, none is wrong.
+        // SAFETY: the bytes of `to`, of which the caller says that all patterns are valid.
         let bytes = unsafe {
             std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<u8>(), size_of_val(to))
         };

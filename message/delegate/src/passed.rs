@@ -1,10 +1,10 @@
-//! Descriptors that requesters pass to the delegatee, which reads and writes what they stand for
-//! as if it had opened it: a node server has opened nothing that its tasks want.
+//! Descriptors that requesters pass to the delegatee. The delegatee reads and writes them as if it
+//! had opened them: a node server has opened no files of its tasks.
 //!
-//! They go over a socket with an abstract name, of which the queue's head tells. The kernel vouches
-//! for who is at either end: the delegatee takes descriptors of living tasks of its space only, and
-//! a requester gives them to the delegatee only. A number is good for the requester that passed it,
-//! until that closes it, releases the way that it went, or ends.
+//! Descriptors go over a socket with an abstract name, which the queue's head contains. The kernel
+//! authenticates both ends. The delegatee takes descriptors of living tasks of its space only, and
+//! a requester sends them to the delegatee only. A number is valid for the requester that passed
+//! it, until that requester closes it, releases the route on which it was sent, or ends.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -26,7 +26,7 @@ use crate::delegatee::Delegatee;
 use crate::error::Error;
 use crate::socket::{Ask, Asked, Requests, answer, ask};
 
-/// A descriptor, and whose it is.
+/// A descriptor and its owner.
 struct Passed {
     owner: Identity,
     descriptor: Arc<OwnedFd>,
@@ -38,7 +38,8 @@ fn passed() -> std::sync::MutexGuard<'static, BTreeMap<i32, Passed>> {
     PASSED.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// What the requester means by a number. It stays open as long as this is kept. Error: EBADF.
+/// Returns the descriptor of a requester's number. It remains open as long as the caller keeps it.
+/// Error: EBADF.
 pub(crate) fn descriptor(owner: Identity, number: i32) -> Result<Arc<OwnedFd>, Errno> {
     let passed = passed();
     let found = passed.get(&number).filter(|it| it.owner == owner);
@@ -53,7 +54,7 @@ fn system(error: &std::io::Error) -> Error {
     Error::System(Errno::from_io_error(error).unwrap_or(Errno::IO))
 }
 
-/// Lets requesters pass descriptors to the delegatee, from now on; a thread looks after them.
+/// Lets requesters pass descriptors to the delegatee. A thread serves them.
 pub fn accept(delegatee: &Delegatee) -> Result<(), Error> {
     let socket = &delegatee.head().socket;
     if socket.load(Acquire) != 0 {
@@ -66,7 +67,7 @@ pub fn accept(delegatee: &Delegatee) -> Result<(), Error> {
     let listener = listener.map_err(|error| system(&error))?;
     let task = delegatee.task();
     let thread = std::thread::Builder::new().name("descriptors".into());
-    thread.spawn(move || look_after(&task, &listener)).map_err(|error| system(&error))?;
+    thread.spawn(move || serve(&task, &listener)).map_err(|error| system(&error))?;
     socket.store(name, Release);
     Ok(())
 }
@@ -75,10 +76,10 @@ pub fn accept(delegatee: &Delegatee) -> Result<(), Error> {
 struct Peer {
     stream: UnixStream,
     requests: Requests,
-    /// Readable when it has ended: a child of it may keep the connection open.
+    /// Readable when the requester has ended: a child of it may keep the connection open.
     process: OwnedFd,
     owner: Identity,
-    /// What it has passed this way.
+    /// Numbers of the descriptors that it has passed on this connection.
     numbers: Vec<i32>,
 }
 
@@ -89,8 +90,9 @@ impl Drop for Peer {
     }
 }
 
-fn look_after(task: &ThisTask, listener: &UnixListener) {
-    // No descriptors are left: those who ask must wait until somebody gives some back.
+/// Serves the connections of all requesters.
+fn serve(task: &ThisTask, listener: &UnixListener) {
+    // Without free descriptors, new requesters wait until others close some.
     const NAP: Duration = Duration::from_millis(20);
     let mut peers: Vec<Peer> = Vec::new();
     loop {
@@ -103,13 +105,13 @@ fn look_after(task: &ThisTask, listener: &UnixListener) {
         }
         let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
         drop(fds);
-        let mut spoke = ready[1..].chunks(2).map(|ready| (ready[0], ready[1]));
+        let mut events = ready[1..].chunks(2).map(|ready| (ready[0], ready[1]));
         peers.retain_mut(|peer| {
-            let (has_spoken, has_ended) = spoke.next().unwrap_or_default();
-            !has_ended && (!has_spoken || peer.hear())
+            let (has_requests, has_ended) = events.next().unwrap_or_default();
+            !has_ended && (!has_requests || peer.answer_all())
         });
         if ready[0] {
-            match connected(task, listener) {
+            match accept_peer(task, listener) {
                 Ok(peer) => peers.extend(peer),
                 Err(_) => std::thread::sleep(NAP),
             }
@@ -117,8 +119,8 @@ fn look_after(task: &ThisTask, listener: &UnixListener) {
     }
 }
 
-/// Somebody new; `None` for who is gone already, or is no task of the space.
-fn connected(task: &ThisTask, listener: &UnixListener) -> std::io::Result<Option<Peer>> {
+/// Accepts a connection. `None` if the peer is gone already, or is no task of the space.
+fn accept_peer(task: &ThisTask, listener: &UnixListener) -> std::io::Result<Option<Peer>> {
     let (stream, _) = listener.accept()?;
     stream.set_nonblocking(true)?;
     let pid = peer::credentials(&stream)?.pid;
@@ -129,15 +131,15 @@ fn connected(task: &ThisTask, listener: &UnixListener) -> std::io::Result<Option
     Ok(Some(Peer { stream, requests, process, owner, numbers: Vec::new() }))
 }
 
-/// The task that has this PID.
+/// Returns the living task with this PID.
 fn living(task: &ThisTask, pid: u32) -> Option<Identity> {
     let owner = task.control.identity(task.task_of(pid)?)?;
     (task.control.slot(owner.id).pid.load(SeqCst) == pid).then_some(owner)
 }
 
 impl Peer {
-    /// Does what it asks; whether it is still to be heard.
-    fn hear(&mut self) -> bool {
+    /// Answers the requests that have arrived. Returns false if the connection is to be closed.
+    fn answer_all(&mut self) -> bool {
         let Ok(is_open) = self.requests.fill(&self.stream) else { return false };
         loop {
             let result = match self.requests.next() {
@@ -169,14 +171,15 @@ impl Peer {
     }
 }
 
-/// A requester's connection to the delegatee that listens there, which is this process.
+/// A requester's connection to the delegatee.
 #[derive(Debug)]
-pub(crate) struct Passing(UnixStream);
+pub(crate) struct Connection(UnixStream);
 
-impl Passing {
+impl Connection {
+    /// Connects to the socket `name`, on which the process `delegatee` must listen.
     pub(crate) fn connect(name: u64, delegatee: u32) -> Result<Self, Error> {
         let stream = address(name).and_then(|at| UnixStream::connect_addr(&at));
-        // Of another machine's delegatee nobody here knows the name.
+        // The name of a delegatee on another machine does not exist here.
         let stream = stream.map_err(|_| Error::TakesNone)?;
         let peer = peer::credentials(&stream).map_err(|error| system(&error))?;
         if peer.pid as u32 != delegatee {
@@ -185,12 +188,12 @@ impl Passing {
         Ok(Self(stream))
     }
 
-    /// Passes one; its number there. `None` if the delegatee has gone.
+    /// Passes a descriptor. Returns its number there, or `None` if the delegatee has gone.
     pub(crate) fn pass(&self, descriptor: BorrowedFd<'_>) -> Option<i32> {
         ask(&self.0, Ask::Take(descriptor)).ok()
     }
 
-    /// Closes one there.
+    /// Closes a passed descriptor.
     pub(crate) fn close(&self, number: i32) -> Option<i32> {
         ask(&self.0, Ask::Close(number)).ok()
     }

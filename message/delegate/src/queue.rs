@@ -1,4 +1,4 @@
-//! A delegatee's queue, as it lies in its segment: a head that says what it is, and a ring.
+//! A delegatee's queue in its segment: a head that describes it, and a ring.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
@@ -10,61 +10,60 @@ use sync::ring::{Buffer as _, HEADER_SIZE, LINE_SIZE};
 
 use crate::error::Error;
 
-/// The name in the export area.
+/// Name of the queue in the export area.
 pub const NAME: &[u8] = b"pvas_delegate";
 
-/// The first word of a queue, with the version of what follows.
+/// The first word of a queue, with the version of the layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"delegat\x03");
 
-/// Most bytes that a request carries.
+/// Longest payload of a request, in bytes.
 pub const PAYLOAD_MAX: usize = 1024 - HEADER_SIZE - ENVELOPE_SIZE;
 /// Bytes of a request before its payload.
 pub const ENVELOPE_SIZE: usize = 16;
 
-/// Words by which a task holds whom it works for, those by which it sends, and those by
-/// which it holds whom it will answer later.
+/// Hold words of a delegatee for the requesters that it serves.
 pub const SERVE: std::ops::Range<usize> = control::hold::WORK;
-/// See [`SERVE`].
+/// Hold words of a requester for the delegatees to which it sends.
 pub const SEND: std::ops::Range<usize> = SERVE.end..KEEP.start;
-/// See [`SERVE`].
+/// Hold words of a delegatee for the requesters whose requests it has deferred.
 pub const KEEP: std::ops::Range<usize> = control::hold::KEEP;
 
-/// What a requester reads. The ring follows.
+/// The head of a queue, which requesters read. The ring follows.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Head {
     magic: u64,
     lines: u32,
-    /// Set: no more requests, please. Serving threads sleep on it.
+    /// Not 0 if the delegatee accepts no requests. Serving threads sleep on this word.
     pub closed: AtomicU32,
-    /// How many requests of those on their way are to be cancelled, or once were, of tasks
-    /// that have ended since: while it is 0, nobody looks for them.
+    /// Number of pending cancellations, including those of tasks that have ended since. While it is
+    /// 0, the delegatee does not look for cancelled requests.
     pub cancels: AtomicU32,
-    /// The name of the socket by which descriptors are passed (`passed`); 0: there is none.
+    /// Name of the socket for descriptors (`passed`), or 0.
     pub socket: AtomicU64,
 }
 
-/// A request, in the ring behind the ring's own header. The header's source is the
-/// requester's ID.
+/// The start of a request, behind the ring's header. The source in that header is the requester's
+/// ID.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// Where its record is.
+    /// Address of its record.
     pub record: u64,
-    /// The operation.
+    /// Number of the operation.
     pub operation: u32,
-    /// Which of the tasks that had the ID.
+    /// Generation of the requester.
     pub generation: u32,
 }
 
 impl Envelope {
-    /// As it lies in the ring.
+    /// Returns the envelope as the ring carries it.
     #[inline]
     pub fn bytes(self) -> [u8; ENVELOPE_SIZE] {
         let both = u64::from(self.generation) << 32 | u64::from(self.operation);
         (u128::from(both) << 64 | u128::from(self.record)).to_le_bytes()
     }
 
-    /// From there.
+    /// Parses an envelope.
     #[inline]
     pub fn parse(bytes: [u8; ENVELOPE_SIZE]) -> Self {
         let all = u128::from_le_bytes(bytes);
@@ -73,13 +72,13 @@ impl Envelope {
     }
 }
 
-/// By what the ring's receiver asks whether a sender lives.
+/// Returns the ticket by which the ring's receiver checks if a sender lives.
 #[inline]
 pub fn ticket(sender: Identity) -> u32 {
     sender.id << 16 | sender.generation & 0xffff
 }
 
-/// A queue of ours or of others: where its parts are.
+/// A queue of this task or of another: the addresses of its parts.
 #[derive(Debug, Clone, Copy)]
 pub struct Queue {
     head: NonNull<Head>,
@@ -87,24 +86,25 @@ pub struct Queue {
     pub ring: Mapped,
 }
 
-// SAFETY: shared memory by design; what changes in it are atomics, or the ring's.
+// SAFETY: the memory is shared by design. Its changing words are atomics, and the ring orders
+// access to the lines.
 unsafe impl Send for Queue {}
-// SAFETY: as above.
+// SAFETY: see `Send`.
 unsafe impl Sync for Queue {}
 
-/// Bytes of a queue.
+/// Returns the bytes of a queue.
 pub fn size(lines: u32) -> usize {
     LINE_SIZE + size_of_ring(lines)
 }
 
 impl Queue {
-    /// Makes one, which stays for ever: others may know of it as long as the task lives.
+    /// Makes a queue. It is never freed: others may know its address as long as the task lives.
     pub fn make(lines: u32) -> Result<Self, Error> {
         let layout = Layout::from_size_align(size(lines), LINE_SIZE).expect("a few MiB");
-        // SAFETY: the size is not 0.
+        // SAFETY: `size` is at least a cache line, so the layout is not empty.
         let memory = unsafe { alloc_zeroed(layout) };
         let head = NonNull::new(memory.cast::<Head>()).ok_or(Error::NoMemory)?;
-        // SAFETY: new memory, large enough, and aligned.
+        // SAFETY: new memory of `size(lines)` bytes, aligned to a cache line by `layout`.
         unsafe {
             (*head.as_ptr()).magic = MAGIC;
             (*head.as_ptr()).lines = lines;
@@ -112,14 +112,17 @@ impl Queue {
         }
     }
 
+    /// Returns the queue at `head`.
+    ///
     /// # Safety
-    /// A queue of so many lines is there, for as long as this is used.
+    /// A queue of `lines` lines lies there, and remains mapped as long as the result is used.
     unsafe fn over(head: NonNull<Head>, lines: u32) -> Self {
-        // SAFETY: as the caller says; it was made zero.
+        // SAFETY: the caller guarantees `size(lines)` bytes at `head`: the head's line, then the
+        // ring, which was made zero.
         unsafe { Self { head, ring: Mapped::at(head.cast::<u8>().add(LINE_SIZE), lines) } }
     }
 
-    /// The queue that somebody says is there; `None` if there is none.
+    /// Returns the queue at an exported address; `None` if there is none.
     ///
     /// # Safety
     /// The caller holds the task that exported this memory, which lies in its segment.
@@ -128,22 +131,24 @@ impl Queue {
         if !address.is_multiple_of(LINE_SIZE as u64) || bytes < size(4) as u64 {
             return None;
         }
-        // SAFETY: a task's export is mapped, and large enough for a head.
+        // SAFETY: the address is aligned, and the caller has checked that the exported bytes, which
+        // are more than a head, lie in the held task's segment.
         let (magic, lines) = unsafe { ((*head.as_ptr()).magic, (*head.as_ptr()).lines) };
         let fits = lines.is_power_of_two() && size(lines) as u64 == bytes && lines >= 4;
-        // SAFETY: as the caller says.
+        // SAFETY: `fits` has compared the number of lines with the exported bytes.
         (magic == MAGIC && fits).then(|| unsafe { Self::over(head, lines) })
     }
 
-    /// What requesters read.
+    /// Returns the head.
     #[inline]
     pub fn head(&self) -> &Head {
-        // SAFETY: what is no atomic does not change; mapped as `find` and `make` say.
+        // SAFETY: a queue's head is mapped as long as the `Queue` is used (`make`, `find`). Its
+        // plain fields do not change after `make`.
         unsafe { self.head.as_ref() }
     }
 
-    /// Where it is, and its bytes.
-    pub fn place(&self) -> (u64, u64) {
+    /// Returns its address and its bytes.
+    pub fn location(&self) -> (u64, u64) {
         (self.head.as_ptr() as u64, size(self.ring.lines()) as u64)
     }
 }

@@ -12,14 +12,14 @@ use sync::ticket::Ticket;
 pub struct Record {
     /// Ends when the result is there.
     pub ticket: Ticket,
-    /// Not 0: the requester asks for a cancellation.
+    /// Not 0 if the requester has cancelled the request.
     pub cancel: AtomicU32,
     /// The result, or a negative errno.
     pub result: AtomicI64,
 }
 
 impl Record {
-    /// Answers. Then the record is the requester's again, and may be gone.
+    /// Writes the answer. Afterwards the requester may free the record at any instant.
     #[inline]
     pub fn give(&self, result: i64) {
         self.result.store(result, Relaxed);

@@ -1,4 +1,4 @@
-//! The requester's side: the way to a delegatee, requests, and waiting for their answers.
+//! The requester's side: the route to a delegatee, requests, and waits for their answers.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -15,42 +15,41 @@ use sync::ring::{Buffer, Kind, SendError, Sender, rouse};
 use sync::wait::{self, DOUBT, Naps, WaitPolicy};
 
 use crate::error::Error;
-use crate::passed::Passing;
+use crate::passed::Connection;
 use crate::queue::{self, Envelope, NAME, PAYLOAD_MAX, Queue};
 use crate::record::Record;
 use crate::task;
 
-/// The part of a queue's lines that the requests of one way, sent and not waited for, may
-/// take.
+/// The submitted requests of one route may take the queue's lines divided by this.
 const SHARE: u32 = 4;
 
-/// How long the first sleep for room lasts at most.
+/// Longest duration of the first sleep for room.
 const NAP: Duration = Duration::from_micros(50);
 
 thread_local! {
     static POLICY: RefCell<WaitPolicy> = RefCell::default();
 }
 
-/// The way to a delegatee. Any thread may use it.
+/// The route to a delegatee. Any thread may use it.
 #[derive(Debug)]
-pub struct Way {
+pub struct Route {
     task: ThisTask,
-    /// Who we are.
+    /// The calling task.
     us: Identity,
     /// The delegatee.
-    whom: Identity,
-    /// In its memory: only while we hold it.
+    delegatee: Identity,
+    /// The queue in the delegatee's memory. It is accessed only while the delegatee is held.
     queue: Queue,
     lines: u32,
-    /// Requests that were submitted and not waited for.
+    /// Number of submitted requests whose answers were not taken.
     in_flight: AtomicU32,
-    /// By which it gets descriptors of ours, once one has been passed.
-    passing: Mutex<Option<Passing>>,
+    /// The connection for descriptors, made when the first one is passed.
+    connection: Mutex<Option<Connection>>,
 }
 
-impl Way {
-    /// The way to the task with this ID; waits so long until it serves requests, without
-    /// limit if `None`.
+impl Route {
+    /// Returns the route to the task with this ID. Waits for `timeout` until it serves requests;
+    /// `None` is without limit.
     pub fn find(id: u32, timeout: Option<Duration>) -> Result<Self, Error> {
         let task = task::this()?;
         if id >= task.control.tasks_max() {
@@ -65,9 +64,9 @@ impl Way {
             control::Error::TimedOut => Error::TimedOut,
             other => Error::System(other.errno()),
         })?;
-        let whom = task.control.identity(id).ok_or(ended)?;
-        let held = hold(&task, whom)?;
-        // Once more: what we have found may have been that of a task that has ended since.
+        let delegatee = task.control.identity(id).ok_or(ended)?;
+        let held = hold(&task, delegatee)?;
+        // Again, under the hold: the first result may be that of an earlier task with this ID.
         let found = control::export::import(&task.control, id, NAME, Some(Duration::ZERO));
         let (address, bytes) = found.map_err(|_| Error::NoDelegatee(id))?;
         let segment = task.control.layout().segment(id).ok_or(ended)?;
@@ -75,23 +74,24 @@ impl Way {
         if address < segment.start() || end.is_none_or(|end| end > segment.end()) {
             return Err(Error::NoDelegatee(id));
         }
-        // SAFETY: we hold the task, and it exports this.
+        // SAFETY: the task is held and exports this memory, whose bounds were checked against its
+        // segment above.
         let queue = unsafe { Queue::find(address, bytes) }.ok_or(Error::NoDelegatee(id))?;
         let lines = queue.ring.lines();
         drop(held);
         Ok(Self {
             task,
             us,
-            whom,
+            delegatee,
             queue,
             lines,
             in_flight: AtomicU32::new(0),
-            passing: Mutex::default(),
+            connection: Mutex::default(),
         })
     }
 
-    /// The way to the node server's delegatee, if the job has one: the task with the last ID
-    /// ([`control::Control::tasks_max`]).
+    /// Returns the route to the node server's delegatee, if the job has one: the task with the last
+    /// ID ([`control::Control::tasks_max`]).
     pub fn find_server(timeout: Option<Duration>) -> Result<Self, Error> {
         let control = task::this()?.control;
         let id = control.tasks_max() - 1;
@@ -99,71 +99,75 @@ impl Way {
         Self::find(id, timeout)
     }
 
-    /// Passes a descriptor of ours to the delegatee: the number by which requests name it. It is
-    /// closed there by [`close_passed`](Self::close_passed), with this way, or when we end. Error:
-    /// it takes none.
+    /// Passes a descriptor to the delegatee. Returns the number by which requests name it. The
+    /// delegatee closes it after [`close_passed`](Self::close_passed), after this route is dropped,
+    /// or when the calling task ends. Error: the delegatee takes no descriptors.
     pub fn pass(&self, descriptor: BorrowedFd<'_>) -> Result<i32, Error> {
-        self.with_passing(|passing| passing.pass(descriptor))
+        self.with_connection(|connection| connection.pass(descriptor))
     }
 
-    /// Closes a descriptor that was passed this way. Error: EBADF.
+    /// Closes a descriptor that was passed on this route. Error: EBADF.
     pub fn close_passed(&self, number: i32) -> Result<(), Error> {
-        self.with_passing(|passing| passing.close(number)).map(drop)
+        self.with_connection(|connection| connection.close(number)).map(drop)
     }
 
-    fn with_passing(&self, ask: impl FnOnce(&mut Passing) -> Option<i32>) -> Result<i32, Error> {
+    fn with_connection(
+        &self,
+        ask: impl FnOnce(&mut Connection) -> Option<i32>,
+    ) -> Result<i32, Error> {
         task::this()?;
-        let mut passing = self.passing.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if passing.is_none() {
+        let mut connection =
+            self.connection.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if connection.is_none() {
             let held = self.hold_open()?;
             let socket = self.queue.head().socket.load(Acquire);
             drop(held);
             if socket == 0 {
                 return Err(Error::TakesNone);
             }
-            let pid = self.task.control.slot(self.whom.id).pid.load(SeqCst);
-            *passing = Some(Passing::connect(socket, pid)?);
+            let pid = self.task.control.slot(self.delegatee.id).pid.load(SeqCst);
+            *connection = Some(Connection::connect(socket, pid)?);
         }
-        match passing.as_mut().and_then(ask) {
+        match connection.as_mut().and_then(ask) {
             Some(number @ 0..) => Ok(number),
             Some(errno) => Err(Error::System(Errno::from_raw_os_error(-errno))),
             None => {
-                *passing = None;
-                Err(Error::Died(self.whom.id))
+                *connection = None;
+                Err(Error::Died(self.delegatee.id))
             }
         }
     }
 
-    /// The delegatee's ID.
+    /// Returns the delegatee's ID.
     pub fn id(&self) -> u32 {
-        self.whom.id
+        self.delegatee.id
     }
 
-    /// Asks, and waits for the answer. The result is not negative.
+    /// Sends a request, and waits for the answer. The result is not negative.
     #[inline]
     pub fn call(&self, operation: u32, payload: &[u8]) -> Result<i64, Error> {
         let record = Record::default();
         self.send(&record, operation, payload, None)?;
-        // The record must stay until then; without a limit there is an answer.
-        let answer = self.wait(&record, None).unwrap_or(Err(Error::Died(self.whom.id)));
+        // The record must live until the answer is there. Without a limit, there is always one.
+        let answer = self.wait(&record, None).unwrap_or(Err(Error::Died(self.delegatee.id)));
         answer.and_then(result)
     }
 
-    /// Asks; waits for room in the queue until the given time.
+    /// Sends a request without waiting for the answer. Waits for room in the queue until `until`.
     pub fn submit(
         self: &Arc<Self>,
         operation: u32,
         payload: &[u8],
         until: Option<Instant>,
     ) -> Result<Request, Error> {
-        // Counted first: threads that submit at once share what there is.
+        // Counted first: threads that submit at the same time share the limit.
         if self.in_flight.fetch_add(1, Relaxed) >= self.lines / SHARE {
             self.in_flight.fetch_sub(1, Relaxed);
             return Err(Error::Full);
         }
         let record = Box::<Record>::default();
         match self.send(&record, operation, payload, until) {
-            Ok(()) => Ok(Request { record: Some(record), way: self.clone() }),
+            Ok(()) => Ok(Request { record: Some(record), route: self.clone() }),
             Err(error) => {
                 self.in_flight.fetch_sub(1, Relaxed);
                 Err(error)
@@ -214,37 +218,37 @@ impl Way {
                     }
                     return Ok(());
                 }
-                Err(_) if head & 1 != 0 => self.rouse(), // it may have lines to give back
+                Err(_) if head & 1 != 0 => self.rouse(), // it may have consumed lines to return
                 Err(_) => {}
             }
             drop(held);
-            // Without the hold: the kernel looks at the word, and says if it is not there.
+            // Without the hold: the kernel reads the word, and returns an error if it is unmapped.
             futex::sleep(ring.head(), head, Some(wait::earlier(until, naps.next_nap())));
         }
     }
 
-    /// Holds the delegatee, if it lives and serves requests.
+    /// Holds the delegatee if it lives and serves requests.
     #[inline]
     fn hold_open(&self) -> Result<Hold, Error> {
-        let held = hold(&self.task, self.whom)?;
+        let held = hold(&self.task, self.delegatee)?;
         match self.queue.head().closed.load(Acquire) {
             0 => Ok(held),
-            _ => Err(Error::NoDelegatee(self.whom.id)),
+            _ => Err(Error::NoDelegatee(self.delegatee.id)),
         }
     }
 
-    /// Wakes the delegatee, which we hold.
+    /// Wakes the delegatee. The caller holds it.
     #[cold]
     fn rouse(&self) {
         rouse(&self.queue.ring);
         futex::wake(self.queue.ring.head());
     }
 
-    /// The answer, if it comes in time; the delegatee's end is one.
+    /// Returns the answer if it arrives before `until`. The delegatee's death is an answer.
     #[inline]
     fn wait(&self, record: &Record, until: Option<Instant>) -> Option<Result<i64, Error>> {
-        let looked = POLICY.with_borrow_mut(|policy| policy.poll(|| record.answer()));
-        if let Some(answer) = looked {
+        let polled = POLICY.with_borrow_mut(|policy| policy.poll(|| record.answer()));
+        if let Some(answer) = polled {
             return Some(Ok(answer));
         }
         loop {
@@ -258,85 +262,85 @@ impl Way {
         }
     }
 
-    /// The answer, if it is there. That the delegatee has ended is seen before the answer is
-    /// looked for, so its last one is not lost.
+    /// Returns the answer, if it is there. Checks the delegatee's life before it looks for the
+    /// answer, so that the last answer of a dead delegatee is not lost.
     #[inline]
     fn test(&self, record: &Record) -> Option<Result<i64, Error>> {
-        let lives = self.task.control.is_living(self.whom);
+        let lives = self.task.control.is_living(self.delegatee);
         match record.answer() {
             Some(answer) => Some(Ok(answer)),
             None if lives => None,
-            None => Some(Err(Error::Died(self.whom.id))),
+            None => Some(Err(Error::Died(self.delegatee.id))),
         }
     }
 }
 
-/// Holds a delegatee. Error: it has ended.
+/// Holds the delegatee. Error: it has ended.
 #[inline]
-fn hold(task: &ThisTask, whom: Identity) -> Result<Hold, Error> {
+fn hold(task: &ThisTask, delegatee: Identity) -> Result<Hold, Error> {
     loop {
-        match task.hold(whom, queue::SEND) {
+        match task.hold(delegatee, queue::SEND) {
             Ok(held) => return Ok(held),
-            Err(Attempt::Gone) => return Err(Error::NoTask(whom.id)),
-            Err(_) => rustix::thread::sched_yield(), // other threads of ours are sending
+            Err(Attempt::Gone) => return Err(Error::NoTask(delegatee.id)),
+            Err(_) => rustix::thread::sched_yield(), // other threads of this task are sending
         }
     }
 }
 
-/// What an answer means.
+/// Converts an answer.
 fn result(answer: i64) -> Result<i64, Error> {
     match answer {
         0.. => Ok(answer),
         -4095..0 if answer == -i64::from(libc::ECANCELED) => Err(Error::Cancelled),
         -4095..0 => Err(Error::System(Errno::from_raw_os_error(-answer as i32))),
-        _ => Err(Error::System(Errno::IO)), // no errno
+        _ => Err(Error::System(Errno::IO)), // not an errno
     }
 }
 
-/// A request that was submitted.
+/// A submitted request.
 #[derive(Debug)]
 pub struct Request {
-    /// None once the answer has been taken.
+    /// `None` after the answer was taken.
     record: Option<Box<Record>>,
-    way: Arc<Way>,
+    route: Arc<Route>,
 }
 
 impl Request {
-    /// The answer, if it is there, once. Does not wait.
+    /// Returns the answer if it is there, once. Does not wait.
     pub fn test(&mut self) -> Option<Result<i64, Error>> {
         let record = self.record.as_deref()?;
-        let answer = self.way.test(record)?;
+        let answer = self.route.test(record)?;
         Some(self.end(answer))
     }
 
-    /// The answer, once; waits for it until the given time.
+    /// Returns the answer, once. Waits for it until `until`.
     pub fn wait(&mut self, until: Option<Instant>) -> Option<Result<i64, Error>> {
         let record = self.record.as_deref()?;
-        let answer = self.way.wait(record, until)?;
+        let answer = self.route.wait(record, until)?;
         Some(self.end(answer))
     }
 
-    /// Asks that it be cancelled: if it has not been begun, its answer is
-    /// [`Error::Cancelled`]; an operation that has been begun may end early, or not.
+    /// Cancels the request. If it has not started, its answer is [`Error::Cancelled`]. An operation
+    /// that has started may end early.
     pub fn cancel(&self) {
         let Some(record) = self.record.as_deref() else { return };
         if record.cancel.swap(1, AcqRel) != 0 {
             return;
         }
-        // If it has ended, that is the answer.
-        if let Ok(_held) = hold(&self.way.task, self.way.whom) {
-            self.way.queue.head().cancels.fetch_add(1, AcqRel);
+        // If the delegatee has ended, its death is the answer.
+        if let Ok(_held) = hold(&self.route.task, self.route.delegatee) {
+            self.route.queue.head().cancels.fetch_add(1, AcqRel);
         }
     }
 
-    /// Answered: nobody touches the record any more.
+    /// Finishes an answered request: the delegatee no longer accesses the record.
     fn end(&mut self, answer: Result<i64, Error>) -> Result<i64, Error> {
         let record = self.record.take();
-        self.way.in_flight.fetch_sub(1, Relaxed);
+        self.route.in_flight.fetch_sub(1, Relaxed);
         if record.is_some_and(|record| record.cancel.load(Relaxed) != 0)
-            && let Ok(_held) = hold(&self.way.task, self.way.whom)
+            && let Ok(_held) = hold(&self.route.task, self.route.delegatee)
         {
-            self.way.queue.head().cancels.fetch_sub(1, AcqRel);
+            self.route.queue.head().cancels.fetch_sub(1, AcqRel);
         }
         answer.and_then(result)
     }
@@ -344,9 +348,9 @@ impl Request {
 
 impl Drop for Request {
     fn drop(&mut self) {
-        // The delegatee is going to write into it.
+        // The delegatee will write into it.
         if let Some(record) = self.record.take() {
-            self.way.in_flight.fetch_sub(1, Relaxed);
+            self.route.in_flight.fetch_sub(1, Relaxed);
             Box::leak(record);
         }
     }

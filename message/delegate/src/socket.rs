@@ -22,19 +22,19 @@ const CLOSE: u32 = 1 << 16 | 2;
 
 /// Bytes of a request.
 const REQUEST_BYTES: usize = 8;
-/// Most descriptors of one receive, and most that wait for their requests.
+/// Largest number of descriptors in one receive, and of those that wait for their requests.
 const DESCRIPTORS_MAX: usize = 8;
 
-/// A request, to be sent.
+/// A request of a requester.
 #[derive(Debug)]
 pub enum Ask<'a> {
-    /// Takes this descriptor.
+    /// Asks the delegatee to take this descriptor.
     Take(BorrowedFd<'a>),
-    /// Closes the descriptor that has this number there.
+    /// Asks the delegatee to close the descriptor with this number.
     Close(i32),
 }
 
-/// A request that has arrived.
+/// A request that has arrived at the delegatee.
 #[derive(Debug)]
 pub enum Asked {
     /// See [`Ask::Take`].
@@ -43,7 +43,7 @@ pub enum Asked {
     Close(i32),
 }
 
-/// Asks, and waits for the answer.
+/// Sends a request, and waits for the answer.
 pub fn ask(stream: &UnixStream, ask: Ask<'_>) -> io::Result<i32> {
     let (operation, number, descriptor) = match ask {
         Ask::Take(descriptor) => (TAKE, 0, Some(descriptor)),
@@ -88,8 +88,8 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Receives what has arrived. `false`: the peer has closed. Error: the connection is broken,
-    /// or the peer violates the protocol.
+    /// Receives the bytes that have arrived. Returns false if the peer has closed the connection.
+    /// Error: the connection is broken, or the peer violates the protocol.
     pub fn fill(&mut self, stream: &UnixStream) -> io::Result<bool> {
         let mut bytes = [0; 8 * REQUEST_BYTES];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
@@ -113,7 +113,7 @@ impl Requests {
         Ok(received.bytes > 0)
     }
 
-    /// The next complete request. Error: the peer violates the protocol.
+    /// Returns the next complete request. Error: the peer violates the protocol.
     pub fn next(&mut self) -> io::Result<Option<Asked>> {
         if self.bytes.len() < REQUEST_BYTES {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! The calling task, remembered: to ask who we are takes a system call.
+//! The calling task, cached: the query takes a system call.
 
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
@@ -8,19 +8,20 @@ use control::ThisTask;
 
 use crate::error::Error;
 
-/// We are a child by fork(2) of a process that asked: no task.
+/// The process is a child by fork(2) of a task, and no task itself.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn forked() {
     FORKED.store(true, Relaxed);
 }
 
-/// The calling task.
+/// Returns the calling task.
 #[inline]
 pub fn this() -> Result<ThisTask, Error> {
     static TASK: OnceLock<Option<ThisTask>> = OnceLock::new();
     let task = TASK.get_or_init(|| {
-        // SAFETY: the handler stores one word, and the library is never unloaded.
+        // SAFETY: `forked` only stores an atomic, and build.rs links the library so that it is
+        // never unloaded.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         let task = control::this_task();
         if task.is_some_and(|task| task.is_over_machines()) {

@@ -1,4 +1,4 @@
-//! A lock with an end to waiting: the threads of a delegatee take requests in turns.
+//! A lock whose waits have a time limit. The threads of a delegatee take requests in turns.
 
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -8,7 +8,7 @@ use sync::futex;
 
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
-/// Taken, and somebody may be waiting.
+/// Taken, and a thread may be waiting.
 const WANTED: u32 = 2;
 
 /// The lock.
@@ -16,7 +16,7 @@ const WANTED: u32 = 2;
 pub struct Turn(AtomicU32);
 
 impl Turn {
-    /// Takes it; whether that was in time.
+    /// Takes the turn. Returns false if it was not free before `until`.
     #[inline]
     pub fn take(&self, until: Option<Instant>) -> bool {
         self.0.compare_exchange(FREE, TAKEN, Acquire, Relaxed).is_ok() || self.wait(until)
@@ -35,10 +35,12 @@ impl Turn {
         }
     }
 
-    /// Gives it to somebody else.
+    /// Gives the turn to another thread.
     #[inline]
     pub fn give(&self) {
-        if self.0.swap(FREE, Release) == WANTED {
+        let before = self.0.swap(FREE, Release);
+        debug_assert_ne!(before, FREE, "given without having been taken");
+        if before == WANTED {
             futex::wake_one(&self.0);
         }
     }
