@@ -6,7 +6,7 @@
 use rustix::io::Errno;
 use rustix::process::{getegid, geteuid, getgid, getuid};
 
-/// Lets its holder pass all checks of modes (`CAP_IPC_OWNER`).
+/// The capability that passes all mode checks (`CAP_IPC_OWNER`).
 const CAPABILITY_IPC_OWNER: u32 = 15;
 
 /// User and group that a segment belongs to.
@@ -19,21 +19,21 @@ pub struct Creator {
 }
 
 impl Creator {
-    /// That of the calling process.
+    /// Returns the user and group of the calling process.
     pub fn current() -> Self {
         Self { uid: getuid().as_raw(), gid: getgid().as_raw() }
     }
 }
 
-/// Checks that the caller may read and, if `write`, write a segment of `creator` with these mode
-/// bits. Error: EACCES.
+/// Checks that the caller may read and, if `write`, also write a segment of `creator` with these
+/// mode bits. Error: EACCES.
 pub fn check(mode: u32, creator: Creator, write: bool) -> Result<(), Errno> {
     let wanted = if write { 0o6 } else { 0o4 };
     let granted = granted(mode, creator, geteuid().as_raw(), in_group);
     if wanted & !granted == 0 || has_ipc_owner() { Ok(()) } else { Err(Errno::ACCESS) }
 }
 
-/// The three bits of `mode` that hold for this user.
+/// Returns the three bits of `mode` that apply to this user.
 fn granted(mode: u32, creator: Creator, euid: u32, in_group: impl Fn(u32) -> bool) -> u32 {
     let shift = match creator {
         Creator { uid, .. } if uid == euid => 6,
@@ -47,10 +47,10 @@ fn in_group(gid: u32) -> bool {
     if getegid().as_raw() == gid {
         return true;
     }
-    // SAFETY: with size 0 nothing is written.
+    // SAFETY: with size 0, getgroups writes nothing.
     let count = unsafe { libc::getgroups(0, std::ptr::null_mut()) };
     let mut groups = vec![0; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: room for as many as we say.
+    // SAFETY: `groups` has room for `count` groups.
     let count = unsafe { libc::getgroups(count.max(0), groups.as_mut_ptr()) };
     groups.truncate(usize::try_from(count).unwrap_or(0));
     groups.contains(&gid)

@@ -1,15 +1,16 @@
-//! libxpmem.so.0: the calls of XPMEM's user library (github.com/hpc/xpmem) for the tasks
-//! of one space, without its kernel module.
+//! libxpmem.so.0: the calls of XPMEM's user library (github.com/hpc/xpmem) for the tasks of one
+//! space, without its kernel module.
 //!
-//! XPMEM lets a process *make* a segment of its memory known under a segid, and others
-//! *get* an access permit (apid) to it and *attach* it. The module then maps the pages
-//! into the attaching process, one fault a page. In a space everything is mapped already:
-//! an attachment is the address itself. What is left is bookkeeping, with the meaning,
-//! the permissions and the errors of the module: `segment` holds what a task has made
-//! and how others find it, `permit` what it has got and attached, `access` who may.
+//! With XPMEM, a process *makes* a segment of its memory known under a segid. Others *get* an
+//! access permit (apid) to it and *attach* it. The module then maps the pages into the attaching
+//! process, by one fault for each page. In a space everything is mapped already: an attachment is
+//! the address itself. What remains is bookkeeping with the meaning, the permissions and the errors
+//! of the module.
+//! `segment` has the segments that a task has made, and finds those of others. `permit` has the
+//! task's permits and attachments. `access` checks permissions.
 //!
-//! Outside a space all calls fail with ENOENT, which is what the real library answers
-//! where there is no `/dev/xpmem`. The contract is `include/xpmem.h`.
+//! Outside a space all calls fail with ENOENT, as those of the real library without `/dev/xpmem`.
+//! The contract is `include/xpmem.h`.
 
 mod access;
 mod permit;
@@ -25,7 +26,8 @@ use access::Creator;
 use permit::Permits;
 use segment::Segments;
 
-/// What `xpmem_version` says: the interface of XPMEM 2.6.5, major number << 16.
+/// The result of `xpmem_version`: the interface of XPMEM 2.6.5, with the major number in the upper
+/// half.
 const VERSION: c_int = 0x0002_6005;
 /// `XPMEM_PERMIT_MODE`, the only permit type.
 const PERMIT_MODE: c_int = 1;
@@ -33,24 +35,24 @@ const PERMIT_MODE: c_int = 1;
 const RDONLY: c_int = 1;
 /// `XPMEM_RDWR`.
 const RDWR: c_int = 2;
-/// `XPMEM_MAXADDR_SIZE`: all from an address on.
+/// `XPMEM_MAXADDR_SIZE`: all memory from an address on.
 const MAXADDR_SIZE: u64 = u64::MAX;
-/// Addresses of programs end here (TASK_SIZE of x86-64 with four levels of page tables).
+/// End of the addresses of programs (TASK_SIZE of x86-64 with four levels of page tables).
 const ADDRESS_END: u64 = (1 << 47) - PAGE_SIZE;
 
 const PAGE_SIZE: u64 = nagaya_layout::PAGE_SIZE;
 
-/// What this process knows: as `/dev/xpmem`, opened by the first call, would.
+/// The state of this process, which the module keeps for an open `/dev/xpmem`.
 struct Process {
     creator: Creator,
-    /// None before the first segment is made.
+    /// Empty before the first segment is made.
     segments: OnceLock<Segments>,
     making_segments: Mutex<()>,
     permits: Mutex<Permits>,
 }
 
-/// The calling task and its state. Error: ENOENT outside a space, and in a child by
-/// fork(2) or vfork(2), which has left it.
+/// Returns the calling task and its state. Error: ENOENT outside a space, and in a child by fork(2)
+/// or vfork(2), which has left it.
 fn open() -> Result<(ThisTask, &'static Process), Errno> {
     static PROCESS: OnceLock<Process> = OnceLock::new();
     let task = control::this_task().ok_or(Errno::NOENT)?;
@@ -64,6 +66,7 @@ fn open() -> Result<(ThisTask, &'static Process), Errno> {
 }
 
 impl Process {
+    /// Returns the table of segments. The first call makes and publishes it.
     fn segments(&self, task: &ThisTask) -> Result<&Segments, Errno> {
         if let Some(segments) = self.segments.get() {
             return Ok(segments);
@@ -77,14 +80,14 @@ impl Process {
     }
 }
 
-/// A segid or apid as C passes it. Error: EINVAL unless positive.
+/// Converts a segid or apid of a C caller. Error: EINVAL unless it is positive.
 fn positive(id: i64) -> Result<u64, Errno> {
     u64::try_from(id).ok().filter(|&id| id > 0).ok_or(Errno::INVAL)
 }
 
 fn answer<T: From<i8>>(result: Result<T, Errno>) -> T {
     result.unwrap_or_else(|errno| {
-        // SAFETY: errno of this thread.
+        // SAFETY: the address of this thread's errno is valid as long as the thread runs.
         unsafe { *libc::__errno_location() = errno.raw_os_error() };
         T::from(-1)
     })
@@ -155,7 +158,7 @@ pub extern "C" fn xpmem_get(
     let get = || {
         let (task, process) = open()?;
         let segid = positive(segid)?;
-        // The module takes 0 for read and write as well.
+        // The module accepts 0 as read and write, too.
         if !(0..=RDWR).contains(&flags) || permit_type != PERMIT_MODE {
             return Err(Errno::INVAL);
         }
@@ -203,7 +206,7 @@ pub extern "C" fn xpmem_attach(addr: Address, size: usize, vaddr: *mut c_void) -
         permit::check_owner(&task, apid)?;
         let mut permits = process.permits.lock().expect("no panic while held");
         let range = permits.range(&task, apid, addr.offset, size)?;
-        // Memory of a space has one address; an attachment elsewhere cannot be made.
+        // Memory of a space has one address, so an attachment at another one is impossible.
         if wanted != 0 && wanted != range.start {
             return Err(Errno::INVAL);
         }
@@ -222,10 +225,10 @@ pub extern "C" fn xpmem_detach(vaddr: *mut c_void) -> c_int {
         if process.permits.lock().expect("no panic while held").detach(address) {
             return Ok(0);
         }
-        // The module has nothing to say against an address where nothing is mapped.
+        // The module accepts an address where nothing is mapped.
         let mut resident = 0;
         let page = nagaya_layout::align_down(address, PAGE_SIZE) as *mut c_void;
-        // SAFETY: writes one byte for the one page, or fails.
+        // SAFETY: mincore writes one byte for the one page into `resident`, or fails.
         let mapped = unsafe { libc::mincore(page, PAGE_SIZE as usize, &mut resident) } == 0;
         if mapped { Err(Errno::INVAL) } else { Ok(0) }
     };

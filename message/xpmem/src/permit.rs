@@ -1,6 +1,6 @@
-//! Access permits and attachments of the calling task: a table that nobody else sees.
+//! Access permits and attachments of the calling task, in a private table.
 //!
-//! An apid is the PID and, from bit 32, a number that counts the permits of the task.
+//! An apid is the PID and, from bit 32 on, the number of the permit.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 
 use crate::segment::Segment;
 
-/// Permits that one task can get in its life.
+/// Largest number of permits that one task can get in its life.
 const PERMITS_MAX: u32 = i32::MAX as u32;
 
 struct Permit {
@@ -18,24 +18,24 @@ struct Permit {
     write: bool,
 }
 
-/// Where an attachment ends, and by which permit it was made.
+/// The end of an attachment, and its permit.
 struct Attachment {
     end: u64,
     apid: u64,
 }
 
-/// What the task has got and attached.
+/// The permits and attachments of the task.
 #[derive(Default)]
 pub struct Permits {
     permits: HashMap<u64, Permit>,
-    /// By first address and a number: the same address can be attached several times.
+    /// By first address and a serial number: an address can be attached several times.
     attachments: BTreeMap<(u64, u64), Attachment>,
     permits_ever: u32,
     attachments_ever: u64,
 }
 
-/// Whether the caller may use `apid`. Errors: EACCES (it is another task's), ENOENT
-/// (it is nobody's).
+/// Checks that `apid` is the caller's. Errors: EACCES (it is another task's), ENOENT (it is no
+/// task's).
 pub fn check_owner(task: &ThisTask, apid: u64) -> Result<(), Errno> {
     let pid = apid as u32;
     if pid == std::process::id() {
@@ -45,7 +45,7 @@ pub fn check_owner(task: &ThisTask, apid: u64) -> Result<(), Errno> {
 }
 
 impl Permits {
-    /// A new permit to a segment. Error: EBUSY (all numbers used up).
+    /// Returns a new permit to a segment. Error: EBUSY (all numbers are used).
     pub fn add(&mut self, segment: Segment, write: bool) -> Result<u64, Errno> {
         if self.permits_ever == PERMITS_MAX {
             return Err(Errno::BUSY);
@@ -56,17 +56,18 @@ impl Permits {
         Ok(apid)
     }
 
-    /// Gives a permit and its attachments up. Error: ENOENT.
+    /// Releases a permit and its attachments. Error: ENOENT.
     pub fn release(&mut self, apid: u64) -> Result<(), Errno> {
         self.permits.remove(&apid).ok_or(Errno::NOENT)?;
         self.attachments.retain(|_, attachment| attachment.apid != apid);
         Ok(())
     }
 
-    /// Where `size` bytes from `offset` of a permit's segment are. Errors: ENOENT (no
-    /// such permit; the segment was removed, or its task has ended), EACCES (the permit
-    /// is for reading only, and every attachment can be written), EINVAL (not within
-    /// the segment, or nothing).
+    /// Returns the addresses of `size` bytes from `offset` of a permit's segment.
+    ///
+    /// Errors: ENOENT (there is no such permit, the segment was removed, or its task has ended),
+    /// EACCES (the permit is for reading only, but each attachment can be written), EINVAL (the
+    /// range is empty or not within the segment).
     pub fn range(
         &self,
         task: &ThisTask,
@@ -85,22 +86,23 @@ impl Permits {
         if size == 0 || !within {
             return Err(Errno::INVAL);
         }
-        // What a peer says about itself is not trusted to add up.
+        // The values of a peer are not trusted: their sum may overflow.
         let start = segment.start.checked_add(offset).ok_or(Errno::INVAL)?;
-        // Static data of a program that is linked to its addresses.
+        // Static data of a program that is linked to fixed addresses.
         let start = segment.owner(task).map_or(start, |id| task.found_at(id, start));
         Ok(start..start.checked_add(size).ok_or(Errno::INVAL)?)
     }
 
-    /// Notes an attachment.
+    /// Adds an attachment.
     pub fn attach(&mut self, apid: u64, range: &Range<u64>) {
+        debug_assert!(range.start < range.end, "an empty attachment");
         self.attachments_ever += 1;
         let attachment = Attachment { end: range.end, apid };
         self.attachments.insert((range.start, self.attachments_ever), attachment);
     }
 
-    /// Forgets the attachment that `address` lies in: of several the one that begins
-    /// last, and of those the newest. False if there is none.
+    /// Removes the attachment that contains `address`: of several, the one that begins last, and of
+    /// those the newest. Returns false if there is none.
     pub fn detach(&mut self, address: u64) -> bool {
         let mut before = self.attachments.range(..=(address, u64::MAX)).rev();
         let Some((&key, _)) = before.find(|(_, attachment)| address < attachment.end) else {
@@ -122,7 +124,7 @@ mod tests {
         permits.attach(1, &(0x1000..0x2000));
         permits.attach(1, &(0x8000..0x9000));
         assert!(permits.detach(0x1000));
-        // The larger of the two is left.
+        // The larger of the two remains.
         assert!(permits.detach(0x4fff));
         assert!(!permits.detach(0x1000));
         assert!(!permits.detach(0x9000));

@@ -1,22 +1,22 @@
-//! Segments: what a task has made, in a table of its own memory, and how others find it.
+//! Segments: those that a task has made, in a table of its own memory, and the search for those of
+//! others.
 //!
-//! A segid names the task, the record in its table, and which use of that record is meant:
+//! A segid names the task, the record in its table, and the use of that record:
 //! ```text
 //! bit 0        22             38                63
 //!     │ PID    │ record       │ use             │ 0
 //! ```
-//! The PID leads to the task through the space's PID table, the name in its export area to
-//! the table. Only the task writes the table, one thread at a time. Others *copy* records
-//! with process_vm_readv: the table is in memory that goes with its task, at any instant.
+//! The PID leads to the task by the space's PID table, and a name in its export area to the table.
+//! Only the task writes the table, one thread at a time. Others *copy* records by process_vm_readv,
+//! because the table is in memory that disappears with its task at any instant.
 //!
-//! A record is valid while it holds its segid, which is written last when a segment is
-//! made and cleared first when it is removed; so a task killed in between leaves no half
-//! record. A reader copies the body, then the segid. It has got the segid from somebody
-//! for whom it was made, so the body was complete; and if the record still holds the segid,
-//! which no record ever does twice, nothing has changed since.
+//! A record is valid while it holds its segid. That is written last when a segment is made, and
+//! cleared first when it is removed, so a killed task leaves no half record. A reader copies the
+//! body, then the segid. It has got the segid after the segment was made, so the body was complete.
+//! If the record still holds the segid, nothing has changed since: no segid is used twice.
 //!
-//! Uses are counted from a number that follows from the time at which the table was made:
-//! a segid of the past names nothing in a later task that has got the same PID.
+//! Uses are counted from a number that depends on the time at which the table was made. So an old
+//! segid names nothing in a later task with the same PID.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -28,17 +28,16 @@ use rustix::io::Errno;
 
 use crate::access::Creator;
 
-/// Most segments that one task has at a time.
+/// Largest number of segments that one task has at a time.
 pub const SEGMENTS_MAX: usize = 1 << RECORD_BITS;
 
-/// Under this name a task's export area says where its table is. The number changes with
-/// the layout of [`Record`].
+/// Name of the table in a task's export area. The number changes with the layout of [`Record`].
 const TABLE_NAME: &[u8] = b"nagaya.xpmem.1";
 
 const PID_BITS: u32 = PIDS_MAX.ilog2();
 const RECORD_BITS: u32 = 16;
 const USE_BITS: u32 = 63 - PID_BITS - RECORD_BITS;
-/// A record is used this often, and then no more: a segid would come twice.
+/// Largest number of uses of a record: with more, a segid would repeat.
 const USES_MAX: u32 = 1 << USE_BITS;
 
 /// The parts of a segid.
@@ -61,19 +60,21 @@ impl Name {
     }
 
     fn segid(self) -> u64 {
+        debug_assert!(self.pid >> PID_BITS == 0 && self.record < SEGMENTS_MAX, "{self:?}");
+        debug_assert!(self.turn < USES_MAX, "{self:?}");
         u64::from(self.pid)
             | (self.record as u64) << PID_BITS
             | u64::from(self.turn) << (PID_BITS + RECORD_BITS)
     }
 }
 
-/// One entry of the table. All zero: never used.
+/// One entry of the table. An entry that was never used is zero.
 #[repr(C)]
 struct Record {
     /// 0 while there is no segment.
     segid: AtomicU64,
     body: Body,
-    /// Counts segments that the record has held; its task's affair.
+    /// Number of segments that the record has held. Only its task uses it.
     uses: AtomicU32,
 }
 
@@ -94,18 +95,18 @@ pub struct Segment {
     pub segid: u64,
     /// Address of its first byte.
     pub start: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Permissions, 0 to 0777.
+    /// Permission bits, 0 to 0777.
     pub mode: u32,
-    /// Whom the permissions are about.
+    /// User and group to which the permissions refer.
     pub creator: Creator,
     /// Address of its record, in the memory of its task.
     record: u64,
 }
 
 impl Segment {
-    /// ID of the task that has made it, if it lives.
+    /// Returns the ID of the task that has made it, if that lives.
     pub fn owner(&self, task: &ThisTask) -> Option<u32> {
         task.task_of(Name::of(self.segid).pid)
     }
@@ -114,7 +115,7 @@ impl Segment {
 /// The table of the calling task.
 pub struct Segments {
     records: &'static [Record],
-    /// Uses are counted from here.
+    /// The number of the first use of each record.
     first_use: u32,
     free: Mutex<Free>,
 }
@@ -123,16 +124,17 @@ pub struct Segments {
 struct Free {
     /// Records that were used before.
     again: Vec<usize>,
-    /// Records from here on were never used.
+    /// Index of the first record that was never used.
     fresh: usize,
 }
 
 impl Segments {
-    /// An empty table that the other tasks can find. Error: ENOMEM (also where 255 names are
+    /// Makes an empty table that the other tasks can find. Error: ENOMEM (also if 255 names are
     /// exported already).
     pub fn publish(task: &ThisTask) -> Result<Self, Errno> {
         let bytes = SEGMENTS_MAX * size_of::<Record>();
-        // SAFETY: a new mapping, of which pages come when records are used.
+        // SAFETY: without MAP_FIXED, the kernel chooses unused addresses. (Pages are populated when
+        // records are used.)
         let at = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
@@ -147,19 +149,20 @@ impl Segments {
             return Err(Errno::NOMEM);
         }
         if export::export(&task.control, task.id, TABLE_NAME, at as u64, bytes as u64).is_err() {
-            // SAFETY: just mapped, and known to nobody.
+            // SAFETY: mapped above, and the failed export gave nobody the address.
             unsafe { libc::munmap(at, bytes) };
             return Err(Errno::NOMEM);
         }
-        // SAFETY: as many as the mapping holds; zero is a valid record; never unmapped.
+        // SAFETY: the mapping has room for `SEGMENTS_MAX` records, is page-aligned, zero (a valid
+        // record), and never unmapped. Records consist of atomics.
         let records = unsafe { std::slice::from_raw_parts(at.cast::<Record>(), SEGMENTS_MAX) };
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-        // About milliseconds; they come again after nine hours.
+        // About milliseconds; the numbers repeat after nine hours.
         let first_use = ((now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64) >> 20) as u32;
         Ok(Self { records, first_use, free: Mutex::default() })
     }
 
-    /// Makes a segment known; its segid. Error: ENOMEM (SEGMENTS_MAX segments).
+    /// Makes a segment known. Returns its segid. Error: ENOMEM (there are `SEGMENTS_MAX` segments).
     pub fn make(&self, start: u64, size: u64, mode: u32, creator: Creator) -> Result<u64, Errno> {
         let mut free = self.free.lock().expect("no panic while held");
         let index = match free.again.pop() {
@@ -193,7 +196,7 @@ impl Segments {
             return Err(Errno::NOENT);
         }
         record.segid.store(0, Ordering::Relaxed);
-        // What `make` writes into the record next must not be seen before.
+        // The next writes of `make` to this record must not become visible before.
         fence(Ordering::Release);
         if record.uses.load(Ordering::Relaxed) < USES_MAX {
             free.again.push(index);
@@ -202,8 +205,8 @@ impl Segments {
     }
 }
 
-/// Whether the caller may remove `segid`. Errors: EACCES (another task has made it),
-/// ENOENT (nobody who lives).
+/// Checks that the caller has made `segid`. Errors: EACCES (another task has made it), ENOENT (no
+/// living task has made it).
 pub fn check_owner(task: &ThisTask, segid: u64) -> Result<(), Errno> {
     let pid = Name::of(segid).pid;
     if pid == std::process::id() {
@@ -212,7 +215,7 @@ pub fn check_owner(task: &ThisTask, segid: u64) -> Result<(), Errno> {
     Err(if task.task_of(pid).is_some() { Errno::ACCESS } else { Errno::NOENT })
 }
 
-/// Looks a segment up, whoever has made it. Error: ENOENT.
+/// Finds a segment of any task. Error: ENOENT.
 pub fn find(task: &ThisTask, segid: u64) -> Result<Segment, Errno> {
     let name = Name::of(segid);
     let id = task.task_of(name.pid).ok_or(Errno::NOENT)?;
@@ -242,7 +245,7 @@ pub fn find(task: &ThisTask, segid: u64) -> Result<Segment, Errno> {
 }
 
 impl Segment {
-    /// Whether its task lives and has not removed it. Error: ENOENT.
+    /// Checks that its task lives and has not removed it. Error: ENOENT.
     pub fn check_exists(&self, task: &ThisTask) -> Result<(), Errno> {
         let pid = Name::of(self.segid).pid;
         task.task_of(pid).ok_or(Errno::NOENT)?;
@@ -256,11 +259,11 @@ fn check_segid(pid: u32, record: u64, segid: u64) -> Result<(), Errno> {
     if u64::from_ne_bytes(found) == segid { Ok(()) } else { Err(Errno::NOENT) }
 }
 
-/// Copies from the memory of another task, which may end meanwhile. Error: ENOENT.
+/// Copies from the memory of another task, which may end during the copy. Error: ENOENT.
 fn copy(pid: u32, from: u64, to: &mut [u8]) -> Result<(), Errno> {
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: to.len() };
     let remote = libc::iovec { iov_base: from as *mut _, iov_len: to.len() };
-    // SAFETY: writes `to` only; a bad remote address is an error.
+    // SAFETY: the call writes `to` only, and fails on remote addresses that it cannot read.
     let copied = unsafe { libc::process_vm_readv(pid as i32, &local, 1, &remote, 1, 0) };
     if copied == to.len() as isize { Ok(()) } else { Err(Errno::NOENT) }
 }
@@ -270,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn segids_are_positive_and_tell_their_parts() {
+    fn segids_are_positive_and_contain_their_parts() {
         for pid in [1, 4711, PIDS_MAX as u32 - 1] {
             for record in [0, 1, SEGMENTS_MAX - 1] {
                 for turn in [0, 1, USES_MAX - 1] {
