@@ -1,16 +1,16 @@
-//! libmemop.so: the contract is `include/memop.h`; here are only arguments and errors.
+//! libmemop.so: converts arguments and errors. The contract is `include/memop.h`.
 
 use std::os::raw::{c_int, c_void};
 
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
-/// 0, or -1 and `errno`.
+/// Returns 0, or -1 with `errno`.
 fn answer(operation: impl FnOnce() -> Result<()>) -> c_int {
     match operation() {
         Ok(()) => 0,
         Err(error) => {
-            // SAFETY: the calling thread's own.
+            // SAFETY: the address of this thread's errno is valid as long as the thread runs.
             unsafe { *libc::__errno_location() = error.raw_os_error() };
             -1
         }
@@ -47,7 +47,7 @@ pub extern "C" fn memop_mprotect(
 /// [`crate::peekpage`].
 ///
 /// # Safety
-/// A page can be written at `data`.
+/// `data` is null, or a page can be written there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memop_peekpage(
     pid: libc::pid_t,
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn memop_peekpage(
         if data.is_null() {
             return Err(Errno::FAULT);
         }
-        // SAFETY: as the caller says.
+        // SAFETY: not null, and the caller guarantees a page.
         let data = unsafe { std::slice::from_raw_parts_mut(data.cast::<u8>(), page) };
         crate::peekpage(process(pid)?, addr.addr(), data)
     })
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn memop_peekpage(
 /// [`crate::pokepage`].
 ///
 /// # Safety
-/// A page can be read at `data`.
+/// `data` is null, or a page can be read there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memop_pokepage(
     pid: libc::pid_t,
@@ -80,7 +80,7 @@ pub unsafe extern "C" fn memop_pokepage(
         if data.is_null() {
             return Err(Errno::FAULT);
         }
-        // SAFETY: as the caller says.
+        // SAFETY: not null, and the caller guarantees a page.
         let data = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), page) };
         crate::pokepage(process(pid)?, addr.addr(), data)
     })

@@ -1,5 +1,5 @@
-//! A system call that another process makes: one of its threads is stopped, made to pass a
-//! system call instruction of its own program with our registers, and put back.
+//! A system call that another process makes. One of its threads is stopped and executes a system
+//! call instruction of its own program with our registers; then its state is restored.
 
 use std::fs::{self, File};
 use std::ops::Range;
@@ -15,15 +15,15 @@ use crate::trace::{Stop, Thread};
 
 /// The instruction `syscall`.
 const INSTRUCTION: [u8; 2] = [0x0f, 0x05];
-/// How much of a mapping is searched for it at a time.
+/// Bytes of a mapping that are searched for it at a time.
 const PIECE: usize = 64 << 10;
 
-/// Has the process make this call; its result.
+/// Lets the process make this call. Returns its result.
 pub fn make(pid: Pid, number: i64, arguments: [usize; 6]) -> Result<u64> {
-    // Who is about to end is refused by the kernel in several ways.
+    // The kernel has several errors for a process that is about to end.
     let ended = |error| if lives(pid) { error } else { Errno::SRCH };
     let thread = stopped(pid).map_err(ended)?;
-    // (The first thread's view of the memory ends with it.)
+    // By the stopped thread: the first thread may have ended, and with it its view of the memory.
     let result = instruction(&thread).and_then(|at| pass(&thread, at, number, arguments));
     thread.release()?;
     result.map_err(ended)
@@ -33,15 +33,15 @@ fn lives(pid: Pid) -> bool {
     threads(pid).is_ok_and(|tids| tids.into_iter().any(|tid| State::of(tid).is_some()))
 }
 
-/// A thread of the process, stopped.
+/// Stops a thread of the process.
 fn stopped(pid: Pid) -> Result<Thread> {
-    // A caller that traces it is in a hurry.
+    // A caller that traces the process should not wait, so this is tried first.
     let held = Thread::held(pid.as_raw_pid());
     if held.registers().is_ok() {
         return Ok(held);
     }
     let mut why = Errno::SRCH;
-    // The first thread may have ended before the others, or be where no signal reaches it.
+    // The first thread may have ended before the others, or be in an uninterruptible sleep.
     for tid in threads(pid)? {
         let Some(state) = State::of(tid) else { continue };
         let ours = state.tracer == rustix::thread::gettid().as_raw_pid();
@@ -58,9 +58,9 @@ fn stopped(pid: Pid) -> Result<Thread> {
     Err(why)
 }
 
-/// Where a thread's process has a system call instruction: in its vDSO, else in its libraries.
+/// Finds a system call instruction of a thread's process: in its vDSO, else in its libraries.
 fn instruction(thread: &Thread) -> Result<u64> {
-    // The kernel gives all processes of a kind the same vDSO.
+    // The kernel gives all processes of one architecture the same vDSO.
     if let (Some(base), Some(offset)) = (vdso(thread.tid()), *OFFSET)
         && thread.word(base + offset).is_ok_and(|word| word.to_le_bytes().starts_with(&INSTRUCTION))
     {
@@ -68,12 +68,12 @@ fn instruction(thread: &Thread) -> Result<u64> {
     }
     let maps = maps::of(thread.tid()).map_err(gone)?;
     let memory = File::open(format!("/proc/{}/mem", thread.tid())).map_err(gone)?;
-    // The kernel executes calls in the vsyscall page itself; nobody else can read it.
+    // The kernel emulates calls in the vsyscall page, which cannot be read.
     let mut code = maps.filter(|it| it.executes && it.path != "[vsyscall]");
     code.find_map(|it| search(&memory, it.addresses)).ok_or(Errno::NOTSUP)
 }
 
-/// Where the instruction is in our own vDSO.
+/// Offset of the instruction in our own vDSO.
 static OFFSET: LazyLock<Option<u64>> = LazyLock::new(|| {
     let start = vdso(rustix::thread::gettid().as_raw_pid())?;
     let vdso = maps::own().ok()?.into_iter().find(|it| it.path == "[vdso]")?;
@@ -81,7 +81,7 @@ static OFFSET: LazyLock<Option<u64>> = LazyLock::new(|| {
     Some(search(&memory, start..vdso.addresses.end)? - start)
 });
 
-/// Where the vDSO of a thread's process is, by its auxiliary vector.
+/// Returns the address of the vDSO of a thread's process, from its auxiliary vector.
 fn vdso(tid: i32) -> Option<u64> {
     let vector = fs::read(format!("/proc/{tid}/auxv")).ok()?;
     let mut words =
@@ -94,9 +94,10 @@ fn vdso(tid: i32) -> Option<u64> {
     None
 }
 
+/// Searches a mapping for the instruction.
 fn search(memory: &File, Range { start, end }: Range<u64>) -> Option<u64> {
     let mut piece = vec![0; PIECE];
-    // An instruction that lies across the end of a piece is missed; there are many.
+    // An instruction across the end of a piece is missed; there are many others.
     (start..end).step_by(PIECE).find_map(|from| {
         let length = PIECE.min((end - from) as usize);
         memory.read_exact_at(&mut piece[..length], from).ok()?;
@@ -105,19 +106,19 @@ fn search(memory: &File, Range { start, end }: Range<u64>) -> Option<u64> {
     })
 }
 
-/// Passes the instruction with this call's registers; all is as it was afterwards.
+/// Executes the instruction with this call's registers, and restores the thread's state.
 fn pass(thread: &Thread, at: u64, number: i64, arguments: [usize; 6]) -> Result<u64> {
     let saved = thread.registers()?;
     let signals = thread.signals()?;
     let dispatch = thread.without_dispatch()?;
-    // With all signals blocked no handler begins meanwhile.
+    // While all signals are blocked, no handler starts.
     thread.set_signals(u64::MAX)?;
     let mut registers = saved;
     registers.rip = at;
-    // No call is under way, which would be begun again.
+    // No system call is in progress that the kernel would restart.
     registers.orig_rax = u64::MAX;
     registers.rax = number as u64;
-    let places = [
+    let argument_registers = [
         &mut registers.rdi,
         &mut registers.rsi,
         &mut registers.rdx,
@@ -125,8 +126,8 @@ fn pass(thread: &Thread, at: u64, number: i64, arguments: [usize; 6]) -> Result<
         &mut registers.r8,
         &mut registers.r9,
     ];
-    for (place, argument) in places.into_iter().zip(arguments) {
-        *place = argument as u64;
+    for (register, argument) in argument_registers.into_iter().zip(arguments) {
+        *register = argument as u64;
     }
     let result = thread.set_registers(&registers).and_then(|()| {
         // Into the call, and out of it.
@@ -134,7 +135,7 @@ fn pass(thread: &Thread, at: u64, number: i64, arguments: [usize; 6]) -> Result<
         thread.go_until(Stop::Call)?;
         Ok(thread.registers()?.rax)
     });
-    // Where a call was interrupted, it is begun again only by who comes out of such a stop.
+    // The kernel restarts an interrupted call only after a stop of this kind.
     thread.stop_again()?;
     thread.set_registers(&saved)?;
     if let Some(dispatch) = dispatch {

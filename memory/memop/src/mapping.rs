@@ -1,17 +1,17 @@
-//! Mappings of another process: made, removed and protected by calls that it makes itself.
+//! Mappings of another process, which makes, removes and protects them by system calls of its own.
 
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
 use crate::call;
 
-/// Makes `len` bytes at `addr` usable, as anonymous memory of the process's own that can be
-/// neither read nor written until [`mprotect`] says so.
+/// Maps `len` bytes of private anonymous memory at `addr`. It can be neither read nor written until
+/// [`mprotect`] allows it.
 ///
 /// The process is stopped for some tens of microseconds, as [`mprotect`] says.
 ///
 /// # Errors
-/// `EEXIST` where something is mapped already; `ENOMEM`; those of all calls.
+/// `EEXIST` if something is mapped there; `ENOMEM`; those of all calls.
 pub fn mmap(pid: Pid, addr: usize, len: usize) -> Result<()> {
     whole_pages(addr, len)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
@@ -19,7 +19,7 @@ pub fn mmap(pid: Pid, addr: usize, len: usize) -> Result<()> {
     call::make(pid, libc::SYS_mmap, arguments).map(drop)
 }
 
-/// Makes `len` bytes at `addr` unusable: what is mapped there is mapped no more.
+/// Unmaps `len` bytes at `addr`.
 ///
 /// The process is stopped for some tens of microseconds, as [`mprotect`] says.
 ///
@@ -30,18 +30,17 @@ pub fn munmap(pid: Pid, addr: usize, len: usize) -> Result<()> {
     call::make(pid, libc::SYS_munmap, [addr, len, 0, 0, 0, 0]).map(drop)
 }
 
-/// Changes the protection of `len` bytes at `addr`; `prot` is of `PROT_READ`, `PROT_WRITE` and
-/// `PROT_EXEC`, or `PROT_NONE`.
+/// Changes the protection of `len` bytes at `addr`. `prot` is `PROT_NONE`, or of `PROT_READ`,
+/// `PROT_WRITE` and `PROT_EXEC`.
 ///
-/// A thread of the process is stopped where it is and makes the call; the others go on. If it
-/// was in a system call, that goes on afterwards as after `SIGSTOP` and `SIGCONT`: a few kinds
-/// fail with `EINTR` then (signal(7)). A caller that traces the process already, and has it
-/// stopped, keeps it stopped where it was; the signal of that stop is then the caller's
-/// affair (tgkill(2) instead of `PTRACE_CONT`).
+/// One thread of the process stops and makes the call; the others continue. If the thread was in a
+/// system call, that continues as after `SIGSTOP` and `SIGCONT`: a few system calls then fail with
+/// `EINTR` (signal(7)). If the caller already traces the process and has stopped it, the process
+/// remains stopped. The caller then delivers the signal of that stop by tgkill(2), not by
+/// `PTRACE_CONT`.
 ///
 /// # Errors
-/// `ENOMEM` where nothing is mapped; `EACCES` where a file's mode forbids it; those of all
-/// calls.
+/// `ENOMEM` if nothing is mapped there; `EACCES` if a file's mode forbids it; those of all calls.
 pub fn mprotect(pid: Pid, addr: usize, len: usize, prot: i32) -> Result<()> {
     whole_pages(addr, len)?;
     call::make(pid, libc::SYS_mprotect, [addr, len, prot as usize, 0, 0, 0]).map(drop)

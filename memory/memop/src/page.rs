@@ -10,19 +10,19 @@ use rustix::process::Pid;
 use crate::mapping::whole_pages;
 use crate::process::{State, gone, threads};
 
-/// Reads the page at `addr` into `data`, which is as large as a page. The process goes on
-/// meanwhile; what it writes at the same time may be seen in part.
+/// Reads the page at `addr` into `data`, which is as large as a page. The process continues: a
+/// simultaneous write of it may be seen in part.
 ///
-/// One copy by the kernel. A page that the process itself may not read costs two more calls.
+/// The kernel copies once. A page that the process itself may not read costs two more calls.
 ///
 /// # Errors
-/// `EFAULT` where nothing is mapped, or a device; those of all calls.
+/// `EFAULT` if nothing or a device is mapped there; those of all calls.
 pub fn peekpage(pid: Pid, addr: usize, data: &mut [u8]) -> Result<()> {
     same_size(addr, data)?;
     of_a_living_thread(pid, |tid| {
         let local = libc::iovec { iov_base: data.as_mut_ptr().cast(), iov_len: data.len() };
         let remote = libc::iovec { iov_base: addr as *mut _, iov_len: data.len() };
-        // SAFETY: `data` is written, and no other memory of ours.
+        // SAFETY: the call writes `data` only, and fails on remote addresses that it cannot read.
         let copied =
             unsafe { libc::process_vm_readv(tid, &raw const local, 1, &raw const remote, 1, 0) };
         if whole(copied, data.len())? {
@@ -33,21 +33,20 @@ pub fn peekpage(pid: Pid, addr: usize, data: &mut [u8]) -> Result<()> {
     })
 }
 
-/// Writes `data`, which is as large as a page, into the page at `addr`. The process goes on
-/// meanwhile, and may see a part of it before the rest.
+/// Writes `data`, which is as large as a page, into the page at `addr`. The process continues, and
+/// may see a part of the new data before the rest.
 ///
-/// One copy by the kernel. A page that the process itself may not write costs two more calls;
-/// it gets a copy of its own then, as at a debugger's hand.
+/// The kernel copies once. A page that the process itself may not write costs two more calls; the
+/// process then gets a private copy of it, as under a debugger.
 ///
 /// # Errors
-/// `EFAULT` where nothing is mapped, a device, or memory that is shared with others and not
-/// writable; those of all calls.
+/// `EFAULT` if nothing, a device, or read-only shared memory is mapped there; those of all calls.
 pub fn pokepage(pid: Pid, addr: usize, data: &[u8]) -> Result<()> {
     same_size(addr, data)?;
     of_a_living_thread(pid, |tid| {
         let local = libc::iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: data.len() };
         let remote = libc::iovec { iov_base: addr as *mut _, iov_len: data.len() };
-        // SAFETY: `data` is read only.
+        // SAFETY: the call only reads `data`, and fails on remote addresses that it cannot write.
         let copied =
             unsafe { libc::process_vm_writev(tid, &raw const local, 1, &raw const remote, 1, 0) };
         if whole(copied, data.len())? {
@@ -58,8 +57,8 @@ pub fn pokepage(pid: Pid, addr: usize, data: &[u8]) -> Result<()> {
     })
 }
 
-/// Does it by the process's first thread, or by another one where that has ended before the
-/// others: its memory is no longer seen then.
+/// Runs `by` for the process's first thread. If that thread has ended before the others, and with
+/// it its view of the memory, runs `by` for another one.
 fn of_a_living_thread(pid: Pid, mut by: impl FnMut(i32) -> Result<()>) -> Result<()> {
     match by(pid.as_raw_pid()) {
         Err(Errno::SRCH) => {}
@@ -69,14 +68,15 @@ fn of_a_living_thread(pid: Pid, mut by: impl FnMut(i32) -> Result<()>) -> Result
     by(living.ok_or(Errno::SRCH)?)
 }
 
+/// Returns EINVAL unless `data` is as large as a page and `addr` the start of one.
 fn same_size(addr: usize, data: &[u8]) -> Result<()> {
     whole_pages(addr, data.len())?;
     let is_page = data.len() == rustix::param::page_size();
     if is_page { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Whether all was copied by `process_vm_readv` or `process_vm_writev`. False where the
-/// process's own protection stands against it, or a filter of system calls.
+/// Returns true if `process_vm_readv` or `process_vm_writev` copied all bytes. Returns false if the
+/// page's protection or a system call filter forbids it.
 fn whole(copied: isize, length: usize) -> Result<bool> {
     if usize::try_from(copied).is_ok() {
         return Ok(copied as usize == length);
@@ -87,14 +87,15 @@ fn whole(copied: isize, length: usize) -> Result<bool> {
     }
 }
 
-/// `/proc/PID/mem`, which asks for no protection (since Linux 6.12 a kernel may be set up to
-/// ask, `proc_mem.force_override`).
+/// Opens `/proc/PID/mem`, which ignores protection. (Since Linux 6.12, a kernel can be configured
+/// not to:
+/// `proc_mem.force_override`.)
 fn memory(tid: i32, options: &OpenOptions) -> Result<File> {
     options.open(format!("/proc/{tid}/mem")).map_err(gone)
 }
 
-/// An error's number. What the kernel could not copy is `EIO` in `/proc/PID/mem`, and the end
-/// of the file where the process has ended.
+/// Returns an error's number. `/proc/PID/mem` has `EIO` for bytes that the kernel cannot copy, and
+/// the end of the file for a process that has ended.
 fn errno(error: Error) -> Errno {
     match (error.kind(), Errno::from_io_error(&error)) {
         (ErrorKind::UnexpectedEof | ErrorKind::WriteZero, _) => Errno::SRCH,

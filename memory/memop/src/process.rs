@@ -1,4 +1,4 @@
-//! What `/proc` says of a process and its threads.
+//! The state of a process and its threads, from `/proc`.
 
 use std::fs;
 use std::io::Error;
@@ -6,23 +6,23 @@ use std::io::Error;
 use rustix::io::{Errno, Result};
 use rustix::process::Pid;
 
-/// The threads of a process, the first one first.
+/// Returns the threads of a process, beginning with the first one.
 pub fn threads(pid: Pid) -> Result<Vec<i32>> {
     let listed = fs::read_dir(format!("/proc/{}/task", pid.as_raw_pid())).map_err(gone)?;
     let names = listed.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     Ok(names.filter_map(|name| name.parse().ok()).collect())
 }
 
-/// What a thread does, and who traces it.
+/// The state and the tracer of a thread.
 pub struct State {
-    /// As in proc_pid_status(5): `R`, `S`, `D`, `T`, `t`.
+    /// The state of proc_pid_status(5): `R`, `S`, `D`, `T`, `t`.
     pub kind: char,
-    /// The tracing thread, or 0.
+    /// ID of the tracing thread, or 0.
     pub tracer: i32,
 }
 
 impl State {
-    /// Of a thread that lives, and has memory still.
+    /// Returns the state of a thread that lives and still has memory.
     pub fn of(tid: i32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
         let field = |name: &str| {
@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// Of files in `/proc`: the process is not there, or is somebody else's.
+/// Converts an error of a file in `/proc`: the process does not exist, or is another user's.
 pub fn gone(error: Error) -> Errno {
     match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => Errno::SRCH,
