@@ -1,4 +1,4 @@
-//! `--bind`: whether nodes on this machine have processors of their own.
+//! `--bind`: assigns processors to the nodes on this machine.
 
 use launch::processors;
 use nagaya_server::Failure;
@@ -22,7 +22,7 @@ pub fn shares(nodes: usize, bind: Option<Bind>) -> Result<Option<Vec<CpuSet>>, F
     let why = match processors::ours() {
         Ok(ours) if ours.len() >= nodes => return Ok(Some(processors::shares(&ours, nodes))),
         Ok(ours) => format!("there are {nodes} nodes, and we may use {} processors", ours.len()),
-        Err(error) => format!("cannot tell which processors we may use: {error}"),
+        Err(error) => format!("cannot read the allowed processors: {error}"),
     };
     match bind {
         Some(_) => Err(Failure::ours(format!("--bind node: {why}"))),

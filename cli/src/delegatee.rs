@@ -1,5 +1,6 @@
-//! `nagaya delegatee`: the node server's delegatee, a task of our own that does I/O on other
-//! tasks' memory, with descriptors that they pass (pvas_delegate.h). Started by the node server.
+//! `nagaya delegatee`: the node server's delegatee. It is a task of Nagaya that does I/O on the
+//! memory of other tasks, with descriptors that they pass (pvas_delegate.h). The node server
+//! starts it.
 
 use std::str::FromStr;
 
@@ -23,7 +24,7 @@ pub struct Options {
 /// Small requests that find room in the queue.
 const REQUESTS: u32 = 1024;
 
-/// Where the node server's delegatee runs, and in how many threads: what `--delegatee` says.
+/// The placement and the number of threads of the node server's delegatee, as in `--delegatee`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place(Domains, String);
 
@@ -33,7 +34,7 @@ impl FromStr for Place {
     fn from_str(text: &str) -> Result<Self, String> {
         let domains = Domains::of(text, "threads")?;
         if domains.count() != 1 || !matches!(domains.machines(), Ok(None)) {
-            return Err("one place of this machine (such as 3:1)".into());
+            return Err("write one PLACE:THREADS of this machine, such as 3:1".into());
         }
         let most = control::hold::WORK.len() as u32;
         if domains.tasks() > most {
@@ -44,7 +45,7 @@ impl FromStr for Place {
 }
 
 impl Place {
-    /// As it was said.
+    /// Returns the option's text.
     pub fn text(&self) -> &str {
         &self.1
     }

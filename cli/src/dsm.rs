@@ -69,7 +69,7 @@ fn read(beginning: &Path) -> Result<Vec<Counted>, Failure> {
         // Programs can have it written more than once: the last line has all.
         let line = text.lines().last().unwrap_or_default();
         let node = serde_json::from_str(line)
-            .map_err(|why| at_file(&format!("not what a node leaves at its end: {why}")))?;
+            .map_err(|why| at_file(&format!("not the statistics file of a node: {why}")))?;
         nodes.push(node);
     }
     Ok(nodes)

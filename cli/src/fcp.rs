@@ -1,6 +1,6 @@
-//! `nagaya info --fcp`: what FCP's protocols cost by their structure, whatever the machine:
-//! the words that they keep in shared memory, and the loads and stores of it that a message
-//! takes, counted in the code that sends and receives.
+//! `nagaya info --fcp`: the structural cost of FCP's protocols on any machine. It is the number of
+//! words in shared memory, and the number of loads and stores of them per message. The code that
+//! sends and receives counts them.
 
 use fcp::protocol::Protocol;
 use fcp_classic::counts::{Accesses, Structures};

@@ -45,7 +45,7 @@ pub fn gdb(options: &Options) -> Result<i32, Failure> {
         (None, [only]) => only.id,
         _ => {
             return Err(Failure::ours(format!(
-                "{}: a job of several tasks (say which: {}.ID)",
+                "{}: this job has several tasks; name one as {}.ID",
                 options.task, options.task
             )));
         }

@@ -19,10 +19,10 @@ Examples:
   nagaya info --mpi                      the MPI whose launcher is mpirun
   nagaya info --mpi=mpiexec --try ./app  also run a ping-pong, and check ./app";
 
-/// Show version, build, what this system allows, and which mechanism is active
+/// Show version, build, the features that this system allows, and the active mechanism
 ///
-/// With --mpi, report whether the messages of an MPI go through the space, and why not. See
-/// nagaya-info(1).
+/// With --mpi, report whether the messages of an MPI go through the space, and the reason if not.
+/// See nagaya-info(1).
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -132,8 +132,8 @@ fn kernel(major: u32, minor: u32) -> &'static str {
     }
 }
 
-/// Whether a space can be made here, with a domain for programs that are linked to fixed addresses:
-/// it is made.
+/// Creates a space to test whether that is possible here. `with_domain` adds a domain for programs
+/// that are linked to fixed addresses.
 fn spaces(with_domain: bool) -> String {
     if this_task().is_some() {
         return "this process is a task".into();
@@ -151,7 +151,7 @@ fn spaces(with_domain: bool) -> String {
     }
 }
 
-/// Whether this user may share memory between nodes (jia(7)), and what to ask for where not.
+/// Reports whether this user may share memory between nodes (jia(7)), or the missing permission.
 fn shared_memory() -> String {
     match (pager::check(Stops::All), pager::check(Stops::Programs)) {
         (Ok(()), _) => "yes".into(),
@@ -162,8 +162,8 @@ fn shared_memory() -> String {
     }
 }
 
-/// Whether this user may run a program on several nodes (nagaya-span(1)), and what to ask for
-/// where not.
+/// Reports whether this user may run a program on several nodes (nagaya-span(1)), or the missing
+/// permission.
 fn span() -> String {
     if this_task().is_some() {
         return "this process is a task".into();
@@ -180,7 +180,7 @@ fn span() -> String {
     }
 }
 
-/// In a task, a copy is made as an MPI would, and the task's counter says by whom.
+/// In a task, copies as an MPI does. The task's counter then shows whether the gate copied.
 fn mechanism() -> String {
     let Some(task) = this_task() else {
         return "kernel: not in a space (start the program with nagaya run or nagaya exec)".into();
@@ -216,7 +216,7 @@ fn max_map_count() -> String {
     let text = read("/proc/sys/vm/max_map_count");
     match text.parse::<u64>() {
         // A task with MPI has about 300 mappings.
-        Ok(count) => format!("{count} (one limit a space: about {} MPI tasks)", count / 300),
+        Ok(count) => format!("{count} (the limit of one space: about {} MPI tasks)", count / 300),
         Err(_) => text,
     }
 }

@@ -36,7 +36,7 @@ pub unsafe fn execute(arguments: *const *const c_char) {
     unsafe { libc::execve(path.as_ptr(), arguments, environ) };
 }
 
-/// Whether nagaya was executed by the name of such a link.
+/// Returns true if nagaya was executed by the name of such a link.
 fn is_by_link() -> bool {
     // SAFETY: a string that the kernel has put there, or null.
     let name = unsafe {

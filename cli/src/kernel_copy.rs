@@ -1,5 +1,5 @@
-//! Whether the kernel copies between the memory of ordinary processes (process_vm_readv), and what
-//! may forbid it.
+//! Tests whether the kernel copies between the memory of ordinary processes (process_vm_readv),
+//! and finds settings that forbid it.
 
 use std::fs;
 
@@ -15,8 +15,8 @@ pub fn kernels_copy() -> [(&'static str, &'static str, String); 3] {
     ]
 }
 
-/// Asks the kernel for a copy within a process; inside a space the gate would answer. A
-/// child asks, since a seccomp filter may kill who does.
+/// Requests a copy within one process from the kernel; inside a space the gate would answer. A
+/// child process makes the request, since a seccomp filter may kill the caller.
 fn cma() -> String {
     if this_task().is_some() {
         return "not asked: answered in user space".into();

@@ -44,7 +44,7 @@ struct Arguments {
     command: Command,
 }
 
-// Deferred: what clap makes of all of them at once takes 80 KiB of stack.
+// Deferred: clap's description of all subcommands at once takes 80 KiB of stack.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 enum Command {
@@ -54,11 +54,11 @@ enum Command {
     Exec(exec::Options),
     /// List jobs and tasks
     Ps(ps::Options),
-    /// Show which task owns which segment, and what lies in it
+    /// Show the segments of a job, with the owner and the mappings of each
     Maps(maps::Options),
     /// Attach gdb to a task, with the symbols of all its images
     Gdb(gdb::Options),
-    /// Show version, build, what this system allows, and which mechanism is active
+    /// Show version, build, the features that this system allows, and the active mechanism
     Info(info::Options),
     /// Start a parallel virtual machine (PVM), or attach to one, and manage its hosts and tasks
     Pvm(console::Options),
@@ -97,8 +97,8 @@ impl Help {
     }
 }
 
-/// The command line; who calls us `pvmd3` or `pvmd` means `nagaya pvmd`, and who calls us `pvm`
-/// means a console that talks as stock PVM's does.
+/// Returns the command line. The name `pvmd3` or `pvmd` stands for `nagaya pvmd`, and the name
+/// `pvm` for a console that prints as stock PVM's does.
 fn command_line() -> Vec<OsString> {
     let mut words: Vec<OsString> = std::env::args_os().collect();
     let name = words.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
@@ -175,7 +175,7 @@ unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
         Command::Delegatee(options) => delegatee::delegatee(&options),
     };
     result.unwrap_or_else(|Failure { message, status }| {
-        // Empty: a process of ours has said it.
+        // An empty message: a child process of Nagaya has printed the error already.
         if !message.is_empty() {
             complain(&message);
         }
@@ -183,7 +183,7 @@ unsafe extern "C" fn main(_argc: c_int, argv: *const *const c_char) -> c_int {
     })
 }
 
-/// Says it in one write: others may say theirs at the same time.
+/// Prints the message in one write, since other processes may print theirs at the same time.
 fn complain(message: &str) {
     use std::io::Write;
     let _ = std::io::stderr().write_all(format!("nagaya: {message}\n").as_bytes());

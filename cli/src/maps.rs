@@ -1,4 +1,4 @@
-//! `nagaya maps`: who owns which segment, what lies in it, and how much is resident.
+//! `nagaya maps`: the segments of a job, their owners and mappings, and their resident size.
 
 use nagaya_server::Failure;
 use nagaya_server::maps::Mapping;
@@ -11,7 +11,7 @@ Examples:
   nagaya maps                            all jobs
   nagaya maps run:4711.2                 task 2 of the job run:4711";
 
-/// Show which task owns which segment, and what lies in it
+/// Show the segments of a job, with the owner and the mappings of each
 ///
 /// See nagaya-maps(1).
 #[derive(Debug, clap::Args)]

@@ -1,10 +1,10 @@
-//! `nagaya info --mpi`: whether the large messages of an MPI will be single copies inside
-//! the space, and if not, why.
+//! `nagaya info --mpi`: reports whether the large messages of an MPI will be single copies inside
+//! the space, and the reason if not.
 //!
-//! First what can be read without running a user's program: which MPI it is ([`library`]),
-//! how it copies in a node and which settings switch that off ([`single_copy`]), and
-//! whether tasks can be made here. `--try` is the proof: it runs a ping-pong and reads the
-//! counters ([`trial`]).
+//! The first part runs no program of the user. It finds the MPI ([`library`]), its copy mechanism
+//! within a node, and the settings that disable it ([`single_copy`]). It also tests whether tasks
+//! can be created here. `--try` is the proof: it runs a ping-pong and reads the counters
+//! ([`trial`]).
 
 mod library;
 mod obstacle;
@@ -29,9 +29,8 @@ struct Line {
     value: String,
 }
 
-/// Reports on the MPI whose launcher is `launcher` (a name to be looked for in PATH, or a
-/// path), and on `program` if there is one. Returns 0 if messages will go through the
-/// space, 1 if not.
+/// Reports on the MPI whose launcher is `launcher` (a name to be looked up in PATH, or a path),
+/// and on `program` if there is one. Returns 0 if messages will go through the space, 1 if not.
 pub fn report(
     launcher: &OsString,
     program: Option<&PathBuf>,
@@ -135,7 +134,7 @@ pub fn report(
     Ok(i32::from(!obstacles.is_empty()))
 }
 
-/// How many ranks of each running job of this user have come to its space.
+/// Lists, for each running job of this user, the number of ranks in its space.
 fn ranks() -> Vec<String> {
     let line = |job: query::JobStatus| {
         let Status { job, present, expected, .. } = job.status;
@@ -145,7 +144,7 @@ fn ranks() -> Vec<String> {
     query::jobs().unwrap_or_default().into_iter().filter_map(line).collect()
 }
 
-/// Whether tasks can be made here and the gate reaches their libc: a task is started, which
+/// Tests whether tasks can be created here and the gate reaches their libc: starts a task, which
 /// copies as an MPI does.
 fn tasks() -> Result<String, Obstacle> {
     let (major, minor) = kernel_version();

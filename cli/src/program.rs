@@ -1,4 +1,4 @@
-//! The program that `run`, `exec` and `span` start: finding it, and what its options say.
+//! The program that `run`, `exec` and `span` start: its file and its common options.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -75,8 +75,8 @@ fn read(path: &Path) -> Result<HostFile, Failure> {
     HostFile::parse(&text).map_err(|fault| Failure::ours(format!("{}:{fault}", path.display())))
 }
 
-/// Says where tasks connect. Who has started us and reads that from a pipe does not want to
-/// wait for our end: then all that we say later is in the log only.
+/// Prints the address to which tasks connect. The process that started this daemon may read it
+/// from a pipe to its end, so the pipe is closed. Later messages go to the log only.
 fn ready(path: &Path) {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{}", path.display()).and_then(|()| out.flush());

@@ -1,6 +1,6 @@
-//! `nagaya run`: tasks of a program without a launcher. Tasks of this process are in `tasks`; those
-//! of several nodes of this machine in `nodes`, of several machines in `machines`, which both
-//! start a `nagaya run` for each part.
+//! `nagaya run`: tasks of a program without a launcher. `tasks` runs the tasks of this process,
+//! `nodes` several nodes on this machine, and `cluster` several machines. The latter two start a
+//! `nagaya run` for each part.
 
 mod cluster;
 mod environment;
@@ -36,7 +36,7 @@ pub fn run(options: Options) -> Result<i32, Failure> {
     let others = options.domains.as_ref().map(Domains::machines).transpose();
     match others.map_err(unstarted)?.flatten() {
         Some(_) if options.delegatee.is_some() => Err(Failure::ours(
-            "--delegatee: not with domains of other machines (a task of one can be the delegatee)",
+            "--delegatee does not work with domains of other machines; make a task there the delegatee",
         )),
         Some(others) => cluster::run(&options, &others),
         None if options.pool.is_some() => Err(Failure::ours(

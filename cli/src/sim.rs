@@ -1,4 +1,4 @@
-//! `nagaya sim`: programs on simulated clusters, and what goes with that.
+//! `nagaya sim`: programs on simulated clusters, replay, random programs and calibration.
 
 mod calibrate;
 mod plot;
@@ -37,7 +37,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Which program, or all; none: list them with their parameters
+    /// Program to run, or all; without one, list the programs with their parameters
     #[arg(conflicts_with_all = ["replay", "soak", "calibrate"])]
     program: Option<String>,
     /// Parameters of the program, as in size=512
@@ -60,25 +60,25 @@ pub struct Options {
     /// Nodes of a machine: they share its processors and its link
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     per_machine: Option<u32>,
-    /// What the program takes on one node: its inner loop's time follows from that
+    /// Time of the program on one node; the time of its inner loop is derived from it
     #[arg(long, value_name = "SECONDS")]
     one_node: Option<f64>,
     /// Bytes of a page: a multiple of 4096
     #[arg(long, value_name = "BYTES", default_value = "8192")]
     page: usize,
-    /// What programs may rely on: scope (what is written under a lock or before a barrier is seen
-    /// there), sequential (every read sees the last write)
+    /// Consistency model: scope (writes under a lock or before a barrier become visible there) or
+    /// sequential (every read returns the last write)
     #[arg(long, value_name = "WHICH", default_value = "scope", value_parser = consistency)]
     consistency: Consistency,
     /// A page that one node alone wrote moves there at a barrier
     #[arg(long)]
     migrate: bool,
-    /// Pages that nobody else has are written with notice
+    /// Notify the home of writes to pages that no other node has
     #[arg(long)]
     no_alone: bool,
-    /// Pages that ride along: normal (none), ainori1 (with pages), ainori2 (and with barriers),
-    /// ainori3 (and with locks), auto (with all of these, and messages of their own, as the best
-    /// of several predictors say), runs (with pages: what is behind them)
+    /// Pages that messages carry: normal (none), ainori1 (replies with pages), ainori2 (also
+    /// barriers), ainori3 (also locks), auto (all of these and extra messages, as the best of
+    /// several predictors selects), runs (replies with pages carry the pages that follow)
     #[arg(long, value_name = "POLICY", default_value = "auto", value_parser = policy)]
     rides: Policy,
     /// Links carry any number of messages at once
@@ -99,7 +99,7 @@ pub struct Options {
     /// Feed recordings to the protocol's core and compare what comes of them
     #[arg(long, value_name = "DIR")]
     replay: Option<PathBuf>,
-    /// Run so many random programs on random clusters with faults
+    /// Run N random programs on random clusters with faults
     #[arg(long, value_name = "N")]
     soak: Option<u64>,
     /// Measure this machine, and write its times as a cluster's
@@ -241,8 +241,8 @@ fn setup(options: &Options, cluster: &Cluster, nodes: u32) -> Setup {
     }
 }
 
-/// Times of inner loops with which a program takes so many seconds on one node, all else being
-/// as the cluster's file says.
+/// Returns the inner-loop times with which a program takes `seconds` on one node. All other times
+/// come from the cluster's file.
 fn paced(
     options: &Options,
     known: &Known,
@@ -267,7 +267,7 @@ fn paced(
     }
 }
 
-/// The program with what the command line says of it.
+/// Returns the program with the parameters of the command line.
 fn parameters(
     known: &Known,
     words: &[String],
@@ -373,10 +373,10 @@ fn replay(directory: &Path) -> Result<i32, Failure> {
         };
         steps += record::replay(&bytes).map_err(|differs| {
             let why = match differs {
-                Differs::Head => "is no recording, or one of another version".to_string(),
+                Differs::Head => "is not a recording of this version".to_string(),
                 Differs::Broken(step) => format!("cannot be read after {step} steps"),
                 Differs::Impossible(step, what) => {
-                    format!("tells of what cannot be, in step {step}: {:?}", what.event)
+                    format!("has an impossible event in step {step}: {:?}", what.event)
                 }
                 Differs::Step(step, both) => format!(
                     "differs in step {step}: {:?} gave {:?}, and now gives {:?}",
@@ -396,7 +396,10 @@ fn failure(name: &str, nodes: u32, stuck: Stuck) -> Failure {
         Stuck::Wrong(why) => why,
         Stuck::Waiting(tasks) => {
             let (node, task, what) = &tasks[0];
-            format!("{} tasks wait for ever: of node {node}, task {task}: {what}", tasks.len())
+            format!(
+                "{} tasks wait for ever, such as task {task} of node {node}: {what}",
+                tasks.len()
+            )
         }
     };
     Failure::ours(format!("{name} on {nodes} nodes: {why}"))

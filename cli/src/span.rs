@@ -1,5 +1,5 @@
-//! `nagaya span`: a program whose threads run on several machines. Each node is a process of
-//! its own, here or on another host, which is started by `launch` and told where the others are.
+//! `nagaya span`: a program whose threads run on several machines. Each node is a process here or
+//! on another host. `launch` starts it and sends it the addresses of the other nodes.
 
 mod report;
 
@@ -88,10 +88,10 @@ pub struct Options {
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true,
           default_missing_value = "-", help_heading = MEMORY)]
     report: Option<PathBuf>,
-    /// One node, which is told the rest over this descriptor
+    /// Run as one node, which receives its order over this descriptor
     #[arg(long, hide = true, value_name = "DESCRIPTOR")]
     control: Option<i32>,
-    /// One node, which is told the rest by standard input
+    /// Run as one node, which receives its order from standard input
     #[arg(long, hide = true)]
     join: bool,
     /// Program and its arguments
@@ -128,7 +128,8 @@ impl std::str::FromStr for Move {
 /// Runs the program; its status.
 pub fn span(options: &Options) -> Result<i32, Failure> {
     if let Some(descriptor) = options.control {
-        // SAFETY: what we were started with, for this.
+        // SAFETY: the parent process opened this descriptor for this node, and nothing else here
+        // owns it.
         let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
         return node(Control::socket(socket));
     }
@@ -159,7 +160,7 @@ pub fn span(options: &Options) -> Result<i32, Failure> {
         }
         None => {
             let shares = shares(count, options.bind)?;
-            // Who has none of its own counts for as many as it would get.
+            // A node without a dedicated share counts with the processors that it would get.
             let all = processors::ours().map_or(1, |ours| ours.len());
             let processors = shares.is_none().then(|| (all / count).max(1) as u32);
             for node in 0..count {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use addr2line::Loader;
 use object::{Object as _, ObjectSegment as _, ObjectSymbol as _, SymbolKind};
 
-/// What was found in files so far.
+/// The symbols that were read from files so far.
 #[derive(Default)]
 pub struct Symbols {
     files: HashMap<String, Option<File>>,
@@ -20,8 +20,8 @@ struct File {
 }
 
 impl Symbols {
-    /// What stands at this offset of a file: `main at mm.c:72`, or as much of that as the file
-    /// knows.
+    /// Returns the function and line at this offset of a file: `main at mm.c:72`, or the part of
+    /// it that the file has.
     pub fn name(&mut self, file: &str, offset: u64) -> String {
         match self.file(file).and_then(|known| known.address(offset)) {
             Some(address) => self.code(file, address),
@@ -75,7 +75,7 @@ impl File {
         Some(Self { loader: Loader::new(path).ok()?, segments, variables })
     }
 
-    /// Where the linker put what stands there.
+    /// Returns the link-time address of this file offset.
     fn address(&self, offset: u64) -> Option<u64> {
         let has = |(from, bytes, _): &&(u64, u64, u64)| (*from..from + bytes).contains(&offset);
         let (from, _, address) = self.segments.iter().find(has)?;

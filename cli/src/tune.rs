@@ -134,7 +134,7 @@ fn report_progress(begin: Instant, end: &Receiver<()>, done: &AtomicUsize) {
 /// The first and the last core that we may run on: the sender's and the receiver's.
 fn cores() -> Result<[usize; 2], Failure> {
     let set = sched_getaffinity(None)
-        .map_err(|e| Failure::ours(format!("cannot tell which cores we may use: {e}")))?;
+        .map_err(|e| Failure::ours(format!("cannot read the allowed processors: {e}")))?;
     let mut ours = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu));
     let first = ours.next().unwrap_or(0);
     Ok([first, ours.next_back().unwrap_or(first)])

@@ -115,7 +115,7 @@ fn a_pool_that_is_none_is_said_in_a_line() {
     };
     let both = "all:1,@node2:1";
     refused("all:1", &pool, &["@HOST"]);
-    refused(both, &format!("{pool},node3={pool}"), &["node3", "none of the machines"]);
+    refused(both, &format!("{pool},node3={pool}"), &["node3", "not a machine of this job"]);
     refused(both, "/nowhere/pool", &["/nowhere/pool"]);
     refused(both, &format!("{pool},node2=/dev/null"), &["node 1 (node2)", "/dev/null"]);
     std::fs::write(nodes.dir().join("open"), [0; 8192]).expect("a file");

@@ -106,5 +106,5 @@ fn a_file_that_is_no_report_gets_one_line() {
     missing.refused(125, &["none.0.json", "NAGAYA_DSM_REPORT="]);
     fs::write(dir.join("bad.0.json"), "{}\n").expect("written");
     let bad = nagaya("dsm").arg("report").arg(dir.join("bad")).run();
-    bad.refused(125, &["bad.0.json", "not what a node leaves"]);
+    bad.refused(125, &["bad.0.json", "not the statistics file of a node"]);
 }

@@ -221,7 +221,7 @@ fn invalid_settings_get_one_line() {
         (&["mm", "--page", "5000"], &["--page 5000", "multiple of 4096"]),
         (&["mm", "-c", none], &["none", "neither a cluster (paper, current)"]),
         (&["mm", "-c", bad], &["bad.toml: line 1"]),
-        (&["--replay", garbage], &["node-0.record is no recording"]),
+        (&["--replay", garbage], &["node-0.record is not a recording"]),
     ];
     for (arguments, words) in cases {
         nagaya("sim").args(arguments).run().refused(125, words);

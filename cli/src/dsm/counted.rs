@@ -1,4 +1,4 @@
-//! What a node leaves at its end, of which a report is made; `dsm::report` writes it.
+//! The statistics that a node writes at its end (`dsm::report`), from which the report is made.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ pub struct OfPage {
     rides: Rides,
 }
 
-/// What was seen where that was asked for.
+/// Samples, if they were requested.
 #[derive(Debug, Deserialize)]
 pub struct Observed {
     pub places: Vec<Place>,
@@ -73,7 +73,7 @@ pub struct Observed {
     pub in_order: InOrder,
 }
 
-/// What happened to pages, by parts of 4 KB.
+/// Accesses to pages, by parts of 4 KB.
 #[derive(Debug, Default, Deserialize)]
 pub struct InOrder {
     /// At their home.
@@ -98,7 +98,7 @@ pub struct Place {
     pub offset: u64,
 }
 
-/// How often somebody was stopped at a place, and the page was fetched.
+/// The number of times that a thread faulted at a place and fetched the page.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Stops {
     /// The number of the place.
@@ -107,7 +107,7 @@ pub struct Stops {
     pub fetched: u64,
 }
 
-/// How often between two barriers several nodes wrote a page.
+/// The number of times that several nodes wrote a page between two barriers.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub struct Shared {
     pub times: u64,
@@ -134,7 +134,7 @@ pub fn rides(nodes: &[Counted]) -> BTreeMap<(&str, &str), Rides> {
     all
 }
 
-/// What all nodes did with a page: of each, in their order, how often it fetched and wrote it.
+/// The counters of a page on all nodes: the number of fetches and writes of each, in node order.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
     pub home: usize,
@@ -148,11 +148,11 @@ impl Page {
         self.fetched.iter().sum()
     }
 
-    /// The home that would save most messages, and how many at least.
+    /// Returns the home that would save most messages, and their number at least.
     ///
-    /// What a node fetched and the changes that it sent, it would not. The old home would have
-    /// to fetch the page, at most once after each time that another wrote it, and to send what
-    /// it writes itself. (What it only reads, nobody counts.)
+    /// The new home would not send its fetches and changes. The old home would have to fetch the
+    /// page, at most once after each write of another node, and to send its writes. Reads of the
+    /// home are not counted.
     pub fn better_home(&self) -> Option<(usize, u64)> {
         let others: u64 = (0..self.written.len())
             .filter(|node| *node != self.home)

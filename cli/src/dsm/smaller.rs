@@ -1,9 +1,10 @@
-//! What pages of 4 KB would do, from what happened to each page in order (`dsm::accesses`): how
-//! many fetches it would be at least, and at most.
+//! Estimates the effect of pages of 4 KB from the accesses to each page in order
+//! (`dsm::accesses`): the number of fetches at least, and at most.
 //!
-//! At least those for the part that somebody was stopped at, if others have changed it since
-//! the node had it; at most those for all parts that others may have changed, since what is
-//! read later in a page that is here is not seen, nor what its home writes after the first part.
+//! The lower bound counts a fetch for the part at which a thread faulted, if other nodes have
+//! changed it since the node had it. The upper bound counts one for each part that other nodes may
+//! have changed. Neither later reads of a present page nor the home's writes after the first part
+//! are recorded.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -12,24 +13,25 @@ use super::counted::{Counted, Happened};
 /// Bytes of a part.
 const PART: usize = 4096;
 
-/// Fetches as they were, and what they would be with pages of 4 KB.
+/// The measured fetches, and the estimate for pages of 4 KB.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Smaller {
     pub fetches: u64,
     pub least: u64,
     pub most: u64,
-    /// Pages of which it cannot be said, since their home moved.
+    /// Pages without an estimate, since their home moved.
     pub unknown: u64,
 }
 
-/// Which parts a node has for sure, and perhaps.
+/// The parts that a node has certainly, and possibly.
 #[derive(Clone, Copy, Default)]
 struct Has {
     perhaps: u64,
     surely: u64,
 }
 
-/// Of all pages; none if the nodes' files do not say, or no page is larger.
+/// Returns the estimate of all pages, or `None` if the nodes' files lack the data or no page is
+/// larger.
 pub fn smaller(nodes: &[Counted]) -> Option<Smaller> {
     let parts = nodes[0].page_bytes / PART;
     let all = if parts >= 64 { u64::MAX } else { (1 << parts) - 1 };

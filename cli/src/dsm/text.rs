@@ -8,7 +8,7 @@ use super::counted::{Counted, Page, Place, Rides, pages, rides};
 use super::smaller::{Smaller, smaller};
 use crate::symbols::Symbols;
 
-/// A report of all nodes, with so many pages and lines.
+/// Returns a report of all nodes, with at most `most` pages and lines.
 pub fn report(nodes: &[Counted], most: usize) -> String {
     let mut text = String::new();
     totals(&mut text, nodes);
@@ -67,7 +67,7 @@ fn ride_lines(text: &mut String, nodes: &[Counted]) {
     }
 }
 
-/// How often pages were fetched, and code was stopped at them, at each place.
+/// Lists, for each place in the code, the number of fetches and of faults.
 fn lines(text: &mut String, nodes: &[Counted], most: usize, symbols: &mut Symbols) {
     let mut places: BTreeMap<String, [u64; 2]> = BTreeMap::new();
     for observed in nodes.iter().filter_map(|node| node.observed.as_ref()) {
@@ -124,7 +124,7 @@ fn page_lines(
     }
 }
 
-/// What became of pages that rode along: first of those that were of no use most often.
+/// Lists the pages that messages carried, those with the most useless rides first.
 fn ridden(text: &mut String, nodes: &[Counted], pages: &BTreeMap<u64, Page>, most: usize) {
     let mut ridden: Vec<_> = pages.iter().filter(|(_, page)| page.rides.sent > 0).collect();
     if ridden.is_empty() {
@@ -140,7 +140,7 @@ fn ridden(text: &mut String, nodes: &[Counted], pages: &BTreeMap<u64, Page>, mos
     }
 }
 
-/// Which calls allocated what was fetched most.
+/// Lists the calls that allocated the memory with the most fetches.
 fn allocations(
     text: &mut String,
     nodes: &[Counted],
@@ -249,7 +249,7 @@ fn homes(text: &mut String, pages: &BTreeMap<u64, Page>, most: usize) {
     better.sort_by_key(|(_, _, (_, saved))| Reverse(*saved));
     let saved: u64 = better.iter().map(|(_, _, (_, saved))| saved).sum();
     if saved == 0 {
-        line!(text, "homes: none is better for sure, by what was counted");
+        line!(text, "homes: the counters show no better home");
         return;
     }
     line!(

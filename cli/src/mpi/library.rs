@@ -1,5 +1,5 @@
-//! Which MPI a launcher or a program belongs to: asked of the launcher, and read from the
-//! library's file. No program of the user's is run.
+//! Finds the MPI of a launcher or a program, from the launcher's answer and from the library's
+//! file. No program of the user is run.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -37,7 +37,7 @@ pub struct Library {
     pub version: String,
     /// With a path.
     pub launcher: PathBuf,
-    /// What the launcher says about itself.
+    /// The launcher's description of itself.
     pub about: String,
 }
 
@@ -51,8 +51,8 @@ impl fmt::Display for Library {
 const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
 
 impl Library {
-    /// Asks the launcher who it is. Errors: 127 if it is not there, 126 if it cannot be
-    /// run, 125 if it is none that we know.
+    /// Asks the launcher for its MPI. Errors: 127 if the launcher does not exist, 126 if it cannot
+    /// be run, 125 if its MPI is unknown.
     pub fn of_launcher(name: &OsString) -> Result<Self, Failure> {
         let launcher = program::find(name).map_err(|failure| Failure {
             message: format!("{failure} (give --mpi=/path/to/mpirun)"),
@@ -93,15 +93,15 @@ impl Library {
         candidates.into_iter().map(|name| directory.join(name)).find(|path| path.is_file())
     }
 
-    /// What a tool of this MPI's prints.
+    /// Returns the output of a tool of this MPI.
     pub fn ask(&self, tool: &str, arguments: &[&str]) -> Option<String> {
         let output =
             beside(&self.launcher, Command::new(self.tool(tool)?)).args(arguments).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Whether the program can be a task and is linked with this MPI; which library that
-    /// is.
+    /// Checks that the program can be a task and is linked with this MPI. Returns the library's
+    /// name.
     pub fn check_program(&self, name: &Path) -> Result<String, Obstacle> {
         let path = program::find(name.as_os_str())
             .map_err(|failure| Obstacle::new(failure.message, "give the program's path"))?;
@@ -174,7 +174,7 @@ fn mpi_library(listed: &str) -> Option<PathBuf> {
     })
 }
 
-/// By what the library says about itself.
+/// Finds the family by the strings in the library's file.
 fn family_of_file(path: &Path) -> Option<Family> {
     let bytes = std::fs::read(path).ok()?;
     let says = |text: &str| bytes.windows(text.len()).any(|window| window == text.as_bytes());

@@ -1,5 +1,5 @@
-//! How an MPI will copy large messages within a node, and which settings keep it from
-//! using the one way that the space answers: `process_vm_readv` and `process_vm_writev`.
+//! Finds the mechanism by which an MPI copies large messages within a node, and the settings that
+//! disable the one that the space answers: `process_vm_readv` and `process_vm_writev`.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use nagaya_server::settings;
 use super::library::{Family, Library};
 use super::obstacle::Obstacle;
 
-/// What an MPI will do.
+/// The behaviour of an MPI for large messages.
 #[derive(Debug, Default)]
 pub struct Plan {
     /// The part of the library that copies.
@@ -58,7 +58,7 @@ impl Parameters {
         self.0.get(name).map_or("", |(value, _)| value)
     }
 
-    /// Remembers the parameter if somebody has set it.
+    /// Records the parameter if it is set.
     fn note(&self, name: &str, settings: &mut Vec<String>) {
         if let Some((value, source)) = self.0.get(name)
             && source != "default"
@@ -68,7 +68,7 @@ impl Parameters {
         }
     }
 
-    /// Whether the selection `name` (`a,b` or `^a,b`) leaves the component in.
+    /// Returns true if the selection `name` (`a,b` or `^a,b`) includes the component.
     fn selects(&self, name: &str, components: &[&str]) -> bool {
         selects(self.value(name), components)
     }
@@ -78,7 +78,7 @@ impl Parameters {
     }
 }
 
-/// Whether a list `a,b` or `^a,b` leaves one of the names in. No list leaves all in.
+/// Returns true if a list `a,b` or `^a,b` includes one of the names. An empty list includes all.
 fn selects(list: &str, names: &[&str]) -> bool {
     let (excluded, list) = match list.strip_prefix('^') {
         Some(rest) => (true, rest),
@@ -126,7 +126,7 @@ fn open_mpi(library: &Library) -> Plan {
     let sm: &[&str] = if old { &["vader"] } else { &["sm", "vader"] };
     let transport = sm[0];
     plan.threshold = parameters.value(&format!("btl_{transport}_eager_limit")).parse().ok();
-    // What is as long as the limit, with its header, does not fit any more.
+    // A message as long as the limit does not fit, since its header is added.
     if !parameters.selects("btl", sm) {
         plan.method = "none".into();
         plan.obstacle = Some(Obstacle::new(

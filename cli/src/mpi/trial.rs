@@ -1,6 +1,6 @@
-//! The proof: a small ping-pong, compiled with the MPI's own mpicc and run by its own
-//! launcher, as ordinary processes and as tasks. Between sizes the node server is asked
-//! how many bytes the tasks have copied in user space.
+//! The proof: a small ping-pong, compiled with the MPI's mpicc and run by its launcher, as
+//! ordinary processes and as tasks. After each size, the node server reports the number of bytes
+//! that the tasks have copied in user space.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -21,7 +21,7 @@ const ROUNDS: u64 = 40;
 /// An MPI that hangs is ended after this.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// What was measured for one size.
+/// The measurements of one size.
 #[derive(Debug)]
 struct Row {
     size: u64,
@@ -89,7 +89,7 @@ pub fn run(library: &Library) -> Result<Trial, Failure> {
     let Some(compiler) = library.tool("mpicc") else {
         let launcher = library.launcher.display();
         return Err(Failure::ours(format!(
-            "--try needs the mpicc of {library}, and there is none beside {launcher}"
+            "--try needs the mpicc of {library}, which is not beside {launcher}"
         )));
     };
     let scratch = Scratch::new()?;

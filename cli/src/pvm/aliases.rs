@@ -22,7 +22,7 @@ impl Aliases {
         self.0.remove(name);
     }
 
-    /// Names and what they mean.
+    /// Iterates over names and their commands.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[String])> {
         self.0.iter().map(|(name, words)| (name.as_str(), words.as_slice()))
     }

@@ -1,5 +1,4 @@
-//! All commands: their names, how many words they take, what `help` says of them, and the
-//! function of each.
+//! The commands of the console: name, number of words, `help` text and function of each.
 
 use crate::console::{Console, Stop};
 use crate::{environment, hosts, jobs, mailboxes, options, spawn, tasks, tracing};
@@ -8,11 +7,11 @@ use crate::{environment, hosts, jobs, mailboxes, options, spawn, tasks, tracing}
 pub struct Command {
     /// Its name.
     pub name: &'static str,
-    /// How many words it takes, itself among them: at least and at most.
+    /// Minimum and maximum number of words, the command's name included.
     pub words: (usize, usize),
-    /// What it does, in a few words; empty for those that `help` does not list.
+    /// A short description; empty for commands that `help` does not list.
     pub summary: &'static str,
-    /// What `help` says besides.
+    /// Further lines of `help`.
     pub help: &'static [&'static str],
     /// Runs it with its words.
     pub run: fn(&mut Console, &[String]) -> Result<(), Stop>,
@@ -236,7 +235,7 @@ pub const COMMANDS: &[Command] = &[
         help: &[
             "Syntax:  reset",
             "         reset info [ mailbox [ index ] ]",
-            "The second deletes entries that outlived their owners, and kills nobody.",
+            "The second deletes entries that outlived their owners, and kills no task.",
         ],
         run: tasks::reset,
     },
@@ -253,7 +252,7 @@ pub const COMMANDS: &[Command] = &[
     Command {
         name: "setopt",
         words: (3, 3),
-        summary: "Set PVM options of the console's task, and of nobody else",
+        summary: "Set PVM options of the console's task only",
         help: &["Syntax:  setopt option value"],
         run: options::setopt,
     },
@@ -313,8 +312,8 @@ pub const COMMANDS: &[Command] = &[
             "         trace - name ...              trace these no longer",
             "         trace [ + | - ] *             all, or none",
             "         trace xpvm                    those that XPVM draws, and no others",
-            "         trace buf [ bytes ]           gather so many before they are sent",
-            "         trace opt [ full|time|count ] how much is told of each call",
+            "         trace buf [ bytes ]           collect this many before sending",
+            "         trace opt [ full|time|count ] level of detail of each call",
         ],
         run: tracing::trace,
     },

@@ -1,5 +1,4 @@
-//! The console itself: what it remembers, how it runs a line, how it says that something is
-//! wrong.
+//! The console: its state, the execution of a line, and its error messages.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -23,18 +22,18 @@ use crate::{hosts, words};
 pub enum Stop {
     /// The user leaves; the virtual machine goes on.
     Quit,
-    /// The virtual machine has been told to stop.
+    /// The virtual machine has received the order to halt.
     Halted,
     /// The daemon has gone, unasked.
     Lost,
 }
 
-/// How the console talks.
+/// The style of the console's output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// With a user: greeting, prompt, farewell.
     Terminal,
-    /// With a script: what its commands print, and nothing else.
+    /// For a script: prints only the output of commands.
     Script,
     /// With a script, as stock PVM's console: with prompts and commands between.
     Stock,
@@ -44,19 +43,19 @@ pub enum Manner {
 pub struct Console {
     /// The task that it is.
     pub machine: Machine,
-    /// What the user calls commands.
+    /// The user's names of commands.
     pub aliases: Aliases,
-    /// What spawned tasks may inherit.
+    /// The variables that spawned tasks may inherit.
     pub environment: Environment,
-    /// What comes from spawned tasks.
+    /// The jobs, with the output of spawned tasks.
     pub jobs: Jobs,
-    /// What they trace.
+    /// The calls that spawned tasks trace.
     pub tracing: Tracing,
-    /// What `setopt` sets.
+    /// The options that `setopt` sets.
     pub options: Options,
-    /// Where lines come from, if not from the command line.
+    /// The source of lines, unless they come from the command line.
     pub input: Option<Input>,
-    /// Where the line stands that runs, as in `/root/.pvmrc:3`; empty for a user's.
+    /// The position of the current line, as in `/root/.pvmrc:3`; empty for a line of the user.
     place: String,
     failed: bool,
 }
@@ -124,8 +123,8 @@ impl Console {
         Ok(())
     }
 
-    /// Says what is wrong with a command in stock PVM's words, on standard output as stock
-    /// PVM does, and what to do.
+    /// Prints an error of a command in stock PVM's words, on standard output as stock PVM does,
+    /// with advice.
     pub fn refuse(&mut self, what: &str, advice: &str) {
         self.failed = true;
         if self.place.is_empty() {
@@ -145,12 +144,12 @@ impl Console {
         }
     }
 
-    /// Remembers that something went wrong that the command's own output tells.
+    /// Records a failure that the output of the command already reports.
     pub fn note_failure(&mut self) {
         self.failed = true;
     }
 
-    /// Whether something went wrong.
+    /// Returns true if a command has failed.
     pub fn has_failed(&self) -> bool {
         self.failed
     }
@@ -167,7 +166,7 @@ impl Console {
         }
     }
 
-    /// As [`Console::ask`]; says what is wrong, if something is.
+    /// As [`Console::ask`], but prints the error, if there is one.
     pub fn heed<T>(
         &mut self,
         what: &str,
@@ -195,7 +194,7 @@ impl Console {
         host.map_or_else(|| format!("{:x}", daemon.0), |host| host.name)
     }
 
-    /// What the words after a command may be: hosts and tasks.
+    /// Returns the candidates for the words after a command: hosts and tasks.
     pub fn arguments(&mut self) -> Vec<String> {
         let hosts = self.machine.hosts().unwrap_or_default();
         let tasks = self.machine.tasks(Tid(0)).unwrap_or_default();
@@ -231,7 +230,7 @@ impl Console {
         }
     }
 
-    /// Waits until a message comes, or the bell rings.
+    /// Waits until a message arrives or another thread wakes the console.
     pub fn wait(&mut self) -> Result<(), Stop> {
         self.ask(Machine::wait).map(drop)
     }

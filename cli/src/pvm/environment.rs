@@ -10,8 +10,8 @@ pub const EXPORT: &str = "PVM_EXPORT";
 pub struct Environment(Vec<(String, String)>);
 
 impl Environment {
-    /// What the process was given. Variables that are not text are left out: a task could not
-    /// be given them.
+    /// Reads the environment of this process. Omits variables that are not UTF-8, since they could
+    /// not be sent to a task.
     pub fn of_process() -> Environment {
         Environment(
             std::env::vars_os()
@@ -64,7 +64,8 @@ impl Environment {
         }
     }
 
-    /// `NAME=value` of what tasks get: the listed variables that are set, and the list.
+    /// Returns the environment of tasks as `NAME=value`: the listed variables that are set, and
+    /// the list.
     pub fn for_tasks(&self) -> Vec<String> {
         let names = self.exported();
         let listed = |(name, _): &&(String, String)| name == EXPORT || names.contains(name);

@@ -27,9 +27,9 @@ pub struct Field {
     pub name: String,
     /// As people do.
     pub description: String,
-    /// Whether the description has `[]`, even with one item.
+    /// True if the description has `[]`, also with a single item.
     pub array: bool,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 
@@ -38,7 +38,7 @@ pub struct Field {
 pub struct Record {
     /// Its number in `pvmtev.h`, or a tracer's own.
     pub number: i32,
-    /// Whether a call begins or ends.
+    /// Begin or end of a call.
     pub phase: Phase,
     /// Its name.
     pub name: String,
@@ -46,7 +46,7 @@ pub struct Record {
     pub fields: Vec<Field>,
 }
 
-/// What an event says of a task's life.
+/// A change in a task's life that an event reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It begins.
@@ -106,7 +106,7 @@ impl Record {
         Record { number: OUTPUT, phase: Phase::Moment, name: "output".into(), fields }
     }
 
-    /// Whether a task begins or has ended.
+    /// Returns the begin or end of a task, if this event reports one.
     pub fn change(&self) -> Option<Change> {
         match self.number {
             number if number == Event::NEWTASK as i32 => Some(Change::Begins),
@@ -124,7 +124,8 @@ impl Record {
         }
     }
 
-    /// What its kind looks like. `index` tells kinds with one name apart.
+    /// Returns the description of the event's kind. `index` distinguishes kinds with the same
+    /// name.
     pub fn description(&self, index: usize) -> String {
         let is_end = i32::from(self.phase == Phase::Exit);
         let number = 1000 * (index as i32 + 1) + 2 * self.number + is_end;
@@ -181,7 +182,7 @@ fn quoted(bytes: &[u8]) -> String {
     format!("[{}] {{ \"{}\" }}", bytes.len() + 1, String::from_utf8_lossy(bytes))
 }
 
-/// What a trace begins with; `date` as ctime(3) has it.
+/// Returns the heading of a trace. `date` has the format of ctime(3).
 pub fn heading(date: &str, version: &str) -> String {
     format!(
         "/*\n * \"Creation Date\" \"{date}\"\n * \"Machine\" \"Console {version} (PVM {version})\"\n */ ;;\n\n"

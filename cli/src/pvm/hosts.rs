@@ -28,7 +28,7 @@ fn row(HostInfo { tid, name, architecture, speed, .. }: &HostInfo) -> String {
     format!("{name:>24} {:8x} {architecture:>8}{speed:>8}", tid.0 & !pvm::tid::DAEMON)
 }
 
-/// Says which hosts have come, by what notice ever.
+/// Prints the hosts that have joined, for notices of any kind.
 pub fn announce(console: &mut Console, daemons: &[pvm::tid::Tid]) {
     let plural = if daemons.len() == 1 { "" } else { "s" };
     let mut text = format!("\nConsole: {} new host{plural} added\n{HEADING}\n", daemons.len());
@@ -68,7 +68,7 @@ pub fn add(console: &mut Console, words: &[String]) -> Result<(), Stop> {
     Ok(())
 }
 
-/// What pvm_addhosts says of a host: a daemon's tid without its highest bit, or an error.
+/// Decodes a result of pvm_addhosts: a daemon's tid without its highest bit, or an error.
 fn tid_of(result: i32) -> Option<u32> {
     let error = (-36..0).contains(&result);
     (!error).then_some(result as u32 & !pvm::tid::DAEMON)

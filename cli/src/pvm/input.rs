@@ -1,7 +1,7 @@
-//! Where commands come from: a terminal, with line editing, history and completion; or a
-//! file, a pipe. A thread reads, so that the console can take messages meanwhile; it reads
-//! the next line only when it is wanted, so that no prompt comes between what a command
-//! prints, and rings a bell when there is one.
+//! The source of commands: a terminal with line editing, history and completion, or a file or
+//! pipe. A thread reads, so the console can receive messages at the same time. It reads the next
+//! line only on request, so that no prompt appears within the output of a command. It wakes the
+//! console when a line is available.
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
@@ -19,10 +19,10 @@ use rustyline::{CompletionType, Context, Editor, Helper};
 
 use crate::words::LINE_MAX;
 
-/// What stands before a command.
+/// The prompt of the console.
 pub const PROMPT: &str = "pvm> ";
 
-/// What comes from where commands come from.
+/// An event of the reading thread.
 pub enum Event {
     /// A line.
     Line(String),
@@ -30,7 +30,7 @@ pub enum Event {
     Unreadable(&'static str),
     /// There is no more.
     End,
-    /// The user has begun the word of a command's arguments: what may it be?
+    /// The user asks to complete an argument. The console sends the candidates.
     Complete(SyncSender<Vec<String>>),
 }
 
@@ -40,17 +40,17 @@ pub struct Input {
     wanted: Sender<()>,
     /// The line that the user edits.
     edited: Edited,
-    /// What is to be printed once the line is done.
+    /// Text to print when the line is complete.
     held: String,
     /// As the terminal was: the console may end while the user edits.
     terminal: Option<Termios>,
 }
 
 impl Input {
-    /// Commands from standard input. `bell` is rung after each event.
-    pub fn open(bell: impl Fn() + Send + Sync + 'static) -> Input {
+    /// Reads commands from standard input. Calls `wake` after each event.
+    pub fn open(wake: impl Fn() + Send + Sync + 'static) -> Input {
         let (sender, events) = mpsc::channel();
-        let sender = Events { sender, bell: Arc::new(bell) };
+        let sender = Events { sender, wake: Arc::new(wake) };
         let (wanted, wants) = mpsc::channel();
         let terminal = is_terminal().then(|| tcgetattr(io::stdin()).ok()).flatten();
         let edited = Edited::default();
@@ -70,11 +70,11 @@ impl Input {
 
     /// The next line is wanted now.
     pub fn ask(&self) {
-        // A thread that has ended has said so by an event.
+        // A thread that has ended has sent an event.
         let _ = self.wanted.send(());
     }
 
-    /// What has come, if something has.
+    /// Returns the next event, if one is available.
     pub fn event(&mut self) -> Option<Event> {
         let event = match self.events.try_recv() {
             Ok(event) => event,
@@ -87,9 +87,9 @@ impl Input {
         Some(event)
     }
 
-    /// Prints whole lines, above the line that the user edits: erases that, and draws it again
-    /// as the line editor has. (The editor's own way of doing so loses keys that come fast.)
-    /// Where that is not as simple as it should be, the text waits until the line is done.
+    /// Prints whole lines above the line that the user edits: erases that line and draws it again
+    /// as the line editor does. (The editor's method for this loses keys that are typed fast.) In
+    /// less simple cases the text waits until the line is complete.
     pub fn print(&mut self, text: &str) {
         let edited = self.edited.lock().expect("no panic");
         match edited.as_ref() {
@@ -106,7 +106,7 @@ impl Input {
     }
 }
 
-/// How wide the terminal is.
+/// Returns the width of the terminal in columns.
 fn columns() -> usize {
     match tcgetwinsize(io::stdout()) {
         Ok(size) if size.ws_col > 0 => size.ws_col.into(),
@@ -126,19 +126,19 @@ impl Drop for Input {
 #[derive(Clone)]
 struct Events {
     sender: Sender<Event>,
-    bell: Arc<dyn Fn() + Send + Sync>,
+    wake: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl Events {
-    /// Whether there still is somebody to take it.
+    /// Sends an event. Returns false if the console has ended.
     fn send(&self, event: Event) -> bool {
         let sent = self.sender.send(event).is_ok();
-        (self.bell)();
+        (self.wake)();
         sent
     }
 }
 
-/// Whether a user edits lines.
+/// Returns true if a user edits lines on a terminal.
 pub fn is_terminal() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal()
 }
@@ -207,11 +207,11 @@ struct Completion {
     edited: Edited,
 }
 
-/// How long a completion may take.
+/// Time limit for a completion.
 const COMPLETION_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Completion {
-    /// What the words after a command may be.
+    /// Returns the candidates for the words after a command.
     fn arguments(&self) -> Vec<String> {
         let (sender, receiver) = mpsc::sync_channel(1);
         if !self.events.send(Event::Complete(sender)) {
@@ -258,7 +258,7 @@ impl Completion {
     }
 }
 
-// These two are told of each change.
+// The line editor calls these two at each change of the line.
 impl rustyline::hint::Hinter for Completion {
     type Hint = String;
 
@@ -291,7 +291,7 @@ mod tests {
         for _ in 0..5 {
             want.send(()).unwrap();
         }
-        let sender = Events { sender, bell: Arc::new(|| ()) };
+        let sender = Events { sender, wake: Arc::new(|| ()) };
         read(&mut &text[..], &sender, &wants);
         let next = || match events.try_recv().unwrap() {
             Event::Line(line) => line,

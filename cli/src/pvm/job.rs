@@ -1,11 +1,10 @@
-//! A job: what one `spawn ->` or `spawn -@` has started, and the output and events that come
-//! from it.
+//! A job: the tasks that one `spawn ->` or `spawn -@` has started, and their output and events.
 //!
-//! The pvmd of a child sends what the child writes, in messages of the child's tid, a length
-//! and bytes. Length 0 is the end of its output; -2 says that there is a new child of a child,
-//! whose output will come, too, and -1 that it has been started: a child is done with when both
-//! -1 and the end have come, in any order. If the job is traced, its tasks' ends are told, too,
-//! and waited for.
+//! The pvmd of a child sends the child's output in messages of the child's tid, a length and
+//! bytes. Length 0 is the end of the output. -2 announces a child of the child, whose output will
+//! follow, and -1 the start of that child. A child is finished when both -1 and the end have
+//! arrived, in any order. If the job is traced, messages also report the ends of its tasks, which
+//! the job awaits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,7 +14,7 @@ use pvm::tid::Tid;
 
 use crate::events::{Change, Record};
 
-/// What an output message says.
+/// The content of an output message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A task will be started.
@@ -28,7 +27,7 @@ pub enum Event {
     End,
 }
 
-/// What is known of a task in a job.
+/// The state of a task in a job.
 #[derive(Debug, Default)]
 struct Child {
     spawned: bool,
@@ -37,7 +36,7 @@ struct Child {
     line: Vec<u8>,
 }
 
-/// Where a job's output goes.
+/// The destination of a job's output.
 #[derive(Debug)]
 pub enum To {
     /// Nowhere; it is only traced.
@@ -49,7 +48,7 @@ pub enum To {
 }
 
 impl To {
-    /// Writes text. What is for the console is added to `out`.
+    /// Writes text. Appends the console's part to `out`.
     fn write(&mut self, text: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         match self {
             To::Nowhere => Ok(()),
@@ -75,13 +74,13 @@ struct Trace {
 pub struct Job {
     number: i32,
     children: BTreeMap<Tid, Child>,
-    /// Tasks that the trace says have begun and not ended.
+    /// Tasks that have begun and not ended, according to the trace.
     living: BTreeSet<Tid>,
     output: To,
     trace: Option<Trace>,
 }
 
-/// What goes into a trace.
+/// An entry of a trace.
 #[derive(Clone, Copy, Debug)]
 pub enum Traced<'a> {
     /// Text as it is.
@@ -105,7 +104,7 @@ impl Job {
         self.number
     }
 
-    /// Whether it is traced.
+    /// Returns true if the job is traced.
     pub fn is_traced(&self) -> bool {
         self.trace.is_some()
     }
@@ -115,13 +114,13 @@ impl Job {
         self.children.keys().copied().collect()
     }
 
-    /// The job has this task, whatever comes of it first.
+    /// Adds a task to the job before its first message arrives.
     pub fn expect(&mut self, tid: Tid) {
         self.children.entry(tid).or_default();
     }
 
-    /// Takes a message. Lines have `[JOB:TID]` before them if `named`; `now` is the time, for
-    /// events; what is for the console is added to `out`. Whether the job is finished.
+    /// Receives a message, and appends the console's part to `out`. Lines start with `[JOB:TID]`
+    /// if `named`; `now` is the time, for events. Returns true if the job is finished.
     pub fn take(
         &mut self,
         tid: Tid,
@@ -186,7 +185,7 @@ impl Job {
         self.children.is_empty() && self.living.is_empty()
     }
 
-    /// Adds to the trace, if there is one. Whether the job is finished.
+    /// Appends to the trace, if there is one. Returns true if the job is finished.
     pub fn trace(
         &mut self,
         tid: Tid,
@@ -219,7 +218,7 @@ impl Job {
         Ok(ended && self.is_over())
     }
 
-    /// Its events go nowhere from now on. Whether the job is finished.
+    /// Drops all later events of the job. Returns true if the job is finished.
     pub fn end_trace(&mut self) -> bool {
         self.trace = None;
         !std::mem::take(&mut self.living).is_empty() && self.is_over()

@@ -18,7 +18,7 @@ pub struct Jobs {
 
 /// Tags of the console's messages are from here on; those of hosts that come, and such, below.
 const TAG_FIRST: i32 = 4;
-/// As stock PVM's: a job's number says its tag, and one that is traced has two.
+/// As in stock PVM, a job's number gives its tag, and a traced job has two tags.
 const TAGS_BEFORE: i32 = TAG_FIRST - 1;
 
 impl Jobs {
@@ -40,7 +40,7 @@ impl Jobs {
         self.jobs.get_mut(&(tag - 1)).filter(|job| job.is_traced())
     }
 
-    /// Whether messages with this tag are events.
+    /// Returns true if messages with this tag are events.
     pub fn is_trace(&self, tag: i32) -> bool {
         self.jobs.get(&(tag - 1)).is_some_and(Job::is_traced)
     }
@@ -57,13 +57,13 @@ impl Jobs {
         self.jobs.remove(&Jobs::tag(number));
     }
 
-    /// Whether none is left.
+    /// Returns true if there are no jobs.
     pub fn is_empty(&self) -> bool {
         self.jobs.is_empty()
     }
 
-    /// Takes a message of output. What is for the console is added to `out`; lines have
-    /// `[JOB:TID]` before them if `named`. `now` is the time, for events.
+    /// Receives a message of output. Appends the console's part to `out`; lines start with
+    /// `[JOB:TID]` if `named`. `now` is the time, for events.
     pub fn take(
         &mut self,
         tag: i32,
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(said.lines().count(), 2);
     }
 
-    /// What stock PVM's console has written of the same events, but for the times.
+    /// The output of stock PVM's console for the same events, except for the times.
     #[test]
     fn events_are_described_and_told() {
         let mut jobs = Jobs::default();

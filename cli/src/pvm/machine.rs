@@ -31,7 +31,7 @@ pub struct Machine {
     traces: Traces,
 }
 
-/// What has come by itself.
+/// A message that arrived without a request.
 pub enum News {
     /// Hosts: their daemons.
     HostsAdded(Vec<Tid>),
@@ -41,7 +41,7 @@ pub enum News {
         tag: i32,
         /// Whose.
         tid: Tid,
-        /// What.
+        /// The event.
         event: Event,
     },
     /// Events, in a message with this tag.
@@ -50,7 +50,7 @@ pub enum News {
         tag: i32,
         /// Whose.
         tid: Tid,
-        /// What.
+        /// The records.
         records: Vec<Record>,
     },
 }
@@ -91,13 +91,13 @@ impl Machine {
         self.task.context
     }
 
-    /// What ends [`Machine::wait`] from another thread.
-    pub fn bell(&self) -> impl Fn() + Send + Clone + 'static {
+    /// Returns a function that ends [`Machine::wait`] from another thread.
+    pub fn waker(&self) -> impl Fn() + Send + Clone + 'static {
         let bell = self.task.bell().expect("enrolled");
         move || bell.ring()
     }
 
-    /// Waits until something comes, or the bell rings, or for half a second.
+    /// Waits for a message or a wake-up, for at most half a second.
     pub fn wait(&mut self) -> Result<(), Error> {
         self.task.wait(None).map(drop)
     }
@@ -128,12 +128,12 @@ impl Machine {
         self.each(Request::DeleteHosts(names.to_vec()))
     }
 
-    /// Whether a host answers. Errors: NoHost, HostFail.
+    /// Succeeds if the host answers. Errors: NoHost, HostFail.
     pub fn host_status(&mut self, name: &str) -> Result<(), Error> {
         self.done(Request::HostStatus(name.to_owned()))
     }
 
-    /// Whether a task runs. Errors: NoTask, BadParam.
+    /// Succeeds if the task runs. Errors: NoTask, BadParam.
     pub fn task_status(&mut self, tid: Tid) -> Result<(), Error> {
         self.done(Request::TaskStatus(tid))
     }
@@ -151,8 +151,8 @@ impl Machine {
         self.done(Request::Signal(tid, signal))
     }
 
-    /// Starts tasks. Returns a tid or an error of each, and why hosts did not start some. The
-    /// tasks are told of each other, as `pvm_siblings` expects.
+    /// Starts tasks. Returns a tid or an error for each, and the reasons of hosts that did not
+    /// start some. The tasks learn each other's tids, as `pvm_siblings` expects.
     pub fn spawn(&mut self, request: Spawn) -> Result<(Vec<i32>, Vec<String>), Error> {
         let Answer::Spawned(each, why) = self.task.ask(Request::Spawn(request))? else {
             return Err(Error::DSysErr);
@@ -214,7 +214,7 @@ impl Machine {
         self.done(Request::Mailbox(MailboxRequest::Delete { class, index, flags: 0 }))
     }
 
-    /// Debug and trace settings of the daemon; what it says of them.
+    /// Sets or reads debug and trace settings of the daemon. Returns its answer.
     pub fn tickle(&mut self, numbers: &[i32]) -> Result<Vec<i32>, Error> {
         Ok(match self.task.ask(Request::Tickle(numbers.to_vec()))? {
             Answer::Number(number) => vec![number],
@@ -223,7 +223,7 @@ impl Machine {
         })
     }
 
-    /// Whether `reset` spares the console.
+    /// Sets whether `reset` spares the console.
     pub fn set_no_reset(&mut self, spare: bool) -> Result<(), Error> {
         self.done(Request::NoReset(spare))
     }
@@ -239,8 +239,8 @@ impl Machine {
         }
     }
 
-    /// A message that has come, if there is one for us; others are dropped. `is_trace` says
-    /// with which tags events come.
+    /// Returns a message that has arrived for the console, and drops others. `is_trace` is true
+    /// for the tags of events.
     pub fn news(&mut self, is_trace: impl Fn(i32) -> bool) -> Result<Option<News>, Error> {
         self.task.take_in()?;
         while let Some(buffer) = self.task.intake()?.arrived.pop_front() {
@@ -282,7 +282,7 @@ impl Machine {
 
     fn unpack_int(&mut self) -> Result<i32, Error> {
         let mut number = 0i32;
-        // SAFETY: our own variable, one `int`, which nobody else uses meanwhile.
+        // SAFETY: `number` is a local `int`, and only `target` accesses it while `target` lives.
         let mut target = unsafe { Target::new(Kind::Int, (&raw mut number).cast(), 1, 1) };
         self.task.buffers.unpack(&mut target)?;
         Ok(number)
@@ -290,7 +290,8 @@ impl Machine {
 
     fn unpack_bytes(&mut self, length: i32) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; length as usize];
-        // SAFETY: our own vector of as many bytes, which nobody else uses meanwhile.
+        // SAFETY: `bytes` is a local vector of `length` bytes, and only `target` accesses it while
+        // it lives.
         let mut target = unsafe { Target::new(Kind::Byte, bytes.as_mut_ptr(), length, 1) };
         self.task.buffers.unpack(&mut target)?;
         Ok(bytes)

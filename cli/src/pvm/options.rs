@@ -33,8 +33,8 @@ const NAMES: [&str; 25] = [
     "PvmNoReset",
 ];
 
-/// What the options are. `PvmShowTids` and `PvmNoReset` have an effect on the console; the
-/// others are kept for those who look at them.
+/// The values of the options. `PvmShowTids` and `PvmNoReset` affect the console. The others are
+/// only stored.
 #[derive(Debug)]
 pub struct Options([i32; NAMES.len()]);
 
@@ -51,7 +51,7 @@ impl Options {
         Options(NAMES.map(value))
     }
 
-    /// Whether lines of output have job and task before them.
+    /// Returns true if lines of output start with job and task.
     pub fn shows_tids(&self) -> bool {
         self.0[PvmShowTids as usize - 1] != 0
     }
@@ -61,7 +61,7 @@ fn names() -> impl Iterator<Item = (i32, &'static str)> {
     (1..).zip(NAMES).filter(|(_, name)| !name.is_empty())
 }
 
-/// The option's number; or says that there is none.
+/// Returns the option's number, or prints that it does not exist.
 fn find(console: &mut Console, wanted: &str) -> Option<i32> {
     let found = names().find(|(_, name)| *name == wanted).map(|(number, _)| number);
     if found.is_none() {

@@ -93,7 +93,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
         Ok(()) => Stop::Quit,
         Err(stop) => stop,
     };
-    // The terminal is as it was, before more is said.
+    // Restores the terminal before further output.
     drop(console.input.take());
     let failed = console.has_failed();
     match stop {
@@ -119,7 +119,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
     Ok(i32::from(failed && !options.commands.is_empty()))
 }
 
-/// Enrolls with this host's daemon. Whether it was there; else it has been started.
+/// Enrolls with this host's daemon, and starts one if there is none. Returns true if it existed.
 fn attach(options: &Options) -> Result<(Machine, bool), Failure> {
     let failure = |what: String| Failure { message: what, status: 1 };
     if let Ok(machine) = Machine::enroll() {
@@ -134,7 +134,7 @@ fn attach(options: &Options) -> Result<(Machine, bool), Failure> {
     }
 }
 
-/// Starts a daemon of a session of its own, and waits until it listens. Errors: what it says.
+/// Starts a daemon in a new session, and waits until it listens. Errors: the daemon's message.
 fn start(options: &Options) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let errors = memfd_create("pvmd's errors", MemfdFlags::CLOEXEC).map_err(|e| e.to_string())?;
@@ -157,7 +157,7 @@ fn start(options: &Options) -> Result<(), String> {
     unsafe { command.pre_exec(|| rustix::process::setsid().map(drop).map_err(Into::into)) };
     let mut daemon = command.spawn().map_err(text)?;
     let mut line = String::new();
-    // It says where it listens, once it does.
+    // The daemon prints its address once it listens.
     let read = BufReader::new(daemon.stdout.take().expect("piped")).read_line(&mut line);
     if read.is_ok() && !line.trim().is_empty() {
         return Ok(());
@@ -187,9 +187,9 @@ fn serve(console: &mut Console, manner: Manner, commands: &[String]) -> Result<(
     Ok(())
 }
 
-/// Runs what standard input says.
+/// Runs the commands of standard input.
 fn read(console: &mut Console, manner: Manner) -> Result<(), Stop> {
-    console.input = Some(Input::open(console.machine.bell()));
+    console.input = Some(Input::open(console.machine.waker()));
     for number in 1.. {
         if manner == Manner::Stock {
             print!("{PROMPT}");

@@ -1,4 +1,4 @@
-//! `spawn`: starts tasks, and says where their output and trace events go.
+//! `spawn`: starts tasks, and directs their output and trace events.
 
 use std::fs::{File, OpenOptions};
 
@@ -13,7 +13,7 @@ use crate::job::{To, Traced};
 use crate::jobs::Jobs;
 use crate::machine;
 
-/// Where the user wants something that tasks produce.
+/// The destination of output or trace events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Wanted {
     Console,
@@ -34,7 +34,7 @@ struct Line {
 }
 
 impl Line {
-    /// Reads the words after `spawn`; or says what is wrong.
+    /// Reads the words after `spawn`, or returns an error message.
     fn read(words: &[String]) -> Result<Line, String> {
         let mut line = Line {
             count: 1,
@@ -79,7 +79,7 @@ impl Line {
             Some('0'..='9') if option.chars().all(|letter| letter.is_ascii_digit()) => {
                 self.count = match option.parse() {
                     Ok(count @ 1..) => count,
-                    _ => return Err(format!("-{option}: so many tasks cannot be spawned")),
+                    _ => return Err(format!("-{option}: not a valid number of tasks")),
                 };
             }
             Some('.' | 'a'..='z' | '0'..='9') => {
@@ -197,7 +197,7 @@ fn directory() -> String {
         .unwrap_or_default()
 }
 
-/// Writes what a trace begins with: when and who, and the hosts.
+/// Writes the heading of a trace: date, tracer and hosts.
 fn begin_trace(console: &mut Console, number: i32) {
     let own = console.machine.tid();
     let hosts = console.machine.hosts().unwrap_or_default();
@@ -264,8 +264,8 @@ mod tests {
         for (text, why) in [
             ("", "incorrect arg count"),
             ("-> -3", "incorrect arg count"),
-            ("-0 a", "-0: so many tasks cannot be spawned"),
-            ("-99999999999 a", "-99999999999: so many tasks cannot be spawned"),
+            ("-0 a", "-0: not a valid number of tasks"),
+            ("-99999999999 a", "-99999999999: not a valid number of tasks"),
             ("-% a", "unknown option -%"),
             ("- a", "unknown option -"),
         ] {

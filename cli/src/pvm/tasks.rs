@@ -74,7 +74,7 @@ pub fn print(console: &mut Console, task: &TaskInfo, long: bool) {
     println!("{host:>24} {tid:>8}{relatives} {:>9} {program:<12}", flags(task.flags));
 }
 
-/// What `ps` shows.
+/// The columns that `ps` shows.
 #[derive(Debug, PartialEq, Eq)]
 enum Of {
     ThisHost,

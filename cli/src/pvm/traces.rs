@@ -1,8 +1,8 @@
-//! What tracers are sent, read: records of calls, of tasks that begin and end, and the events
-//! that programs make themselves (PvmDataTrace).
+//! Reads the messages to tracers: records of calls, of tasks that begin and end, and the events
+//! that programs generate (PvmDataTrace).
 //!
-//! All is in XDR and begins with a mark of `pvmtev.h`. Who sends describes the first of a
-//! kind; later ones have their values alone, so descriptions are kept, by sender.
+//! All messages are in XDR and begin with a mark of `pvmtev.h`. A sender describes the first
+//! record of a kind. Later records have only values, so descriptions are stored by sender.
 
 use std::collections::BTreeMap;
 
@@ -32,8 +32,8 @@ pub struct Traces {
 impl Traces {
     /// Reads a message of `sender`.
     ///
-    /// Errors: NoData and BadMsg for what is none; NotFound for a record that nobody has
-    /// described.
+    /// Errors: NoData and BadMsg for a message that is no trace; NotFound for a record without a
+    /// description.
     pub fn read(&mut self, sender: Tid, bytes: &[u8]) -> Result<Vec<Record>, Error> {
         let mut words = Words(bytes);
         let mut records = Vec::new();
@@ -114,7 +114,7 @@ fn made_by_program(tid: Tid, words: &mut Words<'_>) -> Result<Record, Error> {
     Ok(Record { number, phase: Phase::Moment, name, fields })
 }
 
-/// What is left of a message in XDR.
+/// The unread rest of a message in XDR.
 struct Words<'a>(&'a [u8]);
 
 impl<'a> Words<'a> {

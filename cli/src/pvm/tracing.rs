@@ -63,7 +63,7 @@ impl std::fmt::Display for Mask {
     }
 }
 
-/// What tasks that are spawned with `-@` trace.
+/// The calls that tasks spawned with `-@` trace.
 #[derive(Debug)]
 pub struct Tracing {
     mask: Mask,
@@ -74,7 +74,7 @@ pub struct Tracing {
 }
 
 impl Tracing {
-    /// What XPVM draws, in full, at once.
+    /// Traces the events that XPVM draws, in full and without a buffer.
     pub fn new() -> Tracing {
         Tracing { mask: Mask::of(&XPVM), buffer: 0, options: PvmTraceFull }
     }
@@ -148,7 +148,7 @@ fn buffer(console: &mut Console, bytes: Option<&str>) {
     }
 }
 
-/// How much is told of each call, and its names.
+/// The levels of detail for a call, and their names.
 const DETAILS: [(i32, &str); 3] =
     [(PvmTraceFull, "full"), (PvmTraceTime, "time"), (PvmTraceCount, "count")];
 

@@ -1,6 +1,6 @@
-//! `nagaya run --domains 0-1:4,@host:4`: a space over several machines. Each machine is a `nagaya
-//! run` of its own, here or on another host, which has a domain; here they are started and waited
-//! for, and each learns what its part is.
+//! `nagaya run --domains 0-1:4,@host:4`: a space over several machines. Each machine is a separate
+//! `nagaya run` with one domain, here or on another host. This file starts them, sends each its
+//! part, and waits for them.
 
 use std::ffi::{CString, OsString};
 use std::ops::Range;
@@ -29,7 +29,7 @@ use crate::program::{self, unstarted};
 /// Most memory that all segments take as addresses: the agents keep a table by pages.
 const BYTES_MAX: u64 = 1 << 40;
 
-/// What is run on machines.
+/// The part of the job that runs on machines.
 struct Space {
     names: Vec<String>,
     ids: Vec<Range<u32>>,
@@ -104,7 +104,7 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
     match options.stdin {
         StdinChoice::All => {
             return Err(Failure::ours(
-                "--stdin all: tasks of one machine only; choose one, or none",
+                "--stdin all works on one machine only; choose one task, or none",
             ));
         }
         StdinChoice::Task(task) if task != 0 && task >= machines[0].tasks => {
@@ -172,7 +172,7 @@ fn space(options: &Options, machines: &[Machine]) -> Result<Space, Failure> {
 fn found_pools(pools: &Pools, machines: &[Machine]) -> Result<(Vec<PathBuf>, u64), Failure> {
     let hosts: Vec<&str> = machines.iter().filter_map(|it| it.host.as_deref()).collect();
     if let Some(stranger) = pools.stranger(&hosts) {
-        return Err(Failure::ours(format!("--pool: {stranger} is none of the machines")));
+        return Err(Failure::ours(format!("--pool: {stranger} is not a machine of this job")));
     }
     let paths = machines.iter().map(|it| pools.of(it.host.as_deref()).to_owned()).collect();
     Ok((paths, pool::mark().map_err(Failure::ours)?))
@@ -195,7 +195,7 @@ struct Words {
     options: Options,
 }
 
-/// Is one of the machines; what is asked of it is heard over `control`.
+/// Runs one of the machines. Its orders arrive over `control`.
 pub fn machine(control: std::io::Result<Control>) -> Result<i32, Failure> {
     let control = control.map_err(|why| Failure::ours(format!("run: no way back: {why}")));
     // Threads of ours, and of UCX, take no signal that is for tasks.
@@ -204,7 +204,7 @@ pub fn machine(control: std::io::Result<Control>) -> Result<i32, Failure> {
     let said = |_| Failure { message: String::new(), status: 125 };
     let (mut joined, options) = begin(control?).map_err(said)?;
     tasks::run(options, given, Some(&mut joined)).map_err(|failure| {
-        // Who has started us says it.
+        // The process that started this one prints the message.
         joined.refuse(failure.message);
         Failure { message: String::new(), status: failure.status }
     })
@@ -225,9 +225,11 @@ fn begin(mut control: Control) -> Result<(Joined, Options), String> {
     Ok((join::meet(control, order)?, options))
 }
 
-/// The way to who has started this process, by this descriptor, which tasks shall not have.
+/// Returns the control channel to the process that started this one. Tasks do not inherit the
+/// descriptor.
 pub fn control(descriptor: i32) -> std::io::Result<Control> {
-    // SAFETY: what we were started with, for this.
+    // SAFETY: the parent process opened this descriptor for this node, and nothing else here owns
+    // it.
     let socket = unsafe { OwnedFd::from_raw_fd(descriptor) };
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
     Control::socket(socket)

@@ -3,9 +3,9 @@
 use dsm::rendezvous::Host;
 use nagaya_server::Failure;
 
-/// Opens the place for so many tasks.
+/// Opens the address at which `tasks` tasks meet.
 pub fn meeting(tasks: u32) -> Result<Host, Failure> {
-    // As Ctrl-C does: who does not mind that is killed after a while.
+    // Ends the tasks as Ctrl-C does. A task that ignores the signal is killed after a while.
     let ends = || {
         // SAFETY: kill touches no memory; the signal is for this process, whose loop takes it.
         unsafe { libc::kill(libc::getpid(), libc::SIGINT) };

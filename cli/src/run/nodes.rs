@@ -1,6 +1,6 @@
 //! `nagaya run --nodes K`: a job over several address spaces of one machine. Each node is a
-//! `nagaya run` of its own, which has a part of the tasks; here they are started, signalled
-//! and waited for.
+//! separate `nagaya run` with a part of the tasks. This file starts the nodes, forwards signals to
+//! them and waits for them.
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -31,7 +31,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
         )));
     }
     if options.stdin == StdinChoice::All {
-        return Err(Failure::ours("--stdin all: one node's tasks only; choose one task, or none"));
+        return Err(Failure::ours("--stdin all works on one node only; choose one task, or none"));
     }
     let shares = shares(options.nodes as usize, options.bind)?;
     let signals = Signals::block().map_err(unstarted)?;
@@ -60,7 +60,7 @@ pub fn run(options: &Options) -> Result<i32, Failure> {
     Ok(wait(&signals, &mut children, options.kill_on_bad_exit))
 }
 
-/// What a node's `nagaya run` is started with.
+/// Returns the arguments of a node's `nagaya run`.
 fn arguments(options: &Options, node: u32, part: &Part, tasks: u32) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = vec!["run".into(), "-n".into(), tasks.to_string().into()];
     let mut option = |name: &str, value: OsString| arguments.extend([name.into(), value]);
@@ -110,7 +110,7 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
             Some(since) => signals.next_within(NODE_KILL_AFTER.saturating_sub(since.elapsed())),
         };
         let Some((signal, from_terminal)) = next else {
-            // They would have ended themselves by now: somebody has stopped them.
+            // A node that still runs has been stopped: running nodes would have ended by now.
             signal_all(children, libc::SIGKILL);
             interrupted = None;
             continue;
@@ -118,7 +118,7 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
         if signal == libc::SIGINT {
             interrupted.get_or_insert_with(Instant::now);
         }
-        // The terminal has told the nodes itself: they are in our process group.
+        // The terminal has sent the signal to the nodes, which are in this process group.
         if signal != libc::SIGCHLD && !from_terminal {
             signal_all(children, signal);
         }
@@ -127,7 +127,7 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
             let Some(child) = place else { continue };
             let status = match child.try_wait() {
                 Ok(Some(status)) => {
-                    // Its tasks have gone with it, and could not say why.
+                    // The node's tasks ended with it, so they could not report the reason.
                     if let Some(signal) = status.signal() {
                         let pid = child.id();
                         let _ = writeln!(

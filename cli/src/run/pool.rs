@@ -9,7 +9,7 @@ use ::cluster::pool;
 use ::fcp::error::WindowError;
 use ::fcp::memory::{Kind, Memory};
 
-/// Where machines find it.
+/// The path of the pool on each machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pools {
     /// On all others.

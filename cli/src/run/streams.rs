@@ -31,7 +31,7 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// Whether it could be printed.
+    /// Prints the text. Returns false if that failed.
     fn print(&self, text: Vec<u8>) -> bool {
         match (&self.over, self.stream) {
             (Some(over), stream) => {

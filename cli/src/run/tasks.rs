@@ -46,7 +46,7 @@ impl Given {
     }
 }
 
-/// Runs the tasks of this process, which is one of several machines if `joined` says so; returns
+/// Runs the tasks of this process, which is one of several machines if `joined` is given. Returns
 /// the first failing status of all machines, or 0.
 pub fn run(
     mut options: Options,
@@ -223,7 +223,7 @@ struct Tasks<'a> {
     null: File,
 }
 
-/// The descriptors of one task, and what serves them here.
+/// The descriptors of one task, and the objects in this process that serve them.
 struct Streams {
     /// Ours and the task's.
     fds: Vec<(RawFd, RawFd)>,
@@ -255,7 +255,7 @@ impl<'a> Tasks<'a> {
         Ok(Self { options, given, ids, part, over, null })
     }
 
-    /// Whether this is not the first of several machines, which prints the output of all tasks.
+    /// Returns true if this is one of several machines and not the first, which prints all output.
     fn is_far(&self) -> bool {
         self.ids.start > 0
     }
@@ -310,7 +310,8 @@ impl<'a> Tasks<'a> {
         environment
     }
 
-    /// The descriptors of a task: ours, but for standard input and output where options say so.
+    /// Returns the descriptors of a task: those of this process, except where options choose
+    /// others for standard input and output.
     fn streams(&self, id: u32) -> Result<Streams, Failure> {
         let new_pipe = || pipe().map_err(|e| Failure::ours(format!("pipe: {e} (raise ulimit -n)")));
         let own = self.given.fds.iter().filter(|_| !self.is_far());

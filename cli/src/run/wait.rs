@@ -65,7 +65,7 @@ pub fn wait(server: &mut Server, options: &Options, over: Option<&Cluster>) -> i
                 }
                 interrupted = Some(Instant::now());
             }
-            // The terminal has told the tasks itself: they are in our process group.
+            // The terminal has sent the signal to the tasks, which are in this process group.
             if !from_terminal {
                 all(server, signal);
             }

@@ -1,8 +1,8 @@
 //! Measures this machine for the simulator: messages through the fabric between two processes,
-//! pages through the pager, copies and comparisons, and the programs' inner loops.
+//! pages through the pager, copies and comparisons, and the inner loops of the programs.
 //!
-//! Everything spins, as the driver does where processors are free, but where it is measured
-//! how long a thread takes that sleeps. Of each time the median is taken.
+//! Both sides spin, as the driver does on free processors. Only the measurement of the wake-up
+//! time sleeps. Each result is a median.
 
 use std::env::current_exe;
 use std::hint::black_box;
@@ -51,7 +51,7 @@ pub fn measure() -> Result<Cluster, Failure> {
     let compute = kernels::measure();
     let cluster = Cluster {
         name: "this machine".to_string(),
-        about: "measured by nagaya sim --calibrate: the network is what UCX makes of a \
+        about: "measured by nagaya sim --calibrate: the network is a UCX \
                 connection between two processes here"
             .to_string(),
         cores: cores(),
@@ -77,8 +77,8 @@ fn fabric(id: u64, secret: &Secret) -> Result<Fabric, Failure> {
     Fabric::new(id, secret).map_err(|why| failure("the network", why))
 }
 
-/// The next message, and how long it took to take it in when it was there. Who sleeps does so
-/// as soon as there is none.
+/// Returns the next message and the time to receive it once it was available. If `sleeps`, the
+/// thread sleeps as soon as no message is available.
 fn message(fabric: &mut Fabric, sleeps: bool) -> Result<(Peer, Vec<u8>, u64), Failure> {
     let begin = Instant::now();
     loop {
@@ -104,7 +104,7 @@ fn message(fabric: &mut Fabric, sleeps: bool) -> Result<(Peer, Vec<u8>, u64), Fa
     }
 }
 
-/// How the other side waits: a message of one byte says so.
+/// The wait mode of the other side. A message of one byte selects it.
 #[derive(Clone, Copy, PartialEq)]
 enum Waits {
     Spinning,
@@ -113,12 +113,12 @@ enum Waits {
     Busy,
 }
 
-/// The other side: sends back what comes, until it is told to end.
+/// The other side: echoes each message until it receives the end.
 pub fn echo() -> Result<i32, Failure> {
     let mut secret = String::new();
     std::io::stdin().read_line(&mut secret).map_err(|why| failure("the secret", why))?;
     let secret = hex::decode(secret.trim()).and_then(|bytes| bytes.try_into().ok());
-    let secret = secret.ok_or_else(|| failure("the secret", "it is none"))?;
+    let secret = secret.ok_or_else(|| failure("the secret", "malformed"))?;
     let mut fabric = fabric(2, &Secret::new(secret))?;
     println!("{}", hex::encode(fabric.address()));
     let _ = std::io::stdout().flush();
@@ -198,7 +198,7 @@ fn network() -> Result<(Network, Waking), Failure> {
     let [waiting_ns, computing_ns] = [round(64, Waits::Sleeping)?[0], round(64, Waits::Busy)?[0]]
         .map(|woken| 2 * woken.saturating_sub(way));
     let more = (SIZES[1] - SIZES[0]) as f64;
-    // What the two do at the same time counts once: together it must be the whole way.
+    // Work that both sides do at the same time counts once: the sum must be the whole path.
     let busy = (send_ns + receive_ns).max(way);
     let (send_ns, receive_ns) = (send_ns * way / busy, receive_ns * way / busy);
     let network = Network {
@@ -222,7 +222,7 @@ fn memory() -> Result<Memory, Failure> {
 fn faults() -> Result<[u64; 3], Failure> {
     const PAGES: u64 = 512;
     let fail = |why| failure("pages", why);
-    // Where nothing of ours lies.
+    // An address range without mappings of Nagaya.
     let place = Place { start: 0x6a00_0000_0000, page_bytes: PAGE };
     // It stays until the command ends: if something fails, the thread below is still there.
     let mut region = ManuallyDrop::new(Region::new(place, Stops::All).map_err(fail)?);

@@ -21,7 +21,7 @@ pub fn plot(
     let (mut speedups, mut messages) = (Vec::new(), Vec::new());
     for ((_, runs), look) in programs.iter().zip(looks) {
         let one = runs.iter().find(|run| run.nodes == 1).ok_or_else(|| {
-            Failure::ours("--plot: speed-ups are against one node: give 1 among --nodes")
+            Failure::ours("--plot needs one node for comparison; add 1 to --nodes")
         })?;
         let times = |run: &Outcome| one.time_ns as f64 / run.time_ns.max(1) as f64;
         let speedup = |run: &Outcome| (log2(tasks(run)), times(run) * f64::from(one.tasks));

@@ -1,4 +1,4 @@
-//! `nagaya span --report`: what nodes have counted, for people, or for other programs as JSON.
+//! `nagaya span --report`: prints the counters of the nodes as text, or as JSON for programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -14,15 +14,15 @@ use span::report::{Access, Area, Counts, Page, Placed, Report, Thread, What, Why
 
 use crate::symbols::{Symbols, short};
 
-/// How many there are of what there may be many of.
+/// Maximum number of lines of long lists.
 const PAGES: usize = 8;
 const THREADS: usize = 16;
 const CALLS: usize = 5;
 const PLACES: usize = 4;
 const PLACED: usize = 16;
-/// How often a page goes back and forth, at least, to be named.
+/// Minimum number of moves of a page between nodes for the report to name it.
 const BOUNCES: u64 = 10;
-/// What the estimate is made for.
+/// Node counts of the estimate.
 const NODES: [u32; 5] = [1, 2, 4, 8, 16];
 
 /// A report that is to come.
@@ -47,7 +47,7 @@ impl Wanted {
         Ok(Self { memory: memory.into(), to: to.to_owned(), file })
     }
 
-    /// Where the origin, a child of ours, writes what was counted.
+    /// Returns the file to which the origin, a child process, writes its counters.
     pub fn path(&self) -> Vec<u8> {
         format!("/proc/{}/fd/{}", std::process::id(), self.memory.as_raw_fd()).into_bytes()
     }
@@ -221,7 +221,8 @@ struct Shared<'a> {
 }
 
 impl Shared<'_> {
-    /// How often it came again to a node that had it before, or had to be written anew.
+    /// Returns the number of times that the page returned to a node, or that its write access was
+    /// renewed.
     fn bounces(&self) -> u64 {
         let stops = |page: &Page| (page.reads + page.writes).saturating_sub(1);
         let all = self.of.iter().map(|(_, page)| stops(page).min(page.came + page.writes));
@@ -256,7 +257,7 @@ fn bouncing(text: &mut String, report: &Report) {
 fn page_lines(text: &mut String, report: &Report, page: &Shared, symbols: &mut Symbols) {
     let place = report.area(page.address).map_or("memory", |area| kind(area));
     line!(text, "  {:#x} ({place}): {} times", page.address, page.bounces());
-    // What each node uses of it: variables, or addresses where there is no name.
+    // The variables that each node uses, or addresses without a name.
     let mut used: BTreeMap<String, BTreeSet<usize>> = BTreeMap::new();
     for (node, of) in &page.of {
         let mut places: BTreeMap<(String, bool, String), u64> = BTreeMap::new();
@@ -286,7 +287,7 @@ fn page_lines(text: &mut String, report: &Report, page: &Shared, symbols: &mut S
         let second = second.expect("there is another node");
         line!(
             text,
-            "    false sharing: node {} uses {}, node {} {}; pages of their own would stop that",
+            "    false sharing: node {} uses {}, node {} {}; separate pages would avoid that",
             first.1,
             first.0,
             second.1,
@@ -342,7 +343,7 @@ fn code(report: &Report, access: &Access, symbols: &mut Symbols) -> String {
 
 fn estimate_lines(text: &mut String, report: &Report) {
     if let Some(Placed { nodes, .. }) = report.placed.first() {
-        // What was counted is of different places.
+        // The counters of different places.
         line!(
             text,
             "would this program scale? no: threads were packed on {}, since they waited for other \
@@ -356,8 +357,8 @@ fn estimate_lines(text: &mut String, report: &Report) {
     if is_known {
         line!(
             text,
-            "estimate, if a page and a call took as long as here, and what threads want were as \
-             often elsewhere as it can be:"
+            "estimate, if pages and calls took as long as here, and were elsewhere as often as \
+             possible:"
         );
         for Estimate { nodes, seconds, speedup, .. } in &all {
             line!(text, "  {}: {seconds:.3} s, {speedup:.2} times", many(*nodes as usize, "node"));
@@ -369,7 +370,7 @@ fn estimate_lines(text: &mut String, report: &Report) {
 /// The answer in a line.
 fn verdict(all: &[Estimate], is_known: bool) -> String {
     if !is_known {
-        return "run it with --nodes 2: on one node nothing moves".to_owned();
+        return "run the program with --nodes 2: on one node no page moves".to_owned();
     }
     let best = all.iter().fold(
         &all[0],
@@ -379,8 +380,8 @@ fn verdict(all: &[Estimate], is_known: bool) -> String {
     );
     let hindered = all.iter().find(|it| it.nodes > best.nodes).unwrap_or(best);
     let why = match hindered.bound {
-        Bound::Computing => "it computes, and little else",
-        Bound::Threads => "it has not more threads",
+        Bound::Computing => "it mostly computes",
+        Bound::Threads => "it has no more threads",
         Bound::OneThread => "one thread computes longer than the others",
         Bound::Pages => "threads wait for pages of other nodes",
         Bound::Calls => "its threads make many system calls, which the origin makes",
@@ -425,7 +426,7 @@ mod tests {
     fn the_report_tells_if_a_program_would_scale() {
         let text = text(&report(0));
         assert!(
-            text.contains("yes, to 2 nodes (2.0 times); then: it has not more threads"),
+            text.contains("yes, to 2 nodes (2.0 times); then: it has no more threads"),
             "{text}"
         );
         assert!(text.contains("write 40, read 3"), "{text}");

@@ -459,7 +459,7 @@ fn wrong_words_get_one_line_each_and_the_rest_goes_on() {
     let output = ours.script("spawn -0 a\nspawn -% a\nkill -c\n").ok();
     assert_eq!(
         output,
-        "-0: so many tasks cannot be spawned (line 1; help spawn)\n\
+        "-0: not a valid number of tasks (line 1; help spawn)\n\
          unknown option -% (line 2; help spawn)\nincorrect arg count (line 3; help kill)\n"
     );
     let output = ours.console(&[]).stdin(b"echo a\n\xff\n".as_slice()).run();
