@@ -1,5 +1,5 @@
-//! What we ask of UCX where the user has not: each setting is UCX's own, and its environment
-//! variable (`UCX_` and the name) wins.
+//! Defaults for UCX's settings. The environment variable of a setting (`UCX_` and its name) takes
+//! precedence.
 
 use std::ffi::CString;
 use std::ptr::null;
@@ -9,7 +9,7 @@ use crate::ucp::{UCS_OK, Ucp, ucp_config};
 
 /// Name, value, and why.
 const DEFAULTS: &[(&str, &str)] = &[
-    // UCX prints on standard output, the program's own. What goes wrong, our events say.
+    // UCX prints on standard output, which belongs to the program. Events report failures.
     ("LOG_LEVEL", "fatal"),
     // Peers are on other nodes; and where they are other containers of this one, UCX may
     // think that they share memory when they do not.
@@ -21,19 +21,19 @@ const DEFAULTS: &[(&str, &str)] = &[
     ("KEEPALIVE_INTERVAL", "5s"),
 ];
 
-/// How much TCP sends at once. What a receiver takes must not be less than what anybody sends,
-/// so it is both or none, and who sets one sets it on all hosts.
+/// Segment size of TCP. A receive segment must not be smaller than any sender's, so both are set
+/// or neither, and a user who sets one must set it on all hosts.
 const SEGMENTS: [(&str, &str); 2] = [("TCP_TX_SEG_SIZE", "256K"), ("TCP_RX_SEG_SIZE", "256K")];
 
-/// Where TCP is all there is. Up to a segment, a message is sent from where it lies as far as
-/// the socket takes it, and the rest is copied; longer ones are announced. In our measurements
-/// 64 KiB then take 11 µs, with UCX's own settings 28 µs, and 1 MiB take no longer. To send
-/// several segments without a copy (`ZCOPY`) is slower, and not safe: when the peer dies in
-/// the middle, UCX (1.22 at least) completes such a send twice, and where its assertions are
-/// compiled in, as in Debian, aborts.
+/// Settings if TCP is the only transport. A message up to a segment is sent from its buffer as far
+/// as the socket accepts it, and the rest is copied. Longer ones are announced. In our
+/// measurements 64 KiB then take 11 µs, with UCX's own settings 28 µs, and 1 MiB takes no longer.
+/// Sending several segments without a copy (`ZCOPY`) is slower, and not safe. If the peer dies
+/// during such a send, UCX (1.22 at least) completes it twice, and aborts if its assertions are
+/// compiled in, as in Debian.
 const DEFAULTS_TCP: &[(&str, &str)] = &[("RNDV_THRESH", "256K"), ("ZCOPY_THRESH", "inf")];
 
-/// Where the kernel lists the devices that can do better than TCP.
+/// The kernel's directory of devices that are faster than TCP.
 const RDMA_DEVICES: &str = "/sys/class/infiniband";
 
 /// UCX's configuration, released when dropped.

@@ -1,5 +1,5 @@
-//! How interfaces of C libraries are declared by hand here: macros that also list what they
-//! have declared, for a test to compare with the libraries' own headers.
+//! Macros for hand-written declarations of C interfaces. They also list their declarations, so
+//! that a test can compare them with the libraries' headers.
 
 macro_rules! opaque {
     ($($name:ident)*) => {$(

@@ -1,4 +1,4 @@
-//! Why a call of ours fails: one line that says what, where, and what to do.
+//! Errors of this crate: one line with the failure, its place, and the remedy.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ pub enum FabricError {
     Missing(&'static str),
     /// UCX refuses.
     Ucx {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
         /// UCX's word for why.
         why: &'static str,
     },
-    /// What should be an address is none.
+    /// An address that is malformed.
     Address,
-    /// An address of somebody who has another secret.
+    /// An address of a fabric with another secret.
     Secret,
     /// One's own address.
     Oneself,

@@ -1,4 +1,4 @@
-//! What a fabric tells its user.
+//! The events that a fabric reports to its user.
 
 use std::ptr::NonNull;
 
@@ -9,7 +9,7 @@ use slotmap::DefaultKey;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Peer {
     pub(crate) key: DefaultKey,
-    /// What the other fabric is called.
+    /// The identifier of the other fabric.
     pub id: u64,
 }
 
@@ -17,7 +17,7 @@ pub struct Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SendId(pub(crate) u64);
 
-/// What has happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event {
     /// A connection stands: one that we asked for, or one that the other asked for. Both
@@ -25,36 +25,37 @@ pub enum Event {
     Connected(Peer),
     /// A message has come. Those of one peer come in the order in which they were sent.
     Message {
-        /// Who has sent it.
+        /// The sender.
         from: Peer,
         /// The header that was given to `send`.
         header: Vec<u8>,
         /// The payload that was given to `send`.
         payload: Vec<u8>,
     },
-    /// As `Message`, whose payload lies where [`Fabric::place_with`](crate::fabric::Fabric)
-    /// has said.
+    /// As `Message`, with the payload at the place that
+    /// [`Fabric::place_with`](crate::fabric::Fabric) selected.
     Placed {
-        /// Who has sent it.
+        /// The sender.
         from: Peer,
         /// The header that was given to `send`.
         header: Vec<u8>,
-        /// Where it lies.
+        /// The address of the payload.
         at: NonNull<u8>,
         /// Its length.
         bytes: usize,
     },
-    /// The payload is no longer needed; that it has come is not said.
+    /// The fabric no longer needs the payload. This does not mean that it has arrived.
     Sent(SendId),
     /// The payload is no longer needed, since the peer is gone. The message may have come.
     Unsent(SendId),
     /// The peer has closed the connection, or has answered our `close`; all that it had sent
     /// before has come.
     Closed(Peer),
-    /// The connection has broken. The last event of a peer, as `Closed` is: no memory is
-    /// used for it any more, but what `Sent` and `Unsent` have still to name after `Closed`.
+    /// The connection has failed. This is the last event of a peer, as `Closed` is. Afterwards no
+    /// memory is used for it, except the payloads for which `Sent` or `Unsent` is still due after
+    /// `Closed`.
     Lost {
-        /// Which.
+        /// The peer.
         peer: Peer,
         /// Why: a line's end.
         why: String,
@@ -64,20 +65,20 @@ pub enum Event {
 // SAFETY: the user's memory, which no thread is bound to.
 unsafe impl Send for Event {}
 
-/// What became of a message at once.
+/// The immediate result of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sending {
     /// The payload is no longer needed. No event will follow.
     Done,
-    /// An event will say that it is `Sent` or `Unsent`.
+    /// A later event `Sent` or `Unsent` reports the result.
     Pending(SendId),
 }
 
-/// What came that nobody may have sent: how often.
+/// Counters of dropped messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Not of our format.
     pub malformed: u64,
-    /// Not from who holds the secret, not for us, not of this connection, or said before.
+    /// Messages without the secret's proof, for another receiver or connection, or repeated.
     pub unauthenticated: u64,
 }

@@ -1,14 +1,14 @@
-//! The fabric itself: one's own address, peers, messages, events.
+//! The fabric: own address, peers, messages, events.
 //!
-//! **How a connection begins.** `connect` says *hello* with one's own address and a fresh
-//! number; the other answers *welcome* with its own; *ready* answers that. Then each knows
-//! that the other holds the secret and is there now, and messages flow; those that were sent
-//! before have waited. Where both call at once, both hellos are answered, and the two ways
-//! are one connection.
+//! **Start of a connection.** `connect` sends a *hello* with its address and a fresh random
+//! number. The other side answers with a *welcome* that has its own number, and *ready* answers
+//! that. Now each side knows that the other holds the secret and is present. Messages that were
+//! sent before then go out. If both sides connect at once, both hellos are answered, and the two
+//! endpoints form one connection.
 //!
-//! **How it ends.** `close` says *bye* after all that was sent before, and the other answers:
-//! then both have all that was sent. When a process dies, the kernel resets its TCP
-//! connections, and UCX tells; when a host dies, keepalive finds out.
+//! **End of a connection.** `close` sends *bye* after all earlier messages, and the other side
+//! answers. Then both have all messages. When a process dies, the kernel resets its TCP
+//! connections, which UCX reports. When a host dies, keepalive detects that.
 
 mod ending;
 mod handshake;
@@ -32,15 +32,15 @@ use crate::wire::{Address, Kind, USER_HEADER_BYTES_MAX};
 use crate::worker::Worker;
 use sync::wait::WaitPolicy;
 
-/// How long a peer may take to answer a hello or a welcome.
+/// Time limit for a peer to answer a hello or a welcome.
 pub const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// How many unfinished connections others may have with us.
+/// Maximum number of unfinished connections that others have started.
 pub const ANSWERING_MAX: usize = 1024;
 
-/// Rounds of UCX's work without an event. Where it lacks memory, it begins again and again.
+/// Maximum rounds of progress without an event. If UCX lacks memory, it retries without end.
 const ROUNDS_MAX: usize = 256;
 
-/// How often connections are looked after.
+/// Interval of the checks of connections.
 const TEND: Duration = Duration::from_secs(1);
 
 /// A place in the network, for one thread at a time.
@@ -54,7 +54,7 @@ pub struct Fabric {
     /// Sends under way: on which connection, and the user's name for it.
     sends: SlotMap<DefaultKey, (DefaultKey, u64)>,
     events: VecDeque<Event>,
-    /// UCX has said that it has nothing more to do.
+    /// UCX has reported that it has no more work.
     is_idle: bool,
     dropped: Dropped,
     last_send: u64,
@@ -98,7 +98,7 @@ impl Fabric {
         })
     }
 
-    /// What others need in order to connect: some hundred bytes, to be handed over by other
+    /// Returns the address by which others connect, of some hundred bytes. It is passed by other
     /// means: PMIx, a file, a pipe.
     pub fn address(&self) -> &[u8] {
         &self.address
@@ -109,7 +109,7 @@ impl Fabric {
         self.id
     }
 
-    /// What came and was dropped.
+    /// Returns the counters of dropped messages.
     pub fn dropped(&self) -> Dropped {
         self.dropped
     }
@@ -161,14 +161,14 @@ impl Fabric {
         }
     }
 
-    /// Lets the user choose where payloads go, so that a large one arrives without a copy at
-    /// its last place: it is asked when a message is announced, which may be before those
-    /// sent earlier are whole. Where it names a place, [`Event::Placed`] says that the payload
-    /// is there.
+    /// Sets the function that selects the place of a payload, so that a large one arrives there
+    /// without a copy. It is called when a message is announced, possibly before earlier messages
+    /// are complete. If it returns a place, [`Event::Placed`] reports that the payload has arrived
+    /// there.
     ///
     /// # Safety
-    /// So many bytes can be written at the place, and nobody uses them, until `Placed` says so,
-    /// or the peer is `Lost`, or the fabric is dropped.
+    /// The place must be writable for the payload's length, and nothing else may use it, until
+    /// `Placed` is reported, or the peer is `Lost`, or the fabric is dropped.
     pub unsafe fn place_with(&mut self, place: Box<Place>) {
         self.place = Some(place);
     }
@@ -178,8 +178,8 @@ impl Fabric {
         !self.sends.is_empty() || self.sessions.values().any(|session| !session.queue.is_empty())
     }
 
-    /// Ends a connection after all that was sent on it. [`Event::Closed`] says when the other
-    /// has it all.
+    /// Ends a connection after all messages that were sent on it. [`Event::Closed`] reports that
+    /// the other side has them.
     pub fn close(&mut self, peer: Peer) {
         let Some(session) = self.sessions.get_mut(peer.key) else { return };
         match session.phase {
@@ -197,13 +197,13 @@ impl Fabric {
         }
     }
 
-    /// Ends a connection at once, whatever is under way on it: the peer will be `Lost`.
+    /// Ends a connection at once, with all operations in flight. The peer will be `Lost`.
     pub fn abandon(&mut self, peer: Peer) {
         self.reset(peer.key);
         self.lose(peer.key, "abandoned".to_owned());
     }
 
-    /// What has happened next, if anything has: never waits.
+    /// Returns the next event, if there is one. Never waits.
     pub fn poll(&mut self) -> Option<Event> {
         if self.events.is_empty() {
             self.progress();
@@ -211,8 +211,8 @@ impl Fabric {
         self.events.pop_front()
     }
 
-    /// Lets UCX work until there are events or it has nothing to do, but not for long; whether
-    /// there are events.
+    /// Lets UCX make progress until there are events or no work, for a limited time. Returns true
+    /// if there are events.
     pub fn progress(&mut self) -> bool {
         for _ in 0..ROUNDS_MAX {
             self.is_idle = !self.worker.progress();
@@ -252,19 +252,19 @@ impl Fabric {
             let until = self.deadline().map_or(end, |deadline| deadline.min(end));
             let left = Timespec::try_from(until.saturating_duration_since(now)).ok();
             let mut fds = [PollFd::from_borrowed_fd(self.descriptor(), PollFlags::IN)];
-            // Interrupted or not, we look again.
+            // The loop polls again, also after an interrupt.
             let _ = poll(&mut fds, left.as_ref());
         }
     }
 
     /// Becomes readable when there may be something to [`poll`](Self::poll), once
-    /// [`arm`](Self::arm) has said yes. For poll(2) and epoll(7); nobody reads from it.
+    /// [`arm`](Self::arm) has returned true. It is for poll(2) and epoll(7), and is never read.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.worker.descriptor()
     }
 
-    /// Before one sleeps on the descriptor: whether one may. If not, there is something to
-    /// poll. One must also wake at the [`deadline`](Self::deadline).
+    /// Prepares the descriptor for a sleep on it. Returns false if there is something to poll. The
+    /// sleep must also end at the [`deadline`](Self::deadline).
     pub fn arm(&mut self) -> Result<bool, FabricError> {
         if self.events.is_empty() && !self.is_idle {
             self.progress();

@@ -1,8 +1,8 @@
-//! What UCX's callbacks note: they decide nothing, and touch nothing else.
+//! UCX's callbacks. They only record events, decide nothing, and touch nothing else.
 //!
-//! UCX calls back from inside its own calls. What happened is put into an [`Inbox`], which the
-//! worker reads afterwards. What UCX may still read or write (headers, payloads, places to
-//! receive into) lives in an [`Operation`] until UCX says that it is complete.
+//! UCX calls back from inside its own functions. A callback puts its event into an [`Inbox`],
+//! which the worker reads afterwards. Memory that UCX may still read or write (headers, payloads,
+//! receive buffers) belongs to an [`Operation`] until UCX reports its completion.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,22 +14,22 @@ use slotmap::DefaultKey;
 use crate::payload::Payload;
 use crate::ucp::*;
 
-/// What has happened.
+/// An event of the worker.
 pub enum Happened {
     /// An active message has come.
     Came {
         /// All of its header.
         header: Vec<u8>,
-        /// What comes with it.
+        /// The payload.
         data: Data,
     },
-    /// A send is complete: what `send` was given, and whether it failed.
+    /// A send is complete: the tag of `send`, and its status.
     Sent(u64, ucs_status_t),
-    /// A receipt is complete: what `receive` was given, and the landing if it did not fail.
+    /// A receive is complete: the tag of `receive`, and the landing unless it failed.
     Received(u64, Option<Landing>),
-    /// An endpoint has failed: what `connect` was given.
+    /// An endpoint has failed: the tag of `connect`.
     Failed(u64, ucs_status_t),
-    /// An endpoint is closed: what `connect` was given.
+    /// An endpoint is closed: the tag of `connect`.
     Closed(u64),
     /// All is out.
     Flushed,
@@ -49,21 +49,21 @@ pub struct There {
     pub descriptor: *mut c_void,
     /// Length.
     pub bytes: usize,
-    /// Whether they are still with the sender.
+    /// True if the data are still at the sender.
     pub announced: bool,
 }
 
-/// Where data go.
+/// The destination of data.
 #[derive(Debug)]
 pub enum Landing {
-    /// Memory of our own.
+    /// Owned memory.
     Bytes(Vec<u8>),
-    /// Memory of the user's, who says that so many bytes may be written there.
+    /// The user's memory, and its length. `Fabric::place_with` requires that it is writable.
     Place(NonNull<u8>, usize),
 }
 
 impl Landing {
-    /// Where it begins, and its length in bytes.
+    /// Returns the start and the length in bytes.
     pub fn extent(&mut self) -> (*mut u8, usize) {
         match self {
             Self::Bytes(bytes) => (bytes.as_mut_ptr(), bytes.len()),
@@ -75,18 +75,18 @@ impl Landing {
 // SAFETY: memory that no thread is bound to.
 unsafe impl Send for Landing {}
 
-/// Which endpoint has failed: the error handler's argument.
+/// Identifies an endpoint that has failed: the error handler's argument.
 pub struct Failure {
     /// The worker's.
     pub inbox: *const Inbox,
-    /// What `connect` was given.
+    /// The tag of `connect`.
     pub tag: u64,
 }
 
-/// What has happened and was not handled yet.
+/// Events that are not handled yet.
 pub type Inbox = RefCell<VecDeque<Noted>>;
 
-/// What callbacks note.
+/// A record of a callback.
 pub enum Noted {
     /// For the worker's user.
     Happened(Happened),
@@ -94,13 +94,13 @@ pub enum Noted {
     Complete(DefaultKey, ucs_status_t),
 }
 
-/// What UCX is busy with, and the memory that it uses for it.
+/// An operation of UCX in flight, and the memory that it uses.
 pub struct Operation {
     /// The worker's.
     pub inbox: *const Inbox,
     /// The worker's name for it.
     pub key: DefaultKey,
-    /// What it is.
+    /// Its kind.
     pub work: Work,
 }
 
@@ -124,7 +124,7 @@ pub extern "C" fn came(
 ) -> ucs_status_t {
     let copy = |start: *const c_void, bytes: usize| match bytes {
         0 => Vec::new(),
-        // SAFETY: UCX says that so many bytes are there, until we return.
+        // SAFETY: UCX guarantees `bytes` bytes at `start` until this callback returns.
         _ => unsafe { std::slice::from_raw_parts(start.cast::<u8>(), bytes) }.to_vec(),
     };
     // SAFETY: UCX's, while we are called.

@@ -1,13 +1,13 @@
-//! Which launcher has started this process: read from the variables that launchers set.
+//! Detects the launcher of this process from the variables that launchers set.
 //!
-//! A launcher offers its processes an interface by which they find each other: PMIx (Open MPI,
+//! A launcher provides an interface by which its processes exchange addresses: PMIx (Open MPI,
 //! PRRTE, `srun --mpi=pmix`), or PMI-1 over an inherited socket or a port (Hydra of MPICH and
 //! Intel MPI, `srun --mpi=pmi2`, Flux). A process that is one of several and has no such interface
-//! must not take itself for a job of one: [`Started::Unformed`].
+//! must not create a job of one process: [`Started::Unformed`].
 
 use std::os::fd::BorrowedFd;
 
-/// How this process was started.
+/// The way in which this process was started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Started {
     /// By no launcher, or as the only process of its job.
@@ -20,7 +20,7 @@ pub enum Started {
     Unformed(String),
 }
 
-/// Where PMI-1 is spoken.
+/// The channel of PMI-1.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Contact {
     /// On an inherited socket. The launcher has set rank and size, too.
@@ -32,7 +32,7 @@ pub enum Contact {
         /// `PMI_SIZE`.
         size: u32,
     },
-    /// At a TCP port, where the launcher tells rank and size.
+    /// At a TCP port, where the launcher sends rank and size.
     Port {
         /// `PMI_PORT`, as `HOST:PORT`.
         address: String,
@@ -41,8 +41,8 @@ pub enum Contact {
     },
 }
 
-/// Variables that hold the number of processes, who sets them, and what makes the processes
-/// find each other. PMI's own are looked at before.
+/// Variables with the number of processes, the launcher that sets them, and the option that
+/// enables an exchange. PMI's variables take precedence.
 const SIZES: &[(&str, &str, &str)] = &[
     ("SLURM_STEP_NUM_TASKS", "srun", "use srun --mpi=pmix or --mpi=pmi2"),
     ("OMPI_COMM_WORLD_SIZE", "Open MPI's launcher", "keep PMIX_NAMESPACE in the environment"),
@@ -51,8 +51,8 @@ const SIZES: &[(&str, &str, &str)] = &[
     ("MV2_COMM_WORLD_SIZE", "MVAPICH's launcher", "use a launcher with PMIx or PMI-1"),
 ];
 
-/// Variables that hold the number of a process: one above 0 is a process of several, even where no
-/// number of processes is told.
+/// Variables with the rank of a process. A rank above 0 means several processes, also if their
+/// number is unknown.
 const RANKS: &[&str] = &[
     "PMI_RANK",
     "PMIX_RANK",
@@ -70,12 +70,12 @@ const ALONE: &str = "or start jobs of one process by `nagaya run -n 1 PROGRAM`";
 type Variable<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 impl Started {
-    /// As this process's environment says.
+    /// Reads the environment of this process.
     pub fn of_environment() -> Self {
         Self::of(&|name| std::env::var(name).ok(), &is_socket)
     }
 
-    /// As the variables say; `is_socket` says whether a descriptor is a socket.
+    /// Evaluates the variables. `is_socket` returns true if a descriptor is a socket.
     fn of(variable: Variable<'_>, is_socket: &dyn Fn(i32) -> bool) -> Self {
         let given = |name: &str| variable(name).filter(|value| !value.is_empty());
         let number = |name: &str| given(name)?.trim().parse::<u32>().ok();
@@ -112,7 +112,7 @@ impl Started {
                  open, {ALONE}"
             ));
         }
-        // A process of a job with PMI that has one process, whatever has started the launcher.
+        // A PMI job with one process, whatever launcher surrounds it.
         if number("PMI_SIZE").is_some() {
             return Self::Alone;
         }
@@ -138,8 +138,8 @@ impl Started {
     }
 }
 
-/// Names this process among all that launchers have started: equal for a process and what it
-/// starts itself, different once a launcher in between has started processes of its own.
+/// Returns a name of this process among all launched processes. A process and its children share
+/// the name, unless a launcher in between has started processes.
 pub fn identity() -> String {
     identity_of(&|name| std::env::var(name).ok(), &peer_pid)
 }

@@ -1,5 +1,5 @@
-//! Messages between nodes: UCX carries them, each side proves to the other that it holds the
-//! secret, and who waits sleeps in poll(2).
+//! Messages between nodes. UCX carries them, each side proves to the other that it holds the job's
+//! secret, and a waiting thread sleeps in poll(2).
 //!
 //! ```no_run
 //! # fn address_of_another() -> Vec<u8> { unimplemented!() }
@@ -19,29 +19,29 @@
 //! # Ok::<(), net::error::FabricError>(())
 //! ```
 //!
-//! [`fabric`] is what one uses, [`event`] what it tells, [`payload`] what it sends; by
-//! [`wireup`] the processes of a parallel job tell each other their addresses. [`mesh`] is for
-//! nodes that are connected each with each; [`mod@slice`] sets how soon a thread that was woken
-//! gets a processor on which others compute.
+//! The interface is [`fabric`], with [`event`] for its events and [`payload`] for message bodies.
+//! By [`wireup`] the processes of a parallel job exchange their addresses. [`mesh`] connects each
+//! node of a job with each other. [`mod@slice`] shortens the time until a woken thread gets a
+//! processor on which others compute.
 //!
-//! Below: `session` is one connection, [`order`] keeps its messages in order, [`secret`] is
-//! who is who, [`wire`] what is said byte by byte. `worker` alone calls UCX, `inbox` is what
-//! UCX calls; `config` is what we ask of it, `sockets` what it does not do for its sockets,
-//! `signals` keeps the program's signals its own. [`launcher`] reads which launcher has started
-//! the process; `pmix_client` and `pmi_client` are [`wireup`] by PMIx and by PMI-1, whose text is
-//! [`pmi`]. [`hex`] writes bytes as text. [`ucp`] and [`pmix`] declare and load the two C
+//! The implementation has these parts. `session` is one connection, [`order`] keeps its messages
+//! in order, [`secret`] authenticates, and [`wire`] is the wire format. Only `worker` calls UCX,
+//! and `inbox` has UCX's callbacks. `config` sets UCX's options, `sockets` adds options to its
+//! sockets, and `signals` preserves the program's signal handlers. [`launcher`] detects the
+//! launcher of the process. `pmix_client` and `pmi_client` implement [`wireup`] by PMIx and by
+//! PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text. [`ucp`] and [`pmix`] declare and load the two C
 //! libraries, by the macros of `declare`.
 //!
-//! # For those who use it
-//! - A process that forks keeps its fabric; its child has none, and must not drop it. Programs
-//!   that are executed inherit no connection.
-//! - One must [`poll`](fabric::Fabric::poll) when the descriptor is readable *and* at the
-//!   [`deadline`](fabric::Fabric::deadline). Who computes for long is not lost: whether a host
-//!   lives, its kernel answers. But what is sent to it waits.
-//! - The end of a process is told at once, that of a host within 7 s.
-//! - All of UCX's environment variables are in force: `UCX_NET_DEVICES` chooses the network,
-//!   `UCX_TLS` the transports (if unset: all but shared memory), `UCX_LOG_LEVEL=info` shows
-//!   what UCX does. What differs between hosts must not be the size of TCP's segments.
+//! # For users of this crate
+//! - A process that forks keeps its fabric. Its child has none, and must not drop it. Executed
+//!   programs inherit no connection.
+//! - Call [`poll`](fabric::Fabric::poll) when the descriptor is readable *and* at the
+//!   [`deadline`](fabric::Fabric::deadline). A process that computes for long is not lost, since
+//!   its kernel answers for the host, but messages to it wait.
+//! - The end of a process is reported at once, and that of a host within 7 s.
+//! - All of UCX's environment variables apply: `UCX_NET_DEVICES` selects the network, `UCX_TLS`
+//!   the transports (default: all but shared memory), and `UCX_LOG_LEVEL=info` prints UCX's
+//!   decisions. The size of TCP's segments must be the same on all hosts.
 
 mod config;
 mod declare;

@@ -1,9 +1,8 @@
-//! Nodes of a job, each connected with each: who is there, what is sent to them, and whether
-//! they still live.
+//! The nodes of a job, each connected with each other: membership, sending, and failure detection.
 //!
-//! Every node watches the next one: it must hear from it, and a node with nothing to say
-//! says so. The fabric notices processes and hosts that are gone; this notices nodes that
-//! hang, be it because somebody has stopped them.
+//! Each node watches the next one, which must send within a time limit. A node without other
+//! messages sends a heartbeat. The fabric detects processes and hosts that are gone. This module
+//! detects nodes that hang, for instance because a user has stopped them.
 
 use std::time::{Duration, Instant};
 
@@ -15,55 +14,55 @@ use crate::secret::Secret;
 /// A node's number, from 0.
 pub type NodeId = u32;
 
-/// How often a node says that it lives, in the time after which it is given up.
+/// Number of heartbeats in the time after which a silent node counts as lost.
 const BEATS: u32 = 4;
-/// How long nodes may take to meet.
+/// Time limit for connecting all nodes.
 const MEET_MAX: Duration = Duration::from_secs(30);
 
 /// A node among others.
 pub struct Mesh {
     fabric: Fabric,
     peers: Vec<Option<Peer>>,
-    /// Where the others are, and until when they are called again that do not answer.
+    /// The addresses of the others, and the deadline until which connecting is repeated.
     addresses: Vec<Vec<u8>>,
     until: Option<Instant>,
     timeout: Option<Duration>,
     me: NodeId,
     watch: Option<Watch>,
-    /// The header that says no more than that we live.
+    /// The header of a heartbeat.
     alive: Vec<u8>,
 }
 
 struct Watch {
     timeout: Duration,
-    /// When the next node was last heard.
+    /// Time of the last message from the next node.
     heard: Instant,
-    /// When we next say that we live, and look.
+    /// Time of the next heartbeat and check.
     next: Instant,
 }
 
-/// What became of another node.
+/// The reason why another node is gone.
 pub enum Gone {
-    /// It has left, and said so.
+    /// It has closed its connection in order.
     Left(NodeId),
     /// It is lost, for this reason.
     Lost(NodeId, String),
 }
 
-/// What another node says.
+/// A message from another node.
 pub struct Said {
-    /// Who says it.
+    /// The sender.
     pub from: NodeId,
-    /// What.
+    /// The header.
     pub header: Vec<u8>,
     /// And the rest.
     pub body: Vec<u8>,
 }
 
 impl Mesh {
-    /// Node `me`, with its address still to be told to the others. It is given up, if there is
-    /// a timeout, when it has been silent for so long; `alive` is the header that it sends
-    /// when it has nothing to say, and hears like any other.
+    /// Creates node `me`, which has not yet sent its address to the others. With a timeout, a node
+    /// that is silent for that long counts as lost. `alive` is the header of a heartbeat.
+    /// Heartbeats are delivered like other messages.
     pub fn new(
         me: NodeId,
         secret: &Secret,
@@ -77,12 +76,12 @@ impl Mesh {
         Ok(Self { fabric, peers, addresses, until: None, timeout, me, watch, alive })
     }
 
-    /// Where others find it.
+    /// Returns the address at which others connect.
     pub fn address(&self) -> &[u8] {
         self.fabric.address()
     }
 
-    /// Connects to all others; [`is_whole`](Self::is_whole) says when that is done.
+    /// Connects to all others. [`is_whole`](Self::is_whole) returns true once that is done.
     pub fn connect(&mut self, addresses: &[&[u8]]) -> Result<(), FabricError> {
         self.peers = vec![None; addresses.len()];
         self.addresses = addresses.iter().map(|address| address.to_vec()).collect();
@@ -103,9 +102,9 @@ impl Mesh {
         self.peers.iter().flatten().count() + 1 == self.peers.len()
     }
 
-    /// Waits until all others are connected, which are called so; what they have said meanwhile. An
-    /// error, in words, where one is not found in time, or when `is_over` says that nobody
-    /// waits for us any more.
+    /// Waits until all others, with the given names, are connected. Returns the messages that
+    /// arrived in the meantime. Returns an error text if one is not found in time, or when
+    /// `is_over` returns true because the result is no longer wanted.
     pub fn meet(
         &mut self,
         names: &[&str],
@@ -135,7 +134,7 @@ impl Mesh {
         self.peers.iter().all(Option::is_none)
     }
 
-    /// Sends to a node; how many bytes that were.
+    /// Sends to a node. Returns the number of bytes.
     pub fn send(&mut self, to: NodeId, header: &[u8], body: Vec<u8>) -> Result<u64, FabricError> {
         let peer = self.peers[to as usize].ok_or(FabricError::Gone)?;
         let bytes = (header.len() + body.len()) as u64;
@@ -154,8 +153,8 @@ impl Mesh {
         self.fabric.has_unsent()
     }
 
-    /// What was said next, if anything was. Never waits. Who knows the secret and is none of the
-    /// nodes is not heard.
+    /// Returns the next message, if there is one. Never waits. A peer that holds the secret and is
+    /// not one of the nodes is ignored.
     pub fn hear(&mut self) -> Option<Result<Said, Gone>> {
         loop {
             match self.fabric.poll()? {
@@ -187,19 +186,19 @@ impl Mesh {
         }
     }
 
-    /// Which of the other nodes it is, if it is one.
+    /// Returns the node of a peer, if it is one of the others.
     fn node_of(&self, peer: Peer) -> Option<NodeId> {
         let node = NodeId::try_from(peer.id).ok()?;
         (node != self.me && (node as usize) < self.peers.len()).then_some(node)
     }
 
-    /// Says that we live, when it is time; and whether the next node has been silent for too
-    /// long: for how long.
+    /// Sends a heartbeat when it is due. Returns the next node and the time of its silence if that
+    /// is too long.
     pub fn beat(&mut self, now: Instant) -> Option<(NodeId, Duration)> {
         let (next, before) = (self.next_node(), self.node_before());
         let watch = self.watch.as_mut().filter(|watch| now >= watch.next)?;
         let beat = watch.timeout / BEATS;
-        // Who was stopped himself has not listened.
+        // A node that was itself stopped did not receive: it must not blame the next one.
         if now > watch.next + watch.timeout / 2 {
             watch.heard = now;
         }
@@ -223,7 +222,7 @@ impl Mesh {
         self.fabric.descriptor()
     }
 
-    /// Whether there is nothing to [`hear`](Self::hear) until the descriptor says so.
+    /// Returns true if there is nothing to [`hear`](Self::hear) until the descriptor is readable.
     pub fn may_sleep(&mut self) -> Result<bool, FabricError> {
         self.fabric.arm()
     }
@@ -236,7 +235,7 @@ impl Mesh {
         }
     }
 
-    /// The connection is over; whether it was the one to its node.
+    /// Removes an ended connection. Returns true if it was the current one to its node.
     fn forget(&mut self, peer: Peer) -> bool {
         let place = self.peers.get_mut(peer.id as usize);
         place.is_some_and(|place| place.take_if(|it| *it == peer).is_some())

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-/// How many messages may be ahead of one that is missing.
+/// Maximum number of messages that may arrive ahead of a missing one.
 pub const AHEAD_MAX: u64 = 1 << 16;
 
 /// Messages that wait for those before them.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-/// What a message carries besides its header.
+/// The body of a message, after its header.
 pub enum Payload {
     /// Owned: freed when it is sent.
     Bytes(Vec<u8>),
@@ -12,24 +12,24 @@ pub enum Payload {
     Borrowed(*const u8, usize),
 }
 
-// SAFETY: whoever made a borrowed one promises that its memory can be read until it is sent,
-// which no thread is bound to.
+// SAFETY: `Payload::borrowed` requires that its memory can be read until the message is sent, and
+// no thread owns that memory.
 unsafe impl Send for Payload {}
 
 impl Payload {
     /// None.
     pub const EMPTY: Self = Self::Bytes(Vec::new());
 
-    /// Memory that is neither copied nor owned: shared windows, large arrays.
+    /// Borrows memory without a copy: shared windows, large arrays.
     ///
     /// # Safety
-    /// It can be read, and is not freed, until `send` has said `Done`, or an event says that
-    /// the message is `Sent` or `Unsent`, or the fabric is dropped.
+    /// The memory must stay readable and allocated until `send` returns `Done`, or an event
+    /// reports the message as `Sent` or `Unsent`, or the fabric is dropped.
     pub unsafe fn borrowed(start: *const u8, bytes: usize) -> Self {
         Self::Borrowed(start, bytes)
     }
 
-    /// Where it begins, and its length in bytes.
+    /// Returns the start and the length in bytes.
     pub fn extent(&self) -> (*const u8, usize) {
         match self {
             Self::Bytes(bytes) => (bytes.as_ptr(), bytes.len()),

@@ -1,13 +1,12 @@
-//! PMI-1's text: what a process and its launcher write to each other, one line a message, without
-//! any I/O.
+//! PMI-1's text: the messages between a process and its launcher, one line each, without I/O.
 //!
-//! A line is a list of `key=value` separated by spaces; `cmd` names the message. A process says
-//! `cmd=init`, asks for the limits and for the name of its job's key-value space, puts pairs there,
-//! waits at a barrier, gets what others have put, and says `cmd=finalize`. PMI-1 has no standard;
-//! this is what the launchers of MPICH, Intel MPI and Slurm read and write.
+//! A line is a list of `key=value` separated by spaces; `cmd` names the message. A process sends
+//! `cmd=init`, asks for the limits and for the name of its job's key-value space, puts pairs
+//! there, waits at a barrier, gets the pairs of others, and sends `cmd=finalize`. PMI-1 has no
+//! standard. This file follows the launchers of MPICH, Intel MPI and Slurm.
 //!
-//! Values are short and may not contain spaces, so [`values`] writes bytes in hexadecimal digits
-//! into several of them, and [`Gathered`] reads these. What a launcher or another process sends is
+//! Values are short and may not contain spaces. So [`values`] writes bytes as hexadecimal digits
+//! into several values, and [`Gathered`] reads them. Input from a launcher or another process is
 //! bounded and checked; a violation is an error, never a panic.
 
 use std::fmt;
@@ -20,7 +19,7 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 pub const GIVEN_BYTES_MAX: usize = 16 << 20;
 /// Longest line that is written. Clients' lines have never been longer than this.
 const COMMAND_BYTES_MAX: usize = 1000;
-/// Longest name of a key-value space: what lines leave room for.
+/// Maximum length of the name of a key-value space, so that lines have room for it.
 const NAME_BYTES_MAX: usize = 512;
 /// Longest key that is used, with its closing zero.
 const KEY_BYTES_MAX: usize = 40;
@@ -97,7 +96,7 @@ pub enum Reply {
     Finalized,
 }
 
-/// How a launcher, or another process, breaks the rules; a phrase that says what was received.
+/// A protocol violation by a launcher or another process, as a phrase with the received text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation(pub String);
 
@@ -204,15 +203,15 @@ impl Lines {
     }
 }
 
-/// How long values may be in a key-value space with these limits; none if a job cannot be formed
-/// with them.
+/// Returns the maximum length of a value in a key-value space with these limits, or `None` if a
+/// job cannot be formed with them.
 pub fn value_bytes(name: &str, key_bytes: usize, value_bytes: usize) -> Option<usize> {
     let longest = Command::Put(name, "", "").line().len() + KEY_BYTES_MAX;
     let bytes = value_bytes.saturating_sub(1).min(COMMAND_BYTES_MAX.saturating_sub(longest));
     (bytes >= VALUE_BYTES_MIN && key_bytes >= KEY_BYTES_MAX).then_some(bytes)
 }
 
-/// The key of a part of what a rank gives in an exchange.
+/// Returns the key of one part of a rank's contribution to an exchange.
 pub fn key(exchange: u32, rank: u32, part: usize) -> String {
     let key = format!("nagaya-{exchange}-{rank}-{part}");
     assert!(key.len() < KEY_BYTES_MAX, "three numbers");
@@ -228,18 +227,18 @@ pub fn values(bytes: &[u8], value_bytes: usize) -> Vec<String> {
     text.as_bytes().chunks(value_bytes).map(part).collect()
 }
 
-/// What a rank has given, as far as its values have come.
+/// The contribution of a rank, as far as its values have arrived.
 #[derive(Debug, Default)]
 pub struct Gathered {
     text: String,
-    /// How many values have come.
+    /// Number of values that have arrived.
     parts: usize,
-    /// How long the text becomes, and where its digits begin.
+    /// Length of the whole text, and the offset of its digits.
     whole: Option<(usize, usize)>,
 }
 
 impl Gathered {
-    /// How many values have come.
+    /// Returns the number of values that have arrived.
     pub fn parts(&self) -> usize {
         self.parts
     }

@@ -1,5 +1,5 @@
-//! This process among those of its job, by PMI-1: see [`wireup`](crate::wireup) for what it is
-//! for, and [`pmi`] for what is written and read.
+//! Exchange of addresses by PMI-1. [`wireup`](crate::wireup) describes the purpose, and [`pmi`]
+//! the messages.
 
 use std::ffi::{c_int, c_void};
 use std::net::TcpStream;
@@ -22,7 +22,7 @@ const FINALIZE_MAX: Duration = Duration::from_secs(10);
 const READ_MAX: Duration = Duration::from_secs(1);
 const READ_POLL: Duration = Duration::from_millis(2);
 
-/// Variables that tell how many processes of the job are on this node, and which one this is.
+/// Variables with the number of the job's processes on this node, and the rank of this one.
 const LOCAL_SIZE: &[&str] = &["MPI_LOCALNRANKS"];
 const LOCAL_RANK: &[&str] = &["MPI_LOCALRANKID", "SLURM_LOCALID", "FLUX_TASK_LOCAL_ID"];
 
@@ -35,7 +35,7 @@ pub struct PmiClient {
     /// The job's key-value space, and how long a value in it may be.
     name: String,
     value_bytes: usize,
-    /// How many exchanges there were: each has its keys.
+    /// Number of exchanges so far. Each has its own keys.
     exchanges: u32,
 }
 
@@ -84,7 +84,7 @@ impl PmiClient {
         Ok(this)
     }
 
-    /// At a port the launcher tells rank and size.
+    /// At a port the launcher sends rank and size.
     fn learn_place(&mut self, id: u32) -> Result<(), WireupError> {
         const DOING: &str = "tell this process's rank";
         self.write(DOING, Command::InitAck(id))?;
@@ -133,24 +133,24 @@ impl PmiClient {
         Ok(())
     }
 
-    /// Which of the job's processes this is, from 0.
+    /// Returns the rank of this process in the job, from 0.
     pub fn rank(&self) -> u32 {
         self.rank
     }
 
-    /// How many processes the job has.
+    /// Returns the number of processes of the job.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Which of the job's processes on its node this is, from 0, as far as the launcher tells.
+    /// Returns the rank of this process on its node, from 0, if the launcher provides it.
     pub fn local_rank(&self) -> u32 {
         number(LOCAL_RANK).unwrap_or(0)
     }
 
-    /// Gives these bytes, and gets everybody's, by rank. All processes of the job must call it,
-    /// and wait for each other: without end, or until the limit. After that the job cannot exchange
-    /// anything any more.
+    /// Contributes `bytes` and returns the contributions of all processes, by rank. All processes
+    /// of the job must call this, and wait for each other, until the limit if there is one. After
+    /// the limit the job cannot exchange anything.
     pub fn exchange(
         &mut self,
         bytes: &[u8],
@@ -198,11 +198,11 @@ impl PmiClient {
     pub fn end_all(&self, status: u8) {
         // The launcher does not read any more what a process has written before it is killed.
         wait_for_readers();
-        // A launcher that is gone ends nobody.
+        // If the launcher is gone, no other process is ended.
         let _ = self.send_all(Command::Abort(status).line().as_bytes());
     }
 
-    /// Whether all processes have come within the limit.
+    /// Returns true if all processes have arrived within the limit.
     fn all_come(&mut self, limit: Option<Duration>) -> Result<bool, WireupError> {
         const DOING: &str = "bring all processes together";
         self.write(DOING, Command::Barrier)?;
@@ -214,8 +214,8 @@ impl PmiClient {
         }
     }
 
-    /// Which processes have not put anything in an exchange. Some launchers show a pair to others
-    /// only after the barrier, or only on the same node.
+    /// Returns the processes without a contribution to an exchange. Some launchers show a pair to
+    /// others only after the barrier, or only on the same node.
     fn late(&mut self, exchange: u32) -> Result<Late, WireupError> {
         if number(LOCAL_SIZE) != Some(self.size) {
             return Ok(Late::Unknown);
@@ -279,7 +279,7 @@ impl PmiClient {
         Ok(())
     }
 
-    /// The answer to what was asked of the launcher alone.
+    /// Waits for the launcher's answer to a request of this process.
     fn answer(&mut self, doing: &'static str) -> Result<Reply, WireupError> {
         self.reply(doing, Some(ANSWER_MAX)).map_err(|silence| match silence {
             Silence::Broken(error) => error,
@@ -317,7 +317,7 @@ impl PmiClient {
 /// A launcher reports a process that ends without this as one that has failed.
 impl Drop for PmiClient {
     fn drop(&mut self) {
-        // MPI_Finalize says it, and closes the socket.
+        // MPI_Finalize sends the message, and closes the socket.
         if mpi_has_begun() || self.send_all(Command::Finalize.line().as_bytes()).is_err() {
             return;
         }
@@ -329,7 +329,7 @@ impl Drop for PmiClient {
     }
 }
 
-/// Whether an MPI library of this process has begun: it speaks on the same socket.
+/// Returns true if an MPI library of this process is initialized. It uses the same socket.
 fn mpi_has_begun() -> bool {
     // SAFETY: a lookup by a constant name among what is loaded.
     let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"MPI_Initialized".as_ptr()) };
@@ -423,7 +423,7 @@ mod tests {
         [&[BEGUN, MAXES, NAME], last].concat().iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// What an exchange with such a launcher gives.
+    /// Returns the result of an exchange with such a launcher.
     fn exchange(last: &[&str]) -> Result<Vec<Vec<u8>>, WireupError> {
         let answers = answers(last);
         let (socket, serves) = launcher(&answers.iter().map(String::as_str).collect::<Vec<_>>());

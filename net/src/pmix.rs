@@ -1,6 +1,6 @@
-//! The part of PMIx's client interface that we use, declared by hand and loaded at run time:
-//! see [`ucp`](crate::ucp), and [`wireup`](crate::wireup) for what it is for. The structures
-//! are those of PMIx 2 to 6.
+//! The used part of PMIx's client interface, declared by hand and loaded at run time as in
+//! [`ucp`](crate::ucp). [`wireup`](crate::wireup) describes the purpose. The structures are those
+//! of PMIx 2 to 6.
 
 #![allow(non_camel_case_types, non_snake_case)]
 
@@ -10,12 +10,12 @@ use std::sync::OnceLock;
 use crate::declare::{constants, functions, structures};
 use crate::signals;
 
-/// What the library is called at run time. The ABI version is in it.
+/// File name of the library. It contains the ABI version.
 const LIBRARY: &str = "libpmix.so.2";
 
 /// Negative for errors.
 pub type pmix_status_t = c_int;
-/// What PMIx calls when something is over, in a thread of its own.
+/// Callback of PMIx for the end of an operation, on a thread of PMIx.
 pub type pmix_op_cbfunc_t = unsafe extern "C" fn(status: pmix_status_t, of: *mut c_void);
 
 constants! {
@@ -39,7 +39,7 @@ pub const LOCAL_RANK: &CStr = c"pmix.lrank";
 pub const HOSTNAME: &CStr = c"pmix.hname";
 /// `PMIX_COLLECT_DATA`: a fence brings all that was put, `PMIX_BOOL`.
 pub const COLLECT_DATA: &CStr = c"pmix.collect";
-/// `PMIX_IMMEDIATE`: what is not there yet is not waited for, `PMIX_BOOL`.
+/// `PMIX_IMMEDIATE`: do not wait for absent data, `PMIX_BOOL`.
 pub const IMMEDIATE: &CStr = c"pmix.immediate";
 /// `PMIX_TIMEOUT`: in seconds, `PMIX_INT`.
 pub const TIMEOUT: &CStr = c"pmix.timeout";
@@ -149,21 +149,22 @@ impl Pmix {
     }
 }
 
-/// What PMIx has allocated for a value.
+/// A value that PMIx has allocated.
 pub struct Value(*mut pmix_value_t);
 
 impl Value {
-    /// Takes over what `PMIx_Get` has returned.
+    /// Takes ownership of a result of `PMIx_Get`.
     ///
     /// # Safety
-    /// It has, and nobody else frees it.
+    /// `value` must be a result of `PMIx_Get`, and nothing else may free it.
     pub unsafe fn new(value: *mut pmix_value_t) -> Self {
         Self(value)
     }
 
     /// An unsigned number, if it is one.
     pub fn number(&self) -> Option<u32> {
-        // SAFETY: a value of PMIx's; the type says which part of the union is valid.
+        // SAFETY: `new` requires a value that PMIx allocated. Its type selects the valid union
+        // field.
         unsafe {
             match (*self.0).r#type {
                 PMIX_UINT16 => Some((*self.0).data.uint16.into()),
@@ -175,7 +176,8 @@ impl Value {
 
     /// A string or bytes, if it is one.
     pub fn bytes(&self) -> Option<Vec<u8>> {
-        // SAFETY: as above.
+        // SAFETY: `new` requires a value that PMIx allocated. Its type selects the valid union
+        // field.
         unsafe {
             match (*self.0).r#type {
                 PMIX_STRING => Some(CStr::from_ptr((*self.0).data.string).to_bytes().to_vec()),

@@ -9,7 +9,7 @@ use crate::pmix::*;
 use crate::signals;
 use crate::wireup::error::{Late, WireupError};
 
-/// What PMIx may take to say whether another process has put something.
+/// Time limit for PMIx to report whether another process has put a value.
 const LATE_MAX: Duration = Duration::from_secs(2);
 
 /// This process among those of its job. One a process; dropped, it leaves.
@@ -18,7 +18,7 @@ pub struct PmixClient {
     process: pmix_proc_t,
     size: u32,
     local_rank: u32,
-    /// How many exchanges there were: each has its key.
+    /// Number of exchanges so far. Each has its own key.
     exchanges: u32,
 }
 
@@ -36,36 +36,36 @@ impl PmixClient {
         }
         let size = this.get(PMIX_RANK_WILDCARD, JOB_SIZE, "tell how many processes there are")?;
         this.size = size.number().ok_or(WireupError::Odd("number of processes"))?;
-        // Not all launchers say it.
+        // Not all launchers provide it.
         let local_rank = this.get(this.rank(), LOCAL_RANK, "tell the local rank");
         this.local_rank = local_rank.ok().and_then(|value| value.number()).unwrap_or(0);
         Ok(this)
     }
 
-    /// Which of the job's processes this is, from 0.
+    /// Returns the rank of this process in the job, from 0.
     pub fn rank(&self) -> u32 {
         self.process.rank
     }
 
-    /// How many processes the job has.
+    /// Returns the number of processes of the job.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Which of the job's processes on its node this is, from 0.
+    /// Returns the rank of this process on its node, from 0.
     pub fn local_rank(&self) -> u32 {
         self.local_rank
     }
 
-    /// The host of a process, if the launcher tells.
+    /// Returns the host of a process, if the launcher provides it.
     pub fn host(&self, rank: u32) -> Option<String> {
         let host = self.get(rank, HOSTNAME, "tell a host").ok()?;
         String::from_utf8(host.bytes()?).ok()
     }
 
-    /// Gives these bytes, and gets everybody's, by rank. All processes of the job must call it,
-    /// and wait for each other: for ever, or so long. Who then was late cannot be waited for
-    /// again.
+    /// Contributes `bytes` and returns the contributions of all processes, by rank. All processes
+    /// of the job must call this, and wait for each other, until the limit if there is one. A
+    /// later exchange cannot wait for a process that was late.
     pub fn exchange(
         &mut self,
         bytes: &[u8],
@@ -98,11 +98,11 @@ impl PmixClient {
     /// Ends all processes of the job with this exit status; the launcher prints the line.
     pub fn end_all(&self, status: u8, line: &str) {
         let line = CString::new(line.replace('\0', " ")).expect("no zero byte");
-        // SAFETY: a string, and nobody in particular: everybody.
+        // SAFETY: `line` is a C string, and a null list of processes means all.
         unsafe { (self.pmix.PMIx_Abort)(status.into(), line.as_ptr(), null(), 0) };
     }
 
-    /// Whether all have come, so far as the limit is not over.
+    /// Returns true if all have arrived within the limit.
     fn fence(&self, collects: bool, limit: Option<Duration>) -> Result<bool, WireupError> {
         let info = pmix_info_t::of(COLLECT_DATA, PMIX_BOOL, Data { flag: collects });
         let (says, hears) = mpsc::channel::<pmix_status_t>();
@@ -129,7 +129,7 @@ impl PmixClient {
         }
     }
 
-    /// Which processes of this host have not put anything under this key.
+    /// Returns the processes of this host that have not put a value under this key.
     fn late(&self, key: &CStr) -> Vec<u32> {
         let info = [
             pmix_info_t::of(IMMEDIATE, PMIX_BOOL, Data { flag: true }),
@@ -177,7 +177,7 @@ impl PmixClient {
 unsafe extern "C" fn fence_is_over(status: pmix_status_t, sender: *mut c_void) {
     // SAFETY: of `fence`, which has given it away.
     let sender = unsafe { Box::from_raw(sender.cast::<mpsc::Sender<pmix_status_t>>()) };
-    // Nobody hears it who does not wait any more.
+    // The receiver may have stopped waiting.
     let _ = sender.send(status);
 }
 

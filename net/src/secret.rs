@@ -1,24 +1,23 @@
-//! Who is who. UCX authenticates nobody: whoever finds its port may send. Here, all hosts of
-//! one machine (a PVM, a job) share a secret, and every message shows that its sender holds
+//! Authentication. UCX does not authenticate peers: any process that finds its port may send. Here
+//! all hosts of a job or of a PVM share a secret, and every message proves that its sender holds
 //! it.
 //!
-//! Two sides that meet prove it to each other with fresh random numbers ([`Nonce`]): a
-//! *hello* and its *welcome* carry an HMAC-SHA-256 of all they say under the secret, and the
-//! welcome answers to the hello's number. From both numbers each side computes a [`Token`] a
-//! direction, which then stands in every message of this connection. It is computed once,
-//! compared in constant time, and worthless for any other sender, receiver or connection.
+//! Two sides that connect prove this to each other with fresh random numbers ([`Nonce`]). A
+//! *hello* and its *welcome* carry an HMAC-SHA-256 of their content under the secret, and the
+//! welcome answers the hello's number. From both numbers each side computes a [`Token`] for each
+//! direction, which is part of every message of this connection. It is computed once, compared in
+//! constant time, and useless for any other sender, receiver or connection.
 //!
-//! **Protects against** other users and programs that reach the port: they cannot join, send
-//! a message, pass for another, or play back what an earlier connection said; against stale
-//! addresses, where somebody else answers; and against one's own strayed processes of
-//! another run.
+//! **Protects against** other users and programs that reach the port: they cannot join, send a
+//! message, impersonate a peer, or replay an earlier connection. It also protects against stale
+//! addresses that another process has reused, and against stray processes of another run.
 //!
-//! **Does not protect against** who can read or change what is on the wire (root on a host
-//! or switch on the way): nothing is encrypted, a token can be read and a payload replaced.
-//! Nor does it protect UCX: below us, its wire format is parsed before we see a message,
-//! trusts what it reads, and includes remote memory writes. Whoever can open TCP
-//! connections to the port can at least end this process. As with MPI over UCX, keep the
-//! port inside a network that you trust (a cluster's own, a VPN, a firewall).
+//! **Does not protect against** an attacker who can read or change network traffic (root on a host
+//! or switch of the path). Nothing is encrypted, so a token can be read and a payload replaced.
+//! Nor does it protect UCX below this layer. UCX parses its wire format before this code sees a
+//! message, trusts it, and accepts remote memory writes. A process that can open TCP connections
+//! to the port can at least end this process. As with MPI over UCX, keep the port inside a trusted
+//! network (of the cluster, a VPN, behind a firewall).
 
 use std::fmt;
 
@@ -26,7 +25,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-/// What all hosts share: 32 random bytes.
+/// The secret that all hosts share: 32 random bytes.
 #[derive(Clone)]
 pub struct Secret([u8; Self::BYTES]);
 
@@ -37,7 +36,7 @@ pub type Nonce = [u8; 16];
 #[derive(Clone, Copy)]
 pub struct Token([u8; Self::BYTES]);
 
-/// What is authenticated: each kind has a domain of its own.
+/// The kind of an authenticated message. Each kind has its own domain of the HMAC.
 #[derive(Clone, Copy)]
 pub enum Domain {
     /// An address that one hands to others.
@@ -102,7 +101,7 @@ impl Token {
         self.0
     }
 
-    /// Whether what came is this, in a time that does not tell how much of it is right.
+    /// Compares received bytes with this token in constant time.
     pub fn matches(&self, came: &[u8; Self::BYTES]) -> bool {
         self.0.ct_eq(came).into()
     }

@@ -1,4 +1,4 @@
-//! One connection: how far it is, and what waits on it.
+//! One connection: its state, and its queued messages.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -12,46 +12,47 @@ use crate::worker::Endpoint;
 
 /// A connection, from the first hello until UCX has let go of all that belongs to it.
 pub struct Session {
-    /// What the other fabric is called.
+    /// The identifier of the other fabric.
     pub id: u64,
-    /// Its UCX address, which changes when it starts anew.
+    /// Its UCX address, which changes when it restarts.
     pub address: Vec<u8>,
     /// The way there; none once the connection is over.
     pub endpoint: Option<Endpoint>,
     /// Our number.
     pub nonce: Nonce,
-    /// How far it is.
+    /// The state of the connection.
     pub phase: Phase,
-    /// What was sent before it stood.
+    /// Messages that were sent before the connection was open.
     pub queue: VecDeque<Outgoing>,
-    /// What came, until it is its turn.
+    /// Received messages, until their turn.
     pub incoming: InOrder<Incoming>,
     /// Sends, receipts and the closing that UCX has not completed.
     pub operations: usize,
 }
 
-/// How far a connection is.
+/// The state of a connection.
 pub enum Phase {
-    /// We have said hello, and wait for the welcome until then.
+    /// This side has sent hello, and waits for the welcome until this time.
     Calling(Instant),
     /// We have answered a hello, and wait until then for a sign that it was no old one.
     Answering(Instant, Link),
     /// It stands.
     Open(Link),
-    /// We have said bye, and wait for the other's.
+    /// This side has sent bye, and waits for the other's.
     Leaving(Link),
-    /// Both have said bye; until then, the way lets go of ours.
+    /// Both sides have sent bye, and this side's is still in flight.
     Parting {
         /// Until when.
         deadline: Instant,
-        /// Whether we said it first, and so are the one to close the way.
+        /// True if this side sent it first, and so closes the endpoint.
         first: bool,
     },
-    /// It is over; why, if the user is to be told once UCX uses no memory for it any more.
+    /// The connection is over. The reason is present if the user is to be notified once UCX uses
+    /// no memory for it.
     Over(Option<String>),
 }
 
-/// What both sides know of each other.
+/// The state that both sides have agreed on.
 pub struct Link {
     /// Their name for the connection.
     pub session: u64,
@@ -59,7 +60,7 @@ pub struct Link {
     pub ours: Token,
     /// Proves them.
     pub theirs: Token,
-    /// How many messages we have sent.
+    /// Number of messages that this side has sent.
     pub sent: u64,
 }
 
@@ -82,7 +83,7 @@ pub struct Outgoing {
     pub header: Vec<u8>,
     /// The user's.
     pub payload: Payload,
-    /// The user's name for it; 0 where nobody asks.
+    /// The user's name for it; 0 if no event is wanted.
     pub id: u64,
 }
 
@@ -97,7 +98,7 @@ pub struct Incoming {
 }
 
 impl Session {
-    /// What has been agreed.
+    /// Returns the agreed state, if there is one.
     pub fn link(&self) -> Option<&Link> {
         match &self.phase {
             Phase::Answering(_, link) | Phase::Open(link) | Phase::Leaving(link) => Some(link),
@@ -115,12 +116,12 @@ impl Session {
         }
     }
 
-    /// Whether the user has a peer for it.
+    /// Returns true if the user has a peer for it.
     pub fn is_visible(&self) -> bool {
         matches!(self.phase, Phase::Calling(_) | Phase::Open(_) | Phase::Leaving(_))
     }
 
-    /// Whether messages can be given to it, or it will stand without our doing.
+    /// Returns true if it accepts messages: it is open, or will be without an action of this side.
     pub fn is_usable(&self) -> bool {
         matches!(self.phase, Phase::Calling(_) | Phase::Answering(..) | Phase::Open(_))
     }

@@ -7,19 +7,19 @@ use std::ptr::{null, null_mut};
 
 use libc::{SIG_SETMASK, SIGBUS, SIGFPE, SIGHUP, SIGILL, SIGSEGV, sigaction, sigset_t, stack_t};
 
-/// The signals that UCX wants to report; and the one at which it would start to debug, where
-/// a program whose terminal goes is to end.
+/// The signals that UCX handles to report errors, and SIGHUP, at which it would start a debugger.
+/// SIGHUP must end a program whose terminal is closed.
 const TAKEN: [i32; 5] = [SIGILL, SIGSEGV, SIGBUS, SIGFPE, SIGHUP];
 
-/// What asks UCX for its handlers.
+/// Variables that request UCX's handlers.
 const WANTED: [&str; 3] = ["UCX_HANDLE_ERRORS", "UCX_ERROR_SIGNALS", "UCX_DEBUG_SIGNO"];
 
 /// Runs `work` so that threads which it starts take no signal, and handlers which it
 /// installs do not stay, unless the user asks for them.
 pub fn undisturbed<T>(work: impl FnOnce() -> T) -> T {
     let wanted = WANTED.iter().any(|name| std::env::var_os(name).is_some());
-    // SAFETY: plain C structures, for which zeros are valid; the calls get valid pointers to
-    // them, and put back what they said before.
+    // SAFETY: `sigaction` structures are plain C data, for which zeros are valid. The calls get
+    // valid pointers to them, and restore the actions that they returned before.
     unsafe {
         let mut all: sigset_t = zeroed();
         let mut mask: sigset_t = zeroed();
@@ -60,7 +60,7 @@ mod tests {
         let before = TAKEN.map(handler);
         let inside = undisturbed(|| {
             for signal in TAKEN {
-                // SAFETY: ignores a signal that nobody sends here.
+                // SAFETY: changes only the action of a signal that this test alone sends.
                 unsafe { libc::signal(signal, libc::SIG_IGN) };
             }
             // SAFETY: only asks.

@@ -107,16 +107,16 @@ fn opened<T>(open: impl FnOnce() -> T) -> (T, Vec<RawFd>) {
 
 /// Borrows a descriptor of UCX for one call, which fails if UCX has closed it.
 fn borrow(fd: RawFd) -> BorrowedFd<'static> {
-    // SAFETY: `descriptors` returned `fd`, so it is not -1. Callers pass it to one system call that
-    // reads or sets a socket option. If UCX closed it in between, that call fails with EBADF, or it
-    // sets close-on-exec or keepalive on the connection that reused the number.
+    // SAFETY: `descriptors` returned `fd`, so it is not -1. Callers pass it to one system call
+    // that reads or sets a socket option. If UCX closed it in between, that call fails with EBADF.
+    // If another connection reused the number, the call sets close-on-exec or keepalive there.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
 
 /// Returns the calling thread's open descriptors, without the one that reads the directory.
 ///
-/// A thread may have a descriptor table of its own, as the agent of a span has. /proc/self/fd
-/// shows the table of the process's first thread.
+/// A thread may have its own descriptor table, as the agent of a span has. /proc/self/fd shows the
+/// table of the process's first thread.
 fn descriptors() -> Vec<RawFd> {
     let entries = fs::read_dir("/proc/thread-self/fd").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());

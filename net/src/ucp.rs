@@ -1,11 +1,11 @@
-//! The part of UCX's UCP interface that we use, declared by hand and loaded at run time, so
-//! that a program which never leaves its node neither links nor loads UCX.
+//! The used part of UCX's UCP interface, declared by hand and loaded at run time. So a program on
+//! one node neither links nor loads UCX.
 //!
-//! Structures carry a mask of their valid fields, and so may only grow: those of 1.10, the
-//! first version with `ucp_am_send_nbx`, serve all later ones. Where UCX reads a structure
-//! of ours, the fields that follow those we set are not in the mask, and not read; the ones
-//! that UCX fills are as long here as in 1.13, and filled by mask too. A test compiles a C
-//! program against UCX's own headers and compares every offset, size and constant.
+//! Structures carry a mask of their valid fields, and so may only grow. Those of UCX 1.10, the
+//! first version with `ucp_am_send_nbx`, serve all later ones. UCX does not read fields beyond
+//! those in the mask. Structures that UCX fills have the length of UCX 1.13 here, and UCX fills
+//! them by mask, too. A test compiles a C program against UCX's headers and compares every offset,
+//! size and constant.
 
 #![allow(non_camel_case_types)]
 
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 use crate::declare::{constants, functions, opaque, structures};
 use crate::signals;
 
-/// What the library is called at run time. The ABI version is in it.
+/// File name of the library. It contains the ABI version.
 const LIBRARY: &str = "libucp.so.0";
 
 /// A packed C enumeration: one byte, negative for errors.
@@ -87,7 +87,7 @@ structures! {
         am_alignment: usize,
         client_id: u64,
     }
-    /// What a worker tells about itself.
+    /// Attributes of a worker.
     pub struct ucp_worker_attr_t {
         field_mask: u64,
         thread_mode: c_int,
@@ -98,7 +98,7 @@ structures! {
         name: [u8; 32],
         max_debug_string: usize,
     }
-    /// What is called when an endpoint fails.
+    /// Callback for the failure of an endpoint.
     pub struct ucp_err_handler_t {
         cb: Option<extern "C" fn(arg: *mut c_void, ep: *mut ucp_ep, status: ucs_status_t)>,
         arg: *mut c_void,
@@ -129,7 +129,7 @@ structures! {
         cb: Option<ucp_am_recv_callback_t>,
         arg: *mut c_void,
     }
-    /// What an active-message handler is told.
+    /// Parameters of an active-message handler.
     pub struct ucp_am_recv_param_t {
         recv_attr: u64,
         reply_ep: *mut ucp_ep,
@@ -149,7 +149,7 @@ structures! {
     }
 }
 
-/// What is called when an operation has completed: a union in C.
+/// Callback for the completion of an operation: a union in C.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union Completion {
@@ -218,7 +218,7 @@ functions! {
     }
 }
 
-/// What a call returned that may have started an operation.
+/// The result of a call that may have started an operation.
 pub enum Started {
     /// It is done, and its callback will not be called.
     Done,

@@ -1,26 +1,26 @@
-//! What fabrics say to each other, byte by byte: the header of every active message, the two
-//! messages by which a connection begins, and the address that one hands to others.
+//! The wire format of fabrics: the header of every active message, the two messages that begin a
+//! connection, and the address.
 //!
-//! All numbers are little endian. What comes is not trusted: a view of it is made only where
-//! lengths, magic and version fit.
+//! All numbers are little endian. Incoming bytes are not trusted: a view of them is created only
+//! if lengths, magic and version are right.
 
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::secret::{Nonce, Token};
 
-/// "NG": how a header begins.
+/// The magic of a header: "NG".
 const MAGIC: u16 = u16::from_le_bytes(*b"NG");
 /// Both sides must speak the same.
 const VERSION: u8 = 1;
-/// How an address begins.
+/// The magic of an address.
 const ADDRESS_MAGIC: [u8; 8] = *b"nagayaF1";
 /// UCX's addresses are some hundred bytes; with many devices, some thousand.
 pub const ADDRESS_BYTES_MAX: usize = 64 << 10;
 /// A user's header, which travels with the payload and arrives before it.
 pub const USER_HEADER_BYTES_MAX: usize = 256;
 
-/// What a message is.
+/// The type of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Kind {
@@ -34,7 +34,7 @@ pub enum Kind {
     Data = 4,
     /// The last message of this direction.
     Bye = 5,
-    /// I have given up this connection, whatever is under way.
+    /// The sender has given up this connection and all operations on it.
     Reset = 6,
 }
 
@@ -95,9 +95,9 @@ impl Header {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub struct Hello {
-    /// Who says so.
+    /// The sender.
     pub from: U64,
-    /// To whom.
+    /// The receiver.
     pub to: U64,
     /// The sender's name for the connection.
     pub session: U64,
@@ -117,9 +117,9 @@ impl Hello {
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone, Copy)]
 #[repr(C)]
 pub struct Welcome {
-    /// Who says so.
+    /// The sender.
     pub from: U64,
-    /// To whom.
+    /// The receiver.
     pub to: U64,
     /// The sender's name for the connection.
     pub session: U64,
@@ -186,7 +186,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever comes, no panic; and only what was said to be there is taken.
+        /// No input causes a panic, and only bytes that exist are read.
         #[test]
         fn any_bytes_are_parsed_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             Header::parse(&bytes);

@@ -18,7 +18,7 @@ use crate::ucp::*;
 
 /// UCX's name for our only handler.
 const MESSAGE: u32 = 0;
-/// How long the end waits for UCX to let go of what it holds.
+/// Maximum time to wait at the end for UCX to release its resources.
 const END_MAX: Duration = Duration::from_secs(1);
 
 /// A way to a peer.
@@ -44,11 +44,11 @@ unsafe impl Send for Worker {}
 // SAFETY: part of a worker, with which it goes from thread to thread.
 unsafe impl Send for Endpoint {}
 
-/// What became of a send at once.
+/// The immediate result of a send.
 pub enum Sending {
     /// UCX has taken it over, and the payload is no longer read.
     Done,
-    /// [`Happened::Sent`] will say.
+    /// [`Happened::Sent`] will report the result.
     Pending,
     /// Not sent.
     Failed(ucs_status_t),
@@ -92,8 +92,9 @@ impl Worker {
             arg: std::ptr::from_ref::<Inbox>(&this.inbox).cast_mut().cast(),
         };
         signals::undisturbed(|| {
-            // SAFETY: structures whose masks say what is set; pointers to our own fields. What
-            // was made before an error is destroyed with `this`.
+            // SAFETY: the masks of the structures name the fields that are set, and the pointers
+            // point to fields of `this`. If an error occurs, `this` destroys the objects created
+            // before it.
             unsafe {
                 check(
                     "start",
@@ -140,14 +141,13 @@ impl Worker {
         self.ucp.reason(status)
     }
 
-    /// Becomes readable when there may be something to do, once [`arm`](Self::arm) has said yes.
+    /// Becomes readable when there may be work, once [`arm`](Self::arm) has returned true.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         // SAFETY: UCX's, for as long as the worker lives.
         unsafe { BorrowedFd::borrow_raw(self.descriptor) }
     }
 
-    /// Whether the descriptor will tell of what comes from now on; if not, there is something
-    /// to do now.
+    /// Prepares the descriptor to report the next event. Returns false if there is work now.
     pub fn arm(&mut self) -> Result<bool, FabricError> {
         // SAFETY: our worker.
         match unsafe { (self.ucp.ucp_worker_arm)(self.worker) } {
@@ -159,13 +159,14 @@ impl Worker {
         }
     }
 
-    /// Lets UCX work; whether it found something to do.
+    /// Lets UCX make progress. Returns true if it did any work.
     pub fn progress(&mut self) -> bool {
-        // SAFETY: our worker. Callbacks touch the inbox only, which nobody has borrowed now.
+        // SAFETY: `worker` is live until `Drop`. Callbacks only use the inbox, which is not
+        // borrowed here.
         unsafe { (self.ucp.ucp_worker_progress)(self.worker) != 0 }
     }
 
-    /// What has happened, in the order in which UCX said so.
+    /// Returns the next event, in the order of UCX's callbacks.
     pub fn next(&mut self) -> Option<Happened> {
         let noted = self.inbox.borrow_mut().pop_front()?;
         Some(match noted {
@@ -184,7 +185,8 @@ impl Worker {
         })
     }
 
-    /// A way to the worker with that address, whose failure will be told with the tag.
+    /// Creates an endpoint to the worker with that address. Its failure will be reported with the
+    /// tag.
     pub fn connect(&mut self, address: &[u8], tag: u64) -> Result<Endpoint, ucs_status_t> {
         let failure = Box::new(Failure { inbox: &*self.inbox, tag });
         let params = ucp_ep_params_t {
@@ -209,7 +211,7 @@ impl Worker {
         Ok(Endpoint { ep, failure })
     }
 
-    /// Gives up the way to a peer. What is under way fails; then it is `Closed`.
+    /// Gives up the endpoint of a peer. Operations in flight fail; then the endpoint is `Closed`.
     pub fn close(&mut self, endpoint: Endpoint) {
         if self.worker.is_null() {
             return; // left as it is
@@ -255,14 +257,15 @@ impl Worker {
         }
     }
 
-    /// Receives data. Gives the landing back if they are there, or says later, with the tag.
+    /// Receives data. Returns the landing if they are present, or reports them later, with the
+    /// tag.
     pub fn receive(&mut self, there: There, mut landing: Landing, tag: u64) -> Option<Landing> {
         let (start, bytes) = landing.extent();
         assert_eq!(bytes, there.bytes, "UCX writes as much as was announced");
         if !there.announced {
-            // UCX could copy them, too; but 1.13 forgets them then, and 1.20 frees them wrongly.
-            // SAFETY: UCX says that so many bytes are there, until they are released; nobody
-            // else has the landing.
+            // UCX could copy the data, too, but 1.13 then leaks them, and 1.20 frees them wrongly.
+            // SAFETY: UCX guarantees `bytes` bytes at the descriptor until it is released, and
+            // `landing` is owned here.
             unsafe { start.copy_from_nonoverlapping(there.descriptor.cast(), bytes) };
             self.refuse(there);
             return Some(landing);
@@ -290,10 +293,10 @@ impl Worker {
         unsafe { (self.ucp.ucp_am_data_release)(self.worker, there.descriptor) };
     }
 
-    /// Before endpoints are closed for good: sends what UCX has to say by itself. UCX before 1.14
-    /// aborts if it has not answered somebody's connecting yet, which it cannot as long as that
-    /// one does not go on (its pull request 8175). Then all is left as it is, and what belongs to
-    /// UCX stays until the process ends.
+    /// Prepares the final closing of endpoints: sends UCX's own pending messages. UCX before 1.14
+    /// aborts if it has not answered a peer's connection request, which it cannot do while that
+    /// peer does not make progress (its pull request 8175). In that case all objects stay as they
+    /// are, and UCX's memory stays allocated until the process ends.
     pub fn settle(&mut self) {
         let key = self.begin(Work::Flush);
         let mut param = self.parameters(key);
@@ -308,7 +311,7 @@ impl Worker {
         }
     }
 
-    /// Lets UCX work, whose events nobody wants any more, for a while at most.
+    /// Lets UCX make progress for a limited time, and drops its events.
     fn progress_until(&mut self, done: impl Fn(&Self) -> bool) -> bool {
         let deadline = Instant::now() + END_MAX;
         while !done(self) && Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! How a connection ends: bye from both sides, or it breaks.
+//! The end of a connection: a bye from both sides, or a failure.
 
 use std::time::Instant;
 
@@ -21,8 +21,8 @@ impl Fabric {
         }
     }
 
-    /// Both have said bye. Who has said it first closes the way, once its own is out; the
-    /// other then hears that the way has failed.
+    /// Both sides have sent bye. The side that sent it first closes the endpoint, once its own bye
+    /// is out. The other side then sees the endpoint fail.
     pub(super) fn part(&mut self, key: DefaultKey, first: bool) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         session.phase = Phase::Parting { deadline: Instant::now() + ANSWER_MAX, first };
@@ -31,8 +31,8 @@ impl Fabric {
         }
     }
 
-    /// Tells the other, if it can be told at once, that we give up: that the way is closed
-    /// here, UCX would tell it only when it sends.
+    /// Notifies the peer that this side gives up, if that is possible at once. UCX would report a
+    /// closed endpoint only when the peer sends.
     pub(super) fn reset(&mut self, key: DefaultKey) {
         if let Some(link) = self.sessions.get(key).and_then(Session::link) {
             let header = Header::new(Kind::Reset, link.session, link.sent, link.ours, 0);
@@ -46,7 +46,7 @@ impl Fabric {
         self.end(key, visible.then_some(why));
     }
 
-    /// The connection is over, for whatever reason.
+    /// Ends the connection for any reason.
     pub(super) fn end(&mut self, key: DefaultKey, why: Option<String>) {
         let Some(session) = self.sessions.get_mut(key) else { return };
         if matches!(session.phase, Phase::Over(_)) {
@@ -87,7 +87,7 @@ impl Fabric {
         }
     }
 
-    /// Gives up on who has not answered.
+    /// Gives up connections whose peer has not answered.
     pub(super) fn expire(&mut self, now: Instant) {
         let is_late = |s: &Session| s.deadline().is_some_and(|deadline| deadline <= now);
         let late: Vec<_> =

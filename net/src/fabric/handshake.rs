@@ -1,4 +1,4 @@
-//! How a connection begins: hello, welcome, ready.
+//! The start of a connection: hello, welcome, ready.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -30,7 +30,7 @@ impl Fabric {
         self.transmit(key, header.as_bytes().to_vec(), payload.into(), 0);
     }
 
-    /// Somebody says hello.
+    /// Handles a hello.
     pub(super) fn answer(&mut self, header: &Header, payload: &[u8]) {
         let Some((hello, ucx)) = Hello::parse(payload) else {
             self.dropped.malformed += 1;
@@ -102,7 +102,7 @@ impl Fabric {
         self.open(key, Some(link));
     }
 
-    /// The connection stands from now on: what has waited is sent.
+    /// Opens the connection, and sends the queued messages.
     pub(super) fn open(&mut self, key: DefaultKey, link: Option<Link>) {
         let session = &mut self.sessions[key];
         let link = match (std::mem::replace(&mut session.phase, Phase::Over(None)), link) {
@@ -111,7 +111,7 @@ impl Fabric {
         };
         session.phase = Phase::Open(link);
         let id = session.id;
-        // One that has started anew has not told us that it ended.
+        // A restarted peer has not announced the end of its earlier connection.
         let is_older =
             |s: &Session| s.id == id && matches!(s.phase, Phase::Open(_) | Phase::Leaving(_));
         let older = self.sessions.iter().find(|&(other, s)| other != key && is_older(s));

@@ -42,7 +42,7 @@ impl Fabric {
         }
     }
 
-    /// Gives a message to UCX; whether an event about it will follow.
+    /// Passes a message to UCX. Returns true if an event about it will follow.
     pub(super) fn transmit(
         &mut self,
         key: DefaultKey,
@@ -110,7 +110,7 @@ impl Fabric {
         }
     }
 
-    /// A message has come: who may have sent it?
+    /// Handles an incoming message: finds its connection and checks its token.
     pub(super) fn came(&mut self, bytes: &[u8], data: Data) {
         let Some((header, kind, user_header)) = Header::parse(bytes) else {
             self.dropped.malformed += 1;
@@ -169,7 +169,8 @@ impl Fabric {
                 incoming.payload = Some(match place {
                     None => Landing::Bytes(payload),
                     Some(place) => {
-                        // SAFETY: the user says that so many bytes may be written there.
+                        // SAFETY: `place_with` requires that `bytes` bytes can be written at the
+                        // user's place.
                         unsafe { place.copy_from(NonNull::from(&payload[..]).cast(), bytes) };
                         Landing::Place(place, bytes)
                     }
@@ -229,14 +230,15 @@ impl Fabric {
     }
 }
 
-/// New memory, or none. The system's zeros, not written by us: what a peer announces takes
-/// memory only as it comes.
+/// Allocates zeroed memory, or returns `None`. The kernel provides the zeros, so announced data
+/// take memory only as they arrive.
 fn zeroed(bytes: usize) -> Option<Vec<u8>> {
     if bytes == 0 {
         return Some(Vec::new());
     }
     let layout = Layout::array::<u8>(bytes).ok()?;
-    // SAFETY: not of size 0; the vector has what was allocated for its type, and it is zero.
+    // SAFETY: the layout has a size above 0. The vector gets memory that was allocated with the
+    // layout of its type and capacity, and its bytes are zero.
     unsafe {
         let start = NonNull::new(alloc_zeroed(layout))?;
         Some(Vec::from_raw_parts(start.as_ptr(), bytes, bytes))
