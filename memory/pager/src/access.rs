@@ -1,6 +1,6 @@
 //! The access that threads have to a page, and the report of a thread that lacked it.
 
-/// Where a region stands, and the size of its pages.
+/// The start address of a region, and the size of its pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     /// The programs' view begins here: at a page of the system's.
@@ -36,7 +36,7 @@ pub enum Stops {
 pub struct Fault {
     /// At this page.
     pub page: u64,
-    /// Where in it.
+    /// The offset in the page.
     pub at: usize,
     /// `Read` or `Write`.
     pub wants: Access,

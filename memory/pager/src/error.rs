@@ -1,4 +1,4 @@
-//! Why memory cannot be had: one line that says what, where, and what to do.
+//! Errors of this crate: one line with the failure, its place, and the remedy.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ pub enum PagerError {
     Old,
     /// The page size, or the place, is no multiple of the system's page size.
     Alignment {
-        /// What was asked for.
+        /// The requested size.
         page_bytes: usize,
     },
     /// The addresses are taken.
     Taken {
-        /// Where.
+        /// The start address.
         start: usize,
-        /// How many bytes.
+        /// The length in bytes.
         bytes: usize,
     },
     /// No memory for a page.
@@ -38,7 +38,7 @@ pub enum PagerError {
     },
     /// Anything else.
     System {
-        /// What was tried.
+        /// The attempted operation.
         doing: &'static str,
         /// The system's word for why.
         why: Errno,

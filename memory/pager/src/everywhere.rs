@@ -1,8 +1,8 @@
-//! A region of all addresses that programs can have: a page's number is its address divided by
-//! its size, and the memory is a file as long as all of them, of which only what is used takes
-//! room. What of the programs' view is mapped is said by whoever [opens](Region::open) and
-//! [closes](Region::close) it, so that the system's own mappings of this process can stand between.
-//! There is no alias: its user reads and writes the file.
+//! A region of all addresses of programs. The number of a page is its address divided by its size,
+//! and the memory is a file of the same length, of which only used pages take memory. The user
+//! [opens](Region::open) and [closes](Region::close) parts of the programs' view, so that other
+//! mappings of this process can lie between them. There is no alias: the user reads and writes the
+//! file.
 
 use std::ops::Range;
 
@@ -15,11 +15,11 @@ use crate::error::PagerError;
 use crate::ranges::Ranges;
 use crate::region::Region;
 
-/// Where addresses end that programs can have.
+/// End of the addresses of programs.
 const END: u64 = 1 << 47;
 
 impl Region {
-    /// One of all addresses, which nobody may use yet.
+    /// Creates a region of all addresses, without access.
     pub fn everywhere(stops: Stops) -> Result<Self, PagerError> {
         let page_bytes = rustix::param::page_size();
         let mut region = Self::new(Place { start: 0, page_bytes }, stops)?;
@@ -30,10 +30,10 @@ impl Region {
         Ok(region)
     }
 
-    /// Maps what is not yet of these pages, for nobody to use.
+    /// Maps the unmapped ones of these pages, without access.
     ///
     /// # Errors
-    /// [`PagerError::Taken`] if something else stands there; nothing has changed then.
+    /// [`PagerError::Taken`] if another mapping lies there. Nothing has changed then.
     pub fn open(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
         let mut missing = Ranges::default();
         let view = self.view(pages);
@@ -57,8 +57,8 @@ impl Region {
         Ok(())
     }
 
-    /// Unmaps these pages, which hold nothing: who uses them gets SIGSEGV, and others may map
-    /// something there.
+    /// Unmaps these pages, which are empty. An access gives SIGSEGV, and other mappings may be
+    /// placed there.
     pub fn close(&mut self, pages: Range<u64>) {
         let view = self.view(pages);
         let of = view.start as u64..view.end as u64;
@@ -70,14 +70,14 @@ impl Region {
         }
     }
 
-    /// Whether this page is mapped.
+    /// Returns true if this page is mapped.
     pub fn is_open(&self, page: u64) -> bool {
         let view = self.view(page..page + 1);
         let opened = self.opened.as_ref().expect("a region that is everywhere");
         opened.covers(&(view.start as u64..view.end as u64))
     }
 
-    /// As [`restrict`](Self::restrict), of what is open of these pages.
+    /// As [`restrict`](Self::restrict), for the open ones of these pages.
     pub fn restrict_open(&self, pages: Range<u64>, to: MprotectFlags) -> Result<(), PagerError> {
         let view = self.view(pages);
         let of = view.start as u64..view.end as u64;
@@ -139,7 +139,7 @@ impl Region {
         Ok(())
     }
 
-    /// The memory has what was swapped out of these.
+    /// Brings swapped-out pages of this range back into memory.
     pub(crate) fn populate_memory(&self, view: Range<usize>) -> Result<(), PagerError> {
         for at in view.step_by(self.place.page_bytes) {
             let from = (at - self.place.start) as u64;

@@ -1,5 +1,5 @@
-//! Memory of somebody else's, in which a page that is not there is an error (SIGBUS) and not a new
-//! page: threads are not stopped, and nobody need answer.
+//! File mappings in which an access to an absent page is an error (SIGBUS) instead of a new page.
+//! No thread stops, and nothing needs to resolve a fault.
 
 use std::ops::Range;
 
@@ -9,9 +9,9 @@ use crate::access::Stops;
 use crate::error::PagerError;
 use crate::userfault::Userfault;
 
-/// Tells threads of this process of pages that are not there. What is watched is so for as long as
-/// this lives; a forked child's memory is not. Everybody may have it (Linux 5.11). System calls
-/// that come to such a page fail with EFAULT.
+/// Sends SIGBUS to threads of this process that access absent pages. A watched range is watched as
+/// long as this object lives, but not in forked children. No privilege is needed (Linux 5.11).
+/// System calls that access such a page fail with EFAULT.
 pub struct Holes(Userfault);
 
 impl Holes {

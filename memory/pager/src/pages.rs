@@ -1,4 +1,4 @@
-//! What is known of each page of a region, of which most are never used: of these nothing is held.
+//! The state of each page of a region. Unused pages, which are the most, take no memory.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use crate::access::Access;
 /// Pages of a chunk: few, for memory that is used here and there.
 const CHUNK: u64 = 16;
 
-/// What is known of a page.
+/// The state of a page.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Page {
     pub access: Access,
@@ -66,7 +66,8 @@ impl Pages {
         }
     }
 
-    /// What is known of the first of these, and of how many from there on.
+    /// Returns the state of the first page, and the number of pages from there on with the same
+    /// state.
     pub fn alike(&self, pages: Range<u64>) -> (Page, u64) {
         let first = self.get(pages.start);
         let mut page = pages.start;

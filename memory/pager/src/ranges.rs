@@ -62,7 +62,7 @@ impl Ranges {
         self.iter().find(|range| range.end - range.start >= length)
     }
 
-    /// How many ranges there are.
+    /// Returns the number of ranges.
     pub fn count(&self) -> usize {
         self.all.len()
     }

@@ -1,10 +1,10 @@
-//! One memory, two views: what programs use, where threads are stopped at pages that they may
-//! not use; and an alias that never stops anybody, for whoever brings and takes pages.
+//! One memory with two views. In the programs' view, threads stop at pages that they may not
+//! access. The alias never stops a thread, and the code that installs and removes pages uses it.
 //!
-//! The memory is a memfd that only this process has. The programs' view stands where its user
-//! says, so that it can be the same on every machine; the alias [`ALIAS`] bytes above. Both
-//! are few large mappings, which are opened page by page as the region grows: whoever goes
-//! beyond gets SIGSEGV. A page is any multiple of the system's.
+//! The memory is a memfd that only this process has. The user selects the address of the programs'
+//! view, so it can be the same on every machine; the alias lies [`ALIAS`] bytes above. Both are
+//! few large mappings, which are opened page by page as the region grows. An access beyond the
+//! region gives SIGSEGV. A page may be any multiple of the system's page.
 
 use std::ops::Range;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -22,10 +22,10 @@ use crate::userfault::{Stopped, Userfault};
 
 /// From the programs' view to the alias; also the most that a region can hold.
 pub const ALIAS: usize = 16 << 40;
-/// What is put where pages of zeros may only be read.
+/// The content of zero pages that may only be read.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-/// How much is mapped at first; then as much again each time. Where the limit of addresses is
-/// below that, what is needed.
+/// Size of the first mapping. The mapping doubles each time. If the limit of addresses is lower,
+/// only the needed size is mapped.
 const MAPPED_MIN: usize = 64 << 30;
 
 /// Memory in its two views.
@@ -33,7 +33,7 @@ pub struct Region {
     pub(crate) userfault: Userfault,
     pub(crate) memory: OwnedFd,
     pub(crate) place: Place,
-    /// How many there are.
+    /// Number of pages.
     pub(crate) count: u64,
     pub(crate) pages: Pages,
     /// Bytes of each view that are mapped; those beyond the pages are closed.
@@ -59,7 +59,7 @@ impl Region {
         Ok(Self { userfault, memory, place, count: 0, pages, mapped: 0, opened: None, stopped })
     }
 
-    /// Adds pages of zeros, which nobody may use yet. The first new page's number.
+    /// Adds zero pages without access. Returns the number of the first new page.
     pub fn grow(&mut self, pages: u64) -> Result<u64, PagerError> {
         let first = self.count;
         let bytes = usize::try_from(first + pages)
@@ -77,7 +77,7 @@ impl Region {
         for view in [new.clone(), new.start + ALIAS..new.end + ALIAS] {
             let open = MprotectFlags::READ | MprotectFlags::WRITE;
             let start = with_exposed_provenance_mut(view.start);
-            // SAFETY: ours, and nobody has used it yet.
+            // SAFETY: the region mapped this part of the view, and no thread has access to it yet.
             match unsafe { mprotect(start, view.len(), open) } {
                 Ok(()) => {}
                 Err(Errno::NOMEM) => return Err(PagerError::Mappings),
@@ -93,16 +93,17 @@ impl Region {
         Ok(first)
     }
 
-    /// What the processor lets threads do with pages, whatever they may by [`allow`](
-    /// Self::allow): nothing, and they get SIGSEGV; read, write, execute. New ones they may read
-    /// and write. Each border between two kinds costs the system a mapping.
+    /// Sets the processor's protection of pages: none, read, write, execute. It limits threads in
+    /// addition to [`allow`](Self::allow); a violation gives SIGSEGV. New pages are readable and
+    /// writable. Each border between two protections costs one mapping.
     ///
     /// # Panics
-    /// Beyond the pages that there are.
+    /// Pages beyond the region.
     pub fn restrict(&self, pages: Range<u64>, to: MprotectFlags) -> Result<(), PagerError> {
         assert!(pages.end <= self.pages(), "beyond the region's end");
         let view = self.view(pages);
-        // SAFETY: ours; who does what is not allowed is told by a signal.
+        // SAFETY: the region mapped this view. A thread that violates the protection gets a
+        // signal.
         match unsafe { mprotect(with_exposed_provenance_mut(view.start), view.len(), to) } {
             Ok(()) => Ok(()),
             Err(Errno::NOMEM) => Err(PagerError::Mappings),
@@ -110,11 +111,11 @@ impl Region {
         }
     }
 
-    /// The programs' view, of pages that are open, is what it was where others have mapped
-    /// something over it: nobody may use the pages.
+    /// Maps open pages of the programs' view again over a foreign mapping. They start without
+    /// access.
     ///
     /// # Panics
-    /// Beyond the pages that there are.
+    /// Pages beyond the region.
     pub fn restore(&self, pages: Range<u64>) -> Result<(), PagerError> {
         assert!(pages.end <= self.pages(), "beyond the region's end");
         let view = self.view(pages);
@@ -122,7 +123,7 @@ impl Region {
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
         let offset = (view.start - self.place.start) as u64;
         let system = |doing| move |why| PagerError::System { doing, why };
-        // SAFETY: our addresses, with which nobody can do anything.
+        // SAFETY: `view` is inside the region's address range, and its pages have no access.
         unsafe {
             mmap(start, view.len(), ProtFlags::empty(), flags, &self.memory, offset)
                 .map_err(system("map shared memory again"))?;
@@ -132,12 +133,12 @@ impl Region {
         self.userfault.register(view).map_err(system("register shared memory with userfaultfd"))
     }
 
-    /// In the programs' view an empty file stands in place of these pages, until [`restore`](
-    /// Self::restore): who uses them gets SIGBUS, and a system call EFAULT. Forked children have
-    /// it, too.
+    /// Maps an empty file over these pages in the programs' view, until
+    /// [`restore`](Self::restore). An access then gives SIGBUS, and a system call EFAULT. Forked
+    /// children inherit the mapping.
     ///
     /// # Panics
-    /// Beyond the pages that there are.
+    /// Pages beyond the region.
     pub fn lay_end(&self, pages: Range<u64>) -> Result<(), PagerError> {
         assert!(pages.end <= self.pages(), "beyond the region's end");
         let system = |doing| move |why| PagerError::System { doing, why };
@@ -147,7 +148,8 @@ impl Region {
         let start = with_exposed_provenance_mut(view.start);
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: replaces a part of the programs' view, which is ours; nobody uses its pages.
+        // SAFETY: replaces a part of the programs' view, which the region mapped and no reference
+        // covers.
         match unsafe { mmap(start, view.len(), protection, flags, &empty, 0) } {
             Ok(_) => Ok(()),
             Err(Errno::NOMEM) => Err(PagerError::Mappings),
@@ -155,19 +157,19 @@ impl Region {
         }
     }
 
-    /// How many pages there are.
+    /// Returns the number of pages.
     pub fn pages(&self) -> u64 {
         self.count
     }
 
     /// Bytes of memory that its pages take.
     pub fn memory(&self) -> u64 {
-        /// What the kernel counts in.
+        /// The unit of `st_blocks` in bytes.
         const BLOCK: u64 = 512;
         rustix::fs::fstat(&self.memory).map_or(0, |of| of.st_blocks as u64 * BLOCK)
     }
 
-    /// Where it stands.
+    /// Returns the address range and the page size.
     pub fn place(&self) -> Place {
         self.place
     }
@@ -178,19 +180,19 @@ impl Region {
         (page < self.pages()).then_some(page)
     }
 
-    /// What threads may do with a page.
+    /// Returns the access that threads have to a page.
     pub fn access(&self, page: u64) -> Access {
         self.pages.get(page).access
     }
 
-    /// Whether the memory has the page, since somebody has written to it, or threads may use it:
-    /// any other holds zeros.
+    /// Returns true if the memory has the page, because it was written or threads may access it.
+    /// All other pages hold zeros.
     pub fn has(&self, page: u64) -> bool {
         self.pages.get(page).is_there
     }
 
-    /// Whether pages can be given for reading only. If not (Linux before 6.4), [`allow`](
-    /// Self::allow) cannot go from `None` to `Read`: one must give `Write`, and may then
+    /// Returns true if pages can be mapped read-only. If not (Linux before 6.4),
+    /// [`allow`](Self::allow) cannot change access from `None` to `Read`: allow `Write` and then
     /// [`protect`](Self::protect).
     pub fn can_allow_read(&self) -> bool {
         self.userfault.maps_to_read
@@ -201,8 +203,8 @@ impl Region {
         self.userfault.descriptor()
     }
 
-    /// Appends who was stopped since the last call. Never waits. A thread may be told of when
-    /// its page has been given meanwhile: [`wake`](Self::wake) it.
+    /// Appends the faults since the last call. Never waits. A fault may be reported although its
+    /// page has been allowed in the meantime: [`wake`](Self::wake) its thread.
     pub fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError> {
         let mut all = std::mem::take(&mut self.stopped);
         self.userfault
@@ -251,11 +253,11 @@ impl Region {
         })
     }
 
-    /// Pages that threads may not use yet hold these bytes from now on, or zeros, if there are
-    /// none; threads may do that with them, and those go on that were stopped.
+    /// Fills pages without access with these bytes, or with zeros if there are none, allows the
+    /// access `to` them, and resumes stopped threads.
     ///
     /// # Panics
-    /// Threads may use them, the bytes have another length, or as [`allow`](Self::allow).
+    /// If threads have access, if the bytes have another length, or as [`allow`](Self::allow).
     pub fn bring(
         &mut self,
         pages: Range<u64>,
@@ -355,7 +357,7 @@ impl Region {
         })
     }
 
-    /// Threads may do nothing with a page from now on. What it holds stays.
+    /// Withdraws all access to a page. Its content stays.
     pub fn forbid(&mut self, page: u64) -> Result<(), PagerError> {
         self.forbid_all(page..page + 1)
     }
@@ -367,7 +369,7 @@ impl Region {
         }
         self.pages.change(pages.clone(), |page| page.access = Access::None);
         let view = self.view(pages);
-        // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
+        // SAFETY: for shared memory this only unmaps the page; a thread that accesses it stops.
         unsafe {
             madvise(with_exposed_provenance_mut(view.start), view.len(), Advice::LinuxDontNeed)
         }
@@ -393,8 +395,8 @@ impl Region {
             .map_err(|why| PagerError::System { doing: "give pages back to the system", why })
     }
 
-    /// Copies what a page holds. Threads may write to it at the same moment: then some of what
-    /// they wrote is in the copy, and some is not.
+    /// Copies the content of a page. If threads write at the same time, the copy may have a part
+    /// of their writes.
     ///
     /// # Panics
     /// `to` is longer than a page.
@@ -402,8 +404,8 @@ impl Region {
         assert!(to.len() <= self.place.page_bytes, "more than a page");
         assert!(self.opened.is_none(), "there is no alias");
         let from = self.alias(page);
-        // SAFETY: the alias can be read so far: as long as the region, and no Rust reference
-        // to it exists. What others write at the same moment is copied as bytes.
+        // SAFETY: the alias is readable over the length of the region, and no Rust reference to it
+        // exists. Bytes that other threads write at the same time are copied as bytes.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) }
     }
 
@@ -421,7 +423,7 @@ impl Region {
             match rustix::io::pread(&self.memory, space, at) {
                 Ok((read, _)) if !read.is_empty() => {
                     let count = read.len();
-                    // SAFETY: so many were read to where it ended.
+                    // SAFETY: the read has initialized `count` bytes behind the vector's end.
                     unsafe { to.set_len(to.len() + count) };
                     at += count as u64;
                 }
@@ -438,7 +440,7 @@ impl Region {
         PagerError::Unread { at: self.place.start + offset as usize / bytes * bytes, why }
     }
 
-    /// Writes into a page, whatever threads may do with it.
+    /// Writes into a page, whatever the access of threads.
     ///
     /// # Panics
     /// Beyond the page's end.
@@ -472,8 +474,8 @@ impl Region {
         Ok(())
     }
 
-    /// Where the alias of a page begins: memory that can be read and written as long as the
-    /// region lives, by others at the same moment.
+    /// Returns the alias of a page: memory that can be read and written as long as the region
+    /// lives, and that other threads may access at the same time.
     pub fn alias(&self, page: u64) -> *mut u8 {
         with_exposed_provenance_mut(self.view(page..page + 1).start + ALIAS)
     }
@@ -490,7 +492,7 @@ impl Region {
             return self.populate_memory(view);
         }
         let start = with_exposed_provenance_mut(view.start + ALIAS);
-        // SAFETY: changes nothing but what is there already.
+        // SAFETY: populates existing pages and changes no content.
         match unsafe { madvise(start, view.len(), Advice::LinuxPopulateWrite) } {
             Ok(()) => Ok(()),
             Err(Errno::NOMEM | Errno::FAULT) => Err(PagerError::Memory),
@@ -498,8 +500,8 @@ impl Region {
         }
     }
 
-    /// Maps what is not mapped of pages of which the same is known, as their access says, and
-    /// lets threads go on.
+    /// Maps the missing pages of a range with equal state, according to their access, and resumes
+    /// threads.
     fn establish(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
         let writable = self.access(pages.start) == Access::Write;
         self.map_view(self.view(pages), writable)
@@ -511,7 +513,7 @@ impl Region {
         while at < view.end {
             match self.userfault.map(at..end, writable) {
                 Ok(bytes) => (at, end) = (at + bytes, view.end),
-                // Mapped already, as it should be; the kernel wakes nobody then.
+                // Already mapped with the right access. The kernel wakes no thread in this case.
                 Err(Errno::EXIST) => {
                     self.wake_view(at..at + system)?;
                     (at, end) = (at + system, view.end);
@@ -595,7 +597,8 @@ impl Region {
             Ok(mapped) if mapped == start => {}
             // A kernel that takes the flag for a hint.
             Ok(mapped) => {
-                // SAFETY: just mapped, and nobody knows it.
+                // SAFETY: this function has just created the mapping, and nothing else has its
+                // address.
                 let _ = unsafe { munmap(mapped, at.len()) };
                 return Err(taken);
             }
@@ -603,13 +606,13 @@ impl Region {
             Err(Errno::NOMEM) => return Err(PagerError::Mappings),
             Err(why) => return Err(PagerError::System { doing: "map shared memory", why }),
         }
-        // SAFETY: of this mapping, a child is not told.
+        // SAFETY: only excludes this mapping from forked children.
         unsafe { madvise(start, at.len(), Advice::LinuxDontFork) }
             .map_err(|why| PagerError::System { doing: "keep shared memory from children", why })
     }
 
     pub(crate) fn unmap_view(&self, at: Range<usize>) {
-        // SAFETY: ours. Whoever still uses it is told by a signal.
+        // SAFETY: the region created this mapping. A thread that still uses it gets a signal.
         let _ = unsafe { munmap(with_exposed_provenance_mut(at.start), at.len()) };
     }
 }

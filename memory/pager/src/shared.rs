@@ -1,9 +1,9 @@
-//! Memory of a file that others map in this process as they like, at fixed places: the page of the
-//! file that an address shows is always the same. Who brings and takes its pages reads and writes
-//! the file. Only what is *watched* stops threads, and of that only what was not let through.
+//! Memory of a file that other processes map at fixed addresses: an address always shows the same
+//! page of the file. The code that installs and removes pages reads and writes the file. Only
+//! *watched* ranges stop threads, at pages without access.
 //!
-//! Where nobody maps a page, or something else lies at its address, the file has it all the
-//! same, and nothing is done to what lies there.
+//! A page of the file exists also where it is not mapped, or where another mapping lies at its
+//! address. Foreign mappings stay unchanged.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -20,10 +20,10 @@ use crate::userfault::{Stopped, Userfault};
 
 /// Bytes of a page: the system's.
 pub const PAGE: u64 = 4096;
-/// What is put where several pages of zeros come at once.
+/// The content of several zero pages at once.
 static ZEROS: [u8; 16 * PAGE as usize] = [0; 16 * PAGE as usize];
 
-/// What is known of a page; of others, that threads may do nothing with it.
+/// The state of a page. A page without a state has no access.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Page {
     access: Access,
@@ -35,7 +35,7 @@ struct Page {
 
 const NONE: Page = Page { access: Access::None, is_there: false, is_mapped: true };
 
-/// The file, and what threads may do with its pages.
+/// The file, and the access of threads to its pages.
 pub struct Shared {
     userfault: Userfault,
     file: OwnedFd,
@@ -53,8 +53,8 @@ impl Shared {
         Ok(Self { userfault, file, base, pages: HashMap::new(), stopped: Vec::new() })
     }
 
-    /// From now on threads are stopped in this part of a mapping of the file, which the file's
-    /// place must be for. What is mapped there already stays so.
+    /// Starts to stop threads in this part of a mapping of the file, which must be at the file's
+    /// fixed address. Pages that are already mapped stay mapped.
     pub fn watch(&self, at: Range<usize>) -> Result<(), PagerError> {
         match self.userfault.register(at) {
             Ok(()) => Ok(()),
@@ -63,7 +63,7 @@ impl Shared {
         }
     }
 
-    /// Whether pages can be given for reading only: see
+    /// Returns true if pages can be mapped read-only: see
     /// [`Region::can_allow_read`](crate::Region::can_allow_read).
     pub fn can_allow_read(&self) -> bool {
         self.userfault.maps_to_read
@@ -74,7 +74,7 @@ impl Shared {
         self.userfault.descriptor()
     }
 
-    /// Appends who was stopped since the last call. Never waits.
+    /// Appends the faults since the last call. Never waits.
     pub fn faults(&mut self, faults: &mut Vec<Fault>) -> Result<(), PagerError> {
         let mut all = std::mem::take(&mut self.stopped);
         self.userfault.stopped(&mut all).map_err(failed("ask userfaultfd for faults"))?;
@@ -121,7 +121,7 @@ impl Shared {
         self.store(page, bytes)
     }
 
-    /// Whether anything was said of a page since it was forgotten.
+    /// Returns true if the page has a state that was not forgotten.
     pub fn knows(&self, page: u64) -> bool {
         self.pages.contains_key(&page)
     }
@@ -207,7 +207,7 @@ impl Shared {
             };
             match self.userfault.copy(self.at(page..end).start, part, access == Access::Write) {
                 Ok(count) => (page, end) = (page + count as u64 / PAGE, pages.end),
-                // The file has it already, or nobody maps it.
+                // The file has the page already, or no mapping covers it.
                 Err(Errno::EXIST | Errno::NOENT) if end > page + 1 => end = page + 1,
                 Err(Errno::EXIST | Errno::NOENT) => {
                     self.store(page, part)?;
@@ -222,7 +222,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Maps pages that the file has where somebody wants them, with this access, and resumes
+    /// Maps pages of the file with this access where threads wait for them, and resumes the
     /// threads.
     fn show(&self, pages: Range<u64>, access: Access) -> Result<(), PagerError> {
         let writable = access == Access::Write;
@@ -237,7 +237,7 @@ impl Shared {
                     }
                     (page, end) = (page + 1, pages.end);
                 }
-                // Of some of them nobody has a mapping.
+                // No mapping covers some of the pages.
                 Err(Errno::NOENT) if end > page + 1 => end = page + 1,
                 Err(Errno::NOENT) => (page, end) = (page + 1, pages.end),
                 // Somebody has given the memory back.
@@ -250,7 +250,7 @@ impl Shared {
         self.wake(pages)
     }
 
-    /// Protects pages against writing, or ends that; those that nobody maps stay as they are.
+    /// Write-protects pages, or ends that. Unmapped pages stay as they are.
     fn set_protection(&self, pages: Range<u64>, protects: bool) -> Result<(), PagerError> {
         match self.userfault.protect(self.at(pages.clone()), protects) {
             Ok(()) => Ok(()),
@@ -278,7 +278,7 @@ impl Shared {
         })
     }
 
-    /// Withdraws all access to a page. What the file holds stays.
+    /// Withdraws all access to a page. Its content in the file stays.
     pub fn forbid(&mut self, page: u64) -> Result<(), PagerError> {
         self.forbid_all(page..page + 1)
     }
@@ -292,9 +292,10 @@ impl Shared {
             }
             let at = shared.at(pages);
             let start = with_exposed_provenance_mut(at.start);
-            // SAFETY: of shared memory it only ends the mapping; whoever uses the page is stopped.
+            // SAFETY: for shared memory this only unmaps the page; a thread that accesses it
+            // stops.
             match unsafe { madvise(start, at.len(), Advice::LinuxDontNeed) } {
-                // Where nothing is mapped there is nothing to end.
+                // An unmapped range needs no change.
                 Ok(()) | Err(Errno::NOMEM) => Ok(()),
                 Err(why) => Err(failed("take a page from threads")(why)),
             }
@@ -334,8 +335,8 @@ impl Shared {
         self.pages.extend(pages.map(|it| (it, page)));
     }
 
-    /// The file has nothing of these pages any more, nothing is known of them, and threads may do
-    /// nothing with what is watched of them.
+    /// Removes these pages from the file, forgets their state, and withdraws all access to the
+    /// watched ones.
     pub fn discard(&mut self, pages: Range<u64>) -> Result<(), PagerError> {
         self.forget(pages.clone());
         self.punch(pages)
@@ -358,7 +359,7 @@ impl Shared {
         }
     }
 
-    /// A page holds this, whatever threads may do with it.
+    /// Writes the content of a page, whatever the access of threads.
     pub fn write(&mut self, page: u64, bytes: &[u8]) -> Result<(), PagerError> {
         let before = self.of(page);
         self.pages.insert(page, Page { is_there: true, ..before });
@@ -385,8 +386,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Whoever uses these pages, which are watched, is stopped from now on. What the file holds
-    /// stays.
+    /// Withdraws all access to these watched pages, so threads stop there. Their content in the
+    /// file stays.
     pub fn stop(&self, pages: Range<u64>) -> Result<(), PagerError> {
         let at = self.at(pages);
         // SAFETY: of shared memory it only ends the mapping.
@@ -413,8 +414,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Maps other memory in place of these pages, which nobody is told of then. Threads that
-    /// were stopped there use that.
+    /// Maps other memory over these pages, for which no faults are reported then. Stopped threads
+    /// resume with that memory.
     pub fn lay(
         &self,
         pages: Range<u64>,
@@ -426,7 +427,7 @@ impl Shared {
         self.wake(pages)
     }
 
-    /// Maps the file again, in place of what was laid there.
+    /// Maps the file again over foreign memory.
     pub fn cover(&self, pages: Range<u64>) -> Result<(), PagerError> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         self.map(pages.clone(), self.file.as_fd(), pages.start * PAGE, protection)?;
@@ -446,8 +447,8 @@ impl Shared {
         let at = self.at(pages);
         let start = with_exposed_provenance_mut(at.start);
         let flags = MapFlags::SHARED | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: in place of memory that is ours to replace, as the caller says. No fork's child
-        // has it.
+        // SAFETY: `replace` requires that the memory at `at` may be replaced. Forked children do
+        // not get it.
         unsafe {
             match mmap(start, at.len(), protection, flags, file, offset) {
                 Ok(_) => {}
@@ -464,7 +465,7 @@ impl Shared {
         self.userfault.wake(self.at(pages)).map_err(failed("wake threads by userfaultfd"))
     }
 
-    /// Who uses a page gets SIGSEGV, until it is opened again.
+    /// Makes an access to a page raise SIGSEGV, or ends that.
     pub fn close(&self, page: u64, closed: bool) -> Result<(), PagerError> {
         let at = self.at(page..page + 1);
         let to = if closed {
@@ -472,7 +473,7 @@ impl Shared {
         } else {
             MprotectFlags::READ | MprotectFlags::WRITE
         };
-        // SAFETY: who does what is not allowed is told by a signal.
+        // SAFETY: a thread that violates the protection gets a signal.
         match unsafe { mprotect(with_exposed_provenance_mut(at.start), at.len(), to) } {
             Ok(()) => self.wake(page..page + 1),
             Err(Errno::NOMEM) => Err(PagerError::Mappings),
@@ -528,7 +529,7 @@ mod tests {
             with_exposed_provenance_mut(self.at + page * PAGE as usize)
         }
 
-        /// Threads do that with a byte, and are let go on as `answers` says for each of the faults.
+        /// A thread accesses a byte; each fault is resolved with the access in `answers`.
         fn faults(&mut self, page: usize, write: Option<u8>, wants: &[Access]) -> u8 {
             let byte = self.byte(page).expose_provenance();
             let other = std::thread::spawn(move || {
@@ -557,7 +558,7 @@ mod tests {
     #[test]
     fn existing_copies_continue_and_taken_ones_stop() {
         let mut it = mapped();
-        // SAFETY: nobody else uses it.
+        // SAFETY: the test has mapped this page, and no other thread uses it.
         unsafe { it.byte(2).write(7) };
         it.shared.watch(it.at..it.at + 4 * PAGE as usize).unwrap();
         assert_eq!(it.shared.held(0..8).unwrap(), vec![2..3; 1]);
@@ -585,7 +586,7 @@ mod tests {
     fn memory_elsewhere_is_unchanged() {
         let mut it = mapped();
         let ours = it.byte(3).cast();
-        // SAFETY: over a page that nobody uses.
+        // SAFETY: replaces a page of the test's mapping that no other thread uses.
         unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
             let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -597,13 +598,13 @@ mod tests {
         it.shared.forbid(3).unwrap();
         it.shared.allow(3, Access::Write).unwrap();
         it.shared.bring(3, Some(&[4; PAGE as usize]), Access::Write).unwrap();
-        // SAFETY: as above.
+        // SAFETY: the test has mapped this page.
         assert_eq!(unsafe { it.byte(3).read() }, 1);
         let mut bytes = vec![0; PAGE as usize];
         it.shared.copy(3..4, &mut bytes).unwrap();
         assert_eq!(bytes[0], 4);
-        // Nor where nothing is any more.
-        // SAFETY: nobody uses it.
+        // An unmapped page gives the same error. SAFETY: the test has mapped this page, and no
+        // other thread uses it.
         unsafe { libc::munmap(it.byte(6).cast(), PAGE as usize) };
         it.shared.are_used(6..7);
         it.shared.protect(6).unwrap();
@@ -615,7 +616,7 @@ mod tests {
     #[test]
     fn pages_that_are_handled_together_are_each_as_they_would_be_alone() {
         let mut it = mapped();
-        // SAFETY: nobody else uses it.
+        // SAFETY: the test has mapped this page, and no other thread uses it.
         unsafe { it.byte(1).write(1) };
         it.shared.watch(it.at..it.at + 8 * PAGE as usize).unwrap();
         it.shared.are_used(1..2);

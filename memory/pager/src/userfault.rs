@@ -1,9 +1,9 @@
-//! The kernel's userfaultfd(2): the only file that opens it and calls its ioctls.
+//! The kernel's userfaultfd(2). Only this file opens it and calls its ioctls.
 //!
-//! A range is registered for three kinds of faults: *missing* (the memory has no page there),
-//! *minor* (it has, but this view does not map it yet), and *write-protect*. With a full descriptor
-//! threads that fault inside a system call wait like others; with one that everybody may
-//! have the call fails.
+//! A range is registered for three kinds of faults: *missing* (the memory has no page), *minor*
+//! (the memory has the page, but this view does not map it yet), and *write-protect*. With a full
+//! descriptor, threads that fault inside a system call also wait. With an unprivileged one, the
+//! system call fails.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -20,15 +20,15 @@ use rustix::mm::{UserfaultfdFlags, userfaultfd};
 use crate::access::Stops;
 use crate::error::PagerError;
 
-/// What shared memory needs: Linux 5.19.
+/// The features that shared memory needs: Linux 5.19.
 const FEATURES: u32 = UFFD_FEATURE_PAGEFAULT_FLAG_WP
     | UFFD_FEATURE_MISSING_SHMEM
     | UFFD_FEATURE_MINOR_SHMEM
     | UFFD_FEATURE_WP_HUGETLBFS_SHMEM
     | UFFD_FEATURE_THREAD_ID
     | UFFD_FEATURE_EXACT_ADDRESS;
-/// `UFFDIO_CONTINUE_MODE_WP`, which the headers of 6.4 have. The feature came with it, and is
-/// how one asks for it.
+/// `UFFDIO_CONTINUE_MODE_WP`, which the headers of Linux 6.4 define. It came with the feature, so
+/// the feature bit tests for it.
 const CONTINUE_WRITE_PROTECTED: u64 = 1 << 1;
 const CAN_CONTINUE_WRITE_PROTECTED: u32 = UFFD_FEATURE_WP_UNPOPULATED;
 /// `UFFDIO_COPY_MODE_WP`.
@@ -49,7 +49,7 @@ pub struct Userfault {
 
 /// A thread was stopped.
 pub struct Stopped {
-    /// Where.
+    /// The address of the fault.
     pub address: usize,
     /// It wants to write.
     pub writes: bool,
@@ -59,7 +59,8 @@ pub struct Stopped {
 
 impl Userfault {
     pub fn new(stops: Stops) -> Result<Self, PagerError> {
-        // What can be had is told to who asks for nothing; one is asked once.
+        // A handshake without requested features returns all features. A descriptor accepts one
+        // handshake.
         let features = handshake(&open(stops)?, 0)?;
         if features & u64::from(FEATURES) != u64::from(FEATURES) {
             return Err(PagerError::Old);
@@ -70,7 +71,7 @@ impl Userfault {
         Ok(Self { descriptor, maps_to_read })
     }
 
-    /// One that stops nobody: who faults gets SIGBUS.
+    /// Opens a descriptor that stops no thread: a fault gives SIGBUS.
     pub fn silent(stops: Stops) -> Result<Self, PagerError> {
         let descriptor = open(stops)?;
         handshake(&descriptor, UFFD_FEATURE_SIGBUS | UFFD_FEATURE_MISSING_SHMEM)?;
@@ -85,7 +86,7 @@ impl Userfault {
     pub fn register_missing(&self, at: Range<usize>) -> Result<(), Errno> {
         let mode = UFFDIO_REGISTER_MODE_MISSING.into();
         let mut argument = uffdio_register { range: range(at), mode, ioctls: 0 };
-        // SAFETY: a range of ours, which nobody uses yet.
+        // SAFETY: registers a range of a region, to which no thread has access yet.
         unsafe { self.call::<UFFDIO_REGISTER, _>(&mut argument) }
     }
 
@@ -93,12 +94,12 @@ impl Userfault {
         let mode =
             UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR | UFFDIO_REGISTER_MODE_WP;
         let mut argument = uffdio_register { range: range(at), mode: mode.into(), ioctls: 0 };
-        // SAFETY: a range of ours, which nobody uses yet.
+        // SAFETY: registers a range of a region, to which no thread has access yet.
         unsafe { self.call::<UFFDIO_REGISTER, _>(&mut argument) }
     }
 
-    /// Maps pages that the memory has, and lets threads go on. How many bytes were mapped: an
-    /// error only if none were.
+    /// Maps pages that the memory has, and resumes threads. Returns the number of mapped bytes, or
+    /// an error if it is 0.
     pub fn map(&self, at: Range<usize>, writable: bool) -> Result<usize, Errno> {
         let mode = if writable { 0 } else { CONTINUE_WRITE_PROTECTED };
         let mut argument = uffdio_continue { range: range(at), mode, mapped: 0 };
@@ -110,8 +111,8 @@ impl Userfault {
         }
     }
 
-    /// Puts bytes where the memory has nothing, maps them, and lets threads go on. How many were
-    /// put there: an error only if none were.
+    /// Fills absent memory with bytes, maps it, and resumes threads. Returns the number of bytes,
+    /// or an error if it is 0.
     pub fn copy(&self, to: usize, bytes: &[u8], writable: bool) -> Result<usize, Errno> {
         let mode = if writable { 0 } else { COPY_WRITE_PROTECTED };
         let (len, src) = (bytes.len() as u64, bytes.as_ptr().addr() as u64);
@@ -156,7 +157,7 @@ impl Userfault {
         unsafe { self.call::<UFFDIO_WAKE, _>(&mut argument) }
     }
 
-    /// Appends who was stopped since the last call. Never waits.
+    /// Appends the faults since the last call. Never waits.
     pub fn stopped(&self, stopped: &mut Vec<Stopped>) -> Result<(), Errno> {
         let mut messages = [MaybeUninit::<uffd_msg>::uninit(); BATCH];
         loop {
@@ -171,18 +172,19 @@ impl Userfault {
                 Err(error) => return Err(error),
             };
             for message in &messages[..count] {
-                // SAFETY: the kernel has filled so many.
+                // SAFETY: the read returned the size of a whole message, so the kernel has filled
+                // it.
                 let message = unsafe { message.assume_init() };
                 if u32::from(message.event) != UFFD_EVENT_PAGEFAULT {
                     continue;
                 }
-                // SAFETY: what this event carries.
+                // SAFETY: the event is a page fault, whose union field is `pagefault`.
                 let fault = unsafe { message.arg.pagefault };
                 let writes = UFFD_PAGEFAULT_FLAG_WRITE | UFFD_PAGEFAULT_FLAG_WP;
                 stopped.push(Stopped {
                     address: fault.address as usize,
                     writes: fault.flags & u64::from(writes) != 0,
-                    // SAFETY: what was asked for.
+                    // SAFETY: `FEATURES` requested the thread's ID, so the kernel sets `ptid`.
                     thread: unsafe { fault.feat.ptid },
                 });
             }
@@ -193,12 +195,12 @@ impl Userfault {
     }
 
     /// # Safety
-    /// The operation takes such an argument, and nobody minds what it does.
+    /// `argument` must have the type of the ioctl `OPERATION`, and its effect must be safe.
     unsafe fn call<const OPERATION: ioctl::Opcode, T>(
         &self,
         argument: &mut T,
     ) -> Result<(), Errno> {
-        // SAFETY: as the caller promises.
+        // SAFETY: this function requires the argument's type and a safe effect.
         unsafe { ioctl::ioctl(&self.descriptor, ioctl::Updater::<OPERATION, T>::new(argument)) }
     }
 }
@@ -209,12 +211,12 @@ fn range(at: Range<usize>) -> uffdio_range {
 
 /// By the system call, or by the device where only that is allowed.
 fn open(stops: Stops) -> Result<OwnedFd, PagerError> {
-    // Without NONBLOCK, poll(2) says that it is broken.
+    // Without NONBLOCK, poll(2) reports POLLERR.
     let mut flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
     if stops == Stops::Programs {
         flags |= UserfaultfdFlags::from_bits_retain(UFFD_USER_MODE_ONLY);
     }
-    // SAFETY: of this process, and what is registered is ours.
+    // SAFETY: opens a descriptor. Only ranges of this crate's mappings are registered with it.
     match unsafe { userfaultfd(flags) } {
         Ok(descriptor) => return Ok(descriptor),
         Err(Errno::PERM | Errno::NOSYS) => {}
@@ -231,7 +233,7 @@ fn open(stops: Stops) -> Result<OwnedFd, PagerError> {
     }
 }
 
-/// Agrees on the version and what is wanted; what the kernel has.
+/// Agrees on the version and the requested features. Returns the kernel's features.
 fn handshake(descriptor: &OwnedFd, features: u32) -> Result<u64, PagerError> {
     let mut api = uffdio_api { api: UFFD_API.into(), features: features.into(), ioctls: 0 };
     // SAFETY: asks.

@@ -11,7 +11,7 @@ use pager::{Access, Fault, PagerError, Place, Region, Stops};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::mm::MprotectFlags;
 
-/// How long anything may take.
+/// Time limit of each step.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
 /// A place that no other test has.
@@ -27,20 +27,20 @@ fn region(page_bytes: usize, pages: u64) -> Region {
     region
 }
 
-/// What another thread does with a byte.
+/// Another thread accesses a byte.
 fn load(at: usize) -> JoinHandle<u8> {
     // SAFETY: in a region that outlives the thread.
     std::thread::spawn(move || unsafe { with_exposed_provenance_mut::<u8>(at).read_volatile() })
 }
 
 fn store(at: usize, value: u8) -> JoinHandle<()> {
-    // SAFETY: as above.
+    // SAFETY: `at` is an address of the region, which outlives the thread.
     std::thread::spawn(move || unsafe {
         with_exposed_provenance_mut::<u8>(at).write_volatile(value);
     })
 }
 
-/// Waits until somebody is stopped: where, and for what.
+/// Waits for the next fault. Returns its page and the wanted access.
 fn next(region: &mut Region) -> (u64, Access) {
     let Fault { page, wants, .. } = next_fault(region);
     (page, wants)
@@ -113,7 +113,7 @@ fn a_page_is_brought_when_it_is_read_and_written() {
     }
 }
 
-/// Whatever the memory has before of them, and whether they are in one mapping or in several.
+/// For any earlier content, in one mapping or in several.
 #[test]
 fn neighbours_are_brought_at_once() {
     for page_bytes in [4096, 8192] {
@@ -140,7 +140,7 @@ fn neighbours_are_brought_at_once() {
                 assert_eq!(join(load(at(page + 1) - 1)), page as u8 * u8::from(page < 6));
             }
             nobody(&mut region);
-            // Those that may be written can be, and all others stop who tries.
+            // Writable pages can be written; at all others the writer stops.
             let writers = [3, 8].map(|page| store(at(page), 100));
             if access == Access::Read {
                 let told = all_stopped(&mut region, 2);
@@ -160,7 +160,7 @@ fn neighbours_are_brought_at_once() {
     }
 }
 
-/// Who is stopped at one of many pages goes on, whatever was allowed before.
+/// A thread that stopped at one of many pages resumes, whatever was allowed before.
 #[test]
 fn a_thread_stopped_among_neighbours_continues() {
     let mut region = region(4096, 5);
@@ -174,7 +174,7 @@ fn a_thread_stopped_among_neighbours_continues() {
     writers.into_iter().for_each(join);
 }
 
-/// What is only read to be sent takes no memory.
+/// A page that is only read in order to be sent takes no memory.
 #[test]
 fn pages_that_were_never_used_are_read_as_zeros() {
     let mut region = region(4096, 100);
@@ -267,8 +267,7 @@ fn pages_that_the_kernel_dropped_are_mapped_again() {
     let start = region.place().start;
     region.allow(0, Access::Write).unwrap();
     join(store(start, 6));
-    // What reclaim does, as far as the mapping is concerned.
-    // SAFETY: of shared memory, only the mapping ends.
+    // The effect of reclaim on the mapping. SAFETY: for shared memory this only unmaps the page.
     let done =
         unsafe { libc::madvise(with_exposed_provenance_mut(start), 8192, libc::MADV_DONTNEED) };
     assert_eq!(done, 0);
@@ -338,7 +337,7 @@ fn where_only_programs_are_stopped_system_calls_fail_at_pages_they_may_not_use()
     nobody(&mut region);
     region.allow(0, Access::Write).unwrap();
     assert_eq!(reader.read(&mut bytes[..4096]).unwrap(), 4096);
-    // Who may read only may not be written to.
+    // A read-only page may not be written.
     region.protect(0).unwrap();
     assert_eq!(writer.write(&bytes[..4096]).unwrap(), 4096);
     assert!(is_efault(reader.read(&mut bytes[..4096])));
@@ -414,12 +413,12 @@ fn errors_say_what_to_do() {
     assert_eq!(first.grow(1), Ok(1), "which changes nothing");
 }
 
-/// Runs the role in a process of its own, as another user.
+/// Runs the role in a separate process, as another user.
 fn role(name: &str, change: impl Fn(&mut std::process::Command)) -> String {
     let directory = std::env::temp_dir().join(format!("pager-{name}-{}", std::process::id()));
     std::fs::create_dir(&directory).unwrap();
     let program = directory.join("role");
-    // By another process: what we had open to write, children of other threads would have, too.
+    // In another process: children of other threads would inherit a file that is open for writing.
     let own = std::env::current_exe().unwrap();
     assert!(std::process::Command::new("cp").args([&own, &program]).status().unwrap().success());
     let mut command = std::process::Command::new(&program);
