@@ -83,7 +83,7 @@ fn check_registers(elf: &Path) {
         if let Some(name) = line.strip_suffix(">:").and_then(|l| l.split('<').nth(1)) {
             symbol = name;
         }
-        // The vector loops give back what they take. What follows this table is data.
+        // The vector loops restore the registers that they use. The rest of this section is data.
         if ["copy_vector", "vector_", "copy_stream", "stream_", "copy_faults"]
             .iter()
             .any(|s| symbol.starts_with(s))

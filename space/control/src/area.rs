@@ -30,7 +30,8 @@ impl Control {
     /// Returns the view of the control area whose parameters are at `space`.
     ///
     /// # Safety
-    /// `space` comes from the control block of a living task, or the caller has made the area.
+    /// `space` must come from the control block of a living task, or from the creation of the
+    /// area.
     pub unsafe fn at(space: *const Space) -> Self {
         Self { space: space.cast_mut() }
     }
@@ -65,11 +66,11 @@ impl Control {
 
     /// Number of tasks that live now.
     pub fn tasks_alive(&self) -> u32 {
-        // Counted, not kept: a task can be killed between any two stores of its own.
+        // Counted on demand: a task can be killed between any two stores to a counter.
         (0..self.tasks_high()).filter(|&id| self.lives(id)).count() as u32
     }
 
-    /// Whether a task lives in the slot. A task that was waited for stands there until the
+    /// Returns true if a task lives in the slot. A task that was waited for stays there until the
     /// watcher has received its end.
     fn lives(&self, id: u32) -> bool {
         let pid = self.slot(id).pid.load(Ordering::Acquire);
@@ -80,8 +81,8 @@ impl Control {
         self.is_announced(id) && Pid::from_raw(pid as i32).is_some_and(|pid| !gone(pid))
     }
 
-    /// Sets how many processes the job has on this node. Until that many tasks have started, the
-    /// gate does not tell MPI libraries that single copy always works.
+    /// Sets the number of processes of the job on this node. Until that many tasks have started,
+    /// the gate does not tell MPI libraries that single copy always works.
     pub fn expect_tasks(&self, tasks: u32) {
         self.space().tasks_expected.fetch_max(tasks, Ordering::AcqRel);
     }
@@ -121,12 +122,12 @@ impl Control {
         self.slot(id).domain.load(Ordering::Acquire)
     }
 
-    /// Whether tasks' memory is shared memory.
+    /// Returns true if the tasks' memory is shared memory.
     pub fn is_shared(&self) -> bool {
         self.space().alias != 0
     }
 
-    /// Whether a task was announced in the slot, whatever became of it since.
+    /// Returns true if a task was announced in the slot, also if it has ended since.
     pub fn is_announced(&self, id: u32) -> bool {
         self.slot(id).is_announced()
     }

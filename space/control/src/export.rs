@@ -1,9 +1,8 @@
-//! Names in the export area: how two tasks find each other's buffers without other
-//! means.
+//! Names in the export area, by which two tasks find each other's buffers without other means.
 //!
-//! The second half of a task's export area is a directory of fixed entries. Only the task
-//! itself writes it, under a lock; others read entries under a sequence count, and wait
-//! for new ones on the space's event word.
+//! The second half of a task's export area is a directory of fixed entries. Only the task itself
+//! writes it, under a lock. Others read entries under a sequence count, and wait for new ones on
+//! the space's event word.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::time::{Duration, Instant};
@@ -39,7 +38,7 @@ struct Entry {
 #[repr(C)]
 struct Directory {
     lock: AtomicU32,
-    /// How many of the words below, from the first, the task has ever used.
+    /// Number of words below, from the first, that the task has ever used.
     holds_used: AtomicU32,
     /// Whose memory the task's threads work in (`hold`); more words are in the entries.
     holds: [AtomicU64; NEAR],
@@ -123,13 +122,14 @@ fn directory(control: &Control, id: u32) -> &Directory {
     unsafe { &*((segment.start() + EXPORT_USER_SIZE) as *const Directory) }
 }
 
-/// The words in which a task says whom it holds.
+/// The words in which a task records the tasks that it holds.
 #[derive(Clone, Copy)]
 pub(crate) struct Holds(&'static Directory);
 
 /// Those of a task whose export area is mapped.
 pub(crate) fn holds(control: &Control, id: u32) -> Holds {
-    // SAFETY: as there; whoever takes a hold lives in the space, and so does its memory.
+    // SAFETY: the directory is mapped as long as the space, and a task that takes a hold is in the
+    // space.
     Holds(unsafe { &*std::ptr::from_ref(directory(control, id)) })
 }
 
@@ -143,16 +143,15 @@ impl Holds {
         }
     }
 
-    /// How many words, from the first, may say something. Who writes into a word has
-    /// raised this before.
+    /// Returns the number of words, from the first, that may be in use. A task raises it before it
+    /// writes a further word.
     #[inline]
     pub fn used(self) -> &'static AtomicU32 {
         &self.0.holds_used
     }
 }
 
-/// Publishes `size` bytes at `address` as `name` of task `id`, which must be the
-/// caller's.
+/// Publishes `size` bytes at `address` as `name` of task `id`, which must be the calling task.
 pub fn export(
     control: &Control,
     id: u32,

@@ -1,10 +1,10 @@
 //! Holds: a task that works in another task's memory keeps that memory mapped, and its ID taken.
 //!
 //! A thread writes the identity that it holds into a word of its own task's export area, then
-//! checks that the other task lives (`sync::hold`). The watcher announces an end, then looks for
-//! holds, and takes memory and ID back only when there is none. So one of them sees the other: a
-//! thread that holds a task that has ended lets go at once. A hold ends with its own task, so no
-//! death keeps anything. The watcher reads the words that were ever used: their count is raised
+//! checks that the other task lives (`sync::hold`). The watcher announces an end, then reads the
+//! holds. It reclaims memory and ID only if there is none. So one of them sees the other: a thread
+//! that holds a task that has ended releases it at once. A hold ends with its own task, so no
+//! death makes one last. The watcher reads all words that were ever used: their count is raised
 //! before a word is written.
 
 use std::ops::Range;
@@ -48,9 +48,9 @@ impl ThisTask {
         self.hold_while(whom, words, || self.control.is_living(whom))
     }
 
-    /// Holds a task once more, whether it lives or not, that the caller holds by an earlier word
-    /// until this returns. (The watcher reads the words in order: when one is cleared, a later
-    /// one has been written.) Error: all words are in use.
+    /// Holds a task once more, also if it has ended. The caller must already hold it by an earlier
+    /// word until this returns. (The watcher reads the words in order: when one is cleared, a
+    /// later one has been written.) Error: all words are in use.
     pub fn hold_on(&self, whom: Identity, words: Range<usize>) -> Result<Hold, Attempt> {
         self.hold_while(whom, words, || true)
     }
@@ -77,14 +77,14 @@ impl ThisTask {
         Err(Attempt::Busy)
     }
 
-    /// Whether other tasks hold this one by these words of theirs. A task that does not hold it
-    /// yet may begin to at any time.
+    /// Returns true if other tasks hold this one by these words of theirs. A task that does not
+    /// hold it yet may begin to at any time.
     pub fn is_held(&self, words: Range<usize>) -> bool {
         held_by(self.control, self.id, words)
     }
 }
 
-/// Whether a living task holds the task that has, or last had, this ID.
+/// Returns true if a living task holds the present or last task with this ID.
 pub fn is_held(control: Control, id: u32) -> bool {
     held_by(control, id, 0..WORDS)
 }

@@ -32,9 +32,9 @@ impl Control {
         self.is_living(identity).then_some(identity)
     }
 
-    /// Whether the task has not yet begun, as far as this machine was told. The memory that a
-    /// task of another machine has written may arrive before its start is announced. `bits` of
-    /// its generation are known.
+    /// Returns true if the task has not yet begun, as far as this machine knows. The memory that a
+    /// task of another machine has written may arrive before its start is announced. `bits` of its
+    /// generation are known.
     pub fn is_to_come(&self, whom: Identity, bits: u32) -> bool {
         if whom.id >= self.tasks_max() {
             return false;
@@ -44,7 +44,7 @@ impl Control {
         ahead.cast_signed() > 0
     }
 
-    /// Whether the task lives: its end has not been announced.
+    /// Returns true if the task lives: its end has not been announced.
     #[inline]
     pub fn is_living(&self, whom: Identity) -> bool {
         let slot = self.slot(whom.id);

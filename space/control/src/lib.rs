@@ -1,11 +1,12 @@
-//! What a task can see of its space. Libraries that are loaded into ranks use this crate, and
-//! not `pvas`, which makes spaces and loads programs.
+//! The part of a space that a task can see. Libraries that are loaded into ranks use this crate
+//! instead of `pvas`, which creates spaces and loads programs.
 //!
-//! `area` is the control area of a space, `this` the calling task, `identity` one of the tasks
-//! that had an ID. `export` is the directory of names in a task's export area. A `hold` keeps
-//! the memory of another task mapped while the caller works in it. `machines` is for spaces
-//! over several machines. `directory` is where node servers and daemons listen, `peer` the
-//! process at the other end of a socket. `error` says why a call failed, and `hash` shortens names.
+//! `area` is the control area of a space, `this` the calling task, and `identity` names one of the
+//! tasks that had an ID. `export` is the directory of names in a task's export area. A `hold`
+//! keeps the memory of another task mapped while the caller works in it. `machines` is for spaces
+//! over several machines. `directory` has the sockets of node servers and daemons, and `peer`
+//! identifies the process at the other end of a socket. `error` has the errors, and `hash`
+//! shortens names.
 
 mod area;
 mod directory;

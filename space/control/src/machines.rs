@@ -1,5 +1,6 @@
-//! A space over several machines, as its tasks and its agent see it: the agent is a thread of the
-//! owner that brings pages of other machines. Tasks ask it for what needs those machines.
+//! A space over several machines, from the point of view of its tasks and its agent. The agent is
+//! a thread of the owner that fetches pages of other machines. Tasks send it requests that concern
+//! those machines.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -27,7 +28,7 @@ impl Drop for Still<'_> {
 }
 
 impl ThisTask {
-    /// Whether this space is one over several machines.
+    /// Returns true if this space extends over several machines.
     pub fn is_over_machines(&self) -> bool {
         self.control.space().agent_tid.load(Ordering::Acquire) != 0
     }

@@ -1,4 +1,4 @@
-//! The calling process: whether it is a task, and which.
+//! The calling process, and its task if it is one.
 
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
@@ -30,8 +30,9 @@ impl ThisTask {
         entry.checked_sub(1).filter(|&id| id < self.control.tasks_max())
     }
 
-    /// Where other tasks find what this one has at `address`: static data of a program that is
-    /// linked to its addresses they find in its segment, all else at the same address.
+    /// Returns the address at which other tasks find memory of this one. Static data of a program
+    /// that is linked to fixed addresses lie in its segment for others; all other memory has the
+    /// same address.
     pub fn for_others(&self, address: u64) -> u64 {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
         // SAFETY: our own block; written before we began.
@@ -40,8 +41,8 @@ impl ThisTask {
         if (start..end).contains(&address) { address - start + to } else { address }
     }
 
-    /// Where we find what task `id` has at `address`: the other side of
-    /// [`for_others`](Self::for_others).
+    /// Returns the address at which this task finds memory of task `id` at `address`: the
+    /// counterpart of [`for_others`](Self::for_others).
     pub fn found_at(&self, id: u32, address: u64) -> u64 {
         if id == self.id || !self.control.is_shared() {
             return address;

@@ -57,7 +57,8 @@ struct region {
 enum region_state { REGION_FREE, REGION_MAKING, REGION_LIVE, REGION_REMOVING };
 #define REGIONS_MAX 64 /* bits of slot.regions */
 
-/* What a task asks the agent of a space over several machines; one an ID. See machines.c. */
+/* A task's request to the agent of a space over several machines, one for each ID. See
+ * machines.c. */
 struct ask {
 	u32 state; /* futex: enum ask_state */
 	u32 lock;  /* futex: 1: a thread asks */
@@ -100,7 +101,8 @@ struct image {
 #define IMAGES_MAX 512
 #define SITES_MAX 32768
 
-/* Which of the loops in loops.S copies how much; the owner chooses for its processor. */
+/* The sizes for which each loop of loops.S is used. The owner chooses them for its
+ * processor. */
 struct copy_plan {
 	u8 loops[64]; /* enum copy_loop, by the size's highest bit */
 	u32 features;
@@ -149,14 +151,14 @@ struct shm {
 #define SHMS_MAX 64
 #define THREADS_REMEMBERED 64
 
-/* Where the restartable sequences of each thread are; length 0: nobody has any. */
+/* The place of each thread's restartable sequences; length 0: there are none. */
 struct rseq_place {
 	u64 offset; /* to the thread pointer */
 	u32 length, signature;
 };
 
-/* What gate_start needs; it lies in the task's block, as the starter's stack does not
- * live long enough. */
+/* The parameters of gate_start. They lie in the task's block, since the starter's stack
+ * does not live long enough. */
 struct start {
 	u64 sp, entry;
 	u32 *wake; /* set to 2 and woken when nothing of the starter is used any more */

@@ -1,7 +1,7 @@
 /* copy.c - process_vm_readv and process_vm_writev between tasks of one space.
  *
- * Both sides' memory is mapped here, so the transfer is one copy in user space. Order of
- * checks, partial results and error numbers are those of mm/process_vm_access.c; any
+ * Both sides' memory is mapped here, so the transfer is one copy in user space. The order
+ * of checks, partial results and error numbers follow mm/process_vm_access.c. A call for a
  * PID that is not a task of this space goes to the kernel. */
 #include "gate.h"
 
@@ -87,7 +87,7 @@ static u64 copy_remote(u64 here, u64 there, u64 size, const struct far *far, int
 	return left;
 }
 
-/* What nearly every caller wants: one piece on each side. As the general way below. */
+/* The most frequent case: one piece on each side. Has the result of the general path below. */
 static long transfer_one(const struct iovec *local, const struct iovec *remote,
                          const struct far *far, int write, int *torn)
 {

@@ -1,5 +1,5 @@
-/* dispatch.c - the system calls that a shared address space makes wrong, and who
- * answers them. All others never leave entry.S. */
+/* dispatch.c - the system calls that a shared address space makes wrong, and their
+ * functions. All other calls never leave entry.S. */
 #include "gate.h"
 
 #define BIT(nr) (1ul << ((nr)&63))
@@ -22,7 +22,7 @@ const u64 handled[8] = {
 	0,
 };
 
-/* What changes the task's mappings. */
+/* Calls that change the task's mappings. */
 static enum verdict change_mappings(struct task *t, struct regs *r)
 {
 	switch (r->nr) {

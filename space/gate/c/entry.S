@@ -60,8 +60,8 @@ pass:
 	mov $1, %ecx
 	ret
 
-/* gate_return_on(frame): returns from gate_entry with verdict DONE, on another stack; what
- * gate_entry has pushed, and its return address, lie at `frame` there. */
+/* gate_return_on(frame): returns from gate_entry with verdict DONE, on another stack. The
+ * values that gate_entry has pushed, and its return address, lie at `frame` there. */
 	.globl gate_return_on
 gate_return_on:
 	mov %rdi, %rbp
@@ -98,7 +98,7 @@ gate_fault_entry:
 	jmp *%rcx
 1:	ret
 
-/* Where a handler without a restorer of its own returns to. */
+/* The return address of a handler without a restorer. */
 	.globl gate_restore
 gate_restore:
 	mov $15, %eax /* rt_sigreturn */

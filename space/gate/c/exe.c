@@ -1,7 +1,7 @@
-/* exe.c - /proc/self/exe, which names one program an mm: the owner's, in a space.
+/* exe.c - /proc/self/exe, which names one program for each mm: in a space, the owner's.
  *
- * The kernel is asked first, so that bad pointers and a missing /proc give its errors;
- * only its success is replaced by the task's own program. */
+ * The kernel's call comes first, so that bad pointers and a missing /proc give its errors.
+ * Only its success is replaced by the task's own program. */
 #include "gate.h"
 
 static const char *skip(const char *text, const char *prefix)
@@ -12,7 +12,8 @@ static const char *skip(const char *text, const char *prefix)
 	return text;
 }
 
-/* "/proc/self/exe", "/proc/thread-self/exe", or "/proc/PID/exe" of the caller. */
+/* Returns true for "/proc/self/exe", "/proc/thread-self/exe", or "/proc/PID/exe" of the
+ * caller. */
 int is_own_exe(const char *path)
 {
 	const char *rest = skip(path, "/proc/"), *end;

@@ -1,9 +1,9 @@
-/* family.c - fork and execve: how a task leaves the space, or a copy of it does.
+/* family.c - fork and execve: a task, or a copy of it, leaves the space.
  *
- * fork copies an mm, and this one is everybody's. So every mapping of a task is made
- * MADV_DONTFORK, and the caller's own segment is switched to MADV_DOFORK around the
- * call. Nobody touches another task's marks: a task that is stopped or killed anywhere
- * in here holds up nobody else. Threads of one task take turns. */
+ * fork copies an mm, which here is shared by all tasks. So every mapping of a task is made
+ * MADV_DONTFORK, and the caller's own segment is switched to MADV_DOFORK around the call. A
+ * task changes only its own marks, so a task that is stopped or killed anywhere in here
+ * delays no other. Threads of one task take turns. */
 #include "gate.h"
 
 #define CLONE_VM 0x100ul
@@ -66,9 +66,9 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 	allow_fork(t->segment, t->segment_end);
 	int shared = has_shared(t);
 	if (stack && !shared) {
-		/* The child starts on another stack, where our frame is not: the stub must make
-		 * the call. Our segment stays DOFORK until our next fork: others' forks then
-		 * copy it, which costs time and harms nobody. */
+		/* The child starts on another stack, without this frame, so the stub must make the
+		 * call. The segment stays DOFORK until the next fork. Forks of other tasks copy it
+		 * until then, which costs only time. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
 		let_go_mappings(t, held);
 		unlock(&t->fork_lock, mask);
@@ -80,7 +80,7 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 		detach(t);
 		raw6(SYS_rt_sigprocmask, 2, (long)&mask, 0, 8, 0, 0);
 	} else {
-		/* First the flag: what is mapped from here on is marked by its maker. */
+		/* The flag comes first: its maker marks each later mapping. */
 		__atomic_store_n(&t->forking, 0, __ATOMIC_RELEASE);
 		raw3(SYS_madvise, t->segment, t->segment_end - t->segment, MADV_DONTFORK);
 		let_go_mappings(t, held);
@@ -92,7 +92,7 @@ enum verdict gate_clone(struct task *t, struct regs *r)
 
 enum verdict gate_execve(struct task *t, struct regs *r)
 {
-	/* Byte by byte: what lies behind a string may not be mapped, and in a vfork child
+	/* Byte by byte, since the memory behind a string may be unmapped, and in a vfork child
 	 * the fault handler may be blocked. */
 	char path[64]; /* longer than any /proc/PID/exe */
 	u64 *argument = r->nr == SYS_execve ? &r->a1 : &r->a2, length = 0;
@@ -106,8 +106,8 @@ enum verdict gate_execve(struct task *t, struct regs *r)
 	u32 pid = raw1(SYS_getpid, 0);
 	if (t->detached || pid != t->pid)
 		return PASS;
-	/* The kernel takes us out of this mm; peers must not look for us here any more, and
-	 * the owner takes the segment back when it sees that we have gone. */
+	/* The kernel removes this process from the mm. Peers must not find the task here any
+	 * more, and the owner reclaims the segment when it sees that the task has left. */
 	struct slot *s = &space.slots[t->id];
 	__atomic_store_n(&space.pids[pid], 0, __ATOMIC_RELEASE);
 	__atomic_store_n(&s->state, SLOT_LEAVING, __ATOMIC_RELEASE);

@@ -1,12 +1,11 @@
-/* far.c - memory of tasks of other domains, which have page tables of their own.
+/* far.c - memory of tasks of other domains, which have their own page tables.
  *
- * Their segments are mapped here as views of the space's memory, in which a page that is
- * not there is a hole: whoever comes to it gets SIGBUS. It may be memory that its owner
- * has never touched; then the kernel, looking through the owner's page tables, makes the
- * page. It may be a mapping of the owner's that is not of the space's memory, such as a
- * program's text; then its bytes are copied to the hole, if nobody may write them. Or
- * there is nothing. Everything is done by the thread that came to
- * the hole, in its own process: nobody serves it. */
+ * Their segments are mapped here as views of the space's memory, in which an absent page is
+ * a hole: an access raises SIGBUS. There are three cases. It may be memory that its owner
+ * has never touched; then the kernel allocates the page through the owner's page tables. It
+ * may be a mapping of the owner that is not of the space's memory, such as a program's
+ * text; then its bytes are copied to the hole, if they are not writable. Or there is
+ * nothing. The faulting thread does all this in its own process, without a server. */
 #include "gate.h"
 
 struct piece {
@@ -50,8 +49,8 @@ u64 far_address(const struct far *its, u64 address)
 	return fixed ? address - its->fixed_start + its->fixed_to : address;
 }
 
-/* Whether this is memory that the task may read and write, and so may we: views know no
- * protection, and what is not the space's memory is not in them. */
+/* Returns true if this is memory that the task may read and write, and so may the caller.
+ * Views have no protection, and contain only the space's memory. */
 int is_plain(const struct far *its, u64 address, u64 size)
 {
 	if (address < its->segment || size > its->end - its->segment || address > its->end - size)
@@ -75,8 +74,8 @@ static long map_hole(u64 at, u64 page)
 	return is_error(mapped) ? mapped : raw3(SYS_mprotect, at, PAGE, PROT_READ | PROT_WRITE);
 }
 
-/* Copies a page of the owner's to the hole, by a mapping of the hole that is no view. What
- * its owner, or another process, may write is left alone: the copy would not follow. */
+/* Copies a page of the owner to the hole, by a mapping of the hole that is not a view.
+ * Skips pages that the owner or another process may write, since the copy would not follow. */
 static int fill(struct task *t, u32 pid, u64 page)
 {
 	struct mapping its;
@@ -92,7 +91,7 @@ static int fill(struct task *t, u32 pid, u64 page)
 	return filled;
 }
 
-/* Whether the thread that came to this address may try again. */
+/* Returns true if the thread that faulted at this address may try again. */
 int far_fault(struct task *t, u64 address)
 {
 	struct slot *slot = far_slot(t, address);

@@ -1,10 +1,10 @@
-/* fault.c - SIGSEGV and SIGBUS, which the gate must hear of before the program does.
+/* fault.c - SIGSEGV and SIGBUS, which the gate must handle before the program does.
  *
- * A copy in user space meets the bad addresses that the kernel would answer with EFAULT.
- * So the kernel's handler for these two signals is always the gate's; what the program
- * asked for is kept in its control block, told back to it, and called with the flags,
- * mask and stack that it chose. A fault without a handler is left to happen again with
- * the default action, so that status and core file are the true ones. */
+ * A copy in user space meets the bad addresses that the kernel would answer with EFAULT. So
+ * the kernel's handler for these two signals is always the gate's. The program's action is
+ * stored in its control block, returned on request, and called with the program's flags,
+ * mask and stack. A fault without a handler is repeated with the default action, so status
+ * and core file are the right ones. */
 #include "gate.h"
 
 #define SIG_DFL 0
@@ -21,7 +21,7 @@ static int index_of(int signal)
 	return signal == 11 ? 0 : 1;
 }
 
-/* What the kernel is told when the program wants `wanted`. */
+/* Returns the action to install in the kernel when the program wants `wanted`. */
 static struct ksigaction kernel_action(struct task *t, struct ksigaction wanted)
 {
 	struct ksigaction k = wanted;
@@ -96,8 +96,8 @@ enum verdict gate_sigaction(struct task *t, struct regs *r)
 	return DONE;
 }
 
-/* A core file need hold the dying task's segment only, not everybody's. The owner's
- * watcher takes the marks back when the task has ended. */
+/* Limits the core file to the dying task's segment. The owner's watcher removes the marks
+ * when the task has ended. */
 static void dump_only(struct task *t)
 {
 	if (t->detached)

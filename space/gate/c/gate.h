@@ -4,8 +4,8 @@
 #define NAGAYA_GATE_H
 #include "abi.h"
 
-/* Declarations too: addresses are then taken relative to the code, without a table of
- * offsets that nobody would relocate. */
+/* Applies to declarations, too: addresses are then relative to the code, and need no offset
+ * table, which would have to be relocated. */
 #pragma GCC visibility push(hidden)
 
 /* Registers at a system-call site, as entry.S lays them on the stack. */
@@ -13,8 +13,8 @@ struct regs {
 	u64 nr, a1, a2, a3, a4, a5, a6;
 };
 
-/* What the stub does next: return `nr` of struct regs as the result, or execute the
- * system call itself, with the registers as they now stand. */
+/* The next step of the stub: return `nr` of struct regs as the result, or execute the
+ * system call with the current registers. */
 enum verdict { DONE, PASS };
 
 static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
@@ -118,14 +118,15 @@ static inline long raw6(long nr, long a, long b, long c, long d, long e, long f)
 
 extern struct space space;
 
-/* What the gate knows of an open file; the kernel's struct stat. */
+/* The properties of an open file that the gate uses; the kernel's struct stat. */
 struct file {
 	u64 dev, ino, nlink;
 	u32 mode, uid, gid, pad;
 	u64 rdev, size, block_size, blocks, atime[2], mtime_s, mtime_ns, ctime[2], reserved[3];
 };
 
-/* Whether the task's memory is shared memory (shared.c). A fork's is its own. */
+/* Returns true if the task's memory is shared memory (shared.c). A forked child's is
+ * private. */
 static inline int has_shared(struct task *t)
 {
 	return space.alias && !t->detached;

@@ -1,13 +1,13 @@
-/* loops.S - the loops that copy, and what a fault in one of them means.
+/* loops.S - the copy loops, and the meaning of a fault in one of them.
  *
- * All have one type: u64 loop(to, from, size) returns the bytes that it could not copy.
- * Which of them copies what is the space's copy plan (abi.h), measured for the processor.
- * A fault in a loop with several instructions goes on in `rep movsb`, which meets it
- * again at the exact byte; a fault there ends the copy (fault.c reads the table below).
+ * All have the type u64 loop(to, from, size), and return the number of bytes that they
+ * could not copy. The space's copy plan (abi.h), measured for the processor, selects the
+ * loop. A fault in a loop with several instructions continues in `rep movsb`, which repeats
+ * it at the exact byte. A fault there ends the copy (fault.c reads the table below).
  *
- * A system-call site may have live vector registers. The vector loops give back those
- * that they use, whole, and leave the upper halves unused if they were: else the program's
- * SSE code would be slower from then on. */
+ * A system-call site may have live vector registers. The vector loops restore the whole
+ * registers that they use, and leave the upper halves unused if they were unused. Otherwise
+ * the program's SSE code would be slower from then on. */
 #include "abi.h"
 
 	.text
@@ -138,8 +138,8 @@ stream_head_fault:
 	add %r11, %rcx
 	jmp stream_end
 
-/* First and last instruction at which a fault is a bad address, and where to go on; as
- * offsets in the gate, which is linked at 0. */
+/* The first and last instruction at which a fault is a bad address, and the address at
+ * which to continue, as offsets in the gate, which is linked at 0. */
 	.section .rodata
 	.globl copy_faults
 	.balign 4

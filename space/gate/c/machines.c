@@ -1,19 +1,21 @@
-/* machines.c - what other machines must know of a task's memory (memory/cluster).
+/* machines.c - changes of a task's memory that other machines must learn of
+ * (memory/cluster).
  *
- * In a space over several machines an agent in the owner's process brings pages. Of each
- * block of memory of which it has told another machine it sets a bit; what is mapped,
- * unmapped or discarded there it is asked to see to. Who maps first and then looks at the
- * bit, while the agent sets the bit and then looks what is mapped, is not missed.
+ * In a space over several machines an agent in the owner's process fetches pages. It sets a
+ * bit for each block of memory that another machine knows. A task asks the agent to take
+ * part when it maps, unmaps or discards memory in such a block. A task first maps and then
+ * reads the bit, and the agent first sets the bit and then reads the mappings, so one of
+ * them sees the other.
  *
- * Machines that share memory have a pool: the agent moves published blocks there, which
- * keep their addresses. What it maps must not come back to life when a thread unmaps it at
- * the same instant, so both take a lock. */
+ * Machines that share memory have a pool. The agent moves published blocks there, and they
+ * keep their addresses. If a thread unmaps memory while the agent maps it, the mapping must
+ * not return, so both take a lock. */
 #include "gate.h"
 
 #define FUTEX_WAIT_PRIVATE 128
 #define SIGURG 23
 
-/* Whether other machines may have pages of this memory. */
+/* Returns true if other machines may have pages of this memory. */
 int is_published(u64 address, u64 size)
 {
 	if (!__atomic_load_n(&space.agent_tid, __ATOMIC_ACQUIRE) || !size)
@@ -23,8 +25,8 @@ int is_published(u64 address, u64 size)
 	                 (offset + size - 1) / PUBLISHED_BLOCK + 1);
 }
 
-/* Asks the agent, if it has to do with this memory, and waits until it has done it. Returns
- * whether it had. */
+/* Sends a request to the agent if this memory concerns it, and waits for the answer.
+ * Returns true if it sent one. */
 int ask_agent(struct task *t, u32 what, u64 address, u64 size)
 {
 	if (!has_shared(t) || !is_published(address, size))
@@ -42,7 +44,7 @@ int ask_agent(struct task *t, u32 what, u64 address, u64 size)
 	return 1;
 }
 
-/* To be held by who maps or unmaps memory of its task; what this returns is for its end. */
+/* Locks the mappings of the task. The result is passed to the unlock. */
 u64 hold_mappings(struct task *t)
 {
 	return space.pool.inode && has_shared(t) ? lock(&space.asks[t->id].mappings) : 0;
@@ -55,7 +57,7 @@ void let_go_mappings(struct task *t, u64 mask)
 		unlock(&space.asks[t->id].mappings, mask);
 }
 
-/* Whether it is a part of a published block that has been moved. */
+/* Returns true if it is a part of a published block that was moved to the pool. */
 int is_pooled(const struct mapping *m)
 {
 	return m->shared && space.pool.inode && m->file.inode == space.pool.inode &&

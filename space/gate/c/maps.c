@@ -1,4 +1,4 @@
-/* maps.c - what the kernel says is mapped: /proc/PID/maps, by bare system calls. */
+/* maps.c - the mappings of a process: reads /proc/PID/maps by bare system calls. */
 #include "gate.h"
 
 /* For paths: both return the end. */
@@ -93,8 +93,8 @@ int next_mapping(struct maps *m, struct mapping *found)
 	return found->end != 0;
 }
 
-/* What is mapped at `address` in a process (0: in this one): protection and whether it is
- * shared. Returns 0, or -1 if nothing is there or nobody can tell. */
+/* Finds the mapping at `address` in a process (0: this one): its protection, and whether it
+ * is shared. Returns 0, or -1 if there is none or /proc cannot be read. */
 int mapping_at(u32 pid, u64 address, struct mapping *found)
 {
 	struct { /* struct procmap_query, since Linux 6.11 */
@@ -117,7 +117,7 @@ int mapping_at(u32 pid, u64 address, struct mapping *found)
 	return result;
 }
 
-/* Of the mapping at `address`; if nobody can tell, that of most memory. */
+/* Returns the protection at `address`, or read and write if it cannot be found. */
 int protection_of(u64 address)
 {
 	struct mapping m;

@@ -1,26 +1,26 @@
-/* mask.c - which threads are known to take SIGSEGV and SIGBUS, so that a copy needs no
- * system call.
+/* mask.c - the threads that are known to take SIGSEGV and SIGBUS, so a copy needs no system
+ * call.
  *
- * A fault in a copy is answered by the fault handler, but kills where its signal is
- * blocked; and progress threads block all signals. So a copy first unblocks the two, and
- * a thread that had neither blocked is remembered by its thread pointer, until it does
+ * The fault handler answers a fault in a copy, but a fault kills the process if its signal
+ * is blocked, and progress threads block all signals. So a copy first unblocks the two. If
+ * a thread had blocked neither, the gate records its thread pointer, until the thread does
  * something that might block them: sigprocmask, a handler for one of them, a new thread
- * with that pointer. Other handlers run with the two unblocked, whatever their sa_mask
- * says. Not seen: handlers that run inside sigsuspend, ppoll and the like with a mask
- * that blocks the two, and masks that handlers write into their ucontext. */
+ * with that pointer. Other handlers run with the two unblocked, whatever their sa_mask. Two
+ * cases are not covered: handlers that run inside sigsuspend, ppoll and the like with a
+ * mask that blocks the two, and masks that handlers write into their ucontext. */
 #include "gate.h"
 
 #define FAULT_SIGNALS (1ul << (11 - 1) | 1ul << (7 - 1)) /* SIGSEGV, SIGBUS */
 #define SIG_UNBLOCK 1
 #define SIG_SETMASK 2
 
-/* Where the thread whose pointer this is would be remembered. */
+/* Returns the table entry for a thread pointer. */
 static u64 *entry_of(struct task *t, u64 pointer)
 {
 	return &t->takes_faults[(pointer >> 6 ^ pointer >> 12 ^ pointer >> 18) % THREADS_REMEMBERED];
 }
 
-/* The calling thread's pointer, or 0 if only the kernel could tell. */
+/* Returns the calling thread's pointer, or 0 if only the kernel could provide it. */
 static u64 thread_pointer(void)
 {
 	u64 pointer = 0;
@@ -67,8 +67,8 @@ enum verdict gate_sigprocmask(struct task *t, struct regs *r)
 	return PASS;
 }
 
-/* rt_sigaction of any signal but the two: what its sa_mask says of them is told back, and
- * not done. The kernel comes first, since the pointers may be bad. */
+/* rt_sigaction of any other signal: the two signals in its sa_mask are reported back, but
+ * not applied. The kernel comes first, since the pointers may be bad. */
 enum verdict gate_other_sigaction(struct task *t, struct regs *r)
 {
 	const struct ksigaction *wanted = (void *)r->a2;
@@ -82,7 +82,7 @@ enum verdict gate_other_sigaction(struct task *t, struct regs *r)
 		now = *wanted;
 	else if (!result && wanted) /* overwritten */
 		raw6(r->nr, signal, 0, (long)&now, 8, 0, 0);
-	/* A vfork child has a signal table of its own. */
+	/* A vfork child has its own signal table. */
 	int concerns_us = !result && (kept || now.mask & FAULT_SIGNALS) &&
 	                  raw1(SYS_getpid, 0) == t->pid;
 	if (concerns_us && wanted) {

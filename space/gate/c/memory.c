@@ -1,13 +1,13 @@
 /* memory.c - brk, mmap, munmap, mremap and System V memory, each inside the caller's
  * segment.
  *
- * The kernel has one break and one search for free addresses an mm; a space needs one a
- * task. Which pages of the mmap area are taken stands in a bitmap. It is changed by
- * atomic bit operations alone: no lock, so a signal handler, a thread or a vfork child
- * may enter at any instant and a killed thread leaves nothing locked. A page is claimed
- * before it is mapped and released after it is unmapped. Mappings that did not come
- * through here (a site that the patcher cannot reach) are found by the kernel's
- * MAP_FIXED_NOREPLACE and then left alone. */
+ * The kernel has one break and one search for free addresses for each mm; a space needs
+ * them for each task. A bitmap has the taken pages of the mmap area. Only atomic bit
+ * operations change it. There is no lock, so a signal handler, a thread or a vfork child
+ * may enter at any instant, and a killed thread leaves nothing locked. A page is claimed
+ * before it is mapped and released after it is unmapped. Mappings that did not come through
+ * here (a site that the patcher cannot reach) are found by the kernel's
+ * MAP_FIXED_NOREPLACE, and then left alone. */
 #include "gate.h"
 
 #define WORD_PAGES 64ul
@@ -70,8 +70,8 @@ int all_pages(const u64 *bits, u64 page, u64 end)
 	return 1;
 }
 
-/* Takes the pages if all are free; otherwise none, and returns the end of what stood in
- * the way. Returns 0 on success. */
+/* Takes the pages if all are free. Otherwise takes none, and returns the end of the
+ * obstacle. Returns 0 on success. */
 static u64 take_pages(struct task *t, u64 start, u64 end)
 {
 	for (u64 page = start; page < end;) {
@@ -91,7 +91,7 @@ static u64 take_pages(struct task *t, u64 start, u64 end)
 	return 0;
 }
 
-/* Whether all of it lies in the mmap area, and is taken. */
+/* Returns true if the whole range lies in the mmap area, and is taken. */
 int is_taken(struct task *t, u64 address, u64 size)
 {
 	if (address < t->mmap_start || address > t->mmap_end || size > t->mmap_end - address)
@@ -125,8 +125,8 @@ static u64 search(struct task *t, u64 from, u64 to, u64 count, u64 align)
 	return FULL;
 }
 
-/* Small and large requests search from cursors of their own, so that 4 KB mappings do
- * not eat the huge pages' room. All below the small cursor is taken. */
+/* Small and large requests have separate search cursors, so that 4 KB mappings do not
+ * fragment the room for huge pages. All pages below the small cursor are taken. */
 u64 claim(struct task *t, u64 size, u64 align)
 {
 	u64 count = size / PAGE, pages = area_pages(t);
@@ -193,7 +193,7 @@ void release(struct task *t, u64 address, u64 size)
 		__atomic_store_n(&t->large_cursor, from, __ATOMIC_RELAXED);
 }
 
-/* A fixed mapping took these pages, whoever had them before. */
+/* Marks pages as taken by a fixed mapping, whatever their earlier state. */
 static void mark(struct task *t, u64 address, u64 size)
 {
 	u64 page, to;
@@ -215,7 +215,7 @@ static int take_exact(struct task *t, u64 address, u64 size)
 	return !take_pages(t, page, end) || (end_returns(t) && !take_pages(t, page, end));
 }
 
-/* Whether the program may map here: in its segment, behind what is ours. */
+/* Returns true if the program may map here: in its segment, behind Nagaya's part. */
 static int is_own(struct task *t, u64 address, u64 size)
 {
 	return address >= t->own_start && size <= t->segment_end - t->own_start &&
@@ -267,8 +267,8 @@ enum verdict gate_mmap(struct task *t, struct regs *r)
 			at = flags & MAP_FIXED ? 0 : region_map(t, r);
 			return answer(r, at ? at : flags & MAP_FIXED ? -ENOMEM : -EEXIST);
 		}
-		/* What is taken and not mapped waits to be given back, or is just given to another
-		 * thread: it would have what we unmap again. */
+		/* A taken page without a mapping waits to be returned, or was just claimed by
+		 * another thread, which would lose it if it were unmapped here. */
 		int taken = has_shared(t) && take_exact(t, hint, size);
 		if (has_shared(t) && !taken && !(flags & MAP_FIXED) && is_in_area(t, hint, size))
 			return answer(r, -EEXIST);
@@ -352,7 +352,7 @@ enum verdict gate_mremap(struct task *t, struct regs *r)
 	long at;
 	if (!is_own(t, old, old_size))
 		return answer(r, -EFAULT);
-	/* What the kernel says of memory that it need not move, or must not. */
+	/* The kernel's answer for memory that it need not, or must not, move. */
 	int memory = is_memory(t, old, old_size ? old_size : PAGE);
 	if (memory && (!old_size || !new_size || old % PAGE || flags & ~(u64)(MAYMOVE | FIXED | DONTUNMAP) ||
 	               (flags & (FIXED | DONTUNMAP) && !(flags & MAYMOVE)) ||

@@ -1,23 +1,23 @@
-/* patch.c - finds the system-call sites in executable mappings and leads those that
- * matter through the gate.
+/* patch.c - finds the system-call sites in executable mappings, and redirects the relevant
+ * ones to the gate.
  *
- * A site is `syscall` (0f 05) after the instruction that loads its number. Two shapes
- * are rewritten:
+ * A site is `syscall` (0f 05) after the instruction that loads its number. Two shapes are
+ * rewritten:
  *
  *   mov $NR,%eax ; up to 43 bytes of moves, pushes and the like ; syscall
  *   mov 8(%rsp),%r9 ; syscall           (libc's syscall(): any number)
  *
- * The first instruction is at least five bytes long, so it alone becomes `jmp stub`; the
- * moves behind it stay where they are and are repeated in the stub. Code that jumps into
- * the middle therefore still works, and makes a plain system call. The stub steps below
- * the red zone, asks the gate, and executes the system call itself if the gate passes it
- * on: clone with a new stack then returns where it should.
+ * The first instruction is at least five bytes long, so it alone becomes `jmp stub`. The
+ * moves behind it stay in place and are repeated in the stub. So code that jumps into the
+ * middle still works, and makes a plain system call. The stub steps below the red zone,
+ * calls the gate, and executes the system call itself if the gate passes it. So clone with
+ * a new stack returns to the right place.
  *
  * Sites whose number is loaded otherwise are counted (`sites_unreached`) and left alone;
- * docs/space.md says why that is safe. Text is patched before anything can run in it
- * and is never writable and executable at once; each image gets stub pages of its own.
- * What a scan found is kept in the space, by device, inode and time, so that a file is
- * read through once a space and not once a task. */
+ * docs/space.md explains why that is safe. Text is patched before anything can run in it,
+ * and is never writable and executable at once. Each image gets its own stub pages. The
+ * space stores the result of a scan by device, inode and time, so a file is read once for
+ * each space instead of once for each task. */
 #include "gate.h"
 
 #define MOVED_MAX 43
@@ -123,7 +123,7 @@ static struct instruction decode(const u8 *start)
 	return i;
 }
 
-/* Whether the instructions from `p` on can be moved and end right at `end`. */
+/* Returns true if the instructions from `p` on can be moved and end exactly at `end`. */
 static int leads_to(const u8 *p, const u8 *end)
 {
 	while (p < end) {
@@ -137,7 +137,7 @@ static int leads_to(const u8 *p, const u8 *end)
 
 enum reach { REACHED, HARMLESS, UNREACHED };
 
-/* What stands in front of the `syscall` at text[at]. */
+/* Classifies the instructions in front of the `syscall` at text[at]. */
 static enum reach classify(const u8 *text, u64 at, struct site *site)
 {
 	const u8 *call = text + at;
@@ -368,7 +368,7 @@ long gate_patch(struct task *t, u8 *text, u64 length, int fd,
 		sites = (struct site *)private;
 	}
 	scan(text, length, sites, count, &unreached);
-	/* What only the scan has read need not stay mapped. */
+	/* Pages that only the scan has read need not stay mapped. */
 	if (!(prot & PROT_WRITE))
 		raw3(SYS_madvise, align_down((u64)text, PAGE), align_up(length, PAGE), 4 /* MADV_DONTNEED */);
 	if (!private)

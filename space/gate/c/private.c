@@ -1,14 +1,13 @@
-/* private.c - fork where segments are shared memory: the child gets memory of its own.
+/* private.c - fork where segments are shared memory: the child gets private memory.
  *
- * After the kernel's fork parent and child have the same pages, stacks included. So the
- * thread that forks does so on a private stack, and waits there until the child has put
- * private memory with the same contents in place of all shared memory of its segment.
- * Only then do both return to the program's stack. Until then the kernel, too, must not
- * write to the child's memory for the child: its TID is written here, and its
- * restartable sequences, whose area the kernel updates by itself, are off meanwhile.
+ * After the kernel's fork, parent and child have the same pages, stacks included. So the
+ * forking thread runs on a private stack, and waits there until the child has replaced all
+ * shared memory of its segment by private memory with the same contents. Only then do both
+ * return to the program's stack. Until then the kernel must not write to the child's memory
+ * for the child, either. So the gate writes the child's TID itself, and disables
+ * restartable sequences, whose area the kernel updates by itself.
  *
- * The contents are read from the file and not through the mapping, which would fill what
- * nobody has touched yet. */
+ * The contents are read from the file. Reading the mapping would allocate untouched pages. */
 #include "gate.h"
 
 #define CLONE_CHILD_SETTID 0x01000000ul
@@ -105,11 +104,12 @@ static long replace_all(struct call *c)
 	return error;
 }
 
-/* In the child. Does not return where that fails: the parent then says so. */
+/* Runs in the child. Does not return if an error occurs, which the parent then reports. */
 static void become_private(struct call *c)
 {
 	struct task *t = c->task;
-	/* By this the parent hears of us, when the block is our own already. */
+	/* The parent learns the result through this block, also when the child's copy is
+	 * private already. */
 	u64 block = align_down((u64)t, PAGE), size = align_up((u64)t + sizeof *t, PAGE) - block;
 	long view = raw6(SYS_mremap, block, 0, size, 1 /* MREMAP_MAYMOVE */, 0, 0);
 	if (is_error(view))
@@ -172,9 +172,9 @@ static long fork_here(void *argument)
 	return child;
 }
 
-/* A clone of the caller's segment, which is DOFORK. All signals are blocked; `mask` is
- * the program's mask, and `flags` are the clone's. Returns what fork does; a child with a
- * stack of its own goes on there. */
+/* Clones the caller's segment, which is DOFORK. All signals are blocked; `mask` is the
+ * program's mask, and `flags` are the clone's. Returns the result of fork. A child with its
+ * own stack continues there. */
 long fork_shared(struct task *t, const struct regs *r, u64 flags, u64 mask)
 {
 	u64 bottom, stack = 0;
@@ -218,7 +218,8 @@ long fork_shared(struct task *t, const struct regs *r, u64 flags, u64 mask)
 	raw3(SYS_munmap, bottom, STACK_SIZE, 0);
 	release(t, bottom, STACK_SIZE);
 	if (child == 0 && stack) {
-		/* What gate_entry has pushed below our stub's red zone, with its return address. */
+		/* The frame that gate_entry has pushed below the stub's red zone, with its return
+		 * address. */
 		const u64 *pushed = (const u64 *)r - 1;
 		u64 *frame = (u64 *)(stack - 128) - 9;
 		for (int i = 0; i < 9; i++)

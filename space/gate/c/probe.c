@@ -1,6 +1,6 @@
-/* probe.c - what MPI libraries ask before they use process_vm_readv: Yama's setting and
- * kcmp. Both stand for "may I reach the memory of my peers?", and in a space one may,
- * whatever Yama, seccomp or capabilities say. */
+/* probe.c - the tests that MPI libraries make before they use process_vm_readv: Yama's
+ * setting and kcmp. Both test whether a process may access the memory of its peers. In a
+ * space it may, whatever the settings of Yama, seccomp or capabilities are. */
 #include "gate.h"
 
 #define KCMP_VM 1

@@ -1,15 +1,15 @@
 /* region.c - files that several tasks map at one address outside their segments.
  *
  * PMIx (gds/shmem2), hwloc (shared topologies) and others put absolute pointers into a
- * file and have every process map it where the first one did. In one mm the first
- * request makes the mapping and the others are given it: a region. What each process
- * sees is what it asked for: this file at this address.
+ * file, and every process maps it at the address of the first one. In one mm the first
+ * request makes the mapping and the others share it: a region. Each process sees the
+ * mapping that it requested: this file at this address.
  *
- * A region lives as long as a task uses it. Bit n in a task's slot says that it uses
- * region n; the owner's watcher, and nobody else, takes away what nobody uses. One who
- * joins sets its bit first and then looks whether the region is there; the watcher
- * first marks the region and then looks for bits. So one of them sees the other. In the
- * mm of another domain the watcher cannot unmap anything: there they stay. */
+ * A region lives as long as a task uses it. Bit n in a task's slot means that it uses
+ * region n. Only the owner's watcher removes unused regions. A task that joins first sets
+ * its bit and then checks that the region exists. The watcher first marks the region and
+ * then checks the bits. So one of them sees the other. In the mm of another domain the
+ * watcher cannot unmap anything, so regions stay there. */
 #include "gate.h"
 
 #define MAP_SHARED_VALIDATE 3
@@ -32,7 +32,7 @@ static u32 state_of(struct region *g)
 	return __atomic_load_n(&g->state, __ATOMIC_SEQ_CST);
 }
 
-/* Whether it is mapped in the task's mm, somewhere in this range. */
+/* Returns true if it is mapped in the task's mm, somewhere in this range. */
 static int overlaps(struct task *t, struct region *g, u64 address, u64 size)
 {
 	return g->address < address + size && address < g->address + g->size &&
@@ -97,7 +97,8 @@ static long make(struct task *t, const struct regs *r, const struct file *file, 
 	__atomic_store_n(&g->size, size, __ATOMIC_SEQ_CST);
 	long at = 0;
 	if (keep_segment(g)) {
-		/* In another domain's segment, which nobody will have, only our view is in the way. */
+		/* In another domain's segment, which no task will use, only this domain's view is
+		 * in the way. */
 		int is_view = slot && space.slots[slot - 1].domain != g->domain;
 		u64 fixed = is_view ? MAP_FIXED : MAP_FIXED_NOREPLACE;
 		at = raw6(SYS_mmap, r->a1, r->a2, r->a3, r->a4 | fixed, r->a5, r->a6);
@@ -111,7 +112,7 @@ static long make(struct task *t, const struct regs *r, const struct file *file, 
 	return at;
 }
 
-/* The region has what the descriptor may not give, or lacks what it wants. */
+/* Gives the region the access that `r` requests, if the descriptor allows it. */
 static long widen(struct region *g, const struct regs *r)
 {
 	if (r->a3 & PROT_WRITE && (raw3(SYS_fcntl, r->a5, F_GETFL, 0) & O_ACCMODE) != O_RDWR)
@@ -128,7 +129,7 @@ static long widen(struct region *g, const struct regs *r)
 	return 0;
 }
 
-/* As `make`; -EEXIST: look again. */
+/* As `make`; -EEXIST: search again. */
 static long join(struct task *t, const struct regs *r, const struct file *file, u64 size, int n)
 {
 	struct region *g = &space.regions[n];
@@ -144,8 +145,8 @@ static long join(struct task *t, const struct regs *r, const struct file *file, 
 	return result;
 }
 
-/* mmap of a file, shared, with an address outside the caller's segment. Returns the
- * address, an error, or 0 if this is no case for a region. */
+/* Shared mmap of a file with an address outside the caller's segment. Returns the address,
+ * an error, or 0 if the call does not need a region. */
 long region_map(struct task *t, const struct regs *r)
 {
 	u64 size = align_up(r->a2, PAGE), type = r->a4 & MAP_TYPE;
@@ -174,8 +175,8 @@ long region_map(struct task *t, const struct regs *r)
 	return 0;
 }
 
-/* Whether the range touches regions that the task uses; those within it are given up.
- * Parts of one stay mapped. */
+/* Returns true if the range touches regions that the task uses. Leaves regions inside the
+ * range; a partly covered region stays mapped. */
 int region_unmap(struct task *t, u64 address, u64 size)
 {
 	u64 mine = __atomic_load_n(bits_of(t), __ATOMIC_ACQUIRE);

@@ -1,14 +1,14 @@
-/* returns.c - small parts of shared memory are given back together.
+/* returns.c - returns small parts of shared memory to the kernel together.
  *
- * To take back a part of the memory's file the kernel visits every mm that maps it: one a
- * domain. So what is unmapped in small parts waits until there are RETURNS_MAX of them;
- * those that lie side by side then go back in one call. Until then their pages stay taken:
- * nobody is given them, and nothing is mapped there, but views of other domains go on
- * showing what they held. Whoever needs such a page ends the wait.
+ * To free a part of the memory's file the kernel visits every mm that maps it, one for each
+ * domain. So small unmapped parts wait until there are RETURNS_MAX of them, and adjacent
+ * ones are then returned in one call. Until then their pages stay taken. They are not given
+ * to others, and nothing is mapped there, but views of other domains still show their
+ * contents. A thread that needs such a page ends the wait.
  *
- * Parts are noted by atomic operations. To give them back takes a lock: who has mapped
- * something at their addresses waits until no other thread is about to discard what is
- * there. */
+ * Parts are recorded by atomic operations. Returning them takes a lock: a thread that has
+ * mapped something at their addresses waits until no other thread is about to discard the
+ * contents. */
 #include "gate.h"
 
 /* Pages of a part. Larger ones go back at once: their pages cost more than the visits. */
@@ -31,7 +31,7 @@ static u64 end_of(struct task *t, u64 note)
 	return start_of(t, note) + (note & ((1ul << COUNT_BITS) - 1)) * PAGE;
 }
 
-/* Whether there are notes, or somebody is at work on some. */
+/* Returns true if there are records, or a thread is processing some. */
 static int are_waiting(struct task *t)
 {
 	for (int i = 0; i < RETURNS_MAX; i++)
@@ -56,8 +56,8 @@ static int take_notes(struct task *t, u64 *notes)
 	return count;
 }
 
-/* Gives back all that waits, before it returns; whether there may have been something. To
- * be called where something is mapped whose pages were not claimed, before it is marked and
+/* Returns all waiting parts to the kernel. Returns true if there may have been some. To be
+ * called where something is mapped whose pages were not claimed, before it is marked and
  * used. */
 int end_returns(struct task *t)
 {
@@ -98,7 +98,7 @@ void give_back_soon(struct task *t, u64 address, u64 size)
 		return;
 	/* Other machines must not go on with it. */
 	int small = has_shared(t) && size <= PART_MAX * PAGE && !is_published(address, size);
-	/* Pages that are not taken might be somebody's when their turn comes. */
+	/* Pages that are not taken might belong to another thread later. */
 	for (int tries = 0; tries < 2 && small && is_taken(t, address, size); tries++) {
 		forget_memory(t, address, size);
 		if (note(t, address, size))

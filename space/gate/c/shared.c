@@ -1,17 +1,17 @@
 /* shared.c - segments whose memory is shared memory.
  *
- * One file is the memory of all segments of such a space; its offset is the address less
+ * One file is the memory of all segments of such a space. Its offset is the address less
  * the space's base. A task maps a part of it by duplicating that part of the alias, the
  * owner's mapping of the whole file, with mremap and an old size of 0. So it needs no
  * descriptor, which the program might close.
  *
- * For the program this memory is private memory. What it unmaps or discards is given back
- * to the kernel, through the alias, and reads as zeros when it is mapped again. The offset
- * tells which pages those are, whatever lies at the address: so a page that is not in use
- * there is never anybody's. A second bitmap says which pages of the segment are such
- * memory; it decides what mremap and MADV_REMOVE must do, and nothing else. A third says
- * which of those may be read and written: by it tasks of other domains, whose views know no
- * protection, tell what they may copy by themselves (far.c). */
+ * For the program this memory is private memory. Unmapped or discarded parts are returned
+ * to the kernel through the alias, and read as zeros when they are mapped again. The offset
+ * identifies these pages, whatever lies at the address, so a page that is not in use there
+ * never belongs to another task. A second bitmap has the pages of the segment that are such
+ * memory; it only decides the behaviour of mremap and MADV_REMOVE. A third has those that
+ * may be read and written. Tasks of other domains, whose views have no protection, read it
+ * to decide what they may copy (far.c). */
 #include "gate.h"
 
 #define MADV_DONTFORK 10
@@ -73,7 +73,7 @@ void grow_memory(struct task *t, u64 end, u64 more)
 	ask_agent(t, ASK_MAPPED, end, more);
 }
 
-/* A protection key of the caller's does not count for others, nor for the kernel's copies. */
+/* A protection key of the caller does not apply to other tasks, nor to the kernel's copies. */
 enum verdict gate_mprotect(struct task *t, struct regs *r)
 {
 	u64 address = r->a1, size = align_up(r->a2, PAGE);
@@ -94,8 +94,8 @@ enum verdict gate_mprotect(struct task *t, struct regs *r)
 	return DONE;
 }
 
-/* Maps the memory of this range in place of what is mapped there. `t` may be null while
- * its block is not mapped. Returns 0 or a negative errno. */
+/* Maps the memory of this range over the present mappings. `t` may be null while its block
+ * is not mapped. Returns 0 or a negative errno. */
 long map_memory(struct task *t, u64 address, u64 size, int prot)
 {
 	long at = raw6(SYS_mremap, alias_of(address), 0, size, MAYMOVE | FIXED, address, 0);
@@ -151,8 +151,8 @@ void give_back(struct task *t, u64 address, u64 size)
 	discard(t, address, end - address);
 }
 
-/* Whether what this mmap asks for is to be shared memory: all that the program can write
- * and that is its own. */
+/* Returns true if this mmap is to be shared memory: private memory that the program can
+ * write. */
 int wants_memory(struct task *t, const struct regs *r)
 {
 	struct file f;
@@ -216,8 +216,8 @@ long open_memory(void)
 	return fd;
 }
 
-/* What is in use of `view`, a readable mapping. Pages that were swapped out mincore does
- * not see: so where there is swap, all. */
+/* Copies the used pages of `view`, a readable mapping. mincore does not report swapped-out
+ * pages, so all pages are copied if there is swap. */
 static long copy_resident(u64 to, u64 view, u64 size)
 {
 	enum { BLOCK = 512 };
@@ -238,8 +238,8 @@ static long copy_resident(u64 to, u64 view, u64 size)
 	return 0;
 }
 
-/* Copies what the memory of [from, from + size) holds to `to`, which is zero. `memory` is
- * what open_memory returned; where that is an error, `view` is a readable mapping of the
+/* Copies the contents of the memory of [from, from + size) to `to`, which is zero. `memory`
+ * is the result of open_memory. If that is an error, `view` is a readable mapping of the
  * same memory. */
 long copy_memory(u64 to, u64 from, u64 size, long memory, u64 view)
 {
@@ -282,7 +282,7 @@ void copy_but_zeros(u64 to, u64 from, u64 size)
 	}
 }
 
-/* Copies what a range of the caller's memory holds to `to`, which is zero. */
+/* Copies the contents of a range of the caller's memory to `to`, which is zero. */
 static long copy_own(struct task *t, u64 to, u64 from, u64 size)
 {
 	ask_agent(t, ASK_BRING, from, size);

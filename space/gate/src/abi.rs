@@ -65,14 +65,14 @@ pub struct Slot {
     pub task: AtomicU64,
     /// Bit n: the task uses region n.
     pub regions: AtomicU64,
-    /// Which of the space's mms the segment is part of.
+    /// The address space (domain) of the segment.
     pub domain: AtomicU32,
     unused: u32,
     reserved: [u64; 2],
 }
 
 impl Slot {
-    /// Whether a task was announced here, however it has fared since.
+    /// Returns true if a task was announced here, also if it has ended since.
     pub fn is_announced(&self) -> bool {
         let state = self.state.load(Ordering::Acquire);
         state == slot_state::RUNNING || state == slot_state::LEAVING
@@ -90,7 +90,7 @@ pub struct Region {
     /// ID + 1 of the segment that it lies in, or 0.
     pub slot: AtomicU32,
     prot: AtomicU32,
-    /// Where it lies; 0 before that is known.
+    /// Its address; 0 before that is known.
     pub address: AtomicU64,
     /// Bytes.
     pub size: AtomicU64,
@@ -110,7 +110,7 @@ pub struct Site {
     first: u8,
 }
 
-/// What the scan of a file's executable part found.
+/// The result of the scan of a file's executable part.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Image {
@@ -123,7 +123,7 @@ pub struct Image {
     unreached: u32,
 }
 
-/// Which of the gate's loops copies how much.
+/// The sizes for which the gate uses each copy loop.
 #[repr(C)]
 #[derive(Debug)]
 pub struct CopyPlan {
@@ -161,7 +161,7 @@ pub struct Space {
     pub regions_left: AtomicU32,
     /// PID of the creator.
     pub owner_pid: u32,
-    /// Its thread that hears of tasks that leave.
+    /// TID of the thread that is notified of tasks that leave.
     pub watcher_tid: AtomicU32,
     /// Futex: counts exports, starts and ends.
     pub event: AtomicU32,
@@ -177,13 +177,14 @@ pub struct Space {
     pub sites: *mut Site,
     /// [`REGIONS_MAX`] entries.
     pub regions: *mut Region,
-    /// How copies are made.
+    /// The copy plan.
     pub copy: CopyPlan,
-    /// Processes that the job has on this node, in this space or not; 0: nobody knows.
+    /// Number of processes of the job on this node, inside this space or not; 0: unknown.
     pub tasks_expected: AtomicU32,
     /// 1: a dying task has kept others out of its core file.
     pub dump_marks: AtomicU32,
-    /// Where the memory of all segments is mapped, without access; 0: segments are private.
+    /// Address at which the memory of all segments is mapped without access; 0: segments are
+    /// private.
     pub alias: u64,
     /// The owner's descriptor of that memory.
     pub memory_fd: u32,
@@ -199,7 +200,7 @@ pub struct Space {
     /// The number that other machines know the owner's domain by.
     pub machine: AtomicU32,
     unused: u32,
-    /// What published blocks lie in, where machines share memory; else zeros.
+    /// The pool that contains published blocks, if machines share memory; otherwise zeros.
     pub pool: Pool,
 }
 
@@ -216,26 +217,27 @@ pub struct Pool {
 /// Bytes for which a bit of [`Space::published`] stands.
 pub const PUBLISHED_BLOCK: u64 = 2 << 20;
 
-/// What a task asks the agent of a space over several machines (`c/machines.c`).
+/// The request of a task to the agent of a space over several machines (`c/machines.c`).
 #[repr(C)]
 #[derive(Debug)]
 pub struct Ask {
     /// 1: it waits for an answer, by this futex; 0.
     pub state: AtomicU32,
-    /// The TID of who asks, or 0; a futex.
+    /// TID of the requesting thread, or 0; a futex.
     pub lock: AtomicU32,
     /// One of [`ask`].
     pub what: AtomicU32,
-    /// The TID of who maps or unmaps memory of the task, where there is a [`Pool`], or 0; a futex.
+    /// TID of the thread that maps or unmaps memory of the task, if there is a [`Pool`], or 0; a
+    /// futex.
     pub mappings: AtomicU32,
-    /// Where.
+    /// The start address.
     pub address: AtomicU64,
-    /// How many bytes.
+    /// The size in bytes.
     pub size: AtomicU64,
 }
 
 impl Ask {
-    /// Nobody asks: who did has ended.
+    /// Drops the request of a thread that has ended.
     pub fn forget(&self) {
         self.state.store(0, Ordering::Release);
         self.lock.store(0, Ordering::Release);
@@ -243,7 +245,7 @@ impl Ask {
     }
 }
 
-/// What is asked, as it stands in [`Ask::what`].
+/// The kinds of requests, the values of [`Ask::what`].
 pub mod ask {
     /// Memory was mapped.
     pub const MAPPED: u32 = 0;
@@ -251,7 +253,7 @@ pub mod ask {
     pub const DISCARD: u32 = 1;
     /// The memory's file is to hold what it holds.
     pub const BRING: u32 = 2;
-    /// Who sleeps at a futex in another machine's memory is to be woken.
+    /// Wake the waiters of a futex in another machine's memory.
     pub const WAKE: u32 = 3;
 }
 
@@ -265,7 +267,7 @@ pub struct KernelSigaction {
     mask: u64,
 }
 
-/// Where and how a program starts.
+/// The entry point, stack and registers of a program at its start.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Start {
@@ -302,13 +304,13 @@ pub struct Task {
     no_use: u32,
     returns: [AtomicU64; 16],
     thunk: u64,
-    /// Where the heap begins.
+    /// Start of the heap.
     pub brk_start: u64,
-    /// Where it ends now.
+    /// Current end of the heap.
     pub brk: AtomicU64,
-    /// Where it must end.
+    /// Maximum end of the heap.
     pub brk_limit: u64,
-    /// The program's mappings begin here; what is below is ours.
+    /// Start of the program's mappings. Nagaya uses the addresses below.
     pub own_start: u64,
     /// Start of the mmap area.
     pub mmap_start: u64,
@@ -327,11 +329,11 @@ pub struct Task {
     /// End of the stub area.
     pub stub_end: u64,
     fault_actions: [KernelSigaction; 2],
-    /// Where an image lies that is linked to its addresses; 0: there is none.
+    /// Start of an image that is linked to fixed addresses; 0: none.
     pub fixed_start: u64,
     /// Its end.
     pub fixed_end: u64,
-    /// Where others find the same bytes, in the segment.
+    /// Start of the same bytes in the segment, for other tasks.
     pub fixed_to: u64,
     /// Next free byte of its stub area.
     pub fixed_stubs: AtomicU64,
@@ -343,12 +345,12 @@ pub struct Task {
     pub copied_bytes: AtomicU64,
     /// System-call sites led through the gate.
     pub sites_patched: AtomicU64,
-    /// Sites whose number the patcher could not tell, or not reach.
+    /// Number of sites whose call number the patcher could not find, or which it could not reach.
     pub sites_unreached: AtomicU64,
     takes_faults: [AtomicU64; 64],
     rseq: [u64; 2],
     masks_fault: [AtomicU64; 2],
-    /// How the program starts.
+    /// The start of the program.
     pub start: Start,
     shms: [[u64; 2]; 64],
     /// Bytes of `exe` without its terminating zero.

@@ -1,14 +1,14 @@
-//! The gate: freestanding code that a task's patched system-call sites jump to.
+//! The gate: freestanding code to which a task's patched system-call sites jump.
 //!
-//! A shared address space makes some system calls wrong (one `brk` an mm, one search for
-//! free addresses, one `/proc/self/exe`, a `fork` that would copy everybody) and one kind
-//! needless (`process_vm_readv` between tasks is a plain copy). The gate answers these in
-//! user space. It is written in C and assembly (`c/`), since it may touch no thread area,
-//! no libc and no vector register (but those that `c/loops.S` gives back); `build.rs` turns it into
-//! one flat image that is mapped once a space. This crate embeds that image and gives its entry
+//! A shared address space makes some system calls wrong: one `brk` and one search for free
+//! addresses for each mm, one `/proc/self/exe`, a `fork` that would copy all tasks. It makes one
+//! kind needless: `process_vm_readv` between tasks is a plain copy. The gate answers these in user
+//! space. It is written in C and assembly (`c/`), since it may use no thread area, no libc, and no
+//! vector register except those that `c/loops.S` restores. `build.rs` turns it into one flat
+//! image, which is mapped once for each space. This crate embeds the image and provides its entry
 //! points to the loader.
 //!
-//! `c/entry.S` is the best place to begin reading, then `c/dispatch.c` and `c/patch.c`.
+//! `c/entry.S` is the best file to begin with, then `c/dispatch.c` and `c/patch.c`.
 
 pub mod abi;
 
@@ -60,11 +60,11 @@ pub enum CopyLoop {
 }
 
 impl Gate {
-    /// The gate that is mapped at `address`.
+    /// Returns the gate that is mapped at `address`.
     ///
     /// # Safety
-    /// [`IMAGE`] is mapped there, readable and executable, a filled-in [`Space`] lies
-    /// [`abi::TEXT_SIZE`] bytes behind it, and both stay as long as the value is used.
+    /// [`IMAGE`] must be mapped there, readable and executable. A filled-in [`Space`] must lie
+    /// [`abi::TEXT_SIZE`] bytes behind it. Both must stay as long as the value is used.
     pub unsafe fn at(address: usize) -> Self {
         assert_eq!((Head::word(0) as u32, Head::word(1) as u32), (MAGIC, ABI));
         Self { address }
@@ -79,14 +79,14 @@ impl Gate {
         self.address + Head::word(index)
     }
 
-    /// Leads the system-call sites of a mapping that was just made from the file `fd`
-    /// through the gate. Sites whose number cannot be told are counted in the task.
-    /// Error: errno of mmap or mprotect; then the mapping must not run.
+    /// Redirects the system-call sites of a new mapping of the file `fd` to the gate. Sites whose
+    /// number cannot be found are counted in the task. Error: errno of mmap or mprotect; the
+    /// mapping must not be executed then.
     ///
     /// # Safety
-    /// `task` is a control block of this space that nobody else uses yet; `text` is a
-    /// private mapping of `length` bytes at `offset` of the file with protection `prot`,
-    /// in which nothing runs.
+    /// `task` must be a control block of this space that nothing else uses yet. `text` must be a
+    /// private mapping of `length` bytes at `offset` of the file with protection `prot`, in which
+    /// no code runs.
     pub unsafe fn patch(
         &self,
         task: *mut Task,
@@ -97,8 +97,8 @@ impl Gate {
         prot: u32,
     ) -> Result<(), i32> {
         type Patch = unsafe extern "C" fn(*mut Task, usize, u64, i32, u64, u32) -> i64;
-        // SAFETY: the entry has this type (gate_patch in c/gate.h) and is mapped
-        // executable, which the caller of `at` vouched for; the rest is our caller's.
+        // SAFETY: the entry has this type (gate_patch in c/gate.h), and `at` requires that it is
+        // mapped and executable. This function requires the rest.
         let result = unsafe {
             let patch: Patch = core::mem::transmute(self.entry(Head::PATCH));
             patch(task, text, length, fd, offset, prot)
@@ -106,18 +106,18 @@ impl Gate {
         if result < 0 { Err(-result as i32) } else { Ok(()) }
     }
 
-    /// Whether tasks' memory is shared memory of the space.
+    /// Returns true if the tasks' memory is shared memory of the space.
     pub fn is_shared(&self) -> bool {
         // SAFETY: written before anybody else knows of the space, and never again.
         unsafe { (*self.space()).alias != 0 }
     }
 
-    /// Maps the space's memory for this range of a segment, in place of what is there. `task`
-    /// may be null while its control block is not mapped. Error: errno of mremap or mprotect.
+    /// Maps the space's memory over this range of a segment. `task` may be null while its control
+    /// block is not mapped. Error: errno of mremap or mprotect.
     ///
     /// # Safety
-    /// The space's memory is shared, the range lies in a segment that the caller may fill, and
-    /// `task`, if not null, is that segment's control block.
+    /// The space's memory must be shared. The range must lie in a segment that the caller may
+    /// fill. `task`, if not null, must be that segment's control block.
     pub unsafe fn map_memory(
         &self,
         task: *mut Task,
@@ -152,7 +152,8 @@ impl Gate {
     /// Installs the gate's handlers for SIGSEGV and SIGBUS in the calling process.
     ///
     /// # Safety
-    /// The caller is the process that becomes `task`, and `thunk_init` succeeded.
+    /// The calling process must be the one that becomes `task`, and `thunk_init` must have
+    /// succeeded.
     pub unsafe fn faults_init(&self, task: *mut Task) {
         type FaultsInit = unsafe extern "C" fn(*mut Task);
         // SAFETY: as in `patch`; the type is gate_faults_init's.

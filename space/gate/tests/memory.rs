@@ -13,7 +13,7 @@ fn model() -> &'static Path {
     DRIVER.get_or_init(|| driver::compile("memory_model"))
 }
 
-/// Several runs of one kind, each from a seed of its own.
+/// Several runs of one kind, each with its own seed.
 fn run(kind: &str, runs: u64, operations: u64) {
     let first = match std::env::var("NAGAYA_SEED") {
         Ok(text) => text.parse().expect("NAGAYA_SEED is a number"),

@@ -1,6 +1,6 @@
-//! `c/patch.c` on real libraries, against objdump: where it finds a system call's number,
-//! there is one; what it moves are whole instructions, moved rightly; and no call that the
-//! gate must answer escapes it in libc and its dynamic linker.
+//! `c/patch.c` on real libraries, compared with objdump. Each call number that it finds is right,
+//! it moves whole instructions correctly, and it misses no call in libc and its dynamic linker
+//! that the gate must answer.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
@@ -74,7 +74,7 @@ fn disassemble(arguments: &[&str]) -> Listing {
         let address = u64::from_str_radix(fields.next()?.trim().strip_suffix(':')?, 16).ok()?;
         let length = fields.next()?.split_whitespace().count() as u64;
         let text = fields.next().unwrap_or_default();
-        // What follows # says where a RIP-relative address leads; its name is left out, as a
+        // The text after # is the target of a RIP-relative address. Its name is omitted, since a
         // stub's listing has none.
         let text: String = match text.split_once('#') {
             Some((text, target)) => {
@@ -112,7 +112,7 @@ fn hexadecimal(text: &str) -> u64 {
     u64::from_str_radix(text, 16).expect("a hexadecimal number")
 }
 
-/// Whether the instruction writes rax or a part of it.
+/// Returns true if the instruction writes rax or a part of it.
 fn writes_rax(text: &str) -> bool {
     let mnemonic = text.split(' ').next().unwrap_or_default();
     let reads_only = ["test", "cmp", "push", "nop"].iter().any(|m| mnemonic.starts_with(m));
@@ -122,9 +122,9 @@ fn writes_rax(text: &str) -> bool {
     !reads_only && text != "xchg %ax,%ax" && (names.contains(&last) || both)
 }
 
-/// The number that `eax` holds at `at`, where a look back through straight code tells. If it
-/// comes from another register, that of the nearest load in front: compilers keep the
-/// number of a repeated call so.
+/// Returns the number in `eax` at `at`, if the straight code before it determines it. If it comes
+/// from another register, the nearest load before it counts: compilers keep the number of a
+/// repeated call there.
 fn number_at(listing: &Listing, at: u64) -> Option<u32> {
     let number = |text: &str, register: &str| {
         let rest = text.strip_prefix("mov $0x")?.strip_suffix(register)?;
@@ -157,7 +157,7 @@ fn number_at(listing: &Listing, at: u64) -> Option<u32> {
     None
 }
 
-/// What the decoder may take for movable, by the beginning of its name.
+/// The instructions that the decoder may move, by the beginning of their names.
 const MOVABLE: &[&str] = &[
     "mov",
     "lea",
@@ -178,8 +178,8 @@ const MOVABLE: &[&str] = &[
     "data16 lea",
 ];
 
-/// The decoder on every instruction of the file: what it takes for movable has the length
-/// that objdump says, neither branches nor writes rax, and its displacement is found.
+/// Checks the decoder on every instruction of the file. A movable one has objdump's length,
+/// neither branches nor writes rax, and its displacement is found.
 fn check_decoder(path: &str, listing: &Listing) {
     let mut movable = 0;
     for text in texts(path) {
@@ -216,7 +216,7 @@ fn check_decoder(path: &str, listing: &Listing) {
     assert!(movable > 0, "{path}");
 }
 
-/// The sites of the file. Returns the lines that tell of unreached ones.
+/// Checks the sites of the file. Returns the lines about unreached ones.
 fn check_sites(path: &str, listing: &Listing) -> Vec<String> {
     let handled = handled();
     let stubs =

@@ -29,7 +29,7 @@ pub const STUB_AREA_SIZE_MIN: u64 = 256 << 10;
 pub const SEGMENT_SIZE_MIN: u64 = 64 << 20;
 /// Largest segment in bytes.
 pub const SEGMENT_SIZE_MAX: u64 = 16 << 40;
-/// Segment size in bytes where nobody asks for another.
+/// Default segment size in bytes.
 pub const SEGMENT_SIZE_DEFAULT: u64 = 32 << 30;
 /// Most tasks in one space.
 pub const TASKS_MAX: u32 = 1 << 16;
@@ -69,7 +69,7 @@ pub enum LayoutError {
     NoRoom,
 }
 
-/// Where a space lies: its window, and the segments in it.
+/// The window of a space, and its segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SpaceLayout {
     window: u64,
@@ -198,13 +198,13 @@ impl SegmentLayout {
     pub fn stubs(&self) -> u64 {
         self.plain_bitmap() + self.bitmap_size()
     }
-    /// Where the program's image may begin, a huge-page boundary.
+    /// Minimum start of the program's image, a huge-page boundary.
     pub fn image(&self) -> u64 {
         (self.stubs() + STUB_AREA_SIZE_MIN).next_multiple_of(HUGE_PAGE_SIZE)
     }
-    /// Where the heap must end and the mmap area may begin, for an image that ends at
-    /// `image_end`: a quarter of the segment, or more if the image needs it. `None` if
-    /// the segment is too small for the image.
+    /// Returns the end of the heap and start of the mmap area, for an image that ends at
+    /// `image_end`. It lies at a quarter of the segment, or higher if the image needs it. `None`
+    /// if the segment is too small for the image.
     pub fn mmap_area_start(&self, image_end: u64) -> Option<u64> {
         let heap_min = HUGE_PAGE_SIZE;
         let wanted = align_up(image_end.checked_add(heap_min)?, HUGE_PAGE_SIZE)?;
@@ -215,8 +215,8 @@ impl SegmentLayout {
     pub fn stack_size_max(&self) -> u64 {
         self.size / 8
     }
-    /// End of the mmap area in front of a stack of at most `stack_size` bytes, with a
-    /// gap that stays unmapped (the kernel's own guard gap is 1 MiB).
+    /// Returns the end of the mmap area in front of a stack of at most `stack_size` bytes. A gap
+    /// between them stays unmapped (the kernel's own guard gap is 1 MiB).
     pub fn mmap_area_end(&self, stack_size: u64) -> u64 {
         align_down(
             self.end() - stack_size.min(self.stack_size_max()) - HUGE_PAGE_SIZE,

@@ -1,4 +1,4 @@
-//! ELF headers, read with distrust: what a program asks the loader to do.
+//! Reads untrusted ELF headers: the segments that a program asks the loader to map.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -27,13 +27,13 @@ pub struct Load {
     pub file_size: u64,
     /// Bytes in memory; zero behind `file_size`.
     pub memory_size: u64,
-    /// Where in the file.
+    /// Offset in the file.
     pub offset: u64,
     /// PROT_READ and so on.
     pub protection: u32,
 }
 
-/// What the headers of an executable say.
+/// The content of an executable's headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Headers {
     /// Loadable parts in ascending order.
@@ -59,8 +59,7 @@ impl Headers {
     pub fn read(path: &Path, file: &File, head: &[u8], length: u64) -> Result<Self, LoadError> {
         let fail = |kind| LoadError::new(path, kind);
         let malformed = |what| LoadError::new(path, LoadErrorKind::Malformed(what));
-        // The words that tell what it is come first, so that a 32-bit program is not
-        // called malformed.
+        // The identification comes first, so that a 32-bit program is not called malformed.
         match head.get(4) {
             Some(&ELFCLASS32) => return Err(fail(LoadErrorKind::Class32)),
             Some(&ELFCLASS64) => {}

@@ -5,17 +5,17 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// A program that cannot be a task, and why. `Display` is one line: which file, what, and
-/// what to do.
+/// A program that cannot be a task, and the reason. `Display` is one line: the file, the failure,
+/// and the remedy.
 #[derive(Debug)]
 pub struct LoadError {
     /// The file that is at fault: the program, its interpreter or its dynamic linker.
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The kind of failure.
     pub kind: LoadErrorKind,
 }
 
-/// What is wrong with a file.
+/// The failures of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoadErrorKind {
     /// A system call on the file failed.

@@ -1,8 +1,8 @@
 //! Loads a program into a segment: ELF image, dynamic linker, stack, auxiliary vector.
 //!
-//! What the kernel does for execve, done at user level, so that a program can start in an
-//! address space that others live in. Opening and checking ([`Program::open`]) touches no
-//! memory; [`load`] fills a segment. Starting is the gate's work ([`nagaya_gate::Gate::start`]).
+//! This does the work of the kernel's execve at user level, so that a program can start in a
+//! shared address space. Opening and checking ([`Program::open`]) touches no memory; [`load`]
+//! fills a segment. The gate starts the program ([`nagaya_gate::Gate::start`]).
 
 pub mod elf;
 mod error;

@@ -39,7 +39,7 @@ pub struct Program {
     pub linker: Option<Executable>,
     /// The path given to us, which becomes AT_EXECFN.
     pub name: CString,
-    /// Arguments; those of a `#!` line stand before the caller's.
+    /// Arguments; those of a `#!` line precede the caller's.
     pub arguments: Vec<CString>,
     /// Absolute path of the executable, for `/proc/self/exe`.
     pub real_path: PathBuf,
@@ -56,7 +56,7 @@ impl Program {
         }
     }
 
-    /// As [`open`](Self::open), for who can put it where it wants to be.
+    /// As [`open`](Self::open), for a caller that can map the program at its fixed addresses.
     pub fn open_fixed(path: &Path, arguments: Vec<CString>) -> Result<Self, LoadError> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| LoadError::new(path, LoadErrorKind::System("open", Errno::INVAL)))?;

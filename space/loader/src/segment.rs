@@ -23,12 +23,12 @@ use crate::error::{LoadError, LoadErrorKind};
 use crate::program::{Executable, Program};
 use crate::stack;
 
-/// What is known of a task besides its program.
+/// The properties of a task besides its program.
 #[derive(Debug)]
 pub struct TaskInfo<'a> {
     /// ID in the space.
     pub id: u32,
-    /// PID: the caller's, which becomes the task.
+    /// PID of the calling process, which becomes the task.
     pub pid: u32,
     /// Its environment.
     pub environment: &'a [CString],
@@ -36,7 +36,7 @@ pub struct TaskInfo<'a> {
     pub stack_limit: u64,
     /// Signal mask to start with, bit n-1 for signal n.
     pub sigmask: u64,
-    /// Whether the export area of this ID is mapped already.
+    /// True if the export area of this ID is mapped already.
     pub export_mapped: bool,
 }
 
@@ -59,7 +59,7 @@ unsafe fn map(
 ) -> Result<(), Errno> {
     let (fd, offset) = file.unwrap_or((-1, 0));
     let anonymous = if file.is_none() { libc::MAP_ANONYMOUS } else { 0 };
-    // SAFETY: a fixed mapping over a range that our caller vouches for.
+    // SAFETY: a fixed mapping over a range that this function requires to be free.
     let at = unsafe {
         libc::mmap(
             address as *mut _,
@@ -87,7 +87,7 @@ unsafe fn map_zeros(
     size: u64,
     protection: u32,
 ) -> Result<(), Errno> {
-    // SAFETY: as our caller vouches.
+    // SAFETY: this function requires that the range is in use by nothing else.
     unsafe {
         if gate.is_shared() {
             gate.map_memory(task, address, size, protection).map_err(Errno::from_raw_os_error)
@@ -110,8 +110,8 @@ unsafe fn read_file(
     (file, offset): (&File, u64),
 ) -> Result<(), Errno> {
     let pages = size.next_multiple_of(PAGE_SIZE);
-    // SAFETY: as our caller vouches; the memory is mapped when it is written, and nobody
-    // else's yet.
+    // SAFETY: this function requires an unused segment, and the memory is mapped before it is
+    // written.
     unsafe {
         map_zeros(gate, task, address, pages, READ_WRITE)?;
         let bytes = std::slice::from_raw_parts_mut(address as *mut u8, size as usize);
@@ -133,14 +133,14 @@ const FIXED_STUBS_SIZE: u64 = 64 << 20;
 
 const READ_WRITE: u32 = (libc::PROT_READ | libc::PROT_WRITE) as u32;
 
-/// Loads `program` into `segment` and returns its control block; the program starts with
+/// Loads `program` into `segment` and returns its control block. The program starts with
 /// [`Gate::start`] on the block's `start`.
 ///
-/// On an error the segment may be half filled; the caller unmaps it.
+/// After an error the segment may be half filled; the caller unmaps it.
 ///
 /// # Safety
-/// The segment belongs to the space of `gate`, nothing is mapped in it (but its export
-/// area, if `info.export_mapped`), and nobody else uses it.
+/// The segment must belong to the space of `gate`. Nothing may be mapped in it, except its export
+/// area if `info.export_mapped`, and nothing else may use it.
 pub unsafe fn load(
     gate: Gate,
     segment: SegmentLayout,
@@ -179,8 +179,8 @@ pub unsafe fn load(
     unsafe {
         map_zeros(gate, ptr::null_mut(), head, head_end - head, READ_WRITE).map_err(memory)?;
         if gate.is_shared() && !info.export_mapped {
-            // Who looks at it from another domain must not find a hole: the space's owner, above
-            // all, has no gate.
+            // A reader in another domain must not find a hole. Above all the space's owner has no
+            // gate.
             ptr::write_bytes(segment.start() as *mut u8, 0, EXPORT_SIZE as usize);
         }
     }
@@ -228,7 +228,7 @@ pub unsafe fn load(
         if end > mmap_end {
             return Err(too_small());
         }
-        // SAFETY: the mmap area is unmapped, and its bitmap is told before anyone claims.
+        // SAFETY: the mmap area is unmapped, and its bitmap is set before any claim.
         unsafe {
             take(task, mmap_start, end);
             map_image(gate, task, linker, at, true)?;
@@ -236,7 +236,8 @@ pub unsafe fn load(
         linker_base = at.wrapping_sub(linker.headers.start());
         entry = linker_base.wrapping_add(linker.headers.entry);
     }
-    // SAFETY: as above; the heap begins behind the image and ends before the mmap area.
+    // SAFETY: `load` requires an unused segment; the heap begins behind the image and ends before
+    // the mmap area.
     unsafe {
         (*task).brk_start = image.end;
         (*task).brk = AtomicU64::new(image.end);
@@ -288,7 +289,7 @@ pub unsafe fn load(
     Ok(task)
 }
 
-/// Where the first page of an image goes that must not begin below `lowest`.
+/// Returns the address of the first page of an image that must not begin below `lowest`.
 fn place(executable: &Executable, lowest: u64) -> u64 {
     let align = executable.headers.align;
     lowest.next_multiple_of(align) + executable.headers.start() % align
@@ -320,11 +321,12 @@ unsafe fn take(task: *mut Task, start: u64, end: u64) {
     }
 }
 
-/// Maps an image at the addresses that it is linked to, outside the segment: what it writes is the
-/// memory that it has in the segment at `there`. The mm must be one that has nothing there.
+/// Maps an image at the fixed addresses to which it is linked, outside the segment. Its writable
+/// memory is the memory in the segment at `there`. The mm must have no mappings at these
+/// addresses.
 ///
 /// # Safety
-/// `there` is where [`map_image`] has mapped it; `task` is as for [`Gate::patch`].
+/// [`map_image`] must have mapped the image at `there`; `task` is as for [`Gate::patch`].
 unsafe fn map_fixed(
     gate: Gate,
     task: *mut Task,
@@ -388,7 +390,7 @@ unsafe fn map_fixed(
     Ok(())
 }
 
-/// Where the stubs of an image go that lies where it is linked to.
+/// Returns the range for the stubs of an image that is mapped at its fixed addresses.
 fn fixed_stubs(headers: &Headers) -> Range<u64> {
     let start = (headers.start() + headers.span()).next_multiple_of(HUGE_PAGE_SIZE);
     start..start + FIXED_STUBS_SIZE
@@ -403,11 +405,11 @@ pub fn fixed_addresses(headers: &Headers) -> Range<u64> {
     }
 }
 
-/// Maps the loadable parts of an executable so that its first page is at `at`, and, if it
-/// `runs` there, leads its system-call sites through the gate.
+/// Maps the loadable parts of an executable so that its first page is at `at`. If it `runs` there,
+/// redirects its system-call sites to the gate.
 ///
 /// # Safety
-/// Nothing is mapped in the image's span at `at`; `task` is as for [`Gate::patch`].
+/// Nothing may be mapped in the image's span at `at`; `task` is as for [`Gate::patch`].
 unsafe fn map_image(
     gate: Gate,
     task: *mut Task,
@@ -427,8 +429,9 @@ unsafe fn map_image(
         let file_pages_end = file_end.next_multiple_of(PAGE_SIZE);
         let memory_pages_end = memory_end.next_multiple_of(PAGE_SIZE);
         let zeros = if load.file_size == 0 { start } else { file_pages_end };
-        // SAFETY: all within the span, which is free; parts are in ascending order, so a
-        // later one may only replace the last page of an earlier one, as with execve.
+        // SAFETY: all parts lie within the span, which this function requires to be free. They are
+        // in ascending order, so a later one replaces at most the last page of an earlier one, as
+        // in execve.
         unsafe {
             if load.file_size > 0 {
                 let size = file_end - start;
@@ -443,8 +446,8 @@ unsafe fn map_image(
                     gate.patch(task, start as usize, size, fd, offset, load.protection)
                         .map_err(|e| memory(Errno::from_raw_os_error(e)))?;
                 }
-                // Zero up to the end of the page only where the file's bytes would show;
-                // beyond the end of the file itself the kernel has done so.
+                // Zeros up to the end of the page, where the file's bytes would show. Beyond the
+                // end of the file the kernel has done this.
                 if memory_end > file_end && load.protection & libc::PROT_WRITE as u32 != 0 {
                     ptr::write_bytes(file_end as *mut u8, 0, (file_pages_end - file_end) as usize);
                 }

@@ -46,7 +46,7 @@ const INHERITED: &[u64] = &[
     28, // AT_RSEQ_ALIGN
 ];
 
-/// What this process's auxiliary vector has of a kind.
+/// Returns an entry of this process's auxiliary vector.
 pub fn own(kind: u64) -> Option<u64> {
     // SAFETY: getauxval reads a table; 0 means that there is no such entry.
     let value = unsafe { libc::getauxval(kind) };

@@ -20,7 +20,8 @@ use proptest::sample::Index;
 const ADDRESS_END: u64 = 1 << 47;
 const FILE_HEADER_SIZE: usize = 64;
 const PROGRAM_HEADER_SIZE: usize = 56;
-/// What `Program::open` hands to `Headers::read`: the kernel's BINPRM_BUF_SIZE.
+/// Length of the head that `Program::open` passes to `Headers::read`: the kernel's
+/// BINPRM_BUF_SIZE.
 const HEAD_SIZE: usize = 256;
 
 /// Removed at the end of its scope.
@@ -72,7 +73,7 @@ fn headers_size() -> usize {
     FILE_HEADER_SIZE + usize::from(count) * PROGRAM_HEADER_SIZE
 }
 
-/// What must hold of every file whose headers are accepted.
+/// Checks the invariants of a file whose headers are accepted.
 fn check(headers: &Headers, length: u64) -> Result<(), TestCaseError> {
     prop_assert!(!headers.loads.is_empty());
     prop_assert!(headers.align.is_power_of_two() && headers.align >= PAGE_SIZE);
@@ -97,8 +98,8 @@ fn check(headers: &Headers, length: u64) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Reads the file in both ways; an accepted one must be sound, a refused one say why in
-/// one line.
+/// Reads the file in both ways. An accepted file must be sound, and a refusal must give its reason
+/// in one line.
 fn read_both_ways(bytes: &[u8]) -> Result<(), TestCaseError> {
     let file = TestFile::new(bytes);
     if let Ok(headers) = file.headers() {

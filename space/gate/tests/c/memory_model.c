@@ -26,7 +26,7 @@ static u8 owners[PAGES_MAX + OWN_PAGES + HEAP_PAGES]; /* 0: not mapped */
 static u8 contents[PAGES_MAX + OWN_PAGES + HEAP_PAGES];
 static u64 seed, operation;
 
-/* How this run goes. */
+/* The settings of this run. */
 static int foreign_too, fail_sometimes, threaded, shared;
 static __thread u64 random_state;
 static __thread u8 me = 1;
@@ -219,8 +219,8 @@ void forget_memory(struct task *t, u64 address, u64 size)
 	(void)t, (void)address, (void)size;
 }
 
-/* Nobody may have it any more, but who asks for other memory in its place. Another thread may
- * have just asked for that. */
+/* Records that no task may have the page any more, except one that requests memory in its
+ * place. Another thread may just have done so. */
 void give_back(struct task *t, u64 address, u64 size)
 {
 	for (u64 at = address; has_shared(t) && at < address + size; at += PAGE) {
@@ -325,7 +325,7 @@ static void set_up(u64 area_pages)
 	space.alias = shared;
 }
 
-/* Whether the page is to be given back. Nobody else runs. */
+/* Returns true if the page waits to be returned. No other thread runs. */
 static int is_waiting(u64 page)
 {
 	u64 at = page_address(page);
@@ -336,7 +336,7 @@ static int is_waiting(u64 page)
 	return 0;
 }
 
-/* Whether it is taken, and stays so. */
+/* Returns true if it is taken, and stays so. */
 static int bit(u64 page)
 {
 	return task.bitmap[page / 64] >> (page % 64) & 1 && !is_waiting(page);
@@ -350,7 +350,7 @@ static u64 count_bits(void)
 	return count;
 }
 
-/* Whether `count` pages whose bits are clear begin at a multiple of `align` bytes. */
+/* Returns true if `count` pages whose bits are clear begin at a multiple of `align` bytes. */
 static int has_room(u64 count, u64 align)
 {
 	for (u64 page = 0; page + count <= pages; page++) {
@@ -365,7 +365,7 @@ static int has_room(u64 count, u64 align)
 	return 0;
 }
 
-/* The bitmap says what is mapped. */
+/* The bitmap equals the mappings. */
 static void check_bitmap(void)
 {
 	for (u64 page = 0; page < pages; page++) {
@@ -379,7 +379,7 @@ static void check_bitmap(void)
 		fail("seed %lu, operation %lu: bits behind the end", seed, operation);
 }
 
-/* What the program believes to have. */
+/* A mapping from the program's point of view. */
 struct piece {
 	u64 start, count;
 };
@@ -498,8 +498,8 @@ static void remap(struct program *p, int m)
 	*old = (struct piece){at, count};
 }
 
-/* Unmaps a part, then all, or asks for something in the same place. Among threads only if
- * nobody else has it by then. */
+/* Unmaps a part, then all, or requests memory in the same place. Among threads, only if no
+ * other thread has it by then. */
 static void come_back(struct program *p, int m)
 {
 	struct piece old = p->mappings[m];
@@ -664,7 +664,7 @@ static void run_threads(u64 operations)
 		for (u64 i = 0; i < 4; i++)
 			pthread_join(threads[i], 0);
 		end_returns(&task);
-		/* What another thread has asked for meanwhile stays taken. */
+		/* Memory that another thread has requested in the meantime stays taken. */
 		if (count_bits() && !shared)
 			fail("seed %lu: %lu pages stay taken", seed, count_bits());
 	}

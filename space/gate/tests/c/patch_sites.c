@@ -23,7 +23,7 @@ static long made_up_kernel(long nr, u64 a, u64 b, u64 c, u64 d, u64 e, u64 f)
 	fail("system call %ld", nr);
 }
 
-/* What dispatch.c and patch.c use of the other files; nothing of it is called. */
+/* The functions of other files that dispatch.c and patch.c refer to. None is called. */
 #define UNUSED(name) \
 	enum verdict name(struct task *t, struct regs *r) \
 	{ \

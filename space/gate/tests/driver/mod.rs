@@ -14,7 +14,7 @@ pub fn compile(name: &str) -> PathBuf {
     driver
 }
 
-/// What the command printed.
+/// Returns the output of the command.
 #[track_caller]
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
