@@ -1,4 +1,4 @@
-# Nagaya's targets. `make` builds; see README.md for the two that newcomers want.
+# Nagaya's targets. `make` builds; README.md has the two targets for newcomers.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -6,10 +6,10 @@ CARGO ?= cargo
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 RELEASE := $(TARGET)/release
-# What is installed: `dev` is what the tests have used.
+# The installed build; `dev` is the build that the tests use.
 PROFILE ?= release
 BUILT := $(TARGET)/$(if $(filter dev,$(PROFILE)),debug,release)
-# With the tests, since what tests need beside would else have everything built twice.
+# Builds with the tests' features, since otherwise cargo would build everything twice.
 BUILD_DEV = $(CARGO) build --workspace --lib --bins --tests
 STAGE = $(DESTDIR)$(PREFIX)
 
@@ -18,7 +18,7 @@ STAGE = $(DESTDIR)$(PREFIX)
 all: $(BUILT)/libfpvm3.a
 	$(if $(filter dev,$(PROFILE)),$(BUILD_DEV),$(CARGO) build --release --workspace)
 
-# Fortran's view of PVM, in any directory.
+# PVM's Fortran library, in any directory.
 %/libfpvm3.a: $(wildcard message/pvm/fortran/*.[ch] include/pvm3/*.h)
 	mkdir -p $*/fpvm3
 	cd $*/fpvm3 && $(CC) -std=gnu11 -O2 -fPIC -Wall -Wextra -Werror \
@@ -26,11 +26,11 @@ all: $(BUILT)/libfpvm3.a
 	rm -f $@
 	$(AR) rcs $@ $(patsubst message/pvm/fortran/%.c,$*/fpvm3/%.o,$(wildcard message/pvm/fortran/*.c))
 
-# What the demo, the tests and the benchmarks need and the machine lacks.
+# Installs missing packages that the demo, the tests and the benchmarks need.
 deps:
 	scripts/deps
 
-# The main job both ways: a stock MPI's messages with and without Nagaya.
+# The demo: a stock MPI's messages with and without Nagaya.
 demo: deps
 	$(CARGO) build --release --quiet
 	$(RELEASE)/nagaya-bench demo
@@ -55,7 +55,7 @@ check-peers:
 	NAGAYA_BIN_DIR=$(abspath $(TARGET)/debug) scripts/peers --mpi mpich5 --mpi openmpi5 --ranks 2 \
 		--mode exec --mode coll --limit 60 mpi4py comm objects p2p
 
-# Every interleaving of what has no lock, as far as loom goes.
+# Every interleaving of the lock-free code, within loom's bounds.
 model:
 	RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=$(TARGET)/loom \
 		$(CARGO) test -p nagaya-sync --test ring_model --test doorbell_model --test hold_model \
@@ -84,7 +84,7 @@ reproduce: deps
 house:
 	$(CARGO) run --quiet --bin house -- . "The house" docs/house.svg
 
-# Long runs that `check` has no time for: SOAK_MINUTES of chaos and churn, larger models of the
+# Runs too long for `check`: SOAK_MINUTES of chaos and churn, larger models of the
 # consistency protocol, SOAK_PROGRAMS random programs, millions of litmus tests.
 soak: deps
 	$(BUILD_DEV)
@@ -99,8 +99,8 @@ peers: all
 	scripts/deps
 	NAGAYA_BIN_DIR=$(abspath $(BUILT)) scripts/peers $(PEERS) $(SUITE) $(PART)
 
-# What is installed: built now, or, where there is no cargo, by an earlier `make`. (`sudo make install`
-# often finds no cargo, which is in the user's home.)
+# Installs a new build, or without cargo the build of an earlier `make`. (`sudo make install` often
+# finds no cargo, which is in the user's home.)
 HAS_CARGO := $(shell command -v $(firstword $(CARGO)) 2>/dev/null)
 INSTALLED := nagaya libpvas.so libfcp.so libpvas_delegate.so libjia.so libmemop.so libxpmem.so \
 	libnagaya_fi.so libnagaya_coll.so libpvm3.so libgpvm3.so libfpvm3.a
@@ -135,8 +135,8 @@ install: built
 		install -d $(STAGE)/share/man/man$$section; \
 		install -m 644 man/*.$$section $(STAGE)/share/man/man$$section/; done
 
-# XPMEM's library gets a prefix of its own, so that it replaces a system's XPMEM only for
-# those who say so: by LD_LIBRARY_PATH, by PKG_CONFIG_PATH, or by --with-xpmem=DIR.
+# XPMEM's library gets its own prefix. It replaces a system's XPMEM only on request: by
+# LD_LIBRARY_PATH, by PKG_CONFIG_PATH, or by --with-xpmem=DIR.
 XPMEM = $(PREFIX)/lib/nagaya/xpmem
 install: install-xpmem
 install-xpmem: built
@@ -148,21 +148,21 @@ install-xpmem: built
 	sed -e 's|@PREFIX@|$(XPMEM)|' message/xpmem/cray-xpmem.pc.in \
 		> $(DESTDIR)$(XPMEM)/lib/pkgconfig/cray-xpmem.pc
 
-# The provider for libfabric, where only FI_PROVIDER_PATH finds it.
+# The provider for libfabric, in a directory that only FI_PROVIDER_PATH names.
 OFI = $(PREFIX)/lib/nagaya/libfabric
 install: install-ofi
 install-ofi: built
 	install -d $(DESTDIR)$(OFI)
 	install -m 755 $(BUILT)/libnagaya_fi.so $(DESTDIR)$(OFI)/libnagaya-fi.so
 
-# MPI's collective operations, where only LD_PRELOAD finds them.
+# MPI's collective operations, in a directory that only LD_PRELOAD names.
 COLL = $(PREFIX)/lib/nagaya/mpi
 install: install-coll
 install-coll: built
 	install -d $(DESTDIR)$(COLL)
 	install -m 755 $(BUILT)/libnagaya_coll.so $(DESTDIR)$(COLL)/libnagaya-coll.so
 
-# PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I say whose they are.
+# PVM's libraries and headers likewise: LD_LIBRARY_PATH and -I select them.
 PVM = $(PREFIX)/lib/nagaya/pvm
 install: install-pvm
 install-pvm: built

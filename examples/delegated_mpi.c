@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * delegated_mpi.c - one task of each node speaks MPI for all others, which only compute.
+ * delegated_mpi.c - one task of each node makes the MPI calls of all others, which only compute.
  *
  *     mpicc -o delegated_mpi delegated_mpi.c $(pkg-config --cflags --libs pvas_delegate)
  *     mpirun -n NODES --map-by ppr:1:node nagaya run -n TASKS ./delegated_mpi
  *
  * Task 0 of each space is the rank. Each other task adds up part of a series, starts a
- * reduction over all nodes, on a communicator of its own, and goes on computing meanwhile:
- * MPI's progress is the rank's work, not its. The sums are those of all nodes.
+ * reduction over all nodes, on its own communicator, and continues to compute:
+ * the rank makes MPI's progress. The sums are those of all nodes.
  */
 #include <pvas_delegate_mpi_serve.h>
 #include <stdio.h>

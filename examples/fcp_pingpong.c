@@ -69,7 +69,7 @@ static void measure(int protocol, const char *name, size_t size)
 			fail("window again");
 		if (FCP_alloc(ours, CHILD, 0, protocol, &mine) != 0)
 			fail("port of the child");
-		/* The first message says that we are there. */
+		/* The first message announces this process. */
 		if (FCP_send(mine, PARENT, "", 0, 10) != 0)
 			fail("send");
 		for (int i = 0; i < turns; i++)

@@ -2,7 +2,7 @@
  *
  * figure6.c - runs ./parallel as 32 tasks in one space.
  *
- * This is Figure 6 of the PVAS paper with what the figure leaves out: the argument
+ * This is Figure 6 of the PVAS paper with the parts that the figure omits: the argument
  * list, the errors, and the wait for the tasks. The numbers are the figure's.
  */
 #define _POSIX_C_SOURCE 200809L

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * parallel.c - the program that figure6 runs: a task says who it is and where it lies.
+ * parallel.c - the program that figure6 runs: a task prints its ID and its address.
  */
 #include <pvas.h>
 #include <stdio.h>

@@ -5,11 +5,11 @@
  *     nagaya run -K -n N ./peersum [ELEMENTS]
  *
  * Each task fills an array of doubles and exports it by name. It then imports the array
- * of every task, its own included, and adds it up where it lies: nothing is copied and
+ * of every task, its own included, and adds it up in place: nothing is copied and
  * no system call reads memory. The sums are compared with the closed form.
  *
- * A task's memory goes away with the task. So nobody leaves before all have read: they
- * meet at a barrier, which is a counter in the export area of task 0.
+ * A task's memory is unmapped when the task ends. So all tasks wait for the readers at a
+ * barrier, which is a counter in the export area of task 0.
  */
 #define _POSIX_C_SOURCE 200809L
 
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
 	for (int k = 0; k < tasks && !failed; k++)
 		failed = sum_peer((id + k) % tasks, n);
 
-	/* Who failed comes to the barrier as well: others may be reading its array. */
+	/* A task that failed also enters the barrier: others may be reading its array. */
 	failed |= barrier(id, tasks);
 	if (!failed)
 		printf("task %d: the arrays of %d tasks, %zu doubles each, add up as expected\n",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * ep.c - "embarrassingly parallel", as NAS EP: pairs of numbers by chance from -1 to 1, of
- * which those within the unit circle become pairs of Gaussian deviates; counts these by the
+ * ep.c - "embarrassingly parallel", as NAS EP: pairs of random numbers from -1 to 1. Those
+ * within the unit circle become pairs of Gaussian deviates. The program counts these by the
  * larger one's size, and adds them up. NAS publishes the sums: for 2^24 pairs (class S)
  * -3.247834652034740e3 and -6.958407078382297e3.
  *
- * Layout: one struct tally, jia_alloc1. Each task does its share of the pairs privately, and
- * adds the result to the tally under lock 0; barrier; task 0 reads the tally.
+ * Layout: one struct tally, jia_alloc1. Each task does its share of the pairs privately,
+ * and adds the result to the tally under lock 0; barrier; task 0 reads the tally.
  */
 #include "program.h"
 

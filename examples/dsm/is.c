@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * is.c - ranks integers by counting: the place that each would have if they were sorted. The
- * sum of four numbers by chance makes an integer, so that middle ones are frequent, as in NAS
- * IS.
+ * is.c - ranks integers by counting: the position of each in sorted order. Each integer is
+ * the sum of four random numbers, so that middle ones are frequent, as in NAS IS.
  *
  * Layout: one array of `range` counters (int), jia_alloc, so on task 0 as the first one.
- * Integers and ranks are private: a task has its share of them. In each iteration
+ * Integers and ranks are private: each task has its share of them. In each iteration
  *   each task counts its own ones, privately; task 0 writes 0 to all counters; barrier;
  *   under lock 0 each task reads all counters and adds its own to them; barrier;
  *   each task reads all counters, and computes its ranks privately; barrier.
@@ -65,13 +64,13 @@ static void rank(const int *values, long count, int *ranks, int *counters, int *
 	jia_barrier();
 }
 
-/* What all ranks together must come to. */
+/* The expected sums over all ranks. */
 struct sums {
 	unsigned long ranks, squares;
 };
 
-/* Each of this task's ranks lies where its integer's ranks must, and all ranks together have
- * the sum and the sum of squares of the numbers 0 to integers - 1. */
+/* Checks that each of this task's ranks is in the range of its integer, and that all ranks
+ * together have the sum and the sum of squares of the numbers 0 to integers - 1. */
 static void compare(const int *values, const int *ranks, long count)
 {
 	struct sums *sums = (struct sums *)jia_alloc1(sizeof *sums), own = {0}, all = {0};

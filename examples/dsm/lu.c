@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * lu.c - A = L U, dense, blocked, without pivoting; L and U take A's place. A block's numbers
- * lie one behind the other, so with the default size each is one page of 8 KB.
+ * lu.c - A = L U, dense, blocked, without pivoting; L and U replace A. A block's numbers
+ * are contiguous, so with the default size each block is one page of 8 KB.
  *
- * Tasks form a grid as square as their number allows; the one at (r,c) owns the blocks (i,j)
- * with i mod grid rows = r, j mod grid columns = c. A matrix whose size is no multiple of the
- * block's is filled up with the unit matrix.
+ * Tasks form a grid as square as their number allows; the one at (r,c) owns the blocks
+ * (i,j) with i mod grid rows = r, j mod grid columns = c. A matrix whose size is not a
+ * multiple of the block's is filled up with the unit matrix.
  *
  * Layout: for each task, in their order, jia_alloc2p on it of all its blocks, sorted by i,
  * then by j. Each task writes its blocks; barrier; for each k:
- *   who owns it factors block (k,k); barrier;
+ *   the owner factors block (k,k); barrier;
  *   owners solve blocks (i,k), then (k,j), all greater than k, which reads (k,k); barrier;
- *   owners subtract from (i,j), sorted by i, then by j, what (i,k) times (k,j) is.
- * Nobody writes another's block.
+ *   owners subtract the product of (i,k) and (k,j) from (i,j), sorted by i, then by j.
+ * A task writes only its own blocks.
  */
 #include "program.h"
 
@@ -28,7 +28,8 @@ static int owner(long i, long j)
 	return (int)(i % grid_rows * grid_columns + j % grid_columns);
 }
 
-/* How many of a row's (column's) blocks belong to column (row) `at` of the grid. */
+/* Returns the number of blocks of a row (column) that belong to column (row) `at` of the
+ * grid. */
 static long owned_by(long at, long grid)
 {
 	return (blocks - at + grid - 1) / grid;

@@ -2,11 +2,11 @@
  *
  * mm.c - C = A B, matrices of doubles. B is stored transposed, so that rows meet rows.
  *
- * Layout: A, B transposed and C, in this order, each jia_alloc2 in one band of rows a task.
- * Each task writes the rows of its bands of A and B; barrier; for each row of B transposed,
- * from the first to the last, it multiplies all rows of its band of A with it and writes its
- * band of C; barrier. So each task fetches every page of the other tasks' bands of B once, in
- * the order of their addresses, and nothing else.
+ * Layout: A, B transposed and C, in this order, each jia_alloc2 with one band of rows for
+ * each task. Each task writes the rows of its bands of A and B; barrier. For each row of B
+ * transposed, from the first to the last, it multiplies all rows of its band of A with it
+ * and writes its band of C; barrier. So each task fetches every page of the other tasks'
+ * bands of B once, in the order of their addresses, and nothing else.
  */
 #include "program.h"
 

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * sor.c - red-black successive over-relaxation: Laplace's equation on a grid of floats whose
- * edge is kept at 1.
+ * sor.c - red-black successive over-relaxation: Laplace's equation on a grid of floats
+ * whose edge is kept at 1.
  *
- * The grid has `rows` + 2 rows and 2 x `columns` + 2 columns, edges included. Its points are
- * coloured like a chessboard, point (0,0) red, and each row of each colour is an array of its
- * own: point (i,j) is number j / 2 of its colour's row i. (So JIAJIA's and TreadMarks' SOR
- * count columns, whose N is the one of the paper.)
+ * The grid has `rows` + 2 rows and 2 x `columns` + 2 columns, edges included. Its points
+ * are coloured like a chessboard, point (0,0) red. Each row of each colour is a separate
+ * array: point (i,j) is number j / 2 of its colour's row i. (JIAJIA's and TreadMarks' SOR
+ * count columns in the same way, and the paper's N is this number.)
  *
- * Layout: for i from 0 to rows + 1: red row i, then black row i, jia_alloc2p on the task whose
- * share of the rows 1 to `rows` it is in (row 0: the first task, row rows + 1: the last).
- * Each task writes its rows; barrier; in each iteration it computes its red rows from the
- * black ones, from the first to the last; barrier; its black rows from the red ones; barrier.
- * From others it reads only the row above its first one and the row below its last one.
+ * Layout: for i from 0 to rows + 1: red row i, then black row i. jia_alloc2p places both on
+ * the task whose share of the rows 1 to `rows` contains it (row 0: the first task, row rows
+ * + 1: the last). Each task writes its rows; barrier. In each iteration it computes its red
+ * rows from the black ones, from the first to the last; barrier; its black rows from the
+ * red ones; barrier. From others it reads only the row above its first one and the row
+ * below its last one.
  */
 #include "program.h"
 
@@ -20,8 +21,8 @@
 
 static long rows = 5120, columns = 5120, iterations = 100;
 
-/* Row i of one colour from the rows of the other one. `shift`: 0 if the point at k has its
- * other neighbours of the row at k - 1 and k, 1 if at k and k + 1. */
+/* Computes row i of one colour from the rows of the other one. `shift`: 0 if the point at k
+ * has its other neighbours of the row at k - 1 and k, 1 if at k and k + 1. */
 static void relax(float *to, const float *above, const float *beside, const float *below,
 	long shift)
 {

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * tsp.c - the travelling salesman: the shortest tour through all cities, by branch and bound.
+ * tsp.c - the travelling salesman: the shortest tour through all cities, by branch and
+ * bound.
  *
- * Layout: struct job, jia_alloc1; then the queue, jia_alloc1: all ways to begin a tour with
- * `depth` cities after the first one, the most promising ones first. Distances are private,
- * as everybody can compute them. Task 0 writes the queue and the length of a first tour;
- * barrier; then each task, under lock 0, takes the number of the next beginning and reads the
- * best length, reads that beginning, and searches all tours with it; where it finds a shorter
- * tour, it writes this to the job under lock 0, if it still is one, and reads the best length
- * anew; until all are taken; barrier. Who searches what depends on who comes first; the
- * shortest length does not.
+ * Layout: struct job, jia_alloc1; then the queue, jia_alloc1: all beginnings of a tour with
+ * `depth` cities after the first one, the most promising ones first. Each task computes the
+ * distances privately. Task 0 writes the queue and the length of a first tour; barrier.
+ * Then each task repeats until the queue is empty: under lock 0, it takes the number of the
+ * next beginning and reads the best length; it reads that beginning, and searches all tours
+ * with it. If it finds a shorter tour, it writes this to the job under lock 0, if it is
+ * still shorter, and reads the best length again. At the end, barrier. The order of arrival
+ * determines the searches of each task, but not the shortest length.
  */
 #include "program.h"
 
@@ -26,7 +27,7 @@ struct search {
 	int  best; /* length */
 };
 
-/* What tasks share under lock 0. */
+/* Data that tasks share under lock 0. */
 struct job {
 	long next; /* of the queue */
 	int  best; /* length */

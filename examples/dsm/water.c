@@ -2,20 +2,20 @@
  *
  * water.c - molecular dynamics of water: all pairs of molecules, each pair once.
  *
- * Flexible molecules of three sites (SPC/Fw, by Wu, Tepper, Voth) in a periodic box, of which
- * each site sees the nearest image of each other one, with the force shifted to nothing at
- * half the box; velocity Verlet steps of half a femtosecond. Units: nm, ps, kJ/mol, atomic
- * mass.
+ * The molecules are flexible with three sites (SPC/Fw, by Wu, Tepper, Voth) in a periodic
+ * box. Each site interacts with the nearest image of each other one. The force is shifted
+ * to zero at half the box. Velocity Verlet steps take half a femtosecond. Units: nm, ps,
+ * kJ/mol, atomic mass.
  *
- * Layout: positions, then forces, both an array of molecules, jia_alloc2 in one share a task;
- * then the energies, jia_alloc1. Velocities are private to a molecule's owner. Each task
- * writes its positions; barrier; it computes forces, and then in each step
+ * Layout: positions, then forces, both an array of molecules, jia_alloc2 with one share for
+ * each task; then the energies, jia_alloc1. Velocities are private to a molecule's owner.
+ * Each task writes its positions; barrier; it computes forces, and then in each step
  *   each task moves its molecules (reads its forces, writes its positions, and writes 0 to
  *   its forces); barrier;
  *   for each of its molecules it reads the positions of the half of all that follow it, in a
- *   circle, and adds up forces privately; then task by task, from itself on, it adds what
- *   it has for that task's molecules under the lock with the task's number; barrier.
- * Last it adds its energies under lock `tasks`.
+ *   circle, and adds up forces privately; then task by task, from itself on, it adds its sums
+ *   for that task's molecules under the lock with the task's number; barrier.
+ * At the end it adds its energies under lock `tasks`.
  */
 #include "program.h"
 
@@ -198,7 +198,7 @@ static double forces_together(const molecule *at, molecule *force, molecule *own
 		int task = (jiapid + next) % jiahosts;
 		long first = share_begin(molecules, task), end = share_end(molecules, task);
 
-		/* Where there are more tasks than molecules. */
+		/* With more tasks than molecules. */
 		if (first == end || mine == behind)
 			continue;
 		jia_lock(task);

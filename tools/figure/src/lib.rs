@@ -1,8 +1,8 @@
-//! Figures as SVG files: rows of panels, each with lines over a size, a count or the like;
-//! a legend above, and below a caption that names the machine.
+//! Figures as SVG files: rows of panels, each with lines over a size or a count. A legend is
+//! above, and a caption below names the machine.
 //!
-//! Coordinates are linear in what is plotted; where an axis is logarithmic, the logarithm
-//! is plotted and the labels say the value.
+//! Coordinates are linear in the plotted values. On a logarithmic axis, the logarithm is plotted
+//! and the labels have the value.
 
 use std::ops::Range;
 use std::path::Path;
@@ -18,9 +18,9 @@ pub struct Undrawn(pub String);
 
 /// A whole figure.
 pub struct Figure {
-    /// One line below the panels: what it was measured on.
+    /// One line below the panels: the machine of the measurement.
     pub caption: String,
-    /// What the looks of the lines mean.
+    /// The meaning of each look of a line.
     pub legend: Vec<(String, Look)>,
     /// From top to bottom.
     pub rows: Vec<Row>,
@@ -28,7 +28,7 @@ pub struct Figure {
 
 /// Panels beside each other.
 pub struct Row {
-    /// What they have in common.
+    /// The common title.
     pub title: String,
     /// From left to right.
     pub panels: Vec<Panel>,
@@ -36,15 +36,15 @@ pub struct Row {
 
 /// One diagram.
 pub struct Panel {
-    /// What the vertical axis shows, with its unit.
+    /// The quantity of the vertical axis, with its unit.
     pub caption: String,
-    /// What the horizontal axis shows.
+    /// The quantity of the horizontal axis.
     pub x_caption: &'static str,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis.
     pub y: Axis,
-    /// What is drawn.
+    /// The lines.
     pub lines: Vec<Line>,
 }
 
@@ -59,11 +59,11 @@ impl Panel {
 pub struct Line {
     /// From left to right.
     pub points: Vec<(f64, f64)>,
-    /// How it is drawn.
+    /// The look of the line.
     pub look: Look,
 }
 
-/// How a line looks.
+/// The look of a line.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Look {
     /// Red, green, blue.
@@ -83,7 +83,7 @@ pub enum Kind {
     Bare,
 }
 
-/// Colours that readers who see few colours tell apart, too.
+/// Colours that colour-blind readers can distinguish, too.
 pub const COLOURS: [(u8, u8, u8); 8] = [
     (0, 95, 175),
     (213, 94, 0),
@@ -215,7 +215,7 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Result<(), DrawError<'a>> {
 #[derive(Clone)]
 pub struct Axis {
     range: Range<f64>,
-    /// Where labels and grid lines stand, with their text.
+    /// The positions of labels and grid lines, with their text.
     ticks: Vec<(f64, String)>,
 }
 

@@ -66,7 +66,7 @@ fn is_for_tests(item: &syn::Item) -> bool {
     })
 }
 
-/// Returns the path of a module that lies in a file of its own, without the extension.
+/// Returns the path of a module in a separate file, without the extension.
 fn module_path(file: &str, item: &syn::Item) -> Option<String> {
     let syn::Item::Mod(module) = item else { return None };
     if module.content.is_some() {
