@@ -15,12 +15,13 @@ const DOCUMENTS: &[&str] = &[
     "docs/message.md",
     "docs/net.md",
     "docs/pvm.md",
+    "docs/reader.md",
     "docs/simulator.md",
     "docs/space.md",
     "docs/span.md",
 ];
 
-/// What stands between backquotes and looks like a path of the source: `agent/pages.rs`.
+/// Returns the source paths between backquotes in a text, such as `agent/pages.rs`.
 fn paths(text: &str) -> Vec<String> {
     let spans = text.split('`').skip(1).step_by(2);
     let is_path = |span: &&str| {

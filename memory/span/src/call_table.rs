@@ -132,8 +132,8 @@ mod tests {
             ("where the thread runs", Where::Local),
             ("at the origin, on all nodes' memory maps", Where::Memory),
             ("by Nagaya", Where::Ours),
-            ("nobody: ENOSYS, for which programs have other ways", Where::Refused(libc::ENOSYS)),
-            ("nobody: EPERM", Where::Refused(libc::EPERM)),
+            ("refused with ENOSYS; programs have fallbacks", Where::Refused(libc::ENOSYS)),
+            ("refused with EPERM", Where::Refused(libc::EPERM)),
         ];
         let mut all: Vec<_> =
             (0..=LAST as usize).filter_map(syscalls::Sysno::new).map(|it| (it, it.id())).collect();
