@@ -1,9 +1,9 @@
-//! Which addresses are taken: what the kernel does for mmap, munmap and brk, where one process has
-//! one memory map and not one a node.
+//! The taken addresses. This is the kernel's work for mmap, munmap and brk, with one memory map
+//! for one process over all nodes.
 //!
-//! The program may have all addresses but those at which nodes' processes have things of their own
+//! The program may use all addresses except those of mappings of the nodes' own processes
 //! ([`reserved`](Addresses::reserve)). Its image is where the kernel puts position-independent
-//! programs, what it maps where the kernel puts libraries; a heap follows the image.
+//! programs, its mappings where the kernel puts libraries; a heap follows the image.
 
 use std::ops::Range;
 
@@ -13,20 +13,20 @@ use crate::raw::Errno;
 
 /// Bytes of a page.
 pub const PAGE: u64 = 4096;
-/// What no program may have without a right: as vm.mmap_min_addr has it.
+/// The range that needs a privilege, as in vm.mmap_min_addr.
 const LOWEST: u64 = 64 << 10;
-/// Where addresses end that programs can have.
+/// End of the addresses of programs.
 pub const END: u64 = 1 << 47;
-/// Where mappings go whose address nobody has said, as long as there is room: where sanitizers want
-/// libraries.
+/// The start of mappings without a requested address, as long as there is room: at the place where
+/// sanitizers expect libraries.
 const MAPPINGS: Range<u64> = 0x7e80_0000_0000..END;
 /// And then: above what sanitizers and garbage collectors want for themselves; wherever there is
 /// room.
 const FURTHER: [Range<u64>; 2] = [0x1400_0000_0000..MAPPINGS.start, 4 << 30..MAPPINGS.start];
-/// Where MAP_32BIT wants them.
+/// The range for MAP_32BIT.
 const LOW: Range<u64> = 1 << 30..2 << 30;
 
-/// Where a mapping is wanted whose address is the kernel's to choose.
+/// The wanted place of a mapping whose address the kernel may choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
     /// Here, if that is free; or 0.
@@ -59,12 +59,12 @@ pub struct Addresses {
     heap: Range<u64>,
     /// The heap's end, to the byte.
     heap_end: u64,
-    /// Where nothing is.
+    /// Free ranges.
     free: Ranges,
-    /// What was read from files.
+    /// Ranges that were read from files.
     files: Ranges,
     inheritance: Inheritance,
-    /// What is not the program's.
+    /// Ranges that the program may not use.
     reserved: Ranges,
 }
 
@@ -95,7 +95,7 @@ impl Addresses {
         self.heap_end
     }
 
-    /// Addresses for so many bytes, if there are any.
+    /// Returns addresses for this many bytes, if there are any.
     pub fn map(&mut self, bytes: u64, hint: Hint) -> Option<u64> {
         let bytes = whole(bytes)?;
         let start = self.hinted(bytes, hint).or_else(|| match hint.low {
@@ -121,7 +121,7 @@ impl Addresses {
         holes.iter().rev().map(clip).find(|it| it.end - it.start >= bytes).map(|it| it.start)
     }
 
-    /// These addresses, whatever is there.
+    /// Takes these addresses, also over present mappings.
     pub fn map_at(&mut self, range: Range<u64>) {
         self.files.remove(range.clone());
         self.inheritance.forget(&range);
@@ -133,7 +133,7 @@ impl Addresses {
         self.free.covers(range)
     }
 
-    /// What the program has.
+    /// Returns the ranges of the program.
     pub fn taken(&self) -> Ranges {
         let mut taken = Ranges::default();
         taken.insert(LOWEST..END);
@@ -167,7 +167,7 @@ impl Addresses {
             && self.reserved.met(range).next().is_none()
     }
 
-    /// What was mapped there is of a file.
+    /// Marks a range as mapped from a file.
     pub fn is_of_file(&mut self, range: Range<u64>) {
         self.files.insert(range);
     }
@@ -185,13 +185,13 @@ impl Addresses {
         rest
     }
 
-    /// What forked children get of these addresses.
+    /// Returns the content of these addresses in forked children.
     pub fn inheritance(&self) -> &Inheritance {
         &self.inheritance
     }
 
-    /// A forked child gets these as one of the [`ADVICES`](crate::inherit::ADVICES) says; or an
-    /// error.
+    /// Sets the content of these addresses in a forked child, by one of the
+    /// [`ADVICES`](crate::inherit::ADVICES), or returns an error.
     pub fn is_inherited(&mut self, range: Range<u64>, advice: i32) -> Result<(), Errno> {
         if !self.is_taken(&range) {
             return Err(libc::ENOMEM);

@@ -16,7 +16,7 @@ use crate::slot::Slot;
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
 pub unsafe fn get(call: Call) -> i64 {
-    // SAFETY: as the caller says.
+    // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
     unsafe {
         let result = raw::call(call.number, call.arguments);
         let number = call.arguments[0] as *mut u32;
@@ -46,7 +46,7 @@ pub unsafe fn affinity(here: &Here, caller: &Slot, call: Call) -> i64 {
         thread => here.table.slot_of_tid(thread),
     };
     let Some(slot) = whose.filter(|_| here.nodes > 1) else {
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         return unsafe { raw::call(call.number, call.arguments) };
     };
     let words = here.processors.div_ceil(64) as usize;
@@ -57,12 +57,12 @@ pub unsafe fn affinity(here: &Here, caller: &Slot, call: Call) -> i64 {
         }
         for word in 0..words {
             let own = slot.processors[word].load(Ordering::Relaxed);
-            // SAFETY: as the caller says; there is so much room.
+            // SAFETY: this function requires the caller's mask, which has room for these words.
             unsafe { mask.add(word).write_unaligned(own & there_are(here.processors, word)) };
         }
         return words as i64 * 8;
     }
-    // SAFETY: as the caller says; so long the mask is.
+    // SAFETY: this function requires the caller's mask, which has these words.
     let word =
         |at: usize| unsafe { mask.add(at).read_unaligned() } & there_are(here.processors, at);
     let given = words.min(room);
@@ -75,26 +75,26 @@ pub unsafe fn affinity(here: &Here, caller: &Slot, call: Call) -> i64 {
     here.table.request(caller, Request::Bind(slot.index))
 }
 
-/// Files that say which processors there are.
+/// Files that list the processors.
 const FILES: [&[u8]; 3] = [
     b"/sys/devices/system/cpu/online\0",
     b"/sys/devices/system/cpu/possible\0",
     b"/sys/devices/system/cpu/present\0",
 ];
-/// What names of files of one processor begin with, before its number.
+/// Prefix of the names of files about one processor, before its number.
 const ONE: &[u8] = b"/sys/devices/system/cpu/cpu";
-/// Those that say which are of its core: each is a core of its own, since one machine's files say
-/// nothing of others'.
+/// Files that list the processors of a core. Each processor is its own core, since one machine's
+/// files do not describe the others.
 const CORE: [&[u8]; 2] = [b"/topology/thread_siblings_list\0", b"/topology/core_cpus_list\0"];
-/// Those that say which are of its socket: its node's.
+/// Files that list the processors of a socket: those of its node.
 const SOCKET: [&[u8]; 2] = [b"/topology/core_siblings_list\0", b"/topology/package_cpus_list\0"];
 
-/// The processors of which a file tells, if it is one of these.
+/// Returns the processors that a file lists, if it is one of these.
 ///
 /// # Safety
-/// A string of the program's.
+/// `name` must be a string of the program.
 unsafe fn told_by(here: &Here, name: *const u8) -> Option<Range<u32>> {
-    // SAFETY: as the caller says; it is not read beyond its end.
+    // SAFETY: this function requires a string, and the comparison stops at its end.
     let is = |at: usize, text: &[u8]| unsafe {
         text.iter().enumerate().all(|(offset, byte)| *name.add(at + offset) == *byte)
     };
@@ -105,7 +105,7 @@ unsafe fn told_by(here: &Here, name: *const u8) -> Option<Range<u32>> {
         return None;
     }
     let (mut at, mut number) = (ONE.len(), 0);
-    // SAFETY: as above.
+    // SAFETY: the string matched up to `at`, so it is readable there.
     while let digit @ b'0'..=b'9' = unsafe { *name.add(at) }
         && number < PROCESSORS_MAX
     {
@@ -129,13 +129,13 @@ pub unsafe fn open(here: &Here, name: u64, flags: u64) -> Option<i64> {
     if here.nodes == 1 || name.is_null() {
         return None;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: this function requires a string of the program.
     let told = unsafe { told_by(here, name) }?;
     let mut text = [0; LIST_BYTES];
     let bytes = list(&told, &mut text);
     let is_cloexec = flags as i32 & libc::O_CLOEXEC != 0;
     let flags = if is_cloexec { libc::MFD_CLOEXEC } else { 0 };
-    // SAFETY: a name and text of ours, and a descriptor that is nobody's yet.
+    // SAFETY: name and text are local, and the new descriptor has no other owner.
     unsafe {
         let create = [c"cpu".as_ptr() as u64, flags.into(), 0, 0, 0, 0];
         let file = raw::call(libc::SYS_memfd_create as u64, create);
@@ -150,7 +150,7 @@ pub unsafe fn open(here: &Here, name: u64, flags: u64) -> Option<i64> {
 /// Bytes of a list, at most: two numbers of four digits.
 const LIST_BYTES: usize = 10;
 
-/// The list that stands there; how long it is.
+/// Writes the list as text. Returns its length.
 fn list(of: &Range<u32>, text: &mut [u8; LIST_BYTES]) -> usize {
     let (first, last) = (of.start, of.end.max(of.start + 1) - 1);
     let mut bytes = 0;

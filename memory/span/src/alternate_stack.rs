@@ -40,14 +40,14 @@ pub fn register(slot: &Slot) {
     unsafe { raw::call(libc::SYS_sigaltstack as u64, arguments) };
 }
 
-/// Whether the address belongs to the stack.
+/// Returns true if the address belongs to the stack.
 pub fn has(stack: &stack_t, address: usize) -> bool {
     let start = stack.ss_sp as usize;
     address > start && address - start <= stack.ss_size
 }
 
-/// Whether a thread with this stack pointer is on the stack, as the kernel decides that: never on
-/// one that is forgotten while it is in use.
+/// Returns true if a thread with this stack pointer is on the stack by the kernel's rule: never on
+/// a stack that is disabled while in use.
 pub fn contains(stack: &stack_t, pointer: usize) -> bool {
     stack.ss_flags & AUTODISARM == 0 && has(stack, pointer)
 }
@@ -61,16 +61,16 @@ fn state(stack: &stack_t, pointer: usize) -> c_int {
     }
 }
 
-/// Whether a handler with SA_ONSTACK begins at the end of the stack, for a thread with this stack
-/// pointer.
+/// Returns true if a handler with SA_ONSTACK begins at the end of the stack, for a thread with
+/// this stack pointer.
 pub fn is_entered(stack: &stack_t, pointer: usize) -> bool {
     state(stack, pointer) == 0
 }
 
-/// Whether the frame belongs to a child of vfork.
+/// Returns true if the frame belongs to a child of vfork.
 ///
 /// # Safety
-/// `frame` points to a signal frame that the kernel wrote.
+/// `frame` must point to a signal frame that the kernel wrote.
 pub unsafe fn is_child(slot: &Slot, frame: *const ucontext_t) -> bool {
     // SAFETY: the frame is the kernel's, by this function's contract.
     unsafe { (*frame).uc_stack.ss_sp as usize != slot.handler_stack().start }
@@ -159,7 +159,7 @@ pub unsafe fn set(slot: &Slot, wanted: stack_t, pointer: usize) -> raw::Errno {
     0
 }
 
-/// Whether a signal frame may not fit on a stack of this size.
+/// Returns true if a signal frame may not fit on a stack of this size.
 fn is_too_small(bytes: usize) -> bool {
     if !(MINSIGSTKSZ..LARGE_BYTES).contains(&bytes) {
         return bytes < MINSIGSTKSZ;

@@ -1,11 +1,11 @@
-//! When a running thread should go to another node (`--place load`), and which from where to
-//! where: pure, so that it can be tested. What is measured, and how a thread goes, is the
-//! agent's affair.
+//! Decides when a running thread should move to another node (`--place load`), and which one from
+//! where to where. This module is pure, so that it can be tested. The agent measures, and moves
+//! threads.
 //!
-//! A move is worth it when somebody waits for a processor on one node, and another would serve
-//! it sooner even with one thread more, by [`MARGIN`]. It must have been so for [`PATIENCE`]
-//! looks, and after a move [`REST`] looks pass before the next, in which the averages learn of
-//! it: so two nodes do not throw a thread to and fro.
+//! A move is worthwhile when a thread waits for a processor on one node, and another node would
+//! serve it sooner by [`MARGIN`], even with one thread more. This must hold for [`PATIENCE`]
+//! samples. After a move [`REST`] samples pass before the next, until the averages reflect the
+//! move. So a thread does not oscillate between two nodes.
 
 /// A whole runnable thread, in which load is counted.
 pub const THREAD: u32 = 256;
@@ -26,13 +26,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// Threads for each processor, if there were so many more.
+    /// Returns the threads for each processor with this many more.
     fn line(&self, more: u32) -> u32 {
         (self.busy + more * THREAD) / self.processors.max(1)
     }
 }
 
-/// What it remembers between looks.
+/// The state between samples.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Balance {
     uneven: u32,
@@ -68,7 +68,7 @@ mod tests {
         nodes.iter().map(load).collect()
     }
 
-    /// What comes of so many looks at the same loads.
+    /// Returns the moves after this many samples of the same loads.
     fn looks(count: u32, nodes: &[(u32, u32)]) -> Vec<(usize, usize)> {
         let mut balance = Balance::default();
         (0..count).filter_map(|_| balance.look(&loads(nodes))).collect()

@@ -9,10 +9,10 @@ const MAP_SHADOW_STACK: i64 = 453;
 const FUTEX_WAKE: i64 = 454;
 const FUTEX_WAIT: i64 = 455;
 const FUTEX_REQUEUE: i64 = 456;
-/// The last that we know of (Linux 6.17). Where later ones belong nobody can say.
+/// The last known call (Linux 6.17). The treatment of later ones is unknown.
 const LAST: i64 = 469;
 
-/// Where a call is made.
+/// The place where a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
     /// By the thread that makes it, on its node.
@@ -27,7 +27,7 @@ pub enum Where {
     Refused(raw::Errno),
 }
 
-/// Where this one is. Documented in docs/span.md, call by call.
+/// Returns the place of a call. docs/span.md documents it, call by call.
 pub fn place(number: u64) -> Where {
     if let Some(errno) = refusal(number) {
         return Where::Refused(errno);
@@ -126,7 +126,7 @@ fn refusal(number: u64) -> Option<i32> {
 mod tests {
     use super::*;
 
-    /// The table of docs/span.md: who makes which call.
+    /// Returns the table of docs/span.md.
     fn table() -> String {
         let rows = [
             ("where the thread runs", Where::Local),

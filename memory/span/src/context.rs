@@ -31,7 +31,8 @@ impl Context {
     /// Copies the registers of a signal frame. `stack` is the program's alternate stack.
     ///
     /// # Safety
-    /// `this` can be written and nobody else uses it; the kernel wrote the frame `from`.
+    /// `this` must be writable and otherwise unused; the kernel must have written the frame
+    /// `from`.
     pub unsafe fn take(
         this: *mut Self,
         from: *const libc::ucontext_t,
@@ -95,10 +96,10 @@ impl Context {
         }
     }
 
-    /// Decodes what another node sent. Returns false if it is no context.
+    /// Decodes a message of another node. Returns false if it is not a context.
     ///
     /// # Safety
-    /// `this` can be written and nobody else uses it.
+    /// `this` must be writable and otherwise unused.
     pub unsafe fn set(this: *mut Self, bytes: &[u8]) -> bool {
         let Some((tail, vectors)) = bytes.split_at_checked(Self::TAIL) else { return false };
         if !(FXSAVE..=VECTORS_MAX).contains(&vectors.len()) {

@@ -1,10 +1,9 @@
-//! The program's descriptors at the origin: from which of them the kernel reads to pages that it
-//! holds (see [`direct`](crate::direct)).
+//! The program's descriptors at the origin from which the kernel reads into pages that it holds
+//! (see [`direct`](crate::direct)).
 //!
-//! What kind of file a descriptor names is found out when it is first read, and kept until the
-//! descriptor is closed or replaced: close, dup2, dup3 and close_range do that, and nothing else.
-//! Whether O_DIRECT is set is asked each time, since another process that has the same open file
-//! may set it.
+//! The type of a descriptor's file is determined at the first read, and cached until the
+//! descriptor is closed or replaced: only close, dup2, dup3 and close_range do that. O_DIRECT is
+//! checked each time, since another process that has the same open file may set it.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -25,7 +24,7 @@ const CLOSER: u32 = 1 << 2;
 const CLOSERS: u32 = 0xfff << 2;
 const CLOSED: u32 = 1 << 14;
 
-/// Threads or children may have tables of their own, or close descriptors in ours unseen.
+/// Threads or children may have separate tables, or close descriptors in this one unseen.
 static OF_THREADS: AtomicBool = AtomicBool::new(false);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,14 +52,14 @@ pub fn close(descriptors: RangeInclusive<u64>, call: impl FnOnce() -> i64) -> i6
             let _ = kind.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |it| Some(change(it)));
         }
     };
-    // Who looks meanwhile keeps nothing: it may see the file before the call or after it.
+    // A reader in the meantime caches nothing: it may see the file before the call or after it.
     change(|it| (it & !KIND) + CLOSER);
     let result = call();
     change(|it| (it & !KIND).wrapping_sub(CLOSER).wrapping_add(CLOSED));
     result
 }
 
-/// Whether the kernel holds the pages to which it reads from this descriptor.
+/// Returns true if the kernel holds the pages into which it reads from this descriptor.
 pub fn holds_pages(descriptor: u64) -> bool {
     let kept = KINDS.get(descriptor as usize).filter(|_| !OF_THREADS.load(Ordering::SeqCst));
     let before = kept.map_or(0, |kept| kept.load(Ordering::SeqCst));
@@ -111,9 +110,9 @@ fn look(descriptor: u64) -> Option<Kind> {
     })
 }
 
-/// Whether the file's file system is one of [`HOLDING`].
+/// Returns true if the file's file system is one of [`HOLDING`].
 fn is_of_holding(descriptor: u64, file: &libc::statx) -> bool {
-    /// What was found out before: device numbers and, in the last bit, the answer.
+    /// Cached results: device numbers and, in the last bit, the answer.
     static KNOWN: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
     let device = u64::from(file.stx_dev_major) << 32 | u64::from(file.stx_dev_minor);
     let known = &KNOWN[(device % 64) as usize];
@@ -166,7 +165,7 @@ mod tests {
         // SAFETY: a descriptor of this test.
         let set = unsafe { libc::fcntl(descriptor as i32, libc::F_SETFL, libc::O_DIRECT) };
         assert_eq!(holds_pages(descriptor), is_held || set == 0, "flags are asked each time");
-        // Who looks while it is closed keeps nothing, however many close it.
+        // A reader during a close caches nothing, however many close it.
         close(descriptor..=descriptor, || {
             holds_pages(descriptor);
             assert_eq!(kept(descriptor), 0);

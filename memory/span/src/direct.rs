@@ -1,11 +1,12 @@
-//! Calls at the origin by which the kernel writes to pages of the program without their mapping: it
-//! holds the page itself (O_DIRECT, file systems in user space) until a device or another process
-//! has written it. A page that another node takes meanwhile would lose that.
+//! Calls at the origin by which the kernel writes to pages of the program without their mapping.
+//! It holds the page itself (O_DIRECT, file systems in user space) until a device or another
+//! process has written it. If another node takes the page during that time, the data would be
+//! lost.
 //!
-//! So such a read goes to a buffer of our own first, from where the kernel copies it to the program
-//! as it does for other calls: by the mapping, which waits for the page. Pages that the kernel only
-//! reads (O_DIRECT writes, vmsplice, MSG_ZEROCOPY) need nothing: the held page keeps the bytes that
-//! the program must not change meanwhile, wherever the rest of the page is changed.
+//! So such a read first goes to a buffer of Nagaya. From there the kernel copies it to the program
+//! as for other calls: by the mapping, which waits for the page. Pages that the kernel only reads
+//! (O_DIRECT writes, vmsplice, MSG_ZEROCOPY) need nothing. The held page keeps the bytes that the
+//! program must not change in the meantime, even if other nodes change the rest of the page.
 
 use crate::addresses::PAGE;
 use crate::call::Call;
@@ -35,7 +36,7 @@ struct Piece {
 /// As for [`edges::call`]; arguments are as the program gave them.
 pub unsafe fn call(here: &Here, call: Call) -> i64 {
     let a = call.arguments;
-    // SAFETY: as the caller says, for all of these.
+    // SAFETY: this function requires the program's arguments; the kernel checks addresses.
     unsafe {
         // Of one node's pages none goes away.
         if here.nodes == 1 {
@@ -98,7 +99,7 @@ unsafe fn read(call: Call) -> i64 {
     let place = has_place.then_some(a[3]);
     if !is_vector {
         let mut pieces = [Piece { start: a[1], bytes: a[2] }, Piece::default()];
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments.
         return unsafe { read_pieces(a[0], &mut pieces, place, flags) };
     }
     let bytes = 2 * a[2] * size_of::<Piece>() as u64;
@@ -135,7 +136,7 @@ unsafe fn read_pieces(
     let (mut to, ours) = pieces.split_at_mut(pieces.len() / 2);
     let mut done = 0;
     loop {
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments.
         let (wanted, got) = unsafe { read_part(descriptor, to, ours, place, flags) };
         if got <= 0 {
             return if done > 0 { done } else { got };
@@ -149,7 +150,7 @@ unsafe fn read_pieces(
     }
 }
 
-/// What follows so many bytes.
+/// Returns the rest after this many bytes.
 fn advance(mut pieces: &mut [Piece], mut bytes: u64) -> &mut [Piece] {
     while let Some(first) = pieces.first_mut() {
         if bytes < first.bytes {
@@ -163,7 +164,8 @@ fn advance(mut pieces: &mut [Piece], mut bytes: u64) -> &mut [Piece] {
     pieces
 }
 
-/// Reads [`PART_BYTES`] at most: how many were wanted, and how many have come, or an error.
+/// Reads at most [`PART_BYTES`]. Returns the number of wanted bytes, and of received bytes or an
+/// error.
 ///
 /// # Safety
 /// As for [`call`].
@@ -200,8 +202,9 @@ unsafe fn read_part(
     }
 }
 
-/// Pieces of ours, from 0 on, as long as the program's together up to [`PART_BYTES`], each as far
-/// from a page's beginning: devices ask for that. How many bytes they have, and take.
+/// Returns pieces of Nagaya's buffer, from 0 on, as long as the program's together up to
+/// [`PART_BYTES`], each with the same offset in its page, which devices require. Also returns the
+/// number of their bytes.
 fn lay_out(to: &[Piece], ours: &mut [Piece]) -> (u64, u64) {
     let (mut wanted, mut at) = (0, 0u64);
     for (piece, own) in to.iter().zip(ours) {
@@ -214,15 +217,15 @@ fn lay_out(to: &[Piece], ours: &mut [Piece]) -> (u64, u64) {
     (wanted, at.next_multiple_of(PAGE))
 }
 
-/// Copies by the kernel, which waits for pages: how many bytes, or an error.
+/// Copies by the kernel, which waits for pages. Returns the number of bytes, or an error.
 ///
 /// # Safety
-/// Whoever has `to` lets it be written.
+/// The owner of `to` must permit the write.
 unsafe fn copy(from: &[Piece], to: &[Piece]) -> i64 {
     let (from, from_count) = (from.as_ptr() as u64, from.len() as u64);
     let (to, to_count) = (to.as_ptr() as u64, to.len() as u64);
     let arguments = [own_id(), to, to_count, from, from_count, 0];
-    // SAFETY: as the caller says; the kernel checks addresses.
+    // SAFETY: this function requires that `to` may be written; the kernel checks addresses.
     unsafe { raw::call(libc::SYS_process_vm_readv as u64, arguments) }
 }
 
@@ -236,9 +239,9 @@ fn map(bytes: u64) -> i64 {
 }
 
 /// # Safety
-/// Memory of [`map`] that nobody uses.
+/// `at` must be unused memory of [`map`].
 unsafe fn unmap(at: u64, bytes: u64) {
-    // SAFETY: as the caller says.
+    // SAFETY: this function requires unused memory of `map`.
     unsafe { raw::call(libc::SYS_munmap as u64, [at, bytes, 0, 0, 0, 0]) };
 }
 

@@ -119,8 +119,8 @@ pub unsafe fn call(number: u64, arguments: [u64; 6]) -> i64 {
 /// Calls `body`. A fault in it ends the call; the result is -EFAULT.
 ///
 /// # Safety
-/// The calling thread has attached to its slot. Where `body` uses the program's addresses, it holds
-/// nothing that must be released.
+/// The calling thread must have attached to its slot. While `body` uses the program's addresses,
+/// it must hold nothing that has to be released.
 pub unsafe fn guard(body: extern "C" fn(usize) -> i64, argument: usize) -> i64 {
     // SAFETY: `body` may be abandoned at a fault, by this function's contract.
     unsafe { nagaya_span_guard(body, argument) }

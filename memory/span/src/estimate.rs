@@ -1,25 +1,24 @@
-//! How long a program that was counted on some nodes would take on others.
+//! Estimates the time on other numbers of nodes for a program that was measured on some nodes.
 //!
-//! The model: what threads compute is shared by the processors, but a thread is never faster
-//! than alone; what a thread waits for (a page from another node, a call at the origin) is added,
-//! and threads wait beside each other. The more nodes, the less often what a thread wants is on
-//! its own: of K nodes on (K - 1) / K of the times, where it was on another before with that
-//! chance. Waits for other threads (locks, barriers, input) are not in it, nor that a program
-//! may make more threads where there are more processors. So it says what hinders, not what will
-//! be.
+//! The model: the processors share the computation of threads, but no thread is faster than alone.
+//! The waits of a thread (for a page from another node, for a call at the origin) are added, and
+//! threads wait concurrently. With more nodes a thread's data are less often on its own node: with
+//! K nodes they are elsewhere in (K - 1) / K of the cases. Waits for other threads (locks,
+//! barriers, input) are not included, nor that a program may start more threads on more
+//! processors. So the estimate shows the obstacles rather than the future time.
 
 use serde::Serialize;
 
 use crate::report::Report;
 
-/// What the model needs.
+/// The input of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
     /// Nodes of the run.
     pub nodes: u32,
     /// Processors of a node.
     pub processors: f64,
-    /// What each thread computed, in s.
+    /// The computing time of each thread, in s.
     pub running: Vec<f64>,
     /// Waits for pages in all, in s.
     pub pages: f64,
@@ -27,7 +26,7 @@ pub struct Measured {
     pub calls: f64,
 }
 
-/// What takes longest.
+/// The part that takes longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Bound {
     /// Computing: it scales.
@@ -42,14 +41,14 @@ pub enum Bound {
     Calls,
 }
 
-/// On so many nodes.
+/// The estimate for a number of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// How many.
+    /// The number of nodes.
     pub nodes: u32,
-    /// How long it takes, in s.
+    /// The time in s.
     pub seconds: f64,
-    /// How much faster that is than one node.
+    /// The speed-up against one node.
     pub speedup: f64,
     /// Why not faster.
     pub bound: Bound,
@@ -73,7 +72,7 @@ impl Measured {
         }
     }
 
-    /// On so many nodes of the same kind.
+    /// Returns the estimate for this many nodes of the same kind.
     pub fn on(&self, nodes: u32) -> Estimate {
         let (seconds, bound) = self.time(nodes);
         let (alone, _) = self.time(1);

@@ -1,9 +1,9 @@
-//! `/proc/self/exe`: the program's file, by every call that takes a path.
+//! `/proc/self/exe`: the program's file, for every call that takes a path.
 //!
-//! The kernel's link names Nagaya, which cannot be changed while Nagaya's code is mapped. So a call
-//! that follows this link gets the path of a descriptor of the program's file instead, in the
-//! agent's table, where the program has none: that works for files that have been renamed or
-//! deleted, too. readlink gives the path with which the program began.
+//! The kernel's link names Nagaya, which cannot be changed while Nagaya's code is mapped. So a
+//! call that follows this link gets the path of a descriptor of the program's file instead. It is
+//! in the agent's descriptor table, where the program has none. That also works for renamed or
+//! deleted files. readlink returns the path with which the program began.
 
 use libc::c_char;
 
@@ -34,8 +34,8 @@ impl Exe {
     }
 }
 
-/// Which argument of a call is a path whose last part is followed if it is a link, with these
-/// arguments; none, if there is no such argument.
+/// Returns the index of the argument that is a path whose last component is followed if it is a
+/// link, or `None`.
 fn path_argument(call: &Call) -> Option<usize> {
     let a = &call.arguments;
     let unless = |flags: u64, flag: i32, at| (flags & flag as u64 == 0).then_some(at);
@@ -113,10 +113,10 @@ pub unsafe fn read_link(exe: &Exe, table: &RequestTable, call: &Call) -> Option<
     Some(bytes as i64)
 }
 
-/// Whether a path is a name of this process's link.
+/// Returns true if a path is a name of this process's link.
 ///
 /// # Safety
-/// A string, or null.
+/// `path` must be a string, or null.
 unsafe fn is_link(table: &RequestTable, path: u64) -> bool {
     let path = path as *const u8;
     let mut bytes = [0; NAME_BYTES];
@@ -126,7 +126,7 @@ unsafe fn is_link(table: &RequestTable, path: u64) -> bool {
     for (at, byte) in bytes.iter_mut().enumerate() {
         // SAFETY: not beyond the string's end, which stops this.
         *byte = unsafe { path.add(at).read() };
-        // Most paths are told apart here.
+        // Most paths differ here.
         if *byte == 0 || at < 6 && *byte != b"/proc/"[at] {
             break;
         }
@@ -135,7 +135,7 @@ unsafe fn is_link(table: &RequestTable, path: u64) -> bool {
     is_name(&bytes[..end], |id| table.slot_of_tid(id).is_some())
 }
 
-/// Whether these bytes are a name of the link of a process of which `is_own` knows the IDs.
+/// Returns true if these bytes are a name of the link of a process whose IDs `is_own` accepts.
 fn is_name(path: &[u8], is_own: impl Fn(i32) -> bool) -> bool {
     let Some(path) = path.strip_prefix(b"/proc/") else { return false };
     let id = |part: Option<&[u8]>| {
@@ -158,7 +158,7 @@ fn is_name(path: &[u8], is_own: impl Fn(i32) -> bool) -> bool {
         }
 }
 
-/// Whether two paths, each with a zero byte at its end, lead to one file.
+/// Returns true if two paths, each with a zero byte at its end, lead to one file.
 fn is_same_file(one: &[u8], other: &[u8]) -> bool {
     let identity = |path: &[u8]| {
         // SAFETY: numbers, which the kernel writes.

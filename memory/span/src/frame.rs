@@ -74,7 +74,8 @@ pub enum Message {
     Answer { thread: u32, answer: i64 },
     /// From the origin: wake this thread, which waits in a futex queue.
     Woken { thread: u32 },
-    /// From the origin: you may have copies of these pages of a file, which nobody writes.
+    /// From the origin: the node may have copies of these pages of a file, which no process
+    /// writes.
     Lease { first: u64, pages: u64 },
     /// To the origin: send copies of these pages.
     FetchCopies { first: u64, pages: u64 },

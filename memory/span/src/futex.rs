@@ -13,9 +13,9 @@ use crate::{clock_offsets, shared};
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
 pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
-    // Where other processes can wait, too, the kernel knows who does.
+    // If other processes can wait, too, the kernel has the waiters.
     if here.nodes == 1 || shared::contains(a[0]) {
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments; the kernel checks addresses.
         return unsafe { edges::call(libc::SYS_futex as u64, a) };
     }
     let operation = a[1] as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
@@ -27,7 +27,7 @@ pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     if bits == 0 || !word.is_multiple_of(4) {
         return -i64::from(libc::EINVAL);
     }
-    // SAFETY: a word of the program's.
+    // SAFETY: the address is a word of the program.
     let now = || unsafe { (*(word as *const AtomicU32)).load(Ordering::SeqCst) };
     let ask = |request| here.table.request(slot, request);
     match operation {
@@ -56,7 +56,7 @@ pub unsafe fn call(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
             ask(Request::Requeue { word, count: value, to: a[4], moved: a[3] as u32 })
         }
         libc::FUTEX_WAKE_OP => {
-            // SAFETY: a word of the program's.
+            // SAFETY: the address is a word of the program.
             let Some(wakes) = (unsafe { change(a[4], a[5] as u32) }) else {
                 return -i64::from(libc::ENOSYS);
             };
@@ -107,25 +107,25 @@ impl Until {
         if time == 0 {
             return Self { clock, time: None };
         }
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the address of a time.
         let time = unsafe { (time as *const libc::timespec).read_unaligned() };
         let time =
             if is_absolute { time } else { clock_offsets::sum(time, clock_offsets::now(clock)) };
         Self { clock, time: Some(time) }
     }
 
-    /// What is left; negative when it is over.
+    /// Returns the remaining time; negative when it is over.
     fn left(&self) -> Option<libc::timespec> {
         self.time.map(|time| clock_offsets::difference(time, clock_offsets::now(self.clock)))
     }
 }
 
-/// What FUTEX_WAKE_OP does to a word; whether its old value is as it says.
+/// Executes FUTEX_WAKE_OP on a word. Returns the result of the comparison with its old value.
 ///
 /// # Safety
-/// A word of the program's.
+/// `word` must be a word of the program.
 unsafe fn change(word: u64, code: u32) -> Option<bool> {
-    // SAFETY: as the caller says.
+    // SAFETY: this function requires a word of the program.
     let word = unsafe { &*(word as *const AtomicU32) };
     let (operation, comparison) = (code >> 28, code >> 24 & 15);
     let signed = |bits: u32| ((bits << 20) as i32 >> 20) as u32;

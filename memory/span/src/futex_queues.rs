@@ -1,8 +1,8 @@
-//! Who waits at which word, of all nodes' threads: the origin's service for futex(2).
+//! The waiters at each word, for all nodes' threads: the origin's service for futex(2).
 //!
-//! A thread stands in line first and looks at the word once more then; so whoever changes the
-//! word afterwards finds it in line, and whoever has changed it before is seen. Memory is
-//! sequentially consistent, so that is all there is to it.
+//! A thread first enters the queue and then reads the word again. So a thread that changes the
+//! word later finds it in the queue, and an earlier change is seen. Memory is sequentially
+//! consistent, so no more is needed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 #[derive(Debug, Default)]
 pub struct Futexes {
     lines: BTreeMap<u64, VecDeque<Waiter>>,
-    /// Where each stands.
+    /// The word of each waiter.
     words: HashMap<u32, u64>,
 }
 
@@ -28,14 +28,14 @@ impl Futexes {
         self.lines.entry(word).or_default().push_back(Waiter { thread, bits });
     }
 
-    /// It does not any more; whether it did.
+    /// Removes a waiter. Returns true if it was waiting.
     pub fn cancel(&mut self, thread: u32) -> bool {
         let Some(word) = self.words.remove(&thread) else { return false };
         self.edit(word, |line| line.retain(|waiter| waiter.thread != thread));
         true
     }
 
-    /// The first so many who wait at the word for any of the bits: they are in line no longer.
+    /// Removes and returns the first waiters, at most `count`, at the word for any of the bits.
     pub fn wake(&mut self, word: u64, count: u32, bits: u32) -> Vec<u32> {
         let mut woken = Vec::new();
         self.edit(word, |line| {
@@ -53,7 +53,7 @@ impl Futexes {
         woken
     }
 
-    /// The first so many wait at another word from now on; how many that were.
+    /// Moves the first waiters, at most `count`, to another word. Returns their number.
     pub fn requeue(&mut self, word: u64, to: u64, count: u32) -> u32 {
         let mut moved = VecDeque::new();
         self.edit(word, |line| {

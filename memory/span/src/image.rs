@@ -15,14 +15,14 @@ use crate::addresses::PAGE;
 use crate::clocks;
 use crate::report::{Area, What};
 
-/// Where position-independent programs begin: below where the kernel puts them, us among them, and
-/// where sanitizers want them.
+/// Start of position-independent programs: below the kernel's place for them, which this process
+/// uses, and at the place that sanitizers expect.
 const START: u64 = 0x5500_0000_0000;
 /// Addresses that are kept for the main thread's stack at least: as Linux has it, so that a program
 /// may raise its limit.
 const STACK_ROOM: u64 = 128 << 20;
-/// Where a stack goes that needs more room than that: the lowest of the addresses at which
-/// sanitizers want stacks and libraries.
+/// Start of a stack that needs more room than that: the lowest address at which sanitizers expect
+/// stacks and libraries.
 const STACK_FAR: u64 = 0x7e80_0000_0000;
 /// Bytes of arguments and environment that a program may always have, and those that it may have
 /// if its stack is four times as large: as execve(2) has it.
@@ -30,7 +30,7 @@ const ARGUMENTS_BYTES: [u64; 2] = [128 << 10, 6 << 20];
 /// Read at once.
 const CHUNK: usize = 1 << 20;
 
-/// A part of the segment, and what may be done with it.
+/// A part of the segment, and its protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
     /// Its first address.
@@ -46,30 +46,30 @@ pub struct Part {
 pub struct Text {
     /// The file.
     pub path: PathBuf,
-    /// Where it begins: at a page.
+    /// Its start, at a page boundary.
     pub start: u64,
-    /// Where that is in the file.
+    /// Its offset in the file.
     pub offset: u64,
-    /// How much of it.
+    /// Its length.
     pub bytes: u64,
 }
 
-/// Where things are.
+/// The layout of the loaded program.
 #[derive(Debug)]
 pub struct Image {
     /// All that is not closed.
     pub parts: Vec<Part>,
-    /// What of it is as in a file, as long as nobody writes there.
+    /// The parts that equal a file, as long as they are not written.
     pub texts: Vec<Text>,
-    /// What is where.
+    /// The parts.
     pub areas: Vec<Area>,
     /// All below is taken.
     pub end: u64,
-    /// Where the program begins: in its dynamic linker.
+    /// The entry point of the program: in its dynamic linker.
     pub entry: u64,
     /// With this stack pointer.
     pub stack_pointer: u64,
-    /// The room for the main thread's stack; what of it is not in a part is closed.
+    /// The room for the main thread's stack; addresses outside the parts are closed.
     pub stack: Range<u64>,
     /// The strings of its arguments.
     pub arguments: Range<u64>,
@@ -109,7 +109,7 @@ pub fn load(
     let executable = (libc::PROT_READ | libc::PROT_EXEC) as u32;
     parts.push(Part { start: vdso, bytes: PAGE, protection: executable });
     end = vdso + PAGE;
-    // A page between the stack and what is below is nobody's.
+    // A page between the stack and the part below stays unmapped.
     let room = stack_bytes.max(STACK_ROOM);
     let stack = match room {
         STACK_ROOM => end + PAGE..end + PAGE + room,
@@ -159,14 +159,14 @@ fn area(executable: &Executable, start: u64, end: u64) -> Area {
     Area { start, end, what: What::File { path, address } }
 }
 
-/// Where the segment of a program begins: a program that is linked to its addresses is the first
-/// thing there.
+/// Returns the start of the segment of a program. A program that is linked to fixed addresses is
+/// the first part.
 pub fn start(program: &Program) -> u64 {
     let headers = &program.executable.headers;
     if headers.is_fixed { headers.start() } else { START }
 }
 
-/// Where the first page of an image goes that must not begin below `lowest`.
+/// Returns the address of the first page of an image that must not begin below `lowest`.
 fn place(executable: &Executable, lowest: u64) -> u64 {
     if executable.headers.is_fixed {
         return executable.headers.start();
@@ -208,7 +208,7 @@ fn map(
     Ok(end)
 }
 
-/// Copies so many bytes of a file, or what there is of them.
+/// Copies this many bytes of a file, or fewer if it ends.
 fn copy(
     path: &Path,
     file: &File,

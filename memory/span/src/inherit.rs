@@ -1,11 +1,11 @@
-//! What a forked child gets of memory of which madvise(2) has said something else than a copy:
-//! zeros (MADV_WIPEONFORK), or nothing (MADV_DONTFORK).
+//! The content of a forked child's memory for which madvise(2) selected something other than a
+//! copy: zeros (MADV_WIPEONFORK), or nothing (MADV_DONTFORK).
 
 use std::ops::Range;
 
 use crate::ranges::Ranges;
 
-/// madvise's advices of which this is said.
+/// The advices of madvise that select this.
 pub const ADVICES: [i32; 4] =
     [libc::MADV_WIPEONFORK, libc::MADV_KEEPONFORK, libc::MADV_DONTFORK, libc::MADV_DOFORK];
 
@@ -33,7 +33,7 @@ impl Inheritance {
         self.missing.remove(range.clone());
     }
 
-    /// Whether a child has zeros at this address.
+    /// Returns true if a child has zeros at this address.
     pub fn is_wiped(&self, address: u64) -> bool {
         self.wiped.covers(&(address..address + 1))
     }

@@ -1,11 +1,11 @@
-//! Files that are mapped shared and only for reading. The origin takes a read lease on such a file
-//! (fcntl(2), F_SETLEASE), which the kernel gives only if nobody has the file open for writing.
-//! While the origin has the lease, other nodes keep copies of the mapping's pages, so threads that
-//! read them stay where they are.
+//! Files that are mapped shared and read-only. The origin takes a read lease on such a file
+//! (fcntl(2), F_SETLEASE), which the kernel grants only if no process has the file open for
+//! writing. While the origin has the lease, other nodes keep copies of the mapping's pages, so
+//! threads that read them stay on their nodes.
 //!
-//! Whoever opens the file for writing, or truncates it, in this or any other process, waits in the
-//! kernel until the lease is given back. Before the origin does that, all nodes drop their copies.
-//! From then on the mapping is like other shared memory: threads that touch it go to the origin.
+//! A process that opens the file for writing, or truncates it, waits in the kernel until the lease
+//! is returned. Before the origin does that, all nodes drop their copies. From then on the mapping
+//! is like other shared memory: threads that touch it move to the origin.
 
 use std::fs::File;
 use std::ops::Range;
@@ -57,7 +57,7 @@ struct Lease {
     number: u64,
     /// The lease ends with it.
     file: File,
-    /// Where the mapping begins, and at which offset of the file, in bytes.
+    /// The start of the mapping, and its offset in the file, in bytes.
     first: Page,
     offset: u64,
     /// The mapping's pages that have bytes of the file, as far as they are still mapped.
@@ -71,7 +71,7 @@ enum State {
     New,
     /// Other nodes may have copies.
     Held,
-    /// So many nodes have not said yet that they have dropped theirs.
+    /// Number of nodes that have not yet reported that they dropped their copies.
     Recalled { waits: usize },
 }
 
@@ -100,7 +100,7 @@ impl Leases {
         }
     }
 
-    /// Takes a read lease; the kernel tells this thread when it wants it back.
+    /// Takes a read lease. The kernel notifies this thread of a conflict.
     fn take(&mut self, file: &File) -> std::io::Result<()> {
         let checked = |result: i32| match result {
             -1 => Err(std::io::Error::last_os_error()),
@@ -115,7 +115,7 @@ impl Leases {
                 libc::sigaddset(&raw mut set, RECALL);
                 libc::signalfd(-1, &raw const set, libc::SFD_NONBLOCK | libc::SFD_CLOEXEC)
             };
-            // SAFETY: new, and nobody else's.
+            // SAFETY: the descriptor is new, and nothing else owns it.
             self.signals = Some(unsafe { OwnedFd::from_raw_fd(checked(signals)?) });
         }
         // SAFETY: asks for this thread's ID.
@@ -151,7 +151,7 @@ impl Leases {
         Some((lease.number, lease.read(pages)))
     }
 
-    /// Returns the leases that the kernel wants back, if it has said anything.
+    /// Returns the leases that the kernel wants back, if it has sent a notice.
     pub fn wanted_back(&mut self, now: u64) -> Option<Vec<u64>> {
         if now < self.looked + LOOK_NS || !self.is_told() {
             return None;
@@ -197,7 +197,7 @@ impl Leases {
         self.signals.as_ref().filter(|_| !self.all.is_empty())
     }
 
-    /// Whether the kernel has told anything since the last time.
+    /// Returns true if the kernel has sent a notice since the last time.
     fn is_told(&self) -> bool {
         let mut told = false;
         let mut information = [0; size_of::<libc::signalfd_siginfo>()];
@@ -211,7 +211,7 @@ impl Leases {
 }
 
 impl Lease {
-    /// Whether somebody waits for it to end.
+    /// Returns true if a process waits for the end of the lease.
     fn is_wanted_back(&self) -> bool {
         // SAFETY: asks about our own descriptor.
         let lease = unsafe { libc::fcntl(self.file.as_raw_fd(), libc::F_GETLEASE) };
@@ -242,14 +242,14 @@ pub struct Copies {
     pub leased: Ranges,
     /// Pages that were asked for and are not here yet.
     pub asked: Ranges,
-    /// How threads go through them.
+    /// Successive reads of threads in these pages, for the prefetch.
     sweeps: Sweeps,
     /// Some are here.
     pub are_here: bool,
 }
 
 impl Copies {
-    /// Whether the origin sends this page.
+    /// Returns true if the origin sends this page.
     pub fn has(&self, page: Page) -> bool {
         self.leased.covers(&(page..page + 1))
     }

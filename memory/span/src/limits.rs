@@ -1,14 +1,14 @@
 //! Resource limits on memory that the kernel cannot enforce for the program, since it counts other
 //! memory than the program's.
 //!
-//! RLIMIT_STACK: the main thread's stack is ordinary memory of all nodes. It is as large as the
-//! limit when the program begins; if the program raises its limit, more of the room below is
+//! RLIMIT_STACK: the main thread's stack is ordinary memory of all nodes. It has the size of the
+//! limit at the start of the program. If the program raises its limit, more of the room below is
 //! opened.
 //!
 //! RLIMIT_AS: the kernel would count Nagaya's own memory. So every node lifts the kernel's limit,
-//! the origin counts the program's addresses, and the program and its children see the limit that
-//! it was started with. Where a hard limit cannot be lifted (without CAP_SYS_RESOURCE), the kernel
-//! goes on counting.
+//! the origin counts the program's addresses, and the program and its children see the limit with
+//! which it was started. If a hard limit cannot be lifted (without CAP_SYS_RESOURCE), the kernel
+//! continues to count.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -27,7 +27,7 @@ const ADDRESS_SPACE: u64 = libc::RLIMIT_AS as u64;
 const STACK_MAX: u64 = 64 << 30;
 /// Bytes of a main thread's stack that a kernel counts at first.
 const STACK_COUNTED: u64 = 132 << 10;
-/// `CAP_SYS_RESOURCE`: who has it may raise a hard limit.
+/// `CAP_SYS_RESOURCE`: the capability to raise a hard limit.
 const RESOURCE: u32 = 24;
 /// `capget`'s version with two words of each set.
 const CAPABILITIES: u32 = 0x2008_0522;
@@ -37,7 +37,7 @@ static SOFT: AtomicU64 = AtomicU64::new(INFINITY);
 static HARD: AtomicU64 = AtomicU64::new(INFINITY);
 /// The kernel does not enforce it.
 static IS_LIFTED: AtomicBool = AtomicBool::new(false);
-/// The main thread's stack: where its room begins and ends, where it is open, and for what.
+/// The main thread's stack: the bounds of its room, its open part, and the protection.
 static STACK_START: AtomicU64 = AtomicU64::new(0);
 static STACK_OPEN: AtomicU64 = AtomicU64::new(0);
 static STACK_END: AtomicU64 = AtomicU64::new(0);
@@ -61,8 +61,8 @@ pub fn stack_bytes() -> u64 {
     (limit.min(STACK_MAX) / PAGE * PAGE).max(PAGE)
 }
 
-/// To the origin, before the program begins: the room for its main thread's stack, and what of it
-/// is open, for what.
+/// At the origin, before the program begins: sets the room for its main thread's stack, the open
+/// part, and the protection.
 pub fn stack_is(room: &Range<u64>, open: u64, protection: u32) {
     STACK_START.store(room.start, Ordering::SeqCst);
     STACK_OPEN.store(open, Ordering::SeqCst);
@@ -70,7 +70,7 @@ pub fn stack_is(room: &Range<u64>, open: u64, protection: u32) {
     STACK_PROTECTION.store(protection, Ordering::SeqCst);
 }
 
-/// Whether a program may have `more` bytes of addresses, which has `taken`.
+/// Returns true if a program with `taken` bytes of addresses may have `more`.
 pub fn allows(taken: impl Fn() -> u64, more: u64) -> bool {
     let limit = SOFT.load(Ordering::SeqCst);
     if limit == INFINITY || !IS_LIFTED.load(Ordering::SeqCst) {
@@ -82,8 +82,8 @@ pub fn allows(taken: impl Fn() -> u64, more: u64) -> bool {
     counted.saturating_add(more) <= limit
 }
 
-/// To a child, or to a thread that is about to execute something: the kernel enforces the limit
-/// from now on. Whether anything has changed.
+/// In a child, or in a thread that is about to execute a program: lets the kernel enforce the
+/// limit again. Returns true if that changed anything.
 pub fn are_of_kernel() -> bool {
     let (soft, hard) = (SOFT.load(Ordering::SeqCst), HARD.load(Ordering::SeqCst));
     let is_ours = IS_LIFTED.load(Ordering::SeqCst) && (soft, hard) != (INFINITY, INFINITY);
@@ -95,10 +95,11 @@ pub fn are_ours_again() {
     set_kernel(INFINITY, INFINITY);
 }
 
-/// getrlimit, setrlimit or prlimit64; the caller then opens what [`closed_stack`] says.
+/// getrlimit, setrlimit or prlimit64. The caller then opens the range of [`closed_stack`].
 ///
 /// # Safety
-/// At the origin, by a thread of the program or its shadow; arguments are as the program gave them.
+/// To be called at the origin, by a thread of the program or its shadow, with the program's
+/// arguments.
 pub unsafe fn call(number: u64, a: [u64; 6]) -> i64 {
     let [process, resource, new, old] = match number as i64 {
         libc::SYS_getrlimit => [0, a[0], 0, a[1]],
@@ -110,7 +111,8 @@ pub unsafe fn call(number: u64, a: [u64; 6]) -> i64 {
     // The kernel looks at half of the registers.
     let (process, resource) = (u64::from(process as u32), u64::from(resource as u32));
     let is_own = process == 0 || process == itself;
-    // SAFETY: as the caller says; a bad address is a fault in a call: EFAULT.
+    // SAFETY: this function requires the program's arguments; a bad address is a fault in a call:
+    // EFAULT.
     unsafe {
         if is_own && resource == ADDRESS_SPACE && IS_LIFTED.load(Ordering::SeqCst) {
             let new = new as *const rlimit64;
@@ -140,8 +142,8 @@ pub unsafe fn call(number: u64, a: [u64; 6]) -> i64 {
     }
 }
 
-/// What is closed of the main thread's stack, and its limit allows now: where, and for what. What
-/// was open stays open.
+/// Returns the range of the main thread's stack that is closed and that its limit now allows, and
+/// the protection. Open parts stay open.
 pub fn closed_stack() -> Option<(Range<u64>, u32)> {
     let [start, open, end] =
         [&STACK_START, &STACK_OPEN, &STACK_END].map(|it| it.load(Ordering::SeqCst));
@@ -154,7 +156,7 @@ pub fn stack_is_open(from: u64) {
     STACK_OPEN.fetch_min(from, Ordering::SeqCst);
 }
 
-/// Whether this process has the right to raise hard limits.
+/// Returns true if this process has the right to raise hard limits.
 fn may_raise() -> bool {
     let header = [CAPABILITIES, 0];
     let mut sets = [[0u32; 3]; 2];

@@ -10,8 +10,8 @@ use crate::shared::{self, Overlay};
 use crate::slot::Slot;
 use crate::{inherit, raw, segments, sharing};
 
-/// madvise's that may as well do nothing. What a program has to rely on (guards, zeros instead of
-/// what is there) is none of it.
+/// Advices of madvise that may have no effect. It has none on which a program depends (guards,
+/// zeros instead of the content).
 const ADVICE: [i32; 16] = [
     libc::MADV_NORMAL,
     libc::MADV_RANDOM,
@@ -47,15 +47,15 @@ pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
                 _ => a[0] as i64,
             }
         }
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_mmap => unsafe { map(here, slot, a) },
         libc::SYS_munmap => ask(Request::Unmap { start: a[0], bytes: a[1] }),
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_mprotect => match unsafe { sharing::protect(a) } {
             0 => ask(Request::Protect { start: a[0], bytes: a[1], protection: a[2] as u32 }),
             error => error,
         },
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_mremap => unsafe { remap(here, slot, a) },
         libc::SYS_madvise => match a[2] as i32 {
             _ if !a[0].is_multiple_of(PAGE) => refused(libc::EINVAL),
@@ -70,22 +70,22 @@ pub unsafe fn call(here: &Here, slot: &Slot, call: Call) -> i64 {
                 }
                 0
             }
-            // SAFETY: as the caller says.
+            // SAFETY: this function requires the program's arguments; the kernel checks addresses.
             libc::MADV_REMOVE if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
             advice if ADVICE.contains(&advice) => 0,
-            // SAFETY: as the caller says.
+            // SAFETY: this function requires the program's arguments; the kernel checks addresses.
             advice if inherit::ADVICES.contains(&advice) => unsafe {
                 sharing::inherit(here, slot, a)
             },
             _ => refused(libc::EINVAL),
         },
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_msync if shared::contains(a[0]) => unsafe { raw::call(call.number, a) },
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_shmat => unsafe { segments::attach(here, slot, a) },
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         libc::SYS_shmdt => unsafe { segments::detach(here, slot, a[0]) },
-        // What is on other nodes' disks nobody knows.
+        // The state of other nodes' files is unknown.
         libc::SYS_mlockall => refused(libc::EPERM),
         _ => 0,
     }
@@ -109,7 +109,7 @@ unsafe fn remap(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
         && !meets
         && shared::contains(old)
     {
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         return unsafe { sharing::remap(here, slot, [old, old_bytes, bytes, a[3], a[4], 0]) };
     }
     if flags & !known != 0 || is_fixed && !may_move || old_bytes == 0 || bytes == 0 || meets {
@@ -164,11 +164,11 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     }
     // Others may write it, or read what we write.
     if is_shared {
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         return unsafe { sharing::map(here, slot, a) };
     }
     if !is_anonymous {
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         let error = unsafe { sharing::check(a) };
         if error < 0 {
             return error;
@@ -236,6 +236,6 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
 /// # Safety
 /// Memory that can be read, and written; not the same.
 unsafe fn copy(from: u64, to: u64, bytes: u64) {
-    // SAFETY: as the caller says.
+    // SAFETY: this function requires readable, writable and disjoint memory.
     unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes as usize) }
 }

@@ -21,8 +21,8 @@ pub unsafe fn go(here: &Here, slot: &Slot, frame: *mut libc::ucontext_t, node: u
     if node == here.node || node >= here.nodes || node != 0 && shared::contains(stack - 1) {
         return;
     }
-    // SAFETY: the frame is valid by this function's contract. The thread runs on its handler stack,
-    // so nobody uses the slot's context and its other stack.
+    // SAFETY: the frame is valid by this function's contract. The thread runs on its handler
+    // stack, so nothing else uses the slot's context and its other stack.
     unsafe {
         if Context::take(
             slot.context(),

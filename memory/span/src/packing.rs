@@ -1,34 +1,33 @@
-//! Whether a program's threads get in each other's way on several nodes and are better off on
-//! fewer, and when to try all nodes again (`--place auto`): pure, so that it can be tested. What
-//! is measured, and how threads go, is the agent's affair.
+//! Decides when a program's threads slow each other down on several nodes and are better packed on
+//! fewer, and when to try all nodes again (`--place auto`). This module is pure, so that it can be
+//! tested. The agent measures, and moves threads.
 //!
-//! **The measure** is how many processors the program's threads really use, on all nodes
-//! together: the time that they ran, by the time that went by. What computes and shares nothing
-//! uses all that there are; threads that wait for each other's pages use few, however many
-//! there are.
+//! **The measure** is the number of processors that the program's threads really use, on all nodes
+//! together: their running time divided by the elapsed time. A program that computes and shares
+//! nothing uses all processors. Threads that wait for each other's pages use few, however many
+//! processors there are.
 //!
-//! **What is expected of fewer nodes.** Threads that ran on R processors and waited for other
-//! nodes on W (pages, the way of a call to the origin and back) want R + W. On k of K nodes what a
-//! thread wants is elsewhere (k - 1) / k of the times instead of (K - 1) / K, as in
-//! [`estimate`](crate::estimate), so they would wait that much less, on one node not at all, and
-//! run instead, but on no more processors than those nodes have. On two nodes with a processor
-//! each that says: pack if R < 1 and R + W > R. Waits for other threads, for devices or for
-//! nothing at all are not in it: who is idle stays where he is.
+//! **Expectation for fewer nodes.** Threads that ran on R processors and waited for other nodes on
+//! W (pages, round trips of calls to the origin) would use R + W. On k of K nodes a thread's data
+//! are elsewhere in (k - 1) / k of the cases instead of (K - 1) / K, as in
+//! [`estimate`](crate::estimate). So the threads would wait that much less, on one node not at
+//! all, and run instead, but on no more processors than those nodes have. On two nodes with a
+//! processor each the rule is: pack if R < 1 and R + W > R. Waits for other threads, for devices
+//! or for nothing are not included: an idle thread stays.
 //!
-//! **When.** What a look finds counts by how much of the time would be gained, and fades; when
-//! that adds up to [`LOST_NS`], threads are packed: after a tenth of a second if they stand still,
-//! after two thirds of a second if a fifth would be gained, never if less than a tenth would. Looks
-//! that find nothing to gain take it back. Looks begin when a node's threads wait, and end when
-//! they do not.
+//! **Time of a decision.** Each sample adds the part of the time that would be gained, and the sum
+//! decays. When it reaches [`LOST_NS`], threads are packed: after a tenth of a second if they make
+//! no progress, after two thirds of a second if a fifth would be gained, never if less than a
+//! tenth would. Samples without a gain reduce the sum. Sampling begins when a node's threads wait,
+//! and ends when they do not.
 //!
-//! **Nothing is believed for long.** The expectation knows nothing of processors that others
-//! use, nor of threads that spin. So after packing it is measured, and if threads then wait for
-//! processors and use less than before, they go back. And programs have phases: after a pause,
-//! if threads wait for processors, they are tried on all nodes again, and stay if they use more
-//! then. A trial takes a small part of the pause before it ([`TRIAL_PART`]), so that all of them
-//! cost no more than that part, and long ones leave time for many pages to come. A pause is twice
-//! the one before unless threads were spread for longer than that, so nothing goes to and fro for
-//! long.
+//! **Verification.** The expectation does not include processors that other programs use, nor
+//! threads that spin. So the result is measured after packing. If threads then wait for processors
+//! and use fewer than before, they return. Programs also have phases. After a pause, if threads
+//! wait for processors, they are tried on all nodes again, and stay if they use more then. A trial
+//! takes a small part of the pause before it ([`TRIAL_PART`]), so that all trials cost no more
+//! than that part, and long ones leave time for many pages to move. Each pause is twice the one
+//! before unless threads were spread for longer than that, so there is no long oscillation.
 
 use serde::{Deserialize, Serialize};
 
@@ -38,9 +37,9 @@ pub const LOOK_NS: u64 = 50_000_000;
 const LOOK_MAX_NS: u64 = 8 * LOOK_NS;
 /// Time that would have been gained, by which packing is decided.
 const LOST_NS: f64 = 100e6;
-/// What is left of that at the next look: what is not a tenth of the time never adds up to it.
+/// Decay of the sum at the next sample: a gain below a tenth of the time never reaches the limit.
 const STAYS: f64 = 0.95;
-/// By so many processors it must be better: who is nearly idle is left alone.
+/// Minimum gain in processors: a nearly idle program is left alone.
 const LEAST: f64 = 0.05;
 /// Looks without anything to gain, after which there are no more.
 const QUIET: u32 = 10;
@@ -55,21 +54,21 @@ const PAUSE_MAX_NS: u64 = 32_000_000_000;
 /// A trial takes this part of the pause before it, but at least so long, in ns.
 const TRIAL_PART: u64 = 32;
 const TRIAL_MIN_NS: u64 = 2 * LOOK_NS;
-/// By what factor a trial must be better, and what was before to go back there.
+/// Minimum ratio by which a trial, or the state before packing, must be better.
 const BETTER: f64 = 1.05;
-/// What a stop costs a thread besides waiting, in ns: it is no work of the program's.
+/// Cost of a fault to a thread besides the wait, in ns. It is not work of the program.
 const STOP_NS: u64 = 3_000;
 
-/// What a node's threads have done until now.
+/// The totals of a node's threads until now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// When that is: by the node's clock, in ns.
     pub at: u64,
-    /// How long they have run, in all, in ns.
+    /// Total running time in ns.
     pub running: u64,
-    /// How long they have waited for other nodes.
+    /// Total time of waits for other nodes.
     pub waited: u64,
-    /// How often.
+    /// Number of waits.
     pub stops: u64,
     /// Those that can run now.
     pub runnable: u32,
@@ -87,7 +86,7 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Whether threads wait for processors.
+    /// Returns true if threads wait for processors.
     fn is_crowded(&self) -> bool {
         self.runnable > self.running + self.waited + CROWD
     }
@@ -96,28 +95,28 @@ impl Rates {
 /// Why threads go.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Why {
-    /// They wait for other nodes; on fewer they would run on so many processors.
+    /// They wait for other nodes. On fewer nodes they would run on this many processors.
     Expected(f64),
-    /// Others use the processors: on more nodes they ran on so many.
+    /// Other programs use the processors. On more nodes the threads ran on this many.
     Disproved(f64),
     /// They may do better on all nodes by now.
     Trial,
-    /// They do not: before they ran on so many processors.
+    /// The trial failed. Before it, the threads ran on this many processors.
     Failed(f64),
 }
 
-/// Threads go to the first so many nodes, and new ones begin there.
+/// Threads move to the first nodes of this number, and new ones start there.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Change {
-    /// How many.
+    /// The number of nodes.
     pub nodes: usize,
     /// Why.
     pub why: Why,
-    /// What was measured before.
+    /// The measurement before.
     pub rates: Rates,
 }
 
-/// What it remembers.
+/// The state of the policy.
 #[derive(Debug)]
 pub struct Packing {
     /// Of all nodes.
@@ -136,14 +135,15 @@ pub struct Packing {
 
 #[derive(Debug)]
 enum Doing {
-    /// Looks whether fewer nodes would be better: what would have been gained, in ns, measured
-    /// in all, and looks that had nothing to gain.
+    /// Checks whether fewer nodes would be better: the possible gain in ns, the total measurement,
+    /// and the number of samples without a gain.
     Watching { gain: f64, sum: Sum, quiet: u32 },
-    /// Threads have been packed, and ran on so many processors before.
+    /// Threads have been packed, and ran on this many processors before.
     Proving { before: f64, sum: Sum, looks: u32 },
-    /// A pause is over: whether anybody waits for a processor.
+    /// A pause is over: checks whether any thread waits for a processor.
     Asking { sum: Sum },
-    /// On all nodes, until then; on these before, where they ran on so many processors.
+    /// On all nodes until this time. Before, the threads ran on these nodes and this many
+    /// processors.
     Trying { nodes: usize, before: f64, sum: Sum, until: u64 },
 }
 
@@ -174,7 +174,7 @@ const WATCHING: Doing =
 const NOTHING: Rates = Rates { running: 0.0, waited: 0.0, runnable: 0.0 };
 
 impl Packing {
-    /// Of nodes with so many processors, all of which are in use.
+    /// Creates the policy for nodes with these numbers of processors, all of which are in use.
     pub fn new(processors: Vec<u32>) -> Self {
         Self {
             nodes: processors.len(),
@@ -188,7 +188,7 @@ impl Packing {
         }
     }
 
-    /// The nodes in use are the first so many.
+    /// Returns the number of nodes in use, which are the first ones.
     pub fn nodes(&self) -> usize {
         self.nodes
     }
@@ -208,13 +208,13 @@ impl Packing {
 
     /// Threads of some node wait much.
     pub fn waits(&mut self, now: u64) {
-        // On one node there is nobody to wait for; those who went there need not be counted.
+        // On one node there are no waits for others; threads that moved there need not be counted.
         if matches!(self.doing, Doing::Watching { .. }) && self.nodes > 1 {
             self.next = Some(self.next.map_or(now, |next| next.min(now + LOOK_NS)));
         }
     }
 
-    /// What all nodes have done: of those that were not asked, what was known before.
+    /// Adds a sample of all nodes. For nodes that were not queried it contains the earlier values.
     pub fn look(&mut self, now: u64, spent: &[Spent]) -> Option<Change> {
         self.next = Some(now + LOOK_NS);
         let asked = self.looks_at();
@@ -395,13 +395,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// How a program behaves for a while: of so many threads that compute, each waits so long
-    /// for other nodes for each second that it runs, if it is on all of them.
+    /// The behaviour of a program for a while: the number of computing threads, and the time that
+    /// each waits for other nodes for each second of running, on all nodes.
     #[derive(Clone, Copy, Debug)]
     struct Phase {
         threads: f64,
         waits: f64,
-        /// Which part of the processors others leave.
+        /// The part of the processors that other programs leave.
         free: f64,
     }
 
@@ -409,7 +409,7 @@ mod tests {
     const FIGHT: Phase = Phase { threads: 2.0, waits: 4.0, free: 1.0 };
     const IDLE: Phase = Phase { threads: 0.01, waits: 1.0, free: 1.0 };
 
-    /// What a program did.
+    /// The results of a run.
     #[derive(Debug, Default)]
     struct Run {
         changes: Vec<(u64, Change)>,
@@ -426,7 +426,7 @@ mod tests {
         }
     }
 
-    /// Threads that run and wait, on so many of these nodes.
+    /// Returns running and waiting threads on this many of the nodes.
     fn on(phase: Phase, processors: &[u32], nodes: usize) -> (f64, f64) {
         let elsewhere = |nodes: usize| (nodes - 1) as f64 / nodes as f64;
         let waits = phase.waits * elsewhere(nodes) / elsewhere(processors.len());
@@ -435,8 +435,8 @@ mod tests {
         (running, running * waits)
     }
 
-    /// Runs it for so many seconds in steps of 10 ms; `at` says how it behaves then, `noise` by
-    /// which factor it differs.
+    /// Runs a program for this many seconds in steps of 10 ms. `at` gives its behaviour at a time,
+    /// `noise` the factor of its deviation.
     fn run(
         processors: &[u32],
         seconds: u64,
@@ -490,7 +490,7 @@ mod tests {
     fn threads_without_sharing_stay_and_cost_nothing() {
         let it = run(&[1, 1], 100, |_| ALONE, quiet);
         assert_eq!((it.nodes(), it.looks), (vec![], 0));
-        // It waits a little, for which nobody is moved.
+        // It waits a little, which causes no move.
         let some = Phase { waits: 0.08, ..ALONE };
         assert_eq!(run(&[2, 2], 100, |_| some, quiet).nodes(), []);
         // On two nodes it has 1.6 processors, on one 1.
@@ -517,11 +517,11 @@ mod tests {
     #[test]
     fn idle_nodes_are_left_alone() {
         assert_eq!(run(&[1, 1], 100, |_| IDLE, quiet).looks, 0);
-        // Packed, then idle: a look for each pause.
+        // Packed, then idle: one sample for each pause.
         let it = run(&[1, 1], 100, |now| if now < 1_000_000_000 { FIGHT } else { IDLE }, quiet);
         assert_eq!(it.nodes(), [1]);
         assert!(it.looks < 70, "{}", it.looks);
-        // Idle just when it has been packed: nobody is kept from a processor.
+        // Idle just after packing: no thread lacks a processor.
         let it = run(&[1, 1], 100, |now| if now < 250_000_000 { FIGHT } else { IDLE }, quiet);
         assert_eq!(it.nodes(), [1]);
         // It fought too short to be packed: looks end.
@@ -538,7 +538,7 @@ mod tests {
         let (back, _) = it.changes.last().expect("there are some");
         assert!((5_000_000_000..10_000_000_000).contains(back), "{it:?}");
         assert!(it.work > 0.9 * (5.0 + 2.0 * 25.0), "{}", it.work);
-        // Who has one thread only needs no more nodes.
+        // A program with one thread needs no more nodes.
         let one = Phase { threads: 1.0, ..ALONE };
         let it = run(&[1, 1], 30, |now| if now < 1_000_000_000 { FIGHT } else { one }, quiet);
         assert_eq!(it.nodes(), [1]);
@@ -608,12 +608,13 @@ mod tests {
                 1.0 + noise * ((state >> 40) as f64 / (1 << 23) as f64 - 1.0)
             };
             let it = run(&processors, 120, |_| phase, noise);
-            // Where others use the processors the expectation errs, and a trial says so each time.
+            // If other programs use the processors the expectation errs, and each trial shows
+            // that.
             let trials = if phase.free < 1.0 { 40 } else { 24 };
             prop_assert!(it.changes.len() <= trials, "{it:?}");
             let best = it.spread.max(it.packed);
-            // What is nearly as good, or nearly nothing, is left as it is; that others use
-            // processors is noticed where many are missing.
+            // States that are nearly as good, or nearly idle, are left unchanged. Other programs
+            // are noticed only if they take many processors.
             let unseen = if phase.free < 1.0 { CROWD } else { 0.0 };
             prop_assert!(it.work >= 0.85 * best - (2.0 * LEAST + unseen) * 120.0, "{it:?}");
         }

@@ -1,4 +1,4 @@
-//! Which node a new thread goes to.
+//! The node of a new thread.
 
 use std::cmp::Reverse;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::balance::THREAD;
 
-/// How threads are placed.
+/// The placement policy of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Policy {
     /// As [`Spread`](Self::Spread), but threads that get in each other's way there go to fewer
@@ -70,17 +70,17 @@ pub fn place(policy: Policy, rooms: &[Room]) -> usize {
 /// A thread that is somewhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thread {
-    /// Where: perhaps on none of those that are asked for.
+    /// The chosen node; it may not be one of the requested nodes.
     pub node: usize,
     /// It waits for nothing.
     pub is_runnable: bool,
 }
 
-/// The nodes for all threads, spread: first those that can run, so that these do not meet on one
-/// node, and then the others. Who can stay stays.
+/// Spreads all threads over the nodes: first those that can run, so that these do not meet on one
+/// node, and then the others. A thread stays if it can.
 ///
 /// # Panics
-/// There are none.
+/// If there are no nodes.
 pub fn arrange(rooms: &[Room], threads: &[Thread]) -> Vec<usize> {
     let mut rooms: Vec<Room> = rooms.iter().map(|room| Room { threads: 0, ..*room }).collect();
     let processors: u32 = rooms.iter().map(|room| room.processors.max(1)).sum();
@@ -148,7 +148,7 @@ mod tests {
         let threads = [thread(0, true), thread(0, true), thread(0, false)];
         assert_eq!(arrange(&[room(1), room(1)], &threads), [0, 1, 0]);
         assert_eq!(arrange(&[room(1)], &[thread(1, true), thread(0, false)]), [0, 0]);
-        // Who can stay stays.
+        // A thread stays if it can.
         let threads = [thread(1, true), thread(0, true), thread(2, true), thread(1, false)];
         assert_eq!(arrange(&[room(1), room(1), room(1)], &threads)[..3], [1, 0, 2]);
         assert_eq!(arrange(&[room(2), room(2)], &threads), [1, 0, 0, 1]);

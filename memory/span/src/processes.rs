@@ -21,9 +21,9 @@ use crate::{
 /// The flags of vfork: the child shares memory, and its parent waits.
 const SHARES: u64 = (libc::CLONE_VM | libc::CLONE_VFORK) as u64;
 
-/// Makes a child for the thread that was caught with this frame. `flags` are clone's, with the exit
-/// signal; `tids` are the addresses for its ID; `stack` is its stack, or 0 for the parent's; `area`
-/// is its thread area, if it has a copy of the memory.
+/// Creates a child for the thread that was caught with this frame. `flags` are clone's, with the
+/// exit signal. `tids` are the addresses for its ID. `stack` is its stack, or 0 for the parent's.
+/// `area` is its thread area, if it has a copy of the memory.
 ///
 /// # Safety
 /// As for [`calls::answer`](crate::calls::answer).
@@ -49,7 +49,7 @@ pub unsafe fn begin(
     // Nagaya sets the thread area itself.
     let flags = flags & !(libc::CLONE_SETTLS as u64);
     let call = Call { number, arguments: [flags, tids[0], tids[1], 0, 0, 0] };
-    // SAFETY: the frame is the kernel's, and the slot belongs to this thread, so nobody else uses
+    // SAFETY: the frame is the kernel's, and the slot belongs to this thread, so nothing else uses
     // its context.
     unsafe {
         if Context::take(slot.context(), frame, alternate_stack::of_program(slot, frame), area)

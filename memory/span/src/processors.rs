@@ -1,9 +1,9 @@
 //! The processors that the program sees: those of all nodes, in the order of the nodes, so that it
-//! makes as many threads as there are processors for them. What it is told of them agrees:
-//! sched_getaffinity(2), getcpu(2), and the files from which libc has their number.
+//! starts enough threads for them. All sources agree: sched_getaffinity(2), getcpu(2), and the
+//! files from which libc reads their number.
 //!
-//! A mask that it sets is kept, given back, and inherited by new threads; a thread that is on a
-//! node without any of its processors goes to one that has some (`agent/moves.rs`).
+//! A mask that the program sets is stored, returned, and inherited by new threads. A thread on a
+//! node without any of its processors moves to a node that has some (`agent/moves.rs`).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use rustix::thread::CpuSet;
 
 use crate::talk::Ready;
 
-/// Processors that programs are told of, at most: libc's masks have room for so many.
+/// Maximum number of processors that programs see, the size of libc's masks.
 pub const PROCESSORS_MAX: u32 = 1024;
 /// Numbers that processors may have here: Linux's limit on x86-64.
 pub const NUMBERS: usize = 8192;
@@ -20,7 +20,7 @@ pub const NUMBERS: usize = 8192;
 /// A thread's mask, as the program sees it.
 pub type Mask = [AtomicU64; PROCESSORS_MAX as usize / 64];
 
-/// What this node's processors are called. Their own names, at first.
+/// The numbers of this node's processors. At first they are the kernel's.
 pub static NAMES: [AtomicU16; NUMBERS] = {
     let mut names = [const { AtomicU16::new(0) }; NUMBERS];
     let mut number = 0;
@@ -46,14 +46,14 @@ pub fn names(nodes: &[Ready]) -> Vec<Range<u32>> {
     (0..nodes.len()).map(of_node).collect()
 }
 
-/// Whether a mask has any of these.
+/// Returns true if a mask contains any of these.
 pub fn has_any(mask: &Mask, names: &Range<u32>) -> bool {
     let has = |name: u32| mask[name as usize / 64].load(Ordering::Relaxed) & 1 << (name % 64) != 0;
     names.clone().any(has)
 }
 
-/// Gives this node's processors their names: `own` are those that it may use, of which the program
-/// sees so many, from `first` on.
+/// Sets the numbers of this node's processors. `own` are the processors that it may use, of which
+/// the program sees this many, from `first` on.
 pub fn name(own: &CpuSet, first: u32, count: u32) {
     let mut rank = 0;
     for (number, name) in NAMES.iter().enumerate() {
@@ -66,12 +66,12 @@ pub fn name(own: &CpuSet, first: u32, count: u32) {
     }
 }
 
-/// Where a thread has no mask of its own.
+/// For a thread without its own mask.
 pub fn all() -> Mask {
     std::array::from_fn(|_| AtomicU64::new(u64::MAX))
 }
 
-/// A word of a mask: those that there are.
+/// Returns a word of the mask of all existing processors.
 pub fn there_are(all: u32, word: usize) -> u64 {
     match all.saturating_sub(word as u32 * 64) {
         0 => 0,

@@ -1,5 +1,5 @@
-//! What was counted of a run, for who wants to know where its time went: [`Report`]; and what
-//! that says of more machines ([`estimate`](crate::estimate)).
+//! The counters of a run ([`Report`]), which show where its time went, and the estimate for more
+//! nodes ([`estimate`](crate::estimate)).
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Report {
     pub seconds: f64,
     /// In order, the origin first.
     pub nodes: Vec<Counts>,
-    /// What is where in the segment.
+    /// The mappings in the segment.
     pub areas: Vec<Area>,
     /// When threads went to other nodes by themselves, in order.
     pub placed: Vec<Placed>,
@@ -24,7 +24,7 @@ pub struct Report {
 pub struct Placed {
     /// When, since the nodes met.
     pub seconds: f64,
-    /// To the first so many.
+    /// To the first nodes of this number.
     pub nodes: u32,
     /// Why.
     pub why: Why,
@@ -50,7 +50,7 @@ impl Placed {
 /// Of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Those for the program.
     pub processors: u32,
@@ -87,11 +87,11 @@ pub struct Thread {
     pub tid: i32,
     /// Its number among those that are there at once.
     pub slot: u32,
-    /// How long it had a processor.
+    /// Its processor time.
     pub running_ns: u64,
-    /// How long it was stopped at pages.
+    /// Time that it waited at pages.
     pub stopped_ns: u64,
-    /// How often, to read and to write.
+    /// Number of faults, to read and to write.
     pub reads: u64,
     /// As above.
     pub writes: u64,
@@ -99,14 +99,14 @@ pub struct Thread {
     pub calls: Vec<(u64, u64)>,
     /// It stood in line at a futex so often.
     pub futex_waits: u64,
-    /// Where its stack was last, if known.
+    /// The last known place of its stack.
     pub stack_pointer: u64,
 }
 
 /// Of a page, on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Page {
-    /// Where it begins.
+    /// Its start.
     pub address: u64,
     /// Threads were stopped there, to read and to write.
     pub reads: u64,
@@ -118,7 +118,7 @@ pub struct Page {
     pub accesses: Vec<Access>,
 }
 
-/// Where a thread was stopped.
+/// The place at which a thread faulted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Access {
     /// The data's address.
@@ -131,33 +131,33 @@ pub struct Access {
     pub writes: bool,
     /// The thread's number.
     pub slot: u32,
-    /// How often that was seen.
+    /// Number of observations.
     pub times: u64,
 }
 
-/// What is at some addresses.
+/// The mapping at some addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Area {
     /// The first.
     pub start: u64,
     /// And the one behind the last.
     pub end: u64,
-    /// What it is.
+    /// Its kind.
     pub what: What,
 }
 
 /// See [`Area`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum What {
-    /// An executable file, its variables included, or any other file; what stands at `start`,
-    /// by the addresses of the file's own.
+    /// An executable file, its variables included, or any other file, with the file's own address
+    /// at `start`.
     File {
         /// Its name.
         path: String,
         /// See above.
         address: u64,
     },
-    /// What brk(2) gives.
+    /// The memory from brk(2).
     Heap,
     /// A stack.
     Stack,
@@ -179,14 +179,14 @@ impl Report {
         self.nodes.iter().flat_map(|node| &node.threads)
     }
 
-    /// What is at an address, if known: the last that was said.
+    /// Returns the mapping at an address, if known: the last one reported.
     pub fn area(&self, address: u64) -> Option<&Area> {
         self.areas.iter().rev().find(|area| (area.start..area.end).contains(&address))
     }
 }
 
 impl Thread {
-    /// How many of its calls were made at the origin.
+    /// Number of its calls that were made at the origin.
     pub fn calls(&self) -> u64 {
         self.calls.iter().map(|(_, times)| times).sum()
     }

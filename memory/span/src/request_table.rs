@@ -27,7 +27,7 @@ pub struct RequestTable {
     agent_sleeps: AtomicU32,
     /// An eventfd, by its number in the threads' descriptor table.
     doorbell: i32,
-    /// Where functions of the program's vDSO continue.
+    /// The code at which functions of the program's vDSO continue.
     clock_entry: u64,
 }
 

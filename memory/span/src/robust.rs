@@ -1,5 +1,5 @@
-//! Robust mutexes: what a thread still holds when it ends is marked, and somebody who waits for
-//! it is woken, as the kernel does (its `Documentation/locking/robust-futexes.rst`).
+//! Robust mutexes: the locks that a thread holds when it ends are marked, and a waiter is woken,
+//! as in the kernel (its `Documentation/locking/robust-futexes.rst`).
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -7,8 +7,8 @@ use crate::futex;
 use crate::here::Here;
 use crate::slot::Slot;
 
-/// The kernel's `struct robust_list_head`: a ring of what is held, where the words are from
-/// there, and what was being taken or given.
+/// The kernel's `struct robust_list_head`: a ring of the held locks, the offset of their words,
+/// and the lock that is being acquired or released.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Head {
@@ -42,7 +42,8 @@ pub unsafe fn get(slot: &Slot, a: [u64; 6]) -> i64 {
     if a[0] != 0 && a[0] as i32 != slot.tid.load(Ordering::Relaxed) {
         return -i64::from(libc::EPERM);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: this function requires pointers of the program; a bad one is a fault in a call:
+    // EFAULT.
     unsafe {
         (a[2] as *mut u64).write_unaligned(size_of::<Head>() as u64);
         (a[1] as *mut u64).write_unaligned(slot.robust.load(Ordering::Relaxed));
@@ -60,7 +61,7 @@ pub unsafe fn owner_dies(here: &Here, slot: &Slot) {
     if address == 0 {
         return;
     }
-    // SAFETY: as the caller says. Others change no entry of the thread's.
+    // SAFETY: this function requires the calling thread's list, which only that thread changes.
     unsafe {
         let head = (address as *const Head).read();
         let word = |entry: u64| (entry & !PRIORITY).wrapping_add_signed(head.offset);
@@ -69,7 +70,7 @@ pub unsafe fn owner_dies(here: &Here, slot: &Slot) {
             if entry & !PRIORITY == address {
                 break;
             }
-            // What is woken may take the entry out of memory.
+            // A woken waiter may unmap the entry.
             let next = (entry as *const u64).read();
             if entry != head.pending {
                 died(here, slot, word(entry), tid, false);
@@ -83,13 +84,13 @@ pub unsafe fn owner_dies(here: &Here, slot: &Slot) {
 }
 
 /// # Safety
-/// A word of the program's.
+/// `address` must be a word of the program.
 unsafe fn died(here: &Here, slot: &Slot, address: u64, tid: u32, is_pending: bool) {
-    // SAFETY: as the caller says.
+    // SAFETY: this function requires a word of the program.
     let word = unsafe { &*(address as *const AtomicU32) };
     let wake = || {
         let arguments = [address, libc::FUTEX_WAKE as u64, 1, 0, 0, 0];
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires a word of the program.
         unsafe { futex::call(here, slot, arguments) };
     };
     let before = word.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |value| {
@@ -97,7 +98,7 @@ unsafe fn died(here: &Here, slot: &Slot, address: u64, tid: u32, is_pending: boo
     });
     match before {
         Ok(value) if value & WAITERS != 0 => wake(),
-        // It was given back, and perhaps nobody told.
+        // The lock was released, perhaps without a wake-up.
         Err(0) if is_pending => wake(),
         _ => {}
     }

@@ -1,6 +1,6 @@
-//! How long a thread keeps its processor against others that wake: shadows, who serve other nodes,
-//! shortly (see [`net::slice`]), the program's threads as the kernel has it. A new thread has
-//! what the one had that made it, which may be the agent, who may also be less nice.
+//! The time slice of a thread when others wake up. Shadows, which serve other nodes, get a short
+//! one (see [`net::slice`]), and the program's threads the kernel's default. A new thread inherits
+//! the values of its creator, which may be the agent with its lower nice value.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -9,7 +9,7 @@ use crate::raw;
 /// Of threads that serve.
 const SLICE_NS: u64 = 100_000;
 
-/// How nice the process was to others when it began.
+/// The nice value of the process at its start.
 static NICE: AtomicI32 = AtomicI32::new(0);
 
 /// To the agent, before it asks for more: new threads are to be as this one is.
@@ -39,19 +39,19 @@ pub fn serves() {
     slices(SLICE_NS);
 }
 
-/// Slices of so many ns for this thread. Kernels before 6.12 ignore this.
+/// Sets the time slice of this thread, in ns. Kernels before 6.12 ignore this.
 fn slices(ns: u64) {
     change(|attributes| std::mem::replace(&mut attributes.sched_runtime, ns) != ns);
 }
 
-/// Changes how this thread is scheduled, if `change` says that it has changed something. As
-/// [`net::slice::shorten`]: who has a policy of its own keeps it.
+/// Changes the scheduling of this thread, if `change` returns true. As in [`net::slice::shorten`],
+/// a thread with a scheduling policy of the user keeps it.
 fn change(change: impl FnOnce(&mut libc::sched_attr) -> bool) {
     // SAFETY: a plain structure of numbers.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
     let bytes = size_of_val(&attributes) as u64;
     let at = &raw mut attributes as u64;
-    // SAFETY: the kernel writes so many bytes at most.
+    // SAFETY: the kernel writes at most this many bytes.
     let got = unsafe { raw::call(libc::SYS_sched_getattr as u64, [0, at, bytes, 0, 0, 0]) };
     let is_ordinary = attributes.sched_policy == libc::SCHED_OTHER as u32;
     if got == 0 && is_ordinary && change(&mut attributes) {
@@ -81,7 +81,7 @@ mod tests {
     fn a_thread_does_not_inherit_the_time_slices_of_its_creator() {
         let before = slice();
         serves();
-        // Older kernels tell nothing, and other policies have none.
+        // Older kernels report 0, and other policies have no slice.
         let expected = [SLICE_NS, before];
         assert!(expected.contains(&slice()));
         let inherits = std::thread::spawn(|| {
@@ -99,7 +99,7 @@ mod tests {
         let nice = std::thread::spawn(|| {
             remember();
             assert_eq!(NICE.load(Ordering::Relaxed), attributes().sched_nice);
-            // To be nicer everybody may.
+            // Every process may raise its nice value.
             NICE.fetch_add(1, Ordering::Relaxed);
             begins();
             (attributes().sched_nice, NICE.load(Ordering::Relaxed))

@@ -78,7 +78,7 @@ pub unsafe fn detach(here: &Here, slot: &Slot, start: u64) -> i64 {
     if bytes < 0 {
         return bytes;
     }
-    // Others may count who has it when we say that it is done.
+    // Others may count the attachments when the answer arrives.
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     let arguments = [start, bytes as u64, 0, flags as u64, u64::MAX, 0];
     // SAFETY: the program's own, which it gives back.

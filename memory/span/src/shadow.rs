@@ -80,8 +80,8 @@ fn make(call: &Call) -> i64 {
         // arguments are the program's.
         unsafe { calls::for_another(Here::get(), Slot::current(), *call) }
     }
-    // SAFETY: the shadow's kernel thread has attached to the slot. Where `for_another` uses the
-    // program's addresses, it holds no lock and leaves nothing to undo.
+    // SAFETY: the shadow's kernel thread has attached to the slot. While `for_another` uses the
+    // program's addresses, it holds no lock and needs no cleanup.
     unsafe { edges::guard(make, std::ptr::from_ref(call).expose_provenance()) }
 }
 

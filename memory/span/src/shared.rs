@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 /// Ranges that a table has room for, apart from each other.
 pub const RANGES_MAX: usize = 4096;
 
-/// Which mapping shows pages instead of the segment's.
+/// The mapping that shows pages instead of the segment's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Overlay {
     /// A shared mapping: other processes may write it. It stands at the origin.
@@ -32,7 +32,7 @@ struct Table {
 
 /// Shared mappings.
 static SHARED: Table = Table::new();
-/// Of these, those that this node may have copies of, since nobody writes them.
+/// Those of which this node may have copies, since no process writes them.
 static LEASED: Table = Table::new();
 /// There are shared mappings besides.
 static OTHERS: AtomicBool = AtomicBool::new(false);
@@ -83,7 +83,7 @@ impl Table {
     }
 }
 
-/// Whether the address is that of such memory.
+/// Returns true if the address belongs to such memory.
 pub fn contains(address: u64) -> bool {
     first_in(&(address..address.saturating_add(1))).is_some()
 }
@@ -93,18 +93,18 @@ pub fn first_in(range: &Range<u64>) -> Option<Range<u64>> {
     SHARED.first_in(range)
 }
 
-/// Whether a thread of another node than the origin can use what is at this address where it is.
+/// Returns true if a thread outside the origin can use the memory at this address in place.
 pub fn is_leased(address: u64) -> bool {
     LEASED.first_in(&(address..address.saturating_add(1))).is_some()
 }
 
-/// Whether there is any that may be written.
+/// Returns true if there is any writable one.
 pub fn is_there() -> bool {
     OTHERS.load(Ordering::SeqCst)
 }
 
-/// To the agent: these are all of them, in order. What is between the last of too many is taken
-/// to be such memory, too.
+/// For the agent: sets all of them, in order. If there are too many, the gaps between the last
+/// ones count as such memory, too.
 pub fn are(all: &[Range<u64>]) {
     SHARED.set(all);
     look_for_others();
@@ -131,8 +131,8 @@ fn look_for_others() {
     OTHERS.store(others, Ordering::SeqCst);
 }
 
-/// Whether any of these addresses belongs to a private file mapping and lies beyond the end of
-/// the file.
+/// Returns true if any of these addresses belongs to a private file mapping and lies beyond the
+/// end of the file.
 pub fn has_beyond(range: &Range<u64>) -> bool {
     BEYOND.first_in(range).is_some()
 }
@@ -148,7 +148,7 @@ pub mod tests {
 
     use super::*;
 
-    /// Who tests with shared mappings is alone.
+    /// Serializes tests with shared mappings.
     pub static ALONE: Mutex<()> = Mutex::new(());
 
     #[test]

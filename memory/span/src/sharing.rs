@@ -13,14 +13,14 @@ use crate::shared::{self, Overlay};
 use crate::slot::Slot;
 use crate::{migrate, names, raw};
 
-/// mmap's flags that say where.
+/// The flags of mmap that determine the address.
 const WHERE: i32 = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE | libc::MAP_32BIT;
 
 /// `nagaya_migrate` and its like.
 const MIGRATE: i64 = migrate::CALL as i64;
 
-/// Whether a thread of another node has to go to the origin for this call: code of ours that runs
-/// where the thread does must not be stopped at such memory. A thread that ends may have mutexes
+/// Returns true if a thread of another node must move to the origin for this call, since Nagaya's
+/// code on the thread's node must not stop at such memory. A thread that ends may have mutexes
 /// there.
 pub fn needs_origin(call: &Call) -> bool {
     if call.number == libc::SYS_exit as u64 && shared::is_there() {
@@ -35,8 +35,8 @@ pub fn needs_origin(call: &Call) -> bool {
     }
 }
 
-/// How many arguments, from the first on, may be addresses, of a call that is not made at the
-/// origin. Behind them stands what the program has left in registers.
+/// Returns the number of arguments, from the first on, that may be addresses, for a call that is
+/// not made at the origin. The registers behind them have unrelated values of the program.
 fn addresses(call: &Call) -> usize {
     match call.number as i64 {
         libc::SYS_sched_yield
@@ -86,10 +86,10 @@ fn addresses(call: &Call) -> usize {
     }
 }
 
-/// Whether the kernel would map a file like that: 0, or its error. Nothing has changed then.
+/// Tests whether the kernel would map a file like that: returns 0, or its error. Changes nothing.
 ///
 /// # Safety
-/// mmap's arguments, as the program gave them; at the origin.
+/// `a` must be the program's arguments of mmap; to be called at the origin.
 pub unsafe fn check(a: [u64; 6]) -> i64 {
     // SAFETY: maps nothing that stays.
     unsafe {
@@ -104,7 +104,8 @@ pub unsafe fn check(a: [u64; 6]) -> i64 {
 /// As for [`check`]. The mapping is outside the program's memory.
 unsafe fn map_anywhere(a: [u64; 6]) -> i64 {
     let flags = (a[3] as i32 & !WHERE & !libc::MAP_POPULATE & !libc::MAP_LOCKED) as u64;
-    // SAFETY: as the caller says; replaces nothing.
+    // SAFETY: `check` requires the program's arguments; without an address the call replaces
+    // nothing.
     unsafe { raw::call(libc::SYS_mmap as u64, [0, a[1], a[2], flags, a[4], a[5]]) }
 }
 
@@ -115,8 +116,8 @@ unsafe fn map_anywhere(a: [u64; 6]) -> i64 {
 pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     let ask = |request| here.table.request(slot, request);
     let (bytes, protection, flags) = (a[1], a[2] as u32, a[3] as i32);
-    // An error must leave what stands at a fixed address.
-    // SAFETY: as the caller says.
+    // After an error the mapping at a fixed address must be unchanged. SAFETY: this function
+    // requires the program's arguments, at the origin.
     let there = unsafe { map_anywhere(a) };
     if there < 0 {
         return there;
@@ -203,7 +204,7 @@ pub unsafe fn protect(a: [u64; 6]) -> i64 {
     let mut rest: Range<u64> = a[0]..end;
     while let Some(part) = shared::first_in(&rest) {
         let arguments = [part.start, part.end - part.start, a[2], 0, 0, 0];
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         let error = unsafe { raw::call(libc::SYS_mprotect as u64, arguments) };
         if error < 0 {
             return error;
@@ -213,11 +214,11 @@ pub unsafe fn protect(a: [u64; 6]) -> i64 {
     0
 }
 
-/// madvise about what children get: one of [`ADVICES`](crate::inherit::ADVICES). Of such memory the
-/// kernel has to know, too.
+/// madvise for the content in children: one of [`ADVICES`](crate::inherit::ADVICES). For such
+/// memory the kernel must know it, too.
 ///
 /// # Safety
-/// madvise's arguments, as the program gave them; at the origin.
+/// `a` must be the program's arguments of madvise; to be called at the origin.
 pub unsafe fn inherit(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     let [start, bytes, advice, ..] = a;
     if bytes == 0 {
@@ -230,7 +231,7 @@ pub unsafe fn inherit(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     let mut rest = start..start + bytes.next_multiple_of(PAGE);
     while let Some(part) = shared::first_in(&rest) {
         let arguments = [part.start, part.end - part.start, advice, 0, 0, 0];
-        // SAFETY: as the caller says.
+        // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         let error = unsafe { raw::call(libc::SYS_madvise as u64, arguments) };
         if error < 0 {
             return error;
@@ -300,7 +301,7 @@ mod tests {
         assert!(needs(libc::SYS_futex, [8, libc::FUTEX_WAIT as u64, 1, left, 0, 0]));
         assert!(!needs(libc::SYS_gettid, [left; 6]) && !needs(MIGRATE, [1, left, 0, 0, 0, 0]));
         assert!(needs(libc::SYS_clock_gettime, [0, left, 0, 0, 0, 0]));
-        // Of calls that the origin makes nobody knows which arguments they have.
+        // The arguments of calls that the origin makes are unknown.
         assert!(needs(libc::SYS_write, [1, left, 8, 0, 0, 0]));
         shared::are_leased(&[all]);
         assert!(!needs(libc::SYS_write, [1, left, 8, 0, 0, 0]));

@@ -67,8 +67,8 @@ fn handler() -> u64 {
     signalled as *const () as u64
 }
 
-/// Signals that Nagaya handles whatever the program wants: an address in a system call's arguments
-/// may be bad, which is EFAULT.
+/// Signals that Nagaya always handles: an address in a system call's arguments may be bad, which
+/// is EFAULT.
 const FAULTS: [i32; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
 /// At the origin, before the program begins: [`FAULTS`] are handled.

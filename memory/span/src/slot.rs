@@ -43,7 +43,7 @@ const ANSWERED: u32 = 3;
 pub struct Slot {
     /// Its own address: GS points here.
     itself: u64,
-    /// Where functions of the program's vDSO continue.
+    /// The code at which functions of the program's vDSO continue.
     pub clock_entry: AtomicU64,
     /// The registers with which the thread entered such a function.
     pub clock_registers: UnsafeCell<ClockRegisters>,
@@ -81,7 +81,7 @@ pub struct Slot {
     pub node: AtomicU32,
     /// The thread's ID at the origin, which the program knows.
     pub tid: AtomicI32,
-    /// Where to store a zero when the thread has exited, or 0 (CLONE_CHILD_CLEARTID).
+    /// The address of a word to clear when the thread has exited, or 0 (CLONE_CHILD_CLEARTID).
     pub clear_tid: AtomicU64,
     /// The thread's exit status.
     pub status: AtomicI32,
@@ -100,8 +100,8 @@ pub struct Slot {
 // changes are SeqCst, so the next owner sees what the last one wrote. `alternate` and
 // `clock_registers` belong to the slot's thread alone.
 unsafe impl Sync for Slot {}
-// SAFETY: `context` points into an area that `Slot::allocate_block` maps and nobody unmaps, so it
-// is valid on every thread.
+// SAFETY: `context` points into an area that `Slot::allocate_block` maps and that is never
+// unmapped, so it is valid on every thread.
 unsafe impl Send for Slot {}
 
 impl Slot {
@@ -116,7 +116,7 @@ impl Slot {
         let bytes = AREA_BYTES * SLOTS_PER_BLOCK;
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: without MAP_FIXED the call maps memory that nobody uses.
+        // SAFETY: without MAP_FIXED the call maps only unused memory.
         let areas = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
         if areas == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
@@ -280,14 +280,14 @@ impl Slot {
     /// Stores a signal in a slot that holds none.
     pub fn set_signal(&self, signal: &Signal) {
         debug_assert!(!self.has(Self::SIGNAL), "thread {} has a signal", self.index);
-        // SAFETY: the SIGNAL flag is not set, so nobody reads the cell.
+        // SAFETY: the SIGNAL flag is not set, so no thread reads the cell.
         unsafe { *self.signal.get() = *signal };
         self.flags.fetch_or(Self::SIGNAL, Ordering::SeqCst);
     }
 
     /// Returns the signal that the slot holds.
     pub fn signal(&self) -> Option<Signal> {
-        // SAFETY: while the SIGNAL flag is set, nobody writes the cell.
+        // SAFETY: while the SIGNAL flag is set, no thread writes the cell.
         self.has(Self::SIGNAL).then(|| unsafe { *self.signal.get() })
     }
 

@@ -1,7 +1,6 @@
-//! A copy of the program's memory for a child that is forked. The agent makes it, somewhere in
-//! this process; the child, which has inherited it as it inherits all private memory, puts it to
-//! where the program's memory is. So nobody needs a descriptor, and what a child writes is copied
-//! no second time.
+//! A copy of the program's memory for a forked child. The agent makes it anywhere in this process.
+//! The child inherits it as private memory, and moves it to the program's addresses. So no
+//! descriptor is needed, and the child's writes cause no second copy.
 
 use std::ops::Range;
 use std::ptr::{null_mut, with_exposed_provenance_mut};
@@ -16,8 +15,7 @@ use crate::ranges::Ranges;
 use crate::raw;
 use crate::signal::{Action, Actions};
 
-/// Where the kernel takes the heap, arguments and the like of a process to be: its `struct
-/// prctl_mm_map`.
+/// The kernel's record of a process's heap, arguments and the like: its `struct prctl_mm_map`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct MemoryMap {
@@ -27,7 +25,7 @@ pub struct MemoryMap {
     pub data: [u64; 2],
     /// The heap.
     pub heap: [u64; 2],
-    /// Where the first thread's stack begins.
+    /// The start of the first thread's stack.
     pub stack: u64,
     /// Their strings.
     pub arguments: [u64; 2],
@@ -59,37 +57,37 @@ impl MemoryMap {
     }
 }
 
-/// What the child is to do besides; said by the thread that forks.
+/// Further properties of the child, set by the forking thread.
 #[derive(Debug)]
 pub struct Child {
-    /// The slot of who forks, with the context to go on with.
+    /// The slot of the forking thread, with the context to continue with.
     pub slot: u32,
     /// clone's.
     pub flags: u64,
-    /// Where its ID goes, if the flags say so.
+    /// The address for its ID, if the flags request it.
     pub tid: u64,
-    /// What the program does about signals.
+    /// The program's signal actions.
     pub actions: Actions,
 }
 
-/// The copy: of what was used, since there may be any amount of other memory.
+/// The copy, of used pages only, since there may be any amount of other memory.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// Where it stands, and its length.
+    /// Its address and length.
     at: u64,
     bytes: u64,
     /// Of each piece the first page, where that stands, and how many there are; in order.
     pieces: Vec<(Page, u64, u64)>,
-    /// All memory of the child's own, in order, and what may be done with it: of zeros, but for
-    /// the pieces.
+    /// All private memory of the child, in order, with its protection. It is zero, except for the
+    /// pieces.
     pub parts: Vec<Part>,
-    /// What of the pieces goes where: from, to, bytes.
+    /// The moves of the pieces: from, to, bytes.
     moves: Vec<[u64; 3]>,
-    /// What the child's own children are to have as zeros, as the child does; of the parts.
+    /// The parts that the child's own children get as zeros, as the child does.
     pub wiped: Vec<Range<u64>>,
     /// As the kernel is to see it.
     pub map: MemoryMap,
-    /// Of who forks.
+    /// Of the forking thread.
     pub child: Child,
 }
 
@@ -136,20 +134,20 @@ impl Snapshot {
         Ok(Self { at, bytes, pieces, parts, moves, wiped, map, child })
     }
 
-    /// Where a page is to be copied to.
+    /// Returns the address to which a page is to be copied.
     ///
     /// # Panics
-    /// There is no room for it.
+    /// If there is no room for it.
     pub fn page(&mut self, page: Page) -> &mut [u8] {
         let behind = self.pieces.partition_point(|(first, ..)| *first <= page);
         let (first, stands, count) = self.pieces[..behind].last().expect("there is room for it");
         assert!(page - first < *count, "there is room for page {page}");
         let to = with_exposed_provenance_mut((stands + (page - first) * PAGE) as usize);
-        // SAFETY: our memory, which nobody else knows.
+        // SAFETY: the copy is private memory of this object, which has not published its address.
         unsafe { std::slice::from_raw_parts_mut(to, PAGE as usize) }
     }
 
-    /// The child has these parts, in order, and nothing else of its own.
+    /// Sets the parts of the child, in order. It has no other private memory.
     pub fn is_of(&mut self, parts: Vec<Part>) {
         let mut own = Ranges::default();
         parts.iter().for_each(|part| own.insert(part.start..part.start + part.bytes));
@@ -167,17 +165,18 @@ impl Snapshot {
         self.parts = parts;
     }
 
-    /// To the child, which has nothing there: the memory is where it belongs from now on. Whether
-    /// that could be done.
+    /// In the child, whose addresses are free there: moves the memory to its addresses. Returns
+    /// true if that succeeded.
     ///
     /// # Safety
-    /// Once, by a child that was forked, on a stack elsewhere.
+    /// To be called once, by a forked child, on a stack elsewhere.
     pub unsafe fn settle(&self) -> bool {
         const SET_MAP: u64 = 14;
         let flags = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
         let new = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
         let call = |number: i64, arguments| {
-            // SAFETY: as the caller says.
+            // SAFETY: this function requires a forked child on a stack elsewhere, so nothing uses
+            // the addresses.
             unsafe { raw::call(number as u64, arguments) }
         };
         let is_mapped = self.parts.iter().all(|part| {
@@ -228,8 +227,9 @@ impl Drop for Snapshot {
     }
 }
 
-/// Whether this kernel lets a process say where its heap is (CONFIG_CHECKPOINT_RESTORE): without
-/// it, libc in a child would take another's heap for its own.
+/// Returns true if this kernel lets a process set the addresses of its heap
+/// (CONFIG_CHECKPOINT_RESTORE). Without that, libc in a child would take another's heap for its
+/// own.
 pub fn can_be() -> bool {
     const MAP_SIZE: u64 = 15;
     let mut size = 0u32;

@@ -1,9 +1,9 @@
-//! Text that is read from the node's own file, where that has the origin's build-id, and not
-//! fetched.
+//! Text that a node reads from its own file, if that has the origin's build-id, instead of
+//! fetching it.
 //!
-//! What is read in this way is no copy that the protocol knows of. So it is there only as long
-//! as nobody can write to it: whatever is done to addresses everywhere, the origin's own threads
-//! included, ends the text there before it is done (see `agent/texts.rs`).
+//! The protocol does not know of such a copy. So it exists only as long as the text cannot be
+//! written. Any change of these addresses on all nodes, the origin's own threads included, ends
+//! the text there before the change (see `agent/texts.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -25,7 +25,7 @@ const HEAD_BYTES: usize = 64 << 10;
 /// Pages that are read at once.
 const TOGETHER: u64 = 16;
 
-/// Which file.
+/// The file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Name {
     /// Its path at the origin.
@@ -64,8 +64,8 @@ fn build_id(file: &File) -> Option<Vec<u8>> {
 struct Text {
     name: Name,
     end: Page,
-    /// Where the first page stands in the file, and how many bytes of the file there are from
-    /// there; what is behind them is zeros.
+    /// The offset of the first page in the file, and the number of the file's bytes from there;
+    /// zeros follow.
     offset: u64,
     bytes: u64,
 }
@@ -108,12 +108,12 @@ impl Texts {
         read.into_iter().collect()
     }
 
-    /// Whether the page was read here.
+    /// Returns true if the page was read here.
     pub fn has(&self, page: Page) -> bool {
         self.read.contains(&page)
     }
 
-    /// The protocol brings this page, or takes it; whether it was read here.
+    /// The protocol installs or removes this page. Returns true if it was read here.
     pub fn forget(&mut self, page: Page) -> bool {
         self.read.remove(&page)
     }

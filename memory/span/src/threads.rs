@@ -38,7 +38,7 @@ struct Arguments {
 /// As for [`calls::answer`](crate::calls::answer).
 pub unsafe fn begin(here: &Here, slot: &Slot, frame: *mut libc::ucontext_t, call: Call) -> i64 {
     let a = call.arguments;
-    // SAFETY: the frame is the kernel's, and the slot belongs to this thread, so nobody else uses
+    // SAFETY: the frame is the kernel's, and the slot belongs to this thread, so nothing else uses
     // its context. A bad address of the program is a fault in a call: EFAULT.
     unsafe {
         let wanted = match call.number as i64 {

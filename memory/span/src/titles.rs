@@ -1,5 +1,5 @@
-//! The command line of the program as `ps` and others read it in `/proc/PID/cmdline`: the kernel
-//! is told where the program's arguments are, instead of those with which this node was started.
+//! The command line of the program, as `ps` and others read it in `/proc/PID/cmdline`. The kernel
+//! gets the address of the program's arguments, instead of those with which this node was started.
 
 use crate::raw;
 use crate::snapshot::MemoryMap;
@@ -12,17 +12,17 @@ const STACK: usize = 25;
 const DATA: usize = 42;
 const ARGUMENTS: usize = 45;
 
-/// From now on the process has these arguments, each with a zero byte at its end.
+/// Sets the arguments of the process, each with a zero byte at its end.
 ///
-/// A kernel without CONFIG_CHECKPOINT_RESTORE does not let a process say that. Then `strings` are
-/// written over the arguments that there are, as far as there is room.
+/// A kernel without CONFIG_CHECKPOINT_RESTORE does not permit that. Then `strings` are written
+/// over the present arguments, as far as there is room.
 pub fn set_arguments(strings: &'static [u8]) {
     let Some(map) = current() else { return };
     let start = strings.as_ptr().expose_provenance() as u64;
     let new = MemoryMap { arguments: [start, start + strings.len() as u64], ..map };
     let arguments =
         [libc::PR_SET_MM as u64, SET_MAP, &raw const new as u64, size_of_val(&new) as u64, 0, 0];
-    // SAFETY: the kernel reads `new`; only what it says of arguments changes.
+    // SAFETY: the kernel reads `new`, which differs from the present values only in the arguments.
     if unsafe { raw::call(libc::SYS_prctl as u64, arguments) } == 0 {
         return;
     }
@@ -38,7 +38,7 @@ pub fn set_arguments(strings: &'static [u8]) {
     }
 }
 
-/// What the kernel takes the process's memory to be.
+/// The kernel's description of the process's memory.
 fn current() -> Option<MemoryMap> {
     let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
     let fields: Vec<u64> = stat

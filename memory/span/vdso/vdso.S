@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT
  *
- * What the program gets for the kernel's vDSO: an ELF image in its segment, at the same address on
- * all nodes, whose functions go on in the node's own code. That is found by GS, which points to
- * the thread's seat; how it goes on there, and why it needs the function's address (RAX), is said
- * in ../src/clocks.rs. Behind each function stands its system call, for what cannot be read so.
+ * The program's replacement for the kernel's vDSO: an ELF image in its segment, at the same
+ * address on all nodes. Its functions continue in the node's own code, which they find by
+ * GS: it points to the thread's slot. ../src/clocks.rs describes the continuation, and the
+ * use of the function's address (RAX). Behind each function is its system call, for clocks
+ * that cannot be read in this way.
  */
-#define SEAT_CLOCKS 8
+#define SLOT_CLOCKS 8
 #define CALL_OFFSET 32
 
-.macro goes_on name, number
+.macro continues name, number
 	.balign 2 * CALL_OFFSET
 	.globl __vdso_\name
 	.type __vdso_\name, @function
@@ -17,7 +18,7 @@ __vdso_\name:
 	.cfi_startproc
 	lea	1b(%rip), %rax
 	mov	$\number, %ecx
-	jmp	*%gs:SEAT_CLOCKS
+	jmp	*%gs:SLOT_CLOCKS
 	.balign CALL_OFFSET
 	mov	$\number, %eax
 	syscall
@@ -27,10 +28,10 @@ __vdso_\name:
 .endm
 
 	.text
-	goes_on gettimeofday, 96
-	goes_on time, 201
-	goes_on clock_gettime, 228
-	goes_on clock_getres, 229
-	goes_on getcpu, 309
+	continues gettimeofday, 96
+	continues time, 201
+	continues clock_gettime, 228
+	continues clock_getres, 229
+	continues getcpu, 309
 
 	.section .note.GNU-stack, "", @progbits

@@ -1,6 +1,6 @@
-//! Threads that call more than they compute go home (`--place auto`): each of their calls is made
-//! at the origin, with memory that has to come there, and their own node's processor is hardly
-//! of use to them.
+//! Threads that call more than they compute move to the origin (`--place auto`). Each of their
+//! calls is made there, with memory that has to move there, so the processor of another node has
+//! little use.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,7 +18,7 @@ struct Caller {
     spent: Spent,
 }
 
-/// What a thread has spent on a processor, and waiting for one, in ns.
+/// Time that a thread has spent on a processor, and waiting for one, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spent {
     running: u64,
@@ -30,7 +30,8 @@ pub(super) struct Spent {
 pub(super) struct Callers(HashMap<u32, Caller>);
 
 impl Callers {
-    /// A thread, which has spent so much, calls: whether it should do so at home.
+    /// Records a call of a thread with this time. Returns true if the thread should move to the
+    /// origin.
     pub fn calls(&mut self, thread: u32, now: u64, spent: impl Fn() -> Option<Spent>) -> bool {
         if let Some(caller) = self.0.get_mut(&thread) {
             caller.calls += 1;
@@ -67,7 +68,7 @@ pub(super) fn spent(tid: i32) -> Option<Spent> {
 mod tests {
     use super::*;
 
-    /// How often in 1,000 calls, a microsecond each, of which so much is spent.
+    /// Returns the number of moves in 1,000 calls of a microsecond each, with this time spent.
     fn goes_home(running: u64, waiting: u64) -> usize {
         let mut callers = Callers::default();
         let goes = |time: &u64| {

@@ -4,7 +4,7 @@ use coherence::message::NodeId;
 
 use crate::shared::Overlay;
 
-/// What is to become of pages.
+/// The new state of pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// This may be done with them.
@@ -17,7 +17,7 @@ pub enum Effect {
     Overlay(Overlay),
 }
 
-/// What a change is for.
+/// The purpose of a change.
 #[derive(Debug)]
 pub struct Request {
     pub effect: Effect,

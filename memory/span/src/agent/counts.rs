@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-/// What an agent knows of its own node's.
+/// The counters of an agent about its own node.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     /// When the next count is due, if anybody wants to know.

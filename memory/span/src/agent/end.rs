@@ -10,7 +10,7 @@ use node::flush::FLUSH;
 use super::state::Agent;
 use crate::frame::{Frame, Message};
 
-/// Time that a node waits before it exits, after it was told to.
+/// Time that a node waits before it exits, after the order to exit.
 const EXIT_DELAY: Duration = Duration::from_millis(50);
 /// Time limit for the command to report the wait status of a lost node's process.
 const STATUS_MAX: Duration = Duration::from_millis(200);
@@ -39,7 +39,7 @@ impl Agent {
     /// Ends the program, on all nodes.
     pub(super) fn end(&mut self, status: i32, line: &str) -> ! {
         if !line.is_empty() && self.origin.is_some() {
-            // If the terminal is gone, nobody reads it.
+            // If the terminal is gone, there is no reader.
             let _ = writeln!(std::io::stderr(), "nagaya: span: {line}");
         }
         if line.is_empty() {

@@ -22,7 +22,7 @@ pub struct Fork {
     pub thread: u32,
     /// As soon as that is known.
     pub snapshot: Option<Box<Snapshot>>,
-    /// Who has not said yet which pages were used; and which were.
+    /// The nodes that have not yet reported the used pages, and the reported pages.
     pub by: Vec<NodeId>,
     pub used: Ranges,
     /// Those that have not been looked at, the last first; those that are to come.

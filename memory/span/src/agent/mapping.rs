@@ -178,7 +178,8 @@ impl Agent {
         match self.changes().acknowledge(node, number) {
             Ok(Some(Next::Step(step))) => self.take_step(number, step),
             Ok(Some(Next::Finished(change))) => self.finish(change),
-            // A node that has had no thread acknowledges, too, though nobody waits for it.
+            // A node that has had no thread acknowledges, too, though the origin does not wait for
+            // it.
             Ok(None) | Err(_) => {}
         }
     }

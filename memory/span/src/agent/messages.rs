@@ -127,7 +127,7 @@ impl Agent {
         slot.node.store(self.me, Relaxed);
         slot.tid.store(tid, Relaxed);
         slot.clear_tid.store(clear_tid, Relaxed);
-        // SAFETY: the slot is vacant, so nobody uses its context and its stack; `arrived` never
+        // SAFETY: the slot is vacant, so nothing uses its context and its stack; `arrived` never
         // returns.
         let began = unsafe {
             if !Context::set(slot.context(), body) {

@@ -1,6 +1,6 @@
-//! Orders from outside: `nagaya span --move`. They come by a socket of the origin's with an
-//! abstract name, from the same user or root, whom the kernel vouches for; one datagram is an
-//! order, another the answer.
+//! Orders from outside: `nagaya span --move`. They arrive at a socket of the origin with an
+//! abstract name, from the same user or root, whose identity the kernel confirms. One datagram is
+//! an order, another the answer.
 
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -15,9 +15,9 @@ use rustix::net::{
 
 /// Bytes of an order or an answer, at most.
 const BYTES_MAX: usize = 256;
-/// How long who orders waits for an answer.
+/// Time limit for the answer to an order.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// What an answer begins with that is no error.
+/// Prefix of an answer that is not an error.
 pub const DONE: &str = "done";
 
 /// The socket of the origin that is this process.
@@ -25,7 +25,7 @@ pub fn address(process: u32) -> std::io::Result<SocketAddr> {
     SocketAddr::from_abstract_name(format!("nagaya-span-{process}"))
 }
 
-/// Where orders come.
+/// The socket that receives orders.
 pub struct Orders(OwnedFd);
 
 impl Orders {
@@ -42,13 +42,13 @@ impl Orders {
         self.0.as_fd()
     }
 
-    /// Sends an answer. If its receiver has gone, nobody needs it.
+    /// Sends an answer. If its receiver has ended, the answer is not needed.
     pub fn answer(&self, answer: &str, to: &SocketAddrAny) {
         let flags = rustix::net::SendFlags::DONTWAIT;
         let _ = sendto(&self.0, answer.as_bytes(), flags, to);
     }
 
-    /// The next, by whom, and where the answer goes.
+    /// Returns the next order, its sender, and the address of the answer.
     pub fn take(&self) -> Option<(String, u32, SocketAddrAny)> {
         let mut bytes = [0; BYTES_MAX];
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmCredentials(1))];

@@ -14,9 +14,9 @@ pub(super) struct Packer {
     pub spent: Vec<Spent>,
     /// Nodes that have been asked, and have not answered.
     pub asked: HashSet<NodeId>,
-    /// Threads that were told to go, and have not yet.
+    /// Threads that have the order to move, and have not yet moved.
     pub sent: HashSet<u32>,
-    /// The program, or who runs it, says where threads go.
+    /// The program or its user controls the placement.
     pub is_off: bool,
     pub placed: Vec<Placed>,
 }

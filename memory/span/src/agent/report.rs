@@ -13,7 +13,7 @@ use crate::addresses::PAGE;
 use crate::frame::{Frame, Message};
 use crate::report::{Area, Counts, Report, What};
 
-/// How long others may take to tell.
+/// Time limit for the reports of other nodes.
 const TELL_MAX: Duration = Duration::from_secs(2);
 
 impl Agent {
@@ -22,7 +22,7 @@ impl Agent {
         self.seen = Some(Box::new(Seen::since(self.engine.traffic)));
     }
 
-    /// What is mapped at some addresses; a stack, if it has no name.
+    /// The mapping at some addresses; a stack if it has no name.
     pub(super) fn named(&mut self, start: u64, bytes: u64, offset: u64, name: &[u8]) {
         let Some(wanted) = &mut self.wanted else { return };
         let what = match name {
@@ -42,7 +42,7 @@ impl Agent {
         }
     }
 
-    /// What this node has seen.
+    /// The observations of this node.
     pub(super) fn all_seen(&mut self) -> Counts {
         let Some(mut seen) = self.seen.take() else { return Counts::default() };
         let origin = self.origin.as_ref();
@@ -64,14 +64,14 @@ impl Agent {
         counts
     }
 
-    /// To the origin: how its own threads and those of others have done.
+    /// At the origin: the state of its own threads and those of other nodes.
     pub(super) fn send_counts(&mut self) {
         let counts = self.all_seen();
         let body = postcard::to_allocvec(&counts).unwrap_or_default();
         self.send(0, Frame::Word(Message::Counts), body);
     }
 
-    /// Gathers and writes the report, if it is wanted. Who does not tell is left out.
+    /// Collects and writes the report, if it is requested. Nodes that do not answer are omitted.
     pub(super) fn write_report(&mut self) {
         let Some(ReportFile { mut file, mut areas }) = self.wanted.take() else { return };
         let seconds = Duration::from_nanos(self.now()).as_secs_f64();

@@ -1,8 +1,8 @@
-//! What an agent sees of its node's threads and pages, for runs that are to be counted: nothing
-//! of this is kept otherwise.
+//! Observations of an agent about its node's threads and pages, for runs with a report. Other runs
+//! store nothing.
 //!
-//! Where a thread was stopped the kernel says: /proc has the instruction of a thread that waits.
-//! That is a short read, so of a page's many stops only some are looked at.
+//! The kernel provides the place of a fault: /proc has the instruction of a waiting thread. Each
+//! takes a short read, so of the many faults of a page only some are sampled.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -15,32 +15,33 @@ use crate::report::{self, Access, Counts, Thread};
 use crate::request::Request;
 use crate::request_table::RequestTable;
 
-/// Stops at a page that are all looked at; later one of so many; and different ones that are kept.
+/// Number of faults of a page that are all sampled; then one of this many; and maximum places
+/// stored.
 const ALL: u64 = 6;
 const ONE_IN: u64 = 8;
 const ACCESSES_MAX: usize = 16;
-/// Pages that a node tells of, at most; and threads that have ended.
+/// Maximum number of pages that a node reports, and of ended threads.
 const PAGES_MAX: usize = 200;
 const ENDED_MAX: usize = 4000;
 
-/// What one agent has seen.
+/// The observations of one agent.
 #[derive(Default)]
 pub struct Seen {
     threads: HashMap<u32, Thread>,
     ended: Vec<Thread>,
     pages: HashMap<Page, report::Page>,
-    /// Who is stopped at a page, and since when.
+    /// Threads that wait at a page, and since when.
     stopped: HashMap<Page, Vec<(u32, u64)>>,
     /// Seats of the kernel's threads.
     slots: HashMap<u32, u32>,
-    /// What was counted of the kernel's threads when they left; they may come back.
+    /// Counters of the kernel's threads when they left; they may return.
     counted: HashMap<i32, u64>,
     pages_in: u64,
-    /// What was sent before.
+    /// Counters that were sent before.
     before: Traffic,
 }
 
-/// Where a thread of ours is that waits.
+/// Returns the instruction of a waiting thread of this process.
 struct At {
     call: Option<u64>,
     stack_pointer: u64,
@@ -218,7 +219,7 @@ fn place(thread: u32) -> Option<At> {
     Some(At { call: u64::try_from(call).ok(), stack_pointer, code })
 }
 
-/// How long a thread of this process has had a processor.
+/// Returns the processor time of a thread of this process.
 fn running(thread: i32) -> u64 {
     /// The kernel's: of one thread, by the scheduler.
     const OF_THREAD: i32 = 4 | 2;

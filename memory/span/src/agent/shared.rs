@@ -1,9 +1,9 @@
 //! Addresses that show another mapping than the segment. All nodes know them.
 //!
 //! Shared mappings exist at the origin. A thread of another node that touches one moves there,
-//! unless nobody can write it (see [`leases`](crate::leases)). Pages of private file mappings
-//! beyond the end of the file show an empty file on every node, so the kernel raises SIGBUS there,
-//! or returns EFAULT.
+//! unless the mapping cannot be written (see [`leases`](crate::leases)). Pages of private file
+//! mappings beyond the end of the file show an empty file on every node, so the kernel raises
+//! SIGBUS there, or returns EFAULT.
 
 use std::ops::Range;
 use std::path::PathBuf;

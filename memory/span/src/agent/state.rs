@@ -24,7 +24,7 @@ use crate::report::Area;
 use crate::request_table::RequestTable;
 use crate::texts::Texts;
 
-/// The file of the report, and what is known before the program ends.
+/// The file of the report, and the data known before the program ends.
 pub struct ReportFile {
     /// The open file.
     pub file: File,

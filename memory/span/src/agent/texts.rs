@@ -1,4 +1,4 @@
-//! Which pages are text of a file: the origin tells, and other nodes read them from their own.
+//! Pages that are text of a file: the origin announces them, and other nodes read their own files.
 
 use std::fs::File;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::texts::Name;
 
 /// Of a node that is not the origin.
 impl Agent {
-    /// The origin says that pages are text.
+    /// The origin announces pages of text.
     pub(super) fn set_text(
         &mut self,
         first: Page,
@@ -46,7 +46,7 @@ impl Agent {
         }
     }
 
-    /// Brings a page that somebody wants to read, if this node has it in a file.
+    /// Installs a page for a read, if this node has it in a file.
     pub(super) fn read_text(&mut self, page: Page) -> bool {
         if self.engine.memory.access(page) > Access::None {
             // Somebody else has wanted it before; if it is not ours, the protocol knows.

@@ -14,15 +14,15 @@ use crate::request_table::THREADS_MAX;
 
 /// A stop that is shorter was for a page of this node's, in ns.
 const NEAR_NS: u64 = 5_000;
-/// What a request's way to another node and back takes, at most, in ns; and what a page takes for
-/// which several nodes stand in line.
+/// Maximum time of a request to another node and back, and of a page for which several nodes wait,
+/// in ns.
 const WAY_NS: u64 = 100_000;
 const PAGE_NS: u64 = 1_000_000;
-/// By so long a wait of its threads in this time the origin is told of it, in ns.
+/// The wait of its threads in this time from which on a node notifies the origin, in ns.
 const MUCH_NS: u64 = 10_000_000;
 const WINDOW_NS: u64 = 100_000_000;
 
-/// What a node's threads wait for.
+/// The reason of a wait.
 #[derive(Debug)]
 pub(super) struct Waits {
     /// When each thread has asked, or 0.
@@ -32,10 +32,10 @@ pub(super) struct Waits {
     pub queued: HashSet<u32>,
     /// Those at each page, and since when: the sum.
     stopped: HashMap<Page, (u32, u64)>,
-    /// How long, and how often, threads have waited for other nodes.
+    /// The time and number of the threads' waits for other nodes.
     pub waited: u64,
     pub stops: u64,
-    /// When this window began, and what had been waited then.
+    /// The start of this window, and the total wait at that time.
     window: (u64, u64),
     is_long: bool,
 }
@@ -54,7 +54,7 @@ impl Waits {
         }
     }
 
-    /// What is waited for.
+    /// The reason of the wait.
     pub fn count(&self) -> usize {
         self.requests + self.queued.len() + self.stopped.len()
     }
@@ -110,7 +110,7 @@ impl Waits {
         }
     }
 
-    /// Whether they have waited much of late: said once.
+    /// Returns true, once, if threads have waited much recently.
     pub fn take_long(&mut self) -> bool {
         std::mem::take(&mut self.is_long)
     }
