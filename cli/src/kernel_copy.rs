@@ -58,7 +58,7 @@ pub fn copy_within(pid: i32) -> std::io::Result<()> {
     let (from, mut to) = ([1u8; 8], [0u8; 8]);
     let local = libc::iovec { iov_base: to.as_mut_ptr().cast(), iov_len: 8 };
     let remote = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: 8 };
-    // SAFETY: both describe eight bytes of ours.
+    // SAFETY: both vectors describe eight local bytes.
     match unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) } {
         8 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),

@@ -1,7 +1,7 @@
-//! The command `nagaya`: one file a subcommand.
+//! The command `nagaya`: one file for each subcommand.
 //!
-//! There is no Rust runtime in front of `main`: it would ignore SIGPIPE and open missing
-//! standard descriptors, and the programs that we start inherit both.
+//! There is no Rust runtime in front of `main`. It would ignore SIGPIPE and open missing standard
+//! descriptors, and started programs would inherit both.
 #![no_main]
 
 mod bind;
@@ -35,8 +35,8 @@ use nagaya_server::Failure;
 
 /// One virtual address space for parallel programs.
 ///
-/// Programs run as tasks: processes that share one address space, each in a segment of
-/// its own. See nagaya(1).
+/// Programs run as tasks: processes that share one address space, each in its own
+/// segment. See nagaya(1).
 #[derive(Debug, Parser)]
 #[command(name = "nagaya", version, disable_help_subcommand = true)]
 struct Arguments {

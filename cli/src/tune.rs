@@ -131,7 +131,7 @@ fn report_progress(begin: Instant, end: &Receiver<()>, done: &AtomicUsize) {
     }
 }
 
-/// The first and the last core that we may run on: the sender's and the receiver's.
+/// Returns the first and the last allowed core, for the sender and the receiver.
 fn cores() -> Result<[usize; 2], Failure> {
     let set = sched_getaffinity(None)
         .map_err(|e| Failure::ours(format!("cannot read the allowed processors: {e}")))?;

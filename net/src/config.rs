@@ -47,7 +47,7 @@ impl Config {
     /// The user's, with our defaults.
     pub fn new(ucp: &'static Ucp) -> Result<Self, FabricError> {
         let mut config = std::ptr::null_mut();
-        // SAFETY: no prefix and no file; the pointer is ours.
+        // SAFETY: no prefix and no file; `config` is a local pointer.
         let status = unsafe { (ucp.ucp_config_read)(null(), null(), &mut config) };
         if status != UCS_OK {
             return Err(FabricError::Ucx {

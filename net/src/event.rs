@@ -20,8 +20,8 @@ pub struct SendId(pub(crate) u64);
 /// An event.
 #[derive(Debug)]
 pub enum Event {
-    /// A connection stands: one that we asked for, or one that the other asked for. Both
-    /// have proved that they hold the secret.
+    /// A connection is open, which either side started. Both have proved that they hold the
+    /// secret.
     Connected(Peer),
     /// A message has come. Those of one peer come in the order in which they were sent.
     Message {

@@ -43,7 +43,7 @@ pub enum Data {
     There(There),
 }
 
-/// Data that UCX has for us, to be received or refused.
+/// Data that UCX has received, to be accepted or refused.
 pub struct There {
     /// UCX's name for them.
     pub descriptor: *mut c_void,
@@ -127,7 +127,7 @@ pub extern "C" fn came(
         // SAFETY: UCX guarantees `bytes` bytes at `start` until this callback returns.
         _ => unsafe { std::slice::from_raw_parts(start.cast::<u8>(), bytes) }.to_vec(),
     };
-    // SAFETY: UCX's, while we are called.
+    // SAFETY: UCX guarantees `param` until this callback returns.
     let attr = unsafe { (*param).recv_attr };
     let header = copy(header, header_bytes);
     let announced = attr & UCP_AM_RECV_ATTR_FLAG_RNDV != 0;
@@ -153,8 +153,8 @@ pub extern "C" fn failed(failure: *mut c_void, _: *mut ucp_ep, status: ucs_statu
 
 /// A send, a flush or a close is complete.
 pub extern "C" fn complete(request: *mut c_void, status: ucs_status_t, operation: *mut c_void) {
-    // SAFETY: the operation is ours until we have noted that it is complete; its inbox lives as
-    // long as the worker.
+    // SAFETY: the operation belongs to this callback until it has recorded the completion; its
+    // inbox lives as long as the worker.
     let (inbox, key) = unsafe {
         let operation = &*operation.cast::<Operation>();
         (&*operation.inbox, operation.key)

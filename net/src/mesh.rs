@@ -114,7 +114,7 @@ impl Mesh {
         let until = Instant::now() + MEET_MAX;
         while !self.is_whole() {
             match self.hear() {
-                // Others may have found all before us.
+                // Others may have connected to all nodes earlier.
                 Some(Ok(said)) => early.push(said),
                 Some(Err(Gone::Lost(node, why))) => {
                     return Err(format!("{me} does not find {}: {why}", names[node as usize]));

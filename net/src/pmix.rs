@@ -68,7 +68,7 @@ structures! {
     }
 }
 
-/// Of the values' types, those that we use: a union in C.
+/// The used members of the union of values.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub union Data {

@@ -27,7 +27,7 @@ impl PmixClient {
     pub fn new() -> Result<Self, WireupError> {
         let pmix = Pmix::get().map_err(WireupError::Missing)?;
         let mut process = pmix_proc_t::empty();
-        // SAFETY: a structure of ours, and no settings.
+        // SAFETY: `process` is a local structure, and there are no settings.
         let status = signals::undisturbed(|| unsafe { (pmix.PMIx_Init)(&mut process, null(), 0) });
         let mut this = Self { pmix, process, size: 0, local_rank: 0, exchanges: 0 };
         if let Err(error) = this.check("reach its server", status) {
@@ -75,7 +75,7 @@ impl PmixClient {
         self.exchanges += 1;
         let bo = pmix_byte_object_t { bytes: bytes.as_ptr().cast_mut().cast(), size: bytes.len() };
         let mut value = pmix_value_t { r#type: PMIX_BYTE_OBJECT, data: Data { bo } };
-        // SAFETY: a value of ours, which PMIx copies.
+        // SAFETY: `value` is local, and PMIx copies it.
         let status = unsafe { (self.pmix.PMIx_Put)(PMIX_GLOBAL, key.as_ptr(), &mut value) };
         self.check("put bytes", status)?;
         // SAFETY: a plain call.
@@ -107,12 +107,13 @@ impl PmixClient {
         let info = pmix_info_t::of(COLLECT_DATA, PMIX_BOOL, Data { flag: collects });
         let (says, hears) = mpsc::channel::<pmix_status_t>();
         let sender = Box::into_raw(Box::new(says));
-        // SAFETY: structures of ours, which PMIx copies; all processes of the namespace; the
-        // sender is the callback's, unless there is an error.
+        // SAFETY: PMIx copies the local structures, and null means all processes of the namespace.
+        // The callback owns the sender, unless there is an error.
         let status =
             unsafe { (self.pmix.PMIx_Fence_nb)(null(), 0, &info, 1, fence_is_over, sender.cast()) };
         if status != PMIX_SUCCESS {
-            // SAFETY: ours again.
+            // SAFETY: after an error PMIx does not call the callback, so the sender is still owned
+            // here.
             drop(unsafe { Box::from_raw(sender) });
             self.check("bring all processes together", status)?;
         }
@@ -156,7 +157,7 @@ impl PmixClient {
         let process = pmix_proc_t { rank, ..self.process };
         let at = if info.is_empty() { null() } else { info.as_ptr() };
         let mut value = null_mut();
-        // SAFETY: structures of ours.
+        // SAFETY: PMIx gets local structures for the duration of the call.
         let status =
             unsafe { (self.pmix.PMIx_Get)(&process, key.as_ptr(), at, info.len(), &mut value) };
         self.check(doing, status)?;

@@ -56,7 +56,7 @@ pub enum Phase {
 pub struct Link {
     /// Their name for the connection.
     pub session: u64,
-    /// Proves us.
+    /// The token of this side's messages.
     pub ours: Token,
     /// Proves them.
     pub theirs: Token,

@@ -282,7 +282,7 @@ impl Ucp {
     /// Major and minor.
     pub fn version(&self) -> (u32, u32) {
         let [mut major, mut minor, mut release] = [0; 3];
-        // SAFETY: three numbers of ours.
+        // SAFETY: the arguments are three local numbers.
         unsafe { (self.ucp_get_version)(&mut major, &mut minor, &mut release) };
         (major, minor)
     }

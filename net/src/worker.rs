@@ -350,7 +350,7 @@ impl Drop for Worker {
         if !self.worker.is_null() {
             self.progress_until(|this| this.operations.is_empty());
         }
-        // SAFETY: made by us, destroyed once, the worker first.
+        // SAFETY: `Worker::new` created both, and they are destroyed once, the worker first.
         unsafe {
             if !self.worker.is_null() {
                 (self.ucp.ucp_worker_destroy)(self.worker);

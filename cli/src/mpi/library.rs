@@ -146,8 +146,8 @@ impl Library {
     }
 }
 
-/// The command with its launcher's directory first in PATH: Intel's is a script that looks
-/// for its other half there.
+/// Returns the command with its launcher's directory first in PATH: Intel's is a script that looks
+/// up its other half there.
 pub fn beside(launcher: &Path, mut command: Command) -> Command {
     let directory = launcher.parent().map(Path::to_path_buf).unwrap_or_default();
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -5,7 +5,7 @@ use crate::console::{Console, Stop};
 /// The variable that lists those that tasks get, with colons between them.
 pub const EXPORT: &str = "PVM_EXPORT";
 
-/// The environment of the console. It is ours, not the process's, which threads share.
+/// The environment of the console. It is separate from the process's, which all threads share.
 #[derive(Debug)]
 pub struct Environment(Vec<(String, String)>);
 

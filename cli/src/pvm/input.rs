@@ -26,7 +26,7 @@ pub const PROMPT: &str = "pvm> ";
 pub enum Event {
     /// A line.
     Line(String),
-    /// A line that cannot be one of ours: why.
+    /// A line that cannot be parsed, with the reason.
     Unreadable(&'static str),
     /// There is no more.
     End,

@@ -179,7 +179,7 @@ impl Machine {
         sent
     }
 
-    /// Kills all tasks but those like us, and deletes mailboxes that they leave.
+    /// Kills all tasks except consoles like this one, and deletes the mailboxes that they leave.
     pub fn reset(&mut self) -> Result<(), Error> {
         self.done(Request::Reset)
     }

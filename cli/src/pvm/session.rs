@@ -247,6 +247,6 @@ fn finish_jobs(console: &mut Console) -> Result<(), Stop> {
 /// As stock PVM's console, this one is not ended by Ctrl-C.
 fn ignore_interrupts(ignore: bool) {
     let action = if ignore { libc::SIG_IGN } else { libc::SIG_DFL };
-    // SAFETY: both are dispositions, no function of ours.
+    // SAFETY: both are dispositions of the kernel, not functions.
     unsafe { libc::signal(libc::SIGINT, action) };
 }

@@ -198,7 +198,7 @@ struct Words {
 /// Runs one of the machines. Its orders arrive over `control`.
 pub fn machine(control: std::io::Result<Control>) -> Result<i32, Failure> {
     let control = control.map_err(|why| Failure::ours(format!("run: no way back: {why}")));
-    // Threads of ours, and of UCX, take no signal that is for tasks.
+    // Threads of Nagaya and UCX block the signals that are for tasks.
     let given = Given::now();
     let _blocked = Signals::block().map_err(unstarted)?;
     let said = |_| Failure { message: String::new(), status: 125 };

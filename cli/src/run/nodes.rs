@@ -156,7 +156,7 @@ fn wait(signals: &Signals, children: &mut [Option<Child>], kill_on_bad_exit: boo
 
 fn signal_all(children: &mut [Option<Child>], signal: i32) {
     for child in children.iter().flatten() {
-        // SAFETY: a child that we have not waited for.
+        // SAFETY: `child` has not been waited for, so its PID is valid.
         unsafe { libc::kill(child.id().cast_signed(), signal) };
     }
 }

@@ -35,7 +35,7 @@ pub struct Options {
     #[arg(short, value_name = "N", default_value_t = 1, help_heading = TASKS,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub n: u32,
-    /// For each PLACE:TASKS pair, start TASKS tasks there, in a domain with page tables of its own
+    /// For each PLACE:TASKS pair, start TASKS tasks there, in a domain with its own page tables
     ///
     /// PLACE is a CPU list (0-1), all, node0 (a NUMA node), big, little, or cgroup=PATH. @HOST or
     /// @HOST/PLACE starts them on another machine by ssh (or NAGAYA_RSH).
@@ -64,7 +64,7 @@ pub struct Options {
     /// Read the control channel from standard input, on one of several machines
     #[arg(long, hide = true)]
     pub join: bool,
-    /// Number of nodes, each with an address space of its own; the tasks are divided among them
+    /// Number of nodes, each with its own address space; the tasks are divided among them
     #[arg(long, value_name = "K", default_value_t = 1, help_heading = NODES,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub nodes: u32,

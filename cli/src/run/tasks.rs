@@ -229,7 +229,7 @@ struct Streams {
     fds: Vec<(RawFd, RawFd)>,
     /// The task's ends, open until it has started.
     ends: Vec<OwnedFd>,
-    /// Our end of its standard input, if all tasks read ours.
+    /// This process's end of the task's standard input, if all tasks read the input.
     input: Option<File>,
     /// The threads that copy its output.
     labels: Vec<JoinHandle<()>>,
@@ -269,8 +269,8 @@ impl<'a> Tasks<'a> {
         affinities: &[Vec<u8>],
         inheritance: &Inheritance,
     ) -> Result<Vec<JoinHandle<()>>, Failure> {
-        // A task that closes its input, or a reader that closes our output, must not end us.
-        // SAFETY: signal() changes this process's disposition only; tasks have their own.
+        // A task that closes its input, or a reader that closes the output, must not end this
+        // process. SAFETY: signal() changes this process's disposition only; tasks have their own.
         unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
         // SAFETY: getsid touches no memory.
         let base = inheritance.attributes(unsafe { libc::getsid(0) }, None);

@@ -85,7 +85,7 @@ pub fn wait(server: &mut Server, options: &Options, over: Option<&Cluster>) -> i
     }
 }
 
-/// Waits until the tasks of all machines have ended, ours with this status; returns the first
+/// Waits until the tasks of all machines have ended, this one's with `status`. Returns the first
 /// failing status, or 0.
 pub fn wait_for_others(server: &mut Server, over: &Cluster, status: i32, is_far: bool) -> i32 {
     const LOOK: Duration = Duration::from_millis(500);

@@ -34,7 +34,7 @@ const ASLEEP: Duration = Duration::from_micros(300);
 /// After that the other side is not there.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The other process, which ends with us.
+/// The other process, which ends with this one.
 struct Other(Child);
 
 impl Drop for Other {

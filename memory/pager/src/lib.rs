@@ -28,7 +28,7 @@
 //!
 //! # Rules for users
 //! - The thread that resolves faults must never touch a page through the programs' view, not even
-//!   in a system call: nobody would resolve its own fault.
+//!   in a system call: no thread would resolve its fault.
 //! - A forked child has neither view.
 //! - Dropping the region unmaps it. Threads that are stopped in it get SIGSEGV.
 

@@ -225,7 +225,7 @@ fn open(stops: Stops) -> Result<OwnedFd, PagerError> {
     let device =
         rustix::fs::open("/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
             .map_err(|_| PagerError::Forbidden)?;
-    // SAFETY: takes flags and returns a new descriptor, which is ours.
+    // SAFETY: takes flags and returns a new descriptor, which this function owns.
     unsafe {
         let descriptor = ioctl::ioctl(&device, Opens { flags: flags.bits() })
             .map_err(|_| PagerError::Forbidden)?;

@@ -47,7 +47,7 @@ impl Hint {
 pub enum Refusal {
     /// They make no sense.
     Invalid,
-    /// There are none, or they are ours.
+    /// The addresses do not exist, or belong to Nagaya.
     None,
     /// Too low.
     Forbidden,

@@ -21,7 +21,7 @@ pub enum Where {
     Origin,
     /// At the origin, where it changes the memory map of all nodes.
     Memory,
-    /// By us.
+    /// By Nagaya.
     Ours,
     /// Nowhere, with this error: it cannot work over several machines.
     Refused(raw::Errno),

@@ -80,7 +80,7 @@ fn is_own(here: &Here, id: u64) -> bool {
     id as i32 as u64 == own_id() || here.table.slot_of_tid(id as i32).is_some()
 }
 
-/// Reads to a buffer of ours, and copies from there.
+/// Reads into a buffer of Nagaya, and copies from there.
 ///
 /// # Safety
 /// As for [`call`]; one of the reads.
@@ -106,7 +106,7 @@ unsafe fn read(call: Call) -> i64 {
     if bytes == 0 {
         return 0;
     }
-    // SAFETY: new memory, which is only ours: the pieces, and room for as many.
+    // SAFETY: new private memory: the pieces, and room for as many.
     unsafe {
         let at = map(bytes);
         if at < 0 {
@@ -123,7 +123,7 @@ unsafe fn read(call: Call) -> i64 {
     }
 }
 
-/// The first half of `pieces` is the program's; the second is room for ours.
+/// The first half of `pieces` is the program's; the second is room for Nagaya's.
 ///
 /// # Safety
 /// As for [`call`].
@@ -178,7 +178,7 @@ unsafe fn read_part(
 ) -> (i64, i64) {
     let (wanted, room) = lay_out(to, ours);
     let ours = &mut ours[..to.len()];
-    // SAFETY: a buffer that is only ours, in which the pieces lie.
+    // SAFETY: a private buffer that contains the pieces.
     unsafe {
         let buffer = map(room.max(PAGE));
         if buffer < 0 {
@@ -229,7 +229,7 @@ unsafe fn copy(from: &[Piece], to: &[Piece]) -> i64 {
     unsafe { raw::call(libc::SYS_process_vm_readv as u64, arguments) }
 }
 
-/// Memory of ours: its address, or an error.
+/// Maps private memory. Returns its address, or an error.
 fn map(bytes: u64) -> i64 {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as u64;
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE) as u64;

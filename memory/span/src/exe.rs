@@ -165,7 +165,7 @@ fn is_same_file(one: &[u8], other: &[u8]) -> bool {
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         let path = path.as_ptr().cast::<c_char>() as u64;
         let arguments = [path, std::ptr::from_mut(&mut stat) as u64, 0, 0, 0, 0];
-        // SAFETY: a string of ours, and room for the answer.
+        // SAFETY: a local string, and room for the answer.
         let result = unsafe { raw::call(libc::SYS_stat as u64, arguments) };
         (result == 0).then_some((stat.st_dev, stat.st_ino))
     };

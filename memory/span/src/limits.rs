@@ -172,7 +172,7 @@ fn kernel(resource: u64, new: Option<&rlimit64>) -> Option<rlimit64> {
     let mut old = rlimit64 { rlim_cur: 0, rlim_max: 0 };
     let new = new.map_or(0, |new| std::ptr::from_ref(new) as u64);
     let arguments = [0, resource, new, std::ptr::from_mut(&mut old) as u64, 0, 0];
-    // SAFETY: limits of ours.
+    // SAFETY: `old` is local, and `new` is null or a local reference.
     let result = unsafe { raw::call(libc::SYS_prlimit64 as u64, arguments) };
     (result == 0).then_some(old)
 }

@@ -162,7 +162,7 @@ unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     if bytes == 0 || bytes > i64::MAX as u64 / 2 {
         return refused(if bytes == 0 { libc::EINVAL } else { libc::ENOMEM });
     }
-    // Others may write it, or read what we write.
+    // Others may write it, or read these writes.
     if is_shared {
         // SAFETY: this function requires the program's arguments, and the kernel checks addresses.
         return unsafe { sharing::map(here, slot, a) };

@@ -58,7 +58,7 @@ pub fn name(own: &CpuSet, first: u32, count: u32) {
     let mut rank = 0;
     for (number, name) in NAMES.iter().enumerate() {
         let is_own = number < CpuSet::MAX_CPU && own.is_set(number);
-        // The kernel may let us use others later.
+        // The kernel may allow other processors later.
         let at = if is_own { rank } else { number as u32 };
         rank += u32::from(is_own);
         let named = (first + at % count.max(1)).min(PROCESSORS_MAX - 1);

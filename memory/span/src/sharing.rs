@@ -127,7 +127,8 @@ pub unsafe fn map(here: &Here, slot: &Slot, a: [u64; 6]) -> i64 {
     let lease = may_lease.then_some((a[4] as i32, a[5]));
     let start = place(here, slot, flags, a[0], bytes, lease);
     let mut result = start;
-    // SAFETY: the mapping is ours, and the addresses have just been given to this thread.
+    // SAFETY: this function created the mapping, and the addresses were just assigned to this
+    // thread.
     unsafe {
         if start >= 0 {
             let moving = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;

@@ -221,7 +221,7 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        // SAFETY: ours.
+        // SAFETY: unmaps memory that this object mapped.
         let _ =
             unsafe { munmap(with_exposed_provenance_mut(self.at as usize), self.bytes as usize) };
     }
@@ -235,7 +235,7 @@ pub fn can_be() -> bool {
     let mut size = 0u32;
     let at = std::ptr::from_mut(&mut size) as u64;
     let arguments = [libc::PR_SET_MM as u64, MAP_SIZE, at, 0, 0, 0];
-    // SAFETY: writes a number of ours.
+    // SAFETY: the kernel writes a local number.
     let result = unsafe { raw::call(libc::SYS_prctl as u64, arguments) };
     result == 0 && size as usize == size_of::<MemoryMap>()
 }

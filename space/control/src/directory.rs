@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
-/// The directory for sockets: `$XDG_RUNTIME_DIR/nagaya`, or `/tmp/nagaya-UID`; ours
-/// alone (0700), made if it does not exist.
+/// Returns the directory for sockets: `$XDG_RUNTIME_DIR/nagaya`, or `/tmp/nagaya-UID`. Only this
+/// user has access (0700). It is created if it does not exist.
 pub fn directory() -> Result<PathBuf, String> {
     let uid = rustix::process::geteuid().as_raw();
     let base = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|d| d.is_dir());

@@ -41,8 +41,8 @@ impl Drop for Hold {
 }
 
 impl ThisTask {
-    /// Holds the task by one of these words of ours. Errors: [`Attempt::Gone`] if it has ended,
-    /// [`Attempt::Busy`] if all words are in use.
+    /// Holds the task by one of these words of the calling task. Errors: [`Attempt::Gone`] if it
+    /// has ended, [`Attempt::Busy`] if all words are in use.
     #[inline]
     pub fn hold(&self, whom: Identity, words: Range<usize>) -> Result<Hold, Attempt> {
         self.hold_while(whom, words, || self.control.is_living(whom))

@@ -35,7 +35,7 @@ impl ThisTask {
     /// same address.
     pub fn for_others(&self, address: u64) -> u64 {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
-        // SAFETY: our own block; written before we began.
+        // SAFETY: the task's own block, which was filled before it started.
         let (start, end, to) =
             unsafe { ((*task).fixed_start, (*task).fixed_end, (*task).fixed_to) };
         if (start..end).contains(&address) { address - start + to } else { address }
@@ -75,7 +75,7 @@ impl ThisTask {
     /// Transfers of this task that were one copy in user space.
     pub fn copies(&self) -> u64 {
         let task = self.control.slot(self.id).task.load(Ordering::Acquire) as *const Task;
-        // SAFETY: our own block, which lives as long as we do.
+        // SAFETY: the task's own block, which lives as long as the task.
         unsafe { (*task).copies.load(Ordering::Relaxed) }
     }
 }

@@ -15,7 +15,7 @@ use object::{LittleEndian as LE, pod};
 
 use crate::error::{LoadError, LoadErrorKind};
 
-/// Most program headers that we read; the kernel's limit is 64 KiB of them.
+/// Maximum number of program headers; the kernel's limit is 64 KiB of them.
 const HEADERS_MAX: usize = 65536 / size_of::<ProgramHeader64<LE>>();
 
 /// One PT_LOAD: which part of the file goes where.

@@ -37,7 +37,7 @@ pub struct Program {
     pub executable: Executable,
     /// Its dynamic linker, if it has one.
     pub linker: Option<Executable>,
-    /// The path given to us, which becomes AT_EXECFN.
+    /// The path of the caller, which becomes AT_EXECFN.
     pub name: CString,
     /// Arguments; those of a `#!` line precede the caller's.
     pub arguments: Vec<CString>,
@@ -107,7 +107,7 @@ fn open_executable(path: &Path) -> Result<(File, u64), LoadError> {
         .map_err(|errno| fail("cannot execute", errno))?;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| match errno {
-        // Execute permission alone is enough for execve, but we must read it.
+        // Execute permission alone is enough for execve, but the loader must read the file.
         Errno::ACCESS => fail("no permission to read the program", errno),
         _ => fail("open", errno),
     })?;

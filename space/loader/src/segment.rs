@@ -160,8 +160,8 @@ pub unsafe fn load(
     let mmap_end = segment.mmap_area_end(info.stack_limit);
 
     if info.export_mapped {
-        // Peers may have written to it since the last task of this ID ended.
-        // SAFETY: the export area of a segment that is ours to fill.
+        // Peers may have written to it since the last task of this ID ended. SAFETY: `load`
+        // requires that the caller may fill the segment, whose export area is mapped.
         unsafe {
             match gate.is_shared() {
                 false => {
@@ -175,7 +175,7 @@ pub unsafe fn load(
     }
     let head = if info.export_mapped { segment.task_block() } else { segment.start() };
     let head_end = if gate.is_shared() { segment.stubs() } else { segment.memory_bitmap() };
-    // SAFETY: the head of a segment that is ours to fill.
+    // SAFETY: `load` requires that the caller may fill the segment, whose head is mapped.
     unsafe {
         map_zeros(gate, ptr::null_mut(), head, head_end - head, READ_WRITE).map_err(memory)?;
         if gate.is_shared() && !info.export_mapped {
@@ -282,8 +282,8 @@ pub unsafe fn load(
         }
         ptr::copy_nonoverlapping(bytes.as_ptr(), sp as *mut u8, bytes.len());
         (*task).start.sp = sp;
-        // Forks of others do not copy us (see the gate's family.c). Gaps in the segment
-        // make it ENOMEM, after it has been done.
+        // Forks of others do not copy this segment (see the gate's family.c). Gaps in the segment
+        // make the result ENOMEM, after the effect.
         libc::madvise(segment.start() as *mut _, segment.size() as usize, libc::MADV_DONTFORK);
     }
     Ok(task)
@@ -296,7 +296,7 @@ fn place(executable: &Executable, lowest: u64) -> u64 {
 }
 
 /// # Safety
-/// `task` is a mapped control block that only we use.
+/// `task` must be a mapped control block that nothing else uses.
 unsafe fn set_exe(task: *mut Task, path: &Path) {
     let bytes = path.as_os_str().as_bytes();
     let length = bytes.len().min(EXE_MAX - 1);
@@ -310,7 +310,7 @@ unsafe fn set_exe(task: *mut Task, path: &Path) {
 /// Takes the pages from the start of the mmap area up to `end`.
 ///
 /// # Safety
-/// `task` is filled in and only we use it; `end` lies in its mmap area.
+/// `task` must be filled in and used by nothing else; `end` must lie in its mmap area.
 unsafe fn take(task: *mut Task, start: u64, end: u64) {
     let pages = (end - start).div_ceil(PAGE_SIZE);
     for word in 0..pages.div_ceil(64) {
@@ -338,8 +338,8 @@ unsafe fn map_fixed(
     let last = || Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::NOMEM);
     let (start, size) = (executable.headers.start(), executable.headers.span());
     let fd = executable.file.as_raw_fd();
-    // SAFETY: MAP_FIXED_NOREPLACE touches nothing that exists; the rest goes on top of it, and the
-    // block is ours.
+    // SAFETY: MAP_FIXED_NOREPLACE changes no existing mapping, and the later maps replace only
+    // this one. `load` requires that nothing else uses the block.
     unsafe {
         let flags = libc::MAP_PRIVATE
             | libc::MAP_ANONYMOUS

@@ -81,7 +81,7 @@ impl Seen {
         thread.stack_pointer = at.stack_pointer;
         let (mut call, mut code) = (at.call, at.code);
         if raw::is_ours(code) {
-            // In a system call, by us for the program.
+            // In a system call that Nagaya makes for the program.
             let (number, behind) = table.slot(slot).last_call();
             (call, code) = (Some(number), behind);
         }
@@ -124,7 +124,7 @@ impl Seen {
     pub fn requested(&mut self, slot: u32, request: &Request) {
         let thread = self.threads.entry(slot).or_default();
         match request {
-            // Beyond these numbers are ours.
+            // Numbers beyond these are Nagaya's.
             Request::Call(call) if call.number <= u32::MAX.into() => {
                 match thread.calls.iter_mut().find(|it| it.0 == call.number) {
                     Some((_, times)) => *times += 1,
@@ -227,7 +227,7 @@ fn running(thread: i32) -> u64 {
         return 0;
     }
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a time of ours.
+    // SAFETY: `time` is a local variable.
     match unsafe { libc::clock_gettime((!thread) << 3 | OF_THREAD, &raw mut time) } {
         0 => time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64,
         _ => 0,

@@ -49,7 +49,7 @@ impl Agent {
     /// Installs a page for a read, if this node has it in a file.
     pub(super) fn read_text(&mut self, page: Page) -> bool {
         if self.engine.memory.access(page) > Access::None {
-            // Somebody else has wanted it before; if it is not ours, the protocol knows.
+            // Another thread wanted it before. If it was not read here, the protocol has it.
             let is_there = self.texts.has(page);
             if is_there {
                 self.resumed(page, self.now());
