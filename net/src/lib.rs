@@ -29,8 +29,8 @@
 //! and `inbox` has UCX's callbacks. `config` sets UCX's options, `sockets` adds options to its
 //! sockets, and `signals` preserves the program's signal handlers. [`launcher`] detects the
 //! launcher of the process. `pmix_client` and `pmi_client` implement [`wireup`] by PMIx and by
-//! PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text. [`ucp`] and [`pmix`] declare and load the two C
-//! libraries, by the macros of `declare`.
+//! PMI-1, whose text is [`pmi`]. [`hex`] writes bytes as text. [`ucp`] and [`pmix`] declare and
+//! load the two C libraries, by the macros of `declare`.
 //!
 //! # For users of this crate
 //! - A process that forks keeps its fabric. Its child has none, and must not drop it. Executed
