@@ -105,7 +105,7 @@ void jia_put(const void *buffer, void *address);
 void jia_lock(int lock);
 void jia_unlock(int lock);
 
-/* Waits for all tasks; then everybody sees everything. Not while holding a lock. */
+/* Waits for all tasks; then all tasks see all writes. Not while holding a lock. */
 void jia_barrier(void);
 
 /* Waits for all tasks, and makes nothing consistent. */
@@ -169,14 +169,14 @@ void jia_config(int option, int value);
 /* Of the iterations begin to end (both included), those of this task. */
 void jia_divtask(int *begin, int *end);
 
-/* With LOADBAL: all tasks tell how long they took since the last time, and the next
- * jia_divtask gives the fast ones more. */
+/* With LOADBAL: all tasks report their time since the last call, and the next jia_divtask
+ * gives the fast ones more. */
 void jia_loadcheck(void);
 
 /* Seconds since jia_init; after jia_exit, too. Before jia_init, since it was first called. */
 float jia_clock(void);
 
-/* Begin to count anew; stop, and print this node's statistics if NAGAYA_DSM_STATISTICS is
+/* Reset the counters; stop, and print this node's statistics if NAGAYA_DSM_STATISTICS is
  * set. Both return the microseconds since jia_init. */
 unsigned int jia_startstat(void);
 unsigned int jia_stopstat(void);

@@ -40,12 +40,12 @@ int nagaya_dsm_tasks(void);
 int nagaya_dsm_node(void);
 int nagaya_dsm_nodes(void);
 
-/* Bytes of a page: what is fetched, and what is written by one node or by several. Set by
- * NAGAYA_DSM_PAGE before init; 0 before init. */
+/* Returns the bytes of a page, the unit of fetches and of writes by one node or several.
+ * Set by NAGAYA_DSM_PAGE before init; 0 before init. */
 size_t nagaya_dsm_page_size(void);
 
-/* Where memory lives: blocks of so many bytes (rounded up to pages), task by task in turns
- * from `first` on. Block 0: all of it at `first`. */
+/* The homes of memory: blocks of this many bytes (rounded up to pages), task by task in
+ * turns from `first` on. Block 0: all of it at `first`. */
 struct nagaya_dsm_homes {
 	size_t   block;
 	uint32_t first;
@@ -59,8 +59,8 @@ int nagaya_dsm_acquire(uint32_t lock);
 int nagaya_dsm_release(uint32_t lock);
 int nagaya_dsm_barrier(void);
 
-/* Pages that rode along with other messages. What was predicted and sent counts where the pages
- * live, the rest where they went. */
+/* Pages that other messages carried. Predicted and sent pages count at their home, all
+ * others at their destination. */
 struct nagaya_dsm_ride_statistics {
 	uint64_t predicted; /* another node would need them next */
 	uint64_t sent;      /* of these, those that went along with a message */
@@ -69,7 +69,7 @@ struct nagaya_dsm_ride_statistics {
 	uint64_t late;      /* they came when they had been asked for */
 };
 
-/* What they ride on. */
+/* The message that carries them. */
 enum nagaya_dsm_carrier {
 	NAGAYA_DSM_PAGE_RIDES,    /* the grant of another page */
 	NAGAYA_DSM_BARRIER_RIDES, /* that of a barrier */
@@ -78,8 +78,8 @@ enum nagaya_dsm_carrier {
 	NAGAYA_DSM_PUSHES,        /* nothing: they go in a message of their own */
 };
 
-/* What this node has counted since init, or since they were last reset. Times are in
- * nanoseconds, of the agent's clock. */
+/* The counters of this node since init, or since the last reset. Times are in nanoseconds,
+ * of the agent's clock. */
 struct nagaya_dsm_statistics {
 	uint64_t read_faults;      /* pages that a task could not read */
 	uint64_t write_faults;     /* pages that a task could not write */

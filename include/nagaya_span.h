@@ -29,7 +29,7 @@ static inline int nagaya_node(void)
 	return (int)syscall(NAGAYA_SPAN_CALL, 1L);
 }
 
-/* How many nodes there are; or -1 with errno ENOSYS. */
+/* Returns the number of nodes, or -1 with errno ENOSYS. */
 static inline int nagaya_nodes(void)
 {
 	return (int)syscall(NAGAYA_SPAN_CALL, 2L);

@@ -63,7 +63,7 @@ enum {
 	PVAS_DELEGATE_MPI_TYPES
 };
 
-/* What a reduction does. */
+/* The operation of a reduction. */
 enum {
 	PVAS_DELEGATE_MPI_SUM,
 	PVAS_DELEGATE_MPI_PROD,
@@ -85,12 +85,12 @@ enum {
 /* For `from`, of a scatter for `to`, where MPI_IN_PLACE may stand. */
 #define PVAS_DELEGATE_MPI_IN_PLACE ((void *)-1)
 
-/* Where a message came from. */
+/* The source of a message. */
 struct pvas_delegate_mpi_status {
 	int source, tag;
 };
 
-/* Which call. */
+/* The call. */
 enum {
 	PVAS_DELEGATE_MPI_RANK,
 	PVAS_DELEGATE_MPI_SIZE,
@@ -127,7 +127,7 @@ static inline long pvas_delegate_mpi_call(pvas_delegatee *rank, struct pvas_dele
 	return pvas_delegate_call(rank, PVAS_DELEGATE_MPI, &call, sizeof call);
 }
 
-/* Starts the call; pvas_delegate_test and pvas_delegate_wait tell when it is done. NULL on
+/* Starts the call; pvas_delegate_test and pvas_delegate_wait report its completion. NULL on
  * error, see pvas_delegate_submit. */
 static inline pvas_delegate_request *pvas_delegate_mpi_start(pvas_delegatee *rank,
                                                              struct pvas_delegate_mpi call)
@@ -137,8 +137,8 @@ static inline pvas_delegate_request *pvas_delegate_mpi_start(pvas_delegatee *ran
 
 /* ---- calls ----------------------------------------------------------------------- */
 
-/* `communicator` is a number that the delegatee has given (pvas_delegate_mpi_add): 0 is its
- * first. Counts are those of MPI: of what goes between two ranks. */
+/* `communicator` is a number that the delegatee has assigned (pvas_delegate_mpi_add): 0 is
+ * its first. Counts are those of MPI, between two ranks. */
 
 static inline struct pvas_delegate_mpi pvas_delegate_mpi_(int what, const void *from, void *to,
                                                           int count, int type, int peer, int tag,

@@ -48,8 +48,8 @@ struct pvas_delegate_mpi_server {
 	MPI_Comm *communicators;
 	int communicator_count;
 	int tag_max;
-	/* Calls on their way: their number, and what there is room for; three arrays beside
-	 * each other, since MPI wants its requests in one. */
+	/* Calls in flight: their number, and the room for them; three adjacent arrays, since
+	 * MPI takes its requests in one. */
 	int pending, room;
 	MPI_Request *requests;
 	struct pvas_delegate_mpi_pending_ *calls;
@@ -124,7 +124,8 @@ static inline long pvas_delegate_mpi_error_(int code)
 	}
 }
 
-/* Whether MPI may read so many bytes there, and write so many here. What is in place is none. */
+/* Checks that MPI may read this many bytes there, and write this many here. MPI_IN_PLACE
+ * needs none. */
 static inline long pvas_delegate_mpi_reach_(const struct pvas_delegate_job *job, const void *from,
                                             size_t reads, const void *to, size_t writes)
 {
@@ -162,7 +163,7 @@ static inline long pvas_delegate_mpi_begin_(struct pvas_delegate_mpi_server *ser
 	int by_peer = call->peer < 0 || call->peer >= ranks;
 	int is_root = call->peer == rank;
 
-	/* What it reads and writes. */
+	/* The bytes to read and to write. */
 	reads = writes = bytes;
 	switch (call->what) {
 	case PVAS_DELEGATE_MPI_SEND:
@@ -282,7 +283,7 @@ static inline long pvas_delegate_mpi_begin_(struct pvas_delegate_mpi_server *ser
 	return pvas_delegate_mpi_error_(code);
 }
 
-/* What the requester gets of a call that MPI has done, with this error. */
+/* The requester's result of a call that MPI has completed with this error. */
 static inline long pvas_delegate_mpi_result_(const struct pvas_delegate_job *job, int code,
                                              MPI_Status *status)
 {
@@ -331,7 +332,7 @@ static inline int pvas_delegate_mpi_grow_(struct pvas_delegate_mpi_server *serve
 	return 0;
 }
 
-/* Asks MPI to cancel a receive that nobody wants any more. MPI still has to end it. */
+/* Asks MPI to cancel a receive that is not wanted any more. MPI still has to complete it. */
 static inline void pvas_delegate_mpi_cancel_(struct pvas_delegate_mpi_server *server, int index)
 {
 	struct pvas_delegate_mpi_pending_ *call = &server->calls[index];
@@ -348,7 +349,7 @@ static inline void pvas_delegate_mpi_cancel_(struct pvas_delegate_mpi_server *se
  * long pvas_delegate_serve may wait before this is called again, in milliseconds. */
 static inline int pvas_delegate_mpi_progress(struct pvas_delegate_mpi_server *server)
 {
-	/* What MPI has taken from a sender it may not have sent yet. */
+	/* MPI may not yet have sent data that it has taken from a sender. */
 	enum { LATER_TURNS = 256, LATER_MS = 10, LOOKS = 16 };
 	int count = 0, left = 0;
 	if (!server->pending) {
@@ -364,7 +365,7 @@ static inline int pvas_delegate_mpi_progress(struct pvas_delegate_mpi_server *se
 	if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS)
 		count = 0;
 	if (count <= 0) {
-		/* One a turn is looked at; who polls in vain lets others have the processor. */
+		/* Checks one request each turn; a poll in vain yields the processor. */
 		pvas_delegate_mpi_cancel_(server, (int)(server->turn++ % (unsigned)server->pending));
 		if (server->turn % 16 == 0)
 			sched_yield();

@@ -28,7 +28,7 @@ typedef __s64 xpmem_segid_t;
 /* Names an access permit in the task that got it; positive. */
 typedef __s64 xpmem_apid_t;
 
-/* What xpmem_attach attaches. */
+/* The memory for xpmem_attach. */
 struct xpmem_addr {
 	xpmem_apid_t apid; /* permit to the segment */
 	off_t offset;      /* from the segment's start, in bytes */
@@ -53,7 +53,7 @@ enum {
 /* 0x00026005: the interface of XPMEM 2.6.5. */
 int xpmem_version(void);
 
-/* Whether the other calls can work: 0, or -1 with ENOENT. Need not be called. */
+/* Returns 0 if the other calls can work, or -1 with ENOENT. Need not be called. */
 int xpmem_init(void);
 
 /* Makes `size` bytes at `vaddr` known, both multiples of the page size; returns the

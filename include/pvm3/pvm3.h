@@ -238,14 +238,14 @@ int pvm_unexport(char *name);
 /* ---- The virtual machine */
 
 int pvm_config(int *nhost, int *narch, struct pvmhostinfo **hosts);
-/* How many were added or deleted; `infos` has a tid or a code each. */
+/* Returns the number of added or deleted hosts; `infos` has a tid or a code for each. */
 int pvm_addhosts(char **hosts, int nhost, int *infos);
 int pvm_delhosts(char **hosts, int nhost, int *infos);
 /* PvmOk if the host is there. */
 int pvm_mstat(char *host);
 /* The data representation of hosts of this architecture. */
 int pvm_archcode(char *arch);
-/* A host's clock, and what it is ahead of ours. */
+/* A host's clock, and its difference to this host's. */
 int pvm_hostsync(int host, struct timeval *clock, struct timeval *delta);
 int pvm_halt(void);
 int pvm_start_pvmd(int argc, char **argv, int block);
@@ -266,7 +266,7 @@ int pvm_getfds(int **fds);
 
 /* Prints what the last error was, to standard error, or standard output if that is closed. */
 int pvm_perror(char *message);
-/* What the last error was. */
+/* Returns the text of the last error. */
 char *pvm_strerror(void);
 
 /* ---- Buffers */
@@ -339,12 +339,12 @@ int pvm_precv(int tid, int tag, void *items, int count, int type, int *from_tid,
 int (*pvm_recvf(int (*match)(int bufid, int tid, int tag)))(int bufid, int tid, int tag);
 
 /* ---- Message handlers: called for messages from `src` with `tag` in `ctx`, each -1 for
- * any, whenever the library looks for messages */
+ * any, whenever the library checks for messages */
 
 int pvm_addmhf(int src, int tag, int ctx, int (*handler)(int bufid));
 int pvm_delmhf(int handler);
 
-/* ---- Contexts: a receive finds messages of its own context only */
+/* ---- Contexts: a receive matches messages of the task's current context only */
 
 int pvm_newcontext(void);
 /* Returns the context before. */
@@ -390,8 +390,8 @@ void PvmMin(int *type, void *x, void *y, int *count, int *info);
 void PvmSum(int *type, void *x, void *y, int *count, int *info);
 void PvmProduct(int *type, void *x, void *y, int *count, int *info);
 
-/* ---- Plug-ins: the caller takes over a part of the daemon's work. It is told by messages
- * of pvmproto.h. */
+/* ---- Plug-ins: the caller takes over a part of the daemon's work. The daemon sends it
+ * messages of pvmproto.h. */
 
 /* Starts daemons. */
 int pvm_reg_hoster(void);

@@ -324,7 +324,7 @@ typedef char Pvmtmask[TEV_MASK_LENGTH];
 		(mask)[TEV_MASK_LENGTH - 1] = 0; \
 	}
 
-/* A tracer, and what it wants. */
+/* A tracer, and its requested events. */
 struct Pvmtracer {
 	int trctid; /* who gets trace events, in which context, with which tag */
 	int trcctx;
@@ -337,7 +337,8 @@ struct Pvmtracer {
 	Pvmtmask tmask;
 };
 
-/* Which events the task (PvmTaskSelf) or its children to come (PvmTaskChild) report. */
+/* Returns the events that the task (PvmTaskSelf) or its future children (PvmTaskChild)
+ * report. */
 int pvm_gettmask(int who, Pvmtmask mask);
 int pvm_settmask(int who, Pvmtmask mask);
 
