@@ -82,7 +82,7 @@ int pvas_create(void);
 int pvas_create_attr(const struct pvas_space_attr *attr);
 
 /* Removes a space. Tasks that still run are killed (SIGKILL) and their memory is
- * returned, which the call waits for; they remain children of the caller, who may still
+ * returned, which the call waits for; they remain children of the caller, which may still
  * wait for them. A process that ends without this call leaves its tasks running, as
  * other children (see PVAS_SPAWN_PDEATHSIG).
  * Errors: EBADF (no such space), EPERM (the caller did not create it). */
@@ -91,10 +91,10 @@ int pvas_destroy(int pvd);
 /* ---- domains ------------------------------------------------------------------ */
 
 /* Makes a *domain* of the IDs first .. first+count-1, which no task has had yet: their
- * tasks have page tables of their own, apart from those of the owner's domain (0) and of
+ * tasks have their own page tables, separate from those of the owner's domain (0) and of
  * others, and run on these processors (`cpus` as for sched_setaffinity(2); NULL: on the
- * owner's). All segments lie at the same addresses in all domains, and a page of another
- * domain's is mapped when it is first touched (Shimada et al., Multiple PVAS). Returns the
+ * owner's). All segments have the same addresses in all domains, and a page of another
+ * domain is mapped at its first access (Shimada et al., Multiple PVAS). Returns the
  * domain's number, 1 or greater. pvas_spawn starts tasks in it, by their IDs; pvas_fork
  * cannot. The caller gets one child more, which keeps the domain: it ends in pvas_destroy,
  * which also waits for it.
@@ -113,9 +113,9 @@ int pvas_domain_of(int pvd, int pvid);
  * parent and 0 to the child. Until it calls pvas_execve (or execve, or _exit) the
  * child borrows the parent's memory and stack, and the calling thread of the parent
  * waits, as with vfork(2): it may set up descriptors, directory, umask and the like,
- * and must not return from the function that called pvas_fork. Where the child calls
+ * and must not return from the function that called pvas_fork. If the child calls
  * execve instead, it becomes an ordinary process and the ID is free again. An ID is also
- * free as soon as waitpid has told of its task's end, unless another task still works for
+ * free as soon as waitpid has reported its task's end, unless another task still works for
  * that one (see pvas_delegate.h).
  * Errors: EBADF, EINVAL (ID out of range; PVAS_ANY_ID is for pvas_spawn), EBUSY (ID
  * taken), EAGAIN (no more processes), EMFILE (RLIMIT_NOFILE of the caller is not above
@@ -161,19 +161,19 @@ struct pvas_spawn_attr {
 #define PVAS_SPAWN_ID        (1u << 6)
 
 /* pvas_fork and pvas_execve in one call. `pvid` may be PVAS_ANY_ID. `attr` may be
- * NULL. A relative `path` starts at the caller's working directory. What no attribute
- * sets, the task inherits: also the signal mask of the calling thread and the umask.
+ * NULL. A relative `path` starts at the caller's working directory. The task inherits
+ * all that no attribute sets: also the signal mask of the calling thread and the umask.
  * Returns the PID once the program has been loaded.
- * Errors: those of pvas_fork, pvas_execve, and of what the attributes ask for; EAGAIN
- * also where PVAS_ANY_ID finds no free ID; EFAULT (path, or a pointer that `fields`
+ * Errors: those of pvas_fork, pvas_execve, and of the attributes' calls; EAGAIN
+ * also if PVAS_ANY_ID finds no free ID; EFAULT (path, or a pointer that `fields`
  * names, is NULL); EINVAL also for an unknown field and a bad segment_size; ESRCH (the
  * new process was killed before its program started). */
 pid_t pvas_spawn(int pvd, int pvid, const char *path, char *const argv[],
                  char *const envp[], const struct pvas_spawn_attr *attr);
 
-/* ---- who and where ------------------------------------------------------------ */
+/* ---- identity and addresses --------------------------------------------------- */
 
-/* What a space is like. Addresses are the same for everyone in it. */
+/* The properties of a space. Addresses are the same for all tasks in it. */
 struct pvas_space_info {
 	uint64_t  fields;       /* out: which members this library filled */
 	uintptr_t base;         /* segment 0 begins here */
@@ -199,8 +199,8 @@ int pvas_getspace(int pvd, struct pvas_space_info *info);
  * lives on another machine). */
 pid_t pvas_getpid(int pvd, int pvid);
 
-/* ID of the living task with this PID. Which ID PVAS_ANY_ID gave is known for certain by
- * PVAS_SPAWN_ID only: a short task may have ended.
+/* ID of the living task with this PID. Only PVAS_SPAWN_ID returns the ID
+ * of PVAS_ANY_ID for certain: a short task may have ended.
  * Errors: as pvas_ntasks, EINVAL (no possible PID), ESRCH (no task of the space has it). */
 int pvas_id_of_pid(int pvd, pid_t pid);
 
@@ -211,7 +211,7 @@ void *pvas_segment(int pvd, int pvid);
 /* The export area of `pvid` (the same address as its segment): its first
  * PVAS_EXPORT_USER bytes are for the program. From the first start of a task with this
  * ID until pvas_destroy it stays readable and writable; the end of a task zeroes it.
- * What others write to it after that, the next task with this ID finds.
+ * Later writes of others are visible to the next task with this ID.
  * Errors: as pvas_segment, ESRCH (no task has ever had this ID). */
 void *pvas_export_area(int pvd, int pvid);
 
@@ -221,8 +221,8 @@ int pvas_id_of(int pvd, const void *addr);
 /* ---- finding each other's memory ------------------------------------------------ */
 
 /* Publishes `size` bytes at `addr` under `name` in the calling task's export area, and
- * wakes those who wait for it. An existing name is replaced. A release operation: who
- * imports the name sees what the task wrote before.
+ * wakes the tasks that wait for it. An existing name is replaced. A release operation: a
+ * task that imports the name sees all earlier writes.
  * Errors: ESRCH (the caller is no task), EFAULT (name is NULL), EINVAL (name empty),
  * ENAMETOOLONG, ENOSPC. */
 int pvas_export(const char *name, const void *addr, size_t size);
@@ -242,8 +242,8 @@ int pvas_import(int pvd, int pvid, const char *name, void **addr, size_t *size,
 
 /* ---- errors --------------------------------------------------------------------- */
 
-/* The reason for the calling thread's last error, in one line: what, where, and what to
- * do. Never NULL; valid until the thread's next call into this library. The child of
+/* The reason for the calling thread's last error, in one line: the failure, its place, and the
+ * remedy. Never NULL; valid until the thread's next call into this library. The child of
  * pvas_fork runs as the parent's thread: its last error becomes the parent's. */
 const char *pvas_error(void);
 
