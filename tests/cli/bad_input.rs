@@ -1,5 +1,5 @@
-//! What cannot be run gets one line that says what, and what to do; never a crash, and never a
-//! trace in the space.
+//! A program that cannot be run gets one line with the reason and the remedy; never a crash, and
+//! never a trace in the space.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -108,8 +108,8 @@ fn truncated_and_mangled_programs_are_refused() {
         let program = changed(&dir, "short", |bytes| bytes.truncate(length));
         refused(&program, 126, &["short"]);
     }
-    // Fields of the ELF header and of the first program headers: nonsense of many kinds ends in
-    // a refusal or in the program's own end, never in ours.
+    // Invalid fields of the ELF header and of the first program headers end in a refusal or in the
+    // program's own end, never in a crash of nagaya.
     let seed = nagaya_tests::seed();
     let mut state = seed;
     let mut random = move || {
@@ -217,7 +217,7 @@ fn a_segment_that_is_too_small_says_so() {
     let small = nagaya("run").args(["--segment-size", "64M"]).arg(&program).run();
     small.refused(126, &["big_bss", "segment"]);
     nagaya("run").args(["--segment-size", "512M"]).arg(&program).run().prints("x\n");
-    // A program that allocates too much is told ENOMEM, and lives.
+    // A program that allocates too much gets ENOMEM, and lives.
     let program = program::c("exhaust_memory.c");
     nagaya("run")
         .args(["-n", "3", "--segment-size", "512M"])
@@ -257,7 +257,7 @@ fn huge_arguments_and_environments_arrive_or_are_refused() {
     let many = vec![argument.as_str(); 15];
     task("sh").args(["-c", "echo $# ${#1}", "sh"]).args(&many).run().prints("15 100000\n");
     task("sh").args(["-c", "echo ${#BIG}"]).env("BIG", &argument).run().prints("100000\n");
-    // What nagaya itself was given, exec's limit allowed; a job sends it to the server.
+    // The arguments of nagaya itself, within exec's limit; a job sends them to the server.
     nagaya("exec")
         .args(["--job", &job(), "sh", "-c", "echo $# ${#1}", "sh"])
         .args(&many)

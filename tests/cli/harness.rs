@@ -1,4 +1,4 @@
-//! What the other tests rely on: commands start in a known state, however the tests were started.
+//! The basis of the other tests: commands start in a known state, however the tests were started.
 
 use nagaya_tests::{Cmd, proc_status};
 

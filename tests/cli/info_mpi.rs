@@ -51,7 +51,7 @@ fn no(output: &Output, words: &[&str]) {
     }
 }
 
-/// What `--try` measured for the largest messages, in percent.
+/// Returns the result of `--try` for the largest messages, in percent.
 #[track_caller]
 fn tried(output: &Output) -> u32 {
     let last = output.stdout.lines().rfind(|line| line.starts_with("trial=")).expect("a trial");
@@ -120,7 +120,7 @@ fn a_setting_that_switches_single_copy_off_is_named() {
         no(&output, &[name.trim_start_matches("OMPI_MCA_")]);
         assert_eq!(tried(&output), 0, "{output}");
     }
-    // What does no harm.
+    // Settings without an effect.
     yes(&info(mpich()).env("UCX_TLS", "self,sm,tcp").run(), "MPICH", "cma");
     yes(&info(openmpi()).env("OMPI_MCA_btl", "vader,self").run(), "Open MPI", "vader");
 }

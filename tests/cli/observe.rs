@@ -26,7 +26,7 @@ fn ps_lists_the_tasks_of_jobs() {
         assert_eq!(task.job, job);
         assert!(is_alive(task.pid), "{task:?}");
         assert!(["S", "R"].contains(&task.state.as_str()), "{task:?}");
-        // Its own memory, not everybody's.
+        // The task's own memory, not that of all tasks.
         assert!((50 << 20..80 << 20).contains(&task.rss), "{task:?}");
         assert!(task.command.ends_with("/nested_sleep"), "{task:?}");
     }

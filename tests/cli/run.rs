@@ -1,4 +1,4 @@
-//! `nagaya run`: how many tasks, with what, where; whose status counts; what signals do.
+//! `nagaya run`: number and environment of tasks, exit statuses, and signals.
 
 use std::time::{Duration, Instant};
 
@@ -176,7 +176,7 @@ fn the_others_go_on_when_one_fails_unless_told_otherwise() {
         let script = "[ $NAGAYA_TASK_ID = 1 ] && exit 7; exec sleep 60";
         nagaya("run").args(["-n", "3", option, "sh", "-c", script]).run().ends_with(7);
         assert!(start.elapsed() < Duration::from_secs(20));
-        // A task of its own, not a program that it execed.
+        // A separate task, not a program that it executed.
         let script = "[ $NAGAYA_TASK_ID = 1 ] && exit 7; while :; do read -t 1 x </dev/zero; done";
         nagaya("run").args(["-n", "3", option, "bash", "-c", script]).run().ends_with(7);
         assert!(start.elapsed() < Duration::from_secs(40));

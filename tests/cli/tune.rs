@@ -1,4 +1,4 @@
-//! `nagaya tune`: what it measures is kept, and is what spaces then copy by.
+//! `nagaya tune`: its measurement is stored, and spaces copy by it.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn a_plan_is_measured_kept_and_used() {
     let file = dir.join("nagaya/copy");
     assert_eq!(copies_by(&dir), format!("copy={plan} (measured, {})", file.display()));
 
-    // Another processor's section stays, ours is replaced, and what is there is used.
+    // Another processor's section stays, this one's is replaced, and the result is used.
     let text = std::fs::read_to_string(&file).expect("the plan");
     let ours = text.lines().find(|l| l.starts_with("processor ")).expect("a section");
     let shared = format!("processor Other 1.2.3\n0 stream\n{ours}\n0 string\n4096 vector\n");

@@ -1,6 +1,6 @@
 //! Shared memory under launchers that speak PMI-1 (MPICH's and Intel MPI's): jobs are formed, on
-//! one node and across two. Where they cannot be, one line says so and the launcher's status is not
-//! zero.
+//! one node and across two. If they cannot be, one line reports it and the launcher's status is
+//! not zero.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use nagaya_tests::program::c_with_libraries;
 use nagaya_tests::{Cmd, Output, is_alive, kill, nagaya, skip, tool, wait_until};
 use rustix::process::Signal;
 
-/// What a job of these tests may take.
+/// Time limit of a job.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Until all tasks have ended when one is lost, or never came.
 const LOST_MAX: Duration = Duration::from_secs(30);

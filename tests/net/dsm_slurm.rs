@@ -7,7 +7,7 @@ use nagaya_tests::slurm::Slurm;
 use nagaya_tests::{Cmd, is_alive, kill, nagaya, nagaya_path, wait_until};
 use rustix::process::Signal;
 
-/// How long anything may take.
+/// Time limit of each step.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Until all tasks have ended when one is lost, or never came.
 const LOST_MAX: Duration = Duration::from_secs(20);

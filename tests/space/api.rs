@@ -3,7 +3,7 @@
 
 use nagaya_tests::{Cmd, Output, WorkDir, program};
 
-/// Runs one case of `programs/api.c` in a directory of its own.
+/// Runs one case of `programs/api.c` in a separate directory.
 #[track_caller]
 fn holds(case: &str) -> Output {
     let dir = WorkDir::new();

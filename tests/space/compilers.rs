@@ -67,7 +67,7 @@ fn the_linker_and_the_assembler_run_as_tasks_where_they_are_pie() {
     assert!(dir.join("a.so").exists());
 }
 
-/// Whether an ELF file is of type `ET_DYN`.
+/// Returns true if an ELF file is of type `ET_DYN`.
 fn is_pie(path: &std::path::Path) -> bool {
     std::fs::read(path).is_ok_and(|bytes| bytes.get(16) == Some(&3))
 }

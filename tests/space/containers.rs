@@ -1,5 +1,5 @@
-//! What containers and hardened systems change: namespaces made by an ordinary user, PID
-//! namespaces, `/proc` that hides others or is not there, Yama, closed or full `/tmp`.
+//! Properties of containers and hardened systems: namespaces made by an ordinary user, PID
+//! namespaces, `/proc` that hides others or is missing, Yama, closed or full `/tmp`.
 //!
 //! Each is made in private namespaces, so nothing changes for the rest of the machine.
 
@@ -18,7 +18,7 @@ fn inside(flags: &[&str], script: &str, command: Cmd) -> Cmd {
     Cmd::new("unshare").args(flags).args(["--fork", "sh", "-c", &script, "sh"]).command(command)
 }
 
-/// Whether such namespaces can be made here; says so if not.
+/// Returns true if such namespaces can be made here; otherwise reports the skip.
 fn possible(flags: &[&str], script: &str) -> bool {
     let possible = inside(flags, script, Cmd::new("true")).run().status.success();
     if !possible {
@@ -27,8 +27,8 @@ fn possible(flags: &[&str], script: &str) -> bool {
     possible
 }
 
-/// An ordinary user's own namespaces, in which it is root, has a network of its own and
-/// another `/proc` and `/tmp`, as rootless container runtimes make them.
+/// An ordinary user's own namespaces, in which it is root, with a separate network, `/proc` and
+/// `/tmp`, as rootless container runtimes make them.
 const ROOTLESS: &[&str] = &["--user", "--map-root-user", "--mount", "--pid", "--net"];
 const ROOTLESS_SCRIPT: &str = "mount -t proc proc /proc\nmount -t tmpfs tmpfs /run\n\
      export XDG_RUNTIME_DIR=/run OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n\
@@ -111,7 +111,7 @@ fn jobs_of_another_pid_namespace_are_seen_and_left_alone() {
         .run()
         .refused(125, &["no such task"]);
     inside(flags, mount, nagaya("gdb").arg(&job)).run().refused(125, &["PID namespace"]);
-    // Its tasks could not be ours, nor ours its: another job, whatever its name.
+    // Tasks inside and outside cannot be in one job: it is another job, whatever its name.
     inside(flags, mount, exec(&job, "echo").arg("apart")).run().prints("apart\n");
     assert_eq!(ps(|command| command.args(["--job", &job])).len(), 1);
 }
@@ -213,7 +213,7 @@ fn where_no_socket_can_be_made_one_line_says_so() {
         let output = inside(flags, &closed, refused).run();
         output.refused(125, &["/tmp/nagaya-", "Read-only", "XDG_RUNTIME_DIR"]);
     }
-    // Where there is another directory, /tmp is not needed.
+    // If there is another directory, /tmp is not needed.
     let open = format!("{closed}\nmount -t tmpfs tmpfs /run\nexport XDG_RUNTIME_DIR=/run");
     for subcommand in ["run", "exec"] {
         inside(flags, &open, elsewhere(subcommand).args(["echo", "ran"])).run().prints("ran\n");

@@ -1,5 +1,4 @@
-//! Domains: tasks with page tables of their own in one space. The cases are in
-//! `programs/domains.c`.
+//! Domains: tasks with separate page tables in one space. The cases are in `programs/domains.c`.
 
 use std::time::Duration;
 
@@ -134,7 +133,7 @@ fn an_invalid_domain_is_refused() {
     nagaya("run").args(["--domains", "0:1", "-n", "2", "true"]).run().refused(125, &["-n"]);
 }
 
-/// Runs a case of `programs/delegate.c`, each of whose three tasks has a domain of its own.
+/// Runs a case of `programs/delegate.c`, each of whose three tasks has its own domain.
 #[track_caller]
 fn delegates(case: &str) {
     let program = program::c_with_libraries("delegate.c", &["pvas_delegate", "pvas"]);

@@ -1,5 +1,5 @@
-//! Programs that are linked to fixed addresses, as Debian's python3 and most that RHEL's compilers
-//! make: each is a task with page tables of its own.
+//! Programs that are linked to fixed addresses, such as Debian's python3 and most output of RHEL's
+//! compilers: each is a task with its own page tables.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -144,7 +144,7 @@ fn later_starts_have_a_space_of_their_own() {
         assert_eq!(nagaya_tests::tasks_of(&job).len(), 2, "{job}");
     }
     exec(&job, PYTHON).args(["-c", "print(7)"]).run().prints("7\n");
-    // What is wrong otherwise is said once.
+    // Other errors are reported once.
     exec(&job, fixed("print_task.c", &["pvas"]).with_extension("c"))
         .run()
         .refused(127, &["print_task.c"]);

@@ -1,6 +1,6 @@
-//! `nagaya exec` passes on everything that a process inherits. The program `inherited` prints
-//! it all; what it prints as a task must be what it prints as an ordinary process started in
-//! the same way.
+//! `nagaya exec` passes on everything that a process inherits. The program `inherited` prints it
+//! all. Its output as a task must equal its output as an ordinary process that was started in the
+//! same way.
 
 use std::path::{Path, PathBuf};
 
@@ -79,7 +79,7 @@ fn descriptors_at_their_odd_numbers() {
     for number in [3, 5, 9, 17, 200] {
         assert!(as_task.stdout.contains(&format!("\ndescriptor {number}: ")), "{as_task}");
     }
-    // A pipe and a socket come through, too: what is written there arrives.
+    // A pipe and a socket are inherited, too: written data arrive.
     let script = "exec 41> >(cat); cat=$!; \"$@\"; exec 41>&-; wait $cat";
     let writes = |inner: Cmd| Cmd::new("bash").args(["-c", script, "bash"]).command(inner);
     let inner = exec(&job(), "bash").args(["-c", "echo through the pipe >&41"]);
@@ -178,7 +178,7 @@ fn group_session_user_capabilities_and_the_rest() {
 
 #[test]
 fn a_stub_in_a_group_of_its_own_has_its_task_there() {
-    // Signals to the group reach the task: what job control lives on.
+    // Signals to the group reach the task, as job control requires.
     let mut running = exec(&job(), "sh")
         .args(["-c", "trap 'echo caught; exit 9' USR1; echo up; while :; do sleep 0.05; done"])
         .spawn();

@@ -56,8 +56,8 @@ fn address_space() {
         let ran = |mib: u64| {
             let limit = format!("--as={}", mib << 20);
             let output = limited(&limit, command()).run();
-            // There may be just enough for all but the program's own libraries, or ours: then
-            // the dynamic linker says so.
+            // The memory may suffice for all but the libraries of the program or Nagaya: then the
+            // dynamic linker reports it.
             let linker = "error while loading shared libraries";
             if output.code() == 127 && output.stderr.contains(linker)
                 || cannot_be_loaded(&limit, &output)
@@ -128,7 +128,7 @@ fn shared_memory_needs_some_open_files() {
 
 #[test]
 fn shared_memory_needs_some_addresses() {
-    // The limit holds for the one who runs it, too.
+    // The limit applies to the runner, too.
     let ran = |mib: u64| shares_or_says_why(&format!("--as={}", mib << 20), "memory");
     let first = (40..240).step_by(10).find(|&mib| ran(mib)).expect("240 MiB are enough");
     assert!(first > 50, "{first} MiB");

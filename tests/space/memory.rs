@@ -1,5 +1,5 @@
-//! A task's memory lies in its own segment, whoever asks for it and how, and stays what it was
-//! while other tasks do the same.
+//! A task's memory lies in its own segment, for all kinds of requests, and stays unchanged while
+//! other tasks do the same.
 
 use nagaya_tests::{Cmd, Output, nagaya, program, seed, tasks};
 

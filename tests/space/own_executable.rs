@@ -50,6 +50,6 @@ fn ordinary_tools_see_their_own_executable() {
 
 #[test]
 fn the_task_bears_its_programs_name() {
-    // What ps, top and pgrep show.
+    // The output of ps, top and pgrep.
     same_as_plain(&["cat", "/proc/self/comm"]);
 }

@@ -1,6 +1,6 @@
-//! What POSIX promises a process holds for a task: threads, signals, stacks, children, shared
-//! memory. Each case runs as an ordinary process first (so that the case itself is known to be
-//! right), then as three tasks at once.
+//! The guarantees of POSIX hold for a task: threads, signals, stacks, children, shared memory.
+//! Each case runs as an ordinary process first (which checks the case itself), then as three tasks
+//! at once.
 
 use nagaya_tests::{Cmd, nagaya, program, tasks};
 

@@ -1,5 +1,5 @@
-//! Ranks that a launcher starts in containers of their own: they share a space where the kernel
-//! allows it, and are told apart in one line where it does not.
+//! Ranks that a launcher starts in separate containers. They share a space if the kernel allows
+//! it, and otherwise one line reports the difference.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn unshare(flags: &[&str], command: Cmd) -> Cmd {
     Cmd::new("unshare").args(flags).command(command)
 }
 
-/// Whether such namespaces can be made here; says so if not.
+/// Returns true if such namespaces can be made here; otherwise reports the skip.
 fn possible(command: Cmd) -> bool {
     let possible = command.run().status.success();
     if !possible {
@@ -40,8 +40,8 @@ fn warnings(output: &Output) -> Vec<&str> {
     lines.filter(|line| !line.contains(": task ")).collect()
 }
 
-/// Runs three ranks in namespaces of their own, and asserts that they have spaces of their own
-/// and that one line says so, with `words`.
+/// Runs three ranks in separate namespaces, and asserts that they have separate spaces and that
+/// one line with `words` reports it.
 #[track_caller]
 fn are_apart(mpi: Mpi, under: impl Fn(Cmd) -> Cmd, nagaya: &Path, flags: &[&str], words: &[&str]) {
     let dir = WorkDir::short();

@@ -1,5 +1,5 @@
-//! Files that several tasks map at one address outside their segments: each gets what it asked
-//! for, and what nobody uses any more is unmapped.
+//! Files that several tasks map at one address outside their segments: each gets the requested
+//! mapping, and unused ones are unmapped.
 
 use nagaya_tests::{Cmd, WorkDir, program, tasks};
 

@@ -1,13 +1,13 @@
-//! Under a seccomp filter, as container runtimes set them: what the kernel denies to an MPI
-//! (`process_vm_readv`, `kcmp`) it does not need in a space, and its large messages are
-//! single copies all the same.
+//! Seccomp filters like those of container runtimes. A space does not need the calls that the
+//! kernel denies to an MPI (`process_vm_readv`, `kcmp`), and its large messages are still single
+//! copies.
 
 use std::path::Path;
 
 use nagaya_tests::program::c;
 use nagaya_tests::{Cmd, WorkDir, messages, mpi, nagaya, task};
 
-/// What the profiles of container runtimes deny: all of them the first three, unless the
+/// Calls that the profiles of container runtimes deny: all profiles the first three, unless the
 /// container may trace; older ones the calls that they did not know.
 const NO_CMA: &[&str] = &["process_vm_readv=EPERM", "process_vm_writev=EPERM", "kcmp=EPERM"];
 const OLD_RUNTIME: &[&str] = &[

@@ -326,7 +326,7 @@ fn another_user_is_kept_out() {
     let program = program::c_pvas("print_task.c");
     let mut mine = exec(&job, &program).arg("stay").spawn();
     let owner = mine.wait_for_lines(1)[0].split("owner ").nth(1).map(str::to_owned);
-    // The same job name, as nobody: another directory, another space.
+    // The same job name for the user nobody: another directory, another space.
     let as_nobody = |command: Cmd| {
         let options = ["--reuid", "65534", "--regid", "65534", "--clear-groups"];
         Cmd::new("setpriv").args(options).command(command).env_remove("XDG_RUNTIME_DIR")
@@ -400,7 +400,7 @@ fn a_program_that_cannot_be_a_task_falls_back_on_request() {
     let by_variable =
         nagaya("exec").args(["--job", &job()]).arg(&plain).env("NAGAYA_FALLBACK", "1").run();
     by_variable.prints(&wanted);
-    // What does not exist does not run either way.
+    // A program that does not exist fails in both ways.
     let missing = nagaya("exec").args(["--fallback", "/nonexistent/program"]).run();
     assert_eq!(missing.code(), 127, "{missing}");
 }
@@ -430,7 +430,7 @@ fn the_segment_size_holds_for_the_job() {
 
 #[test]
 fn a_task_may_start_nagaya_itself() {
-    // In a script, say; the inner one is a job of its own.
+    // For example in a script; the inner one is a separate job.
     let nagaya = nagaya_tests::nagaya_path();
     let script = "\"$0\" run -n 2 echo inner; \"$0\" exec --job \"$1\" echo executed";
     let output = exec(&job(), "bash").args(["-c", script]).arg(&nagaya).arg(job()).run();

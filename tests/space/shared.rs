@@ -1,6 +1,6 @@
-//! Segments of shared memory (`PVAS_SHARED=1`), which other address spaces can map too. For its
-//! task such memory is private memory: the cases of `programs/shared.c` say what that means, and
-//! others' programs run there as they do elsewhere. Each runs as an ordinary process first.
+//! Segments of shared memory (`PVAS_SHARED=1`), which other address spaces can map, too. For its
+//! task such memory is private memory. The cases of `programs/shared.c` define this, and other
+//! programs run there as they do elsewhere. Each runs as an ordinary process first.
 
 use nagaya_tests::{Cmd, nagaya, program, seed, tasks};
 
@@ -67,7 +67,7 @@ fn the_end_of_a_task_gives_its_memory_back() {
     shared(Cmd::new(program).arg("the_end_of_a_task_gives_back")).run().ok();
 }
 
-/// Cases of other tests' programs that use memory in ways of their own.
+/// Cases of other tests' programs with special uses of memory.
 #[test]
 fn other_programs_run_as_they_do_in_private_memory() {
     let posix = program::c("posix.c");

@@ -12,7 +12,7 @@ use nagaya_tests::{
 };
 use rustix::process::Signal;
 
-/// One program under `nagaya exec` or a launcher, and what it prints when left alone.
+/// One program under `nagaya exec` or a launcher, and its output when undisturbed.
 struct Work {
     running: Running,
     job: String,
@@ -59,7 +59,7 @@ impl Chaos {
             ),
         };
         let running = command.env("XDG_RUNTIME_DIR", self.runtime.path()).spawn();
-        // `run` and `mpirun` have spaces of their own.
+        // `run` and `mpirun` have separate spaces.
         let job = if kind < 6 { job } else { String::new() };
         self.works.push(Work { running, job, prints, disturbed: false });
     }
@@ -96,7 +96,7 @@ impl Chaos {
                 let job = self.works[victim].job.clone();
                 let task = self.tasks().into_iter().find(|task| !job.is_empty() && task.job == job);
                 let server = task.and_then(|task| proc_status(task.pid, "PPid")?.parse().ok());
-                // What starts right now may meet the dying server, too.
+                // Jobs that start right now may meet the dying server, too.
                 for work in self.works.iter_mut().filter(|work| work.job == job) {
                     work.disturbed = true;
                 }
@@ -108,7 +108,7 @@ impl Chaos {
                 }
             }
             5 => {
-                // Stopped and continued: nobody's work suffers.
+                // Stopped and continued: no job is affected.
                 let pid = self.works[victim].running.pid();
                 kill(pid, Signal::STOP);
                 std::thread::sleep(Duration::from_millis(30));

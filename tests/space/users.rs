@@ -1,5 +1,5 @@
-//! Nagaya needs no privileges; and users who run jobs at the same time do not meet, whatever
-//! their jobs are called.
+//! Nagaya needs no privileges, and users who run jobs at the same time do not interfere, whatever
+//! the names of their jobs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -136,8 +136,8 @@ fn another_users_sockets_are_out_of_reach() {
         intrude(attempt).run().refused(125, &["nagaya", "Permission denied"]);
     }
 
-    // Also where the first has opened the way for everybody: nobody takes a directory that
-    // is not his own, and the server talks to nobody else.
+    // Also if the first user has opened the directory for all: no user accepts another's
+    // directory, and the server refuses other users.
     for path in [directory.clone(), directory.join("nagaya")] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("chmod");
     }

@@ -1,5 +1,5 @@
-//! Running a command: with a time limit, in a process group of its own, its output captured
-//! in files (a pipe that some forgotten grandchild holds open would keep us waiting).
+//! Runs a command with a time limit, in its own process group. Files capture its output: a pipe
+//! that a forgotten grandchild holds open would block the test.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -64,10 +64,10 @@ impl Cmd {
         self
     }
 
-    /// Runs it in a session of its own: for launchers whose ranks yield while they wait. The
-    /// kernel shares the processors among sessions (CONFIG_SCHED_AUTOGROUP); in one with all
-    /// other tests such ranks would at times let Linux 6.18 run nobody else for up to a minute,
-    /// their launcher's daemons among them.
+    /// Runs it in its own session, for launchers whose ranks yield while they wait. The kernel
+    /// shares the processors among sessions (CONFIG_SCHED_AUTOGROUP). In one session with all
+    /// other tests, Linux 6.18 would sometimes run only such ranks for up to a minute, and not
+    /// their launcher's daemons.
     #[must_use]
     pub fn own_session(mut self) -> Self {
         self.own_session = true;
@@ -95,7 +95,7 @@ impl Cmd {
         self
     }
 
-    /// What standard input holds.
+    /// Sets the content of standard input.
     #[must_use]
     pub fn stdin(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.stdin = bytes.as_ref().to_owned();
@@ -192,11 +192,11 @@ impl Cmd {
     }
 }
 
-/// Gives every signal its default action and blocks none, whatever the process that runs the tests
-/// was started with: a shell's background job ignores SIGINT and SIGQUIT, nohup's SIGHUP.
+/// Gives every signal its default action and blocks none. The process that runs the tests may
+/// differ: a shell's background job ignores SIGINT and SIGQUIT, nohup's SIGHUP.
 fn default_signals() {
     // SAFETY: the numbers are signals, for which the default action needs no handler; the mask is
-    // one of ours. KILL and STOP fail, as they must.
+    // local. KILL and STOP fail, as they must.
     unsafe {
         for signal in 1..=libc::SIGRTMAX() {
             libc::signal(signal, libc::SIG_DFL);
@@ -234,22 +234,22 @@ impl Running {
         let _ = rustix::process::kill_process_group(group, signal);
     }
 
-    /// What it has printed so far.
+    /// Returns the standard output so far.
     pub fn stdout(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.paths[1]).unwrap_or_default()).into_owned()
     }
 
-    /// What it has written to standard error so far.
+    /// Returns the standard error so far.
     pub fn stderr(&self) -> String {
         String::from_utf8_lossy(&fs::read(&self.paths[2]).unwrap_or_default()).into_owned()
     }
 
-    /// Whether it still runs.
+    /// Returns true if it still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("wait for a child").is_none()
     }
 
-    /// Whether its time is over.
+    /// Returns true if its time limit is over.
     pub fn is_overdue(&self) -> bool {
         Instant::now() > self.deadline
     }
@@ -331,16 +331,16 @@ impl Drop for Running {
     }
 }
 
-/// How a command ended and what it printed.
+/// The end and the output of a command.
 #[derive(Clone, Debug)]
 pub struct Output {
     /// The command line.
     pub command: String,
     /// Its exit status.
     pub status: ExitStatus,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: String,
-    /// What it wrote to standard error.
+    /// Its standard error.
     pub stderr: String,
 }
 

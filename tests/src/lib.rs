@@ -108,14 +108,14 @@ pub fn wait_until(what: &str, limit: Duration, mut condition: impl FnMut() -> bo
 pub fn tool(name: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
-        // Administrators' tools, such as setcap, are not in everybody's PATH.
+        // Administrators' tools, such as setcap, may be missing in PATH.
         .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/sbin")])
         .map(|dir| dir.join(name))
         .find(|candidate| candidate.is_file())
         .unwrap_or_else(|| panic!("`{name}` is not installed: run scripts/deps"))
 }
 
-/// What `nagaya ps --parsable` says about one task.
+/// The data of `nagaya ps --parsable` about one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     /// The job's name.

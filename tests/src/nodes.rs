@@ -1,5 +1,5 @@
-//! Some nodes on one machine: network namespaces that virtual Ethernet devices connect, each with
-//! its host name, `/dev/shm` and runtime directory of its own. A launcher reaches them through a
+//! Several nodes on one machine: network namespaces connected by virtual Ethernet devices, each
+//! with its own host name, `/dev/shm` and runtime directory. A launcher reaches them through a
 //! script that takes ssh's arguments.
 
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Cmd, Running, Task, WorkDir, nagaya, ps, runtime_dir, tool, wait_until};
 
-/// What the nodes are called, for launchers and by themselves.
+/// The names of the nodes, for launchers and in the nodes.
 pub const NAMES: [&str; 4] = ["node1", "node2", "node3", "node4"];
 
-/// Until all is over after something is lost: what the fabric takes, on a busy machine.
+/// Time limit for the end after a loss: that of the fabric, on a busy machine.
 pub const END_MAX: Duration = Duration::from_secs(30);
 
 /// The nodes. Dropped, they are gone.
@@ -57,7 +57,7 @@ impl Drop for Nodes {
     }
 }
 
-/// What of a machine's the nodes share, besides the processor.
+/// The parts of a machine that the nodes share, besides the processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shares {
     /// Files only.
@@ -103,7 +103,7 @@ impl Nodes {
         let ip = |node: usize, args: &[&str]| nodes.on(node, Cmd::new(tool("ip")).args(args));
         let pid = |node: usize| nodes.holders[node].pid().to_string();
         let add = |args: &[&str]| ip(0, &[&["link", "add"], args].concat()).run().ok();
-        // Each node's device is eth0: UCX looks for it in the machine's /sys.
+        // Each node's device is eth0, which UCX finds in the machine's /sys.
         match count {
             2 => drop(add(&["eth0", "type", "veth", "peer", "name", "eth0", "netns", &pid(1)])),
             _ => {
@@ -120,8 +120,8 @@ impl Nodes {
             ip(node, &["addr", "add", &address, "dev", "eth0"]).run().ok();
             ip(node, &["link", "set", "eth0", "up"]).run().ok();
         }
-        // The kernel says so some time later. Intel MPI, which looks before, may crash (without
-        // us: 3 times of 38).
+        // The kernel reports this some time later. Intel MPI, which checks before, may crash
+        // (without Nagaya: 3 times of 38).
         for node in 0..count {
             wait_until("the nodes are connected", Duration::from_secs(60), || {
                 ip(node, &["link", "show", "eth0"]).run().ok().contains("state UP")
@@ -140,7 +140,7 @@ impl Nodes {
         self.dir.path()
     }
 
-    /// How many there are.
+    /// Returns the number of nodes.
     pub fn count(&self) -> usize {
         self.holders.len()
     }
@@ -178,7 +178,7 @@ impl Nodes {
         let table = self.on(node, Cmd::new("cat").arg("/proc/net/dev")).run().ok();
         let line =
             table.lines().find_map(|line| line.trim().strip_prefix(device)?.strip_prefix(':'));
-        // The ninth number: eight are of what was received.
+        // The ninth number: the first eight count received data.
         let sent = line.and_then(|line| line.split_whitespace().nth(8)?.parse().ok());
         sent.unwrap_or_else(|| panic!("no {device} in {table}"))
     }
@@ -188,15 +188,15 @@ impl Nodes {
         self.on(node, Cmd::new(tool("ip")).args(["link", "set", "eth0", "down"])).run().ok();
     }
 
-    /// The command, on a node. What launchers keep under their host's name in a directory for
-    /// all is apart: other tests' nodes have the same names.
+    /// Returns the command on a node. Launchers keep files under their host's name in a common
+    /// directory. Here it is separate, since nodes of other tests have the same names.
     pub fn on(&self, node: usize, command: Cmd) -> Cmd {
         let pid = self.holders[node].pid().to_string();
         let nsenter = Cmd::new(tool("nsenter")).args(["-t", &pid, "-m", "-u", "-n", "--"]);
         nsenter.command(command).env("TMPDIR", self.dir())
     }
 
-    /// What `nagaya ps` lists there.
+    /// Returns the list of `nagaya ps` there.
     #[track_caller]
     pub fn tasks(&self, node: usize) -> Vec<Task> {
         ps(|_| self.on(node, nagaya("ps").arg("--parsable")))

@@ -1,7 +1,7 @@
 //! Compiles the programs of `tests/programs/`, once for each source and set of flags.
 //!
-//! What a build depends on is hashed into its directory's name, so nothing is ever stale,
-//! and a lock file keeps test executables that run at once from disturbing each other.
+//! The name of a build's directory contains a hash of its inputs, so no build is stale. A lock
+//! file separates test executables that run at once.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, File};
@@ -46,7 +46,7 @@ pub fn c_with_libraries(source: &str, names: &[&str]) -> PathBuf {
     build("gcc", source, &all)
 }
 
-/// What a compiler needs to know of these libraries of Nagaya's.
+/// Returns the compiler flags for these libraries of Nagaya.
 pub fn library_flags(names: &[&str]) -> Vec<String> {
     let libraries = libraries();
     let mut flags = vec![
@@ -67,8 +67,8 @@ pub fn c_pvm(source: &str, flags: &[&str]) -> PathBuf {
     build("gcc", source, &all)
 }
 
-/// A directory in which Nagaya's libraries have the names that linker and dynamic linker
-/// look for; cargo gives them only the first.
+/// Returns a directory in which Nagaya's libraries have the names for the linker and the dynamic
+/// linker; cargo gives them only the first.
 pub fn libraries() -> PathBuf {
     let libraries =
         ["pvas", "pvas_delegate", "xpmem", "jia", "memop"].map(|name| (name, library(name)));
@@ -127,7 +127,7 @@ pub fn build(compiler: &str, source: &str, flags: &[&str]) -> PathBuf {
     })
 }
 
-/// What a build depends on.
+/// Returns a hash of the inputs of a build.
 fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     let read =
         |path: &Path| fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -158,8 +158,8 @@ fn key(compiler: &str, source: &Path, flags: &[&str]) -> u64 {
     hasher.finish()
 }
 
-/// Makes a file or directory with `make`, unless that has been done: by this test, another,
-/// or an earlier run. `key` says what it depends on.
+/// Makes a file or directory with `make`, unless this test, another, or an earlier run has made
+/// it. `key` contains its inputs.
 pub fn made_once(name: &str, key: &impl std::hash::Hash, make: impl FnOnce(&Path)) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     key.hash(&mut hasher);

@@ -1,7 +1,7 @@
-//! Virtual machines of PVM for tests: stock PVM's, the oracle, and ours.
+//! Virtual machines of PVM for tests: stock PVM's, the oracle, and Nagaya's.
 //!
-//! Each has a directory and a name of its own, so that many run at once on one computer.
-//! Their hosts are addresses of the loopback network.
+//! Each has its own directory and name, so that many run at once on one computer. Their hosts are
+//! addresses of the loopback network.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use rustix::process::Signal;
 use crate::program::{made_once, pvm_libraries};
 use crate::{Cmd, Running, WorkDir, wait_until};
 
-/// Where Debian has PVM.
+/// The directory of Debian's PVM.
 const STOCK_ROOT: &str = "/usr/lib/pvm3";
-/// How long a daemon may take to end after `halt`.
+/// Time limit for a daemon to end after `halt`.
 const HALT_MAX: Duration = Duration::from_secs(3);
 
 /// The addresses that hosts have, the first one first.
@@ -77,7 +77,8 @@ impl Machine {
     #[track_caller]
     fn start(kind: Kind, daemon: Cmd, programs: &[&Path]) -> Self {
         let work = WorkDir::short();
-        // What stands for ssh. The other hosts are here, too, so their daemons must not meet.
+        // The replacement of ssh. The other hosts are on this machine, too, so their daemons must
+        // not meet.
         let rsh = "#!/bin/sh\ncase $1 in 127.*) ;; *) echo \"$1: no such host\" >&2; exit 255;; esac\n\
                    for name in PVM_TMP XDG_RUNTIME_DIR; do\n\
                    eval \"dir=\\$$name/$1\"\nmkdir -p $dir\nchmod 700 $dir\nexport $name=$dir\ndone\n\
@@ -126,7 +127,7 @@ impl Machine {
         self.daemon.signal(Signal::KILL);
     }
 
-    /// KiB of memory of its own that the first host's daemon has had at most.
+    /// Returns the maximum private memory of the first host's daemon, in KiB.
     pub fn memory_max_kib(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.daemon.pid()));
         let status = status.expect("it runs");
@@ -135,7 +136,7 @@ impl Machine {
         number.and_then(|number| number.parse().ok()).expect("a number of KiB")
     }
 
-    /// What daemon and tasks have logged.
+    /// Returns the log of daemon and tasks.
     pub fn log(&self) -> String {
         let all = Cmd::new("sh").args(["-c", "cat pvml.* */pvml.* */*/pvml.*"]).dir(self.dir());
         all.run().stdout

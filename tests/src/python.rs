@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use crate::program::{build, made_once};
 use crate::{Cmd, task};
 
-/// The distribution's own interpreter: its pip and its `libpython3` belong together, whatever
-/// else stands first in PATH.
+/// The distribution's own interpreter: its pip and its `libpython3` belong together, whatever PATH
+/// contains.
 const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 /// A `python3` that is PIE.

@@ -1,5 +1,5 @@
-//! A cluster of Slurm's on this machine, for tests of srun. Its daemons run as this user, with
-//! all their files in a directory of their own.
+//! A Slurm cluster on this machine, for tests of srun. Its daemons run as this user, with all
+//! their files in a separate directory.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::{Cmd, Running, WorkDir, tool, wait_until};
 
-/// How long its daemons may take to start, or to end.
+/// Time limit for the start and the end of its daemons.
 const LIMIT: Duration = crate::TIME_LIMIT;
 
 /// A cluster. Dropped, it is gone.

@@ -9,7 +9,7 @@ use crate::{Cmd, WorkDir, nagaya, scratch_dir, tool};
 /// For a run, on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(200);
 
-/// A program on so many nodes of this machine, on all of which its threads stay.
+/// A program on this many nodes of this machine, whose threads stay on all of them.
 pub fn span(nodes: usize, program: impl AsRef<Path>) -> Cmd {
     let span = nagaya("span").args(["--place", "spread", "--nodes", &nodes.to_string()]);
     span.arg(program.as_ref()).time_limit(LIMIT)
@@ -28,7 +28,7 @@ pub fn program(name: &str, flags: &[&str]) -> PathBuf {
     c_with(&format!("span/{name}.c"), &all)
 }
 
-/// A program for Python, whose threads add up so many numbers each, and what it prints.
+/// Returns a Python program whose threads each add up this many numbers, and its output.
 pub fn python_threads(work: &WorkDir, numbers: u64) -> (PathBuf, String) {
     let script = format!(
         "import threading\n\
@@ -44,7 +44,7 @@ pub fn python_threads(work: &WorkDir, numbers: u64) -> (PathBuf, String) {
     (work.write("work.py", script), format!("{sums:?}\n"))
 }
 
-/// How the Go linker makes a program: static, position-independent, or with C's library.
+/// The Go linker's modes: static, position-independent, or with C's library.
 pub const GO_BUILDS: [(&str, &str, &str); 3] =
     [("static", "0", "exe"), ("pie", "0", "pie"), ("cgo", "1", "exe")];
 

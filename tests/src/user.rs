@@ -1,5 +1,5 @@
-//! Ordinary users: commands without privileges, with a home and a runtime directory of
-//! their own. They need not be in the user database.
+//! Ordinary users: commands without privileges, with their own home and runtime directory. They
+//! need not be in the user database.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -8,16 +8,16 @@ use std::path::{Path, PathBuf};
 use crate::directories::unique;
 use crate::{Cmd, WorkDir, nagaya_path};
 
-/// A user. What it is to run must be brought to it: the build directory may be closed.
+/// A user. Its programs must be copied to it: the build directory may be closed.
 pub struct User {
     uid: u32,
     dir: WorkDir,
-    /// Whether it is the user who runs the tests.
+    /// True if it is the user who runs the tests.
     is_us: bool,
 }
 
 impl User {
-    /// An ordinary user: a new one if we are root, else the one that we are.
+    /// Returns an ordinary user: a new one for root, otherwise the present one.
     pub fn ordinary() -> Self {
         let us = rustix::process::geteuid().as_raw();
         if us == 0 {
@@ -26,7 +26,7 @@ impl User {
         Self::with(us, true)
     }
 
-    /// A user who is nobody else on this machine; `None` if we are not root.
+    /// Returns a new user of this machine, or `None` if the test does not run as root.
     pub fn another() -> Option<Self> {
         let number = std::process::id() % 100_000 * 16 + u32::try_from(unique() % 16).ok()?;
         rustix::process::geteuid().is_root().then(|| Self::with(100_000 + number, false))

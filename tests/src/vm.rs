@@ -1,6 +1,6 @@
-//! A virtual machine beside a [node](crate::nodes): QEMU without hardware's help, so that it runs
-//! everywhere. Its root is the machine's, to read only, its network the nodes', and a file of the
-//! node's is memory of its own, too, as the DAX device `/dev/dax0.0`.
+//! A virtual machine beside a [node](crate::nodes): QEMU without hardware support, so that it runs
+//! everywhere. Its root is the machine's, read-only. Its network is the nodes'. A file of the node
+//! is also its memory, as the DAX device `/dev/dax0.0`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::nodes::Nodes;
 use crate::{Cmd, Running, scratch_dir, tool};
 
-/// What launchers call it.
+/// Its name for launchers.
 pub const NAME: &str = "vm";
 const ADDRESS: &str = "10.250.0.9";
 
@@ -43,7 +43,7 @@ exec chroot /root /bin/sh -c '
 	XDG_RUNTIME_DIR=/run exec python3 SERVER'
 "#;
 
-/// Runs, for who connects, what the first line says.
+/// Runs the first line from each client as a command.
 const SERVER: &str = r#"
 import socketserver, subprocess
 class Handler(socketserver.BaseRequestHandler):
@@ -81,8 +81,8 @@ os._exit(0)' "$*"
 "#;
 
 impl VirtualMachine {
-    /// Begins one that the nodes, three or more, see, with this file as memory. Error: what
-    /// the machine lacks for it.
+    /// Starts a virtual machine that the nodes, three or more, can reach, with this file as
+    /// memory. Error: the missing requirement of the machine.
     pub fn new(nodes: &Nodes, memory: &Path) -> Result<Self, String> {
         let vm = scratch_dir().ancestors().nth(2).expect("the target directory").join("vm");
         let kernel = vm.join("vmlinuz");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::command::Cmd;
 use crate::directories::{scratch_dir, unique};
 
-/// A directory of its own for one test, removed at the end.
+/// A directory for one test, removed at the end.
 pub struct WorkDir(PathBuf);
 
 impl WorkDir {

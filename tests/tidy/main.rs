@@ -14,7 +14,7 @@ mod sources;
 /// Compares the exceptions that a check found with the listed ones.
 ///
 /// # Panics
-/// With one line for each difference, which tells what to do.
+/// With one line for each difference, with the remedy.
 fn assert_only(found: &[String], listed: &[&str], rule: &str) {
     let mut differences = Vec::new();
     for new in found.iter().filter(|new| !listed.contains(&new.as_str())) {

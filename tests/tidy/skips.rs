@@ -17,7 +17,7 @@ fn tests_report_by_the_crate_skip_that_they_did_not_run() {
             }
         }
     }
-    // The crate itself, and this file, which names what it looks for.
+    // The crate itself, and this file, which contains the searched names.
     let own = ["tests/skip/", "tests/tidy/skips.rs:"];
     found.retain(|place| !own.iter().any(|it| place.starts_with(it)));
     found.dedup();

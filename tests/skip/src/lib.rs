@@ -1,8 +1,7 @@
-//! How tests report that they did not run, for the tests of all crates.
+//! Reports tests that did not run, for the tests of all crates.
 //!
-//! `NAGAYA_TESTS_NO_SKIP=1` turns what this kernel or this user does not permit into a failure, and
-//! accepts only that the machine lacks a device or a program. `NAGAYA_TESTS_NO_SKIP=all` turns that
-//! into a failure, too.
+//! With `NAGAYA_TESTS_NO_SKIP=1` a test fails if this kernel or this user lacks a permission; only
+//! a missing device or program is accepted. With `NAGAYA_TESTS_NO_SKIP=all` those fail, too.
 
 use std::io::Write as _;
 
@@ -40,7 +39,7 @@ fn report(reason: &str) {
 mod tests {
     use std::process::{Command, Output};
 
-    /// Runs one of the cases below in a process of its own, with this value of the variable.
+    /// Runs one of the cases below in a separate process, with this value of the variable.
     fn case(name: &str, value: Option<&str>) -> Output {
         let mut command = Command::new(std::env::current_exe().expect("this test"));
         command.args(["--ignored", "--exact", &format!("tests::{name}")]);
