@@ -1,7 +1,7 @@
-//! A space over several machines, which are network namespaces here with nothing in common but
-//! files. The cases are in `programs/cluster.c`; what else a user sees is here: output, statuses,
-//! signals, and that nothing is left when a task or a machine is lost. Some have memory in common:
-//! a file, or that of a virtual machine.
+//! A space over several machines. They are network namespaces here that share only files. The
+//! cases are in `programs/cluster.c`. This file tests the user's view: output, statuses, signals,
+//! and that nothing remains when a task or a machine is lost. Some machines share memory: a file,
+//! or that of a virtual machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -72,7 +72,7 @@ const POOLED: [&str; 12] = [
     "streams",
 ];
 
-/// Where machines have memory in common, all is as where they have none.
+/// Machines that share memory behave as those that do not.
 #[test]
 fn machines_that_share_memory_are_one_space() {
     let domains = ["all:2,@node2:2", "all:1,@node2:1,@node3/0:2,@node4:1"];
@@ -81,7 +81,7 @@ fn machines_that_share_memory_are_one_space() {
     pooled_cases("delegate.c", ["all:1,@node2:2", "all:2,@node2:1"], &["calls", "later"]);
 }
 
-/// A virtual machine's memory begins behind where ours begins, and has no holes.
+/// A virtual machine's memory begins behind the start of this machine's, and has no holes.
 #[test]
 fn a_virtual_machine_and_its_host_are_one_space() {
     let Some(nodes) = machines(3) else { return };
@@ -360,7 +360,7 @@ fn signals_reach_all_tasks() {
     }
 }
 
-/// Whoever is killed in whatever instant, tasks or machines: the job ends, and nothing is left.
+/// If any task or machine is killed, at any instant, the job ends and nothing remains.
 #[test]
 fn a_death_at_any_instant_ends_the_job() {
     let mut random = seed();

@@ -1,5 +1,5 @@
-//! Software distributed shared memory (libjia) as programs use it: processes under launchers,
-//! whose results are known; what makes no sense; and nodes that are lost.
+//! Software distributed shared memory (libjia) in programs: processes under launchers, with known
+//! results; invalid calls; and lost nodes.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use nagaya_tests::user::User;
 use nagaya_tests::{Cmd, Output, Running, WorkDir, kill, nagaya, skip, tool, wait_until};
 use rustix::process::Signal;
 
-/// What a job of these tests may take.
+/// Time limit of a job.
 const LIMIT: Duration = Duration::from_secs(120);
 /// Until all nodes have ended when one is lost, without hosts that vanish.
 const LOST_MAX: Duration = Duration::from_secs(10);
@@ -76,7 +76,7 @@ fn random_walks_are_right() {
     }
 }
 
-/// A job of `nagaya run`, over so many nodes.
+/// A job of `nagaya run`, over this many nodes.
 fn run(nodes: usize, tasks: usize, name: &str) -> Cmd {
     let run = nagaya("run").args(["--nodes", &nodes.to_string(), "-n", &tasks.to_string()]);
     run.arg(program(name)).time_limit(LIMIT)
@@ -251,7 +251,7 @@ fn a_task_that_never_joins_is_named_and_the_job_ends() {
     }
 }
 
-/// Who would start its tasks, and end them, is stopped itself.
+/// The process that would start its tasks, and end them, is stopped itself.
 #[test]
 fn a_stopped_node_ends_with_a_job_that_has_never_begun() {
     let output = run(2, 2, "misuse").arg("stopped").env("NAGAYA_DSM_JOIN", "1").run();
@@ -286,7 +286,7 @@ fn a_waiter_for_room_continues_when_there_is_room() {
 
 #[test]
 fn an_access_beyond_what_was_allocated_is_a_segmentation_fault() {
-    // One node: another would end the job too, and mpirun tells of who is first.
+    // One node: another would end the job too, and mpirun reports the first one.
     let output = job(1, "misuse").arg("beyond").run();
     assert_ne!(output.code(), 0);
     assert!(output.stderr.contains("Segmentation fault"), "{output}");

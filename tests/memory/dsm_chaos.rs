@@ -9,15 +9,15 @@ use nagaya_tests::program::c_with_libraries;
 use nagaya_tests::{Cmd, Running, WorkDir, is_alive, kill, nagaya, proc_status, tool, wait_until};
 use rustix::process::Signal;
 
-/// What a stopped node is given, and tasks that do not join.
+/// Time limit for a stopped node, and for tasks that do not join.
 const TIMEOUT: Duration = Duration::from_secs(2);
 /// Above these, on a machine with other work.
 const BUSY_MAX: Duration = Duration::from_secs(12);
-/// What `nagaya run` gives those that do not end when their job does, before it kills them.
+/// Time that `nagaya run` gives tasks to end with their job, before it kills them.
 const KILL_AFTER: Duration = Duration::from_secs(11);
 /// From a job's start to the instant, at most.
 const START_MAX_MS: usize = 1500;
-/// What mpirun is given for its own end, before it counts as stuck.
+/// Time that mpirun has to end, before it counts as stuck.
 const MPIRUN_MAX: Duration = Duration::from_secs(6);
 
 /// Processes below this one, children first.
@@ -43,10 +43,10 @@ fn tasks(job: &Running) -> Vec<i32> {
     below(job.pid()).into_iter().filter(is_task).collect()
 }
 
-/// Open MPI's mpirun waits for ever at its end, at times, if a process was killed while it was
+/// Open MPI's mpirun sometimes waits for ever at its end, if a process was killed while it was
 /// connecting to it: that connection's lock is never released (4.1.4 with PMIx 4.2.2, in
-/// `PMIx_server_finalize`). It has ended all others by then. Programs that call nothing but
-/// `PMIx_Init` see the same. So it says nothing of us, as long as all of ours have ended.
+/// `PMIx_server_finalize`). It has ended all other processes by then. Programs that only call
+/// `PMIx_Init` show the same. So this is not Nagaya's fault if all of its processes have ended.
 fn is_stuck(mpirun: &Running) -> bool {
     !below(mpirun.pid()).into_iter().any(is_alive)
 }
@@ -61,8 +61,8 @@ fn a_process_killed_or_stopped_at_any_instant_is_named_and_all_end() {
     for round in 0..rounds {
         let nodes = 2 + random.usize(..3);
         let stops = round % 2 == 1;
-        // A node whose agent is stopped does not answer; a stopped task beside it computes, as
-        // far as anybody can tell.
+        // A node whose agent is stopped does not answer. A stopped task beside it seems to
+        // compute.
         let count = if stops { nodes } else { nodes + random.usize(..2) };
         let under_mpirun = round % 4 < 2;
         let work = WorkDir::short();

@@ -1,5 +1,5 @@
-//! What JIAJIA's programs expect besides the calls of 2.1: its variables, calls of later versions,
-//! Fortran, and ends without jia_exit.
+//! Requirements of JIAJIA's programs besides the calls of 2.1: its variables, calls of later
+//! versions, Fortran, and ends without jia_exit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use nagaya_tests::mpi::INTEL_MPI;
 use nagaya_tests::program::{build, c_with_libraries, include_dir, library_flags, source_dir};
 use nagaya_tests::{Cmd, Output, WorkDir, nagaya, tool};
 
-/// What a job of these tests may take.
+/// Time limit of a job.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn program(name: &str) -> PathBuf {
     c_with_libraries(&format!("dsm/{name}.c"), &["jia"])
 }
 
-/// A job of so many nodes, and one of tasks of one node.
+/// A job of this many nodes, and one of tasks of one node.
 fn jobs(tasks: usize) -> [Cmd; 3] {
     let mpirun = Cmd::new(tool("mpirun.openmpi")).args(["--oversubscribe", "-n"]);
     let run = nagaya("run").args(["--nodes", "1", "-n"]);

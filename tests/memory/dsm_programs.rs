@@ -19,14 +19,14 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("water", "--molecules 70 --steps 3"),
 ];
 
-/// What a job of these tests may take.
+/// Time limit of a job.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn program(name: &str) -> PathBuf {
     c_with_libraries(&format!("../../examples/dsm/{name}.c"), &["jia", "m"])
 }
 
-/// A node each for so many tasks.
+/// One node for each of this many tasks.
 fn job(nodes: usize, name: &str, arguments: &str) -> Cmd {
     let launcher = Cmd::new(tool("mpirun.openmpi")).args(["--oversubscribe", "-n"]);
     let job = launcher.arg(nodes.to_string()).arg(program(name));
@@ -138,8 +138,8 @@ fn sor_fetches_a_row_of_each_neighbour_twice_an_iteration() {
 
 #[test]
 fn lu_fetches_what_its_blocks_are_made_of() {
-    // Two by two blocks of a page on two tasks side by side: (1,1) is task 1's. It wants
-    // (0,0) to solve (0,1), and (1,0), which are task 0's, who wants nothing.
+    // Two by two blocks of a page on two adjacent tasks: (1,1) is task 1's. It needs (0,0) to
+    // solve (0,1), and (1,0), which are task 0's. Task 0 needs nothing.
     assert_eq!(fetched(2, "lu", "--size 64 --block 32"), [0, 2]);
 }
 

@@ -9,7 +9,7 @@ use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
 const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 const SOURCE: &str = "dsm/report.c";
 
-/// The report of a run of the program on so many nodes.
+/// Returns the report of a run of the program on this many nodes.
 fn report(nodes: usize) -> String {
     report_with(nodes, "normal")
 }
@@ -23,7 +23,7 @@ fn report_with(nodes: usize, rides: &str) -> String {
     nagaya("dsm").arg("report").arg(dir.join("run")).run().ok()
 }
 
-/// Where the program fetches, as the report names it.
+/// The place of the program's fetches, as the report names it.
 fn fetches_at() -> String {
     format!("fetch_all at report.c:{}", line_with("they are fetched here"))
 }
@@ -54,7 +54,7 @@ fn lines_and_pages_that_fetch_are_named() {
         number.expect("a number").parse::<u64>().expect("a number")
     };
     assert!(saved(16) >= 25 && saved(32) >= 35, "{said}");
-    // What only the other node writes.
+    // Pages that only the other node writes.
     assert!(said.contains("page 11, home 0 → 1\n"), "{said}");
 }
 
@@ -69,7 +69,7 @@ fn calls_that_allocate_what_is_fetched_are_named() {
 
 #[test]
 fn the_estimate_for_smaller_pages_lies_between_two_bounds() {
-    // Each of 52 fetches is for one half; what the home writes in the other is not seen.
+    // Each of 52 fetches is for one half; the home's writes in the other half are not recorded.
     let wanted = "pages of 4 KB would be fetched 52 to 104 times (208 to 416 KB), in place of 52 \
                   (416 KB)\n";
     let said = report(2);
@@ -86,7 +86,7 @@ fn the_estimate_for_smaller_pages_lies_between_two_bounds() {
 fn the_outcome_of_rides_is_reported_for_each_page() {
     let said = report_with(2, "ainori1");
     let (_, pages) = said.split_once("pages that rode along, ").expect("some did");
-    // They are read one after the other, so none is in vain but what rides at the end.
+    // They are read one after the other, so only rides at the end are useless.
     let is_used = |line: &str| line.contains("of allocation 1, used ") && !line.contains("used 0");
     assert!(pages.lines().any(is_used), "{said}");
     assert!(!report(2).contains("rode along"), "none ride");

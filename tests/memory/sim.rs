@@ -1,5 +1,5 @@
-//! `nagaya sim`: what it says of programs is what real runs send; what real nodes did can be
-//! replayed; and what makes no sense gets one line.
+//! `nagaya sim`: its predictions equal the messages of real runs; recordings of real nodes can be
+//! replayed; and invalid input gets one line.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +28,7 @@ fn ride(dir: &WorkDir, nodes: usize, (name, parameters): (&str, &str), migrate: 
     job.env("NAGAYA_DSM_RECORD", dir.path()).run().ok();
 }
 
-/// What all nodes of a real run have counted.
+/// Returns the counters of all nodes of a real run.
 fn counted(dir: &WorkDir, nodes: usize, what: &str) -> u64 {
     let of = |node| {
         let file = dir.join(&format!("node.{node}.json"));
@@ -62,7 +62,7 @@ fn column(file: &Path, name: &str) -> u64 {
 
 #[test]
 fn real_runs_send_what_the_simulator_says() {
-    // Bands are whole pages here: else it depends on who is first.
+    // Bands are whole pages here; otherwise the result depends on the order of tasks.
     let programs =
         [("mm", "size=192"), ("sor", "rows=90 columns=1500 iterations=5"), ("lu", "size=256")];
     for (name, parameters) in programs {
@@ -89,9 +89,9 @@ fn real_runs_send_what_the_simulator_says() {
     }
 }
 
-/// Rides depend on nothing but what nodes ask for, in which order: the same messages carry the
-/// same pages, and as many are of use. (Bytes are not compared at SOR: a page that rides before
-/// its home writes it is written with notice, and named at the barrier; else it is not.)
+/// Rides depend only on the requests of nodes and their order. The same messages carry the same
+/// pages, and as many are used. (Bytes are not compared for SOR. A page that rides before its home
+/// writes it is written with notice, and named at the barrier; otherwise it is not.)
 #[test]
 fn rides_of_real_runs_are_those_of_the_simulator() {
     let programs = [("mm", "size=256"), ("sor", "rows=40 columns=6000 iterations=6")];

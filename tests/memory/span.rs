@@ -74,7 +74,7 @@ fn openmp_programs_run_on_all_nodes() {
 fn python_s_threads_run_on_all_nodes() {
     let work = WorkDir::new();
     let (script, wanted) = python_threads(&work, 20000);
-    // Debian's is linked to its addresses; ours is not.
+    // Debian's interpreter is linked to fixed addresses; the test's own is not.
     for interpreter in [Path::new("/usr/bin/python3"), &interpreter()] {
         for nodes in [1, 2] {
             span(nodes, interpreter).arg(&script).run().prints(&wanted);

@@ -1,5 +1,5 @@
-//! Addresses under `nagaya span`: wished and demanded ones, large parts that nobody uses, and
-//! memory that is taken as it is used.
+//! Addresses under `nagaya span`: hints and fixed addresses, large unused parts, and memory that
+//! is allocated at first use.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use nagaya_tests::{Cmd, WorkDir, nagaya};
 
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// A program says `right`, alone and on so many nodes.
+/// The program prints `right`, alone and on this many nodes.
 fn right_everywhere(name: &str) {
     let program = program(name, &[]);
     Cmd::new(&program).time_limit(LIMIT).run().prints("right\n");

@@ -1,6 +1,6 @@
-//! `nagaya span -H`: a program over several machines, which are network namespaces here with
-//! nothing in common but files. What it prints, and that nothing is left when a machine, the
-//! network or a process in between is lost.
+//! `nagaya span -H`: a program over several machines. They are network namespaces here that share
+//! only files. The tests check its output, and that nothing remains when a machine, the network or
+//! a process in between is lost.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ fn machines(count: usize) -> Option<Nodes> {
 /// `nagaya span` on the first machine, reaching others by an agent.
 fn span_by(nodes: &Nodes, agent: &Path, options: &[&str], program: impl AsRef<Path>) -> Cmd {
     let span = nagaya("span").args(options).arg(program.as_ref()).env("NAGAYA_RSH", agent);
-    // Who runs the tests may not want to hear of their terminal's end.
+    // The runner of the tests may ignore the end of its terminal.
     let span = Cmd::new(tool("env")).arg("--default-signal=HUP").command(span);
     nodes.on(0, span).time_limit(LIMIT)
 }
@@ -73,7 +73,7 @@ fn programs_print_the_same_as_on_one_machine() {
     python.run().prints(&wanted);
 }
 
-/// What the other machine has counted comes with the rest.
+/// The other machine's counters are in the report, too.
 #[test]
 fn a_report_tells_of_all_machines() {
     let Some(nodes) = machines(2) else { return };
@@ -172,7 +172,7 @@ fn nothing_is_left_when_any_starting_process_is_killed() {
     }
 }
 
-/// An agent that starts the node in a process of its own, as ssh does.
+/// An agent that starts the node in a separate process, as ssh does.
 fn agent_between(nodes: &Nodes) -> PathBuf {
     let agent = nodes.agent();
     let script = format!(
@@ -215,7 +215,7 @@ fn a_host_that_cannot_begin_is_named_with_the_reason() {
     let refused = |agent: &Path, options: &[&str], words: &[&str]| {
         let begin = Instant::now();
         let options = [&["-H", "node1,node2"], options].concat();
-        // Where secrets differ, any node notices.
+        // If secrets differ, any node detects it.
         let name = if words[0] == "secret" { "node" } else { "node 1 (node2)" };
         let words = [&[name], words].concat();
         span_by(&nodes, agent, &options, tool("true")).run().refused(125, &words);

@@ -1,12 +1,12 @@
-//! `nagaya span`: what a program and others see of it as a process: its file, its command line, its
-//! name; and that it can execute itself.
+//! `nagaya span`: the program as a process, for itself and for others: its file, its command line
+//! and its name. It can execute itself.
 
 use std::path::{Path, PathBuf};
 
 use nagaya_tests::span::{program, span};
 use nagaya_tests::{Cmd, WorkDir, kill};
 
-/// A copy with a name of its own, which it may delete. cp has ended when it is executed.
+/// A separate copy, which the program may delete. cp has ended when it is executed.
 fn copy(work: &WorkDir) -> PathBuf {
     let path = work.path().join("itself");
     Cmd::new("cp").arg(program("itself", &[])).arg(&path).run().ok();
@@ -35,7 +35,7 @@ fn a_program_that_has_been_deleted_sees_and_executes_itself() {
     }
 }
 
-/// Such children are processes of their own, for which the kernel's link leads to nagaya.
+/// Such children are separate processes, for which the kernel's link leads to nagaya.
 #[test]
 fn children_of_all_kinds_execute_the_program_by_its_link() {
     let itself = program("itself", &[]);

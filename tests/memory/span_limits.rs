@@ -54,8 +54,7 @@ fn threads_get_stacks_of_the_size_that_the_limit_says() {
     }
 }
 
-/// Where the kernel's limit cannot be lifted, Nagaya's memory counts, too: here the hard limit
-/// stays.
+/// If the kernel's limit cannot be lifted, Nagaya's memory counts, too: here the hard limit stays.
 #[test]
 fn a_program_has_as_many_addresses_as_its_limit_allows() {
     let limits = program("limits", &[]);

@@ -1,4 +1,4 @@
-//! The memory of a program under `nagaya span`: one map on all nodes, whoever changes it.
+//! The memory of a program under `nagaya span`: one map on all nodes, for changes by all threads.
 
 use std::time::Duration;
 

@@ -131,9 +131,9 @@ fn python_s_processes_work_together() {
     does_the_same(&["python3", script.to_str().expect("text")]);
 }
 
-/// What is counted of each stressor is not the same each time: how it ends is. Without real
-/// time: threads that have it keep the one processor of a node from who begins the others, and
-/// the stressor then finds that it could create none.
+/// The counters of each stressor vary, but not the way in which it ends. It runs without real-time
+/// priority: threads with that priority keep the one processor of a node from the thread that
+/// starts the others, and the stressor then reports that it could create none.
 #[test]
 fn stress_ng_s_stressors_find_nothing() {
     let stress = tool("stress-ng");

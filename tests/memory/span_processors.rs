@@ -12,7 +12,7 @@ fn span_on(work: &WorkDir, hosts: &str, program: impl AsRef<Path>) -> Cmd {
     span.env("NAGAYA_RSH", &ssh).env_remove("OMP_NUM_THREADS").time_limit(LIMIT)
 }
 
-/// Those that we may use.
+/// The allowed processors.
 fn ours() -> usize {
     rustix::thread::sched_getaffinity(None).expect("a mask").count() as usize
 }

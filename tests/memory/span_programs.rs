@@ -109,7 +109,7 @@ fn storms_of_threads_lose_nothing() {
     }
 }
 
-/// Litmus tests of sequential consistency: so many executions of each.
+/// Litmus tests of sequential consistency: this many executions of each.
 #[track_caller]
 fn is_consistent(executions: &str, limit: Duration) {
     let program = c("span/many.c");

@@ -1,5 +1,5 @@
-//! `nagaya span --report`: what a program's nodes and threads did, what hinders it, and whether
-//! it would scale.
+//! `nagaya span --report`: the work of a program's nodes and threads, its obstacles, and its
+//! scaling.
 
 use std::path::PathBuf;
 use std::time::Duration;

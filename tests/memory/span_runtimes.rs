@@ -1,4 +1,4 @@
-//! Runtimes that want memory at addresses of their own, under `nagaya span`: sanitizers, and a
+//! Runtimes that require memory at certain addresses, under `nagaya span`: sanitizers, and a
 //! garbage collector that maps its heap three times.
 
 use std::time::Duration;
@@ -10,8 +10,8 @@ use nagaya_tests::{Cmd, WorkDir, nagaya, tool};
 const LIMIT: Duration = Duration::from_secs(170);
 const SUM: &str = "200000\n";
 
-/// What a program prints that is compiled with this sanitizer, alone and on so many nodes. Leaks
-/// are looked for by ptrace(2), which no program may call.
+/// Returns the output of a program that is compiled with this sanitizer, alone and on this many
+/// nodes. Leak detection uses ptrace(2), which no program may call.
 fn sanitized(sanitizer: &str) {
     let program = program("sanitized", &["-g", &format!("-fsanitize={sanitizer}")]);
     Cmd::new(&program).time_limit(LIMIT).run().prints(SUM);

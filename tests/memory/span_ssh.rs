@@ -16,7 +16,7 @@ struct Ssh {
 }
 
 impl Ssh {
-    /// Nothing where there is no daemon, or it lets nobody in.
+    /// Returns `None` if there is no daemon, or it refuses logins.
     fn new(work: &WorkDir) -> Option<Self> {
         if !Path::new(SSHD).exists() {
             skip("there is no sshd");
@@ -28,7 +28,7 @@ impl Ssh {
             keygen.arg(file(key)).run().ok();
         }
         if rustix::process::geteuid().is_root() {
-            // Where the system starts its own, that has made it.
+            // If the system starts its own daemon, it has created this.
             std::fs::create_dir_all("/run/sshd").expect("a directory for sshd");
         }
         let port = {
@@ -70,7 +70,7 @@ fn threads_run_on_hosts_that_ssh_reaches() {
     let moves = program("moves", &[]);
     ssh.span("localhost,there", &moves).arg("20").run().prints("there and back\n");
     ssh.span("localhost,there,elsewhere", &moves).arg("20").run().prints("there and back\n");
-    // It is a program of here: what it reads, prints and returns comes from the origin.
+    // It is a program of this machine: its input, output and status are those of the origin.
     let cat = ssh.span("localhost,there", tool("cat")).stdin("in and out\n");
     cat.run().prints("in and out\n");
     let ends = ssh.span("localhost,there", tool("sh")).args(["-c", "exit 7"]).run();

@@ -1,5 +1,6 @@
-//! `nagaya span`: stacks of threads. Nagaya uses nothing of them for system calls, so threads may
-//! have small ones, as goroutines do; and the program's alternate signal stack is what it is alone.
+//! `nagaya span`: stacks of threads. Nagaya uses no part of them for system calls, so threads may
+//! have small ones, as goroutines do. The program's alternate signal stack behaves as it does
+//! alone.
 
 use nagaya_tests::Cmd;
 use nagaya_tests::span::{GO_BUILDS, LIMIT, go_program, program, span};

@@ -1,5 +1,5 @@
-//! `nagaya span`: what is a thread's own wherever it runs: its registers when it goes to another
-//! node, its signals, what it holds when it ends.
+//! `nagaya span`: the state of a thread on any node: its registers when it moves to another node,
+//! its signals, and its locks when it ends.
 
 use nagaya_tests::span::{LIMIT, program, span};
 use nagaya_tests::{Cmd, Running, kill, nagaya};
@@ -83,7 +83,7 @@ fn threads_that_get_in_each_other_s_way_are_packed() {
     }
 }
 
-/// Unless who runs the program says where threads go.
+/// Unless the user controls the placement.
 #[test]
 fn threads_that_call_more_than_they_compute_go_home() {
     let homes = program("homes", &[]);
@@ -129,7 +129,7 @@ fn a_thread_s_fault_ends_the_program_as_it_does_alone() {
     }
 }
 
-/// What comes from outside is handled by a thread of another node; all nodes live on.
+/// A thread of another node handles signals from outside; all nodes live on.
 #[test]
 fn signals_from_outside_are_handled() {
     let signals = program("signals", &[]);

@@ -18,8 +18,8 @@ fn inputs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("inputs")
 }
 
-/// Runs a command line without us and with us, each time in a new directory, and compares
-/// what `results` finds in the directory and in what was printed.
+/// Runs a command line without Nagaya and with it, each time in a new directory, and compares the
+/// values that `results` finds in the directory and in the output.
 #[track_caller]
 fn computes_the_same(
     launcher: &Cmd,
@@ -30,7 +30,7 @@ fn computes_the_same(
     let run = |command: Cmd| {
         let dir = WorkDir::new();
         prepare(dir.path());
-        // One thread a rank, whatever the libraries make of the machine.
+        // One thread a rank, on any machine.
         let launched = launcher.clone().command(command).env("OMP_NUM_THREADS", "1");
         // Ranks that wait for each other take long where others take their processors.
         let output = launched.dir(dir.path()).time_limit(5 * TIME_LIMIT).run();
@@ -57,8 +57,8 @@ fn blocks(text: &str, first: &str, end: &str) -> Vec<String> {
     })
 }
 
-/// The path of a program that only `scripts/deps bench` installs. Where it is missing, says
-/// so; the caller returns.
+/// Returns the path of a program that only `scripts/deps bench` installs. If it is missing,
+/// reports that; the caller returns.
 fn large(name: &str) -> Option<PathBuf> {
     let path = Path::new("/usr/bin").join(name);
     if !path.exists() {

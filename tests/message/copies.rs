@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nagaya_tests::{Cmd, WorkDir, program, seed, task, tasks, tool};
 
-/// How SIGSEGV and SIGBUS stand while the copies are made.
+/// The state of SIGSEGV and SIGBUS during the copies.
 const SIGNALS: [&str; 4] = ["default", "blocked", "ignored", "caught"];
 
 /// The gate's loops that copy.

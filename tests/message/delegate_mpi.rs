@@ -1,5 +1,5 @@
-//! Delegated MPI, with each MPI: ranks are tasks of spaces of their own, one a rank, and make
-//! the calls of the other tasks. The cases are in `programs/delegate_mpi.c`.
+//! Delegated MPI, with each MPI: each rank is a task of a separate space, and makes the calls of
+//! the other tasks. The cases are in `programs/delegate_mpi.c`.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ fn program(mpi: Mpi) -> PathBuf {
     mpi.compile_with_libraries("delegate_mpi.c", &["pvas_delegate", "pvas"])
 }
 
-/// Runs a case: so many ranks, each with two requesters.
+/// Runs a case with this many ranks, each with two requesters.
 #[track_caller]
 fn holds(mpi: Mpi, ranks: usize, case: &str) {
     // One that fails takes the others along.

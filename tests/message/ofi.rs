@@ -1,5 +1,5 @@
-//! The provider for libfabric: what it claims, case by case (`programs/ofi.c`), and libfabric's
-//! own programs over it. What MPIs do over it is in `mpi/provider.rs`.
+//! The provider for libfabric: its properties, case by case (`programs/ofi.c`), and libfabric's
+//! own programs over it. `mpi/provider.rs` has the tests of MPIs over it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use nagaya_tests::mpi::libfabric_with_lnx;
 use nagaya_tests::{Cmd, bin_dir, exec, job, program, skip, task, tasks, tool};
 
-/// With the provider where libfabric looks for it.
+/// With the provider in libfabric's search path.
 fn with_provider(command: Cmd) -> Cmd {
     command.env("FI_PROVIDER_PATH", bin_dir())
 }
@@ -46,7 +46,7 @@ fn messages_find_their_receives() {
     holds("matching");
 }
 
-/// The sender copies them, whatever the receiver does.
+/// The sender copies them, independent of the receiver.
 #[test]
 fn large_messages_arrive_without_polling() {
     holds("placed");
@@ -157,7 +157,7 @@ fn a_receiver_that_is_killed_harms_nobody() {
     }
 }
 
-/// What another provider owns: `lnx`, of a newer libfabric than the distribution's.
+/// Queues that another provider owns: `lnx`, of a newer libfabric than the distribution's.
 #[test]
 fn another_provider_may_own_queue_and_receives() {
     let command = with_provider(tasks(2, linked("ofi_lnx.c")));
@@ -252,7 +252,7 @@ fn libfabric_finds_the_provider_in_a_space_only() {
     assert_ne!(plain.code(), 0, "{plain}");
     let said = plain.stderr.lines().filter(|line| line.contains("nagaya exec")).count();
     assert_eq!(said, 1, "{plain}");
-    // Nobody who has not asked is told anything.
+    // A task that has not asked gets no notice.
     let quiet = with_provider(fi_info()).run();
     assert!(!quiet.stderr.contains("nagaya exec"), "{quiet}");
 }
@@ -266,7 +266,7 @@ fn libfabrics_ping_pong_runs() {
         };
         let job = job();
         let server = pingpong(&job).spawn();
-        // The client gives up where nobody listens yet.
+        // The client gives up if no server listens yet.
         let mut client = pingpong(&job).arg("127.0.0.1").run();
         for _ in 0..50 {
             if client.code() == 0 {
@@ -281,7 +281,7 @@ fn libfabrics_ping_pong_runs() {
     }
 }
 
-/// Programs that are linked to fixed addresses have page tables of their own.
+/// Programs that are linked to fixed addresses have separate page tables.
 #[test]
 fn tasks_of_several_domains_exchange_messages() {
     let flags = program::library_flags(&["pvas", "fabric"]);

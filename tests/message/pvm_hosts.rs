@@ -1,6 +1,6 @@
-//! Virtual machines of several hosts: hosts are added and deleted while they run, and any of
-//! them may be killed, the first included. The hosts are this machine, each daemon with a
-//! runtime directory of its own; they speak TCP.
+//! Virtual machines of several hosts: hosts are added and deleted at run time, and any of them may
+//! be killed, the first included. All hosts are this machine, each daemon with its own runtime
+//! directory; they use TCP.
 
 #[path = "../../message/pvm/daemon/tests/client/mod.rs"]
 mod client;
@@ -19,7 +19,7 @@ use pvm::tid::Tid;
 use pvm::wire::{Answer, Inheritance, Request, Spawn};
 use rustix::process::Signal;
 
-/// How long daemons may take for anything.
+/// Time limit of the daemons for each step.
 const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
 /// Takes ssh's arguments; each host has a runtime directory, and its daemon's PID in a file.
@@ -45,7 +45,7 @@ impl Machine {
         Machine::with_silence("30")
     }
 
-    /// The same, with so many seconds of silence until a host is lost.
+    /// The same, with this many seconds of silence until a host is lost.
     fn with_silence(seconds: &str) -> Machine {
         Machine::with(&["-n", "one"], seconds)
     }
@@ -90,7 +90,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // A test that fails leaves daemons that nobody halts.
+        // A failed test leaves daemons that are not halted.
         for entry in std::fs::read_dir(self.dir.path()).into_iter().flatten().flatten() {
             let host = entry.file_name().to_string_lossy().into_owned();
             if let Some(pid) = self.daemon_if_any(&host) {
@@ -235,7 +235,7 @@ fn a_signal_to_the_first_daemon_halts_all_hosts() {
     }
 }
 
-/// Between network namespaces, with nothing in common but files: what two machines have.
+/// Between network namespaces that share only files, as two machines do.
 #[test]
 fn two_nodes_with_a_network_between_them() {
     let Some(nodes) = Nodes::new(Shares::Files) else {
@@ -346,7 +346,7 @@ fn a_guest_that_is_left_alone_ends() {
         (machine.daemon("one"), machine.daemon("two"), machine.daemon("three"));
     nagaya_tests::kill(third, Signal::STOP);
     nagaya_tests::kill(first, Signal::KILL);
-    // Who has a task stays; the stopped one is lost, finds so when it goes on, and ends.
+    // Hosts with a task stay. The stopped one is lost, notices that when it resumes, and ends.
     wait_for_hosts(&mut busy, &["two"]);
     nagaya_tests::kill(third, Signal::CONT);
     wait_until("the third has ended", LIMIT, || !nagaya_tests::is_alive(third));

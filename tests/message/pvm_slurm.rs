@@ -6,10 +6,10 @@ use std::time::Duration;
 use nagaya_tests::slurm::Slurm;
 use nagaya_tests::{WorkDir, nagaya, nagaya_path, tool, wait_until};
 
-/// How long anything may take.
+/// Time limit of each step.
 const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
-/// What the console says on a host, which has a runtime directory of its own in `work`.
+/// Returns the console's output on a host, which has its own runtime directory in `work`.
 fn console(work: &WorkDir, host: &str, lines: &str) -> String {
     nagaya("pvm").env("XDG_RUNTIME_DIR", work.join(host)).stdin(lines).run().ok()
 }

@@ -1,5 +1,5 @@
-//! The daemon of PVM as a program: one at a time, whatever happened to the one before, and
-//! nothing left when it ends.
+//! The daemon of PVM as a program: one at a time, after any end of the one before, and nothing
+//! remains when it ends.
 
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -144,7 +144,7 @@ fn a_bad_host_file_is_refused_with_the_line_and_what_is_wrong() {
     let file = work.write("hosts", "# mine\n* ep=/bin\nthis sp=fast\n");
     let name = file.to_str().expect("a path").to_string();
     daemon(&work).arg(&name).run().refused(125, &[&format!("{name}:3:"), "sp=fast"]);
-    // Daemons there are neither started by hand nor with a password that somebody types.
+    // Daemons there are started neither by hand nor with a typed password.
     for how in ["ms", "pw"] {
         let file = work.write("others", format!("this\n& that so={how}\n"));
         let wanted = [":2:", &format!("so={how}"), "key", "PVM_RSH"];

@@ -1,7 +1,7 @@
-//! Users of libxpmem that are not ours: UCX's transport over XPMEM, and Open MPI's
-//! transport for shared memory. The distribution builds both without XPMEM, so the tests
-//! compile these two parts from its sources, against our header and library; the rest are
-//! the distribution's binaries. `programs/xpmem_witness.c` looks on.
+//! Foreign users of libxpmem: UCX's transport over XPMEM, and Open MPI's transport for shared
+//! memory. The distribution builds both without XPMEM, so the tests compile these two parts from
+//! its sources, with Nagaya's header and library. The rest are the distribution's binaries.
+//! `programs/xpmem_witness.c` observes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -103,11 +103,11 @@ fn messages(suffix: &str) -> PathBuf {
     build(&compiler, "mpi_messages.c", &["-Wno-stringop-overflow"])
 }
 
-/// Messages of all sizes arrive at two tasks that `launcher` starts; the buffers of the
-/// large ones were attached, at the addresses that they have in the sender.
+/// Messages of all sizes arrive at two tasks that `launcher` starts. The buffers of the large ones
+/// were attached, at the addresses that they have in the sender.
 ///
-/// How the program ends is not looked at: in MPI_Finalize, users of XPMEM may look at or wait
-/// for a peer that has ended (open-mpi/ompi#9868 and #11463, openucx/ucx#8183).
+/// The end of the program is not checked: in MPI_Finalize, users of XPMEM may access or await a
+/// peer that has ended (open-mpi/ompi#9868 and #11463, openucx/ucx#8183).
 #[track_caller]
 fn messages_are_attached(suffix: &str, launcher: &[&str]) {
     let mut job = Cmd::new(tool(&format!("mpirun.{suffix}")))

@@ -1,4 +1,4 @@
-//! Programs that we did not write: NetPIPE and mpi4py.
+//! Foreign programs: NetPIPE and mpi4py.
 
 use nagaya_tests::mpi::{MPICH_4, Mpi, OPEN_MPI_4};
 use nagaya_tests::program::{made_once, source_dir};

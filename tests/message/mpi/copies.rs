@@ -4,7 +4,7 @@
 use nagaya_tests::mpi::Mpi;
 use nagaya_tests::{Cmd, WorkDir, messages, tool};
 
-/// What strace sees the kernel copy is less than one large message.
+/// The kernel's copies that strace sees are less than one large message.
 pub fn are_in_user_space(mpi: Mpi) {
     let dir = WorkDir::new();
     let trace = dir.join("trace");
@@ -17,7 +17,7 @@ pub fn are_in_user_space(mpi: Mpi) {
         |program| program.to_owned(),
         |command| strace.clone().command(command),
     );
-    // Probes of one's own process are nothing; messages would be.
+    // Probes of the own process do not count; messages would.
     let trace = std::fs::read_to_string(&trace).expect("strace's log");
     let result = |line: &str| line.rsplit("= ").next().and_then(|n| n.trim().parse::<u64>().ok());
     let by_kernel: u64 = trace.lines().filter_map(result).sum();

@@ -1,5 +1,5 @@
-//! Ranks that end badly: the launcher hears of it as it does without us, and soon; no process
-//! remains, of the ranks or of ours.
+//! Ranks that fail: the launcher notices as it does without Nagaya, and soon. No process of the
+//! ranks or of Nagaya remains.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 
 const TIME_LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
-/// The launcher ends as it does without us.
+/// The launcher ends as it does without Nagaya.
 pub fn are_seen(mpi: Mpi) {
     let program = mpi.compile("mpi_ends.c");
     let ends = [("abort", Some(33)), ("segv", mpi.segv), ("exit", mpi.exit), ("kill", mpi.killed)];
@@ -31,8 +31,8 @@ pub fn are_seen(mpi: Mpi) {
     }
 }
 
-/// What a launcher says that is not ended itself: Intel's at times writes to a helper of its own
-/// that has gone already, on a busy machine and without us.
+/// Possible output of a launcher that does not end. Intel's sometimes writes to its helper that
+/// has ended already, on a busy machine and without Nagaya.
 fn told(launch: impl Fn() -> Output) -> Output {
     const PIPE: i32 = 128 + libc::SIGPIPE;
     for _ in 0..2 {

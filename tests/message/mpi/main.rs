@@ -1,9 +1,9 @@
-//! Stock MPI under its own launcher, its ranks tasks of one space by `nagaya exec`.
+//! Stock MPI under its own launcher. Its ranks are tasks of one space by `nagaya exec`.
 //!
-//! The cells of the matrix (an MPI, what it does) are tests of their own, such as
-//! `openmpi5::collectives`; the columns are in [`matrix`], [`copies`], [`ends`] and [`nodes`].
-//! Rows that end in `_ofi` are over Nagaya's provider for libfabric ([`provider`]), that in `_lnx`
-//! over libfabric's `lnx`, which joins it to others.
+//! Each cell of the matrix (an MPI and a topic) is a test, such as `openmpi5::collectives`. The
+//! columns are in [`matrix`], [`copies`], [`ends`] and [`nodes`]. Rows that end in `_ofi` are over
+//! Nagaya's provider for libfabric ([`provider`]), that in `_lnx` over libfabric's `lnx`, which
+//! joins it to others.
 
 mod applications;
 mod coll;
@@ -118,7 +118,7 @@ cells! {
     impi: INTEL_MPI,
 }
 
-/// The MPIs that know libfabric, with our provider in place of their own ways.
+/// The MPIs that use libfabric, with Nagaya's provider instead of their own paths.
 macro_rules! cells_over_the_provider {
     ($($module:ident: $mpi:ident),* $(,)?) => {
         $(mod $module {
@@ -174,7 +174,7 @@ cells_over_the_provider! {
 mod openmpi5_lnx {
     use super::*;
 
-    /// Nothing but ours.
+    /// Only Nagaya's provider.
     const LINKS: &str = "nagaya";
 
     #[test]

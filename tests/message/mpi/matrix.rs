@@ -1,4 +1,4 @@
-//! What MPI programs do: messages, collective and one-sided operations, threads, children.
+//! Typical work of MPI programs: messages, collective and one-sided operations, threads, children.
 //! The programs check each result themselves and print one line.
 
 use std::path::Path;
@@ -51,8 +51,7 @@ pub fn threads(mpi: Mpi) {
     prints(job.env("I_MPI_COLL_INTRANODE", "pt2pt"), "threads agree\n");
 }
 
-/// MPI_Comm_spawn of `nagaya exec`: the children are tasks, in most MPIs of a job of
-/// their own.
+/// MPI_Comm_spawn of `nagaya exec`: the children are tasks, in most MPIs of a separate job.
 pub fn spawned_tasks(mpi: Mpi) {
     let program = mpi.compile("mpi_spawn.c");
     let children = Cmd::new(nagaya_path()).arg("exec").arg(&program);

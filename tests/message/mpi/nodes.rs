@@ -1,5 +1,5 @@
-//! One job on two nodes: what stays on a node goes through its space, what does not through
-//! the MPI's own network.
+//! One job on two nodes: messages within a node go through its space, others through the MPI's own
+//! network.
 
 use std::time::{Duration, Instant};
 
@@ -56,8 +56,8 @@ pub fn messages_and_collectives(mpi: Mpi) {
     }
 }
 
-/// Ranks that are told to go by our provider only, and are not all in one space, end and say
-/// why.
+/// Ranks that may use only Nagaya's provider, and are not all in one space, end and report the
+/// reason.
 pub fn out_of_reach(mpi: Mpi) {
     let Some(nodes) = Nodes::new(Shares::Files) else {
         return skip(NEEDS_ROOT);
@@ -74,8 +74,8 @@ pub fn out_of_reach(mpi: Mpi) {
     fails(job, &remains);
 }
 
-/// The job ends with a status that says so. Open MPI 5's launcher does not end at times where a
-/// rank has given up or was killed: then it waits for nothing of ours.
+/// The job ends with a status that shows this. Open MPI 5's launcher sometimes does not end if a
+/// rank has given up or was killed. It then does not wait for any process of Nagaya.
 fn fails(mut job: Running, remains: &Remains) {
     let begin = Instant::now();
     while job.is_running() && begin.elapsed() < Duration::from_secs(20) {

@@ -3,8 +3,8 @@
 
 use nagaya_tests::mpi::Mpi;
 
-/// Point-to-point messages of all sizes. Ordinary processes, told to use nothing else, cannot
-/// start: so it is the provider that they go by.
+/// Point-to-point messages of all sizes. Ordinary processes that may use nothing else cannot
+/// start, so the messages use the provider.
 pub fn messages(mpi: Mpi) {
     let program = mpi.compile("mpi_messages.c");
     for ranks in [2, 4] {

@@ -1,6 +1,6 @@
-//! Debian's unmodified clients of PVM, under stock PVM and under ours: the examples that PVM
-//! ships, NetPIPE, the timetable solver Tablix, S-Lang's module. Ours is found by library
-//! path and environment alone.
+//! Debian's unmodified clients of PVM, under stock PVM and under Nagaya: the examples that PVM
+//! ships, NetPIPE, the timetable solver Tablix, S-Lang's module. They find Nagaya by library path
+//! and environment alone.
 
 use std::path::Path;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use nagaya_tests::pvm::Machine;
 use nagaya_tests::{Output, program, same_lines, tool};
 
-/// What may differ from run to run in what an example prints.
+/// The parts of an example's output that may differ between runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Varies {
     /// Tids only.
@@ -54,7 +54,7 @@ fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 
-/// What is left of an output when what may differ is taken out.
+/// Returns an output without the parts that may differ.
 fn essence(text: &str, varies: Varies) -> String {
     let is_tid = |word: &str| {
         let digits = word.trim_start_matches('t').trim_start_matches("0x");
@@ -73,7 +73,7 @@ fn essence(text: &str, varies: Varies) -> String {
         if bare == host {
             word.replace(bare, "HOST")
         } else if varies == Numbers && bare.starts_with(|c: char| c.is_ascii_digit()) {
-            // Or a tid: one cannot tell.
+            // Or a tid, which looks the same.
             "NUMBER".to_owned()
         } else if is_tid(bare) {
             word.replace(bare, "TID")
@@ -138,7 +138,7 @@ fn message_handlers_serve_another_program() {
     assert!(printed.iter().all(|text| text == &printed[0]), "{printed:#?}");
 }
 
-/// NetPIPE's two sides; it compares what it gets with what it sent (`-i`).
+/// NetPIPE's two sides; it compares received with sent data (`-i`).
 #[test]
 fn netpipe_finds_every_byte() {
     for machine in machines() {

@@ -1,15 +1,15 @@
-//! Programs of `tests/programs/pvm/` print the same under stock PVM and under ours, line by
-//! line, but for what [`DIFFERENCES`] says.
+//! Programs of `tests/programs/pvm/` print the same under stock PVM and under Nagaya, line by
+//! line, except for [`DIFFERENCES`].
 
 use nagaya_tests::pvm::Machine;
 use nagaya_tests::{program, same_lines};
 
-/// A line that ours prints otherwise, on purpose.
+/// A line of Nagaya that differs on purpose.
 struct Difference {
     program: &'static str,
     stock: &'static str,
     ours: &'static str,
-    /// What is wrong in stock PVM, or cannot be the same.
+    /// The defect of stock PVM, or the reason why the lines cannot be the same.
     why: &'static str,
 }
 
@@ -57,7 +57,7 @@ const NOT_IN_SPACE: &[(&str, &str)] = &[(
      (`pvm_hosts` has a test of two hosts with spaces)",
 )];
 
-/// Runs a program under stock PVM and under ours, and there also in a space.
+/// Runs a program under stock PVM and under Nagaya, there also in a space.
 fn compare(name: &str) {
     let flags = ["-Wextra", "-Werror"];
     let program = program::c_pvm(&format!("pvm/{name}.c"), &flags);
@@ -103,7 +103,7 @@ programs! {
     options output packing receive routes spawning tasker threads traced tracing
 }
 
-/// Stock PVM crashes or waits in this one, so what ours prints is written down.
+/// Stock PVM crashes or waits in this one, so Nagaya's expected output is stored.
 #[test]
 fn beyond_stock() {
     let program = program::c_pvm("pvm/beyond.c", &["-Wextra", "-Werror", "-Wno-format"]);

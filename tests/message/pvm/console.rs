@@ -1,5 +1,5 @@
-//! PVM's console: the same commands under stock PVM's and under ours, and what ours does
-//! besides: scripts, single commands, a terminal.
+//! PVM's console: the same commands under stock PVM's and under Nagaya's, and Nagaya's extensions:
+//! scripts, single commands, a terminal.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -54,7 +54,7 @@ struct Session {
     seen: usize,
 }
 
-/// What a task may take to end that was killed; the machine may be busy.
+/// Time limit for the end of a killed task; the machine may be busy.
 const GONE_MAX: Duration = Duration::from_secs(30);
 
 const PROMPT: &str = "pvm> ";
@@ -75,7 +75,7 @@ impl Session {
         self.keys.write_all(text.as_bytes()).expect("the console reads");
     }
 
-    /// What it prints from here on until `word`, that included.
+    /// Returns the output from here on up to `word`, inclusive.
     #[track_caller]
     fn until(&mut self, word: &str) -> String {
         let seen = self.seen;
@@ -85,7 +85,7 @@ impl Session {
         text[seen..end].to_owned()
     }
 
-    /// What a line prints.
+    /// Returns the output of a line.
     #[track_caller]
     fn line(&mut self, line: &str) -> String {
         self.keys(&format!("{line}\n"));
@@ -96,9 +96,9 @@ impl Session {
     }
 }
 
-/// What differs between two virtual machines and two runs, made the same: tids are numbered
-/// as they come, the directory is `DIR`, PIDs are `PID`, advice of ours in parentheses is left
-/// out.
+/// Normalizes differences between two virtual machines and two runs: tids are numbered in order of
+/// appearance, the directory becomes `DIR`, PIDs become `PID`, and Nagaya's advice in parentheses
+/// is removed.
 struct Same {
     dir: String,
     tids: Vec<u32>,
@@ -128,7 +128,7 @@ impl Same {
             }
             out.push_str(&self.word(&word));
             word.clear();
-            // Columns are as wide as what is in them.
+            // Columns are as wide as their content.
             if !(letter == ' ' && out.ends_with(' ')) && letter != '\n' {
                 out.push(letter);
             }
@@ -149,14 +149,14 @@ impl Same {
             return format!("t{at}");
         }
         match decimal {
-            // PIDs begin anew, and in a container they are small.
+            // PIDs wrap around, and in a container they are small.
             Some(101..) => "PID".into(),
             _ => word.into(),
         }
     }
 }
 
-/// A program that prints, and lives for a while if it is told to.
+/// A program that prints, and lives for a while on request.
 const TALKER: &str = "#!/bin/sh\necho one $1\nprintf part\necho ial\necho wrong >&2\n\
                       if [ -n \"$2\" ]; then exec sleep \"$2\"; fi\n";
 
@@ -326,7 +326,7 @@ fn tasks_are_spawned_and_their_output_comes() {
         "ps",
         "spawn sleep 100",
         "ps -a",
-        // Of the end of a task whose output goes nowhere the console hears nothing.
+        // The console gets no notice of the end of a task whose output is not collected.
         "reset ~ [10] finished",
         "echo done",
         "ps until no sleep",

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use nagaya_tests::pvm::Machine;
 use nagaya_tests::{Cmd, program, tool};
 
-/// What of libpvm's own names programs use, besides those that begin with `pvm_`.
+/// The names of libpvm that programs use, besides those that begin with `pvm_`.
 const INTERNAL: [&str; 7] = [
     "lpvmerr",
     "pvmctrc",
@@ -36,7 +36,7 @@ fn every_name_of_libpvm3_is_there_and_no_other_that_begins_like_one() {
     }
 }
 
-/// Of the group server: what programs use that ask it.
+/// The functions of the group server's clients.
 const OF_THE_SERVER: [&str; 2] = ["gs_getgstid", "pvmgs_tmout"];
 
 #[test]

@@ -1,4 +1,4 @@
-//! What our tasks must stand: floods, kills at any instant, forks, threads, the daemon's death.
+//! Robustness of tasks: floods, kills at any instant, forks, threads, the daemon's death.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -22,8 +22,8 @@ fn two_tasks_that_flood_each_other_lose_nothing_on_any_route() {
     assert_eq!(run("flood", &["60000", "8000", "1"]).ok(), "all came: yes\n");
 }
 
-/// What a daemon may have had at most at any time: what it keeps for a task that does not take
-/// it, and some for everything else.
+/// Maximum memory of a daemon at any time: the messages that it stores for a task that does not
+/// receive, and some for everything else.
 const DAEMON_KIB_MAX: u64 = 100 << 10;
 
 fn stopped(arguments: &[&str]) {
@@ -39,7 +39,7 @@ fn stopped(arguments: &[&str]) {
 
 #[test]
 fn only_the_sender_to_a_stopped_task_through_the_daemon_waits() {
-    // Short messages; and such as are lent until no more can be.
+    // Short messages, and those that are exposed until no more can be.
     stopped(&["200", "6000", "."]);
     stopped(&["300", "30000", "."]);
 }

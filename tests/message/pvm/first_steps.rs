@@ -1,6 +1,5 @@
-//! The first steps of a user who knows the README only: its commands, where programs and
-//! libraries are found, and what the console says where they are not. Nothing sets
-//! `LD_LIBRARY_PATH`.
+//! The first steps of a user who knows only the README: its commands, the search for programs and
+//! libraries, and the console's messages if they are not found. Nothing sets `LD_LIBRARY_PATH`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +8,7 @@ use nagaya_tests::{Cmd, WorkDir, job, nagaya_path, program};
 
 /// Time limit of a command; the machine may be busy.
 const LIMIT: Duration = Duration::from_secs(120);
-/// What a program does that Debian's PVM has installed.
+/// The output of a program that Debian's PVM has installed.
 const SPMD: &str = "/usr/bin/spmd";
 
 /// A user's directory, and the virtual machine that a console starts.
@@ -34,7 +33,7 @@ impl User {
         self.command(nagaya_path()).arg("pvm").args(arguments)
     }
 
-    /// The directories where stock PVM looks for programs.
+    /// The directories that stock PVM searches for programs.
     fn path(&self) -> String {
         format!("{}/pvm3/bin/LINUX64, /usr/lib/pvm3/bin/LINUX64", self.work.path().display())
     }

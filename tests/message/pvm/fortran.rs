@@ -1,5 +1,5 @@
-//! Programs in Fortran: our libfpvm3 does what Debian's does, over the same library and daemon,
-//! and Debian's does over ours what it does over stock PVM's.
+//! Programs in Fortran. Nagaya's libfpvm3 behaves as Debian's, over the same library and daemon.
+//! Debian's over Nagaya's library behaves as over stock PVM's.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ fn built(header: &Path, library: &str) -> PathBuf {
     program::build("gfortran", "pvm/fortran.f", &flags)
 }
 
-/// What a program prints as a task.
+/// Returns the output of a program as a task.
 fn printed(program: &Path, machine: impl FnOnce(&[&Path]) -> Machine) -> String {
     let machine = machine(&[program.parent().expect("a directory")]);
     machine.task(program).run().ok()
@@ -35,9 +35,9 @@ fn every_call_does_what_debians_does() {
     let ours = printed(&built(&program::include_dir().join("pvm3"), &ours), Machine::stock);
     let stock = printed(&built("/usr/include".as_ref(), "-lfpvm3"), Machine::stock);
     assert!(stock.ends_with("halted\n"), "{stock}");
-    // A star stands before what is wrong there: pvmffreecontext makes the context the current
-    // one, and pvmfgetmboxinfo says how many mailboxes there are and whether one was found
-    // nowhere, and always finds the first one.
+    // A star marks defects there. pvmffreecontext makes the context the current one.
+    // pvmfgetmboxinfo never returns the number of mailboxes or a failed search, and always finds
+    // the first one.
     let shared = |text: &str| -> String {
         text.lines()
             .filter(|line| !line.starts_with('*'))

@@ -23,14 +23,14 @@ use nagaya_tests::{Running, program};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 
-/// How long a call is watched that is to wait.
+/// Observation time of a call that must wait.
 const WATCHED: Duration = Duration::from_millis(60);
 
 fn member() -> PathBuf {
     program::c_pvm("pvm/member.c", &["-Wextra", "-Werror"])
 }
 
-/// A task, and the way by which it is told what to do.
+/// A task, and the channel of its orders.
 struct Task {
     script: File,
     running: Running,
@@ -126,7 +126,7 @@ fn play(machine: &Machine, whose: &str, script: &str) {
     }
 }
 
-/// A result alone says what pvm_errno is: the error, or still 0.
+/// A single result determines pvm_errno: the error, or still 0.
 fn complete(wanted: &str) -> String {
     match wanted.parse::<i32>() {
         Ok(number) => format!("{number} {}", number.min(0)),
@@ -138,7 +138,7 @@ fn search(member: &Path) -> [&Path; 1] {
     [member.parent().expect("a directory")]
 }
 
-/// The script has the results that it says, under stock PVM and under ours.
+/// The script has its expected results, under stock PVM and under Nagaya.
 #[track_caller]
 fn holds(script: &str) {
     play(&Machine::stock(&search(&member())), "stock PVM", script);
@@ -182,7 +182,7 @@ fn a_group_has_a_name() {
          1 gather EMPTY 3 1 10 0 1 = -17 -17:
          1 scatter EMPTY 3 1 10 0 1 = -17 -17:",
     );
-    // However long it is, and whatever its bytes are.
+    // For any length and any bytes.
     let long = "x".repeat(3000);
     holds(&format!(
         "1 join {long} = 0
@@ -399,7 +399,7 @@ fn a_frozen_group_takes_nobody_in() {
     );
 }
 
-/// Stock PVM leaves those who wait at the barrier waiting, against its manual.
+/// Stock PVM does not wake the tasks at the barrier, against its manual.
 #[test]
 fn a_frozen_group_dies_with_the_first_that_leaves() {
     holds_for_ours(
@@ -617,7 +617,7 @@ fn more_members_than_processors_pass() {
     }
 }
 
-/// Members meet two by two, whoever comes; some are killed at any instant. The others go on.
+/// Members meet in pairs, in any order; some are killed at any instant. The others continue.
 #[test]
 fn a_killed_member_keeps_nobody_from_passing() {
     let program = member();
@@ -634,7 +634,7 @@ fn a_killed_member_keeps_nobody_from_passing() {
             std::thread::sleep(Duration::from_micros((random >> 33) % 10_000));
             killed.running.signal(Signal::KILL);
         }
-        // The first is there for who has no other.
+        // The first member is the partner of one without another.
         let (first, others) = tasks.split_first_mut().expect("four are left");
         first.call("barriers g 2 100000000");
         nagaya_tests::wait_until("all pass", nagaya_tests::TIME_LIMIT, || {

@@ -29,7 +29,7 @@ const STRUCTURES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// What macros with arguments make of some.
+/// The expansions of some macros with arguments.
 const EXPRESSIONS: &[&str] = &[
     "PvmMboxDirectIndex(0)",
     "PvmMboxDirectIndex(5)",
@@ -81,7 +81,8 @@ fn macros(dir: &Path, headers: &[&str]) -> BTreeMap<String, String> {
     macros
 }
 
-/// What a program says that prints all these macros, and what else a header defines.
+/// Returns the output of a program that prints all these macros, and the other definitions of a
+/// header.
 fn said(dir: &Path, headers: &[&str], names: &BTreeMap<String, String>, all: bool) -> String {
     let mut source = includes(dir, headers);
     if all {

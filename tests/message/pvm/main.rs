@@ -1,4 +1,4 @@
-//! PVM: ours beside stock PVM 3.4.6, which is the oracle.
+//! PVM: Nagaya compared with stock PVM 3.4.6, which is the oracle.
 
 mod clients;
 mod conformance;

@@ -1,6 +1,6 @@
-//! Tasks of one space (`nagaya pvm --space`): that they live in one, and what becomes of the
-//! others, the server and the daemon when one of these ends. (`conformance` runs PVM's own
-//! programs in a space.)
+//! Tasks of one space (`nagaya pvm --space`): they live in one space, and each survives or ends as
+//! specified when a task, the server or the daemon ends. (`conformance` runs PVM's own programs in
+//! a space.)
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use nagaya_tests::pvm::Machine;
 use nagaya_tests::{Cmd, WorkDir, program, ps, same_lines, wait_until};
 
-/// How long anything may take.
+/// Time limit of each step.
 const LIMIT: Duration = nagaya_tests::TIME_LIMIT;
 
 fn compiled(name: &str, flags: &[&str]) -> PathBuf {
@@ -79,7 +79,7 @@ fn a_program_that_cannot_be_a_task_of_a_space_runs_as_an_ordinary_process() {
     assert!(line.contains("output") && line.contains("set-user-ID"), "{line}");
 }
 
-/// Whether the space is theirs, or one that was made for others.
+/// The space is theirs, or was made for others.
 #[test]
 fn programs_linked_to_fixed_addresses_copy_out_of_each_others_memory() {
     let program = compiled("neighbours", &["-O1", "-no-pie"]);
@@ -98,7 +98,7 @@ fn programs_linked_to_fixed_addresses_copy_out_of_each_others_memory() {
             let turned = tasks.iter().filter(|task| task.command.contains("neighbours"));
             turned.map(|task| task.copies).sum::<u64>()
         };
-        // How many depends on who looks when.
+        // The number depends on the time of the query.
         assert!((0..10).any(|_| copies() > 0), "{}", machine.log());
         assert!(!machine.log().contains("ordinary process"), "{}", machine.log());
     }
