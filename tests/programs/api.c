@@ -1,6 +1,6 @@
-/* Every call of pvas.h: what it does, and each error that it documents. The program is the
- * owner of spaces in one case, and with a first argument that begins with "task-" one of the
- * tasks that it starts there. */
+/* Every call of pvas.h: its effect, and each error that it documents. The program is the
+ * owner of spaces in one case, and with a first argument that begins with "task-" one of
+ * the tasks that it starts there. */
 #include "check.h"
 
 #include <dirent.h>
@@ -201,7 +201,7 @@ static void space_attributes(void)
 	CHECK_FAILS(pvas_create_attr(&attr), EINVAL);
 	check_reason();
 	CHECK_FAILS(pvas_create_attr(NULL), EFAULT);
-	/* What no flag names is not looked at. */
+	/* Members without a flag are ignored. */
 	attr = (struct pvas_space_attr){.segment_size = 5, .max_tasks = -7};
 	int pvd = pvas_create_attr(&attr);
 	CHECK(pvd >= 0);
@@ -236,7 +236,7 @@ static void segment_size_from_the_environment(void)
 		CHECK(strstr(pvas_error(), "PVAS_SEGMENT_SIZE"));
 		check_reason();
 	}
-	/* What the program sets itself counts. */
+	/* The program's own setting takes precedence. */
 	struct pvas_space_attr attr = {PVAS_SPACE_SEGMENT_SIZE, 1ul << 30, 0};
 	CHECK(setenv("PVAS_SEGMENT_SIZE", "4G", 1) == 0);
 	int pvd = pvas_create_attr(&attr);
@@ -301,7 +301,7 @@ static void address_space_runs_out(void)
 	check_reason();
 	for (int i = 0; i < n; i++)
 		CHECK(pvas_destroy(pvds[i]) == 0);
-	/* By default a space takes half of what is left: there is room for several. */
+	/* By default a space takes half of the rest: there is room for several. */
 	for (int i = 0; i < 5; i++)
 		pvds[i] = new_space();
 	for (int i = 0; i < 5; i++)
@@ -350,7 +350,7 @@ static void true_statuses(void)
 	CHECK_EQ(wait4(pid, &status, 0, &usage), pid);
 	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
 	CHECK_FAILS(waitpid(pid, &status, 0), ECHILD);
-	/* SIGCHLD tells of it. */
+	/* SIGCHLD reports it. */
 	sigset_t set;
 	sigemptyset(&set);
 	sigaddset(&set, SIGCHLD);
@@ -403,7 +403,7 @@ static void identifiers(void)
 	CHECK_EQ(wait_status(pid), 128 + SIGKILL);
 }
 
-/* What the child of pvas_fork does instead of pvas_execve. */
+/* Ends of a child of pvas_fork other than pvas_execve. */
 static void fork_and_other_ends(void)
 {
 	int pvd = new_space();
@@ -446,7 +446,7 @@ static void fork_and_other_ends(void)
 	CHECK(pvas_destroy(pvd) == 0);
 }
 
-/* What the child sets up, the task has; what the parent has, stays. */
+/* The task has the child's settings; the parent's stay unchanged. */
 static void fork_and_set_up(void)
 {
 	int pvd = new_space(), ends[2];
@@ -613,7 +613,7 @@ static void spawn_with(int pvd, const struct pvas_spawn_attr *attr, const char *
 
 static const char *third_argument;
 
-/* Compares one of its attributes with what is expected. */
+/* Compares one of its attributes with the expected one. */
 static void task_tells(const char *what)
 {
 	char text[PATH_MAX] = "";
@@ -724,7 +724,7 @@ static void task_reads_a_byte(const char *unused)
 	exit(byte);
 }
 
-/* The ID that was chosen is told, however soon the task ends. */
+/* The chosen ID is returned, however soon the task ends. */
 static void spawn_tells_the_id(void)
 {
 	int pvd = new_space(), id = -7;
@@ -752,7 +752,7 @@ static void spawn_tells_the_id(void)
 	CHECK_EQ(id, 205);
 	attr.id = NULL;
 	CHECK_FAILS(pvas_spawn(pvd, 206, self, ends, environ, &attr), EFAULT);
-	/* Who does not ask for it need not have the member. */
+	/* A caller that does not ask for it need not have the member. */
 	attr.fields = 0;
 	attr.id = (int *)16;
 	CHECK_EQ(wait_status(pvas_spawn(pvd, 206, self, ends, environ, &attr)), 6);
@@ -984,8 +984,8 @@ static void tasks_know_themselves(void)
 	CHECK_EQ(wait_status(sleeper), 128 + SIGKILL);
 }
 
-/* The library's thread that hears of tasks' ends hears of them late: it has the processor that
- * all share when nobody else wants it. */
+/* The library's thread gets the notices of tasks' ends late: it has the shared processor
+ * only when no other thread needs it. */
 static void delay_the_watcher(void)
 {
 	const struct sched_param none = {0};
@@ -1076,7 +1076,7 @@ static void export_areas(void)
 	CHECK_EQ(area[PVAS_EXPORT_USER - 1], 8);
 	CHECK(kill(pid, SIGKILL) == 0);
 	CHECK_EQ(wait_status(pid), 128 + SIGKILL);
-	/* Readable when nobody lives there, and zero; soon, if not at once. */
+	/* Readable when no task lives there, and zero; soon, if not at once. */
 	CHECK(pvas_export_area(pvd, 2) == area);
 	double start_time = check_seconds();
 	for (int i = 0; i < PVAS_EXPORT_USER; i++)
@@ -1220,7 +1220,7 @@ static void imports_wait(void)
 	void *addr;
 	size_t size;
 	pthread_t thread;
-	/* Tasks wait for a task that has not even started, and so do we. */
+	/* Tasks wait for a task that has not started, and so does the owner. */
 	pid_t waiters[3];
 	for (int i = 0; i < 3; i++)
 		CHECK((waiters[i] = start(pvd, i, "task-imports-later", "")) > 0);
@@ -1246,7 +1246,7 @@ static void ignores(int number)
 static void imports_are_interrupted(void)
 {
 	int pvd = new_space();
-	/* The task ends while we wait for its name. */
+	/* The task ends during the wait for its name. */
 	pid_t pid = start(pvd, 0, "task-naps-and-exits", "");
 	CHECK(pid > 0);
 	double start_time = check_seconds();

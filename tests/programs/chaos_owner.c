@@ -70,7 +70,7 @@ static void spin(uint64_t ns)
 		;
 }
 
-/* Until it is over: nobody but us waits for it. */
+/* Waits for its end; no other thread waits for it. */
 static int await(pid_t pid)
 {
 	int status;
@@ -81,7 +81,7 @@ static int await(pid_t pid)
 	return status;
 }
 
-/* How a task may end: as it wishes, or killed by us. */
+/* A task ends by itself, or is killed by this test. */
 static void check_end(const char *kind, int status)
 {
 	if (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)
@@ -198,8 +198,8 @@ static void *kill_children(void *argument)
 			int pidfd = syscall(SYS_pidfd_open, pid, 0);
 			if (pidfd < 0)
 				continue;
-			/* The descriptor names the process that was there; it is ours if the one that is
-			 * there now is. */
+			/* The descriptor names the process that was there; it is a child of this one if
+			 * the present one is. */
 			if (parent_of(pid) == getpid()) {
 				found = pid;
 				uint64_t random = check_random(&state);
@@ -270,7 +270,7 @@ static int run_one(int id)
 	return 1;
 }
 
-/* The watcher may not have heard of the last ends yet. */
+/* The watcher may not have received the last ends yet. */
 static void await_reclaim(void)
 {
 	for (int tries = 0; pvas_ntasks(space) && tries < 2000; tries++)

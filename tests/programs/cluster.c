@@ -122,7 +122,7 @@ static void locks(void)
 	part();
 }
 
-/* Dekker: of two who write and then look, one sees the other. */
+/* Dekker's test: of two tasks that write and then read, one sees the other's write. */
 static void order(void)
 {
 	begin();
@@ -144,8 +144,8 @@ static void order(void)
 	part();
 }
 
-/* The kernel reads and writes other machines' memory in system calls, also what nobody has
- * touched here. */
+/* The kernel reads and writes other machines' memory in system calls, also memory that is
+ * untouched here. */
 static void calls(void)
 {
 	begin();
@@ -162,7 +162,7 @@ static void calls(void)
 	char *to = of(before, "room");
 	CHECK_EQ(read(ends[0], to, SIZE), SIZE);
 	meet();
-	/* Who is after us has read what is after him. */
+	/* The next task has read the memory of the one after it. */
 	for (int at = 0; at < SIZE; at++)
 		CHECK_EQ(room[at], 'a' + (me + 2) % tasks);
 	CHECK_EQ(room[SIZE], 0);
@@ -195,7 +195,7 @@ static void catch(void)
 	CHECK_EQ(sigaction(SIGSEGV, &action, NULL), 0);
 }
 
-/* A call of its own: what the jump leaves in registers is nobody's. */
+/* A separate function, so that registers after the jump have no values of the caller. */
 __attribute__((noinline)) static int signal_at(const volatile char *address)
 {
 	int signal = sigsetjmp(back, 1);
@@ -206,7 +206,7 @@ __attribute__((noinline)) static int signal_at(const volatile char *address)
 	return signal;
 }
 
-/* What is mapped, unmapped, discarded, moved and grown where others have pages of it. */
+/* Maps, unmaps, discards, moves and grows memory of which others have pages. */
 static void maps(void)
 {
 	begin();
@@ -246,7 +246,7 @@ static void maps(void)
 	far[3 * PAGE] = 80 + me;
 	meet();
 	CHECK_EQ(area[3 * PAGE], 80 + before);
-	/* To another place, with what another machine has written. */
+	/* To another place, with another machine's writes. */
 	char *moved = mremap(area, SIZE, 2 * SIZE, MREMAP_MAYMOVE);
 	CHECK(moved != MAP_FAILED);
 	CHECK_EQ(moved[3 * PAGE], 80 + before);
@@ -323,7 +323,7 @@ static void forks(void)
 	part();
 }
 
-/* Who ends takes his memory along, and nobody finds him any more. */
+/* A task that ends takes its memory along, and cannot be found any more. */
 static void ends(void)
 {
 	begin();
@@ -357,7 +357,7 @@ static char *map_aligned(size_t size)
 	return (char *)(((uintptr_t)room + BLOCK - 1) / BLOCK * BLOCK);
 }
 
-/* Memory that others have grows where it is, into memory that nobody has. */
+/* Memory that others have grows in place, into unused memory. */
 static void grows(void)
 {
 	begin();
@@ -395,8 +395,8 @@ static void grows(void)
 	part();
 }
 
-/* Memory is read and written from one end to the other, with parts that nobody has touched, and
- * one that is not there. */
+/* Memory is read and written from one end to the other, with untouched parts and an
+ * unmapped one. */
 static void streams(void)
 {
 	enum { PAGES = 1024, GONE = 700 };
@@ -478,7 +478,7 @@ static void sleeps(void)
 	CHECK_EQ(pthread_create(&joiner, NULL, join_sleeper, it), 0);
 	usleep(20000);
 	tell("sleep", it, sizeof *it);
-	/* What pthread_join sleeps at lies there. */
+	/* The futex of pthread_join lies there. */
 	tell("thread", (void *)it->sleeper, PAGE / 4);
 	meet();
 	struct sleep *its = of((me + 1) % tasks, "sleep");
@@ -529,7 +529,7 @@ static void *remap(void *argument)
 		           check_random(&seed) % 100 * PAGE;
 		size_t size = (1 + check_random(&seed) % 20) * PAGE;
 		CHECK_EQ(munmap(at, size), 0);
-		/* What moves at this moment must not bring it back. */
+		/* A move at this moment must not restore it. */
 		unsigned char pages[20];
 		for (int look = 0; look < 10; look++)
 			CHECK_FAILS(mincore(at, size, pages), ENOMEM);
@@ -576,7 +576,7 @@ static void works(void)
 	part();
 }
 
-/* Says who it is, and stays until it is killed. */
+/* Prints its ID, and stays until it is killed. */
 static void stays(void)
 {
 	begin();

@@ -23,7 +23,7 @@ static const char *directory;
 
 /* ---- arenas -------------------------------------------------------------------------- */
 
-/* Which pages can be read and written: all, but for these. */
+/* All pages can be read and written, except for these. */
 static int readable(size_t page)
 {
 	return !(page == 16 || page == 17 || page == 34 || page == 35 || page == 46 || page == 47);
@@ -121,7 +121,7 @@ static long make_call(const struct call *call, int way)
 
 /* ---- the other side -------------------------------------------------------------------------- */
 
-/* What we need of the process whose memory is the remote one: ourselves, or our peer. */
+/* The required properties of the process with the remote memory: this one, or the peer. */
 struct other {
 	pid_t pid;
 	char *arena;
@@ -187,7 +187,7 @@ static void *says_tid(void *arg)
 	return NULL;
 }
 
-/* Task 1: serves requests until told to go. */
+/* Task 1: serves requests until the last one. */
 static void serve(char *arena)
 {
 	pthread_t threads[2];
@@ -224,7 +224,7 @@ static void serve(char *arena)
 		CHECK_EQ(pthread_join(threads[1], NULL), 0);
 }
 
-/* Task 0: learns who the peer is. */
+/* Task 0: learns the peer. */
 static struct other meet(pid_t *tid)
 {
 	int requests = fifo("requests", O_WRONLY), replies = fifo("replies", O_RDONLY);
@@ -472,7 +472,7 @@ static void threads_and_ends(void)
 	} while (result != -1 || error != ESRCH);
 }
 
-/* Memory that the peer maps and unmaps while we copy: a count or EFAULT, never a signal. */
+/* Memory that the peer maps and unmaps during the copy: a count or EFAULT, never a signal. */
 static void races(void)
 {
 	char *arena = make_arena(2);

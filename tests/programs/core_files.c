@@ -45,7 +45,7 @@ static void task(const char *how)
 		raise(SIGQUIT);
 }
 
-/* Bytes that the file takes; whether it holds the mark. */
+/* Returns the size of the file; checks that it contains the mark. */
 static size_t size_of(const char *path, const char *how, int *holds)
 {
 	char wanted[64];
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < 5; i++) {
 		int status, holds;
 		glob_t found;
-		/* The last dies of a signal from outside, of which nobody hears before. */
+		/* The last dies of a signal from outside, without an earlier notice. */
 		int outside = i == 4;
 		pid_t pid = outside ? waits : spawn(pvd, i + 1, argv[0], ways[i]);
 		if (outside)

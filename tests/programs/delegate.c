@@ -49,7 +49,7 @@ static long fails(const struct pvas_delegate_job *job, void *context)
 	return -*(const int *)job->payload;
 }
 
-/* Returns when the gate is opened, or nobody wants it any more. */
+/* Returns when the gate is opened, or the result is not wanted any more. */
 static long hold(const struct pvas_delegate_job *job, void *context)
 {
 	(void)context;
@@ -169,7 +169,7 @@ static void open_queue(size_t requests, unsigned flags)
 	CHECK_EQ(pvas_delegate_register(LOOK, looks, NULL), 0);
 }
 
-/* Task 0 serves, in so many threads, until each of the others has called MANY. */
+/* Task 0 serves, with this many threads, until each of the others has called MANY. */
 static void serve_all(int threads)
 {
 	pthread_t thread[16];
@@ -290,7 +290,8 @@ static void asynchronous(void)
 		say_done();
 		return;
 	}
-	/* A quarter of the queue is ours. The first is begun, the others wait behind it. */
+	/* This requester fills a quarter of the queue. The first is started, the others wait
+	 * behind it. */
 	pvas_delegate_request *requests[16];
 	requests[0] = submit(HOLD);
 	for (int i = 1; i < 16; i++)
@@ -300,7 +301,7 @@ static void asynchronous(void)
 		CHECK_EQ(pvas_delegate_test(requests[i], NULL), 0);
 	long result;
 	CHECK_EQ(pvas_delegate_wait(requests[3], &result, 10), 0);
-	/* What has been begun sees that it was cancelled; what has not is not begun. */
+	/* A started operation sees its cancellation; an operation that is not started never is. */
 	CHECK_EQ(pvas_delegate_cancel(requests[5]), 0);
 	CHECK_EQ(pvas_delegate_cancel(requests[5]), 0);
 	CHECK_EQ(pvas_delegate_cancel(requests[0]), 0);
@@ -359,7 +360,7 @@ static void later(void)
 	say_done();
 }
 
-/* What may be handed on to a library that does not fail softly. */
+/* Addresses that may be passed to a library that would crash on bad ones. */
 static void checked(void)
 {
 	if (me == 0) {
@@ -546,7 +547,7 @@ static void ready_made(void)
 	CHECK(memcmp(in, out, sizeof in) == 0);
 	CHECK_EQ(file_io(PVAS_DELEGATE_PREADV, FILE_FD, from, 1, 300000), 5);
 
-	/* Mistakes are ours, and the delegatee goes on. */
+	/* Errors are the requester's, and the delegatee continues. */
 	char *gone = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	CHECK(gone != MAP_FAILED && munmap(gone + 4096, 4096) == 0);
 	void *others = (char *)pvas_segment(PVAS_SELF, 0) + PVAS_EXPORT_SIZE;
@@ -607,7 +608,7 @@ static void ready_made(void)
 	say_done();
 }
 
-/* The delegatee dies: who waits learns so, who comes then, too. */
+/* The delegatee dies: waiting and later requesters get an error. */
 static void delegatee_dies(void)
 {
 	if (me == 0) {

@@ -16,9 +16,9 @@ static char self[PATH_MAX];
 static pid_t start(int pvd, int id, const char *role, const char *argument)
 {
 	char *argv[] = { "delegate_faults", (char *)role, (char *)argument, NULL };
-	/* What has failed leaves nobody running. */
+	/* A failed test leaves no tasks. */
 	struct pvas_spawn_attr attr = { .fields = PVAS_SPAWN_PDEATHSIG, .pdeathsig = SIGKILL };
-	/* Somebody may still be working for the one who had the ID. */
+	/* A task may still be working for the last one with this ID. */
 	for (;;) {
 		pid_t pid = pvas_spawn(pvd, id, self, argv, environ, &attr);
 		if (pid >= 0)
@@ -51,7 +51,7 @@ struct late {
 	atomic_int begun, go_on, finished;
 };
 
-/* Goes on when told to, and only then writes; the requester has ended by then. */
+/* Continues on an order, and only then writes; the requester has ended by then. */
 static long late(const struct pvas_delegate_job *job, void *context)
 {
 	struct late *late = context;
@@ -139,7 +139,7 @@ static void requester_dies(void)
 			usleep(500);
 		CHECK_EQ(kill(one, SIGKILL), 0);
 		CHECK_EQ(wait_status(one), 128 + SIGKILL);
-		/* It is gone for all, but nobody gets its memory. */
+		/* It is gone for all, but its memory is not reused. */
 		CHECK_FAILS(pvas_getpid(pvd, 1), ESRCH);
 		CHECK_EQ(pvas_ntasks(pvd), 1);
 		char *argv[] = { "delegate_faults", "task-nothing", NULL };
@@ -150,7 +150,7 @@ static void requester_dies(void)
 		CHECK_EQ(wait_status(next), 0);
 		CHECK_EQ(kill(zero, 0), 0);
 	}
-	/* Who works for it dies, too: nothing is kept. */
+	/* The task that works for it dies, too: nothing stays held. */
 	late->begun = late->go_on = 0;
 	pid_t one = start(pvd, 1, "task-late-requester", "4");
 	while (!late->begun)
@@ -314,7 +314,7 @@ static int task_delegatee(void)
 	return 1;
 }
 
-/* The delegatee has ended: no other answer may come of its end, or of ours. */
+/* The delegatee has ended: its end, or this task's, may cause no other answer. */
 static int is_end(long error)
 {
 	return error == ESRCH || error == ECONNRESET || error == ECONNREFUSED;

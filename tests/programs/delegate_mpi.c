@@ -291,7 +291,7 @@ static void collectives(void)
 			for (int op = 0; op < PVAS_DELEGATE_MPI_OPS; op++) {
 				struct pvas_delegate_mpi all =
 					pvas_delegate_mpi_allreduce(NULL, NULL, n, type, op, 0);
-				/* What MPI defines. */
+				/* Combinations that MPI defines. */
 				int whole = type < PVAS_DELEGATE_MPI_FLOAT;
 				int byte = type == PVAS_DELEGATE_MPI_BYTE;
 				int bits = op >= PVAS_DELEGATE_MPI_BAND;
@@ -328,7 +328,7 @@ static void collectives(void)
 	say_finished();
 }
 
-/* ---- what fails, and takes nobody along -------------------------------------------- */
+/* ---- failures that affect no others ------------------------------------------------ */
 
 static void errors(void)
 {
@@ -439,7 +439,7 @@ static void wait_for(const char *name)
 	}
 }
 
-/* Of rank 0: sends and receives what nobody answers, and is killed. */
+/* On rank 0: sends and receives without a partner, and is killed. */
 static void victim(void)
 {
 	unsigned char *out = filled(LARGE, 1), *in = malloc(LARGE);
@@ -468,7 +468,7 @@ static void successor(void)
 	say_finished();
 }
 
-/* Of rank 1: receives what was sent by one who has been killed since. */
+/* On rank 1: receives messages of a requester that has been killed since. */
 static void partner(void)
 {
 	unsigned char *in = malloc(LARGE), *out = filled(LARGE, 2);
@@ -516,8 +516,8 @@ static void dies(const char *role)
 			wait_for("begun");
 			CHECK_EQ(kill(one, SIGKILL), 0);
 			CHECK_EQ(end_of(one), 128 + SIGKILL);
-			/* MPI still reads its memory, unless it has taken all of the message already, as
-			 * Intel's does at times: what the partner gets will tell. */
+			/* MPI still reads its memory, unless it has taken all of the message already,
+			 * as Intel's sometimes does: the partner's data show it. */
 			usleep(20000);
 			one = spawn(pvd, 1, "successor");
 			int error = errno;

@@ -52,7 +52,7 @@ static void works(void)
 	int theirs = pvas_delegate_pass_fd(server, fd);
 	CHECK(theirs >= 0 && close(fd) == 0);
 
-	/* Old memory, and some that nobody has touched. */
+	/* Old memory, and some untouched. */
 	char *out = malloc(SIZE), *in = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	for (size_t i = 0; i < SIZE; i++)
 		out[i] = (char)(i * 7 + i / 256 + (size_t)me);
@@ -61,7 +61,7 @@ static void works(void)
 	CHECK(memcmp(in, out, SIZE) == 0);
 	CHECK_FAILS(file_io(PVAS_DELEGATE_PREADV, theirs, (void *)8, 1, 0), EFAULT);
 
-	/* Nothing but what was passed, and that by its owner only. */
+	/* Only passed descriptors, and only for their owner. */
 	char others[] = "there0";
 	others[5] = (char)('0' + me);
 	CHECK(close(open(others, O_CREAT | O_WRONLY, 0600)) == 0);
@@ -124,7 +124,7 @@ static void works(void)
 	CHECK(write(1, "works\n", 6) == 6);
 }
 
-/* The delegatee is killed: that is told, and we go on. */
+/* The delegatee is killed: that is reported, and the requester continues. */
 static void dies(void)
 {
 	find();

@@ -27,7 +27,7 @@ static void *import(int id, const char *name, size_t *size)
 	return at;
 }
 
-/* ---- those who have UCX ----------------------------------------------------------- */
+/* ---- tasks with UCX --------------------------------------------------------------- */
 
 static ucp_context_h context;
 
@@ -82,7 +82,7 @@ static void delegatee(int requesters)
 	CHECK_EQ(pvas_delegate_ucx_close(&ucx), 0);
 }
 
-/* What the accepter says of itself, and is told. */
+/* The accepter's report and its orders. */
 struct accepter {
 	atomic_int messages, leave, receive; /* active ones so far; it may go; it receives now */
 };

@@ -35,7 +35,7 @@ static int status_of(pid_t pid)
 	return status;
 }
 
-/* Whether the kernel says that two processes have one mm. */
+/* Returns true if the kernel reports one mm for two processes. */
 static int share_memory(pid_t a, pid_t b)
 {
 	return syscall(SYS_kcmp, a, b, 1 /* KCMP_VM */, 0, 0) == 0;
@@ -67,7 +67,7 @@ static void arguments(void)
 	CHECK_FAILS(waitpid(-1, NULL, 0), ECHILD);
 }
 
-/* Tasks of all domains are children of ours; those of one share an mm. */
+/* Tasks of all domains are children of the owner; those of one share an mm. */
 static void children(void)
 {
 	int pvd = space(1, 6);
@@ -113,8 +113,8 @@ static long used(void)
 	return -1;
 }
 
-/* An ID is free again when its task has ended, in another domain too; what it exported has
- * gone, and what it used. */
+/* An ID is free again when its task has ended, in another domain too. Its exports and its
+ * memory are gone. */
 static void again(void)
 {
 	int pvd = space(1, 2);
@@ -123,7 +123,7 @@ static void again(void)
 	CHECK_FAILS(pvas_spawn(pvd, 1, "/bin/sh", (char *[]){"sh", NULL}, environ, NULL), EBUSY);
 	CHECK_EQ(kill(sleeps, SIGKILL), 0);
 	CHECK_EQ(status_of(sleeps), SIGKILL);
-	/* What it wrote to its export area goes with it. */
+	/* Its writes to its export area are gone, too. */
 	char *marks[] = {"domain_owner", "marks", NULL};
 	pid_t marker = pvas_spawn(pvd, 1, "/proc/self/exe", marks, environ, NULL);
 	CHECK(marker > 0);
@@ -157,7 +157,7 @@ static void marks(void)
 		pause();
 }
 
-/* What cannot start says why, leaves no child, and the next starts. */
+/* A program that cannot start gives the reason and leaves no child, and the next starts. */
 static void refused(void)
 {
 	int pvd = space(1, 2);

@@ -121,7 +121,7 @@ static void apart(void)
 		struct all *its = of(task, "all");
 		long vms = syscall(SYS_kcmp, getpid(), its->pid, 1 /* KCMP_VM */, 0, 0);
 		int same = domain == pvas_domain_of(PVAS_SELF, me);
-		/* The gate says "the same" to whoever asks of tasks. */
+		/* For tasks the gate always answers "the same". */
 		CHECK_EQ(vms, 0);
 		if (task == me)
 			CHECK(same);
@@ -130,7 +130,7 @@ static void apart(void)
 	part();
 }
 
-/* Everybody reads what everybody has, then writes into the next one's. */
+/* All tasks read all memory, then write into the next one's. */
 static void pointers(void)
 {
 	long stack;
@@ -196,7 +196,7 @@ static void copies(void)
 	/* In the middle of its mmap area, where nothing is. */
 	CHECK_FAILS(transfer(0, pid, buffer, segment + space.segment_size / 2, 8), EFAULT);
 	CHECK_FAILS(transfer(1, pid, buffer, segment + space.segment_size / 2, 8), EFAULT);
-	/* The end of what is there: a part is copied. */
+	/* The end of the mapping: a part is copied. */
 	const char *end = (const char *)its->large + PAGES * PAGE;
 	ssize_t some = transfer(0, pid, buffer, end - 8, 64 << 20);
 	CHECK(some >= 8 && some < 64 << 20);
@@ -220,7 +220,8 @@ static int signal_at(const volatile long *address)
 	return signal;
 }
 
-/* What its owner unmaps goes for all, and new memory at the same place is empty. */
+/* Memory that its owner unmaps is unmapped for all, and new memory at the same place is
+ * empty. */
 static void unmaps(void)
 {
 	long stack;
@@ -252,7 +253,7 @@ static void unmaps(void)
 	part();
 }
 
-/* What is not the space's memory: text and constants can be looked at, what others may write
+/* Memory outside of the space: text and constants can be read, writable memory of others
  * cannot, and process_vm_readv reads all of it. */
 static void files(void)
 {
@@ -286,7 +287,7 @@ static void files(void)
 	part();
 }
 
-/* Pages that nobody touches cost no page tables; those that are touched, some. */
+/* Pages without accesses need no page tables; accessed ones need some. */
 static void demand(void)
 {
 	long stack;

@@ -1,4 +1,4 @@
-/* Allocates until malloc says no, then goes on with what it has. */
+/* Allocates until malloc fails, then continues with its memory. */
 #include "check.h"
 
 int main(void)

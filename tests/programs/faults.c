@@ -212,7 +212,7 @@ static void bad_ends(void)
 		check_works(workers[1], counters[1]);
 		CHECK_EQ(pvas_ntasks(pvd), 2);
 	}
-	/* Stopped, one does not hinder the others, and goes on when told to. */
+	/* A stopped task does not hinder the others, and resumes on SIGCONT. */
 	CHECK(kill(workers[0], SIGSTOP) == 0);
 	int status;
 	CHECK_EQ(waitpid(workers[0], &status, WUNTRACED), workers[0]);
@@ -381,7 +381,7 @@ static struct size measure(void)
 
 static void check_no_growth(struct size before, int times)
 {
-	/* What ends is given back soon, if not at once. */
+	/* Memory of an ended task is freed soon, if not at once. */
 	struct size after;
 	for (int i = 0; i < 100; i++) {
 		after = measure();
@@ -497,7 +497,7 @@ static void mappings_run_out(void)
 				CHECK_FAILS(pvas_getpid(pvd, 1), ESRCH);
 				refused++;
 			} else {
-				/* Loaded; whether its libraries find room is its own affair. */
+				/* Loaded; its libraries may not find room. */
 				int status = wait_status(pid);
 				if (status != 3 && status != 127 && status != 1 && status != 128 + SIGABRT)
 					printf("without room the program ended with %d\n", status);

@@ -4,7 +4,7 @@
 
 #include "check.h"
 
-/* What stands at `i`: differs between neighbours and salts. */
+/* The value at `i`: differs between neighbours and salts. */
 static unsigned char byte_at(int salt, size_t i)
 {
 	return (unsigned char)(((unsigned)i * 2654435761u + (unsigned)salt * 40503u) >> 13);

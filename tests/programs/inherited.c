@@ -20,7 +20,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < argc; i++)
 		printf("argument %d: %s\n", i, argv[i]);
 
-	/* What a launcher of tasks adds is its own. */
+	/* Variables that a launcher of tasks adds are omitted. */
 	size_t n = 0;
 	while (environ[n])
 		n++;

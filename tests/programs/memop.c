@@ -11,7 +11,7 @@
 /* Where nothing is. */
 #define FREE ((char *)0x500000000000)
 
-/* What parent and child have in common. */
+/* Data shared by parent and child. */
 static struct {
 	_Atomic int step;
 	_Atomic long count, sum;
@@ -63,7 +63,7 @@ static char state(pid_t pid)
 	return end[2];
 }
 
-/* --- pages, whatever their protection --- */
+/* --- pages, for any protection --- */
 
 static void some_pages(void)
 {
@@ -279,7 +279,7 @@ static void signals_come(void)
 	shared->step = 2;
 	ends_well(pid);
 	CHECK_EQ(shared->count, 2000);
-	/* Each came with what it was sent with. */
+	/* Each arrived with its data. */
 	CHECK_EQ(shared->sum, 2000 * 1999 / 2);
 }
 
@@ -455,12 +455,12 @@ static void killed_meanwhile(void)
 				error = errno;
 		CHECK_EQ(error, ESRCH);
 		pthread_join(thread, NULL);
-		/* Who traces a process hears of its end, too. */
+		/* The tracer of a process gets the notice of its end, too. */
 		waitpid(pid, NULL, 0);
 	}
 }
 
-/* Ends with its parent: who is somebody else by then may not kill it. */
+/* Ends with its parent: another process with the same PID may not kill it. */
 static void lasts_as_long(void)
 {
 	char byte;
@@ -476,7 +476,7 @@ static void somebody_else_s(void)
 	pid_t pid = child(lasts_as_long);
 	until(1);
 	CHECK_EQ(setresuid(65534, 65534, 65534), 0);
-	/* Where it is wrong comes first. (An array on the stack may begin with a page.) */
+	/* The place of the error comes first. (An array on the stack may begin with a page.) */
 	CHECK_FAILS(memop_peekpage(pid, (char *)FREE + 1, data), EINVAL);
 	CHECK_FAILS(memop_mmap(pid, FREE, PAGE), EPERM);
 	CHECK_FAILS(memop_peekpage(pid, FREE, data), EPERM);

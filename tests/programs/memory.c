@@ -79,7 +79,7 @@ static void everything_is_in_the_segment(void)
 	void *raw = (void *)syscall(SYS_mmap, NULL, 1 << 20, PROT_READ | PROT_WRITE,
 	                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	check_mine(raw, 1 << 20);
-	/* A hint in somebody else's segment is a hint only. */
+	/* A hint in another task's segment is only a hint. */
 	void *elsewhere = (void *)(segment_end + (1ul << 30));
 	if (segment)
 		check_mine(mmap(elsewhere, 1 << 20, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
@@ -101,8 +101,8 @@ static long by_register(volatile long number, long a, long b, long c, long d, lo
 	return result;
 }
 
-/* They too do nobody harm: what they map is in nobody else's segment, and a program break that
- * they move is ours alone. */
+/* They do no harm, either: their mappings lie in no other task's segment, and their program
+ * break is this task's. */
 static void unreached_calls_are_safe(void)
 {
 	char *map = (char *)by_register(SYS_mmap, 0, 1 << 20, PROT_READ | PROT_WRITE,
@@ -154,7 +154,7 @@ static void program_break(void)
 	CHECK(brk(start + 5000) == 0);
 	CHECK(sbrk(0) == start + 5000);
 	CHECK_EQ(start[4999], 7);
-	/* What was given back comes back zero, from the next page on. */
+	/* Freed memory returns as zeros, from the next page on. */
 	char *page = (char *)(((uintptr_t)start + 5000 + 4095) & ~4095ul);
 	CHECK(brk(start + 100000) == 0);
 	for (char *at = page; at < start + 100000; at++)
@@ -164,7 +164,7 @@ static void program_break(void)
 	CHECK((char *)syscall(SYS_brk, 1) == start); /* nonsense changes nothing */
 	CHECK_FAILS(brk((void *)(uintptr_t)-4096), ENOMEM);
 	CHECK(sbrk(0) == start);
-	/* It stays ours while others move theirs. */
+	/* It stays unchanged while others move theirs. */
 	for (int i = 1; i <= 300; i++) {
 		char *more = sbrk(4096);
 		check_mine(more, 4096);
@@ -535,9 +535,9 @@ static void huge_pages(void)
 	if (segment)
 		CHECK((uintptr_t)from % (2 << 20) == 0 && (uintptr_t)to % (2 << 20) == 0);
 	CHECK(madvise(from, size, MADV_HUGEPAGE) == 0 && madvise(to, size, MADV_HUGEPAGE) == 0);
-	/* The kernel splits a huge page now and then for reasons of its own: when somebody else, such
-	 * as DAMON, holds a reference to it at the instant of a copy-on-write fault. A copy of ours
-	 * that split them would do so every time. */
+	/* The kernel splits a huge page now and then for its own reasons: when a subsystem such
+	 * as DAMON holds a reference to it at the instant of a copy-on-write fault. A copy of
+	 * Nagaya that split them would do so every time. */
 	long before = 0, after = -1;
 	for (int attempt = 0; attempt < 20 && after != before; attempt++) {
 		CHECK(madvise(from, size, MADV_DONTNEED) == 0 && madvise(to, size, MADV_DONTNEED) == 0);

@@ -38,7 +38,7 @@ __attribute__((unused)) static void begin(int *argc, char ***argv, int threads)
 		}                                                                    \
 	} while (0)
 
-/* What stands at index i of message `salt`: differs between neighbours and messages. */
+/* The value at index i of message `salt`: differs between neighbours and messages. */
 __attribute__((unused)) static int word(int salt, size_t i)
 {
 	return (int)((unsigned)i * 2654435761u + (unsigned)salt * 40503u);

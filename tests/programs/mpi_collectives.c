@@ -67,7 +67,7 @@ static const enum mode last_mode = NON_BLOCKING;
 
 enum { UNTOUCHED = 77 };
 
-/* Element i of what rank `from` sends to `to`: small, so that sums fit into a byte. */
+/* Element i of rank `from`'s data for `to`: small, so that sums fit into a byte. */
 static int value(int from, int to, int i)
 {
 	return (from * 31 + to * 17 + i * 7 + count) % 13;
@@ -220,7 +220,7 @@ static void to_all(void)
 	for (int r = 0; r < ranks; r++)
 		holds("alltoall in place", r * count, count, r, rank);
 
-	/* To rank r go `counts[r]` elements, so each gets as many from everybody. */
+	/* To rank r go `counts[r]` elements, so each gets the same number from all. */
 	int from[ranks], mine[ranks];
 	for (int r = 0; r < ranks; r++) {
 		from[r] = r * count;
@@ -398,7 +398,8 @@ static void chain(void *a, void *b, int *n, MPI_Datatype *type)
 		((int *)b)[2 * i] = ((int *)a)[2 * i];
 }
 
-/* Operations that are not numbers': of our own, of pairs, on parts of the ranks, on strides. */
+/* Operations other than those on numbers: user-defined, of pairs, on parts of the ranks, on
+ * strides. */
 static void special(void)
 {
 	int n = 20000;
@@ -480,7 +481,7 @@ int main(int argc, char **argv)
 			for (size_t k = 0; k < sizeof(kinds) / sizeof(*kinds); k++) {
 				count = counts[c];
 				kind = kinds[k];
-				/* Types matter to the blocking ones: these have paths of their own. */
+				/* Types matter to the blocking ones: these have separate paths. */
 				if (mode != BLOCKING && kind.type != MPI_INT)
 					continue;
 				rooted();

@@ -107,7 +107,7 @@ static void replaced(int count)
 	arrived("sendrecv_replace", count, previous + 2);
 }
 
-/* A receive that nobody answers can be withdrawn; the next message then goes elsewhere. */
+/* A receive without a message can be withdrawn; the next message then goes elsewhere. */
 static void cancelled(int count)
 {
 	MPI_Request request, send;
@@ -129,8 +129,8 @@ static void cancelled(int count)
 	arrived("after cancel", count, previous + 3);
 }
 
-/* Too long for its buffer: an error. (Open MPI writes behind the buffer all the same, without
- * us too.) */
+/* Too long for its buffer: an error. (Open MPI still writes behind the buffer, without
+ * Nagaya too.) */
 static void truncated(int count)
 {
 	MPI_Request send;

@@ -55,7 +55,7 @@ static void fences(int count)
 		CHECK(memory[i] == i + ranks * (ranks + 1) / 2);
 }
 
-/* Every second word of the target's. */
+/* Every second word of the target. */
 static void strides(void)
 {
 	int count = WORDS / 2;
@@ -146,7 +146,7 @@ static void atomics(void)
 		MPI_Accumulate(ones, 8, MPI_INT, 0, at(0, 8), 8, MPI_INT, MPI_SUM, window);
 		MPI_Win_flush_local(0, window);
 	}
-	/* One of us changes 0 to its number; the others see that number. */
+	/* One rank changes 0 to its number; the others see that number. */
 	int number = rank + 100, none = 0;
 	MPI_Compare_and_swap(&number, &none, &old, MPI_INT, 0, at(0, 1), window);
 	MPI_Win_flush_all(window);

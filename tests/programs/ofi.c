@@ -1,6 +1,6 @@
-/* What the provider for libfabric claims, case by case: tasks of one space exchange messages
- * and reach each other's memory. Every task runs the same case; names of endpoints go by
- * pvas_export. */
+/* The properties of the provider for libfabric, case by case: tasks of one space exchange
+ * messages and access each other's memory. Every task runs the same case; pvas_export
+ * exchanges names of endpoints. */
 #include "ofi.h"
 
 #include <complex.h>
@@ -152,7 +152,7 @@ static void messages(void)
 	finish();
 }
 
-/* Who is sent to waits for the right message, and in order. */
+/* A receiver waits for the matching message, and messages stay in order. */
 static void matching(void)
 {
 	start(FI_WAIT_NONE, 0, 0);
@@ -183,7 +183,7 @@ static void matching(void)
 	next();
 	CHECK_EQ(in[0], 1);
 
-	/* Too long a message: what there is room for, and an error; both ways. */
+	/* Too long a message: as much as fits, and an error; both ways. */
 	static unsigned char large[100000], small[50000];
 	fill(large, sizeof large, me);
 	for (size_t size = 100; size <= sizeof large; size *= 1000) {
@@ -240,7 +240,7 @@ static void matching(void)
 	CHECK_EQ(fi_trecvmsg(ep, &look, FI_CLAIM), 0);
 	CHECK(next().op_context == &contexts[5] && in[0] == 9);
 	meet();
-	/* Dropped: a small one, and a large one, of which the sender is told. */
+	/* Dropped: a small one, and a large one, which is reported to the sender. */
 	UNTIL_DONE(fi_tinject(ep, &out[9], 4, address[other], 6));
 	UNTIL_DONE(fi_tsend(ep, large, sizeof large, NULL, address[other], 6, &contexts[7]));
 	meet();
@@ -421,7 +421,7 @@ static void atomics(void)
 		CHECK_EQ(fi_atomic(ep, &half, 1, NULL, address[whose], AT(real), key, FI_DOUBLE, FI_SUM,
 		                   &context), 0);
 		CHECK_EQ(next().flags, FI_ATOMIC | FI_WRITE);
-		/* What no single instruction changes. */
+		/* Types that no single instruction changes. */
 		const long double more = 0.25L;
 		const double complex both = 1 - 2 * I;
 		const float complex angle = I;
@@ -507,7 +507,7 @@ static void atomics(void)
 	finish();
 }
 
-/* Only what asks for it completes; and who wants to know is told when it is received. */
+/* Only operations with a completion request complete; delivery is reported on request. */
 static void completions(void)
 {
 	start(FI_WAIT_NONE, 0, FI_SELECTIVE_COMPLETION);
@@ -549,7 +549,7 @@ static void *signal_later(void *unused)
 	return unused;
 }
 
-/* Who waits sleeps, and is woken. */
+/* A waiter sleeps, and is woken. */
 static void waiting(void)
 {
 	start(FI_WAIT_FD, 0, 0);
@@ -587,7 +587,7 @@ static void waiting(void)
 	finish();
 }
 
-/* Everybody sends to everybody, faster than they receive: who finds no room tries again. */
+/* All send to all, faster than they receive; a sender without room tries again. */
 static void flood(void)
 {
 	start(FI_WAIT_NONE, 0, 0);
@@ -675,7 +675,8 @@ static void *chat(void *number)
 	struct fid_cntr *none;
 	CHECK_EQ(fi_cntr_open(domain, &attr, &none, NULL), 0);
 	for (int turn = 0; turn < TURNS; turn++) {
-		/* The completions are anybody's: these words say that ours have been read. */
+		/* Any thread may read the completions: these words show that this thread's have
+		 * been read. */
 		_Atomic int sent = 0, received = 0;
 		fill(out, size, (unsigned)(turn + me));
 		CHECK_EQ(fi_trecv(ep, in, size, NULL, address[other], tag, 0, (void *)&received), 0);
@@ -711,7 +712,7 @@ static void threads(void)
 	finish();
 }
 
-/* Who is not there cannot be sent to; who has gone is told of. */
+/* A send to an absent endpoint fails; a send to one that has ended reports that. */
 static void ends(void)
 {
 	start(FI_WAIT_UNSPEC, 0, 0);
@@ -900,7 +901,7 @@ static void placed(void)
 	}
 	meet();
 
-	/* A small one that waits is not overtaken, whatever its receiver is called. */
+	/* A small one that waits is not overtaken, for any name of its receiver. */
 	for (int twice = 0; twice < 2; twice++) {
 		fi_addr_t other_name = address[1];
 		if (twice)
@@ -1028,7 +1029,7 @@ static void placed(void)
 	}
 	meet();
 
-	/* A receive that nobody wants any more is nobody's. */
+	/* A cancelled receive gets no message. */
 	if (me == 1) {
 		POST(0, LARGE, 1, 0);
 		meet();
@@ -1045,7 +1046,7 @@ static void placed(void)
 	part();
 }
 
-/* Who has been told that it is sent may go. */
+/* A sender may end once its send is reported. */
 static void gone(void)
 {
 	start(FI_WAIT_NONE, 0, 0);
@@ -1069,7 +1070,7 @@ static void gone(void)
 	_exit(0);
 }
 
-/* Who has received may go, too, before its sender looks, who has sent to another by then. */
+/* A receiver may end, too, before its sender polls, which has sent to another by then. */
 static void received(void)
 {
 	start(FI_WAIT_NONE, 0, 0);
@@ -1085,7 +1086,8 @@ static void received(void)
 		_exit(0);
 	}
 	fill(out, LARGE, 9);
-	/* Both have left the meeting: whoever is still there would wait for one that has gone. */
+	/* Both have left the meeting: a task that is still there would wait for one that has
+	 * ended. */
 	theirs(1, "posted");
 	theirs(2, "posted");
 	UNTIL_DONE(fi_send(ep, out, LARGE, NULL, address[1], out));
@@ -1096,7 +1098,7 @@ static void received(void)
 	printf("ended well\n");
 }
 
-/* Task 1 is killed while it receives; task 0 is told. */
+/* Task 1 is killed while it receives; task 0 is notified. */
 static void chaos_receiver(void)
 {
 	static unsigned char in[4][300000];

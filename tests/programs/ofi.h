@@ -1,4 +1,4 @@
-/* What tests of libfabric's providers have in common: tasks of one space that meet, an endpoint
+/* Common parts of tests of libfabric's providers: tasks of one space that meet, an endpoint
  * with its queue, and messages whose every byte is known. */
 #include "check.h"
 
@@ -45,7 +45,7 @@ static void meet(void)
 	}
 }
 
-/* The last meeting: who has been there may be gone. */
+/* The last meeting: tasks that have been there may have ended. */
 static void part(void)
 {
 	static const char *const what[] = {"done", "bye"};
@@ -81,7 +81,7 @@ static void open_domain(enum fi_av_type type)
 	CHECK_EQ(fi_av_open(domain, &av_attr, &av, NULL), 0);
 }
 
-/* Opens the domain's completion queue, in `set` if that is what it waits by. */
+/* Opens the domain's completion queue, in `set` if it waits by that. */
 static void open_queue(enum fi_wait_obj wait, void *context)
 {
 	struct fi_cq_attr cq_attr = {.format = FI_CQ_FORMAT_TAGGED, .wait_obj = wait};
@@ -161,7 +161,7 @@ static struct fi_cq_tagged_entry next(void)
 	return entry;
 }
 
-/* Waits for these two, in whatever order. */
+/* Waits for these two, in any order. */
 static void both(void *one, void *two, struct fi_cq_tagged_entry *entry_of_one)
 {
 	struct fi_cq_tagged_entry a = next(), b = next();
@@ -173,7 +173,7 @@ static void both(void *one, void *two, struct fi_cq_tagged_entry *entry_of_one)
 static ssize_t again(ssize_t result)
 {
 	if (result == -FI_EAGAIN) {
-		/* To make room takes progress, of ours too. */
+		/* Progress, also of this task, makes room. */
 		fi_cq_read(cq, NULL, 0);
 	}
 	return result;

@@ -1,5 +1,5 @@
-/* What tells of news through the provider for libfabric: counters of remote accesses, of
- * endpoints and of memory regions (FI_RMA_EVENT), poll sets, wait sets, and descriptors. */
+/* Event objects of the provider for libfabric: counters of remote accesses, of endpoints
+ * and of memory regions (FI_RMA_EVENT), poll sets, wait sets, and descriptors. */
 #include "ofi.h"
 
 #include <poll.h>
@@ -89,7 +89,7 @@ static void counts(void)
 	CHECK_EQ(fi_cntr_read(read_), 0);
 	CHECK(window[0] == 5 && window[1] == 5 && window[2] == 5);
 	meet();
-	/* What reads counts as a read; what changes the region as its change, too. */
+	/* A read counts as a read, and a change of the region as its change, too. */
 	CHECK_EQ(fi_read(ep, &old, 8, NULL, to, 0, 1, &value), 0);
 	next();
 	CHECK_EQ(fi_fetch_atomic(ep, &value, 1, NULL, &old, NULL, to, 24, 1, FI_UINT64, FI_SUM,
@@ -100,7 +100,7 @@ static void counts(void)
 	CHECK_EQ(fi_cntr_read(read_), 2);
 	CHECK_EQ(fi_cntr_read(written), 3);
 	CHECK_EQ(fi_cntr_read(region_written), 4);
-	/* What is refused does not count. */
+	/* A refused operation does not count. */
 	CHECK_EQ(fi_write(ep, &value, 8, NULL, to, sizeof window, 1, &value), -FI_EINVAL);
 	meet();
 	CHECK_EQ(fi_cntr_read(written), 3);
@@ -141,7 +141,7 @@ static void polls(void)
 	CHECK_EQ(fi_poll(polled, news, 3), 0);
 	CHECK_EQ(fi_cntr_set(written, 7), 0);
 	CHECK_EQ(fi_poll(polled, news, 3), 0);
-	/* Messages too, though nobody reads the queue. */
+	/* Messages too, though no thread reads the queue. */
 	CHECK_EQ(fi_recv(ep, &in, 8, NULL, FI_ADDR_UNSPEC, &in), 0);
 	meet();
 	UNTIL_DONE(fi_inject(ep, &value, 8, address[other]));
@@ -168,7 +168,8 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* Who waits for a set is woken by its queue and by its counter, and sleeps no longer than told. */
+/* A waiter at a set is woken by its queue and by its counter, and sleeps no longer than its
+ * limit. */
 static void waits(void)
 {
 	start();
@@ -193,7 +194,7 @@ static void waits(void)
 		while (fi_cntr_read(written) != (uint64_t)(n / 2 + 1))
 			fi_wait(set, 60000);
 		CHECK(next().op_context == &in);
-		/* What a wait set has noticed is news for a poll set all the same. */
+		/* An event that a wait set has reported is also reported by a poll set. */
 		void *news;
 		CHECK_EQ(fi_poll(polled, &news, 1), 1);
 		CHECK(news == &written);
@@ -202,8 +203,8 @@ static void waits(void)
 	finish();
 }
 
-/* A set with a descriptor: poll(2) waits for its queue and its counter, and a poll set tells which
- * of them has news. */
+/* A set with a descriptor: poll(2) waits for its queue and its counter, and a poll set
+ * shows the one with an event. */
 static void descriptors(void)
 {
 	start_with(FI_WAIT_FD);
@@ -218,7 +219,7 @@ static void descriptors(void)
 	CHECK_EQ(same, fd);
 	CHECK_EQ(fi_control(&written->fid, FI_GETWAITOBJ, &object), 0);
 	CHECK_EQ(object, FI_WAIT_SET);
-	/* A counter outside of the set has a descriptor of its own. */
+	/* A counter outside of the set has its own descriptor. */
 	CHECK_EQ(fi_control(&region_written->fid, FI_GETWAIT, &same), 0);
 	CHECK(same >= 0 && same != fd);
 

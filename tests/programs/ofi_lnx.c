@@ -29,7 +29,7 @@ static void start(void)
 	export_name(name[me], sizeof name[0]);
 }
 
-/* What has come is taken in. */
+/* Takes in arrived messages. */
 static void look(void)
 {
 	CHECK_EQ(again(-FI_EAGAIN), -FI_EAGAIN);
@@ -47,7 +47,7 @@ static struct fi_cq_err_entry next_error(void)
 	return error;
 }
 
-/* Messages from somebody whom nobody has told us of are his as soon as somebody has. */
+/* Messages of an unknown sender are assigned to it as soon as it is inserted. */
 static void from_strangers(void)
 {
 	char received, sent;
@@ -138,7 +138,7 @@ static void of_all_sizes(void)
 	}
 }
 
-/* The next completion that is not that of a message of ours; those are counted. */
+/* Returns the next completion that is not of a message sent here; those are counted. */
 static struct fi_cq_tagged_entry next_but(void *sent, int *count)
 {
 	struct fi_cq_tagged_entry entry;

@@ -1,5 +1,5 @@
-/* How endpoints are found through the provider for libfabric: node and service, names, addresses
- * as strings, endpoints that have ended or are yet to come, and calls without addresses. */
+/* The search for endpoints through the provider for libfabric: node and service, names,
+ * addresses as strings, ended and future endpoints, and calls without addresses. */
 #include "ofi.h"
 
 #include <rdma/fi_cm.h>
@@ -48,7 +48,7 @@ static int refused(struct fi_info *hints, const char *node, const char *service,
 	return result;
 }
 
-/* What fi_getinfo answers, and what it refuses. */
+/* Results and refusals of fi_getinfo. */
 static void answers(void)
 {
 	char host[256];
@@ -175,7 +175,7 @@ static void call(fi_addr_t to)
 	CHECK_EQ(in, 43);
 }
 
-/* Tells the other who it is by the first message, and serves one call. */
+/* Introduces itself to the other by the first message, and serves one call. */
 static void serve(void)
 {
 	char in[256], out;
@@ -315,8 +315,8 @@ static void names(void)
 	finish();
 }
 
-/* Addresses of endpoints that have ended are taken, and operations on them fail; what they have
- * sent before arrives, and is known to be from them. */
+/* Addresses of ended endpoints are accepted, and operations on them fail. Their earlier
+ * messages arrive, with the right sender. */
 static void ended(void)
 {
 	start(find(0, NULL, NULL, 0));

@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 	CHECK_FAILS(readlink("/proc/self/exe", (char *)8, 100), EFAULT);
 	CHECK_FAILS(open((char *)8, O_RDONLY), EFAULT);
 
-	/* What the program is told of itself. */
+	/* The program's information about itself. */
 	CHECK(strcmp((char *)getauxval(AT_EXECFN), argv[0]) == 0 ||
 	      strcmp((char *)getauxval(AT_EXECFN), wanted) == 0);
 	CHECK_EQ(getauxval(AT_PAGESZ), 4096);
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
 	CHECK(dladdr((void *)origin_library, &info));
 	CHECK(strstr(info.dli_fname, "liborigin.so"));
 
-	/* It can start itself anew. */
+	/* It can start itself again. */
 	fflush(stdout);
 	pid_t pid = fork();
 	if (pid == 0) {

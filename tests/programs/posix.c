@@ -1,5 +1,5 @@
-/* What POSIX promises a process: threads, signals, stacks, children, shared memory. Each case
- * is silent when all is well. */
+/* The guarantees of POSIX for a process: threads, signals, stacks, children, shared memory.
+ * Each case is silent if all is well. */
 #include "check.h"
 
 #include <dlfcn.h>
@@ -419,7 +419,7 @@ static void signals(void)
 	timer = (struct itimerval){{0}};
 	CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
 
-	/* Ignored by us, ignored in a child. */
+	/* Ignored here, ignored in a child. */
 	CHECK(signal(SIGUSR1, SIG_IGN) != SIG_ERR);
 	CHECK(raise(SIGUSR1) == 0);
 	CHECK_EQ(caught[SIGUSR1], 1);

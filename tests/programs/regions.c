@@ -40,7 +40,7 @@ static int open_other(void)
 	return other;
 }
 
-/* Waits until nobody has the address any more, which the last unmapping brings about. */
+/* Waits until no task has the address any more, which the last unmapping causes. */
 static void until_free(int other)
 {
 	for (double end = check_seconds() + 20; check_seconds() < end; usleep(1000)) {

@@ -50,7 +50,7 @@ static int memory_file(pid_t owner)
 	return found;
 }
 
-/* What the memory of all tasks takes, in MiB; 0 in an ordinary process. */
+/* The memory of all tasks, in MiB; 0 in an ordinary process. */
 static long used(int file)
 {
 	struct stat s = {0};
@@ -352,7 +352,7 @@ static void fork_gives_memory_of_its_own(void)
 	CHECK_EQ(pthread_create(&thread, NULL, fork_in_thread, NULL), 0);
 	CHECK_EQ(pthread_join(thread, NULL), 0);
 
-	/* Protections, and what libc knows of the thread. */
+	/* Protections, and libc's data about the thread. */
 	char *readable = map(4096, WRITE), *none = map(4096, WRITE);
 	readable[0] = 'r', none[0] = 'n';
 	CHECK_EQ(mprotect(readable, 4096, PROT_READ), 0);
@@ -388,7 +388,7 @@ static void fork_gives_memory_of_its_own(void)
 	CHECK(sched_getcpu() >= 0);
 }
 
-/* The child goes on with a stack of its own, without libc's knowledge. */
+/* The child continues on a separate stack, without libc's knowledge. */
 static int seen_by_child;
 
 static int child_on_stack(void *argument)
@@ -434,7 +434,7 @@ static long resident(const char *what)
 	return kib;
 }
 
-/* What nobody has touched is not there after a fork, neither here nor in the child. */
+/* Untouched memory is still absent after a fork, in the parent and in the child. */
 static void fork_does_not_fill_holes(void)
 {
 	int file = memory_of_this_space();
@@ -528,7 +528,7 @@ static void take_much(void)
 
 extern char **environ;
 
-/* An owner: what its tasks had is given back when they end, and reads as zeros in the next. */
+/* An owner: the memory of its tasks is freed when they end, and reads as zeros in the next. */
 static void the_end_of_a_task_gives_back(void)
 {
 	int pvd = pvas_create();

@@ -1,4 +1,4 @@
-/* Every call of xpmem.h: what it does, and each error that it documents. Cases with a peer
+/* Every call of xpmem.h: its effect, and each error that it documents. Cases with a peer
  * run as two tasks, with the IDs 0 and 1; case `chaos` is an owner of spaces. */
 #include "check.h"
 
@@ -66,7 +66,7 @@ static long ask(int id, const char *name)
 	return *(long *)value;
 }
 
-/* Both tasks have come here. Neither may end before it has heard of the other again. */
+/* Both tasks meet. Neither may end before the next meeting. */
 static void meet(const char *where)
 {
 	static long here = 1;
@@ -233,7 +233,7 @@ static void attaching(void)
 	CHECK_FAILS(xpmem_attach(addr, PAGE, memory + PAGE + 1), EINVAL);
 	CHECK_FAILS(xpmem_attach(addr, PAGE, (void *)-PAGE), EINVAL);
 
-	/* What may only be read cannot be attached; 0 is both. */
+	/* A read-only permit cannot be attached; 0 is both. */
 	xpmem_segid_t segid = make(memory, PAGE, 0600);
 	apid = xpmem_get(segid, XPMEM_RDONLY, MODE(0));
 	CHECK(apid > 0);
@@ -404,7 +404,7 @@ static void sharing(void)
 	me() == 0 ? shared_by_maker() : shared_by_user();
 }
 
-/* What belongs to another task, and to one that has ended. */
+/* Segments of another task, and of one that has ended. */
 static void ending(void)
 {
 	static long segid, apid;
@@ -437,7 +437,7 @@ static void ending(void)
 	puts("ended well");
 }
 
-/* Effective user and groups of a task that asks, and what it then gets. As root. */
+/* Effective user and groups of a requesting task, and its expected result. As root. */
 static void expect(long segid, uid_t uid, gid_t gid, gid_t group, int may_read, int may_write)
 {
 	CHECK(setgroups(1, &group) == 0);

@@ -1,5 +1,5 @@
-/* Task 1 attaches static data of task 0's, which may be linked to its addresses: by a segment
- * of its own, and as part of all memory. */
+/* Task 1 attaches static data of task 0, which may be linked to fixed addresses: by a
+ * separate segment, and as part of all memory. */
 #include "check.h"
 
 #include <pvas.h>

@@ -22,7 +22,7 @@
 
 static int rounds;
 
-// How many tasks this node has.
+// Returns the number of tasks of this node.
 static int tasks_here(void)
 {
 	int node = nagaya_dsm_node(), nodes = nagaya_dsm_nodes();
@@ -50,8 +50,8 @@ static void counter(void)
 	jia_barrier();
 }
 
-// What was written before a flag was set under a lock, in the same critical section, is seen
-// by who finds the flag set. The messages lie with the reader, the writer, and a third.
+// Writes before a flag was set under a lock, in the same critical section, are visible to a task
+// that finds the flag set. The messages are on the reader's node, the writer's, and a third.
 static void message(void)
 {
 	enum { WORDS = 3000 };
@@ -159,8 +159,8 @@ static void touch(volatile char *text, size_t bytes, int writes)
 	}
 }
 
-// System calls read from shared memory and write into it, wherever its pages are. Where the
-// user may not have that, they fail at pages that the program has not just used.
+// System calls read from shared memory and write into it, for any location of its pages. If the
+// user may not do that, they fail at pages that the program has not just used.
 static void calls(void)
 {
 	size_t bytes = 6 * nagaya_dsm_page_size() + 1000;
@@ -295,7 +295,7 @@ static void letters(void)
 	jia_wait();
 }
 
-// Who sends faster than others receive waits for them: what is not received is bounded.
+// A sender that is faster than its receivers waits for them: unreceived messages are bounded.
 static void flood(void)
 {
 	enum { LETTERS = 400, WORDS = 1000 };
@@ -356,7 +356,7 @@ static double now(void)
 	return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-// Iterations are all somebody's, and the fast get more.
+// Each iteration belongs to a task, and fast tasks get more.
 static void load(void)
 {
 	int begin = 5, end = 104;
@@ -416,8 +416,8 @@ static void threads(void)
 	jia_barrier();
 }
 
-// Random walks without data races: cells under locks that are chosen at random, and cells of
-// one's own beside them; sums are known.
+// Random walks without data races: cells under randomly chosen locks, and private cells beside
+// them; sums are known.
 static void walk(void)
 {
 	enum { LOCKS = 7, CELLS = 400 };
@@ -435,7 +435,7 @@ static void walk(void)
 		jia_lock(lock);
 		for (int j = rand_r(&seed) % 20; j >= 0; j--) {
 			int at = rand_r(&seed) % CELLS, with = rand_r(&seed) % CELLS;
-			// Cells of one lock sum to what was added under it.
+			// Cells of one lock sum to the additions under it.
 			cells[at * LOCKS + lock] += 3;
 			cells[with * LOCKS + lock] -= 2;
 			counts[lock]++;
@@ -465,7 +465,7 @@ static void walk(void)
 	jia_barrier();
 }
 
-// A forked child has no shared memory, and its end is nobody's but its own.
+// A forked child has no shared memory, and its end has no effect on others.
 static void children(void)
 {
 	long *cell = (long *)jia_alloc1(sizeof *cell);

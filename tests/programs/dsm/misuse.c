@@ -40,7 +40,7 @@ int main(int argc, char **argv)
 	if (strcmp(name, "count") == 0 && last)
 		jia_alloc(4);
 	if (strcmp(name, "lacking") == 0 && jiapid == 0) {
-		// What the second task does not allocate lives there.
+		// Memory that the second task does not allocate is there.
 		int *cells = (int *)jia_alloc3(1 << 20, 1, 0);
 		for (int i = 0; i < 1 << 18; i += 1024)
 			cells[i] = 1;

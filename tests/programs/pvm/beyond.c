@@ -1,4 +1,4 @@
-/* What stock PVM 3.4.6 cannot do: it crashes, waits for ever, or takes three minutes. */
+/* Calls at which stock PVM 3.4.6 crashes, waits for ever, or takes three minutes. */
 #include "say.h"
 
 #include <pvmproto.h>
@@ -115,7 +115,7 @@ static void manager(void)
 
 	spawn(1, &tid, "manager");
 	say("registered %s", code(hear(tid, 2)));
-	/* Who enrolls from now on asks the manager. */
+	/* A task that enrolls from now on asks the manager. */
 	pvm_exit();
 	pvm_mytid();
 	say("config %s", code(pvm_config(&hosts, NULL, NULL)));

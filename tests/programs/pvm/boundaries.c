@@ -1,5 +1,5 @@
-/* Message sizes around PVM's fragments, in all encodings, on both routes, packed at once and
- * in pieces: what comes is what was sent. */
+/* Message sizes around PVM's fragments, in all encodings, on both routes, packed at once
+ * and in pieces: received equals sent. */
 #include "say.h"
 
 enum { MAX = 200000 };
@@ -102,7 +102,7 @@ int main(void)
 			send(tid, encodings[e], 100000, 3);
 	}
 	say("%d wrong", wrong);
-	/* What a message with pieces of all types weighs. */
+	/* The size of a message with pieces of all types. */
 	for (e = 0; e < 3; e++) {
 		short h[3] = { 1, 2, 3 };
 		double x[5] = { 1, 2, 3, 4, 5 };

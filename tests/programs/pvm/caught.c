@@ -1,4 +1,4 @@
-/* What children on two hosts print comes, all of it, before the parent's pvm_exit returns. */
+/* All output of children on two hosts arrives before the parent's pvm_exit returns. */
 #include "say.h"
 
 enum { CHILDREN = 4, ROUNDS = 8 };
@@ -26,7 +26,7 @@ int main(int argc, char **argv)
 
 	(void)argv;
 	if (argc > 1) {
-		/* No task: nobody waits for its end but by its output. */
+		/* Not a task: only its output shows its end. */
 		printf("printed\n");
 		return 0;
 	}

@@ -20,7 +20,8 @@ static int child(int parent)
 	return pvm_exit();
 }
 
-/* Whether something is readable within `ms`; who has PVM for itself meanwhile has it no more. */
+/* Returns true if a descriptor is readable within `ms`. Afterwards no thread has PVM for
+ * itself. */
 static int readable(int ms)
 {
 	struct timeval limit = { ms / 1000, ms % 1000 * 1000 };
@@ -79,13 +80,13 @@ int main(void)
 		good += selected() == i;
 	}
 	say("one thread: %d", good);
-	/* What is taken in by another receive is there without a select. */
+	/* A message that another receive has taken in is available without a select. */
 	tell(tid, 1, 77);
 	tell(tid, 1, 78);
 	say("together %d", hear(tid, 2));
 	say("and %d", hear(tid, 2));
 	say("nothing is left %s", code(pvm_nrecv(-1, -1)));
-	/* What had come may be told late, once. */
+	/* An earlier message may be reported late, once. */
 	for (i = 0; i < 10 && readable(100); i++)
 		pvm_nrecv(-1, -1);
 	say("nothing to select %s", yes(i < 10));

@@ -44,7 +44,7 @@ int main(void)
 		say("it sends as itself %s", from != mine ? "yes" : "no");
 		waitpid(child, NULL, 0);
 	}
-	/* What was packed before is still there. */
+	/* Data that were packed before are still present. */
 	say("to itself %s", code(pvm_send(mine, 4)));
 	pvm_recv(mine, 4);
 	number = 0;

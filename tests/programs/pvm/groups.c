@@ -118,7 +118,7 @@ static void collective(void)
 	pvm_barrier("team", N);
 }
 
-/* Outsiders, and what does not exist. */
+/* Outsiders, and groups that do not exist. */
 static void bad(void)
 {
 	int data[N] = { 1 }, tid = pvm_mytid();
@@ -180,7 +180,7 @@ static void alone(void)
 	pvm_lvgroup("alone");
 }
 
-/* What all members do; instance 0 prints. */
+/* The part of all members; instance 0 prints. */
 static void team(void)
 {
 	int tids[N], i, n;

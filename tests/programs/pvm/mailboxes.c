@@ -197,7 +197,7 @@ int main(int argc, char **argv)
 	waiting();
 	old();
 	pvm_exit();
-	/* What was persistent is there for another task, what was not has gone. */
+	/* A persistent entry exists for another task, any other has been removed. */
 	list("*");
 	return pvm_exit();
 }

@@ -176,7 +176,7 @@ int main(void)
 #endif
 	say("registered %s", code(hear(manager_tid, 1)));
 	reported();
-	/* Who enrolls from now on asks the manager. */
+	/* A task that enrolls from now on asks the manager. */
 	pvm_exit();
 	pvm_mytid();
 	pvm_initsend(PvmDataDefault);

@@ -13,7 +13,7 @@ extern int pvm_errno;
 
 static long longs[ITEMS_MAX], results[ITEMS_MAX];
 
-/* A reduction of our own: x - y, or an error. */
+/* A user-defined reduction: x - y, or an error. */
 static void difference(int *datatype, void *x, void *y, int *num, int *info)
 {
 	for (int i = 0; i < *num; i++)
@@ -171,7 +171,7 @@ int main(int argc, char **argv)
 			fflush(stdout);
 			continue;
 		} else if (!strcmp(command, "flood")) {
-			/* flood tid count bytes: so many messages */
+			/* flood tid count bytes: `count` messages */
 			static char bytes_sent[1 << 16];
 			sscanf(line, "%*s t%x %d %d", (unsigned *)&a, &b, &c);
 			for (d = 0; d < b && result >= 0; d++) {

@@ -18,7 +18,7 @@ static void send_one(int to, int number, int size)
 	pvm_pkbyte(data, size, 1);
 	if (pvm_send(to, BALL))
 		exit(1);
-	/* It is ours again. */
+	/* The buffer may be reused. */
 	memset(data, 0xee, size);
 	number = size = -1;
 }
@@ -43,8 +43,8 @@ static int unpack(int max)
 	return number;
 }
 
-/* Sends `n` messages to the other and receives as many; some go back once more, from the
- * buffer in which they came. How many are not what was sent. */
+/* Sends `n` messages to the other and receives as many; some are sent back from the buffer
+ * in which they arrived. Returns the number of wrong messages. */
 static int flood(int other, int n, int max)
 {
 	unsigned seed = pvm_mytid();
@@ -141,7 +141,7 @@ static int child(int parent, const char *role)
 		tell(to, START, n);
 		tell(parent, REPORT, n);
 	} else {
-		/* Until the honest sender has told how many there were, and all of them came. */
+		/* Until the honest sender has reported their number, and all of them have arrived. */
 		int all = -1, t;
 
 		honest = hear(parent, START);
@@ -205,7 +205,7 @@ static void kill_receivers(int rounds, unsigned seed)
 		pvm_kill(nobody);
 	}
 	say("senders that were done: %d", done);
-	/* Those who are left do as ever. */
+	/* The remaining tasks work as before. */
 	start(1, &receiver, "receiver", &pid);
 	start(1, &sender, "sender", &pid);
 	tell(receiver, START, sender);

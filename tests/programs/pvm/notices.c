@@ -1,5 +1,5 @@
-/* Notices of tasks that end, and of what cannot be noticed. Those of hosts are in hosts.c,
- * those of routes in routes.c. */
+/* Notices of tasks that end, and invalid requests for notices. hosts.c has those of hosts,
+ * routes.c those of routes. */
 #include "say.h"
 
 #include <signal.h>

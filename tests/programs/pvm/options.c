@@ -33,7 +33,7 @@ static void all(void)
 		char line[500] = "", one[60];
 
 		value = pvm_getopt(option);
-		/* These would end the task, print a lot, or send to who is not there. */
+		/* These would end the task, print a lot, or send to a missing task. */
 		for (i = 0; i < sizeof tries / sizeof *tries; i++) {
 			int before, now;
 

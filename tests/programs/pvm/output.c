@@ -1,4 +1,4 @@
-/* What children print: caught, forwarded to a task, labelled or not. */
+/* Output of children: caught, forwarded to a task, labelled or not. */
 #include "say.h"
 
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* Packing and unpacking every type in every encoding, between two tasks; formats; messages in
- * messages; headers. What a single task can see is in message/pvm/wire/tests. */
+/* Packing and unpacking every type in every encoding, between two tasks; formats; messages
+ * in messages; headers. message/pvm/wire/tests covers a single task. */
 #include "say.h"
 
 static short h[4] = { -1, 2, -3, 4 };
@@ -30,7 +30,7 @@ static void pack(int stride)
 		say("pack: %s", code(r));
 }
 
-/* Unpacks with a stride of its own; how many items are as they were. */
+/* Unpacks with another stride. Returns the number of unchanged items. */
 static int unpack(int sent_stride)
 {
 	char b[8] = "", *bytes = "bytes!!";

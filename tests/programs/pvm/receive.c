@@ -3,7 +3,7 @@
 
 static int me;
 
-/* What a receive call returned, and the message's tag. */
+/* Prints the result of a receive call, and the message's tag. */
 static void got(const char *what, int bufid)
 {
 	int bytes = -1, tag = -1, tid = -1, n = -1;
@@ -140,7 +140,7 @@ static void short_and_long(void)
 
 static int calls;
 
-/* The largest tag, whatever was asked for. */
+/* Matches the largest tag, for any request. */
 static int largest(int bufid, int tid, int tag)
 {
 	int its_tag;

@@ -28,7 +28,7 @@ __attribute__((format(printf, 1, 2))) static void say(const char *format, ...)
 	fflush(stdout);
 }
 
-/* A return code by its name; what is positive is one thing. */
+/* A return code by its name; all positive ones look the same. */
 static inline const char *code(int n)
 {
 	static const struct { int code; const char *name; } names[] = {

@@ -8,7 +8,7 @@ enum { TASKS = 4, ADDRESS = 1, READ, ANSWER, END, GONE };
 
 static int variable;
 
-/* Tells its PID and the address of its variable; does as it is told. */
+/* Reports its PID and the address of its variable; then executes orders. */
 static int child(int parent, const char *role)
 {
 	long pid = getpid(), server = getppid(), address = (long)&variable;
@@ -21,7 +21,7 @@ static int child(int parent, const char *role)
 	pvm_pklong(&address, 1, 1);
 	pvm_send(parent, ADDRESS);
 	if (!strcmp(role, "orphan")) {
-		/* Until the daemon has gone, and nobody reads our output. */
+		/* Until the daemon has ended, and nothing reads the output. */
 		signal(SIGPIPE, SIG_IGN);
 		int last = pvm_recv(-1, 99);
 		FILE *file = fopen("orphans", "a");
@@ -62,7 +62,7 @@ static void start(int n, int *at, char *role)
 	pvm_notify(PvmTaskExit, GONE, n, at);
 }
 
-/* How many of those who live read what another has in its variable. */
+/* Returns the number of live tasks that can read another's variable. */
 static int readers(void)
 {
 	int right = 0;
@@ -78,7 +78,7 @@ static int readers(void)
 	return right;
 }
 
-/* Which one has ended, of which we are told now. */
+/* Returns the task whose end is reported now. */
 static int gone(void)
 {
 	int tid = hear(-1, GONE);

@@ -6,7 +6,7 @@
 
 static char *self;
 
-/* Starts with these; what it returned, and the first slot's code. */
+/* Spawns with these arguments. Prints the result, and the first slot's code. */
 static void try(const char *what, char *file, int flags, char *where, int n)
 {
 	int tids[8] = { -77, -77, -77, -77, -77, -77, -77, -77 }, result, i;
@@ -158,7 +158,7 @@ static void family(void)
 	pvm_kill(tids[0]);
 }
 
-/* What tasks there are, but for those that just end. */
+/* Lists the tasks, except those that are just ending. */
 static void ends(void)
 {
 	char *argv[] = { "signal", NULL }, *quiet[] = { "quiet", NULL };

@@ -36,7 +36,7 @@ static void ended(int daemon, int tid, int status)
 	pvm_send(daemon, SM_TASKX);
 }
 
-/* What a daemon asks for, once. */
+/* Handles a request of the daemon, once. */
 static void start(int daemon, int refuse)
 {
 	int tid, flags, argc, nenv, i, epid = 0, status;

@@ -5,7 +5,7 @@
 
 enum { TRACE = 77, CONTEXT = 0, VALUES = 24, LENGTH = 512 };
 
-/* How an event's values are read, as its first message has said. */
+/* The layout of an event's values, from its first message. */
 static struct { int count, did[VALUES], type[VALUES]; } described[4][TEV_MAX + 1];
 static int myself, traced;
 
@@ -106,10 +106,10 @@ static const char *phase(int id)
 	return id & TEV_EVENT_ENTRY ? "entry" : id & TEV_EVENT_EXIT ? "exit" : "event";
 }
 
-/* What tasks say whose parent is traced: it comes in between. */
+/* Messages of tasks whose parent is traced, which arrive in between. */
 static char others[1 << 16];
 
-/* Prints what is left of the event after its marker. Whether the task has ended. */
+/* Prints the rest of the event after its marker. Returns true if the task has ended. */
 static int event(int described_now)
 {
 	char line[4096] = "", all[5000], name[64] = "";
@@ -303,8 +303,8 @@ static void sends(int parent)
 	pvm_recvf(NULL);
 }
 
-/* Message handlers: what they call is traced, if their calls are. Those of PVM's own are called
- * first, and what they call is no business of ours. */
+/* Message handlers: their calls are traced, if the task's calls are. PVM's own handlers run
+ * first, and their calls are ignored here. */
 static void handlers(void)
 {
 	Pvmtmask mask;
@@ -476,7 +476,7 @@ static void some(void)
 	}
 }
 
-/* What is traced changes while the task runs. */
+/* The trace mask changes while the task runs. */
 static void changes(void)
 {
 	Pvmtmask none, all;

@@ -1,5 +1,5 @@
-/* A tracer: who registers gets the trace events and the output of tasks that are spawned from
- * then on. */
+/* A tracer: after registration it gets the trace events and the output of tasks that are
+ * spawned from then on. */
 #include "say.h"
 
 static int child(int parent)

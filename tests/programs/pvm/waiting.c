@@ -14,7 +14,7 @@ static void *wait_for_long(void *tag)
 	return (void *)(long)number;
 }
 
-/* Sends to itself and receives, with a tag of its own. */
+/* Sends to itself and receives, with a separate tag. */
 static void *talk(void *at)
 {
 	int tag = 10 + (int)(long)at, i, k, bad = 0;

@@ -202,7 +202,7 @@ static void keeps_the_red_zone(void)
 	printf("red zone: %ld lost in %d handlers\n", lost, entered);
 }
 
-/* A system call on a stack with nothing below it but a page that nobody may write. */
+/* A system call on a stack above a page that is not writable. */
 static long call_on(char *stack, long number, long first, long second, long third)
 {
 	register long fourth asm("r10") = MAP_PRIVATE | MAP_ANONYMOUS;

@@ -56,7 +56,7 @@ static void *is_there(void *node)
 	return NULL;
 }
 
-/* A thread binds itself to each node, and what it begins begins there. */
+/* A thread binds itself to each node, and its new threads start there. */
 static void *by_itself(void *none)
 {
 	cpu_set_t set;
@@ -124,8 +124,8 @@ static void *waits(void *where)
 	return NULL;
 }
 
-/* By others, wherever they are, while they compute and while they wait; also if they are told
- * the next before they have gone. */
+/* By other threads, on all nodes, while they compute and while they wait; also if the next
+ * order arrives before they have moved. */
 static void by_others(void *(*work)(void *))
 {
 	static _Atomic int where;
@@ -167,7 +167,7 @@ int main(int argc, char **argv)
 	by_itself(NULL);
 	CHECK(pthread_create(&thread, NULL, by_itself, NULL) == 0);
 	CHECK(pthread_join(thread, NULL) == 0);
-	/* From the first node, which hears of them before those do where they begin. */
+	/* From the first node, which gets the notice before the starting node. */
 	set = one_of(0);
 	CHECK(sched_setaffinity(0, sizeof set, &set) == 0);
 	CHECK(sched_setaffinity(0, sizeof all, &all) == 0);

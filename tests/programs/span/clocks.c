@@ -92,7 +92,7 @@ static void clocks_agree(void)
 	CHECK(now(CLOCK_MONOTONIC_COARSE) <= now(CLOCK_MONOTONIC));
 }
 
-/* What is of a thread is a system call; what is not a clock, an error. */
+/* Clocks of threads are system calls; an invalid clock is an error. */
 static void clocks_of_threads(void)
 {
 	struct timespec time;
@@ -187,7 +187,7 @@ static void *everywhere(void *none)
 	return none;
 }
 
-/* Two threads tell each other what time it is: it is never earlier than that. */
+/* Two threads exchange the time: it never decreases. */
 static struct {
 	_Alignas(4096) _Atomic int turn;
 	_Atomic int64_t times[CLOCKS];

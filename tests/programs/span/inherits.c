@@ -29,7 +29,7 @@ static int is(const char *page, char byte)
 	return page[0] == byte && page[PAGE / 2] == byte && page[PAGE - 1] == byte;
 }
 
-/* Whether there is something. */
+/* Returns true if the page has a value. */
 static int is_there(char *page)
 {
 	int ends[2];
@@ -53,7 +53,7 @@ static void child_has(int depth)
 		CHECK(!is_there(memory + 3 * PAGE) && is(memory + 4 * PAGE, 'm'));
 		CHECK(is(memory + 5 * PAGE, 'n'));
 		CHECK(is(shared, 's') && !is_there(shared + PAGE));
-		/* What is wiped stays so for the child's children. */
+		/* Wiped memory stays wiped for the child's children. */
 		memset(memory, 'c', 2 * PAGE);
 		if (depth < 2)
 			child_has(depth + 1);
@@ -77,7 +77,7 @@ static void *works(void *node)
 	CHECK(madvise(memory + 3 * PAGE, 2 * PAGE, MADV_DONTFORK) == 0);
 	CHECK(madvise(memory + 4 * PAGE, PAGE, MADV_DOFORK) == 0);
 	CHECK(madvise(shared + PAGE, PAGE, MADV_DONTFORK) == 0);
-	/* Memory that is mapped anew is as any. */
+	/* A new mapping has no advice. */
 	CHECK(madvise(memory + 5 * PAGE, PAGE, MADV_WIPEONFORK) == 0);
 	CHECK(mmap(memory + 5 * PAGE, PAGE, PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED);
@@ -95,7 +95,7 @@ static void *works(void *node)
 		_exit(0);
 	}
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
-	/* What cannot be. */
+	/* Invalid requests. */
 	CHECK(madvise(memory + 1, PAGE, MADV_WIPEONFORK) == -1 && errno == EINVAL);
 	CHECK(madvise(memory, 0, MADV_WIPEONFORK) == 0);
 	CHECK(madvise(shared, PAGE, MADV_WIPEONFORK) == -1 && errno == EINVAL);

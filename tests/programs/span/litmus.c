@@ -165,7 +165,7 @@ static void *shape_thread(void *argument)
 	return NULL;
 }
 
-/* What pthreads have, each with a count that only they protect. */
+/* The objects of pthreads, each with a count that only they protect. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static pthread_rwlock_t rwlock = PTHREAD_RWLOCK_INITIALIZER;

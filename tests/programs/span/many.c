@@ -23,7 +23,7 @@
 enum { THREADS = 4, PAGE = 4096, PAGES = 4, WORDS = 4096 };
 
 static atomic_int *x, *y;
-/* What each thread has seen; its own memory. */
+/* The values that each thread has read; private memory. */
 static int seen[THREADS][WORDS][2];
 static pthread_barrier_t barrier;
 static long rounds;
@@ -43,7 +43,7 @@ static void put(atomic_int *to, size_t at, int value)
 	atomic_store_explicit(to + place(at), value, memory_order_relaxed);
 }
 
-/* What x86 asks of programs that want more than its own order. */
+/* The fence that x86 requires for more than its own order. */
 static void fence(void)
 {
 	atomic_thread_fence(memory_order_seq_cst);
@@ -104,7 +104,7 @@ static void two_writes(int me, size_t at)
 	put(me ? x : y, at, 1 + me);
 }
 
-/* What stands in the words at last: x 1 or 2, y 1 or 2. */
+/* The final values: x 1 or 2, y 1 or 2. */
 static int two_writes_is(size_t at)
 {
 	return get(x, at) - 1 + 2 * (get(y, at) - 1);
@@ -145,7 +145,8 @@ static const struct {
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 static long counts[SHAPES][16];
 
-/* Up to some microseconds: nobody keeps a page long enough to go through all words at once. */
+/* Up to some microseconds: no thread keeps a page long enough to go through all words at
+ * once. */
 static void dawdle(unsigned *random)
 {
 	*random = *random * 1664525 + 1013904223;

@@ -28,7 +28,7 @@ enum { THREADS = 4, PAGES = 12, PAGE = 4096, WORDS = PAGE / sizeof(uint64_t) };
 static int rounds;
 static pthread_barrier_t barrier;
 static atomic_int done;
-/* Kept free for us between rounds: nobody else maps there. */
+/* Reserved for this thread between rounds: no other maps there. */
 static char *memory;
 
 static void check(int is_right, const char *otherwise)
@@ -44,7 +44,8 @@ static _Atomic uint64_t *word(char *from, int page, int at)
 	return (_Atomic uint64_t *)(from + (size_t)page * PAGE) + at;
 }
 
-/* Whether this thread, where it runs, can write there, and read: the kernel says. */
+/* Returns true if this thread, on its node, can write and read there, by the kernel's
+ * answer. */
 static int can_write(void *at)
 {
 	return syscall(SYS_clock_gettime, CLOCK_MONOTONIC, at) == 0;
@@ -77,7 +78,7 @@ static void map_over_to_read(void)
 	map_fixed(PROT_READ, MAP_FIXED);
 }
 
-/* And where nobody may, for a while. */
+/* And over memory without access, for a while. */
 static void map_over_closed(void)
 {
 	map_fixed(PROT_NONE, MAP_FIXED);
@@ -268,7 +269,7 @@ static void grows(int me)
 	}
 }
 
-/* Each thread maps, and hands what it has filled to others, who unmap it. */
+/* Each thread maps memory, and passes it filled to others, which unmap it. */
 static _Atomic(char *) hands[2 * THREADS];
 
 static void take(char *from)
@@ -332,7 +333,7 @@ int main(int argc, char **argv)
 	}
 	/* The heap is malloc's no more. */
 	void *rest = malloc(100 << 10);
-	/* Ours, with room behind for what grows. */
+	/* Private memory, with room behind it to grow. */
 	memory = mmap(NULL, 16 * PAGES * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	mprotect(memory, PAGES * PAGE, READ_WRITE);
 	pthread_barrier_init(&barrier, NULL, THREADS);

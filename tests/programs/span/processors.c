@@ -62,7 +62,7 @@ static void counts(void)
 	CHECK(sched_getaffinity(1 << 30, sizeof one, &one) == -1 && errno == ESRCH);
 	CHECK(getcpu(&cpu, NULL) == 0 && CPU_ISSET(cpu, &set));
 	CHECK(syscall(SYS_getcpu, &by_call, NULL, NULL) == 0 && CPU_ISSET(by_call, &set));
-	/* What is wanted is kept, also by new threads. */
+	/* The mask is stored, also for new threads. */
 	CPU_ZERO(&one);
 	CHECK(sched_setaffinity(0, sizeof one, &one) == -1 && errno == EINVAL);
 	CPU_SET(wanted - 1, &one);
@@ -74,7 +74,7 @@ static void counts(void)
 	one_is_kept(&set);
 }
 
-/* Each node has names of its own for its processors. */
+/* Each node has its own numbers for its processors. */
 static void names(int nodes)
 {
 	int node_of[CPU_SETSIZE];

@@ -71,7 +71,7 @@ static void wait_for(_Atomic int *what, int wanted)
 	}
 }
 
-/* What a thread does while it is signalled. */
+/* The activity of a thread while it gets signals. */
 enum { COMPUTES, READS, WAITS, SLEEPS, SUSPENDS };
 struct work {
 	int node, what;
@@ -165,7 +165,7 @@ static void interrupts(int node, int what, int restarts)
 		CHECK(work.result == -1 && work.error == EINTR);
 }
 
-/* A thread's own affairs: what is blocked waits, and comes when it is not blocked. */
+/* The state of a thread: a blocked signal waits, and arrives when it is unblocked. */
 static void *masks(void *argument)
 {
 	sigset_t set, pending;

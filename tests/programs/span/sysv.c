@@ -114,7 +114,7 @@ int main(int argc, char **argv)
 	CHECK((segment = shmget(IPC_PRIVATE, BYTES, IPC_CREAT | 0600)) >= 0);
 	words = shmat(segment, NULL, 0);
 	CHECK(words != (void *)-1 && attached() == 1);
-	/* It lives as long as somebody has it. */
+	/* It lives as long as a process has it attached. */
 	CHECK(shmctl(segment, IPC_RMID, NULL) == 0);
 	children(argv[0]);
 	for (long node = 0; node < nodes; node++)
