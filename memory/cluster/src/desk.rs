@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use pvas::Control;
-use pvas::machines::Agent;
+use pvas::agent::Agent;
 use rustix::thread::futex;
 
 /// How long the thread that waits for events of the space waits at most.

@@ -1,13 +1,9 @@
 //! The C ABI of `include/pvas.h`. Each function converts its arguments, calls the crate, and turns
 //! errors into errno and a line for `pvas_error`.
 
-use std::cell::RefCell;
-use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use control::{Control, FAR_PID, export, this_task};
@@ -15,38 +11,14 @@ use control::{Control, FAR_PID, export, this_task};
 use crate::child::Attributes;
 use crate::error::Error;
 use crate::fork;
+use crate::handles::{self, path, set_error, space, strings};
 use crate::space::{Space, SpaceOptions};
-
-/// The spaces of this process. The index is the descriptor that C programs see.
-static SPACES: Mutex<Vec<Option<Arc<Space>>>> = Mutex::new(Vec::new());
-
-thread_local! {
-    static LAST_ERROR: RefCell<Option<CString>> = const { RefCell::new(None) };
-}
-
-/// Stores an error for `pvas_error` and sets errno.
-pub fn set_error(error: &Error) {
-    let text = CString::new(error.to_string()).ok();
-    LAST_ERROR.with(|last| *last.borrow_mut() = text);
-    // SAFETY: `__errno_location` returns the address of this thread's errno, which is always valid.
-    unsafe { *libc::__errno_location() = error.errno().raw_os_error() };
-}
 
 fn answer(result: Result<c_int, Error>) -> c_int {
     result.unwrap_or_else(|error| {
         set_error(&error);
         -1
     })
-}
-
-/// Returns the space behind a descriptor of this process.
-pub fn space(pvd: c_int) -> Result<Arc<Space>, Error> {
-    if pvd == -1 && this_task().is_some() {
-        return Err(Error::NotOwner);
-    }
-    let spaces = SPACES.lock().expect("no panic while held");
-    let found = usize::try_from(pvd).ok().and_then(|index| spaces.get(index)?.clone());
-    found.ok_or(Error::NoSpace(pvd))
 }
 
 /// Returns the control area of a descriptor or of PVAS_SELF. The space keeps it mapped, so the
@@ -81,14 +53,7 @@ fn check_id(control: Control, pvid: c_int) -> Result<u32, Error> {
 }
 
 fn create(options: SpaceOptions) -> Result<c_int, Error> {
-    let space = Arc::new(Space::create(options)?);
-    let mut spaces = SPACES.lock().expect("no panic while held");
-    let index = spaces.iter().position(Option::is_none).unwrap_or(spaces.len());
-    if index == spaces.len() {
-        spaces.push(None);
-    }
-    spaces[index] = Some(space);
-    Ok(index as c_int)
+    Ok(handles::add(Space::create(options)?))
 }
 
 /// `struct pvas_space_attr`.
@@ -134,44 +99,10 @@ pub unsafe extern "C" fn pvas_create_attr(attr: *const SpaceAttr) -> c_int {
 pub extern "C" fn pvas_destroy(pvd: c_int) -> c_int {
     answer(space(pvd).and_then(|space| {
         space.check_owner()?;
-        let index = pvd as usize;
-        SPACES.lock().expect("no panic while held")[index] = None;
+        handles::remove(pvd);
         space.destroy()?;
         Ok(0)
     }))
-}
-
-/// Copies a NULL-terminated list of strings. NULL means an empty list.
-///
-/// # Safety
-/// `list` is null, or an array of C strings that ends with a null pointer.
-pub unsafe fn strings(list: *const *const c_char) -> Vec<CString> {
-    let mut result = Vec::new();
-    if list.is_null() {
-        return result;
-    }
-    for index in 0.. {
-        // SAFETY: by this function's contract `list` ends with a null pointer, which the loop has
-        // not reached.
-        let entry = unsafe { *list.add(index) };
-        if entry.is_null() {
-            break;
-        }
-        // SAFETY: `entry` is a non-null element of `list`, which by this function's contract holds
-        // C strings.
-        result.push(unsafe { CStr::from_ptr(entry) }.to_owned());
-    }
-    result
-}
-
-/// # Safety
-/// `path` is null or a C string.
-pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path, Error> {
-    if path.is_null() {
-        return Err(Error::Null("path"));
-    }
-    // SAFETY: `path` is not null, so by this function's contract it is a C string.
-    Ok(Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes())))
 }
 
 /// See `include/pvas.h`.
@@ -539,5 +470,5 @@ pub unsafe extern "C" fn pvas_import(
 /// See `include/pvas.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pvas_error() -> *const c_char {
-    LAST_ERROR.with(|last| last.borrow().as_ref().map_or(c"no error".as_ptr(), |s| s.as_ptr()))
+    handles::last_error()
 }

@@ -593,7 +593,9 @@ fn close_on_exec_by_number() -> Result<(), Errno> {
 
 /// System calls that touch no thread-local, unlike libc's, which set errno.
 mod raw {
-    use super::{CStr, Errno};
+    use std::ffi::CStr;
+
+    use rustix::io::Errno;
 
     fn call(number: i64, arguments: [usize; 4]) -> Result<usize, Errno> {
         let result: isize;

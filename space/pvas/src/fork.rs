@@ -17,11 +17,12 @@ use nagaya_loader::Program;
 use rustix::io::Errno;
 use rustix::thread::futex;
 
-use crate::capi;
 use crate::child;
 use crate::error::Error;
+use crate::handles;
 use crate::owner;
-use crate::space::{Space, abandon, comm, load_into};
+use crate::program::{abandon, comm, load_into};
+use crate::space::Space;
 use crate::watcher::{self, Watcher};
 
 /// State of the parent that survives the child's use of its stack. The assembly below reads the
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn pvas_fork(pvd: i32, pvid: i32) -> libc::pid_t {
 
 extern "C" fn prepare(pvd: i32, pvid: i32) -> *mut Record {
     let record = || {
-        let space = capi::space(pvd)?;
+        let space = handles::space(pvd)?;
         space.check_owner()?;
         let range = || Error::IdRange(i64::from(pvid), space.layout().tasks_max());
         let id = u32::try_from(pvid).map_err(|_| range())?;
@@ -185,7 +186,7 @@ extern "C" fn prepare(pvd: i32, pvid: i32) -> *mut Record {
             record
         }
         Err(error) => {
-            capi::set_error(&error);
+            handles::set_error(&error);
             ptr::null_mut()
         }
     }
@@ -206,7 +207,7 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     let failed = |error: &Error| {
         // SAFETY: the clone failed, so no process runs in the segment.
         unsafe { abandon(&control, record.id) };
-        capi::set_error(error);
+        handles::set_error(error);
         -1
     };
     if record.child < 0 {
@@ -229,7 +230,7 @@ unsafe extern "C" fn finish(record: *mut Record) -> libc::pid_t {
     match added {
         Ok(()) => record.child,
         Err(error) => {
-            capi::set_error(&error);
+            handles::set_error(&error);
             -1
         }
     }
@@ -284,7 +285,7 @@ unsafe fn serve(record: *mut Record) {
     // makes them valid.
     let loaded = unsafe { load(record) };
     record.task = loaded.unwrap_or_else(|error| {
-        capi::set_error(&error);
+        handles::set_error(&error);
         ptr::null_mut()
     });
     let state = record.state();
@@ -300,7 +301,11 @@ unsafe fn load(record: &mut Record) -> Result<*mut Task, Error> {
     // null or valid C strings and lists.
     let (path, arguments, environment) = unsafe {
         let request = record.request;
-        (capi::path(request.path)?, capi::strings(request.argv), capi::strings(request.envp))
+        (
+            handles::path(request.path)?,
+            handles::strings(request.argv),
+            handles::strings(request.envp),
+        )
     };
     // A relative path is relative to the child's directory, which may differ from the parent's.
     let mut found = path.to_path_buf();

@@ -10,7 +10,7 @@ use std::ffi::{CString, OsStr};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use control::Control;
 use nagaya_loader::{LoadError, LoadErrorKind, Program};
@@ -19,11 +19,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::child::{self, Attributes, StartError};
 use crate::connection::Connection;
-use crate::domain::Views;
 use crate::error::Error;
 use crate::memory::Memory;
 use crate::owner;
-use crate::space;
+use crate::program;
+use crate::views::Views;
 
 /// Version of the protocol. Owner and keeper run the same program, so it never differs.
 pub(crate) const VERSION: u32 = 0x100;
@@ -173,7 +173,7 @@ fn make(
     // SAFETY: the owner took the slot before it sent the request, and `unmap_left` emptied the
     // segment.
     let task = unsafe {
-        space::load_into(
+        program::load_into(
             &control,
             id,
             &program,
@@ -190,12 +190,9 @@ fn make(
     }
     let task = task.map_err(|error| alone(error.into()))?;
     // SAFETY: `load_into` filled in `task` for slot `id`, and only this call starts it.
-    let started = unsafe { child::start_sibling(control, id, task, &comm(&path), &attributes) };
+    let started =
+        unsafe { child::start_sibling(control, id, task, &program::comm(&path), &attributes) };
     started.map_err(|(error, pid)| (error.into(), pid))
-}
-
-fn comm(path: &Path) -> CString {
-    space::comm(path)
 }
 
 impl From<StartError> for Error {

@@ -7,9 +7,11 @@
 //!
 //! `child` starts a task, and `watcher` reclaims it after its end. `owner` creates and changes the
 //! control area; the crate `control` is the view that tasks have of it. `domain` creates parts of a
-//! space that have separate page tables. Each domain has a `keeper`, and all map the same `memory`.
-//! `machines` divides a space among several machines.
+//! space that have separate page tables. Each domain has a `keeper`, and all map the same `memory`
+//! (`views`). `machines` divides a space among several machines, and `agent` reports to the
+//! transport of pages between them.
 
+pub mod agent;
 mod capi;
 mod child;
 pub mod connection;
@@ -17,12 +19,15 @@ pub mod copy_plan;
 mod domain;
 mod error;
 mod fork;
+mod handles;
 mod keeper;
 pub mod machines;
 mod memory;
 mod owner;
+mod program;
 mod regions;
 mod space;
+mod views;
 mod watcher;
 
 pub use child::Attributes;

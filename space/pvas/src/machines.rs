@@ -1,41 +1,17 @@
 //! A space over several machines, as seen by its owner on one of them. The IDs of another machine
 //! are a domain here, whose pages live on that machine. An [`Agent`] transfers pages between the
-//! machines. This module defines the notifications to the agent; the page protocol itself is in
-//! `memory/cluster`.
+//! machines. The page protocol itself is in `memory/cluster`.
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 
-use control::Control;
-
+use crate::agent::{self, Agent};
 use crate::domain::Domains;
 use crate::error::Error;
 use crate::owner;
 use crate::space::Space;
-
-/// Transfers pages between machines, and learns of the life of this machine's tasks. Each call
-/// returns when the other machines have acted on the notification.
-pub trait Agent: Send + Sync {
-    /// The task has ended. From now on no task on another machine finds it.
-    fn ended(&self, id: u32);
-    /// The task's memory reads as zeros, and no other machine keeps a copy of it. Only the export
-    /// area is still mapped in its segment.
-    fn cleared(&self, id: u32);
-    /// Memory has been mapped in the segment of a task that is about to start.
-    fn loaded(&self, id: u32);
-}
-
-static AGENT: OnceLock<Arc<dyn Agent>> = OnceLock::new();
-
-/// Returns the agent of the space, if it has one.
-pub(crate) fn agent(control: &Control) -> Option<&'static dyn Agent> {
-    match control.space().agent_tid.load(Ordering::Acquire) {
-        0 => None,
-        _ => AGENT.get().map(|agent| &**agent),
-    }
-}
 
 /// The memory that an agent manages.
 #[derive(Debug)]
@@ -70,9 +46,7 @@ impl Space {
     /// process ([`Control::asks`]). That thread must have SIGURG blocked and read it from a
     /// signalfd.
     pub fn set_agent(&self, tid: u32, agent: Arc<dyn Agent>) -> Result<(), Error> {
-        AGENT.set(agent).map_err(|_| Error::Invalid("agent (there is one)"))?;
-        self.control().space().agent_tid.store(tid, Ordering::Release);
-        Ok(())
+        agent::install(&self.control(), tid, agent)
     }
 }
 
@@ -85,7 +59,7 @@ impl Domains {
         let memory = self.memory();
         let mut views = Vec::new();
         for ids in ids {
-            views.push(crate::domain::map_view(layout, memory, ids)?);
+            views.push(crate::views::map_view(layout, memory, ids)?);
         }
         let file = rustix::io::fcntl_dupfd_cloexec(memory.file(), 0);
         let file = file.map_err(|errno| Error::System("dup", errno))?;

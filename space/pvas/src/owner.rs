@@ -17,9 +17,9 @@ use nagaya_gate::abi::{
 use nagaya_gate::{ABI, Gate, IMAGE, MAGIC};
 use nagaya_layout::{PAGE_SIZE, PIDS_MAX, SpaceLayout};
 
+use crate::agent;
 use crate::copy_plan::CopyPlan;
 use crate::error::{Error, last};
-use crate::machines;
 use crate::memory::{self, Memory};
 
 const fn pages(bytes: usize) -> usize {
@@ -239,7 +239,7 @@ pub fn announce_start(control: Control, id: u32) {
 pub fn announce_end(control: Control, id: u32) {
     let pid = control.slot(id).pid.swap(0, Ordering::SeqCst);
     control.pid_entry(pid).store(0, Ordering::Release);
-    if let Some(agent) = machines::agent(&control) {
+    if let Some(agent) = agent::agent(&control) {
         agent.ended(id);
     }
 }
@@ -296,7 +296,7 @@ pub unsafe fn clear_segment(control: Control, id: u32) {
                 libc::madvise(start as *mut _, (block - start) as usize, libc::MADV_DONTNEED);
             }
             true => {
-                if let Some(agent) = machines::agent(&control) {
+                if let Some(agent) = agent::agent(&control) {
                     agent.cleared(id);
                 }
                 give_back(control, block, segment.end() - block);

@@ -1,29 +1,28 @@
 //! Spaces: a process creates them in its address space, starts tasks in them, and removes them.
 
-use std::ffi::{CString, OsStr};
+use std::ffi::CString;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, Once, RwLock};
 
 use control::Control;
 use nagaya_gate::Gate;
-use nagaya_gate::abi::Task;
 use nagaya_layout::{
     CONTROL_SIZE, LayoutError, PAGE_SIZE, REGION_END, REGION_START, SEGMENT_SIZE_DEFAULT,
     SpaceLayout,
 };
-use nagaya_loader::{LoadError, Program, TaskInfo};
+use nagaya_loader::Program;
 use rustix::io::Errno;
 
+use crate::agent;
 use crate::child::{self, Attributes};
 use crate::copy_plan;
 use crate::domain::{DomainInfo, Domains};
 use crate::error::Error;
-use crate::machines;
 use crate::memory::{self, Memory};
 use crate::owner;
+use crate::program::{abandon, comm, load_into};
 use crate::watcher::{self, Watcher};
 
 /// Returns true if the program at `path` is linked to fixed addresses. In a space of shared memory,
@@ -198,7 +197,7 @@ impl Space {
         if ids.is_empty() || ids.end > self.layout.tasks_max() {
             return Err(Error::IdRange(i64::from(ids.end), self.layout.tasks_max()));
         }
-        if machines::agent(&self.control).is_some() {
+        if agent::agent(&self.control).is_some() {
             return Err(Error::OverMachines);
         }
         self.with_domains(|domains| domains.add(self.control, ids, processors))
@@ -351,7 +350,7 @@ impl Space {
         // SAFETY: `spawn` took the slot with `take_slot`, and the segment of a free slot is empty.
         let task =
             unsafe { load_into(&self.control, id, &program, environment, segment_size, stack, 0) }?;
-        if let Some(agent) = machines::agent(&self.control) {
+        if let Some(agent) = agent::agent(&self.control) {
             agent.loaded(id);
         }
         // SAFETY: `load_into` filled in `task` for slot `id`, and only this call starts it.
@@ -401,53 +400,6 @@ impl Space {
         WINDOWS.lock().expect("no panic while held").retain(|w| w.0 != self.layout.window());
         Ok(())
     }
-}
-
-/// Loads a program into the empty segment of a slot.
-///
-/// # Safety
-/// The caller has taken slot `id`, and its segment is empty.
-pub(crate) unsafe fn load_into(
-    control: &Control,
-    id: u32,
-    program: &Program,
-    environment: &[CString],
-    segment_size: u64,
-    stack_limit: Option<u64>,
-    sigmask: u64,
-) -> Result<*mut Task, LoadError> {
-    let segment = control.layout().segment(id).expect("the slot exists");
-    let segment = segment.limited(segment_size).expect("the caller has checked the size");
-    let stack_limit = stack_limit.unwrap_or_else(|| {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Stack);
-        limit.current.unwrap_or(u64::MAX)
-    });
-    let info = TaskInfo {
-        id,
-        pid: 0,
-        environment,
-        stack_limit,
-        sigmask,
-        export_mapped: control.slot(id).export_mapped.load(Ordering::Acquire) == 1,
-    };
-    // SAFETY: by this function's contract slot `id` is taken and `segment` is empty.
-    unsafe { nagaya_loader::load(owner::gate(*control), segment, program, &info) }
-}
-
-/// Releases a slot whose program did not start.
-///
-/// # Safety
-/// No process runs in the segment.
-pub(crate) unsafe fn abandon(control: &Control, id: u32) {
-    // SAFETY: by this function's contract no process runs in the segment.
-    unsafe { owner::clear_unstarted(*control, id) };
-    owner::release_slot(*control, id);
-}
-
-/// Returns the name that the kernel shows for a program: the last component of its path.
-pub(crate) fn comm(path: &Path) -> CString {
-    let name = path.file_name().unwrap_or(OsStr::new("task"));
-    CString::new(name.as_bytes()).unwrap_or_default()
 }
 
 /// Maps a control area in the first gap between the windows that is large enough. `tasks` returns
