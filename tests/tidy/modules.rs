@@ -12,7 +12,6 @@ const EXCEPTIONS: &[&str] = &[
     "nagaya-dsm: 8 modules",
     "nagaya-cluster: 6 modules",
     "nagaya-pvmd: 26 modules",
-    "nagaya-ofi: 27 modules",
     "nagaya-bench: 35 modules",
 ];
 

@@ -11,9 +11,11 @@ use loom::sync::atomic::AtomicU64;
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 use model::Wide;
-use nagaya_fi::matching::{Head, Matching, Parts, Receive};
-use nagaya_fi::posted::Table;
-use nagaya_fi::wire::Kind;
+use nagaya_fi::protocol::matching::{Head, Matching};
+use nagaya_fi::protocol::parts::Parts;
+use nagaya_fi::protocol::posted::Table;
+use nagaya_fi::protocol::receive::Receive;
+use nagaya_fi::protocol::wire::Kind;
 
 const ROOM: u64 = 1 << 20;
 

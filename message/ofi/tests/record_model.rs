@@ -14,7 +14,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use loom::thread;
 use model::{Small, Wide};
-use nagaya_fi::record::{Called, close, join, push, share, take_all};
+use nagaya_fi::protocol::record::{Called, close, join, push, share, take_all};
 use sync::word::Word64;
 
 /// What the stack calls the only record.

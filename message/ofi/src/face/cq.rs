@@ -1,0 +1,417 @@
+//! Completion queues: what has been done is read here, and to read makes progress.
+
+use std::ffi::{c_char, c_int, c_void};
+use std::mem;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::time::{Duration, Instant};
+
+use libc::{size_t, ssize_t};
+
+use crate::abi;
+use crate::abi::peer::PEER;
+use crate::engine::completion::Completion;
+use crate::engine::owner::CompletionOwner;
+use crate::engine::state::{Core, News, Queue, State};
+use crate::face::cq_entry::entry;
+use crate::face::domain_object::Domain;
+use crate::face::members::{Pollable, Reader};
+use crate::face::peer;
+use crate::face::wait::WaitObject;
+
+/// libfabric's object.
+#[repr(C)]
+pub struct CompletionQueue {
+    fid: abi::FidCq,
+    pub core: Arc<Core>,
+    /// Its number among the domain's.
+    pub number: usize,
+    news: Arc<News>,
+    /// Bytes of an entry, which is the beginning of the largest.
+    entry: usize,
+    wait: WaitObject,
+    /// Looks in vain, one after the other.
+    idle: AtomicU32,
+    signalled: AtomicBool,
+}
+
+/// So many looks in vain, and we let others have the processor, where there are more tasks than
+/// processors.
+const YIELD_EACH: u32 = 256;
+/// The same, where there are not: two may still have to share one. Seldom: whoever else would
+/// like to run may then do so for a millisecond.
+const YIELD_ALONE_EACH: u32 = 1 << 20;
+/// So many, and we look after the dead.
+const TEND_EACH: u32 = 1 << 16;
+
+static FID: abi::OpsFid = abi::OpsFid::of(close, None, Some(control));
+
+static OPS: abi::OpsCq = abi::OpsCq {
+    size: size_of::<abi::OpsCq>(),
+    read: Some(read),
+    readfrom: Some(readfrom),
+    readerr: Some(readerr),
+    sread: Some(sread),
+    sreadfrom: Some(sreadfrom),
+    signal: Some(signal),
+    strerror: Some(strerror),
+};
+
+/// fi_cq_open(3).
+pub unsafe extern "C" fn open(
+    domain: *mut abi::FidDomain,
+    attr: *mut abi::CqAttr,
+    queue: *mut *mut abi::FidCq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's, and an open domain of ours.
+    let (domain, attr) = unsafe { (&*domain.cast::<Domain>(), attr.as_ref()) };
+    let Some(attr) = attr else { return -abi::EINVAL };
+    let entry = match attr.format {
+        abi::CQ_FORMAT_UNSPEC | abi::CQ_FORMAT_CONTEXT => {
+            mem::offset_of!(abi::CqTaggedEntry, flags)
+        }
+        abi::CQ_FORMAT_MSG => mem::offset_of!(abi::CqTaggedEntry, buf),
+        abi::CQ_FORMAT_DATA => mem::offset_of!(abi::CqTaggedEntry, tag),
+        abi::CQ_FORMAT_TAGGED => size_of::<abi::CqTaggedEntry>(),
+        _ => return -abi::EINVAL,
+    };
+    let owner = match attr.flags & PEER {
+        0 => None,
+        // SAFETY: with this flag an owner passes its queue as the context.
+        _ => match unsafe { peer::Queue::import(context) } {
+            Ok(owner) => Some(Box::new(owner) as Box<dyn CompletionOwner>),
+            Err(error) => return error,
+        },
+    };
+    let made = Queue { owner, ..Queue::default() };
+    let news = made.news.clone();
+    let core = domain.core.clone();
+    let has_news = watched(&news);
+    // SAFETY: the caller's wait set, if the attributes say that there is one.
+    let wait =
+        match unsafe { WaitObject::new(attr.wait_obj, attr.wait_set.cast(), &core, has_news) } {
+            Ok(wait) => wait,
+            Err(error) => return -error,
+        };
+    let number = core.lock().queues.add(made);
+    let fid = abi::Fid { fclass: abi::CLASS_CQ as size_t, context, ops: &FID };
+    let made = CompletionQueue {
+        fid: abi::FidCq { fid, ops: &OPS },
+        core,
+        number,
+        news,
+        entry,
+        wait,
+        idle: AtomicU32::new(0),
+        signalled: AtomicBool::new(false),
+    };
+    let made = Box::into_raw(Box::new(made)).cast::<abi::FidCq>();
+    // SAFETY: just made; its fid is its first member. `close` takes it out.
+    unsafe { of(made).wait.enter(made.cast(), of(made)) };
+    // SAFETY: the caller waits for it there.
+    unsafe { queue.write(made) };
+    0
+}
+
+/// # Safety
+/// An open queue of ours.
+pub unsafe fn of<'a>(queue: *mut abi::FidCq) -> &'a CompletionQueue {
+    // SAFETY: its fid is its first member.
+    unsafe { &*queue.cast::<CompletionQueue>() }
+}
+
+unsafe extern "C" fn close(fid: *mut abi::Fid) -> c_int {
+    // SAFETY: an open queue of ours.
+    let queue = unsafe { of(fid.cast()) };
+    let mut state = queue.core.lock();
+    if state.queues.get(queue.number).is_some_and(|queue| !queue.endpoints.is_empty()) {
+        return -abi::EBUSY;
+    }
+    state.queues.remove(queue.number);
+    drop(state);
+    queue.wait.leave(fid);
+    // SAFETY: made by `open`, and closed once.
+    drop(unsafe { Box::from_raw(fid.cast::<CompletionQueue>()) });
+    0
+}
+
+/// Writes as much of an entry as the queue's format has: smaller ones are beginnings of the
+/// largest.
+///
+/// # Safety
+/// There is room for `bytes` at `to`, which is aligned for words.
+#[inline]
+unsafe fn write(done: &Completion, to: *mut abi::CqTaggedEntry, bytes: usize) {
+    // Word by word: what has just been written so cannot be read in larger pieces at once.
+    // SAFETY: as the caller says.
+    unsafe {
+        (&raw mut (*to).op_context).write(done.context as *mut c_void);
+        if bytes > mem::offset_of!(abi::CqTaggedEntry, flags) {
+            (&raw mut (*to).flags).write(done.flags);
+            (&raw mut (*to).len).write(done.length as usize);
+        }
+        if bytes > mem::offset_of!(abi::CqTaggedEntry, buf) {
+            (&raw mut (*to).buf).write(done.buffer as *mut c_void);
+            (&raw mut (*to).data).write(done.data);
+        }
+        if bytes > mem::offset_of!(abi::CqTaggedEntry, tag) {
+            (&raw mut (*to).tag).write(done.tag);
+        }
+    }
+}
+
+/// Who has sent it, as the vector calls him.
+fn sender(state: &State, done: &Completion) -> u64 {
+    let find = |(source, vector)| state.vectors.get(vector)?.name(source);
+    done.source.and_then(find).unwrap_or(abi::ADDR_UNSPEC)
+}
+
+impl CompletionQueue {
+    /// Reads up to `count` entries; makes progress.
+    ///
+    /// # Safety
+    /// There is room for so many at `to`, and for as many numbers at `sources`, if that is not
+    /// NULL.
+    #[inline]
+    unsafe fn read(&self, to: *mut c_void, count: usize, sources: *mut u64) -> ssize_t {
+        if !self.news.any() {
+            return self.nothing();
+        }
+        self.idle.store(0, Relaxed);
+        let core = &*self.core;
+        loop {
+            let mut state = core.lock();
+            let endpoints = state.queues.get(self.number).map_or(0, |queue| queue.endpoints.len());
+            for n in 0..endpoints {
+                let number = state.queues.get(self.number).map_or(0, |queue| queue.endpoints[n]);
+                state.progress(core.here, number);
+            }
+            // SAFETY: as the caller says.
+            let read = unsafe { self.take(&mut state, to, count, sources) };
+            let work = (0..endpoints).find_map(|n| {
+                let number = state.queues.get(self.number)?.endpoints[n];
+                state.work(number)
+            });
+            let is_broken = read == 0 && core.is_broken();
+            drop(state);
+            if read != 0 {
+                // Others wait for it, and the program may not look again soon.
+                if let Some(work) = work {
+                    work.run(core);
+                }
+                // What has come may be for another thread.
+                core.ring();
+                return read;
+            }
+            if is_broken {
+                return -(abi::EIO as ssize_t);
+            }
+            let Some(work) = work else { return -(abi::EAGAIN as ssize_t) };
+            work.run(core);
+        }
+    }
+
+    /// Takes entries that are there.
+    ///
+    /// # Safety
+    /// As for `read`.
+    unsafe fn take(
+        &self,
+        state: &mut State,
+        to: *mut c_void,
+        count: usize,
+        sources: *mut u64,
+    ) -> ssize_t {
+        let mut read = 0;
+        while read < count {
+            let Some(queue) = state.queues.get_mut(self.number) else { break };
+            let Some(done) = queue.entries.front() else { break };
+            if done.error != 0 {
+                if read == 0 {
+                    return -(abi::EAVAIL as ssize_t);
+                }
+                break;
+            }
+            let Some(done) = queue.entries.pop_front() else { break };
+            queue.news.entries.store(queue.entries.len(), Relaxed);
+            // SAFETY: as the caller says.
+            unsafe {
+                write(&done, to.cast::<u8>().add(read * self.entry).cast(), self.entry);
+                if !sources.is_null() {
+                    sources.add(read).write(sender(state, &done));
+                }
+            }
+            read += 1;
+        }
+        read as ssize_t
+    }
+
+    /// A look in vain. Who looks again and again leaves the processor to others now and then:
+    /// there may be more tasks than processors.
+    #[inline]
+    fn nothing(&self) -> ssize_t {
+        let idle = self.idle.load(Relaxed).wrapping_add(1);
+        self.idle.store(idle, Relaxed);
+        if idle.is_multiple_of(YIELD_EACH) {
+            self.tired(idle);
+        }
+        -(abi::EAGAIN as ssize_t)
+    }
+
+    #[cold]
+    fn tired(&self, idle: u32) {
+        if idle.is_multiple_of(TEND_EACH) {
+            self.core.tend();
+        }
+        if idle.is_multiple_of(YIELD_ALONE_EACH) || self.core.here.is_crowded() {
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// The same, and waits for the first entry.
+    ///
+    /// # Safety
+    /// As for `read`.
+    unsafe fn wait(
+        &self,
+        to: *mut c_void,
+        count: usize,
+        sources: *mut u64,
+        timeout: c_int,
+    ) -> ssize_t {
+        let until =
+            u64::try_from(timeout).ok().map(|ms| Instant::now() + Duration::from_millis(ms));
+        let read = self.core.wait(until, || {
+            if self.signalled.swap(false, Acquire) {
+                return Some(-(abi::EAGAIN as ssize_t));
+            }
+            // SAFETY: as the caller says.
+            let read = unsafe { self.read(to, count, sources) };
+            (read != -(abi::EAGAIN as ssize_t)).then_some(read)
+        });
+        read.unwrap_or(-(abi::EAGAIN as ssize_t))
+    }
+}
+
+impl Pollable for CompletionQueue {
+    fn poll(&self, _: Reader) -> bool {
+        // SAFETY: no entry is read.
+        let broken = unsafe { self.read(ptr::null_mut(), 0, ptr::null_mut()) };
+        self.news.entries.load(Relaxed) != 0 || broken == -(abi::EIO as ssize_t)
+    }
+
+    fn try_wait(&self) -> bool {
+        self.wait.arm();
+        self.core.bell.ring();
+        self.core.tend();
+        !self.news.any()
+    }
+
+    fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+/// Returns what tells without the lock whether a queue is worth a look.
+fn watched(news: &Arc<News>) -> impl Fn() -> bool + Send + 'static {
+    let news = news.clone();
+    move || news.any()
+}
+
+unsafe extern "C" fn control(fid: *mut abi::Fid, command: c_int, argument: *mut c_void) -> c_int {
+    // SAFETY: an open queue of ours, and the caller's place for the result.
+    unsafe {
+        let queue = of(fid.cast());
+        queue.wait.control(command, argument, &queue.core, watched(&queue.news))
+    }
+}
+
+unsafe extern "C" fn read(queue: *mut abi::FidCq, to: *mut c_void, count: size_t) -> ssize_t {
+    // SAFETY: libfabric's caller keeps to fi_cq_read(3).
+    unsafe { of(queue).read(to, count, ptr::null_mut()) }
+}
+
+unsafe extern "C" fn readfrom(
+    queue: *mut abi::FidCq,
+    to: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { of(queue).read(to, count, sources) }
+}
+
+unsafe extern "C" fn sread(
+    queue: *mut abi::FidCq,
+    to: *mut c_void,
+    count: size_t,
+    _: *const c_void,
+    timeout: c_int,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { of(queue).wait(to, count, ptr::null_mut(), timeout) }
+}
+
+unsafe extern "C" fn sreadfrom(
+    queue: *mut abi::FidCq,
+    to: *mut c_void,
+    count: size_t,
+    sources: *mut u64,
+    _: *const c_void,
+    timeout: c_int,
+) -> ssize_t {
+    // SAFETY: as above.
+    unsafe { of(queue).wait(to, count, sources, timeout) }
+}
+
+unsafe extern "C" fn readerr(
+    queue: *mut abi::FidCq,
+    to: *mut abi::CqErrEntry,
+    _flags: u64,
+) -> ssize_t {
+    // SAFETY: as above.
+    let queue = unsafe { of(queue) };
+    let mut state = queue.core.lock();
+    let Some(queue) = state.queues.get_mut(queue.number) else { return -(abi::EAGAIN as ssize_t) };
+    let Some(done) = queue.entries.front().copied().filter(|done| done.error != 0) else {
+        return -(abi::EAGAIN as ssize_t);
+    };
+    queue.entries.pop_front();
+    queue.news.entries.store(queue.entries.len(), Relaxed);
+    let all = entry(&done);
+    // SAFETY: as above. What callers before 1.5 do not have, they have not given a size for.
+    unsafe {
+        let to = &mut *to;
+        (to.op_context, to.flags, to.len) = (all.op_context, all.flags, all.len);
+        (to.buf, to.data, to.tag) = (all.buf, all.data, all.tag);
+        (to.olen, to.err, to.prov_errno) = (done.overflow as usize, done.error, done.error);
+        to.err_data_size = 0;
+    }
+    1
+}
+
+unsafe extern "C" fn signal(queue: *mut abi::FidCq) -> c_int {
+    // SAFETY: as above.
+    let queue = unsafe { of(queue) };
+    queue.signalled.store(true, Release);
+    std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
+    queue.core.bell.ring();
+    0
+}
+
+unsafe extern "C" fn strerror(
+    _: *mut abi::FidCq,
+    error: c_int,
+    _: *const c_void,
+    _: *mut c_char,
+    _: size_t,
+) -> *const c_char {
+    match error {
+        abi::ETRUNC => c"the message is longer than the buffer".as_ptr(),
+        // SAFETY: libc knows all numbers.
+        _ => unsafe { libc::strerror(error) },
+    }
+}
